@@ -1,0 +1,19 @@
+// "did you mean": the nearest known word for a mistyped one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// Number of insertions, deletions, substitutions and swaps of neighbours between two words.
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The known word nearest to `word`, or "" when none is near enough to be a slip of the finger.
+std::string nearest(std::string_view word, const std::vector<std::string>& known);
+
+/// "; did you mean 'x'?" or "" when nothing is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+}  // namespace penstock

@@ -1,0 +1,93 @@
+// The only domain words every room shares: kinds of operation, ids, and what a stage costs.
+//
+// Ids are 0-based. A *device* is one GPU (replica r of pipeline position d is device r*p + d); a
+// *stage* is a virtual stage 0 ... p*v-1; a *microbatch* counts over all batches of the run. An
+// operation is written as in PyTorch's pipelining tables: `<stage><kind><microbatch>`, e.g. `2F5`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+enum class OpKind : std::uint8_t {
+  forward,          ///< F: activations of the next stage
+  backward,         ///< B: gradients of the input and of the weights
+  backward_input,   ///< I: gradient of the input only
+  backward_weight,  ///< W: gradient of the weights only
+  reduce_grad,      ///< REDUCE_GRAD: all-reduce of the gradients over the replicas of a stage
+  step,             ///< STEP: optimizer step, makes the next weight version
+};
+
+/// The kind's token: F, B, I, W, REDUCE_GRAD, STEP.
+std::string_view token(OpKind kind);
+
+constexpr bool is_backward(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::backward_input;
+}
+constexpr bool is_compute(OpKind kind) { return kind <= OpKind::backward_weight; }
+
+/// One operation in a device's ordered list. Eight bytes: a run of 1,024 stages x 2,048
+/// microbatches has 4.2 million of them. For `step` and `reduce_grad`, `microbatch` is the update.
+struct Op {
+  enum Flag : std::uint8_t {
+    receives = 1,  ///< its input comes from another device
+    sends = 2,     ///< a message leaves for another device as soon as it ends
+  };
+  std::uint32_t microbatch = 0;
+  std::uint16_t stage = 0;
+  OpKind kind = OpKind::forward;
+  std::uint8_t flags = 0;
+
+  bool has(Flag flag) const { return (flags & flag) != 0; }
+  bool operator==(const Op&) const = default;
+};
+static_assert(sizeof(Op) == 8);
+
+/// `2F5`, `0I3`, `1STEP4`.
+std::string to_string(const Op& op);
+
+/// How a transfer holds its two ends. One textbook 1F1B takes 6.9 to 15.5 s in five engines that
+/// each hide another rule, so it is named, and printed in every result.
+enum class Transfers : std::uint8_t {
+  free,        ///< messages cost nothing
+  overlapped,  ///< eager, beside compute: neither end is held
+  coupled,     ///< the send after an op and the receive of the next are one rendezvous batch
+  blocking,    ///< eager: the sender is held for latency + bytes / bandwidth
+};
+inline constexpr std::string_view kTransfersNames[] = {"free", "overlapped", "coupled", "blocking"};
+constexpr std::string_view to_string(Transfers t) { return kTransfersNames[static_cast<int>(t)]; }
+
+/// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters).
+/// Recomputation is already part of `backward_s` and `backward_input_s`.
+struct StageCosts {
+  double forward_s = 0;
+  double backward_s = 0;         ///< B: the full backward
+  double backward_input_s = 0;   ///< I
+  double backward_weight_s = 0;  ///< W
+  double reduce_grad_s = 0;      ///< all-reduce of the gradients over the replicas
+  double step_s = 0;             ///< optimizer step
+
+  std::int64_t output_bytes = 0;  ///< sent on per microbatch; the input gradient has the same size
+  std::int64_t weight_bytes = 0;
+  std::int64_t gradient_bytes = 0;
+  std::int64_t optimizer_bytes = 0;
+  std::int64_t version_bytes = 0;  ///< each weight version held beyond the live one
+  std::int64_t reduced_bytes = 0;  ///< moved by the all-reduce between replicas
+
+  std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
+  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
+  std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
+  std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
+
+  double forward_flops = 0;   ///< model FLOPs of F
+  double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation
+  double recompute_flops = 0;
+
+  /// Duration of an op of this kind, seconds.
+  double duration_s(OpKind kind) const;
+};
+
+}  // namespace penstock

@@ -1,0 +1,92 @@
+// penstock compare: scenarios (simulated now) and results (JSON files) side by side.
+#include "base/exit_codes.hpp"
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/running.hpp"
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+bool is_result(const Json& json) {
+  return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
+}
+
+/// A saved result, or nothing when the file is a scenario.
+std::optional<Json> load_result(const std::string& path) {
+  if (!path.ends_with(".json") && !path.ends_with(".json.gz")) return std::nullopt;
+  const std::string text = read_file(path);
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) throw InputError(path, "is not JSON");
+  if (!is_result(json))
+    throw InputError(path, "is not a result of `penstock simulate --format json`");
+  return json;
+}
+
+double number(const Json& result, const char* key) {
+  return result.contains(key) && result[key].is_number() ? result[key].get<double>() : 0;
+}
+
+double most(const Json& result, const char* key) {
+  double value = 0;
+  for (const Json& device : result.value("devices", Json::array()))
+    value = std::max(value, number(device, key));
+  return value;
+}
+
+std::string comparison_table(const std::vector<Json>& results) {
+  TextTable table({"scenario", "schedule", "fits", "iteration", "samples/s", "ratio", "bubble",
+                   "peak GiB", "stash", "versions", "staleness"},
+                  {TextTable::Align::left, TextTable::Align::left});
+  const double first = number(results[0], "throughput_samples_per_s");
+  for (const Json& r : results) {
+    const double rate = number(r, "throughput_samples_per_s");
+    table.add({r.value("scenario", ""), r.value("schedule", ""),
+               r.value("feasible", true) ? "yes" : "NO",
+               r["iteration_time_s"].is_null() ? "-" : format_time(number(r, "iteration_time_s")),
+               fmt::format("{:.4g}", rate), first > 0 ? fmt::format("{:.2f}x", rate / first) : "-",
+               format_percent(number(r, "bubble_fraction")),
+               fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
+               fmt::format("{:.0f}", most(r, "stash_peak")),
+               fmt::format("{:.0f}", most(r, "weight_versions_peak")),
+               fmt::format("{:.0f}", most(r, "staleness_max"))});
+  }
+  std::string text = table.render() + "ratio: samples/s against the first row\n";
+  for (const Json& r : results) {
+    for (const Json& why : r.value("infeasible_because", Json::array())) {
+      text += fmt::format("{}: {}\n", r.value("scenario", ""), why.get<std::string>());
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+int run_compare(const Arguments& arguments) {
+  const OutputOptions options{false, arguments.flag("reproducible")};
+  std::vector<Json> results;
+  for (const std::string& path : arguments.positional) {
+    auto saved = load_result(path);
+    results.push_back(
+        saved ? *saved
+              : simulate_in_child(path, overrides_of(arguments), engine_of(arguments), options));
+  }
+  const std::string format = arguments.value("format", "table");
+  if (format == "json") {
+    put_output(arguments, Json(results).dump(2) + "\n");
+  } else if (format == "csv") {
+    std::vector<std::vector<std::pair<std::string, Json>>> rows;
+    for (const Json& r : results) rows.push_back(summary_row(r));
+    put_output(arguments, to_csv(rows));
+  } else {
+    put_output(arguments, comparison_table(results));
+  }
+  return exit_ok;
+}
+
+}  // namespace penstock

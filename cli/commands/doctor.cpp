@@ -1,0 +1,79 @@
+// penstock doctor: what this machine can run, and why not.
+#include "base/exit_codes.hpp"
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/output.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+struct Finding {
+  std::string what;
+  bool works;
+  std::string detail;
+};
+
+Finding simgrid() {
+  const std::string problem = why_no_simgrid();
+  return {"engine simgrid", problem.empty(), problem.empty() ? "SimGrid module loaded" : problem};
+}
+
+Finding data() {
+  const auto models = shipped_names("models").size();
+  return {"shipped models", models > 0,
+          models > 0 ? fmt::format("{} models, {} devices, {} clusters", models,
+                                   shipped_names("models/devices").size(),
+                                   shipped_names("models/clusters").size())
+                     : fmt::format("none found in '{}'; set PENSTOCK_HOME to penstock's folder",
+                                   data_folder())};
+}
+
+Finding gpu() {
+  if (void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
+    dlclose(driver);
+    return {"NVIDIA driver", true, "libcuda.so.1 found (predictions need no GPU)"};
+  }
+  return {"NVIDIA driver", false, "libcuda.so.1 not found (predictions need no GPU)"};
+}
+
+Finding machine() {
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  // A run needs about 8 + 32 + 8 bytes per op.
+  return {"memory", true,
+          fmt::format("{}, {} cores: runs of up to about {} ops", format_bytes(memory),
+                      std::thread::hardware_concurrency(),
+                      format_count(static_cast<std::int64_t>(memory * 0.8 / 48)))};
+}
+
+}  // namespace
+
+int run_doctor(const Arguments& arguments) {
+  const std::vector<Finding> findings{
+      {"engine exact", true, "built in"}, simgrid(), data(), machine(), gpu()};
+  const std::string format = arguments.value("format", "table");
+  if (format == "table") {
+    using enum TextTable::Align;
+    TextTable table({"what", "works", "detail"}, {left, left, left});
+    for (const Finding& f : findings) table.add({f.what, f.works ? "yes" : "no", f.detail});
+    fmt::print("{}", table.render());
+    return exit_ok;
+  }
+  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  Json list = Json::array();
+  for (const Finding& f : findings) {
+    list.push_back({{"what", f.what}, {"works", f.works}, {"detail", f.detail}});
+    rows.push_back({{"what", f.what}, {"works", f.works}, {"detail", f.detail}});
+  }
+  fmt::print("{}", format == "json" ? list.dump(2) + "\n" : to_csv(rows));
+  return exit_ok;
+}
+
+}  // namespace penstock

@@ -1,0 +1,51 @@
+// penstock simulate
+#include "base/exit_codes.hpp"
+#include "cli/output.hpp"
+#include "cli/running.hpp"
+#include "traces/chrome_writer.hpp"
+
+namespace penstock {
+namespace {
+
+void write_trace(const Simulation& s, const std::string& path) {
+  write_chrome_trace({s.view(),
+                      s.memory(),
+                      [&](const Op& op) { return s.program.version(op); },
+                      {{"scenario", s.scenario.name},
+                       {"schedule", s.program.schedule},
+                       {"transfers", std::string(to_string(s.program.transfers))},
+                       {"engine", s.engine},
+                       {"penstock", PENSTOCK_VERSION}}},
+                     path);
+}
+
+}  // namespace
+
+int run_simulate(const Arguments& arguments) {
+  const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
+  const Simulation simulation = simulate(scenario, engine_of(arguments));
+  const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
+  const std::string format = arguments.value("format", "table");
+  // The trace first: a result that names a trace which could not be written would be wrong.
+  if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
+  if (format == "csv" && options.events) {
+    std::vector<std::vector<std::pair<std::string, Json>>> rows;
+    for (const Json& event : events_json(simulation)) {
+      auto& row = rows.emplace_back();
+      for (const auto& [key, value] : event.items()) row.emplace_back(key, value);
+    }
+    put_output(arguments, to_csv(rows));
+    return exit_ok;
+  }
+  Result result = summarize(simulation);
+  result.what_would_help = sensitivities(simulation);
+  if (format == "table") {
+    put_output(arguments, to_table(simulation, result, options));
+  } else {
+    const Json json = to_json(simulation, result, options);
+    put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
+  }
+  return exit_ok;
+}
+
+}  // namespace penstock

@@ -1,0 +1,68 @@
+// penstock: parses the command line, runs a command, turns errors into exit codes.
+#include "base/error.hpp"
+#include "base/exit_codes.hpp"
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <new>
+
+namespace penstock {
+namespace {
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    fmt::print(stderr, "{}", general_help());
+    return exit_usage;
+  }
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    fmt::print("{}", general_help());
+    return exit_ok;
+  }
+  if (words[0] == "--version") {
+    fmt::print("penstock {}\n", PENSTOCK_VERSION);
+    return exit_ok;
+  }
+  std::size_t used = 0;
+  const CommandSpec& command = find_command(words, used);
+  Arguments arguments =
+      parse_arguments(command, {words.begin() + static_cast<std::ptrdiff_t>(used), words.end()});
+  if (arguments.flag("help")) {
+    fmt::print("{}", help_text(command));
+    return exit_ok;
+  }
+  arguments.command_line = fmt::format("penstock {}", fmt::join(words, " "));
+  return command.run(arguments);
+}
+
+int guarded(const std::vector<std::string>& words) {
+  try {
+    const int code = dispatch(words);
+    if (std::fflush(stdout) != 0) throw SystemError::from_errno("write", "standard output");
+    return code;
+  } catch (const InputError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return exit_usage;
+  } catch (const InternalBug& bug) {
+    fmt::print(stderr, "penstock: this is a bug: {}\nplease report it with the scenario\n",
+               bug.what());
+    return exit_internal_bug;
+  } catch (const std::bad_alloc&) {
+    fmt::print(
+        stderr,
+        "penstock: not enough memory for this run; simulate fewer batches or microbatches\n");
+    return exit_failed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "penstock: {}\n", error.what());
+    return exit_failed;
+  }
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_DFL);  // `penstock ... | head` ends quietly
+  return penstock::guarded({argv + 1, argv + argc});
+}

@@ -1,0 +1,205 @@
+#include "cli/options.hpp"
+
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+
+#include <boost/program_options.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace penstock {
+namespace {
+
+namespace po = boost::program_options;
+
+std::vector<std::string> split(std::string_view text, char at) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(at), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+std::string boost_name(const OptionSpec& option) {
+  std::string name(option.name);
+  if (!option.short_name.empty()) name += "," + std::string(option.short_name);
+  return name;
+}
+
+po::options_description describe(const CommandSpec& command) {
+  po::options_description description;
+  auto add = description.add_options();
+  for (const OptionSpec& option : command.options) {
+    if (option.value.empty()) {
+      add(boost_name(option).c_str(), "");
+    } else {
+      add(boost_name(option).c_str(), po::value<std::vector<std::string>>()->composing(), "");
+    }
+  }
+  add("help,h", "");
+  add("positional", po::value<std::vector<std::string>>(), "");
+  return description;
+}
+
+void check_choices(const CommandSpec& command, const Arguments& arguments) {
+  for (const OptionSpec& option : command.options) {
+    const auto given = arguments.values(option.name);
+    const std::string flag = "--" + std::string(option.name);
+    if (!option.repeated && given.size() > 1) throw InputError(flag, "is given more than once");
+    if (option.choices.find('|') == std::string_view::npos) continue;
+    const auto choices = split(option.choices, '|');
+    for (const std::string& value : given) {
+      if (std::ranges::find(choices, value) != choices.end()) continue;
+      throw InputError(flag, fmt::format("must be one of {}, got '{}'{}", fmt::join(choices, ", "),
+                                         value, did_you_mean(value, choices)));
+    }
+  }
+}
+
+void check_positional(const CommandSpec& command, const Arguments& arguments) {
+  const int count = static_cast<int>(arguments.positional.size());
+  if (count >= command.min_positional && count <= command.max_positional) return;
+  const std::string usage = fmt::format("usage: penstock {} {}", command.name, command.positional);
+  if (count < command.min_positional)
+    throw InputError(fmt::format("penstock {}", command.name), "an argument is missing; " + usage);
+  throw InputError(
+      fmt::format("penstock {}", command.name),
+      fmt::format("unexpected argument '{}'; {}",
+                  arguments.positional[static_cast<std::size_t>(command.max_positional)], usage));
+}
+
+InputError unknown_option(const CommandSpec& command, std::string flag) {
+  while (flag.starts_with('-')) flag.erase(0, 1);
+  flag = flag.substr(0, flag.find('='));
+  std::vector<std::string> known{"help"};
+  for (const OptionSpec& option : command.options) known.emplace_back(option.name);
+  const std::string guess = nearest(flag, known);
+  return InputError(
+      fmt::format("penstock {}", command.name),
+      fmt::format("unknown option '--{}'{}; see penstock {} --help", flag,
+                  guess.empty() ? "" : "; did you mean '--" + guess + "'?", command.name));
+}
+
+}  // namespace
+
+std::string Arguments::value(std::string_view name, std::string_view otherwise) const {
+  const auto it = options.find(std::string(name));
+  return it == options.end() || it->second.empty() ? std::string(otherwise) : it->second.back();
+}
+
+std::vector<std::string> Arguments::values(std::string_view name) const {
+  const auto it = options.find(std::string(name));
+  return it == options.end() ? std::vector<std::string>{} : it->second;
+}
+
+const CommandSpec& find_command(const std::vector<std::string>& words, std::size_t& used) {
+  const CommandSpec* found = nullptr;
+  std::vector<std::string> names;
+  for (const CommandSpec& command : commands()) {
+    names.emplace_back(command.name);
+    const auto parts = split(command.name, ' ');
+    const bool matches =
+        words.size() >= parts.size() && std::equal(parts.begin(), parts.end(), words.begin());
+    if (!matches) continue;
+    found = &command;
+    used = parts.size();
+  }
+  if (found != nullptr) return *found;
+  const std::string first = words.empty() ? "" : words[0];
+  std::vector<std::string> inside;
+  for (const std::string& name : names) {
+    if (name.starts_with(first + " ")) inside.push_back(name.substr(first.size() + 1));
+  }
+  if (!inside.empty()) {
+    const std::string second = words.size() > 1 ? words[1] : "";
+    throw InputError("penstock " + first,
+                     second.empty()
+                         ? fmt::format("needs one of {}", fmt::join(inside, ", "))
+                         : fmt::format("unknown '{}'; one of {}{}", second, fmt::join(inside, ", "),
+                                       did_you_mean(second, inside)));
+  }
+  throw InputError("penstock", fmt::format("unknown command '{}'{}; see penstock --help", first,
+                                           did_you_mean(first, names)));
+}
+
+Arguments parse_arguments(const CommandSpec& command, const std::vector<std::string>& words) {
+  using namespace po::command_line_style;
+  const po::options_description description = describe(command);
+  po::positional_options_description positional;
+  positional.add("positional", -1);
+  Arguments arguments;
+  try {
+    const auto style = static_cast<int>(unix_style) & ~static_cast<int>(allow_guessing);
+    const auto parsed = po::command_line_parser(words)
+                            .options(description)
+                            .positional(positional)
+                            .style(style)
+                            .run();
+    for (const auto& option : parsed.options) {
+      if (option.string_key == "positional") {
+        arguments.positional.insert(arguments.positional.end(), option.value.begin(),
+                                    option.value.end());
+      } else {
+        auto& values = arguments.options[option.string_key];
+        values.insert(values.end(), option.value.begin(), option.value.end());
+      }
+    }
+  } catch (const po::unknown_option& error) {
+    throw unknown_option(command, error.get_option_name());
+  } catch (const po::error& error) {
+    throw InputError(
+        fmt::format("penstock {}", command.name),
+        std::string(error.what()) + fmt::format("; see penstock {} --help", command.name));
+  }
+  if (arguments.flag("help")) return arguments;
+  check_choices(command, arguments);
+  check_positional(command, arguments);
+  return arguments;
+}
+
+std::string help_text(const CommandSpec& command) {
+  std::string text =
+      fmt::format("penstock {}: {}\n\nusage: penstock {}{}{}{}\n", command.name, command.summary,
+                  command.name, command.positional.empty() ? "" : " ", command.positional,
+                  command.options.empty() ? "" : " [options]");
+  if (!command.examples.empty()) {
+    text += "\nexamples:\n";
+    for (const std::string& line : split(command.examples, '\n')) text += "  " + line + "\n";
+  }
+  text += "\noptions:\n";
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const OptionSpec& option : command.options) {
+    std::string left = option.short_name.empty() ? "" : fmt::format("-{}, ", option.short_name);
+    left += fmt::format("--{}", option.name);
+    if (!option.value.empty()) left += fmt::format(" {}", option.value);
+    rows.emplace_back(left, option.help);
+  }
+  rows.emplace_back("-h, --help", "this text");
+  std::size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.first.size());
+  for (const auto& row : rows) text += fmt::format("  {:<{}}  {}\n", row.first, width, row.second);
+  return text +
+         "\nexit codes: 0 ok (an infeasible scenario is a result, too), 1 failed, 2 wrong usage or "
+         "input,\n"
+         "3 out of tolerance, 4 hardware not available, 70 a bug in penstock\n";
+}
+
+std::string general_help() {
+  std::string text =
+      "penstock: will this pipeline-parallel training fit, how fast will it be, which schedule, "
+      "and why\n\n"
+      "usage: penstock COMMAND [arguments] [options]\n\nexamples:\n"
+      "  penstock simulate scenarios/gpt-2.2b-2bw.yaml\n"
+      "  penstock simulate scenarios/gpt-2.2b-2bw.yaml --set schedule=1f1b --trace 1f1b.json.gz\n"
+      "  penstock compare scenarios/gpt-2.2b-*.yaml\n"
+      "  penstock schedule show 1f1b --set stages=4 --set microbatches=8\n\ncommands:\n";
+  for (const CommandSpec& command : commands())
+    text += fmt::format("  {:<15}  {}\n", command.name, command.summary);
+  return text + "\npenstock COMMAND --help explains a command; penstock --version\n";
+}
+
+}  // namespace penstock

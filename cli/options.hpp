@@ -1,0 +1,68 @@
+// The command line: one table of commands and options feeds the parser, `--help`, the completion
+// and the documentation, so they cannot disagree.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+struct OptionSpec {
+  std::string_view name;
+  std::string_view value;  ///< placeholder of its value; empty: a flag
+  std::string_view help;
+  std::string_view choices = {};  ///< allowed values, separated by '|'; or what completes it
+  bool repeated = false;
+  std::string_view short_name = {};
+};
+
+/// A parsed command line.
+class Arguments {
+ public:
+  bool flag(std::string_view name) const { return options.contains(std::string(name)); }
+  std::string value(std::string_view name, std::string_view otherwise = {}) const;
+  std::vector<std::string> values(std::string_view name) const;
+
+  std::vector<std::string> positional;
+  std::map<std::string, std::vector<std::string>> options;
+  std::string command_line;  ///< as typed
+};
+
+struct CommandSpec {
+  std::string_view name;  ///< "simulate", "schedule show"
+  std::string_view summary;
+  std::string_view positional;  ///< as shown in the usage line: "SCENARIO", "A B [C...]"
+  int min_positional, max_positional;
+  std::vector<OptionSpec> options;
+  std::string_view examples;  ///< lines
+  int (*run)(const Arguments&);
+  std::string_view completes = {};  ///< what its positional arguments are: file, schedule
+};
+
+std::span<const CommandSpec> commands();
+
+/// The command that the words begin with ("schedule", "show", ...), and how many words it took.
+/// Throws InputError with a suggestion.
+const CommandSpec& find_command(const std::vector<std::string>& words, std::size_t& used);
+
+/// Throws InputError: unknown options (with a suggestion), missing values, wrong choices.
+Arguments parse_arguments(const CommandSpec& command, const std::vector<std::string>& words);
+
+std::string help_text(const CommandSpec& command);
+std::string general_help();
+
+// One function per command.
+int run_simulate(const Arguments&);
+int run_compare(const Arguments&);
+int run_schedule_list(const Arguments&);
+int run_schedule_show(const Arguments&);
+int run_trace_check(const Arguments&);
+int run_list(const Arguments&);
+int run_init(const Arguments&);
+int run_doctor(const Arguments&);
+int run_completion(const Arguments&);
+
+}  // namespace penstock

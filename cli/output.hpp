@@ -1,0 +1,37 @@
+// Results as JSON, CSV and the table people read.
+#pragma once
+
+#include "cli/options.hpp"
+#include "cli/simulation.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace penstock {
+
+using Json = nlohmann::ordered_json;
+
+struct OutputOptions {
+  bool events = false;
+  bool reproducible = false;  ///< without engine_seconds
+};
+
+/// The fields of docs/metrics.md.
+Json to_json(const Simulation& simulation, const Result& result, const OutputOptions& options);
+
+/// Every op with its times, one row each.
+Json events_json(const Simulation& simulation);
+
+/// The scalar fields of a result; of lists, the largest value. In the order of the columns.
+std::vector<std::pair<std::string, Json>> summary_row(const Json& result);
+
+/// Rows of JSON scalars as CSV with a header.
+std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>& rows);
+
+/// Does it fit, how fast is it, why; then the devices, the critical path, what would help.
+std::string to_table(const Simulation& simulation, const Result& result,
+                     const OutputOptions& options);
+
+/// Writes to --output, or standard output.
+void put_output(const Arguments& arguments, const std::string& text);
+
+}  // namespace penstock

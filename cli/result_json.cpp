@@ -1,0 +1,169 @@
+#include "cli/output.hpp"
+
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+template <class T>
+Json nullable(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json device_json(const DeviceResult& d, std::int64_t capacity) {
+  Json memory = Json::object();
+  for (std::size_t i = 0; i < kOwners; ++i)
+    memory[std::string(kOwnerNames[i])] = d.memory.use.bytes[i];
+  return {{"device", d.device},
+          {"stages", d.stages},
+          {"busy_s", d.time.busy_s},
+          {"idle_s", d.idle_s},
+          {"stage_time_s", d.time.stage_time_s},
+          {"peak_memory_bytes", d.memory.use.total()},
+          {"capacity_bytes", capacity == 0 ? Json(nullptr) : Json(capacity)},
+          {"memory", memory},
+          {"stash_peak", d.order.stash_peak},
+          {"weight_versions_peak", d.order.weight_versions_peak},
+          {"staleness_max", d.order.staleness_max}};
+}
+
+Json path_json(const Simulation& s, const PathSegment& segment) {
+  return {{"kind", kPathKindNames[static_cast<std::size_t>(segment.kind)]},
+          {"device", segment.device},
+          {"first_op", to_string(s.program.ops[segment.first])},
+          {"last_op", to_string(s.program.ops[segment.last])},
+          {"start_s", segment.start_s},
+          {"end_s", segment.end_s}};
+}
+
+template <class Items, class F>
+Json list(const Items& items, F&& one) {
+  Json out = Json::array();
+  for (const auto& item : items) out.push_back(one(item));
+  return out;
+}
+
+std::string csv_cell(const Json& value) {
+  if (value.is_null()) return "";
+  if (!value.is_string()) return value.dump();
+  const auto text = value.get<std::string>();
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+Json events_json(const Simulation& s) {
+  Json events = Json::array();
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
+      const Op& op = s.program.ops[g];
+      const Span& span = s.timeline->op(g);
+      // Steps and reductions that are not modelled take no time and are no events.
+      if (!is_compute(op.kind) && span.length_s() == 0) continue;
+      events.push_back(
+          {{"device", d},
+           {"op", to_string(op)},
+           {"start_s", span.start_s},
+           {"end_s", span.end_s},
+           {"weight_version", is_compute(op.kind) ? Json(s.program.version(op)) : Json(nullptr)}});
+    }
+  }
+  return events;
+}
+
+Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
+  Json bubble = Json::object();
+  for (std::size_t c = 0; c < kCauses; ++c) bubble[std::string(kCauseNames[c])] = r.bubble[c];
+  Json out = {
+      {"schema_version", kSchemaVersion},
+      {"scenario", s.scenario.name},
+      {"engine", s.engine},
+      {"schedule", s.program.schedule},
+      {"transfers", to_string(s.program.transfers)},
+      {"stages", s.program.placement.depth},
+      {"width", s.program.placement.width},
+      {"microbatches", s.program.microbatches_per_update},
+      {"microbatch_size", s.scenario.microbatch_size},
+      {"batches", s.program.batches},
+      {"feasible", r.infeasible_because.empty()},
+      {"infeasible_because", r.infeasible_because},
+      {"makespan_s", r.makespan_s},
+      {"iteration_time_s", nullable(r.iteration_time_s)},
+      {"throughput_samples_per_s", r.samples_per_s},
+      {"throughput_microbatches_per_s", r.microbatches_per_s},
+      {"tokens_per_s_per_device", nullable(r.tokens_per_s_per_device)},
+      {"tflops_per_device", nullable(r.tflops_per_device)},
+      {"mfu", nullable(r.mfu)},
+      {"hfu", nullable(r.hfu)},
+      {"epoch_s", nullable(r.epoch_s)},
+      {"bubble_fraction", r.bubble_fraction},
+      {"stage_bubble_fraction", r.stage_bubble_fraction},
+      {"bubble", bubble},
+      {"critical_path", list(r.critical_path, [&](const auto& p) { return path_json(s, p); })},
+      {"ops", r.ops}};
+  if (!options.reproducible) out["engine_seconds"] = s.engine_seconds;
+  out["what_would_help"] = list(r.what_would_help, [](const Sensitivity& h) {
+    return Json{{"change", h.change}, {"iteration_time_s", h.iteration_time_s}};
+  });
+  out["devices"] = list(r.devices, [&](const auto& d) { return device_json(d, r.capacity_bytes); });
+  out["links"] = list(r.links, [](const LinkResult& l) {
+    return Json{{"name", l.name}, {"bytes", l.bytes}, {"busy_fraction", l.busy_fraction}};
+  });
+  out["notes"] = r.notes;
+  if (options.events) out["events"] = events_json(s);
+  return out;
+}
+
+std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
+  std::vector<std::pair<std::string, Json>> row;
+  for (const auto& [key, value] : result.items()) {
+    if (value.is_object()) {
+      for (const auto& [inner, share] : value.items()) row.emplace_back(key + "_" + inner, share);
+    } else if (!value.is_array()) {
+      row.emplace_back(key, value);
+    } else if (key == "infeasible_because") {
+      row.emplace_back(key, value.empty() ? Json("") : value[0]);
+    }
+  }
+  for (const char* key : {"peak_memory_bytes", "capacity_bytes", "stash_peak",
+                          "weight_versions_peak", "staleness_max"}) {
+    Json most;
+    for (const Json& device : result.value("devices", Json::array())) {
+      if (device.contains(key) && !device[key].is_null() && (most.is_null() || device[key] > most))
+        most = device[key];
+    }
+    row.emplace_back(key, most);
+  }
+  return row;
+}
+
+std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>& rows) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string line;
+    if (i == 0) {
+      for (const auto& [key, value] : rows[i])
+        out += (out.empty() ? "" : ",") + csv_cell(Json(key));
+      out += '\n';
+    }
+    for (std::size_t c = 0; c < rows[i].size(); ++c)
+      line += (c > 0 ? "," : "") + csv_cell(rows[i][c].second);
+    out += line + '\n';
+  }
+  return out;
+}
+
+void put_output(const Arguments& arguments, const std::string& text) {
+  write_file(arguments.value("output", "-"), text);
+}
+
+}  // namespace penstock

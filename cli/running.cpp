@@ -1,0 +1,91 @@
+#include "cli/running.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace penstock {
+namespace {
+
+/// What the child sends: its kind of end in the first byte, then JSON or the error's text.
+enum class Ended : char { result = 'r', input_error = 'i', failure = 'f' };
+
+void put_all(int pipe, const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(pipe, text.data() + done, text.size() - done);
+    if (wrote <= 0) _exit(1);
+    done += static_cast<std::size_t>(wrote);
+  }
+}
+
+std::string get_all(int pipe) {
+  std::string text;
+  char part[65536];
+  ssize_t count = 0;
+  while ((count = ::read(pipe, part, sizeof part)) > 0)
+    text.append(part, static_cast<std::size_t>(count));
+  return text;
+}
+
+std::string answer_of_child(const std::string& path, const std::vector<Override>& overrides,
+                            EngineChoice engine, const OutputOptions& options) {
+  const auto marked = [](Ended ended, const std::string& text) {
+    return static_cast<char>(ended) + text;
+  };
+  try {
+    const Simulation s = simulate(load_scenario(path, overrides), engine);
+    return marked(Ended::result, to_json(s, summarize(s), options).dump());
+  } catch (const InputError& error) {
+    return marked(Ended::input_error, error.what());
+  } catch (const std::exception& error) {
+    return marked(Ended::failure, error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<Override> overrides_of(const Arguments& arguments) {
+  std::vector<Override> overrides;
+  for (const std::string& text : arguments.values("set")) overrides.push_back(parse_override(text));
+  return overrides;
+}
+
+EngineChoice engine_of(const Arguments& arguments) {
+  const std::string name = arguments.value("engine", "simgrid");
+  return name == "exact"  ? EngineChoice::exact
+         : name == "auto" ? EngineChoice::automatic
+                          : EngineChoice::simgrid;
+}
+
+Json simulate_in_child(const std::string& path, const std::vector<Override>& overrides,
+                       EngineChoice engine, const OutputOptions& options) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw SystemError::from_errno("open a pipe for", path);
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw SystemError::from_errno("start a process for", path);
+  if (child == 0) {
+    ::close(ends[0]);
+    put_all(ends[1], answer_of_child(path, overrides, engine, options));
+    _exit(0);
+  }
+  ::close(ends[1]);
+  const std::string answer = get_all(ends[0]);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (answer.empty()) throw SystemError("the simulation of '" + path + "' ended without a result");
+  const std::string text = answer.substr(1);
+  switch (static_cast<Ended>(answer[0])) {
+    case Ended::result: return Json::parse(text);
+    case Ended::input_error: {
+      throw InputError({Diagnostic{{path, 0, 0}, "cannot be simulated\n" + text, {}, 1}});
+    }
+    case Ended::failure: break;
+  }
+  throw SystemError(text);
+}
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// What the commands that simulate share: options into values, one scenario per process.
+#pragma once
+
+#include "cli/options.hpp"
+#include "cli/output.hpp"
+
+namespace penstock {
+
+std::vector<Override> overrides_of(const Arguments& arguments);
+
+/// --engine; simgrid unless told otherwise.
+EngineChoice engine_of(const Arguments& arguments);
+
+/// Simulates in a child process, because SimGrid can run only once in one; returns the result as
+/// JSON. Errors of the child are thrown here again, as InputError or SystemError.
+Json simulate_in_child(const std::string& scenario_path, const std::vector<Override>& overrides,
+                       EngineChoice engine, const OutputOptions& options);
+
+}  // namespace penstock

@@ -1,0 +1,275 @@
+#include "cli/simulation.hpp"
+
+#include "base/clock.hpp"
+#include "base/units.hpp"
+#include "schedules/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+void check_program(const Simulation& s) {
+  const auto problems = check(s.program, *s.table);
+  if (problems.empty()) return;
+  throw InputError(s.scenario.origin,
+                   fmt::format("the schedule cannot run: {}", fmt::join(problems, "; ")));
+}
+
+Simulation prepare(const Scenario& scenario) {
+  Simulation s;
+  s.scenario = scenario;
+  s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
+  s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
+                                              s.program.microbatches());
+  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.gpu_of_device);
+  for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
+       ++stage) {
+    s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
+  }
+  return s;
+}
+
+void run_engine(Simulation& s, EngineChoice choice) {
+  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
+  const std::string why = choice == EngineChoice::simgrid ? "" : why_not_exact(input);
+  if (choice == EngineChoice::exact && !why.empty()) throw InputError("--engine exact", why);
+  const bool exact =
+      choice == EngineChoice::exact || (choice == EngineChoice::automatic && why.empty());
+  s.engine = exact ? "exact" : "simgrid";
+  s.timeline = std::make_unique<Timeline>(exact ? simulate_exact(input) : simulate_simgrid(input));
+}
+
+/// Ends of the optimizer steps of one device.
+std::vector<double> step_ends(const Simulation& s, int device) {
+  std::vector<double> ends;
+  for (std::uint32_t g = s.program.ops.begin(device); g < s.program.ops.end(device); ++g) {
+    if (s.program.ops[g].kind == OpKind::step) ends.push_back(s.timeline->op(g).end_s);
+  }
+  return ends;
+}
+
+/// With a flush: the mean interval between the ends of batches after the first one.
+double flushed_iteration_s(const Simulation& s) {
+  std::vector<double> ends(s.program.batches, 0.0);
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto mine = step_ends(s, d);
+    for (std::size_t b = 0; b < mine.size(); ++b) ends[b] = std::max(ends[b], mine[b]);
+  }
+  if (ends.size() == 1) return ends[0];
+  return (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1);
+}
+
+/// Updates of device 0 made before its last forward: what follows is the drain.
+std::size_t updates_before_drain(const Simulation& s) {
+  std::size_t updates = 0, before = 0;
+  for (const Op& op : s.program.ops.of(0)) {
+    if (op.kind == OpKind::step) ++updates;
+    if (op.kind == OpKind::forward) before = updates;
+  }
+  return before;
+}
+
+/// Without a flush: the mean interval between updates of device 0 after the first 2p microbatches,
+/// over a multiple of p microbatches, before the drain where the run is long enough for that.
+std::optional<double> steady_iteration_s(const Simulation& s) {
+  const auto ends = step_ends(s, 0);
+  const std::size_t m = s.program.microbatches_per_update;
+  const auto p = static_cast<std::size_t>(s.program.placement.depth);
+  const std::size_t first = (2 * p + m - 1) / m;  // updates of the first 2p microbatches
+  for (const std::size_t available : {updates_before_drain(s), ends.size()}) {
+    for (std::size_t last = available; last > first; --last) {
+      if ((last - first) * m % p != 0) continue;
+      return (ends[last - 1] - ends[first - 1]) / static_cast<double>(last - first);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<double> iteration_s(const Simulation& s) {
+  if (s.program.flushes) return flushed_iteration_s(s);
+  return steady_iteration_s(s);
+}
+
+DeviceResult summarize_device(const Simulation& s, int device) {
+  DeviceResult d;
+  d.device = device;
+  for (const Op& op : s.program.ops.of(device)) {
+    if (std::ranges::find(d.stages, int{op.stage}) == d.stages.end()) d.stages.push_back(op.stage);
+    if (d.stages.size() * static_cast<std::size_t>(s.program.placement.depth) >=
+        s.scenario.costs.size())
+      break;
+  }
+  d.time = device_metrics(s.view(), device);
+  d.idle_s = s.timeline->makespan_s - d.time.busy_s;
+  d.memory = memory_over_time(s.memory(), device);
+  d.order = order_facts(s.program, device);
+  return d;
+}
+
+std::string owners(const MemoryUse& use) {
+  std::vector<std::pair<std::int64_t, std::string_view>> parts;
+  for (std::size_t i = 0; i < kOwners; ++i) {
+    if (use.bytes[i] > 0) parts.emplace_back(use.bytes[i], kOwnerNames[i]);
+  }
+  std::ranges::sort(parts, std::greater<>());
+  std::string text;
+  for (const auto& [bytes, name] : parts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        format_bytes(static_cast<double>(bytes)));
+  }
+  return text;
+}
+
+void judge_memory(const Simulation& s, Result& r) {
+  r.capacity_bytes = s.scenario.cluster.device.capacity_bytes();
+  if (r.capacity_bytes == 0) return;
+  for (const DeviceResult& d : r.devices) {
+    const std::int64_t need = d.memory.use.total();
+    if (need <= r.capacity_bytes) continue;
+    r.infeasible_because.push_back(fmt::format(
+        "device {} needs {}, has {} ({}{})", d.device, format_bytes(static_cast<double>(need)),
+        format_bytes(static_cast<double>(r.capacity_bytes)), owners(d.memory.use),
+        d.memory.op == kNoOp ? "" : "; at " + to_string(s.program.ops[d.memory.op])));
+  }
+}
+
+void add_bubble(const Simulation& s, Result& r) {
+  const double total = r.makespan_s * s.program.ops.devices();
+  double busy = 0, max_busy = 0, max_stage = 0;
+  for (const DeviceResult& d : r.devices) {
+    busy += d.time.busy_s;
+    max_busy = std::max(max_busy, d.time.busy_s);
+    max_stage = std::max(max_stage, d.time.stage_time_s);
+    for (std::size_t c = 0; c < kCauses && total > 0; ++c) r.bubble[c] += d.time.idle_s[c] / total;
+  }
+  if (total > 0) r.bubble_fraction = 1 - busy / total;
+  if (max_stage > 0) r.stage_bubble_fraction = 1 - max_busy / max_stage;
+}
+
+void add_rates(const Simulation& s, Result& r) {
+  r.iteration_time_s = iteration_s(s);
+  const double batches = s.program.batches;
+  if (!r.iteration_time_s) {
+    r.notes.push_back(
+        fmt::format("too few batches for a steady state (more than {} microbatches are needed); "
+                    "rates are those of the whole run",
+                    3 * s.program.placement.depth));
+  }
+  const double per_update = r.iteration_time_s ? *r.iteration_time_s : r.makespan_s / batches;
+  if (per_update <= 0) return;
+  const double samples = s.scenario.samples_per_update();
+  r.samples_per_s = samples / per_update;
+  r.microbatches_per_s = r.samples_per_s / static_cast<double>(s.scenario.microbatch_size);
+  if (s.scenario.samples_per_epoch)
+    r.epoch_s = static_cast<double>(*s.scenario.samples_per_epoch) / r.samples_per_s;
+  if (!s.scenario.transformer) return;
+  const TransformerSpec& model = *s.scenario.transformer;
+  double model_flops = 0, hardware_flops = 0;
+  for (const StageCosts& c : s.scenario.costs) {
+    model_flops += c.forward_flops + c.backward_flops;
+    hardware_flops += c.recompute_flops;
+  }
+  hardware_flops += model_flops;
+  const double rate = r.microbatches_per_s / s.program.ops.devices();
+  const double peak = s.scenario.cluster.device.peak_flops_per_s.at(model.compute_type);
+  r.tokens_per_s_per_device =
+      r.samples_per_s * static_cast<double>(model.seq_length) / s.program.ops.devices();
+  r.tflops_per_device = model_flops * rate / 1e12;
+  r.mfu = model_flops * rate / peak;
+  r.hfu = hardware_flops * rate / peak;
+}
+
+void add_links(const Simulation& s, Result& r) {
+  r.ops = 0;
+  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
+  for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0});
+  std::vector<std::int64_t> bytes(s.channels->all().size(), 0);
+  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
+    const Op& op = s.program.ops[g];
+    if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
+    if (!op.has(Op::sends)) continue;
+    ++r.ops;
+    bytes[s.channels->of_send(op)] += input.message_bytes(op);
+  }
+  for (std::size_t c = 0; c < bytes.size(); ++c) {
+    for (const int l : s.channels->all()[c].links)
+      r.links[static_cast<std::size_t>(l)].bytes += bytes[c];
+  }
+  for (std::size_t l = 0; l < r.links.size() && r.makespan_s > 0; ++l) {
+    r.links[l].busy_fraction =
+        static_cast<double>(r.links[l].bytes) / s.channels->links()[l].bytes_per_s / r.makespan_s;
+  }
+}
+
+/// Iteration time of a changed scenario, with `exact`.
+std::optional<double> iteration_with(Scenario changed) {
+  Simulation s = prepare(changed);
+  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
+  if (!why_not_exact(input).empty()) return std::nullopt;
+  s.timeline = std::make_unique<Timeline>(simulate_exact(input));
+  return iteration_s(s);
+}
+
+void scale_links(Cluster& cluster, double bandwidth) {
+  if (cluster.link) cluster.link->bytes_per_s *= bandwidth;
+  cluster.intra.bytes_per_s *= bandwidth;
+  cluster.inter.bytes_per_s *= bandwidth;
+}
+
+}  // namespace
+
+Simulation simulate(const Scenario& scenario, EngineChoice engine) {
+  const double started = process_cpu_seconds();
+  Simulation s = prepare(scenario);
+  check_program(s);
+  run_engine(s, engine);
+  s.engine_seconds = process_cpu_seconds() - started;
+  return s;
+}
+
+Result summarize(const Simulation& s) {
+  Result r;
+  r.notes = s.scenario.notes;
+  r.makespan_s = s.timeline->makespan_s;
+  for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
+  add_bubble(s, r);
+  add_rates(s, r);
+  add_links(s, r);
+  judge_memory(s, r);
+  r.critical_path = critical_path(s.view());
+  return r;
+}
+
+std::vector<Sensitivity> sensitivities(const Simulation& s) {
+  constexpr std::uint32_t kLargest = 300'000;
+  std::vector<Sensitivity> out;
+  if (s.program.ops.size() > kLargest) return out;
+  const auto per_sample = iteration_with(s.scenario);
+  if (!per_sample) return out;
+  const auto add = [&](const std::string& change, const Scenario& changed, double samples = 1) {
+    if (const auto t = iteration_with(changed)) out.push_back({change, *t / samples});
+  };
+  // The stage with the most work, 10 % faster.
+  const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
+  const auto slowest = std::ranges::max_element(s.scenario.costs, {}, work);
+  Scenario faster = s.scenario;
+  StageCosts& stage = faster.costs[static_cast<std::size_t>(slowest - s.scenario.costs.begin())];
+  for (double* t :
+       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
+    *t *= 0.9;
+  add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
+  Scenario wider = s.scenario;
+  scale_links(wider.cluster, 2);
+  add("links of twice the bandwidth", wider);
+  if (s.program.flushes && s.scenario.schedule->name != "model-parallel") {
+    Scenario longer = s.scenario;
+    longer.shape.microbatches_per_update *= 2;
+    add("twice the microbatches per update (time per batch of today's size)", longer, 2);
+  }
+  return out;
+}
+
+}  // namespace penstock

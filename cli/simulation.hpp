@@ -1,0 +1,83 @@
+// One simulated scenario and what it amounts to: the fields of `simulate --format json`.
+#pragma once
+
+#include "scenarios/scenario.hpp"
+#include "schedules/order_facts.hpp"
+#include "sim/engine.hpp"
+#include "traces/memory.hpp"
+#include "traces/metrics.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace penstock {
+
+enum class EngineChoice : std::uint8_t { automatic, exact, simgrid };
+
+/// Everything between a scenario and its timeline.
+struct Simulation {
+  Scenario scenario;
+  Program program;
+  std::unique_ptr<DependencyTable> table;
+  std::unique_ptr<Channels> channels;
+  std::unique_ptr<Timeline> timeline;
+  std::vector<std::uint32_t> more_versions;  ///< per stage: weight versions beyond the live one
+  std::string engine;
+  double engine_seconds = 0;  ///< CPU, from schedule generation to the finished timeline
+
+  TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
+  MemoryInput memory() const {
+    return {program.ops, *table, *timeline, scenario.costs, more_versions};
+  }
+};
+
+/// Generates, lowers, checks and simulates. `automatic`: exact where it is valid. Throws InputError
+/// when the chosen engine cannot represent the scenario. One simgrid run per process.
+Simulation simulate(const Scenario& scenario, EngineChoice engine);
+
+struct DeviceResult {
+  int device = 0;
+  std::vector<int> stages;
+  DeviceMetrics time;
+  double idle_s = 0;
+  MemoryPeak memory;
+  OrderFacts order;
+};
+
+struct LinkResult {
+  std::string name;
+  std::int64_t bytes = 0;
+  double busy_fraction = 0;  ///< bytes / (bandwidth * makespan)
+};
+
+/// A change, and what it would do to the time of an iteration.
+struct Sensitivity {
+  std::string change;
+  double iteration_time_s;
+};
+
+struct Result {
+  std::vector<std::string> infeasible_because;  ///< empty: it fits
+  double makespan_s = 0;
+  std::optional<double> iteration_time_s;
+  double samples_per_s = 0;
+  double microbatches_per_s = 0;
+  std::optional<double> tokens_per_s_per_device, tflops_per_device, mfu, hfu, epoch_s;
+  double bubble_fraction = 0, stage_bubble_fraction = 0;
+  std::array<double, kCauses> bubble{};  ///< shares of devices * makespan
+  std::vector<PathSegment> critical_path;
+  std::int64_t ops = 0;             ///< compute and transfers
+  std::int64_t capacity_bytes = 0;  ///< of every device; 0: unknown
+  std::vector<DeviceResult> devices;
+  std::vector<LinkResult> links;
+  std::vector<Sensitivity> what_would_help;
+  std::vector<std::string> notes;
+};
+
+Result summarize(const Simulation& simulation);
+
+/// Re-evaluates the scenario with single changes. Empty where `exact` is not valid or the run
+/// large.
+std::vector<Sensitivity> sensitivities(const Simulation& simulation);
+
+}  // namespace penstock

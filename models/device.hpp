@@ -1,0 +1,39 @@
+// A GPU as the analytic model sees it.
+//
+// A matrix product of F FLOPs in a layer of hidden size h takes F / (peak * efficiency(h)): the
+// efficiency curve is that of whole transformer layers, so their small kernels are included. The
+// optimizer step streams its state: bytes / (memory bandwidth * memory efficiency). An op never
+// takes less than the host needs to launch its kernels.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct EfficiencyPoint {
+  double hidden_size;
+  double share_of_peak;
+};
+
+struct DeviceSpec {
+  std::string name;
+  std::int64_t memory_bytes = 0;    ///< 0: unknown
+  std::int64_t reserved_bytes = 0;  ///< CUDA context, libraries, communicators
+  double allocator_slack = 0;       ///< share of the rest an allocator cannot use
+  double memory_bytes_per_s = 0;
+  double memory_efficiency = 0.8;
+  std::map<std::string, double>
+      peak_flops_per_s;  ///< dense, by number type: fp16, bf16, fp32, tf32
+  double launch_s = 0;
+  std::vector<EfficiencyPoint> efficiency;  ///< ascending hidden size
+
+  /// Bytes a training job may use, or 0 when unknown: (memory - reserved) * (1 - slack).
+  std::int64_t capacity_bytes() const;
+  /// Achieved share of peak at a hidden size: linear in its logarithm, flat outside of the curve.
+  double efficiency_at(double hidden_size) const;
+};
+
+}  // namespace penstock

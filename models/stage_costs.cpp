@@ -1,0 +1,159 @@
+#include "models/stage_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+// Kernels the host launches for one layer: norms, matrix products, attention, bias and activation,
+// dropout and residual; the backward about twice as many (Megatron-LM without fused attention).
+constexpr double kForwardKernels = 20;
+constexpr double kBackwardKernels = 40;
+
+std::int64_t whole(double bytes) { return std::llround(bytes); }
+
+class StageModel {
+ public:
+  StageModel(const TransformerSpec& model, const DeviceSpec& device,
+             const StageCostOptions& options)
+      : model_(model), device_(device), b_(options.microbatch_size), recompute_(options.recompute) {
+    const auto peak = device.peak_flops_per_s.find(model.compute_type);
+    rate_ = (peak == device.peak_flops_per_s.end() ? 1e12 : peak->second) *
+            device.efficiency_at(static_cast<double>(model.hidden_size));
+  }
+
+  StageCosts costs(int layers, bool first, bool last) const {
+    StageCosts c;
+    add_parameters(c, layers, first, last);
+    add_flops(c, layers, last);
+    add_times(c, layers, last);
+    add_activations(c, layers, last);
+    return c;
+  }
+
+ private:
+  void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
+    const std::int64_t shared =
+        first && last && model_.tie_embeddings ? model_.vocab_size * model_.hidden_size : 0;
+    const double n = static_cast<double>(layers * model_.layer_parameters() +
+                                         (first ? model_.embedding_parameters() : 0) +
+                                         (last ? model_.head_parameters() : 0) - shared);
+    c.weight_bytes = whole(n * model_.bytes.weights);
+    c.gradient_bytes = whole(n * model_.bytes.gradients);
+    c.optimizer_bytes = whole(n * model_.bytes.optimizer);
+    c.version_bytes = whole(n * model_.bytes.version);
+    c.reduced_bytes = whole(n * model_.bytes.reduced);
+  }
+
+  double recompute_layer_flops() const {
+    switch (recompute_) {
+      case Recompute::none: return 0;
+      case Recompute::selective:
+        return model_.flash_attention ? 0 : model_.layer_attention_flops(b_);
+      case Recompute::full: return model_.layer_forward_flops(b_);
+    }
+    return 0;
+  }
+
+  void add_flops(StageCosts& c, int layers, bool last) const {
+    c.forward_flops =
+        layers * model_.layer_forward_flops(b_) + (last ? model_.head_forward_flops(b_) : 0);
+    c.backward_flops = 2 * c.forward_flops;
+    c.recompute_flops = layers * recompute_layer_flops();
+  }
+
+  /// Never below the launches of its kernels, nor below reading the weights once.
+  double op_time(double flops, double kernels, const StageCosts& c) const {
+    const double stream = device_.memory_bytes_per_s > 0
+                              ? static_cast<double>(c.weight_bytes) /
+                                    (device_.memory_bytes_per_s * device_.memory_efficiency)
+                              : 0;
+    return std::max({flops / rate_, kernels * device_.launch_s, stream});
+  }
+
+  void add_times(StageCosts& c, int layers, bool last) const {
+    const double weight_flops =
+        layers * model_.layer_weight_flops(b_) + (last ? model_.head_forward_flops(b_) : 0);
+    const double again = recompute_ == Recompute::none ? 0 : kForwardKernels * layers;
+    c.forward_s = op_time(c.forward_flops, kForwardKernels * layers, c);
+    c.backward_s =
+        op_time(c.backward_flops + c.recompute_flops, kBackwardKernels * layers + again, c);
+    c.backward_weight_s = op_time(weight_flops, kBackwardKernels / 2 * layers, c);
+    c.backward_input_s = op_time(c.backward_flops - weight_flops + c.recompute_flops,
+                                 kBackwardKernels / 2 * layers + again, c);
+    // Adam reads and writes its state, reads the gradient and writes the weights.
+    const double traffic =
+        static_cast<double>(c.gradient_bytes + 2 * c.optimizer_bytes + c.weight_bytes);
+    if (device_.memory_bytes_per_s > 0) {
+      c.step_s = traffic / (device_.memory_bytes_per_s * device_.memory_efficiency);
+    }
+  }
+
+  void add_activations(StageCosts& c, int layers, bool last) const {
+    const double kept = model_.layer_activation_bytes(b_, recompute_);
+    const double logits = last ? model_.logits_bytes(b_) + model_.layer_input_bytes(b_) : 0;
+    const double logits_workspace = last ? model_.logits_workspace_bytes(b_) : 0;
+    const double recomputed = recompute_ == Recompute::none
+                                  ? 0
+                                  : model_.layer_activation_bytes(b_, Recompute::none) - kept;
+    c.output_bytes = whole(model_.layer_input_bytes(b_));
+    c.activation_bytes = whole(layers * kept + logits);
+    c.activation_after_input_bytes =
+        std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_)));
+    if (recompute_ == Recompute::full) c.activation_after_input_bytes = c.activation_bytes;
+    // A layer that runs without keeping its activations still makes them, one layer at a time.
+    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace));
+    c.backward_workspace_bytes = whole(std::max(recomputed, logits_workspace));
+  }
+
+  const TransformerSpec& model_;
+  const DeviceSpec& device_;
+  double b_;
+  Recompute recompute_;
+  double rate_ = 0;
+};
+
+}  // namespace
+
+std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSpec& device,
+                                    const std::vector<int>& layers,
+                                    const StageCostOptions& options) {
+  const StageModel stage(model, device, options);
+  std::vector<StageCosts> costs;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    costs.push_back(stage.costs(layers[i], i == 0, i + 1 == layers.size()));
+  }
+  return costs;
+}
+
+std::vector<int> even_split(int layers, int stages) {
+  if (layers % stages != 0) return {};
+  return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
+}
+
+std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
+                                const StageCostOptions& options) {
+  const StageModel stage(model, device, options);
+  std::vector<int> layers(static_cast<std::size_t>(stages), 1);
+  const auto time = [&](std::size_t i) {
+    const StageCosts c = stage.costs(layers[i] + 1, i == 0, i + 1 == layers.size());
+    return c.forward_s + c.backward_s;
+  };
+  // Layers are alike, so giving each further layer to the stage that stays fastest is optimal.
+  for (int given = stages; given < model.num_layers; ++given) {
+    std::size_t best = 0;
+    double best_time = time(0);
+    for (std::size_t i = 1; i < layers.size(); ++i) {
+      const double t = time(i);
+      if (t < best_time * (1 - 1e-12)) {
+        best = i;
+        best_time = t;
+      }
+    }
+    ++layers[best];
+  }
+  return layers;
+}
+
+}  // namespace penstock

@@ -1,0 +1,32 @@
+// What each virtual stage of a transformer costs on a device.
+#pragma once
+
+#include "base/vocabulary.hpp"
+#include "models/device.hpp"
+#include "models/transformer.hpp"
+
+#include <vector>
+
+namespace penstock {
+
+struct StageCostOptions {
+  double microbatch_size = 1;  ///< sequences per microbatch
+  Recompute recompute = Recompute::none;
+};
+
+/// Costs of the stages when stage i holds `layers[i]` consecutive layers, the first one also the
+/// embedding and the last one the LM head. Precondition: the layers add up to the model's, and the
+/// device has a peak rate for the model's number type.
+std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSpec& device,
+                                    const std::vector<int>& layers,
+                                    const StageCostOptions& options);
+
+/// Layers per stage, all equal; empty when the stages do not divide the layers.
+std::vector<int> even_split(int layers, int stages);
+
+/// Layers per stage so that the slowest stage's F + B is as fast as possible; among those, the
+/// split whose second, third ... slowest stages are fastest. Precondition: layers >= stages.
+std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
+                                const StageCostOptions& options);
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// Transformers by shape: parameters, FLOPs and activation bytes of a layer, the embedding and the
+// LM head.
+//
+// With b sequences of s tokens, hidden size h, a heads, vocabulary V, P matrix parameters a layer:
+//   forward FLOPs of a layer    2 b s P + 4 b s^2 h   (GPT: 24 b s h^2 + 4 b s^2 h)
+//   backward                    twice that: I = 2 b s P + 8 b s^2 h, W = 2 b s P
+//   LM head                     2 b s h V forward, 4 b s h V backward, never recomputed
+//   activations of a GPT layer  s b h (34 + 5 a s / h) bytes at 16 bits; its input alone, 2 s b h,
+//                               with full recomputation
+// Sources: Narayanan et al., SC'21, section 5.1 (FLOPs; attention counted in full, as Megatron
+// does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock {
+
+enum class Family : std::uint8_t {
+  gpt,    ///< causal, learned positions, biases, GELU MLP of two matrices, dropout
+  bert,   ///< as gpt, bidirectional
+  llama,  ///< rotary positions, no biases, gated MLP of three matrices, RMS norm, no dropout
+};
+
+enum class Recompute : std::uint8_t { none, selective, full };
+inline constexpr std::string_view kRecomputeNames[] = {"none", "selective", "full"};
+
+/// Bytes a parameter costs. Mixed precision: 2 + 4 + 12 (fp32 master and Adam's two moments).
+struct ParameterBytes {
+  double weights = 2;
+  double gradients = 4;
+  double optimizer = 12;
+  double version = 2;  ///< a further weight version
+  double reduced = 4;  ///< what the all-reduce between replicas moves
+};
+
+struct TransformerSpec {
+  std::string name;
+  Family family = Family::gpt;
+  int num_layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_attention_heads = 1;
+  std::int64_t num_query_groups = 1;  ///< key/value heads
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t seq_length = 0;
+  bool tie_embeddings = true;
+  bool flash_attention = false;
+  std::string compute_type = "fp16";  ///< row of the device's peak rates
+  ParameterBytes bytes;
+
+  double element_bytes() const { return compute_type == "fp32" || compute_type == "tf32" ? 4 : 2; }
+  std::int64_t kv_size() const { return hidden_size / num_attention_heads * num_query_groups; }
+
+  std::int64_t layer_matrix_parameters() const;
+  std::int64_t layer_parameters() const;
+  /// Token and position embeddings.
+  std::int64_t embedding_parameters() const;
+  /// Final norm and output projection; the projection is a copy when it is tied.
+  std::int64_t head_parameters() const;
+  /// Parameters of the whole model, a tied projection counted once.
+  std::int64_t parameters() const;
+
+  // Per microbatch of b sequences:
+  double layer_forward_flops(double b) const;
+  double layer_weight_flops(double b) const;     ///< W
+  double layer_attention_flops(double b) const;  ///< the part selective recomputation repeats
+  double head_forward_flops(double b) const;
+  double layer_input_bytes(double b) const;  ///< also what a stage sends on
+  double layer_activation_bytes(double b, Recompute recompute) const;
+  double layer_after_input_bytes(double b) const;  ///< kept from I to W
+  double logits_bytes(double b) const;             ///< fp32 softmax kept for the backward
+  double logits_workspace_bytes(double b) const;   ///< logits in both precisions
+};
+
+}  // namespace penstock

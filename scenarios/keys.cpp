@@ -1,0 +1,270 @@
+#include "scenarios/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+using T = KeyRow::Type;
+using D = Dimension;
+
+const std::vector<KeyRow>& table() {
+  static const std::vector<KeyRow> kTable = {
+      {"scenario", "name", T::text, "what the results call it; default: the file's name"},
+      {"scenario", "model", T::name_or_section,
+       "a model of `penstock list models`, a file, or inline", D::number, 0, "model"},
+      {"scenario", "cluster", T::name_or_section,
+       "a cluster of `penstock list clusters`, a file, or inline; default: free links between as "
+       "many devices as needed",
+       D::number, 0, "cluster"},
+      {"scenario", "schedule", T::text, "a schedule of `penstock schedule list`"},
+      {"scenario", "transfers", T::choice, "how a message holds its two ends; default overlapped",
+       D::number, 0, "free|overlapped|coupled|blocking"},
+      {"scenario", "batches", T::integer,
+       "weight updates to simulate; steady state is measured after the first; default 1", D::number,
+       1},
+      {"scenario", "pipeline", T::section, "how the model is cut and fed", D::number, 0,
+       "pipeline"},
+      {"scenario", "samples_per_epoch", T::integer, "gives the result's epoch_s", D::number, 1},
+
+      {"pipeline",
+       "stages",
+       T::integer,
+       "devices in a pipeline (depth, p); default: all of the cluster",
+       D::number,
+       1,
+       {},
+       {"pipeline_model_parallel_size", "depth"}},
+      {"pipeline", "chunks", T::integer, "virtual stages per device (v); default 1", D::number, 1},
+      {"pipeline", "width", T::integer, "replicas of every stage; default 1", D::number, 1},
+      {"pipeline",
+       "microbatch_size",
+       T::integer,
+       "samples per microbatch; default 1",
+       D::number,
+       1,
+       {},
+       {"micro_batch_size"}},
+      {"pipeline", "microbatches", T::integer,
+       "microbatches per weight update of one replica (m); default 1", D::number, 1},
+      {"pipeline", "recompute", T::choice, "activations made again in the backward; default none",
+       D::number, 0, "none|selective|full"},
+      {"pipeline", "split", T::split,
+       "layers per stage: even (default), balanced by cost, or a list", D::number, 1,
+       "even|balanced"},
+      {"pipeline", "optimizer_sync", T::choice,
+       "device (default): each device steps when its gradients are there; global: all at once, at "
+       "the flush",
+       D::number, 0, "device|global"},
+      {"pipeline", "rank_order", T::choice,
+       "data-first (default, Megatron's): a stage's replicas on neighbouring GPUs; pipeline-first: "
+       "its pipelines",
+       D::number, 0, "data-first|pipeline-first"},
+      {"pipeline", "vertical_sync", T::boolean,
+       "pipedream: every stage uses the version stage 0 used; default false"},
+      {"pipeline", "weight_copies", T::choice,
+       "pipedream: weight copies kept: paper (default): w_s + 1; code: w_s + 2", D::number, 0,
+       "paper|code"},
+
+      {"model", "base", T::text, "a model to start from; the other keys replace its values"},
+      {"model", "name", T::text, "what the results call it"},
+      {"model",
+       "family",
+       T::choice,
+       "gpt: learned positions, biases, GELU; bert: the same, bidirectional; llama: rotary, gated "
+       "MLP, RMS norm",
+       D::number,
+       0,
+       "gpt|bert|llama",
+       {"model_type"}},
+      {"model",
+       "num_layers",
+       T::integer,
+       "transformer layers",
+       D::number,
+       1,
+       {},
+       {"num_hidden_layers", "n_layer"}},
+      {"model", "hidden_size", T::integer, "width of a layer", D::number, 1, {}, {"n_embd"}},
+      {"model", "num_attention_heads", T::integer, "query heads", D::number, 1, {}, {"n_head"}},
+      {"model",
+       "num_query_groups",
+       T::integer,
+       "key/value heads; default: as many as query heads",
+       D::number,
+       1,
+       {},
+       {"num_key_value_heads"}},
+      {"model",
+       "ffn_hidden_size",
+       T::integer,
+       "inner width of the MLP; default 4 * hidden_size",
+       D::number,
+       1,
+       {},
+       {"intermediate_size", "n_inner"}},
+      {"model",
+       "vocab_size",
+       T::integer,
+       "rows of the embedding, padding included",
+       D::number,
+       1,
+       {},
+       {"padded_vocab_size"}},
+      {"model",
+       "seq_length",
+       T::integer,
+       "tokens per sample",
+       D::number,
+       1,
+       {},
+       {"max_position_embeddings", "n_positions", "n_ctx"}},
+      {"model",
+       "tie_embeddings",
+       T::boolean,
+       "the LM head shares the embedding's weights (a copy on the last stage); default: not for "
+       "llama",
+       D::number,
+       0,
+       {},
+       {"tie_word_embeddings"}},
+      {"model", "flash_attention", T::boolean,
+       "attention probabilities are never stored; default: only for llama"},
+      {"model", "precision", T::choice,
+       "mixed: 16-bit compute, fp32 master weights and Adam; default mixed-bf16", D::number, 0,
+       "mixed-fp16|mixed-bf16|fp32|tf32"},
+      {"model", "bytes_per_parameter", T::section,
+       "memory per parameter; default 2 + 4 + 12 mixed, 4 + 4 + 8 fp32", D::number, 0,
+       "bytes_per_parameter"},
+      {"model", "forward", T::quantity_per_stage, "time of F per microbatch (abstract model)",
+       D::time},
+      {"model", "backward", T::quantity_per_stage,
+       "time of B; or give backward_input and backward_weight", D::time},
+      {"model", "backward_input", T::quantity_per_stage, "time of I", D::time},
+      {"model", "backward_weight", T::quantity_per_stage, "time of W", D::time},
+      {"model", "step", T::quantity_per_stage, "time of the optimizer step; default 0", D::time},
+      {"model", "output", T::quantity_per_stage, "bytes sent on per microbatch; default 0",
+       D::bytes},
+      {"model", "parameters", T::quantity_per_stage, "bytes of weights", D::bytes},
+      {"model", "gradients", T::quantity_per_stage, "bytes of gradients", D::bytes},
+      {"model", "optimizer", T::quantity_per_stage, "bytes of optimizer state", D::bytes},
+      {"model", "version", T::quantity_per_stage,
+       "bytes of a further weight version; default: parameters", D::bytes},
+      {"model", "activation", T::quantity_per_stage, "bytes kept by F until B", D::bytes},
+      {"model", "activation_after_input", T::quantity_per_stage,
+       "bytes kept from I to W; default: activation", D::bytes},
+      {"model", "workspace", T::quantity_per_stage, "bytes in use while an op runs", D::bytes},
+
+      {"bytes_per_parameter", "weights", T::quantity, "live weights", D::number},
+      {"bytes_per_parameter", "gradients", T::quantity, "gradients, all copies", D::number},
+      {"bytes_per_parameter", "optimizer", T::quantity, "master weights and moments", D::number},
+      {"bytes_per_parameter", "version", T::quantity, "a further weight version; default: weights",
+       D::number},
+      {"bytes_per_parameter", "reduced", T::quantity,
+       "moved by the all-reduce of gradients; default: gradients, at most 4", D::number},
+
+      {"cluster", "base", T::text, "a cluster to start from; the other keys replace its values"},
+      {"cluster", "name", T::text, "what the results call it"},
+      {"cluster", "device", T::name_or_section,
+       "a device of `penstock list devices`, a file, or inline", D::number, 0, "device"},
+      {"cluster", "devices", T::integer, "abstract: devices, every two of them joined by `link`",
+       D::number, 1},
+      {"cluster", "memory", T::quantity, "abstract: capacity of a device; default unknown",
+       D::bytes},
+      {"cluster", "link", T::link,
+       "abstract: a private link between every two devices, each channel with its own capacity",
+       D::bandwidth},
+      {"cluster", "nodes", T::integer, "servers; default 1", D::number, 1},
+      {"cluster", "devices_per_node", T::integer, "GPUs of a server", D::number, 1},
+      {"cluster", "intra", T::link,
+       "inside a node: a link per pair of GPUs, or a port per GPU to a switch", D::bandwidth},
+      {"cluster", "inter", T::link, "between nodes: one NIC; the fabric behind is non-blocking",
+       D::bandwidth},
+
+      {"link", "bandwidth", T::quantity, "per direction; default: unlimited", D::bandwidth},
+      {"link", "latency", T::quantity, "default 0; never occupies the link", D::time},
+      {"link", "duplex", T::choice, "full (default), or half: both directions share the capacity",
+       D::number, 0, "full|half"},
+      {"link", "sharing", T::choice,
+       "fair (default): messages of several channels side by side; fifo: one after the other",
+       D::number, 0, "fair|fifo"},
+      {"link", "attachment", T::choice, "intra: pairs (default) or switch", D::number, 0,
+       "pairs|switch"},
+      {"link", "nics", T::integer, "inter: NICs per node, shared evenly by its GPUs; default 1",
+       D::number, 1},
+
+      {"device", "base", T::text, "a device to start from; the other keys replace its values"},
+      {"device", "name", T::text, "what the results call it"},
+      {"device", "memory", T::quantity, "of the GPU, as nvidia-smi reports it", D::bytes},
+      {"device", "reserved", T::quantity, "CUDA context, libraries and communicators", D::bytes},
+      {"device", "allocator_slack", T::quantity, "share of the rest that the allocator cannot use",
+       D::fraction},
+      {"device", "memory_bandwidth", T::quantity, "peak", D::bandwidth},
+      {"device", "memory_efficiency", T::quantity,
+       "share of it that streaming kernels reach; default 80%", D::fraction},
+      {"device", "peak", T::rates, "dense FLOP/s by number type: fp16, bf16, tf32, fp32",
+       D::flops_rate},
+      {"device", "launch", T::quantity, "host time to launch a kernel", D::time},
+      {"device", "efficiency", T::curve,
+       "pairs [hidden size, share of peak] of whole transformer layers", D::fraction},
+  };
+  return kTable;
+}
+
+}  // namespace
+
+std::span<const KeyRow> key_table() { return table(); }
+
+const KeyRow* find_key(std::string_view section, std::string_view key) {
+  for (const KeyRow& row : table()) {
+    if (row.section != section) continue;
+    if (row.key == key || std::ranges::find(row.aliases, key) != row.aliases.end()) return &row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> keys_of(std::string_view section) {
+  std::vector<std::string> keys;
+  for (const KeyRow& row : table()) {
+    if (row.section != section) continue;
+    keys.emplace_back(row.key);
+    keys.insert(keys.end(), row.aliases.begin(), row.aliases.end());
+  }
+  return keys;
+}
+
+std::vector<std::string> split_choices(std::string_view choices) {
+  std::vector<std::string> words;
+  while (!choices.empty()) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    words.emplace_back(choices.substr(0, bar));
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return words;
+}
+
+std::string describe(const KeyRow& row) {
+  const auto one_of = [&] {
+    return fmt::format("one of {}", fmt::join(split_choices(row.choices), ", "));
+  };
+  switch (row.type) {
+    case T::text: return "a word";
+    case T::boolean: return "true or false";
+    case T::integer: return fmt::format("an integer >= {}", row.minimum);
+    case T::quantity: return describe(row.dimension);
+    case T::quantity_per_stage: return describe(row.dimension) + ", or a list with one per stage";
+    case T::choice: return one_of();
+    case T::split: return one_of() + ", or a list of layers per stage";
+    case T::link:
+      return "a bandwidth such as '25 GB/s', or a map with bandwidth, latency, duplex, sharing";
+    case T::section: return "a map";
+    case T::name_or_section: return "a name, a file or a map";
+    case T::curve: return "a list of pairs such as [[1024, 36%], [2048, 48%]]";
+    case T::rates: return "a map such as {fp16: 125 TFLOP/s}";
+  }
+  return "";
+}
+
+}  // namespace penstock

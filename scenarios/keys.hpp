@@ -1,0 +1,55 @@
+// Every key a scenario, model, device or cluster file may have: one table that feeds the reader,
+// the errors, `--set`, the JSON schema, `penstock init` and docs/scenario.md.
+#pragma once
+
+#include "base/units.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+struct KeyRow {
+  enum class Type : std::uint8_t {
+    text,
+    boolean,
+    integer,             ///< >= minimum
+    quantity,            ///< of `dimension`, >= 0
+    quantity_per_stage,  ///< a quantity, or a list with one per stage
+    choice,              ///< one of `choices`
+    split,               ///< a choice, or a list of layer counts
+    link,                ///< a bandwidth, or a map of the section "link"
+    section,             ///< a map of the section named `choices`
+    name_or_section,     ///< a name (or file), or a map of the section named `choices`
+    curve,               ///< a list of pairs [number, share]
+    rates,               ///< a map from number type to a compute rate
+  };
+  std::string_view section;  ///< "scenario", "pipeline", "model", "cluster", "device", "link" ...
+  std::string_view key;
+  Type type = Type::text;
+  std::string_view help;  ///< effect and default, one line
+  Dimension dimension = Dimension::number;
+  double minimum = 0;
+  std::string_view choices = {};  ///< separated by '|'
+  std::vector<std::string_view> aliases = {};
+};
+
+std::span<const KeyRow> key_table();
+
+/// The row of a key (or of its alias) in a section; null when there is none.
+const KeyRow* find_key(std::string_view section, std::string_view key);
+
+/// Keys of a section (aliases too), for suggestions.
+std::vector<std::string> keys_of(std::string_view section);
+
+std::vector<std::string> split_choices(std::string_view choices);
+
+/// "an integer >= 1", "one of none, full", "a time such as '1.5 us' ...".
+std::string describe(const KeyRow& row);
+
+/// The JSON Schema (draft-07) of a scenario file.
+std::string json_schema();
+
+}  // namespace penstock

@@ -1,0 +1,297 @@
+#include "scenarios/parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kAbstractKeys[] = {"forward",         "backward",   "backward_input",
+                                         "backward_weight", "step",       "output",
+                                         "parameters",      "gradients",  "optimizer",
+                                         "version",         "activation", "activation_after_input",
+                                         "workspace"};
+constexpr const char* kShapeKeys[] = {
+    "family",           "num_layers",      "hidden_size", "num_attention_heads",
+    "num_query_groups", "ffn_hidden_size", "vocab_size",  "seq_length",
+    "tie_embeddings",   "flash_attention", "precision",   "bytes_per_parameter"};
+
+std::int64_t required(const Section& section, const std::string& key, Diagnostics& diagnostics) {
+  if (!section.has(key)) {
+    diagnostics.add(
+        section.self(),
+        fmt::format("the model needs '{}' (or give its costs: forward, backward)", key));
+  }
+  return section.integer(key).value_or(1);
+}
+
+ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics) {
+  ParameterBytes bytes;
+  if (single) bytes = {4, 4, 8, 4, 4};
+  if (!model.has("bytes_per_parameter")) return bytes;
+  const Section given(model.at("bytes_per_parameter"), "bytes_per_parameter", diagnostics);
+  bytes.weights = given.number("weights").value_or(bytes.weights);
+  bytes.gradients = given.number("gradients").value_or(bytes.gradients);
+  bytes.optimizer = given.number("optimizer").value_or(bytes.optimizer);
+  bytes.version = given.number("version").value_or(bytes.weights);
+  bytes.reduced = given.number("reduced").value_or(std::min(bytes.gradients, 4.0));
+  return bytes;
+}
+
+/// Values of a key per stage; empty when the key is missing.
+class PerStage {
+ public:
+  PerStage(const Section& model, int stages, Diagnostics& diagnostics)
+      : model_(model), stages_(static_cast<std::size_t>(stages)), diagnostics_(diagnostics) {}
+
+  std::vector<double> operator()(const std::string& key) const {
+    auto values = model_.list(key);
+    if (!values) return {};
+    if (model_.at(key).kind == Value::Kind::scalar)
+      return std::vector<double>(stages_, values->at(0));
+    if (values->size() != stages_) {
+      if (values->size() == model_.at(key).items.size()) {
+        diagnostics_.add(model_.at(key), fmt::format("'{}' lists {} stages, the pipeline has {}",
+                                                     key, values->size(), stages_));
+      }
+      return std::vector<double>(stages_, 0.0);
+    }
+    return *values;
+  }
+  std::vector<double> or_zero(const std::string& key) const {
+    auto values = (*this)(key);
+    return values.empty() ? std::vector<double>(stages_, 0.0) : values;
+  }
+
+ private:
+  const Section& model_;
+  std::size_t stages_;
+  Diagnostics& diagnostics_;
+};
+
+struct BackwardTimes {
+  std::vector<double> full, input, weight;
+};
+
+/// B from I + W or the other way round: a full backward without its parts is split in halves.
+BackwardTimes read_backward(const Section& model, const PerStage& per_stage,
+                            Diagnostics& diagnostics) {
+  BackwardTimes times{per_stage("backward"), per_stage("backward_input"),
+                      per_stage("backward_weight")};
+  const bool parts = !times.input.empty() && !times.weight.empty();
+  if (times.input.empty() != times.weight.empty()) {
+    diagnostics.add(model.self(), "'backward_input' and 'backward_weight' must be given together");
+  }
+  if (times.full.empty() && !parts) {
+    diagnostics.add(model.self(),
+                    "the model needs 'backward' (or 'backward_input' and 'backward_weight')");
+    times.full = per_stage.or_zero("backward");
+  }
+  if (parts && !times.full.empty()) {
+    diagnostics.add(
+        model.at("backward"),
+        "'backward' is the sum of 'backward_input' and 'backward_weight'; give one or the other");
+  }
+  if (parts) {
+    times.full = times.input;
+    for (std::size_t i = 0; i < times.full.size(); ++i) times.full[i] += times.weight[i];
+  } else {
+    times.input = times.full;
+    for (double& t : times.input) t /= 2;
+    times.weight = times.input;
+  }
+  return times;
+}
+
+LinkSpec read_link(const Section& parent, const std::string& key, Diagnostics& diagnostics,
+                   std::optional<Section>& section) {
+  LinkSpec link;
+  if (parent.at(key).kind == Value::Kind::scalar) {
+    link.bytes_per_s = parent.number(key).value_or(link.bytes_per_s);
+    return link;
+  }
+  section.emplace(parent.at(key), "link", diagnostics);
+  link.bytes_per_s = section->number("bandwidth").value_or(link.bytes_per_s);
+  link.latency_s = section->number("latency").value_or(0);
+  link.full_duplex = section->choice("duplex").value_or(0) == 0;
+  link.fifo = section->choice("sharing").value_or(0) == 1;
+  return link;
+}
+
+void refuse_link_keys(const std::optional<Section>& link, std::initializer_list<const char*> keys,
+                      const std::string& where, Diagnostics& diagnostics) {
+  for (const char* key : keys) {
+    if (link && link->has(key))
+      diagnostics.add(link->at(key), fmt::format("'{}' has no meaning for '{}'", key, where));
+  }
+}
+
+}  // namespace
+
+bool is_abstract_model(const Section& model) {
+  return std::ranges::any_of(kAbstractKeys, [&](const char* key) { return model.has(key); });
+}
+
+TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics) {
+  TransformerSpec t;
+  t.family = static_cast<Family>(model.choice("family").value_or(0));
+  t.name = model.text("name").value_or("inline model");
+  t.num_layers = static_cast<int>(required(model, "num_layers", diagnostics));
+  t.hidden_size = required(model, "hidden_size", diagnostics);
+  t.num_attention_heads = required(model, "num_attention_heads", diagnostics);
+  t.vocab_size = required(model, "vocab_size", diagnostics);
+  t.seq_length = required(model, "seq_length", diagnostics);
+  t.num_query_groups = model.integer("num_query_groups").value_or(t.num_attention_heads);
+  t.ffn_hidden_size = model.integer("ffn_hidden_size").value_or(4 * t.hidden_size);
+  const bool llama = t.family == Family::llama;
+  t.tie_embeddings = model.boolean("tie_embeddings").value_or(!llama);
+  t.flash_attention = model.boolean("flash_attention").value_or(llama);
+  static constexpr const char* kTypes[] = {"fp16", "bf16", "fp32", "tf32"};
+  t.compute_type = kTypes[model.choice("precision").value_or(1)];
+  t.bytes = read_parameter_bytes(model, model.choice("precision").value_or(1) >= 2, diagnostics);
+  if (t.hidden_size % t.num_attention_heads != 0) {
+    diagnostics.add(model.at("num_attention_heads"),
+                    fmt::format("{} heads do not divide the hidden size {}", t.num_attention_heads,
+                                t.hidden_size));
+  }
+  if (t.num_attention_heads % t.num_query_groups != 0) {
+    diagnostics.add(model.at("num_query_groups"),
+                    fmt::format("{} query groups do not divide {} heads", t.num_query_groups,
+                                t.num_attention_heads));
+  }
+  // Far beyond any real model the byte counts would no longer fit.
+  const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
+                      static_cast<double>(t.hidden_size + t.ffn_hidden_size);
+  if (size > 1e16 ||
+      static_cast<double>(t.vocab_size) * static_cast<double>(t.hidden_size) > 1e15) {
+    diagnostics.add(model.self(), "the model is larger than 10^16 parameters");
+  }
+  return t;
+}
+
+std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Recompute recompute,
+                                            Diagnostics& diagnostics) {
+  for (const char* key : kShapeKeys) {
+    if (model.has(key))
+      diagnostics.add(
+          model.at(key),
+          fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
+  }
+  const PerStage per_stage(model, stages, diagnostics);
+  if (!model.has("forward")) diagnostics.add(model.self(), "the model needs 'forward'");
+  const auto forward = per_stage.or_zero("forward");
+  const BackwardTimes backward = read_backward(model, per_stage, diagnostics);
+  const auto step = per_stage.or_zero("step");
+  std::vector<StageCosts> costs(static_cast<std::size_t>(stages));
+  const auto bytes = [&](const std::string& key, std::int64_t StageCosts::*field) {
+    const auto values = per_stage.or_zero(key);
+    for (std::size_t i = 0; i < costs.size(); ++i) costs[i].*field = std::llround(values[i]);
+  };
+  bytes("output", &StageCosts::output_bytes);
+  bytes("parameters", &StageCosts::weight_bytes);
+  bytes("gradients", &StageCosts::gradient_bytes);
+  bytes("gradients", &StageCosts::reduced_bytes);
+  bytes("optimizer", &StageCosts::optimizer_bytes);
+  bytes(model.has("version") ? "version" : "parameters", &StageCosts::version_bytes);
+  bytes("activation", &StageCosts::activation_bytes);
+  bytes(model.has("activation_after_input") ? "activation_after_input" : "activation",
+        &StageCosts::activation_after_input_bytes);
+  bytes("workspace", &StageCosts::forward_workspace_bytes);
+  bytes("workspace", &StageCosts::backward_workspace_bytes);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    StageCosts& c = costs[i];
+    const double again = recompute == Recompute::none ? 0 : forward[i];
+    c.forward_s = forward[i];
+    c.backward_s = backward.full[i] + again;
+    c.backward_input_s = backward.input[i] + again;
+    c.backward_weight_s = backward.weight[i];
+    c.step_s = step[i];
+    if (recompute == Recompute::none) continue;
+    // Only the stage's input is kept; the activations live while B runs.
+    c.backward_workspace_bytes += c.activation_bytes;
+    c.activation_bytes = i == 0 ? c.output_bytes : costs[i - 1].output_bytes;
+    c.activation_after_input_bytes = c.activation_bytes;
+  }
+  return costs;
+}
+
+DeviceSpec read_device(const Section& device) {
+  DeviceSpec d;
+  d.name = device.text("name").value_or("inline device");
+  d.memory_bytes = std::llround(device.number("memory").value_or(0));
+  d.reserved_bytes = std::llround(device.number("reserved").value_or(0));
+  d.allocator_slack = device.number("allocator_slack").value_or(0);
+  d.memory_bytes_per_s = device.number("memory_bandwidth").value_or(0);
+  d.memory_efficiency = std::max(0.01, device.number("memory_efficiency").value_or(0.8));
+  d.launch_s = device.number("launch").value_or(0);
+  const auto curve = device.list("efficiency").value_or(std::vector<double>{});
+  for (std::size_t i = 0; i + 1 < curve.size(); i += 2)
+    d.efficiency.push_back({curve[i], curve[i + 1]});
+  return d;
+}
+
+Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
+                     Diagnostics& diagnostics) {
+  Cluster c;
+  c.name = cluster.text("name").value_or("inline cluster");
+  if (cluster.has("device")) {
+    if (const Value* found = library.resolve(cluster.at("device"), "device", "models/devices")) {
+      const Section device(*found, "device", diagnostics);
+      c.device = read_device(device);
+      if (device.has("peak")) {
+        for (const Value::Entry& rate : device.at("peak").entries) {
+          std::string why;
+          const auto value = parse_quantity(rate.value.text, Dimension::flops_rate, why);
+          if (!value || *value <= 0) {
+            diagnostics.add(rate.value, fmt::format("'{}' must be {}", rate.key.text,
+                                                    describe(Dimension::flops_rate)));
+          } else {
+            c.device.peak_flops_per_s[rate.key.text] = *value;
+          }
+        }
+      }
+    }
+  }
+  if (const auto memory = cluster.number("memory")) {
+    c.device.memory_bytes = std::llround(*memory);
+    c.device.reserved_bytes = 0;
+    c.device.allocator_slack = 0;
+  }
+  std::optional<Section> link, intra, inter;
+  const bool real = cluster.has("nodes") || cluster.has("devices_per_node") ||
+                    cluster.has("intra") || cluster.has("inter");
+  if (real && (cluster.has("link") || cluster.has("devices"))) {
+    diagnostics.add(cluster.at(cluster.has("link") ? "link" : "devices"),
+                    "'devices' and 'link' describe an abstract cluster; 'nodes', "
+                    "'devices_per_node', 'intra' and 'inter' a real one");
+  }
+  if (!real) {
+    c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(devices_needed));
+    c.link = cluster.has("link") ? read_link(cluster, "link", diagnostics, link) : LinkSpec{};
+    refuse_link_keys(link, {"attachment", "nics"}, "link", diagnostics);
+    return c;
+  }
+  c.nodes = static_cast<int>(cluster.integer("nodes").value_or(1));
+  if (!cluster.has("devices_per_node"))
+    diagnostics.add(cluster.self(), "the cluster needs 'devices_per_node'");
+  c.devices_per_node = static_cast<int>(cluster.integer("devices_per_node").value_or(1));
+  if (cluster.has("intra")) c.intra = read_link(cluster, "intra", diagnostics, intra);
+  if (cluster.has("inter")) c.inter = read_link(cluster, "inter", diagnostics, inter);
+  refuse_link_keys(intra, {"nics"}, "intra", diagnostics);
+  refuse_link_keys(inter, {"attachment"}, "inter", diagnostics);
+  if (intra && intra->choice("attachment") == 1) c.attachment = Attachment::port;
+  if (inter) c.nics_per_node = static_cast<int>(inter->integer("nics").value_or(1));
+  if (c.nics_per_node > c.devices_per_node || c.devices_per_node % c.nics_per_node != 0) {
+    diagnostics.add(inter->at("nics"), fmt::format("{} NICs cannot be shared evenly by {} devices",
+                                                   c.nics_per_node, c.devices_per_node));
+    c.nics_per_node = 1;
+  }
+  if (c.nodes > 1 && !cluster.has("inter"))
+    diagnostics.add(cluster.self(), "a cluster of several nodes needs 'inter'");
+  if (static_cast<double>(c.nodes) * c.devices_per_node > 1e6)
+    diagnostics.add(cluster.self(), "the cluster has more than a million devices");
+  return c;
+}
+
+}  // namespace penstock

@@ -1,0 +1,24 @@
+// Readers of the parts of a scenario: each turns a checked section into its struct.
+#pragma once
+
+#include "scenarios/library.hpp"
+
+namespace penstock {
+
+/// Is this model given as costs (forward, backward ...) rather than by its shape?
+bool is_abstract_model(const Section& model);
+
+/// A transformer by shape; missing keys are reported.
+TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics);
+
+/// Costs of `stages` virtual stages given explicitly; with `recompute`, B and I repeat F.
+std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Recompute recompute,
+                                            Diagnostics& diagnostics);
+
+DeviceSpec read_device(const Section& device);
+
+/// A cluster; `devices_needed` when it does not say how many devices it has.
+Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
+                     Diagnostics& diagnostics);
+
+}  // namespace penstock

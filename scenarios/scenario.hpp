@@ -1,0 +1,63 @@
+// A scenario: what is trained, on what, under which schedule; read strictly, resolved completely.
+#pragma once
+
+#include "models/cluster.hpp"
+#include "models/stage_costs.hpp"
+#include "schedules/lowering.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct Scenario {
+  std::string name;
+  std::string origin;  ///< the file it was read from
+
+  const Schedule* schedule = nullptr;
+  ScheduleShape shape;
+  LoweringOptions lowering;
+
+  std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
+  Cluster cluster;
+  std::vector<int> gpu_of_device;  ///< where each device of the Program runs
+  std::vector<int> layers;         ///< per virtual stage; empty for an abstract model
+  std::vector<StageCosts> costs;   ///< per virtual stage
+  std::int64_t microbatch_size = 1;
+  Recompute recompute = Recompute::none;
+  std::optional<std::int64_t> samples_per_epoch;
+  std::vector<std::string> notes;  ///< what the reader decided or left out, for the user
+
+  int devices() const { return static_cast<int>(shape.depth) * lowering.width; }
+  /// Samples of one weight update, over all replicas.
+  double samples_per_update() const {
+    return static_cast<double>(microbatch_size) * shape.microbatches_per_update * lowering.width;
+  }
+};
+
+/// One `--set key=value`. Keys reach any place (`pipeline.stages`); a key without dots when it is
+/// unique among all keys.
+struct Override {
+  std::string key, value;
+};
+
+/// Splits "key=value". Throws InputError.
+Override parse_override(const std::string& text);
+
+/// Reads, checks and resolves a scenario. Throws InputError with everything that is wrong.
+Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides = {});
+Scenario parse_scenario(const std::string& text, const std::string& origin,
+                        const std::vector<Override>& overrides = {});
+
+/// The folder with the shipped models/ and scenarios/: $PENSTOCK_HOME, else where it was built.
+std::string data_folder();
+
+/// Names of the shipped models, devices or clusters ("models", "models/devices" ...), sorted.
+std::vector<std::string> shipped_names(const std::string& folder);
+
+TransformerSpec load_model(const std::string& name);
+DeviceSpec load_device(const std::string& name);
+Cluster load_cluster(const std::string& name);
+
+}  // namespace penstock

@@ -1,0 +1,81 @@
+// The JSON Schema of a scenario, made from the table of keys.
+#include "scenarios/keys.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace penstock {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json quantity(Dimension dimension) {
+  const ordered_json text = {{"type", "string"}, {"pattern", pattern(dimension)}};
+  if (dimension == Dimension::number || dimension == Dimension::fraction) {
+    return {{"anyOf", {{{"type", "number"}, {"minimum", 0}}, text}}};
+  }
+  return {{"anyOf", {text, {{"const", 0}}}}};
+}
+
+ordered_json reference(std::string_view section) {
+  return {{"$ref", "#/definitions/" + std::string(section)}};
+}
+
+ordered_json list_of(const ordered_json& item) {
+  return {{"type", "array"}, {"items", item}, {"minItems", 1}};
+}
+
+ordered_json type_of(const KeyRow& row) {
+  using T = KeyRow::Type;
+  const ordered_json word = {{"type", "string"}};
+  switch (row.type) {
+    case T::text: return {{"type", {"string", "number"}}};
+    case T::boolean: return {{"type", "boolean"}};
+    case T::integer: return {{"type", "integer"}, {"minimum", row.minimum}};
+    case T::quantity: return quantity(row.dimension);
+    case T::quantity_per_stage:
+      return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};
+    case T::choice: return {{"enum", split_choices(row.choices)}};
+    case T::split:
+      return {{"anyOf",
+               {{{"enum", split_choices(row.choices)}},
+                list_of({{"type", "integer"}, {"minimum", 1}})}}};
+    case T::link: return {{"anyOf", {quantity(Dimension::bandwidth), reference("link")}}};
+    case T::section: return reference(row.choices);
+    case T::name_or_section: return {{"anyOf", {word, reference(row.choices)}}};
+    case T::curve: return list_of({{"type", "array"}, {"minItems", 2}, {"maxItems", 2}});
+    case T::rates:
+      return {{"type", "object"}, {"additionalProperties", quantity(Dimension::flops_rate)}};
+  }
+  return {};
+}
+
+ordered_json section_schema(std::string_view section) {
+  ordered_json properties = ordered_json::object();
+  for (const KeyRow& row : key_table()) {
+    if (row.section != section) continue;
+    ordered_json type = type_of(row);
+    type["description"] = row.help;
+    properties[std::string(row.key)] = type;
+    for (const std::string_view alias : row.aliases) properties[std::string(alias)] = type;
+  }
+  return {{"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
+}
+
+}  // namespace
+
+std::string json_schema() {
+  ordered_json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+                         {"title", "penstock scenario"}};
+  schema.update(section_schema("scenario"));
+  schema["required"] = {"model", "schedule"};
+  ordered_json definitions = ordered_json::object();
+  for (const KeyRow& row : key_table()) {
+    if (row.section != "scenario" && !definitions.contains(std::string(row.section))) {
+      definitions[std::string(row.section)] = section_schema(row.section);
+    }
+  }
+  schema["definitions"] = definitions;
+  return schema.dump(2) + "\n";
+}
+
+}  // namespace penstock

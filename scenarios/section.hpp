@@ -1,0 +1,66 @@
+// A map of a scenario read against the table of keys: every key known, every value of its type.
+#pragma once
+
+#include "scenarios/document.hpp"
+#include "scenarios/keys.hpp"
+
+#include <map>
+#include <optional>
+
+namespace penstock {
+
+/// Collects what is wrong with an input, to report all of it at once.
+class Diagnostics {
+ public:
+  void add(const Value& where, const std::string& message) {
+    all_.push_back(where.diagnostic(message));
+  }
+  void add(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }
+  bool empty() const { return all_.empty(); }
+  std::size_t size() const { return all_.size(); }
+  /// Throws InputError with all of them, unless there are none.
+  void throw_if_any() const;
+
+ private:
+  std::vector<Diagnostic> all_;
+};
+
+class Section {
+ public:
+  /// Reads `value` as section `name`, reporting unknown keys and wrong values. With `lenient`
+  /// unknown keys are collected in `ignored()` instead (a foreign file such as config.json).
+  Section(const Value& value, std::string name, Diagnostics& diagnostics, bool lenient = false);
+
+  bool has(const std::string& key) const { return values_.contains(key); }
+  /// Where a key stands; the section itself when the key is missing.
+  const Value& at(const std::string& key) const;
+  const Value& self() const { return *self_; }
+
+  // Values of keys that are there and well-formed.
+  std::optional<double> number(const std::string& key) const;
+  std::optional<std::int64_t> integer(const std::string& key) const;
+  std::optional<std::string> text(const std::string& key) const;
+  std::optional<bool> boolean(const std::string& key) const;
+  /// One element for a single quantity.
+  std::optional<std::vector<double>> list(const std::string& key) const;
+  /// Position of a choice among the row's choices.
+  std::optional<int> choice(const std::string& key) const;
+  const std::vector<std::string>& ignored() const { return ignored_; }
+
+ private:
+  void check(const KeyRow& row, const Value& value);
+  bool check_scalar(const KeyRow& row, const Value& value);
+  void check_quantity(const KeyRow& row, const Value& value);
+  void check_integer(const KeyRow& row, const Value& value);
+  void check_curve(const KeyRow& row, const Value& value);
+  void complain(const KeyRow& row, const Value& value, const std::string& why = "");
+
+  std::string name_;
+  const Value* self_;
+  Diagnostics& diagnostics_;
+  std::map<std::string, const Value*> values_;
+  std::map<std::string, std::vector<double>> numbers_;
+  std::vector<std::string> ignored_;
+};
+
+}  // namespace penstock

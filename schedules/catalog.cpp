@@ -1,0 +1,130 @@
+// The table of schedules: one row each.
+#include "schedules/generator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace penstock {
+namespace {
+
+std::string admit(const ScheduleShape&) { return ""; }
+
+std::string refuse_unless_one_per_update(const ScheduleShape& shape) {
+  if (shape.microbatches_per_update == 1) return "";
+  return fmt::format(
+      "PipeDream updates the weights after every microbatch, so microbatches must be 1, not {}; "
+      "set microbatches: 1 and batches: {} for the same amount of work",
+      shape.microbatches_per_update, shape.total());
+}
+
+std::string refuse_unless_m_covers_depth(const ScheduleShape& shape) {
+  if (shape.microbatches_per_update >= shape.depth) return "";
+  return fmt::format(
+      "PipeDream-2BW needs at least as many microbatches per update as stages (m >= p), or two "
+      "weight versions are not enough: microbatches is {}, the nearest legal value is {}",
+      shape.microbatches_per_update, shape.depth);
+}
+
+const std::vector<Schedule>& table() {
+  static const std::vector<Schedule> kTable = {
+      {"model-parallel",
+       {"inter-layer-mp"},
+       "PipeDream, SOSP'19, section 2",
+       "one microbatch in the whole system; the baseline without pipelining",
+       "(p-1)/p",
+       "1",
+       UpdateRule::flush,
+       generate_model_parallel,
+       admit},
+      {"gpipe",
+       {},
+       "GPipe, NeurIPS'19",
+       "all forwards, then all backwards in reverse; flush",
+       "(p-1)/(m+p-1)",
+       "m",
+       UpdateRule::flush,
+       generate_gpipe,
+       admit},
+      {"gpipe-fifo",
+       {"ScheduleGPipe"},
+       "GPipe, NeurIPS'19",
+       "all forwards, then all backwards in order; flush",
+       "(p-1)/(m+p-1)",
+       "m",
+       UpdateRule::flush,
+       generate_gpipe_fifo,
+       admit},
+      {"1f1b",
+       {"pipedream-flush", "dapple", "dapple-pa", "Schedule1F1B"},
+       "PipeDream-2BW, ICML'21; DAPPLE, PPoPP'21",
+       "one forward, one backward in turn; flush",
+       "(p-1)/(m+p-1)",
+       "min(p-s, m)",
+       UpdateRule::flush,
+       generate_1f1b,
+       admit},
+      {"dapple-pb",
+       {},
+       "DAPPLE, PPoPP'21",
+       "1F1B with twice the warm-up, for expensive transfers; flush",
+       "(p-1)/(m+p-1)",
+       "min(2(p-s)-1, m)",
+       UpdateRule::flush,
+       generate_dapple_pb,
+       admit},
+      {"pipedream",
+       {},
+       "PipeDream, SOSP'19",
+       "1F1B without flush, update per microbatch, weight stashing",
+       "0 in steady state",
+       "p-s",
+       UpdateRule::stash,
+       generate_pipedream,
+       refuse_unless_one_per_update},
+      {"pipedream-2bw",
+       {"2bw"},
+       "PipeDream-2BW, ICML'21",
+       "1F1B without flush, update per m >= p microbatches, two weight versions",
+       "0 in steady state",
+       "min(p-s, m)",
+       UpdateRule::double_buffer,
+       generate_pipedream_2bw,
+       refuse_unless_m_covers_depth},
+  };
+  return kTable;
+}
+
+std::string folded(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const Schedule> schedules() { return table(); }
+
+const Schedule* find_schedule(std::string_view name) {
+  const std::string wanted = folded(name);
+  for (const Schedule& schedule : table()) {
+    const auto is_wanted = [&](std::string_view known) { return folded(known) == wanted; };
+    if (is_wanted(schedule.name) || std::ranges::any_of(schedule.aliases, is_wanted))
+      return &schedule;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Schedule& schedule : table()) {
+    names.emplace_back(schedule.name);
+    names.insert(names.end(), schedule.aliases.begin(), schedule.aliases.end());
+  }
+  return names;
+}
+
+}  // namespace penstock

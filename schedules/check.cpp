@@ -1,0 +1,200 @@
+#include "schedules/check.hpp"
+
+#include "schedules/walk.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+/// Collects sentences, and stops counting when nobody would read on.
+class Findings {
+ public:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    if (texts_.size() < 20) texts_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  bool empty() const { return texts_.empty(); }
+  std::vector<std::string> take() { return std::move(texts_); }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+void check_each_op_once(const Program& program, const DependencyTable& table, Findings& findings) {
+  const OpLists& ops = program.ops;
+  for (const std::uint32_t g : table.rejected()) {
+    const Op& op = ops[g];
+    const bool known =
+        op.stage < program.placement.stages() && op.microbatch < table.microbatches();
+    findings.add("{} {}", to_string(op),
+                 known ? "stands twice" : "is outside of the schedule's stages and microbatches");
+  }
+  for (int d = 0; d < ops.devices(); ++d) {
+    for (const Op& op : ops.of(d)) {
+      if (op.stage >= program.placement.stages() || op.microbatch >= table.microbatches()) continue;
+      const int home = table.device_of(op);
+      if (is_compute(op.kind) && home != d) {
+        findings.add("{} stands on device {}, but its stage lives on device {}", to_string(op), d,
+                     home);
+      }
+    }
+  }
+  for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(program.placement.stages()); ++s) {
+    for (std::uint32_t k = 0; k < table.microbatches(); ++k) {
+      const std::uint32_t backward = table.backward(s, k);
+      if (table.forward(s, k) == kNoOp) findings.add("{}F{} is missing", s, k);
+      if (backward == kNoOp) {
+        findings.add("{}B{} (or {}I{}) is missing", s, k, s, k);
+      } else if (const bool split = ops[backward].kind == OpKind::backward_input;
+                 split != (table.weight(s, k) != kNoOp)) {
+        findings.add("{}W{} {}", s, k, split ? "is missing" : "stands beside a full backward");
+      }
+    }
+  }
+}
+
+/// `first` must stand before `second` when both are on one device.
+void expect_order(const OpLists& ops, const DependencyTable& table, std::uint32_t first,
+                  std::uint32_t second, Findings& findings) {
+  if (first == kNoOp || second == kNoOp || first < second) return;
+  if (table.device_of(ops[first]) != table.device_of(ops[second])) return;
+  findings.add("{} waits for {}, which stands after it on device {}", to_string(ops[second]),
+               to_string(ops[first]), table.device_of(ops[first]));
+}
+
+void check_order_on_devices(const Program& program, const DependencyTable& table,
+                            Findings& findings) {
+  const OpLists& ops = program.ops;
+  for (std::uint32_t g = 0; g < ops.size(); ++g) {
+    const Op& op = ops[g];
+    if (!is_compute(op.kind)) continue;
+    expect_order(ops, table, table.producer(op), g, findings);
+    if (is_backward(op.kind))
+      expect_order(ops, table, table.forward(op.stage, op.microbatch), g, findings);
+    if (op.kind == OpKind::backward_weight) {
+      expect_order(ops, table, table.backward(op.stage, op.microbatch), g, findings);
+    }
+  }
+}
+
+void check_versions(const Program& program, Findings& findings) {
+  for (int d = 0; d < program.ops.devices(); ++d) {
+    std::uint32_t made = 0;
+    for (const Op& op : program.ops.of(d)) {
+      if (op.kind == OpKind::step) ++made;
+      if (!is_compute(op.kind)) continue;
+      const std::uint32_t version = program.version(op);
+      const std::uint32_t held = program.versions.held(op.stage);
+      if (version > made) {
+        findings.add(
+            "{} on device {} needs weight version {}, but only {} updates were made before it",
+            to_string(op), d, version, made);
+      } else if (version + held <= made) {
+        findings.add(
+            "{} on device {} needs weight version {}, no longer held after update {} ({} held)",
+            to_string(op), d, version, made, held);
+      }
+    }
+    if (made != program.batches) {
+      findings.add("device {} makes {} updates instead of {}", d, made, program.batches);
+    }
+  }
+}
+
+/// Time does not pass: a message has been sent or not.
+struct Untimed {
+  std::vector<bool> sent;
+  bool arrived(std::uint32_t g) const { return sent[g]; }
+  void transfer(std::uint32_t, int, std::uint32_t to) { sent[to] = true; }
+  void run(int, std::uint32_t, std::uint32_t) {}
+  void meet(int, std::uint32_t) {}
+  void leave(int, std::uint32_t) {}
+};
+
+class DeadlockReport {
+ public:
+  DeadlockReport(const Program& program, const DependencyTable& table, const Walk<Untimed>& walk,
+                 const Untimed& clock)
+      : program_(program), table_(table), walk_(walk), clock_(clock) {}
+
+  void write(Findings& findings) const {
+    for (const int d : cycle()) {
+      const Wait wait = wait_of(d);
+      findings.add("deadlock: device {} is stuck before {}: {}", d, to_string(head(d)), wait.why);
+    }
+  }
+
+ private:
+  struct Wait {
+    int device = -1;  // the device that would have to move
+    std::string why;
+  };
+
+  bool stuck(int d) const { return walk_.cursor(d) != program_.ops.end(d); }
+  const Op& head(int d) const { return program_.ops[walk_.cursor(d)]; }
+
+  Wait wait_of(int d) const {
+    const OpLists& ops = program_.ops;
+    const std::uint32_t g = walk_.cursor(d);
+    const Op& op = ops[g];
+    if (op.has(Op::receives) && !clock_.arrived(g)) {
+      const Op& from = ops[table_.producer(op)];
+      const int device = table_.device_of(from);
+      return {device, fmt::format("it waits for the message of {} from device {}", to_string(from),
+                                  device)};
+    }
+    if (g > ops.begin(d) && ops[g - 1].has(Op::sends)) {
+      const std::uint32_t to = table_.consumer(ops[g - 1]);
+      if (program_.transfers == Transfers::coupled && !clock_.arrived(to)) {
+        const int device = table_.device_of(ops[to]);
+        return {device, fmt::format("its send of {} waits until device {} receives it for {}",
+                                    to_string(ops[g - 1]), device, to_string(ops[to]))};
+      }
+    }
+    for (int other = 0; other < ops.devices(); ++other) {
+      if (other != d && stuck(other) && head(other) != op) return {other, "it waits at a barrier"};
+    }
+    return {-1, "it waits at a barrier"};
+  }
+
+  /// The devices of one waiting cycle, or all stuck ones when the waits do not close.
+  std::vector<int> cycle() const {
+    std::vector<int> path;
+    int d = 0;
+    while (d < program_.ops.devices() && !stuck(d)) ++d;
+    while (d >= 0 && d < program_.ops.devices() && stuck(d)) {
+      const auto seen = std::find(path.begin(), path.end(), d);
+      if (seen != path.end()) return {seen, path.end()};
+      path.push_back(d);
+      d = wait_of(d).device;
+    }
+    return path;
+  }
+
+  const Program& program_;
+  const DependencyTable& table_;
+  const Walk<Untimed>& walk_;
+  const Untimed& clock_;
+};
+
+void check_deadlock(const Program& program, const DependencyTable& table, Findings& findings) {
+  Untimed clock{std::vector<bool>(program.ops.size(), false)};
+  Walk<Untimed> walk(program, table, clock);
+  if (!walk.run()) DeadlockReport(program, table, walk, clock).write(findings);
+}
+
+}  // namespace
+
+std::vector<std::string> check(const Program& program, const DependencyTable& table) {
+  Findings findings;
+  check_each_op_once(program, table, findings);
+  if (findings.empty()) check_order_on_devices(program, table, findings);
+  if (findings.empty()) check_versions(program, findings);
+  if (findings.empty()) check_deadlock(program, table, findings);
+  return findings.take();
+}
+
+}  // namespace penstock

@@ -1,0 +1,70 @@
+// What a schedule is: a pure function from its shape to the compute order of every device, plus the
+// rule of its weight versions. A new schedule is one file, one row of the table in catalog.cpp, one
+// test and one scenario.
+#pragma once
+
+#include "schedules/program.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// The shape a schedule is asked for. Microbatches are those of one replica.
+struct ScheduleShape {
+  std::uint32_t depth = 1;                    ///< p
+  std::uint32_t microbatches_per_update = 1;  ///< m
+  std::uint32_t batches = 1;
+  bool vertical_sync = false;      ///< PipeDream: every stage uses the version stage 0 used
+  std::uint32_t extra_copies = 0;  ///< PipeDream's code keeps one more copy than the paper
+
+  std::uint32_t total() const { return microbatches_per_update * batches; }
+};
+
+/// How the weights of a schedule are updated.
+enum class UpdateRule : std::uint8_t { flush, stash, double_buffer };
+
+struct Schedule {
+  std::string_view name;
+  std::vector<std::string_view> aliases;
+  std::string_view paper;
+  std::string_view summary;  ///< one line: order, flush, what it is for
+  std::string_view bubble;   ///< formula of the bubble, where one is published
+  std::string_view stash;    ///< microbatches stashed on stage s
+  UpdateRule update;
+  /// Appends the compute order of every device: of one batch (m microbatches) when the schedule
+  /// flushes, of the whole run otherwise.
+  void (*generate)(const ScheduleShape& shape, OpLists& order);
+  /// Why the schedule does not admit this shape, with the nearest legal value; "" when it does.
+  std::string (*refuse)(const ScheduleShape& shape);
+
+  bool flushes() const { return update == UpdateRule::flush; }
+};
+
+/// Every schedule, in the order `penstock schedule list` prints them.
+std::span<const Schedule> schedules();
+
+/// The schedule with this name or alias (case and '_' or '-' do not matter); null when there is
+/// none.
+const Schedule* find_schedule(std::string_view name);
+
+/// All names and aliases, for suggestions and completion.
+std::vector<std::string> schedule_names();
+
+/// For generators: `warmup` forwards, then one forward and one backward in turn, then the backwards
+/// that are left, over microbatches 0 ... count-1 of stage `stage` (1F1B and its relatives).
+void append_one_f_one_b(OpLists& order, std::uint32_t stage, std::uint32_t warmup,
+                        std::uint32_t count);
+
+// One function per schedule file.
+void generate_model_parallel(const ScheduleShape&, OpLists&);
+void generate_gpipe(const ScheduleShape&, OpLists&);
+void generate_gpipe_fifo(const ScheduleShape&, OpLists&);
+void generate_1f1b(const ScheduleShape&, OpLists&);
+void generate_dapple_pb(const ScheduleShape&, OpLists&);
+void generate_pipedream(const ScheduleShape&, OpLists&);
+void generate_pipedream_2bw(const ScheduleShape&, OpLists&);
+
+}  // namespace penstock

@@ -1,0 +1,26 @@
+// Lowering: from a schedule's compute order to a Program that engines run.
+//
+// Adds what the order leaves out: the batches of a flushing schedule one after the other, the
+// replicas, which ops send and receive, and after a device's last backward of an update the
+// gradient reduction (with replicas) and the optimizer step. The input gradient leaves right after
+// the op that made it (I, or the whole B).
+#pragma once
+
+#include "schedules/generator.hpp"
+
+namespace penstock {
+
+struct LoweringOptions {
+  int width = 1;  ///< replicas of every stage
+  Transfers transfers = Transfers::overlapped;
+  bool global_step = false;  ///< optimizer_sync: global
+};
+
+/// The Program of a schedule. Precondition: `schedule.refuse(shape)` is empty and the run has fewer
+/// than 2^32 - 1 ops (throws InputError).
+Program lower(const Schedule& schedule, const ScheduleShape& shape, const LoweringOptions& options);
+
+/// The ops a run of this shape will have, for limits and progress.
+std::uint64_t count_ops(const ScheduleShape& shape, int width);
+
+}  // namespace penstock

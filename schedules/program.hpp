@@ -1,0 +1,57 @@
+// A Program: everything an engine needs to know about *what* to run, and nothing about time.
+//
+// It is the lowered form of a schedule: per device the ordered ops (with optimizer steps and
+// gradient reductions), which of them send and receive, the placement of stages, the rule that
+// says which weight version each F and B uses, and how transfers hold their ends.
+#pragma once
+
+#include "base/op_lists.hpp"
+
+#include <string>
+
+namespace penstock {
+
+/// Which weight version a microbatch uses, for F and B alike. With k the 0-based microbatch of its
+/// replica and m microbatches per update (PipeDream, SOSP'19; PipeDream-2BW, ICML'21, section 3.1):
+///   flush           floor(k / m)              held 1
+///   stash           max(k - delay[s], 0)      held delay[s] + 1   (m = 1)
+///   double_buffer   max(floor(k / m) - 1, 0)  held 2
+struct VersionRule {
+  enum class Kind : std::uint8_t { flush, stash, double_buffer };
+  Kind kind = Kind::flush;
+  std::vector<std::uint32_t> delay;  ///< stash only: per virtual stage
+  std::uint32_t extra_copies = 0;    ///< held beyond the rule by a particular implementation
+
+  std::uint32_t version(std::uint32_t stage, std::uint32_t k, std::uint32_t per_update) const;
+  /// Versions the rule keeps on a stage, the live one included.
+  std::uint32_t held(std::uint32_t stage) const;
+  std::string describe() const;
+};
+
+struct Program {
+  std::string schedule;  ///< published name
+  OpLists ops;
+  Placement placement;
+  VersionRule versions;
+  Transfers transfers = Transfers::overlapped;
+  std::uint32_t microbatches_per_update = 1;  ///< m, of one replica
+  std::uint32_t batches = 1;                  ///< updates of the run
+  bool flushes = true;                        ///< the pipeline drains at every update
+  bool global_step = false;                   ///< all devices step together (a barrier)
+
+  /// Microbatches of the whole run, over all replicas and updates.
+  std::uint32_t microbatches() const {
+    return microbatches_per_update * batches * static_cast<std::uint32_t>(placement.width);
+  }
+  /// Number of a microbatch within its replica.
+  std::uint32_t local(std::uint32_t microbatch) const {
+    return placement.width == 1 ? microbatch
+                                : microbatch / static_cast<std::uint32_t>(placement.width);
+  }
+  /// Weight version an F, B, I or W uses.
+  std::uint32_t version(const Op& op) const {
+    return versions.version(op.stage, local(op.microbatch), microbatches_per_update);
+  }
+};
+
+}  // namespace penstock

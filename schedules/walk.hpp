@@ -1,0 +1,170 @@
+// Visits the ops of a Program in an order that respects every wait: each device runs its list in
+// order, an op that receives waits for its message, a barrier for all of its members.
+//
+// The walk knows no time. A Clock gives the events a meaning: the checker's only remembers that a
+// message was sent, the exact engine's computes when it arrives. One pass, a few nanoseconds per
+// op: a device that must wait is parked and looked at again when somebody it waits for has moved.
+//
+// With `coupled` transfers a message needs both ends: its sender has run the producing op, and its
+// receiver stands right before the consuming one; the sender's next op waits for it, too.
+#pragma once
+
+#include "base/dependencies.hpp"
+#include "schedules/program.hpp"
+
+namespace penstock {
+
+/// Who meets at a barrier: the replicas of a position (REDUCE_GRAD), or all devices (a global
+/// STEP).
+class Barriers {
+ public:
+  explicit Barriers(const Program& program);
+  bool is_barrier(const Op& op) const {
+    return op.kind == OpKind::reduce_grad || (op.kind == OpKind::step && global_step_);
+  }
+  /// A dense number of the meeting an op takes part in.
+  std::uint32_t group(const Op& op, int device) const;
+  std::uint32_t members(const Op& op) const { return op.kind == OpKind::step ? devices_ : width_; }
+  std::uint32_t groups() const { return groups_; }
+
+ private:
+  bool global_step_;
+  std::uint32_t devices_, depth_, width_, batches_, groups_;
+};
+
+// A Clock has
+//   bool arrived(g)                        has the message that op g waits for been sent (and
+//   timed)? void transfer(from, from_device, to)   the message from op `from` to op `to` is sent
+//   void run(device, g, held_by)           op g runs; `held_by`: the op whose incoming message the
+//                                          device also waits for (coupled), or kNoOp
+//   void meet(device, group)               the device has reached a barrier
+//   void leave(device, group)              all have; the device's next op is the barrier's
+template <class Clock>
+class Walk {
+ public:
+  Walk(const Program& program, const DependencyTable& table, Clock& clock)
+      : program_(program),
+        table_(table),
+        clock_(clock),
+        barriers_(program),
+        met_(barriers_.groups(), 0) {
+    const int devices = program.ops.devices();
+    for (int d = 0; d < devices; ++d) cursor_.push_back(program.ops.begin(d));
+    parked_.assign(static_cast<std::size_t>(devices), 0);
+    waiting_at_.assign(static_cast<std::size_t>(devices), kNoOp);
+  }
+
+  /// Runs as far as possible; true when every op ran.
+  bool run() {
+    return program_.transfers == Transfers::coupled ? run_all<true>() : run_all<false>();
+  }
+  /// The op a device stands before; `program.ops.end(device)` when it is done.
+  std::uint32_t cursor(int device) const { return cursor_[static_cast<std::size_t>(device)]; }
+
+ private:
+  template <bool coupled>
+  bool run_all() {
+    const OpLists& ops = program_.ops;
+    for (int d = ops.devices() - 1; d >= 0; --d) runnable_.push_back(d);
+    while (!runnable_.empty()) {
+      const int device = runnable_.back();
+      runnable_.pop_back();
+      advance<coupled>(device);
+    }
+    for (int d = 0; d < ops.devices(); ++d) {
+      if (cursor(d) != ops.end(d)) return false;
+    }
+    return true;
+  }
+
+  template <bool coupled>
+  void advance(int device) {
+    const OpLists& ops = program_.ops;
+    const auto d = static_cast<std::size_t>(device);
+    const std::uint32_t end = ops.end(device);
+    std::uint32_t g = cursor_[d];
+    while (g < end) {
+      const Op& op = ops[g];
+      std::uint32_t held_by = kNoOp;
+      if constexpr (coupled) held_by = previous_send(device, g);
+      const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
+                         (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
+                         (barriers_.is_barrier(op) && !all_met(device, g));
+      if (waits) break;
+      clock_.run(device, g, held_by);
+      cursor_[d] = ++g;
+      if constexpr (coupled) {
+        after_run_coupled(device, g - 1);
+      } else if (op.has(Op::sends)) {
+        send(g - 1, device, table_.consumer(op));
+      }
+    }
+    parked_[d] = g < end ? 1 : 0;
+  }
+
+  /// The op that consumes what the op before `g` sends, or kNoOp.
+  std::uint32_t previous_send(int device, std::uint32_t g) const {
+    if (g == program_.ops.begin(device) || !program_.ops[g - 1].has(Op::sends)) return kNoOp;
+    return table_.consumer(program_.ops[g - 1]);
+  }
+
+  void send(std::uint32_t from, int from_device, std::uint32_t to) {
+    clock_.transfer(from, from_device, to);
+    const int to_device = table_.device_of(program_.ops[to]);
+    if (cursor(to_device) == to) wake(to_device);
+  }
+
+  /// Both ends of a batch may now be there: what `done` sends, what the next op receives.
+  void after_run_coupled(int device, std::uint32_t done) {
+    const OpLists& ops = program_.ops;
+    if (ops[done].has(Op::sends)) {
+      const std::uint32_t to = table_.consumer(ops[done]);
+      if (cursor(table_.device_of(ops[to])) == to) send(done, device, to);
+    }
+    const std::uint32_t next = done + 1;
+    if (next == ops.end(device) || !ops[next].has(Op::receives)) return;
+    const std::uint32_t from = table_.producer(ops[next]);
+    const int from_device = table_.device_of(ops[from]);
+    if (cursor(from_device) <= from) return;
+    clock_.transfer(from, from_device, next);
+    if (cursor(from_device) == from + 1) wake(from_device);
+  }
+
+  bool all_met(int device, std::uint32_t g) {
+    const auto d = static_cast<std::size_t>(device);
+    const Op& op = program_.ops[g];
+    const std::uint32_t group = barriers_.group(op, device);
+    if (waiting_at_[d] != g) {
+      waiting_at_[d] = g;
+      clock_.meet(device, group);
+      if (++met_[group] == barriers_.members(op)) {
+        for (int other = 0; other < program_.ops.devices(); ++other) {
+          const std::uint32_t at = waiting_at_[static_cast<std::size_t>(other)];
+          if (at != kNoOp && other != device && cursor(other) == at) wake(other);
+        }
+      }
+    }
+    if (met_[group] < barriers_.members(op)) return false;
+    clock_.leave(device, group);
+    return true;
+  }
+
+  void wake(int device) {
+    char& parked = parked_[static_cast<std::size_t>(device)];
+    if (parked == 0) return;
+    parked = 0;
+    runnable_.push_back(device);
+  }
+
+  const Program& program_;
+  const DependencyTable& table_;
+  Clock& clock_;
+  Barriers barriers_;
+  std::vector<std::uint32_t> met_;
+  std::vector<std::uint32_t> cursor_;
+  std::vector<std::uint32_t> waiting_at_;  // per device: the barrier it has reached
+  std::vector<char> parked_;
+  std::vector<int> runnable_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,87 @@
+// One interface for every engine that predicts: Program + costs + cluster in, Timeline out.
+#pragma once
+
+#include "base/dependencies.hpp"
+#include "base/error.hpp"
+#include "models/cluster.hpp"
+#include "schedules/program.hpp"
+#include "traces/timeline.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// A FIFO of messages from one device to another, of activations (F) or of gradients (B).
+struct Channel {
+  int source = 0;
+  int destination = 0;
+  bool backward = false;
+  std::vector<int> links;  ///< indices into Channels::links
+  double latency_s = 0;
+  double bytes_per_s = 0;  ///< of the narrowest link
+  bool contended = false;  ///< shares a link with another channel
+};
+
+/// The channels a Program uses on a cluster.
+class Channels {
+ public:
+  /// `gpu_of_device[d]` is where device d of the Program runs.
+  Channels(const Program& program, const Cluster& cluster, const std::vector<int>& gpu_of_device);
+
+  const std::vector<Channel>& all() const { return channels_; }
+  const std::vector<NetworkLink>& links() const { return links_; }
+  /// Channel of the message that `op` sends.
+  std::uint32_t of_send(const Op& op) const {
+    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ +
+                  op.microbatch % width_];
+  }
+  /// The first two channels that share a link, for messages; empty when nothing is shared.
+  std::string contention() const;
+
+ private:
+  std::uint32_t stages_, width_;
+  std::vector<Channel> channels_;
+  std::vector<NetworkLink> links_;
+  std::vector<std::uint32_t> index_;  // [forward or backward][stage][replica] -> channel
+};
+
+struct SimulationInput {
+  const Program& program;
+  const DependencyTable& table;
+  const std::vector<StageCosts>& costs;  ///< per virtual stage
+  const Channels& channels;
+
+  /// Bytes of the message an op sends: the stage's output, or the gradient of its input.
+  std::int64_t message_bytes(const Op& op) const {
+    return costs[op.kind == OpKind::forward ? op.stage : op.stage - 1U].output_bytes;
+  }
+};
+
+/// Fixed order per device and FIFO per channel as a (max,+) recurrence in one pass. Thread-safe.
+/// Precondition: `why_not_exact` is empty and the Program passed its check.
+Timeline simulate_exact(const SimulationInput& input);
+
+/// Why `exact` cannot represent this: which links are shared, by whom, and that `simgrid` can; ""
+/// when it can.
+std::string why_not_exact(const SimulationInput& input);
+
+struct SimgridOptions {
+  bool every_message_a_flow = false;  ///< also those that share no link (else: a timer each)
+};
+
+struct SimgridCounts {
+  std::uint64_t timers = 0;  ///< activities of known duration, on a timer
+  std::uint64_t flows = 0;   ///< messages simulated as SimGrid communications
+};
+
+/// SimGrid drives the clock and shares the links; one call per process (SimGrid's engine cannot be
+/// created twice). Throws SystemError when the module or SimGrid cannot be loaded.
+Timeline simulate_simgrid(const SimulationInput& input, const SimgridOptions& options = {},
+                          SimgridCounts* counts = nullptr);
+
+/// Why the SimGrid module cannot be loaded; "" when it can.
+std::string why_no_simgrid();
+
+}  // namespace penstock

@@ -1,0 +1,123 @@
+// The exact engine: with a fixed order per device and a FIFO per channel, every time is a maximum
+// of sums of earlier ones, so one walk over the ops computes them all.
+//   start(op)   = max(end of the device's previous op, arrival of its message)
+//   arrival     = departure + bytes/bandwidth + latency
+//   departure   = max(end of the producer, the channel's previous departure + its bytes/bandwidth)
+#include "schedules/walk.hpp"
+#include "sim/durations.hpp"
+#include "sim/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+template <Transfers transfers>
+class ExactClock {
+ public:
+  ExactClock(const SimulationInput& input, Timeline& timeline)
+      : ops_(input.program.ops),
+        channels_(input.channels),
+        timeline_(timeline),
+        duration_(input.costs),
+        free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
+        meeting_(Barriers(input.program).groups(), 0.0) {
+    for (const StageCosts& c : input.costs)
+      output_bytes_.push_back(static_cast<double>(c.output_bytes));
+    for (const Channel& c : input.channels.all()) lanes_.push_back({c.bytes_per_s, c.latency_s, 0});
+  }
+
+  bool arrived(std::uint32_t g) const { return timeline_.has_message(g); }
+
+  void run(int device, std::uint32_t g, std::uint32_t held_by) {
+    const Op& op = ops_[g];
+    double& free_at = free_at_[static_cast<std::size_t>(device)];
+    double start = free_at;
+    if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
+    if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
+    free_at = start + duration_(op);
+    timeline_.op(g) = {start, free_at};
+    latest_ = std::max(latest_, free_at);
+  }
+
+  void transfer(std::uint32_t from, int from_device, std::uint32_t to) {
+    double depart = timeline_.op(from).end_s;
+    if constexpr (transfers == Transfers::free) {
+      timeline_.message(to) = {depart, depart};
+      return;
+    }
+    const Op& op = ops_[from];
+    Lane& lane = lanes_[channels_.of_send(op)];
+    const double occupied =
+        output_bytes_[op.kind == OpKind::forward ? op.stage : op.stage - 1U] / lane.bytes_per_s;
+    if constexpr (transfers == Transfers::coupled) {
+      // The receiver posts its part when the op before `to` ends.
+      const auto receiver =
+          static_cast<std::size_t>(channels_.all()[channels_.of_send(op)].destination);
+      depart = std::max(depart, free_at_[receiver]);
+    } else {
+      depart = std::max(depart, lane.free_at);
+      lane.free_at = depart + occupied;
+    }
+    const double arrival = depart + occupied + lane.latency_s;
+    timeline_.message(to) = {depart, arrival};
+    if constexpr (transfers == Transfers::blocking)
+      free_at_[static_cast<std::size_t>(from_device)] = arrival;
+  }
+
+  void meet(int device, std::uint32_t group) {
+    meeting_[group] = std::max(meeting_[group], free_at_[static_cast<std::size_t>(device)]);
+  }
+  void leave(int device, std::uint32_t group) {
+    free_at_[static_cast<std::size_t>(device)] = meeting_[group];
+  }
+  double latest() const { return latest_; }
+
+ private:
+  struct Lane {
+    double bytes_per_s, latency_s, free_at;
+  };
+  const OpLists& ops_;
+  const Channels& channels_;
+  Timeline& timeline_;
+  Durations duration_;
+  std::vector<double> output_bytes_;
+  std::vector<double> free_at_;  // per device
+  std::vector<double> meeting_;  // per barrier: when the last one came
+  std::vector<Lane> lanes_;      // per channel
+  double latest_ = 0;
+};
+
+template <Transfers transfers>
+Timeline evaluate(const SimulationInput& input) {
+  Timeline timeline(input.program.ops.size());
+  ExactClock<transfers> clock(input, timeline);
+  Walk<ExactClock<transfers>> walk(input.program, input.table, clock);
+  invariant(walk.run(), "exact: the program deadlocks; it was not checked");
+  timeline.makespan_s = clock.latest();
+  return timeline;
+}
+
+}  // namespace
+
+Timeline simulate_exact(const SimulationInput& input) {
+  switch (input.program.transfers) {
+    case Transfers::free: return evaluate<Transfers::free>(input);
+    case Transfers::overlapped: return evaluate<Transfers::overlapped>(input);
+    case Transfers::coupled: return evaluate<Transfers::coupled>(input);
+    case Transfers::blocking: return evaluate<Transfers::blocking>(input);
+  }
+  throw InternalBug("unknown transfer semantics");
+}
+
+std::string why_not_exact(const SimulationInput& input) {
+  if (input.program.transfers == Transfers::free) return "";
+  const std::string shared = input.channels.contention();
+  if (shared.empty()) return "";
+  return fmt::format("engine 'exact' cannot represent contention: {}; use --engine simgrid",
+                     shared);
+}
+
+}  // namespace penstock

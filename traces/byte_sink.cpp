@@ -1,0 +1,151 @@
+#include "traces/byte_sink.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <charconv>
+
+namespace penstock {
+
+struct ByteSink::File {
+  std::string path, temporary;
+  int descriptor = -1;
+  gzFile gz = nullptr;
+  bool keep = false;  // standard output or a device: written in place
+
+  ~File() {
+    if (gz != nullptr) gzclose(gz);
+    if (gz == nullptr && descriptor > STDERR_FILENO) ::close(descriptor);
+    if (!keep) ::unlink(temporary.c_str());
+  }
+};
+
+namespace {
+
+/// Pipes and devices are written in place; everything else through a temporary file.
+bool in_place(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+}  // namespace
+
+ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
+  file_->path = path;
+  file_->keep = path == "-" || in_place(path);
+  file_->temporary = file_->keep ? path : path + ".part" + std::to_string(::getpid());
+  file_->descriptor = path == "-" ? STDOUT_FILENO
+                                  : ::open(file_->temporary.c_str(),
+                                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_->descriptor < 0) {
+    const int why = errno;
+    file_->keep = true;
+    errno = why;
+    throw SystemError::from_errno("write", path);
+  }
+  if (path.ends_with(".gz")) {
+    file_->gz = gzdopen(file_->descriptor, "wb1");
+    if (file_->gz == nullptr) throw SystemError("cannot compress '" + path + "': out of memory");
+    gzbuffer(file_->gz, kSize);
+  }
+}
+
+ByteSink::~ByteSink() = default;
+
+void ByteSink::put_large(std::string_view text) {
+  while (!text.empty()) {
+    if (used_ == kSize) flush();
+    const std::size_t part = std::min(kSize - used_, text.size());
+    std::memcpy(buffer_.get() + used_, text.data(), part);
+    used_ += part;
+    text.remove_prefix(part);
+  }
+}
+
+void ByteSink::put_integer(std::int64_t value) {
+  if (used_ + 24 > kSize) flush();
+  char* const at = buffer_.get() + used_;
+  used_ += static_cast<std::size_t>(std::to_chars(at, at + 24, value).ptr - at);
+}
+
+void ByteSink::put_us(std::int64_t ns) {
+  if (ns < 0) {
+    put('-');
+    ns = -ns;
+  }
+  put_integer(ns / 1000);
+  const auto rest = static_cast<int>(ns % 1000);
+  const char digits[] = {'.', static_cast<char>('0' + rest / 100),
+                         static_cast<char>('0' + rest / 10 % 10),
+                         static_cast<char>('0' + rest % 10)};
+  put(std::string_view(digits, 4));
+}
+
+void ByteSink::flush() {
+  std::size_t done = 0;
+  while (done < used_) {
+    const std::size_t left = used_ - done;
+    const auto wrote = file_->gz != nullptr
+                           ? static_cast<ssize_t>(gzwrite(file_->gz, buffer_.get() + done,
+                                                          static_cast<unsigned>(left)))
+                           : ::write(file_->descriptor, buffer_.get() + done, left);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) throw SystemError::from_errno("write", file_->path);
+    done += static_cast<std::size_t>(wrote);
+  }
+  used_ = 0;
+}
+
+void ByteSink::close() {
+  flush();
+  if (file_->gz != nullptr) {
+    gzFile gz = file_->gz;
+    file_->gz = nullptr;
+    file_->descriptor = -1;
+    if (gzclose(gz) != Z_OK) throw SystemError::from_errno("write", file_->path);
+  }
+  if (file_->descriptor > STDERR_FILENO) {
+    const int descriptor = file_->descriptor;
+    file_->descriptor = -1;
+    if (::close(descriptor) != 0) throw SystemError::from_errno("write", file_->path);
+  }
+  if (file_->keep) return;
+  if (::rename(file_->temporary.c_str(), file_->path.c_str()) != 0) {
+    throw SystemError::from_errno("write", file_->path);
+  }
+  file_->keep = true;
+}
+
+std::string read_file(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) throw SystemError::from_errno("read", path);
+  if (S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+    throw SystemError::from_errno("read", path);
+  }
+  gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) throw SystemError::from_errno("read", path);
+  std::string content;
+  std::string part(std::size_t{1} << 18, '\0');
+  int count = 0;
+  while ((count = gzread(file, part.data(), static_cast<unsigned>(part.size()))) > 0) {
+    content.append(part.data(), static_cast<std::size_t>(count));
+  }
+  const bool whole = count == 0 && gzclose(file) == Z_OK;
+  if (!whole)
+    throw SystemError("cannot read '" + path + "': the compressed data is damaged or cut short");
+  return content;
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  ByteSink sink(path);
+  sink.put(content);
+  sink.close();
+}
+
+}  // namespace penstock

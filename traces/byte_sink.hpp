@@ -1,0 +1,51 @@
+// Buffered output to a plain or gzip file that is complete or not there: bytes go to a temporary
+// file beside the target, which takes its name at `close`.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+class ByteSink {
+ public:
+  /// Compresses when `path` ends in `.gz`. "-" is standard output. Throws SystemError.
+  explicit ByteSink(const std::string& path);
+  ~ByteSink();  ///< without `close`: removes what was written
+  ByteSink(const ByteSink&) = delete;
+  ByteSink& operator=(const ByteSink&) = delete;
+
+  void put(std::string_view text) {
+    if (used_ + text.size() > kSize) return put_large(text);
+    std::memcpy(buffer_.get() + used_, text.data(), text.size());
+    used_ += text.size();
+  }
+  void put(char c) { put(std::string_view(&c, 1)); }
+  void put_integer(std::int64_t value);
+  /// Nanoseconds as microseconds with three decimals, the unit of Chrome traces.
+  void put_us(std::int64_t ns);
+
+  /// Flushes and gives the file its name. Throws SystemError.
+  void close();
+
+ private:
+  static constexpr std::size_t kSize = std::size_t{1} << 18;
+  void put_large(std::string_view text);
+  void flush();
+
+  struct File;
+  std::unique_ptr<File> file_;
+  std::unique_ptr<char[]> buffer_ = std::make_unique_for_overwrite<char[]>(kSize);
+  std::size_t used_ = 0;
+};
+
+/// The whole of a plain or gzip file. Throws SystemError.
+std::string read_file(const std::string& path);
+
+/// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError.
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace penstock

@@ -1,0 +1,28 @@
+// Timelines as Chrome Trace Event JSON, streamed: opens in ui.perfetto.dev and chrome://tracing.
+//
+// One process per device; lanes: compute, bubble (why the device waits), and per channel sends and
+// receives, joined by flow arrows. Times are integer nanoseconds printed as microseconds. Messages
+// that overlap (latency is pipelined) get lanes of their own, because viewers drop slices that
+// overlap on one. Memory is a counter per device with a series per owner. See docs/trace-format.md.
+#pragma once
+
+#include "traces/memory.hpp"
+#include "traces/metrics.hpp"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace penstock {
+
+struct ChromeTrace {
+  TimelineView view;
+  MemoryInput memory;
+  std::function<std::uint32_t(const Op&)> weight_version;
+  std::vector<std::pair<std::string, std::string>> other_data;  ///< scenario, schedule, engine ...
+};
+
+/// Writes the trace to `path` (gzip when it ends in `.gz`). Throws SystemError.
+void write_chrome_trace(const ChromeTrace& trace, const std::string& path);
+
+}  // namespace penstock

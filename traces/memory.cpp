@@ -1,0 +1,122 @@
+#include "traces/memory.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+struct Change {
+  double at_s;
+  std::int64_t bytes;  // negative: freed
+  std::uint32_t op;
+  Owner owner;
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory(const MemoryInput& input, int device) : in_(input) {
+    const auto ops = in_.ops.of(device);
+    changes_.reserve(ops.size() * 4);
+    std::vector<char> seen(in_.costs.size(), 0);
+    for (std::uint32_t g = in_.ops.begin(device); g < in_.ops.end(device); ++g) {
+      const Op& op = in_.ops[g];
+      if (!is_compute(op.kind)) continue;
+      if (seen[op.stage] == 0) add_static(op.stage);
+      seen[op.stage] = 1;
+      add_op(g, op);
+      add_messages(g, op);
+    }
+    std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
+      if (a.at_s != b.at_s) return a.at_s < b.at_s;
+      return (a.bytes < 0) != (b.bytes < 0) ? a.bytes < 0 : a.op < b.op;
+    });
+  }
+
+  MemoryPeak replay(const MemorySample& sample) {
+    MemoryPeak peak{.use = use_};
+    std::int64_t total = use_.total();
+    std::int64_t highest = total;
+    if (sample) sample(0, use_);
+    for (std::size_t i = 0; i < changes_.size(); ++i) {
+      const Change& change = changes_[i];
+      use_[change.owner] += change.bytes;
+      total += change.bytes;
+      if (total > highest) {
+        highest = total;
+        peak = {use_, change.at_s, change.op};
+      }
+      const bool last_of_instant = i + 1 == changes_.size() || changes_[i + 1].at_s != change.at_s;
+      if (sample && last_of_instant) sample(change.at_s, use_);
+    }
+    return peak;
+  }
+
+ private:
+  void add_static(std::uint32_t stage) {
+    const StageCosts& c = in_.costs[stage];
+    use_[Owner::weights] += c.weight_bytes;
+    use_[Owner::weight_versions] += c.version_bytes * in_.more_versions[stage];
+    use_[Owner::gradients] += c.gradient_bytes;
+    use_[Owner::optimizer] += c.optimizer_bytes;
+  }
+
+  void add(double at_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
+    if (bytes != 0) changes_.push_back({at_s, bytes, op, owner});
+  }
+  void hold(double from_s, double to_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
+    add(from_s, bytes, op, owner);
+    add(to_s, -bytes, op, owner);
+  }
+
+  void add_op(std::uint32_t g, const Op& op) {
+    const StageCosts& c = in_.costs[op.stage];
+    const Span& span = in_.timeline.op(g);
+    const bool forward = op.kind == OpKind::forward;
+    hold(span.start_s, span.end_s, forward ? c.forward_workspace_bytes : c.backward_workspace_bytes,
+         g, Owner::workspace);
+    switch (op.kind) {
+      case OpKind::forward: add(span.start_s, c.activation_bytes, g, Owner::activations); break;
+      case OpKind::backward: add(span.end_s, -c.activation_bytes, g, Owner::activations); break;
+      case OpKind::backward_input:
+        add(span.end_s, c.activation_after_input_bytes - c.activation_bytes, g, Owner::activations);
+        break;
+      default: add(span.end_s, -c.activation_after_input_bytes, g, Owner::activations);
+    }
+  }
+
+  void add_messages(std::uint32_t g, const Op& op) {
+    const Span& span = in_.timeline.op(g);
+    if (op.has(Op::receives)) {
+      const Span& message = in_.timeline.message(g);
+      const double until = op.kind == OpKind::forward ? span.start_s : span.end_s;
+      hold(message.start_s, until, message_bytes(in_.ops[in_.table.producer(op)]), g,
+           Owner::buffers);
+    }
+    if (op.has(Op::sends)) {
+      const Span& message = in_.timeline.message(in_.table.consumer(op));
+      hold(span.end_s, message.end_s, message_bytes(op), g, Owner::buffers);
+    }
+  }
+
+  std::int64_t message_bytes(const Op& sent_by) const {
+    return in_.costs[sent_by.kind == OpKind::forward ? sent_by.stage : sent_by.stage - 1U]
+        .output_bytes;
+  }
+
+  const MemoryInput& in_;
+  MemoryUse use_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+std::int64_t MemoryUse::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+MemoryPeak memory_over_time(const MemoryInput& input, int device, const MemorySample& sample) {
+  return DeviceMemory(input, device).replay(sample);
+}
+
+}  // namespace penstock

@@ -1,0 +1,59 @@
+// Memory of a device over time, by owner, from a Timeline and the stages' costs.
+//
+// Weights, versions, gradients and optimizer state are there all the time. Activations live from
+// the start of F to the end of B (or I, then a part of them to the end of W); a received message is
+// a buffer from its departure until F takes it over or B has used it, a sent one until it has
+// arrived; workspace lives while its op runs. At one instant, what ends is freed before what starts
+// is allocated.
+#pragma once
+
+#include "base/dependencies.hpp"
+#include "traces/timeline.hpp"
+
+#include <array>
+#include <functional>
+
+namespace penstock {
+
+enum class Owner : std::uint8_t {
+  weights,
+  weight_versions,
+  gradients,
+  optimizer,
+  activations,
+  buffers,
+  workspace
+};
+inline constexpr std::size_t kOwners = 7;
+inline constexpr std::string_view kOwnerNames[kOwners] = {
+    "weights", "weight_versions", "gradients", "optimizer", "activations", "buffers", "workspace"};
+
+struct MemoryUse {
+  std::array<std::int64_t, kOwners> bytes{};
+  std::int64_t& operator[](Owner owner) { return bytes[static_cast<std::size_t>(owner)]; }
+  std::int64_t operator[](Owner owner) const { return bytes[static_cast<std::size_t>(owner)]; }
+  std::int64_t total() const;
+};
+
+struct MemoryPeak {
+  MemoryUse use;  ///< at the peak
+  double at_s = 0;
+  std::uint32_t op = kNoOp;  ///< the op whose allocation made it; kNoOp: what is always there
+};
+
+/// What the memory of a device depends on.
+struct MemoryInput {
+  const OpLists& ops;
+  const DependencyTable& table;
+  const Timeline& timeline;
+  const std::vector<StageCosts>& costs;             ///< per virtual stage
+  const std::vector<std::uint32_t>& more_versions;  ///< per virtual stage: held beyond the live one
+};
+
+/// Calls `sample(time_s, use)` once at the start and after every instant that changed something.
+using MemorySample = std::function<void(double time_s, const MemoryUse& use)>;
+
+/// The peak of one device; `sample` may be empty. O(n log n) in the device's ops.
+MemoryPeak memory_over_time(const MemoryInput& input, int device, const MemorySample& sample = {});
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+// What a Timeline amounts to: busy and idle time, the cause of every idle gap, the critical path.
+//
+// Each idle gap of a device has one cause per instant: before its first op = warmup; its message is
+// in flight (or its own send holds it) = transfer_wait; the peer has not finished the op =
+// imbalance; after its last op = drain; waiting for the reduction or the optimizer =
+// gradient_reduction. REDUCE_GRAD itself is communication: idle, gradient_reduction.
+#pragma once
+
+#include "base/dependencies.hpp"
+#include "traces/timeline.hpp"
+
+#include <array>
+#include <functional>
+#include <string_view>
+
+namespace penstock {
+
+enum class Cause : std::uint8_t { warmup, imbalance, transfer_wait, drain, gradient_reduction };
+inline constexpr std::size_t kCauses = 5;
+inline constexpr std::string_view kCauseNames[kCauses] = {"warmup", "imbalance", "transfer_wait",
+                                                          "drain", "gradient_reduction"};
+
+/// What the metrics look at.
+struct TimelineView {
+  const OpLists& ops;
+  const DependencyTable& table;
+  const Timeline& timeline;
+  Transfers transfers;
+};
+
+/// One idle stretch with one cause. `op` is the op that the device waits to start; kNoOp: drain.
+struct Gap {
+  Span span;
+  Cause cause;
+  std::uint32_t op;
+};
+
+/// Calls `report` for every gap of a device, in order.
+void for_each_gap(const TimelineView& view, int device,
+                  const std::function<void(const Gap&)>& report);
+
+struct DeviceMetrics {
+  double busy_s = 0;        ///< compute, recomputation and optimizer steps
+  double stage_time_s = 0;  ///< first start to last end of its ops
+  std::array<double, kCauses> idle_s{};
+};
+DeviceMetrics device_metrics(const TimelineView& view, int device);
+
+/// A stretch of the critical path: consecutive ops of one device, or one message.
+struct PathSegment {
+  enum class Kind : std::uint8_t { compute, transfer, wait } kind;
+  int device;  ///< of the ops; of the receiver for a message
+  std::uint32_t first, last;
+  double start_s, end_s;
+};
+inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "wait"};
+
+/// The chain of ops and messages, each starting when the one before ends, that ends with the last
+/// op of the run; in order of time.
+std::vector<PathSegment> critical_path(const TimelineView& view);
+
+}  // namespace penstock
