@@ -15,6 +15,12 @@ class LauncherTest(unittest.TestCase):
     def setUp(self) -> None:
         self.box = Sandbox()
         self.addCleanup(self.box.close)
+        signal.signal(signal.SIGALRM, self.fail_by_time)
+        signal.alarm(100)
+        self.addCleanup(signal.alarm, 0)
+
+    def fail_by_time(self, *_) -> None:
+        self.fail("it waits for something that does not come")
 
     def assert_builds(self, times: int) -> None:
         self.box.forget()
@@ -76,7 +82,7 @@ class Start(LauncherTest):
     def test_exit_status_signal_and_process_are_the_commands(self) -> None:
         self.box.program('echo $$; if [[ $1 == kill ]]; then kill -TERM $$; fi; exit 3')
         process = self.box.start()
-        out, _ = process.communicate(timeout=300)
+        out, _ = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (3, f"{process.pid}\n"))
         self.assertEqual(self.box.run("kill").returncode, -signal.SIGTERM)
 
@@ -162,13 +168,13 @@ class Concurrency(LauncherTest):
         self.assertIn("waiting", second.stderr.readline())
         gate.write_text("go\n")
         for process, word in ((first, "first\n"), (second, "second\n")):
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=60)
             self.assertEqual((out, process.returncode), (word, 0), err)
         self.assertEqual(len(self.box.calls("meson")), 1)
 
     def test_many_starts_at_once_build_once(self) -> None:
         processes = [self.box.start(str(i)) for i in range(6)]
-        outputs = [process.communicate(timeout=300)[0] for process in processes]
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
         self.assertEqual(outputs, [f"{i}\n" for i in range(6)])
         self.assertEqual(len(self.box.calls("meson")), 1)
         self.assertEqual(len(self.box.calls("ninja")), 1)

@@ -6,6 +6,7 @@ not put there does not exist. Every fake appends "NAME ARGUMENTS" to a log when 
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ FAKE_PKG_CONFIG = '[[ ! -e "{missing}/$2" ]]'
 
 class Sandbox:
     def __init__(self) -> None:
+        self.processes: list[subprocess.Popen] = []
         self.top = Path(tempfile.mkdtemp(prefix="penstock launcher "))
         self.tree = self.top / "a tree"
         self.bin, self.offered, self.missing = (self.top / d for d in ("bin", "offered", "missing"))
@@ -66,10 +68,14 @@ class Sandbox:
             self.fake(name, "")
 
     def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
         shutil.rmtree(self.top)
 
     def fake(self, name: str, body: str, directory: Path | None = None) -> None:
-        """An executable that logs its call and then runs `body`, where {tree} and so on are paths."""
+        """An executable that logs its call and runs `body`, where {tree} and so on are paths."""
         for word in ("tree", "bin", "offered", "missing", "top"):
             body = body.replace("{" + word + "}", str(getattr(self, word)))
         path = (directory or self.bin) / name
@@ -93,19 +99,22 @@ class Sandbox:
 
     def start(self, *arguments, command: Path | None = None, **options) -> subprocess.Popen:
         options = {"env": self.environment(), "cwd": self.top, "stdin": subprocess.DEVNULL,
-                   "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-        return subprocess.Popen([command or self.tree / "penstock", *arguments], **options)
+                   "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True,
+                   "start_new_session": True} | options
+        process = subprocess.Popen([command or self.tree / "penstock", *arguments], **options)
+        self.processes.append(process)
+        return process
 
     def run(self, *arguments, input: str | None = None, **options) -> subprocess.CompletedProcess:
         """Runs ./penstock, or `command`, to its end."""
         if input is not None:
             options["stdin"] = subprocess.PIPE
         process = self.start(*arguments, **options)
-        out, err = process.communicate(input, timeout=300)
+        out, err = process.communicate(input, timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def calls(self, tool: str = "") -> list[str]:
-        """The calls of a fake since the last forget(), oldest first; of all of them without a name."""
+        """The calls of a fake, or of all, since the last forget(), oldest first."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line for line in lines if line.startswith(tool)]
 

@@ -1,0 +1,232 @@
+# shellcheck shell=bash
+# What ./penstock and ./check share: find out what is missing, install it, configure, build.
+#
+# A build is fresh when the sources look exactly (names, times, sizes) as they did before the last
+# successful build, so a warm start costs one `find` and neither meson nor ninja.
+# The caller sets `root`. Everything said here goes to stderr, and stdin is left to the command.
+
+: "${root:?must be set by the script that sources this one}"
+build=$root/build
+built_from=$build/.built-from
+
+# PACKAGE | WHAT IT GIVES | HOW TO TELL THAT IT IS THERE ALREADY, from Debian or from elsewhere
+# shellcheck disable=SC2034  # used by the sourcing scripts
+runtime_packages=(
+  'g++|C++ compiler|compiler'
+  'meson|build system|tool meson'
+  'ninja-build|build tool|tool ninja'
+  'pkg-config|finds libraries|tool pkg-config'
+  'libsimgrid-dev|SimGrid|library simgrid'
+  'libyaml-cpp-dev|yaml-cpp|library yaml-cpp'
+  'libboost-program-options-dev|Boost.Program_options|header boost/program_options.hpp'
+  'libfmt-dev|fmt|library fmt'
+  'nlohmann-json3-dev|JSON for C++|library nlohmann_json'
+  'zlib1g-dev|zlib|library zlib'
+)
+# shellcheck disable=SC2034
+test_packages=(
+  'libgtest-dev|GoogleTest|library gtest'
+  'libbenchmark-dev|Google Benchmark|library benchmark'
+  'clang-format-16|formatter|tool clang-format-16'
+  'python3|Python|test -x /usr/bin/python3'
+  'python3-jsonschema|JSON schema checker|python_module jsonschema'
+)
+trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html
+# shellcheck disable=SC2034
+browser_packages=(
+  'chromium|browser|tool chromium'
+  'nodejs|Node.js|tool node'
+  'npm|Node.js package manager|tool npm'
+  'golang-1.19-src|Catapult trace viewer|test -f '"$trace_viewer"
+)
+
+tool() { command -v "$1" >/dev/null; }
+compiler() { local words=${CXX:-c++}; tool "${words%% *}"; }
+library() { pkg-config --exists "$1" 2>/dev/null; }
+header() { [[ -f /usr/include/$1 || -f /usr/local/include/$1 ]]; }
+python_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+
+# --- talking -------------------------------------------------------------------------------------
+
+on_terminal() { [[ -t 2 && ${TERM:-dumb} != dumb ]]; }
+clear_line() { if on_terminal; then printf '\r\033[K' >&2; fi; }
+
+say() {
+  clear_line
+  printf '%s\n' "$*" >&2
+}
+
+die() {
+  say "$@"
+  exit 1
+}
+
+# One line that is overwritten on a terminal, a line every 15 seconds elsewhere.
+next_line_at=0
+show() {
+  if on_terminal; then
+    printf '\r\033[K%s' "$1" >&2
+  elif ((SECONDS >= next_line_at)); then
+    printf '%s\n' "$1" >&2
+    next_line_at=$((SECONDS + 15))
+  fi
+}
+
+# Reads the output of ninja ("[12/87] ...") or of meson test ("12/87 ...") and shows how far it is.
+progress() {
+  local line
+  while IFS= read -r line; do
+    if [[ $line =~ ^\ *\[?\ *([0-9]+)/([0-9]+) ]]; then
+      show "$1 ${BASH_REMATCH[1]}/${BASH_REMATCH[2]}"
+    fi
+  done
+  clear_line
+}
+
+# --- is there anything to do? --------------------------------------------------------------------
+
+# One line for each file that can change the program: path, time, size.
+fingerprint() {
+  find "$root" -mindepth 1 \
+    -type d \( -name build -o -name 'build-*' -o -name '.*' -o -name node_modules \
+    -o -name tests -o -name bench -o -name docs \) -prune -o \
+    \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
+    -o -name '*.in' -o -name '*.js' -o -name '*.css' \
+    -o -name meson.build -o -name meson_options.txt \) -printf '%p %T@ %s\n'
+}
+
+is_fresh() {
+  [[ -x $build/cli/penstock && -f $built_from && "$(fingerprint)" == "$(<"$built_from")" ]]
+}
+
+# --- installing ----------------------------------------------------------------------------------
+
+# install_missing ENTRY...: entries of the tables above.
+install_missing() {
+  local entry package gives present packages=() reasons=''
+  for entry in "$@"; do
+    IFS='|' read -r package gives present <<<"$entry"
+    $present && continue
+    packages+=("$package")
+    reasons+="${reasons:+, }$package ($gives)"
+  done
+  if ((${#packages[@]})); then
+    say "installing: $reasons"
+    apt_install "${packages[@]}"
+  fi
+}
+
+apt_install() {
+  local log=$build/install.log install=(install -y --no-install-recommends "$@")
+  if ! tool apt-get || { ((EUID)) && ! tool sudo; }; then
+    say 'cannot install packages here; run this as root and try again:'
+    die "  apt-get ${install[*]}"
+  fi
+  : >"$log"
+  # The package lists may be absent or old: that shows when the first attempt fails.
+  if ! apt_get "${install[@]}" && ! { apt_update && apt_get "${install[@]}"; }; then
+    tail -n 30 "$log" >&2
+    say "installing failed (all output: $log); the command was:"
+    die "  apt-get ${install[*]}"
+  fi
+}
+
+# The lock is closed, lest a service that a package starts keeps it.
+apt_get() {
+  local as_root=()
+  if ((EUID)); then as_root=(sudo); fi
+  "${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive \
+    apt-get -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null 9>&-
+}
+
+# DPkg::Lock::Timeout does not cover the lock of the package lists.
+apt_update() {
+  local attempt
+  for ((attempt = 0; attempt < 60; attempt++)); do
+    : >"$log"
+    apt_get update && return 0
+    grep -q 'Could not get lock' "$log" || return 1
+    sleep 5
+  done
+  return 1
+}
+
+# --- building ------------------------------------------------------------------------------------
+
+# One build at a time in a tree. Only ninja and meson inherit the lock, so that it lasts as long as
+# they do even if this script is killed.
+lock_build() {
+  mkdir -p "$build"
+  exec 9>"$build/.lock"
+  flock -n 9 || {
+    say 'another penstock is being built here: waiting for it'
+    flock 9
+  }
+}
+unlock_build() { exec 9>&-; }
+
+is_configured() {
+  [[ -f $1/build.ninja ]] && [[ ! -f $1/.source-root || $(<"$1/.source-root") == "$root" ]]
+}
+
+# configure DIR OPTION...: afresh also when the tree was moved or a configuration was interrupted.
+configure() {
+  local dir=$1
+  shift
+  is_configured "$dir" && return
+  rm -rf "$dir"/meson-{private,info} "$dir"/build.ninja "$dir"/.ninja_{log,deps} "$dir"/.with-tests
+  meson_setup "$dir" "$root" "$@"
+  printf '%s\n' "$root" >"$dir/.source-root"
+}
+
+# What was not found when only ./penstock was built may be there now: look again, once.
+configure_with_tests() {
+  if is_configured "$1" && [[ ! -f $1/.with-tests ]]; then
+    meson configure "$1" --clearcache >/dev/null 2>&1 </dev/null || true
+    meson_setup --reconfigure "$1" "$root"
+  else
+    configure "$@"
+  fi
+  touch "$1/.with-tests"
+}
+
+meson_setup() {
+  local log=$build/configure.log
+  show 'configuring penstock'
+  meson setup "$@" >"$log" 2>&1 </dev/null || {
+    clear_line
+    tail -n 20 "$log" >&2
+    die "meson setup failed (all output: $log)"
+  }
+  clear_line
+}
+
+# compile DIR LABEL TARGET...: without a target, everything.
+compile() {
+  local dir=$1 label=$2 log=$1/build.log
+  shift 2
+  if ! NINJA_STATUS='[%f/%t] ' ninja -C "$dir" "$@" 2>&1 </dev/null | tee "$log" | progress "$label"
+  then
+    sed -e '/^\[[0-9]*\/[0-9]*\] /d' -e '/^ninja: Entering/d' "$log" >&2
+    die "building failed (all output: $log)"
+  fi
+}
+
+# build_from_here TARGET...: build/ from the sources as they are now.
+build_from_here() {
+  local sources
+  sources=$(fingerprint)
+  rm -f "$built_from"
+  compile "$build" 'building penstock' "$@"
+  printf '%s\n' "$sources" >"$built_from"
+}
+
+build_runtime() {
+  lock_build
+  if ! is_fresh; then
+    install_missing "${runtime_packages[@]}"
+    configure "$build"
+    build_from_here runtime
+  fi
+  unlock_build
+}
