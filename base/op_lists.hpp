@@ -2,6 +2,7 @@
 // [begin(d), end(d)). An *op index* is a position in that array; timelines are parallel to it.
 #pragma once
 
+#include "base/large_vector.hpp"
 #include "base/vocabulary.hpp"
 
 #include <span>
@@ -35,7 +36,7 @@ class OpLists {
   }
 
  private:
-  std::vector<Op> ops_;
+  LargeVector<Op> ops_;
   std::vector<std::uint32_t> offsets_;
 };
 

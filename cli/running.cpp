@@ -81,7 +81,7 @@ Json simulate_in_child(const std::string& path, const std::vector<Override>& ove
   switch (static_cast<Ended>(answer[0])) {
     case Ended::result: return Json::parse(text);
     case Ended::input_error: {
-      throw InputError({Diagnostic{{path, 0, 0}, "cannot be simulated\n" + text, {}, 1}});
+      throw InputError(path, "cannot be simulated\n" + text);
     }
     case Ended::failure: break;
   }

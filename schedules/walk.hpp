@@ -96,7 +96,7 @@ class Walk {
       if constexpr (coupled) {
         after_run_coupled(device, g - 1);
       } else if (op.has(Op::sends)) {
-        send(g - 1, device, table_.consumer(op));
+        send(g - 1, device, table_.consumer(op), table_.consumer_device(op));
       }
     }
     parked_[d] = g < end ? 1 : 0;
@@ -108,9 +108,8 @@ class Walk {
     return table_.consumer(program_.ops[g - 1]);
   }
 
-  void send(std::uint32_t from, int from_device, std::uint32_t to) {
+  void send(std::uint32_t from, int from_device, std::uint32_t to, int to_device) {
     clock_.transfer(from, from_device, to);
-    const int to_device = table_.device_of(program_.ops[to]);
     if (cursor(to_device) == to) wake(to_device);
   }
 
@@ -119,12 +118,13 @@ class Walk {
     const OpLists& ops = program_.ops;
     if (ops[done].has(Op::sends)) {
       const std::uint32_t to = table_.consumer(ops[done]);
-      if (cursor(table_.device_of(ops[to])) == to) send(done, device, to);
+      const int to_device = table_.consumer_device(ops[done]);
+      if (cursor(to_device) == to) send(done, device, to, to_device);
     }
     const std::uint32_t next = done + 1;
     if (next == ops.end(device) || !ops[next].has(Op::receives)) return;
     const std::uint32_t from = table_.producer(ops[next]);
-    const int from_device = table_.device_of(ops[from]);
+    const int from_device = table_.producer_device(ops[next]);
     if (cursor(from_device) <= from) return;
     clock_.transfer(from, from_device, next);
     if (cursor(from_device) == from + 1) wake(from_device);

@@ -6,9 +6,6 @@
 
 #include "base/op_lists.hpp"
 
-#include <cmath>
-#include <memory>
-
 namespace penstock {
 
 struct Span {
@@ -20,14 +17,9 @@ struct Span {
 class Timeline {
  public:
   /// Spans of `ops` ops, not yet known: nothing has run, no message was sent.
-  explicit Timeline(std::uint32_t ops)
-      : size_(ops),
-        ops_(std::make_unique_for_overwrite<Span[]>(ops)),
-        messages_(std::make_unique_for_overwrite<Span[]>(ops)) {
-    for (std::uint32_t g = 0; g < ops; ++g) messages_[g] = {kUnknown, kUnknown};
-  }
+  explicit Timeline(std::uint32_t ops) : ops_(ops), messages_(ops, Span{kUnknown, kUnknown}) {}
 
-  std::uint32_t size() const { return size_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
   Span& op(std::uint32_t g) { return ops_[g]; }
   const Span& op(std::uint32_t g) const { return ops_[g]; }
   /// The message op g waits for; `has_message` tells whether there is one.
@@ -39,9 +31,8 @@ class Timeline {
 
  private:
   static constexpr double kUnknown = -1;
-  std::uint32_t size_;
-  std::unique_ptr<Span[]> ops_;
-  std::unique_ptr<Span[]> messages_;
+  LargeVector<Span> ops_;
+  LargeVector<Span> messages_;
 };
 
 }  // namespace penstock

@@ -16,6 +16,7 @@
 #include <simgrid/s4u.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <queue>
 

@@ -1,0 +1,111 @@
+// Shorthand of tests: a schedule with uniform costs, lowered, checked and simulated.
+#pragma once
+
+#include "base/error.hpp"
+#include "schedules/check.hpp"
+#include "schedules/lowering.hpp"
+#include "schedules/order_facts.hpp"
+#include "sim/engine.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <numeric>
+
+namespace penstock {
+
+struct RigSpec {
+  std::string schedule = "1f1b";
+  ScheduleShape shape{4, 8, 1, false, 0};
+  int width = 1;
+  Transfers transfers = Transfers::overlapped;
+  bool global_step = false;
+  std::vector<StageCosts> costs{};  ///< empty: F = 1, B = 2 on every stage
+  LinkSpec link{};                  ///< a private link per channel
+};
+
+inline StageCosts unit_costs(double forward = 1, double backward = 2) {
+  StageCosts c;
+  c.forward_s = forward;
+  c.backward_s = backward;
+  c.backward_input_s = c.backward_weight_s = backward / 2;
+  return c;
+}
+
+/// A run with everything an engine needs, kept alive together.
+struct Rig {
+  explicit Rig(const RigSpec& spec)
+      : program(lower(*find_schedule(spec.schedule), spec.shape,
+                      {spec.width, spec.transfers, spec.global_step})),
+        table(program.ops, program.placement, program.microbatches()),
+        costs(spec.costs.empty() ? std::vector<StageCosts>(spec.shape.depth, unit_costs())
+                                 : spec.costs) {
+    cluster.devices_per_node = program.placement.devices();
+    cluster.link = spec.link;
+    connect();
+  }
+  void connect() {
+    std::vector<int> gpus(static_cast<std::size_t>(program.placement.devices()));
+    std::iota(gpus.begin(), gpus.end(), 0);
+    channels = std::make_unique<Channels>(program, cluster, gpus);
+  }
+  SimulationInput input() const { return {program, table, costs, *channels}; }
+
+  Program program;
+  DependencyTable table;
+  std::vector<StageCosts> costs;
+  Cluster cluster;
+  std::unique_ptr<Channels> channels;
+};
+
+/// Runs `work` in a child process, because SimGrid runs once per process; returns what it wrote.
+inline std::vector<double> in_child(const std::function<std::vector<double>()>& work) {
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<double> answer;
+    try {
+      answer = work();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "child: %s\n", error.what());
+      _exit(1);
+    }
+    const char* at = reinterpret_cast<const char*>(answer.data());
+    std::size_t left = answer.size() * sizeof(double);
+    while (left > 0) {
+      const ssize_t wrote = write(ends[1], at, left);
+      if (wrote <= 0) _exit(1);
+      at += wrote;
+      left -= static_cast<std::size_t>(wrote);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  std::vector<double> answer;
+  double value = 0;
+  FILE* in = fdopen(ends[0], "rb");
+  while (std::fread(&value, sizeof value, 1, in) == 1) answer.push_back(value);
+  std::fclose(in);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0 ? answer : std::vector<double>{};
+}
+
+/// Makespan, then start and end of every op and of every message.
+inline std::vector<double> flatten(const Timeline& t) {
+  std::vector<double> out{t.makespan_s};
+  for (std::uint32_t g = 0; g < t.size(); ++g) {
+    out.insert(out.end(),
+               {t.op(g).start_s, t.op(g).end_s, t.message(g).start_s, t.message(g).end_s});
+  }
+  return out;
+}
+
+inline std::vector<double> run_simgrid(const Rig& run, const SimgridOptions& options = {}) {
+  return in_child([&] { return flatten(simulate_simgrid(run.input(), options)); });
+}
+
+}  // namespace penstock
