@@ -59,6 +59,7 @@ Channels::Channels(const Program& program, const Cluster& cluster,
 }
 
 std::string Channels::contention() const {
+  if (std::ranges::none_of(channels_, &Channel::contended)) return "";
   for (std::size_t l = 0; l < links_.size(); ++l) {
     const Channel* first = nullptr;
     if (std::isinf(links_[l].bytes_per_s)) continue;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace penstock {
@@ -13,15 +14,20 @@ namespace {
 
 std::int64_t to_ns(double seconds) { return std::llround(seconds * 1e9); }
 
-// Catapult's reserved colour names; Perfetto ignores them.
+// Catapult's reserved colour names; Perfetto ignores them. F and what carries its output are blue,
+// B and what carries its gradient green; a wait is orange or red, grey where nothing can be done.
 constexpr std::string_view kOpColours[] = {
-    "thread_state_runnable", "thread_state_running", "rail_load", "rail_animation", "rail_idle",
-    "generic_work"};
-constexpr std::string_view kCauseColours[kCauses] = {"grey", "bad", "terrible", "grey", "yellow"};
+    "thread_state_runnable", "thread_state_running",         "rail_load",
+    "cq_build_passed",       "thread_state_uninterruptible", "thread_state_unknown"};
+constexpr std::string_view kCauseColours[kCauses] = {
+    "cq_build_abandoned", "rail_idle", "rail_animation", "cq_build_abandoned", "yellow"};
+constexpr std::string_view kActivationColour = "rail_response";
+constexpr std::string_view kGradientColour = "cq_build_attempt_passed";
 
-/// Lanes of one channel at one end: a slice goes to the first lane that is free.
+/// Lanes of one channel: a message goes to the first lane that is free.
 class Lanes {
  public:
+  /// Precondition: calls come in order of `start_ns`.
   std::size_t place(std::int64_t start_ns, std::int64_t end_ns) {
     for (std::size_t i = 0; i < free_at_.size(); ++i) {
       if (free_at_[i] <= start_ns) {
@@ -38,34 +44,86 @@ class Lanes {
   std::vector<std::int64_t> free_at_;
 };
 
+/// A message that takes time. `to` is the op that waits for it.
+struct Message {
+  std::int64_t start_ns, end_ns;
+  std::uint32_t to;
+  int sender, receiver;
+  bool gradient;
+  std::uint32_t channel = 0, lane = 0;
+};
+
+/// The thread ids of a channel's lanes at its two ends.
+struct Channel {
+  int sender, receiver;
+  bool gradient;
+  Lanes lanes{};
+  int first_send_tid = 0, first_receive_tid = 0;
+};
+
+/// All messages of a run, each with a lane on which it overlaps no other.
+class Messages {
+ public:
+  explicit Messages(const TimelineView& view) {
+    for (std::uint32_t g = 0; g < view.ops.size(); ++g) {
+      const Op& op = view.ops[g];
+      if (!op.has(Op::receives)) continue;
+      const std::int64_t start = to_ns(view.timeline.message(g).start_s);
+      const std::int64_t end = to_ns(view.timeline.message(g).end_s);
+      if (end <= start) continue;
+      const int sender = view.table.device_of(view.ops[view.table.producer(op)]);
+      all_.push_back({start, end, g, sender, view.table.device_of(op), op.kind != OpKind::forward});
+    }
+    // A receiver's messages stand together; on a channel they may overtake the receiver's order.
+    std::sort(all_.begin(), all_.end(), [](const Message& a, const Message& b) {
+      if (a.receiver != b.receiver) return a.receiver < b.receiver;
+      return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.to < b.to;
+    });
+    for (Message& m : all_) place(m);
+  }
+
+  const std::vector<Message>& all() const { return all_; }
+  std::vector<Channel>& channels() { return channels_; }
+
+ private:
+  void place(Message& m) {
+    const auto [it, added] = known_.try_emplace({m.sender, m.receiver, m.gradient},
+                                                static_cast<std::uint32_t>(channels_.size()));
+    if (added) channels_.push_back({m.sender, m.receiver, m.gradient});
+    m.channel = it->second;
+    m.lane = static_cast<std::uint32_t>(channels_[m.channel].lanes.place(m.start_ns, m.end_ns));
+  }
+
+  std::vector<Message> all_;
+  std::vector<Channel> channels_;
+  std::map<std::tuple<int, int, bool>, std::uint32_t> known_;
+};
+
 class Writer {
  public:
   Writer(const ChromeTrace& trace, const std::string& path)
-      : trace_(trace), ops_(trace.view.ops), timeline_(trace.view.timeline), sink_(path) {}
+      : trace_(trace),
+        ops_(trace.view.ops),
+        timeline_(trace.view.timeline),
+        messages_(trace.view),
+        lanes_made_(static_cast<std::size_t>(trace.view.ops.devices()), 0),
+        sink_(path) {}
 
   void write() {
     put_head();
     for (int d = 0; d < ops_.devices(); ++d) put_process(d);
+    for (Channel& channel : messages_.channels()) put_lanes(channel);
     for (int d = 0; d < ops_.devices(); ++d) {
       put_compute(d);
       put_bubbles(d);
-      put_messages(d);
       put_memory(d);
     }
+    for (const Message& message : messages_.all()) put_message(message);
     sink_.put("\n]}\n");
     sink_.close();
   }
 
  private:
-  // A message's lanes: what is seen at the sender, what at the receiver.
-  struct Ends {
-    int sends_tid, receives_tid;
-  };
-  struct ChannelLanes {
-    Lanes lanes;
-    std::vector<Ends> tids;
-  };
-
   static int pid(int device) { return device + 1; }
   static std::int64_t bubble_tid(int device) { return std::int64_t{pid(device)} * 1000 + 1; }
 
@@ -112,6 +170,27 @@ class Writer {
     put_metadata("process_sort_index", d, pid(d), "sort_index", std::to_string(d));
     put_thread(d, pid(d), "compute", 0);
     put_thread(d, bubble_tid(d), "bubble", 1);
+  }
+
+  void put_lanes(Channel& c) {
+    const std::string_view what = c.gradient ? "grad" : "act";
+    const int sort = c.gradient ? 40 : 20;
+    c.first_send_tid =
+        new_lanes(c.sender, c.lanes.count(), fmt::format("send {} to {}", what, c.receiver), sort);
+    c.first_receive_tid = new_lanes(c.receiver, c.lanes.count(),
+                                    fmt::format("recv {} from {}", what, c.sender), sort + 10);
+  }
+
+  /// `send act to 1`, `send act to 1 (2)` ... with consecutive thread ids; returns the first.
+  int new_lanes(int device, std::size_t count, const std::string& name, int sort) {
+    int& made = lanes_made_[static_cast<std::size_t>(device)];
+    const int first = pid(device) * 1000 + 2 + made;
+    for (std::size_t i = 0; i < count; ++i) {
+      put_thread(device, first + static_cast<int>(i),
+                 i == 0 ? name : fmt::format("{} ({})", name, i + 1), sort);
+    }
+    made += static_cast<int>(count);
+    return first;
   }
 
   /// `{"ph":"X","name":"F 3","cat":"compute","pid":1,"tid":1,"ts":0.000,"dur":1.000,` and a colour.
@@ -184,52 +263,54 @@ class Writer {
   std::string reason(const Gap& gap) const {
     if (gap.cause == Cause::drain) return "nothing left to do";
     const Op& op = ops_[gap.op];
-    const std::uint32_t from = trace_.view.table.producer(op);
-    const std::string next = fmt::format("{} {}", token(op.kind), op.microbatch);
-    if (gap.cause == Cause::gradient_reduction) return next + " waits for the other replicas";
-    if (from == kNoOp) return next + " waits for its own send";
-    const Op& producer = ops_[from];
-    return fmt::format("{} waits for {} {} of stage {}{}", next, token(producer.kind),
-                       producer.microbatch, producer.stage,
-                       gap.cause == Cause::transfer_wait ? ": its message is in flight" : "");
-  }
-
-  void put_messages(int d) {
-    for (std::uint32_t g = ops_.begin(d); g < ops_.end(d); ++g) {
-      const Op& op = ops_[g];
-      if (!op.has(Op::receives)) continue;
-      const Span& message = timeline_.message(g);
-      const std::int64_t start = to_ns(message.start_s);
-      const std::int64_t end = to_ns(message.end_s);
-      if (end > start) put_message(op, d, start, end);
+    const std::string next = name_of(op);
+    if (gap.cause == Cause::gradient_reduction) {
+      const bool under_way = gap.span.start_s >= timeline_.op(gap.op).start_s;
+      return next + (under_way ? " is under way" : " waits for the other devices");
     }
+    const DependencyTable& table = trace_.view.table;
+    const std::uint32_t from = table.producer(op);
+    if (gap.message == gap.op) {
+      return fmt::format("{} waits for the output of {}, which is in flight", next, place_of(from));
+    }
+    if (gap.message != kNoOp) {
+      return fmt::format("{} waits until the output of {} has been sent", next,
+                         name_of(ops_[gap.op - 1]));
+    }
+    if (from != kNoOp && timeline_.op(from).end_s > gap.span.start_s)
+      return fmt::format("{} waits for {}", next, place_of(from));
+    if (gap.op == ops_.begin(table.device_of(op))) return next + " has not begun";
+    return fmt::format("{} waits until the output of {} can be sent", next,
+                       name_of(ops_[gap.op - 1]));
+  }
+  static std::string name_of(const Op& op) {
+    return fmt::format("{} {}", token(op.kind), op.microbatch);
+  }
+  std::string place_of(std::uint32_t g) const {
+    return fmt::format("{} of stage {}", name_of(ops_[g]), ops_[g].stage);
   }
 
-  void put_message(const Op& op, int receiver, std::int64_t start, std::int64_t end) {
-    const Op& from = ops_[trace_.view.table.producer(op)];
-    const int sender = trace_.view.table.device_of(from);
-    const bool gradient = op.kind != OpKind::forward;
-    const Ends ends = lanes_of(sender, receiver, gradient, start, end);
-    const std::int64_t bytes = trace_.memory.costs[gradient ? op.stage : from.stage].output_bytes;
+  void put_message(const Message& m) {
+    const Channel& channel = messages_.channels()[m.channel];
+    const int send_tid = channel.first_send_tid + static_cast<int>(m.lane);
+    const int receive_tid = channel.first_receive_tid + static_cast<int>(m.lane);
     const std::int64_t id = next_flow_++;
-    put_end("send", gradient, op, sender, ends.sends_tid, start, end, bytes, sender, receiver);
-    put_end("recv", gradient, op, receiver, ends.receives_tid, start, end, bytes, sender, receiver);
-    put_flow('s', id, gradient, sender, ends.sends_tid, start);
-    put_flow('f', id, gradient, receiver, ends.receives_tid, end - 1);
+    put_end(m, m.gradient ? "send grad" : "send act", m.sender, send_tid);
+    put_end(m, m.gradient ? "recv grad" : "recv act", m.receiver, receive_tid);
+    put_flow('s', id, m.gradient, m.sender, send_tid, m.start_ns);
+    put_flow('f', id, m.gradient, m.receiver, receive_tid, m.end_ns - 1);
   }
 
-  void put_end(std::string_view what, bool gradient, const Op& op, int device, int tid,
-               std::int64_t start, std::int64_t end, std::int64_t bytes, int sender, int receiver) {
-    const bool send = what == "send";
-    const std::string_view name =
-        gradient ? (send ? "send grad" : "recv grad") : (send ? "send act" : "recv act");
-    open_slice(name, op.microbatch, "transfer", device, tid, start, end,
-               send ? "olive" : "startup");
+  void put_end(const Message& m, std::string_view name, int device, int tid) {
+    const Op& op = ops_[m.to];
+    const std::uint32_t costs_of = m.gradient ? op.stage : op.stage - 1U;
+    open_slice(name, op.microbatch, "transfer", device, tid, m.start_ns, m.end_ns,
+               m.gradient ? kGradientColour : kActivationColour);
     put_argument("microbatch", op.microbatch, true);
     put_argument("stage", op.stage);
-    put_argument("bytes", bytes);
-    put_argument("src", sender);
-    put_argument("dst", receiver);
+    put_argument("bytes", trace_.memory.costs[costs_of].output_bytes);
+    put_argument("src", m.sender);
+    put_argument("dst", m.receiver);
     sink_.put("}}");
   }
 
@@ -239,58 +320,58 @@ class Writer {
     sink_.put(phase);
     sink_.put(phase == 'f' ? "\",\"bp\":\"e\",\"id\":" : "\",\"id\":");
     sink_.put_integer(id);
-    sink_.put(gradient ? ",\"name\":\"gradient\",\"cat\":\"transfer"
-                       : ",\"name\":\"activation\",\"cat\":\"transfer");
+    sink_.put(gradient ? ",\"name\":\"gradient\",\"cat\":\"gradient"
+                       : ",\"name\":\"activation\",\"cat\":\"activation");
     put_place(device, tid, ts);
     sink_.put('}');
   }
 
-  Ends lanes_of(int sender, int receiver, bool gradient, std::int64_t start, std::int64_t end) {
-    ChannelLanes& channel = channels_[{sender, receiver, gradient}];
-    const std::size_t lane = channel.lanes.place(start, end);
-    if (lane == channel.tids.size()) {
-      channel.tids.push_back(
-          {new_lane(sender, fmt::format("send {} to {}", gradient ? "grad" : "act", receiver),
-                    gradient ? 40 : 20),
-           new_lane(receiver, fmt::format("recv {} from {}", gradient ? "grad" : "act", sender),
-                    gradient ? 50 : 30)});
-    }
-    return channel.tids[lane];
-  }
-
-  int new_lane(int device, const std::string& name, int sort) {
-    const int tid = pid(device) * 1000 + 2 + lanes_made_[device]++;
-    put_thread(device, tid, name, sort);
-    return tid;
-  }
+  struct Sample {
+    std::int64_t at_ns;
+    MemoryUse use;
+  };
 
   void put_memory(int d) {
-    // Samples of one nanosecond are merged: only the last of them is written.
-    std::int64_t pending_at = -1;
-    MemoryUse pending, written;
-    bool any = false;
-    const auto put = [&] {
-      if (pending_at < 0 || (any && pending.bytes == written.bytes)) return;
-      put_counter(d, pending_at, pending);
-      written = pending;
-      any = true;
+    const std::vector<Sample> samples = memory_samples(d);
+    std::array<bool, kOwners> used{};
+    for (const Sample& sample : samples) {
+      for (std::size_t owner = 0; owner < kOwners; ++owner)
+        used[owner] = used[owner] || sample.use.bytes[owner] != 0;
+    }
+    if (std::find(used.begin(), used.end(), true) == used.end()) return;
+    for (const Sample& sample : samples) put_counter(d, sample, used);
+  }
+
+  /// One sample per nanosecond, the last of it, and only where something changed.
+  std::vector<Sample> memory_samples(int d) const {
+    std::vector<Sample> samples;
+    const auto drop_unchanged = [&] {
+      const std::size_t n = samples.size();
+      if (n >= 2 && samples[n - 1].use.bytes == samples[n - 2].use.bytes) samples.pop_back();
     };
     memory_over_time(trace_.memory, d, [&](double at_s, const MemoryUse& use) {
       const std::int64_t at = to_ns(at_s);
-      if (at != pending_at) put();
-      pending_at = at;
-      pending = use;
+      if (!samples.empty() && samples.back().at_ns == at) {
+        samples.back().use = use;
+        return;
+      }
+      drop_unchanged();
+      samples.push_back({at, use});
     });
-    if (pending.total() != 0 || any) put();
+    drop_unchanged();
+    return samples;
   }
 
-  void put_counter(int d, std::int64_t at, const MemoryUse& use) {
+  void put_counter(int d, const Sample& sample, const std::array<bool, kOwners>& used) {
     begin_event();
     sink_.put("{\"ph\":\"C\",\"name\":\"memory\",\"cat\":\"memory");
-    put_place(d, pid(d), at);
+    put_place(d, pid(d), sample.at_ns);
     sink_.put(",\"args\":{");
+    bool first = true;
     for (std::size_t owner = 0; owner < kOwners; ++owner) {
-      put_argument(kOwnerNames[owner], use.bytes[owner], owner == 0);
+      if (!used[owner]) continue;
+      put_argument(kOwnerNames[owner], sample.use.bytes[owner], first);
+      first = false;
     }
     sink_.put("}}");
   }
@@ -298,11 +379,11 @@ class Writer {
   const ChromeTrace& trace_;
   const OpLists& ops_;
   const Timeline& timeline_;
+  Messages messages_;
+  std::vector<int> lanes_made_;  // per device
   ByteSink sink_;
   bool any_ = false;
   std::int64_t next_flow_ = 1;
-  std::map<std::tuple<int, int, bool>, ChannelLanes> channels_;
-  std::map<int, int> lanes_made_;
 };
 
 }  // namespace

@@ -33,31 +33,39 @@ class GapFinder {
   }
 
  private:
-  void put(double from_s, double to_s, Cause cause, std::uint32_t g) {
-    if (to_s > from_s) report_({{from_s, to_s}, cause, g});
+  struct Flight {
+    Span span;
+    std::uint32_t to;
+  };
+
+  void put(double from_s, double to_s, Cause cause, std::uint32_t g,
+           std::uint32_t message = kNoOp) {
+    if (to_s > from_s) report_({{from_s, to_s}, cause, g, message});
   }
 
   void before(std::uint32_t g, double from_s, double to_s) {
     if (to_s <= from_s) return;
     const Op& op = view_.ops[g];
     if (!is_compute(op.kind)) return put(from_s, to_s, Cause::gradient_reduction, g);
-    std::array<Span, 2> flights{};
+    std::array<Flight, 2> flights{};
     std::size_t count = 0;
     if (op.has(Op::receives)) {
-      flights[count++] = {view_.timeline.op(view_.table.producer(op)).end_s,
-                          view_.timeline.message(g).end_s};
+      flights[count++] = {
+          {view_.timeline.op(view_.table.producer(op)).end_s, view_.timeline.message(g).end_s}, g};
     }
     const Op& previous = view_.ops[g - 1];
     if (ends_hold(view_.transfers) && previous.has(Op::sends)) {
-      flights[count++] = view_.timeline.message(view_.table.consumer(previous));
+      const std::uint32_t to = view_.table.consumer(previous);
+      flights[count++] = {view_.timeline.message(to), to};
     }
-    if (count == 2 && flights[1].start_s < flights[0].start_s) std::swap(flights[0], flights[1]);
+    if (count == 2 && flights[1].span.start_s < flights[0].span.start_s)
+      std::swap(flights[0], flights[1]);
     double at = from_s;
     for (std::size_t i = 0; i < count; ++i) {
-      const double start = std::clamp(flights[i].start_s, at, to_s);
-      const double end = std::clamp(flights[i].end_s, start, to_s);
+      const double start = std::clamp(flights[i].span.start_s, at, to_s);
+      const double end = std::clamp(flights[i].span.end_s, start, to_s);
       put(at, start, Cause::imbalance, g);
-      put(start, end, Cause::transfer_wait, g);
+      put(start, end, Cause::transfer_wait, g, flights[i].to);
       at = end;
     }
     put(at, to_s, Cause::imbalance, g);

@@ -28,11 +28,12 @@ struct TimelineView {
   Transfers transfers;
 };
 
-/// One idle stretch with one cause. `op` is the op that the device waits to start; kNoOp: drain.
+/// One idle stretch with one cause.
 struct Gap {
   Span span;
   Cause cause;
-  std::uint32_t op;
+  std::uint32_t op;               ///< the op that the device waits to start; kNoOp: drain
+  std::uint32_t message = kNoOp;  ///< transfer_wait: the receiver of the message in flight
 };
 
 /// Calls `report` for every gap of a device, in order.

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 namespace penstock {
@@ -35,9 +36,9 @@ class Checker {
     const std::string phase = text(e, "ph");
     const auto pid = integer(e, "pid");
     const auto tid = integer(e, "tid");
+    lane_ = {pid.value_or(0), tid.value_or(0)};
     if (!pid || *pid == 0) complain("needs a pid that is not 0");
     if (phase != "C" && (!tid || *tid == 0)) complain("needs a tid that is not 0");
-    lane_ = {pid.value_or(0), tid.value_or(0)};
     if (text(e, "name").empty()) complain("has no name");
     if (phase == "M") return metadata(e);
     after_metadata_ = true;
@@ -67,6 +68,9 @@ class Checker {
     for (const auto& [pid, named] : processes_) {
       if (!named) complain_about(fmt::format("process {}", pid), "has no process_name");
     }
+    for (const auto& [lane, slices] : slices_) {
+      if (!named_lanes_.contains(lane)) complain_about(describe(lane), "has no thread_name");
+    }
     report_.lanes = static_cast<std::int64_t>(slices_.size());
     report_.processes = static_cast<std::int64_t>(processes_.size());
     return std::move(report_);
@@ -93,6 +97,10 @@ class Checker {
     return std::llround(it->get<double>() * 1000);
   }
 
+  static std::string describe(const Lane& lane) {
+    return fmt::format("lane pid {}, tid {}", lane.first, lane.second);
+  }
+
   void complain(const std::string& why) {
     complain_about(
         fmt::format("event {} (pid {}, tid {})", report_.events, lane_.first, lane_.second), why);
@@ -104,10 +112,10 @@ class Checker {
     const auto args = e.find("args");
     if (args == e.end() || !args->is_object() || args->empty())
       complain("is metadata without args");
+    if (after_metadata_) complain("is metadata and comes after the first event");
     bool& named = processes_[lane_.first];
     if (name == "process_name") named = true;
-    if (name == "process_name" && after_metadata_)
-      complain("names a process after its first event");
+    if (name == "thread_name") named_lanes_.insert(lane_);
   }
 
   void slice(const json& e, std::int64_t ts) {
@@ -150,8 +158,7 @@ class Checker {
     std::int64_t end = std::numeric_limits<std::int64_t>::min();
     for (const Slice& s : slices) {
       if (s.start_ns < end) {
-        complain_about(fmt::format("lane pid {}, tid {}", lane.first, lane.second),
-                       fmt::format("has overlapping slices at {} ns", s.start_ns));
+        complain_about(describe(lane), fmt::format("has overlapping slices at {} ns", s.start_ns));
       }
       end = std::max(end, s.end_ns);
     }
@@ -165,7 +172,10 @@ class Checker {
       auto after =
           std::upper_bound(slices.begin(), slices.end(), end.ts_ns,
                            [](std::int64_t ts, const Slice& s) { return ts < s.start_ns; });
-      inside = after != slices.begin() && end.ts_ns <= (after - 1)->end_ns;
+      if (after != slices.begin()) {
+        const Slice& last = *(after - 1);
+        inside = end.ts_ns < last.end_ns || end.ts_ns == last.start_ns;
+      }
     }
     if (!inside) {
       complain_about(what, fmt::format("touches pid {}, tid {} at {} ns, where there is no slice",
@@ -177,7 +187,8 @@ class Checker {
   Lane lane_;
   bool after_metadata_ = false;
   std::map<Lane, std::vector<Slice>> slices_;
-  std::map<std::int64_t, bool> processes_;
+  std::map<std::int64_t, bool> processes_;  // has it a name
+  std::set<Lane> named_lanes_;
   std::unordered_map<std::string, std::int64_t> counter_at_;
   std::unordered_map<std::string, FlowEnd> starts_, finishes_;
 };
@@ -188,9 +199,10 @@ TraceReport check_trace(const std::string& path) {
   const std::string content = read_file(path);
   Checker checker;
   // Events are checked and dropped one by one while the file is parsed.
+  bool in_events = false;
   const auto callback = [&](int depth, json::parse_event_t at, json& value) {
-    const bool is_event =
-        depth == 2 && at == json::parse_event_t::object_end && value.contains("ph");
+    if (depth == 1 && at == json::parse_event_t::key) in_events = value == "traceEvents";
+    const bool is_event = depth == 2 && at == json::parse_event_t::object_end && in_events;
     if (is_event) checker.event(value);
     return !is_event;
   };
@@ -198,6 +210,8 @@ TraceReport check_trace(const std::string& path) {
     const json rest = json::parse(content, callback);
     if (!rest.is_object() || !rest.contains("traceEvents") || !rest["traceEvents"].is_array()) {
       checker.complain_about("the file", "has no array \"traceEvents\"");
+    } else if (!rest["traceEvents"].empty()) {
+      checker.complain_about("the file", "holds something in \"traceEvents\" that is no event");
     }
   } catch (const json::parse_error& error) {
     throw InputError(path, fmt::format("is not JSON: {}", error.what()));

@@ -1,0 +1,210 @@
+#include "base/dependencies.hpp"
+#include "schedules/check.hpp"
+#include "schedules/lowering.hpp"
+#include "schedules/order_facts.hpp"
+#include "tests/shared.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace penstock {
+namespace {
+
+Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches = 1,
+             int width = 1, Transfers transfers = Transfers::overlapped) {
+  return lower(*find_schedule(name), {p, m, batches}, {width, transfers, false});
+}
+
+/// The tokens of one device, steps left out, 1-based microbatches: "F1 F2 B1".
+std::string order(const Program& program, int device) {
+  std::string text;
+  for (const Op& op : program.ops.of(device)) {
+    if (!is_compute(op.kind)) continue;
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", token(op.kind), op.microbatch + 1);
+  }
+  return text;
+}
+
+TEST(ModelParallel, RunsOneMicrobatchAtATime) {
+  EXPECT_EQ(order(make("model-parallel", 3, 2), 0), "F1 B1 F2 B2");
+  EXPECT_EQ(order(make("model-parallel", 3, 2), 2), "F1 B1 F2 B2");
+}
+
+TEST(GPipe, RunsBackwardsInReverse) {
+  EXPECT_EQ(order(make("gpipe", 2, 3), 0), "F1 F2 F3 B3 B2 B1");
+}
+
+TEST(GPipe, FifoRunsBackwardsInOrder) {
+  EXPECT_EQ(order(make("gpipe-fifo", 2, 3), 0), "F1 F2 F3 B1 B2 B3");
+}
+
+TEST(OneFOneB, WarmupDepthIsDistanceToLastStage) {
+  const Program program = make("1f1b", 4, 6);
+  EXPECT_EQ(order(program, 0), "F1 F2 F3 F4 B1 F5 B2 F6 B3 B4 B5 B6");
+  EXPECT_EQ(order(program, 3), "F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6");
+}
+
+TEST(OneFOneB, WarmupIsClampedToTheWorkThereIs) {
+  EXPECT_EQ(order(make("1f1b", 8, 2), 0), "F1 F2 B1 B2");
+}
+
+TEST(DapplePb, WarmsUpTwiceAsDeep) {
+  const Program program = make("dapple-pb", 4, 8);
+  EXPECT_EQ(order(program, 3).substr(0, 11), "F1 B1 F2 B2");
+  EXPECT_EQ(order(program, 2).substr(0, 17), "F1 F2 F3 B1 F4 B2");
+}
+
+TEST(PipeDream, UsesTheVersionThatWasThereWhenTheForwardRan) {
+  const Program program = make("pipedream", 4, 1, 10);
+  for (std::uint32_t s = 0; s < 4; ++s) {
+    for (std::uint32_t k = 0; k < 10; ++k) {
+      const std::uint32_t w = 3 - s;
+      EXPECT_EQ(program.version({.microbatch = k, .stage = static_cast<std::uint16_t>(s)}),
+                k > w ? k - w : 0);
+    }
+  }
+}
+
+TEST(PipeDream, VerticalSyncUsesTheVersionOfTheFirstStageEverywhere) {
+  ScheduleShape shape{4, 1, 10};
+  shape.vertical_sync = true;
+  const Program program = lower(*find_schedule("pipedream"), shape, {});
+  const DependencyTable table(program.ops, program.placement, program.microbatches());
+  EXPECT_TRUE(check(program, table).empty());
+  for (int d = 0; d < 4; ++d) {
+    EXPECT_EQ(order_facts(program, d).weight_versions_peak, 4U);
+    EXPECT_EQ(order_facts(program, d).staleness_max, 3U);
+  }
+  EXPECT_EQ(program.version({.microbatch = 7, .stage = 3}), 4U);
+}
+
+TEST(TwoBw, FirstTwoBatchesUseVersionZero) {
+  const Program program = make("pipedream-2bw", 4, 4, 4);
+  const std::uint32_t expected[] = {0, 0, 1, 2};
+  for (std::uint32_t k = 0; k < 16; ++k)
+    EXPECT_EQ(program.version({.microbatch = k, .stage = 1}), expected[k / 4]);
+}
+
+TEST(Schedules, NamesAndAliasesAreFoundWhateverTheirCase) {
+  EXPECT_EQ(find_schedule("PipeDream_Flush"), find_schedule("1f1b"));
+  EXPECT_EQ(find_schedule("Schedule1F1B"), find_schedule("dapple"));
+  EXPECT_EQ(find_schedule("2bw"), find_schedule("pipedream-2bw"));
+  EXPECT_EQ(find_schedule("nothing"), nullptr);
+}
+
+TEST(Schedules, RefuseShapesTheyDoNotAdmit) {
+  EXPECT_NE(find_schedule("pipedream")->refuse({4, 2, 1}), "");
+  EXPECT_NE(find_schedule("2bw")->refuse({4, 3, 1}).find("nearest legal value is 4"),
+            std::string::npos);
+  EXPECT_EQ(find_schedule("2bw")->refuse({4, 4, 1}), "");
+}
+
+TEST(Lowering, ReplicasTakeMicrobatchesInTurn) {
+  const Program program = make("1f1b", 2, 2, 1, 3);
+  EXPECT_EQ(program.ops.devices(), 6);
+  EXPECT_EQ(order(program, 2), "F2 F5 B2 B5");  // replica 1, stage 0
+  const auto ops = program.ops.of(2);
+  EXPECT_EQ(ops[ops.size() - 2].kind, OpKind::reduce_grad);
+  EXPECT_EQ(ops[ops.size() - 1].kind, OpKind::step);
+}
+
+// Every schedule, all p <= 8, m <= 24 it admits, several batches and widths, every transfer rule:
+// the checker finds nothing, and the stash, versions and staleness are those of the table.
+class Exhaustive : public testing::TestWithParam<std::string> {};
+
+TEST_P(Exhaustive, PassesTheCheckAndKeepsItsPromises) {
+  const Schedule& schedule = *find_schedule(GetParam());
+  for (std::uint32_t p = 1; p <= 8; ++p) {
+    for (std::uint32_t m = 1; m <= 24; ++m) {
+      for (const std::uint32_t batches : {1U, 3U}) {
+        if (!schedule.refuse({p, m, batches}).empty()) continue;
+        for (const int width : {1, 2}) {
+          for (const Transfers transfers : {Transfers::overlapped, Transfers::coupled}) {
+            const Program program = make(GetParam(), p, m, batches, width, transfers);
+            const DependencyTable table(program.ops, program.placement, program.microbatches());
+            const auto problems = check(program, table);
+            ASSERT_TRUE(problems.empty()) << p << " " << m << " " << batches << " " << problems[0];
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Exhaustive,
+                         testing::Values("model-parallel", "gpipe", "gpipe-fifo", "1f1b",
+                                         "dapple-pb", "pipedream", "pipedream-2bw"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+TEST(OrderFacts, MatchTheClosedFormsUpTo16StagesAnd64Microbatches) {
+  for (std::uint32_t p = 1; p <= 16; ++p) {
+    for (std::uint32_t m = 1; m <= 64; ++m) {
+      const Program gpipe = make("gpipe", p, m), f1b1 = make("1f1b", p, m),
+                    pb = make("dapple-pb", p, m);
+      const Program stash = make("pipedream", p, 1, m + p);
+      for (std::uint32_t s = 0; s < p; ++s) {
+        const int d = static_cast<int>(s);
+        EXPECT_EQ(order_facts(gpipe, d).stash_peak, m);
+        EXPECT_EQ(order_facts(f1b1, d).stash_peak, std::min(p - s, m));
+        EXPECT_EQ(order_facts(pb, d).stash_peak, std::min(2 * (p - s) - 1, m));
+        for (const Program* flush : {&gpipe, &f1b1, &pb}) {
+          EXPECT_EQ(order_facts(*flush, d).weight_versions_peak, 1U);
+          EXPECT_EQ(order_facts(*flush, d).staleness_max, 0U);
+        }
+        EXPECT_EQ(order_facts(stash, d).stash_peak, p - s);
+        EXPECT_EQ(order_facts(stash, d).weight_versions_peak, p - s);
+        EXPECT_EQ(order_facts(stash, d).staleness_max, p - 1 - s);
+      }
+      if (m < p) continue;
+      const Program two = make("2bw", p, m, 3);
+      for (std::uint32_t s = 0; s < p; ++s) {
+        EXPECT_EQ(order_facts(two, static_cast<int>(s)).weight_versions_peak, 2U);
+        EXPECT_EQ(order_facts(two, static_cast<int>(s)).staleness_max, 1U);
+        EXPECT_EQ(order_facts(two, static_cast<int>(s)).stash_peak, p - s);
+      }
+    }
+  }
+}
+
+// The executed order of the released 2BW, flush and GPipe schedules, op by op with versions.
+class ExecutedOrder : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(ExecutedOrder, EqualsTheReleasedCode) {
+  const auto [file, schedule] = GetParam();
+  const auto path = shared_folder() / "oracles" / "pipedream_2bw_order" / file;
+  std::ifstream in(path);
+  if (!in) GTEST_SKIP() << "test vectors not found: shared folder " << path;
+  const Program program = make(schedule, 4, 4, 4);
+  int stage = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with('#') || line.empty()) continue;
+    std::string expected = line.substr(line.find(':') + 2);
+    std::string got;
+    std::uint32_t updates = 0;
+    for (const Op& op : program.ops.of(stage)) {
+      if (op.kind == OpKind::step) got += fmt::format("AR U->{} ", ++updates);
+      if (is_compute(op.kind))
+        got += fmt::format("{}{}@{} ", token(op.kind), op.microbatch + 1, program.version(op));
+    }
+    got.pop_back();
+    EXPECT_EQ(got, expected) << "stage " << stage;
+    ++stage;
+  }
+  EXPECT_EQ(stage, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Released, ExecutedOrder,
+                         testing::Values(std::pair{"2bw_p4_m4_iters4.txt", "2bw"},
+                                         std::pair{"flush_p4_m4_iters4.txt", "1f1b"},
+                                         std::pair{"gpipe_p4_m4_iters4.txt", "gpipe-fifo"}));
+
+}  // namespace
+}  // namespace penstock

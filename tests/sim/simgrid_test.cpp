@@ -1,0 +1,147 @@
+#include "tests/rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace penstock {
+namespace {
+
+/// A random uncontended scenario: any schedule, uneven stages, any transfer rule, FIFO links.
+RigSpec random_spec(std::mt19937_64& random) {
+  const auto pick = [&](std::uint32_t low, std::uint32_t high) {
+    return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
+  };
+  const auto log_uniform = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
+  };
+  RigSpec spec;
+  const auto all = schedules();
+  const Schedule& schedule = all[pick(0, static_cast<std::uint32_t>(all.size() - 1))];
+  spec.schedule = schedule.name;
+  spec.shape.depth = pick(1, 12);
+  spec.shape.batches = pick(1, 4);
+  const bool stash = schedule.update == UpdateRule::stash;
+  if (stash) spec.shape.batches = pick(1, 40);
+  spec.shape.microbatches_per_update =
+      stash ? 1 : pick(schedule.flushes() ? 1 : spec.shape.depth, 24);
+  spec.width = static_cast<int>(pick(1, 2));
+  spec.transfers = static_cast<Transfers>(pick(0, 3));
+  spec.global_step = schedule.flushes() && pick(0, 3) == 0;
+  for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
+    StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
+    c.step_s = pick(0, 1) * log_uniform(1e-6, 1e-2);
+    c.reduce_grad_s = log_uniform(1e-6, 1e-2);
+    c.output_bytes = pick(0, 9) == 0 ? 0 : static_cast<std::int64_t>(log_uniform(1, 1e9));
+    spec.costs.push_back(c);
+  }
+  spec.link.latency_s = pick(0, 2) == 0 ? 0 : log_uniform(1e-6, 1e-2);
+  if (pick(0, 4) != 0) spec.link.bytes_per_s = log_uniform(1e8, 1e12);
+  spec.link.fifo = pick(0, 1) == 1;
+  return spec;
+}
+
+void expect_close(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_LE(std::abs(a[i] - b[i]), 1e-12 * std::max(std::abs(a[i]), std::abs(b[i])))
+        << "value " << i << " of " << a.size();
+  }
+}
+
+TEST(Engines, AgreeOn500RandomUncontendedScenarios) {
+  std::mt19937_64 random(20240611);
+  int compared = 0;
+  while (compared < 500) {
+    const RigSpec spec = random_spec(random);
+    const Rig rig(spec);
+    if (!check(rig.program, rig.table).empty()) continue;  // a deadlock under `coupled`
+    SCOPED_TRACE(spec.schedule + " " + std::string(to_string(spec.transfers)) + " run " +
+                 std::to_string(compared));
+    ASSERT_EQ(why_not_exact(rig.input()), "");
+    // Half of them with every message as a SimGrid flow, half on timers.
+    const bool flows = compared % 2 == 0;
+    expect_close(flatten(simulate_exact(rig.input())),
+                 run_simgrid(rig, {.every_message_a_flow = flows}));
+    if (HasFatalFailure()) return;
+    ++compared;
+  }
+}
+
+std::vector<StageCosts> with_output(std::uint32_t p, std::int64_t bytes, double forward = 1,
+                                    double backward = 2) {
+  std::vector<StageCosts> costs(p, unit_costs(forward, backward));
+  for (StageCosts& c : costs) c.output_bytes = bytes;
+  return costs;
+}
+
+/// w pipelines of two stages whose activations leave one node through one NIC at the same time.
+Rig incast(int width, bool fifo) {
+  Rig rig({.schedule = "gpipe",
+           .shape = {2, 1, 1},
+           .width = width,
+           .costs = with_output(2, 1'000'000'000)});
+  rig.cluster.link.reset();
+  rig.cluster.nodes = 2;
+  rig.cluster.devices_per_node = width;
+  rig.cluster.inter = {.latency_s = 0.25, .bytes_per_s = 1e9, .fifo = fifo};
+  std::vector<int> gpus;
+  for (int r = 0; r < width; ++r) {
+    gpus.push_back(r);          // stage 0 of every replica in node 0
+    gpus.push_back(width + r);  // stage 1 in node 1
+  }
+  rig.channels = std::make_unique<Channels>(rig.program, rig.cluster, gpus);
+  return rig;
+}
+
+std::vector<double> arrivals(const Rig& rig, const std::vector<double>& flat, int width) {
+  std::vector<double> at;
+  for (int r = 0; r < width; ++r)
+    at.push_back(flat.at(4 + 4 * rig.table.forward(1, static_cast<std::uint32_t>(r))));
+  return at;
+}
+
+TEST(Simgrid, FlowsShareALinkFairlyWhateverItsLatency) {
+  for (int width = 2; width <= 8; ++width) {
+    const Rig rig = incast(width, false);
+    EXPECT_NE(why_not_exact(rig.input()), "");
+    for (const double at : arrivals(rig, run_simgrid(rig), width))
+      EXPECT_NEAR(at, 1 + width + 0.25, 1e-9 * width);
+  }
+}
+
+TEST(Simgrid, AFifoLinkServesOneMessageAfterTheOther) {
+  const Rig rig = incast(3, true);
+  const auto at = arrivals(rig, run_simgrid(rig), 3);
+  EXPECT_NEAR(at[0], 2.25, 1e-9);
+  EXPECT_NEAR(at[1], 3.25, 1e-9);
+  EXPECT_NEAR(at[2], 4.25, 1e-9);
+}
+
+TEST(Simgrid, HalfDuplexHalvesOppositeMessagesThatOverlap) {
+  // 1F1B, p = m = 2, F = B = 1, messages of 5 s. F0's message 1-6, F1's from 6; B0 of device 1 ends
+  // at 8 and its gradient crosses the rest of F1's. Full duplex: 8-13, then B1's 13-18. Half: both
+  // at half speed from 8, F1's arrives at 14, the gradient (2 left) at 16, B1's 16-21.
+  for (const bool full : {true, false}) {
+    const Rig rig({.schedule = "1f1b",
+                   .shape = {2, 2, 1},
+                   .costs = with_output(2, 5, 1, 1),
+                   .link = {.bytes_per_s = 1, .full_duplex = full}});
+    EXPECT_DOUBLE_EQ(run_simgrid(rig).at(0), full ? 19 : 22);
+  }
+}
+
+TEST(Simgrid, HalfDuplexCostsNothingWhenMessagesNeverCross) {
+  // One device pair, model parallel: never two messages at once, so half duplex costs nothing.
+  for (const bool full : {true, false}) {
+    Rig rig({.schedule = "model-parallel",
+             .shape = {2, 3, 1},
+             .costs = with_output(2, 5),
+             .link = {.bytes_per_s = 1, .full_duplex = full}});
+    EXPECT_DOUBLE_EQ(run_simgrid(rig).at(0), 3 * (1 + 5 + 1 + 2 + 5 + 2));
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Scans `#include "room/..."` edges and fails on one that the layer table does not allow, on a
+library used outside of its room, and on a header without an opening comment."""
+import pathlib
+import re
+import sys
+
+ALLOWED = {
+    "base": set(),
+    "models": {"base"},
+    "schedules": {"base"},
+    "traces": {"base"},
+    "sim": {"base", "models", "schedules", "traces"},
+    "scenarios": {"base", "models", "schedules", "sim"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "scenarios"},
+}
+# Header prefix -> the only places that may include it.
+LIBRARIES = {
+    "simgrid/": ("sim/simgrid/",),
+    "yaml-cpp/": ("scenarios/document.cpp",),
+    "boost/program_options": ("cli/",),
+    "zlib.h": ("traces/",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def violations(root):
+    for room, allowed in ALLOWED.items():
+        for path in sorted((root / room).rglob("*.[ch]pp")):
+            name = path.relative_to(root).as_posix()
+            text = path.read_text()
+            if path.suffix == ".hpp" and not text.startswith("//"):
+                yield f"{name}: opens without a comment that says its idea"
+            for kind, target in INCLUDE.findall(text):
+                if kind == '"':
+                    other = target.split("/")[0]
+                    if not (root / target).exists():
+                        yield f"{name}: '{target}' is not rooted at the repository"
+                    elif other != room and other not in allowed:
+                        yield f"{name}: {room} may not use {other} ({target})"
+                for prefix, places in LIBRARIES.items():
+                    if target.startswith(prefix) and not name.startswith(places):
+                        yield f"{name}: {target} belongs to {', '.join(places)}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    found = list(violations(root))
+    unknown = [r for r in ALLOWED if not (root / r).is_dir()]
+    print("\n".join(found + [f"room {r} is missing" for r in unknown]))
+    return 1 if found or unknown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
