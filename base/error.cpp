@@ -11,21 +11,35 @@ namespace {
 
 constexpr int kWidth = 100;  // longer source lines are cut around the caret
 
-std::string excerpt(const Diagnostic& d) {
-  std::string line = d.source_line;
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  int column = d.where.column;
-  if (column > kWidth - 20) {
-    const int cut = column - kWidth / 2;
-    line = "…" + line.substr(std::min<std::size_t>(static_cast<std::size_t>(cut), line.size()));
-    column -= cut - 1;
+/// The line as characters, tabs as one blank each so that the caret stays in its column.
+std::vector<std::string> characters_of(const std::string& line) {
+  std::vector<std::string> out;
+  for (const char c : line) {
+    const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80 && !out.empty();
+    if (continues) {
+      out.back() += c;
+    } else {
+      out.emplace_back(1, c == '\t' ? ' ' : c);
+    }
   }
-  if (line.size() > kWidth) line = line.substr(0, kWidth) + "…";
-  const int room = std::max(1, static_cast<int>(line.size()) - column + 1);
+  return out;
+}
+
+std::string excerpt(const Diagnostic& d) {
+  const std::vector<std::string> line = characters_of(d.source_line);
+  const int size = static_cast<int>(line.size());
+  const int caret = std::clamp(d.where.column - 1 - d.source_offset, 0, size);
+  const int from = size > kWidth && caret > kWidth - 20 ? caret - kWidth / 2 : 0;
+  const int to = std::min(size, from + kWidth);
+  const bool cut = from > 0 || d.source_offset > 0;
+  std::string shown = cut ? "…" : "";
+  for (int i = from; i < to; ++i) shown += line[static_cast<std::size_t>(i)];
+  if (to < size) shown += "…";
+  const int blanks = caret - from + (cut ? 1 : 0);
+  const int underlined = std::clamp(d.length, 1, std::max(1, to - caret)) - 1;
   const std::string number = std::to_string(d.where.line);
-  return fmt::format("\n   {} | {}\n   {} | {}^{}", number, line, std::string(number.size(), ' '),
-                     std::string(static_cast<std::size_t>(std::max(0, column - 1)), ' '),
-                     std::string(static_cast<std::size_t>(std::clamp(d.length, 1, room) - 1), '~'));
+  return fmt::format("\n   {} | {}\n   {:{}} | {:{}}^{:~<{}}", number, shown, "", number.size(), "",
+                     blanks, "", underlined);
 }
 
 std::string join(const std::vector<Diagnostic>& diagnostics) {

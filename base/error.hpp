@@ -24,6 +24,7 @@ struct Diagnostic {
   std::string message;
   std::string source_line;  ///< the line of the file, for the caret; may be empty
   int length = 1;           ///< characters to underline
+  int source_offset = 0;  ///< characters of the line before `source_line` (0: it is the whole line)
 };
 
 /// `file:line:column: message`, and the source line with a caret where there is one.

@@ -41,6 +41,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
     int distance = edit_distance(wanted, have);
     const bool prefix = wanted.size() >= 3 && have.starts_with(wanted);
     if (prefix) distance = std::min(distance, 1);
+    if (distance >= static_cast<int>(std::max(wanted.size(), have.size()))) continue;
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

@@ -4,22 +4,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 namespace penstock {
 namespace {
 
+/// value = number * 10^exponent * factor. The power of ten goes into the number's text before it is
+/// parsed and the factor is exact in binary or whole, so that "0.1 ms" is the double 0.0001.
 struct Unit {
   const char* name;
-  double factor;
+  int exponent;
+  double factor = 1;
 };
 
 struct Table {
   const char* what;
   const char* example;
+  const char* shown;  // the units, for people
   std::vector<Unit> units;
 };
 
@@ -27,64 +33,70 @@ const Table& table(Dimension dimension) {
   static const Table kTables[] = {
       {"a time",
        "1.5 us",
-       {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"min", 60}, {"h", 3600}}},
+       "s, ms, us, ns, min, h",
+       {{"s", 0}, {"ms", -3}, {"us", -6}, {"ns", -9}, {"min", 0, 60}, {"h", 0, 3600}}},
       {"a size",
        "16 GiB",
-       {{"B", 1},
-        {"KB", 1e3},
-        {"MB", 1e6},
-        {"GB", 1e9},
-        {"TB", 1e12},
-        {"KiB", 1024.0},
-        {"MiB", 1048576.0},
-        {"GiB", 1073741824.0},
-        {"TiB", 1099511627776.0}}},
+       "B, KB to TB, KiB to TiB",
+       {{"B", 0},
+        {"KB", 3},
+        {"MB", 6},
+        {"GB", 9},
+        {"TB", 12},
+        {"KiB", 0, 0x1p10},
+        {"MiB", 0, 0x1p20},
+        {"GiB", 0, 0x1p30},
+        {"TiB", 0, 0x1p40}}},
       {"a bandwidth",
        "25 GB/s",
-       {{"B/s", 1},
-        {"KB/s", 1e3},
-        {"MB/s", 1e6},
-        {"GB/s", 1e9},
-        {"TB/s", 1e12},
-        {"KiB/s", 1024.0},
-        {"MiB/s", 1048576.0},
-        {"GiB/s", 1073741824.0},
-        {"bps", 0.125},
-        {"Kbps", 125},
-        {"Mbps", 125e3},
-        {"Gbps", 125e6},
-        {"Tbps", 125e9},
-        {"bit/s", 0.125},
-        {"Kbit/s", 125},
-        {"Mbit/s", 125e3},
-        {"Gbit/s", 125e6},
-        {"Tbit/s", 125e9}}},
+       "B/s, KB/s to TB/s, KiB/s to GiB/s, bit/s or bps, Kbps to Tbps",
+       {{"B/s", 0},
+        {"KB/s", 3},
+        {"MB/s", 6},
+        {"GB/s", 9},
+        {"TB/s", 12},
+        {"KiB/s", 0, 0x1p10},
+        {"MiB/s", 0, 0x1p20},
+        {"GiB/s", 0, 0x1p30},
+        {"bps", 0, 0.125},
+        {"Kbps", 3, 0.125},
+        {"Mbps", 6, 0.125},
+        {"Gbps", 9, 0.125},
+        {"Tbps", 12, 0.125},
+        {"bit/s", 0, 0.125},
+        {"Kbit/s", 3, 0.125},
+        {"Mbit/s", 6, 0.125},
+        {"Gbit/s", 9, 0.125},
+        {"Tbit/s", 12, 0.125}}},
       {"a compute rate",
        "125 TFLOP/s",
-       {{"FLOP/s", 1},
-        {"GFLOP/s", 1e9},
-        {"TFLOP/s", 1e12},
-        {"PFLOP/s", 1e15},
-        {"GFLOPS", 1e9},
-        {"TFLOPS", 1e12},
-        {"PFLOPS", 1e15}}},
-      {"a share", "6%", {{"%", 0.01}}},
-      {"a number", "3", {}},
+       "FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s",
+       {{"FLOP/s", 0},
+        {"GFLOP/s", 9},
+        {"TFLOP/s", 12},
+        {"PFLOP/s", 15},
+        {"GFLOPS", 9},
+        {"TFLOPS", 12},
+        {"PFLOPS", 15}}},
+      {"a share", "6%", "", {{"%", -2}}},
+      {"a number", "3", "", {}},
   };
   return kTables[static_cast<int>(dimension)];
 }
 
+/// What people write for units, where the nearest spelling would be another one: GBps is 8 Gbps.
+constexpr std::pair<std::string_view, std::string_view> kMeant[] = {
+    {"sec", "s"},       {"secs", "s"},      {"second", "s"},    {"seconds", "s"},
+    {"msec", "ms"},     {"usec", "us"},     {"nsec", "ns"},     {"minutes", "min"},
+    {"m", "ms"},        {"hours", "h"},     {"bytes", "B"},     {"byte", "B"},
+    {"K", "KiB"},       {"M", "MiB"},       {"G", "GiB"},       {"T", "TiB"},
+    {"k", "KiB"},       {"KBps", "KB/s"},   {"MBps", "MB/s"},   {"GBps", "GB/s"},
+    {"TBps", "TB/s"},   {"Gb/s", "Gbit/s"}, {"Mb/s", "Mbit/s"}, {"Tb/s", "Tbit/s"},
+    {"TF", "TFLOP/s"},  {"PF", "PFLOP/s"},  {"G", "GB/s"},      {"T", "TFLOP/s"},
+    {"Gbit", "Gbit/s"}, {"Gb", "Gbit/s"},   {"M", "MB/s"}};
+
 bool needs_unit(Dimension dimension) {
   return dimension != Dimension::fraction && dimension != Dimension::number;
-}
-
-std::string unit_names(Dimension dimension) {
-  std::string names;
-  for (const Unit& unit : table(dimension).units) {
-    if (!names.empty()) names += ", ";
-    names += unit.name;
-  }
-  return names;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -95,30 +107,88 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Splits "1.5e-3 us" into its number and unit; false when there is no number in front.
-bool split(std::string_view text, double& value, std::string_view& unit) {
+/// "1.5e-3 us" as its number and its unit; an empty number where there is none.
+struct Parts {
+  std::string_view mantissa, unit;
+  int exponent = 0;
+};
+
+std::size_t digits(std::string_view text, std::size_t from) {
+  while (from < text.size() && text[from] >= '0' && text[from] <= '9') ++from;
+  return from;
+}
+
+Parts split(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) value = HUGE_VAL;
-  if (error == std::errc::invalid_argument) return false;
-  unit = trimmed(text.substr(static_cast<std::size_t>(end - text.data())));
-  return true;
+  const std::size_t whole = text.starts_with('-') ? 1 : 0;
+  std::size_t end = digits(text, whole);
+  std::size_t count = end - whole;
+  if (end < text.size() && text[end] == '.') {
+    const std::size_t point = end + 1;
+    end = digits(text, point);
+    count += end - point;
+  }
+  if (count == 0) return {};
+  Parts parts{text.substr(0, end), {}};
+  if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
+    std::size_t from = end + 1;
+    if (from < text.size() && text[from] == '+') ++from;
+    const char* last = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + from, last, parts.exponent);
+    if (error == std::errc::result_out_of_range)
+      parts.exponent = text[from] == '-' ? -100'000 : 100'000;
+    if (error != std::errc::invalid_argument) end = static_cast<std::size_t>(stop - text.data());
+  }
+  parts.exponent = std::clamp(parts.exponent, -100'000, 100'000);
+  parts.unit = trimmed(text.substr(end));
+  return parts;
+}
+
+/// mantissa * 10^exponent, correctly rounded; infinite when it is too large.
+double decimal(std::string_view mantissa, int exponent) {
+  const std::string text = fmt::format("{}e{}", mantissa, exponent);
+  return std::strtod(text.c_str(), nullptr);
+}
+
+const Unit* find_unit(std::string_view unit, Dimension dimension) {
+  if (dimension == Dimension::time && (unit == "µs" || unit == "μs")) unit = "us";
+  for (const Unit& u : table(dimension).units) {
+    if (unit == u.name) return &u;
+  }
+  return nullptr;
+}
+
+/// "; did you mean 'GB/s'?" for a unit that is none of this dimension.
+std::string meant_unit(std::string_view unit, Dimension dimension) {
+  std::vector<std::string> known;
+  for (const Unit& u : table(dimension).units) known.emplace_back(u.name);
+  const auto suggest = [](std::string_view name) {
+    return fmt::format("; did you mean '{}'?", name);
+  };
+  const std::string per_second = std::string(unit) + "/s";
+  if (find_unit(per_second, dimension) != nullptr) return suggest(per_second);
+  for (const auto& [seen, meant] : kMeant) {
+    if (unit == seen && find_unit(meant, dimension) != nullptr) return suggest(meant);
+  }
+  return did_you_mean(unit, known);
 }
 
 std::string unknown_unit(std::string_view unit, Dimension dimension) {
-  std::vector<std::string> known;
-  for (const Unit& u : table(dimension).units) known.emplace_back(u.name);
-  return fmt::format("has the unknown unit '{}' (allowed: {}){}", unit, unit_names(dimension),
-                     did_you_mean(unit, known));
-}
-
-std::optional<double> factor_of(std::string_view unit, Dimension dimension) {
-  for (const Unit& u : table(dimension).units) {
-    if (unit == u.name) return u.factor;
+  if (table(dimension).units.empty()) return "is not a plain number";
+  if (unit.starts_with(',')) return "has a comma; decimals follow a point, as in '1.5'";
+  const bool word = std::isalpha(static_cast<unsigned char>(unit[0])) != 0 || unit == "%";
+  if (!word) return needs_unit(dimension) ? "is not a number with a unit" : "is not a number";
+  for (const Dimension other : {Dimension::time, Dimension::bytes, Dimension::bandwidth,
+                                Dimension::flops_rate, Dimension::fraction}) {
+    if (find_unit(unit, other) == nullptr) continue;
+    const std::string per_second = std::string(unit) + "/s";
+    const bool rate = find_unit(per_second, dimension) != nullptr;
+    return fmt::format("is {}, not {}{}", table(other).what, table(dimension).what,
+                       rate ? fmt::format("; did you mean '{}'?", per_second) : "");
   }
-  if (dimension == Dimension::time && unit == "µs") return 1e-6;
-  return std::nullopt;
+  return fmt::format("has the unknown unit '{}'{}", unit.substr(0, 20),
+                     meant_unit(unit, dimension));
 }
 
 std::string scaled(double value, const char* const* units, int count, double step) {
@@ -138,8 +208,8 @@ std::string scaled(double value, const char* const* units, int count, double ste
 
 std::string describe(Dimension dimension) {
   const Table& t = table(dimension);
-  if (t.units.empty()) return fmt::format("{} such as '{}'", t.what, t.example);
-  return fmt::format("{} such as '{}' (units: {})", t.what, t.example, unit_names(dimension));
+  if (*t.shown == '\0') return fmt::format("{} such as '{}'", t.what, t.example);
+  return fmt::format("{} such as '{}' (units: {})", t.what, t.example, t.shown);
 }
 
 std::string pattern(Dimension dimension) {
@@ -148,40 +218,35 @@ std::string pattern(Dimension dimension) {
     if (!units.empty()) units += '|';
     units += unit.name;
   }
+  if (dimension == Dimension::time) units += "|µs|μs";
   const std::string number = "[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?";
   if (units.empty()) return "^" + number + "$";
   return "^(0|" + number + " *(" + units + "))$";
 }
 
 std::optional<double> parse_quantity(std::string_view text, Dimension dimension, std::string& why) {
-  double value = 0;
-  std::string_view unit;
-  if (!split(text, value, unit)) {
-    why = "is not a number" + std::string(needs_unit(dimension) ? " with a unit" : "");
+  const Parts parts = split(text);
+  if (parts.mantissa.empty()) {
+    why = needs_unit(dimension) ? "is not a number with a unit" : "is not a number";
     return std::nullopt;
   }
-  if (!std::isfinite(value)) {
-    why = "is not a finite number";
+  const Unit* unit = find_unit(parts.unit, dimension);
+  if (unit == nullptr && !parts.unit.empty()) {
+    why = unknown_unit(parts.unit, dimension);
     return std::nullopt;
   }
-  if (unit.empty()) {
-    if (value == 0 || !needs_unit(dimension)) return value;
+  const double value =
+      unit == nullptr ? decimal(parts.mantissa, parts.exponent)
+                      : decimal(parts.mantissa, parts.exponent + unit->exponent) * unit->factor;
+  if (unit == nullptr && needs_unit(dimension) && value != 0) {
     why = "has no unit";
     return std::nullopt;
   }
-  const std::optional<double> factor = factor_of(unit, dimension);
-  if (!factor) {
-    why = unknown_unit(unit, dimension);
-    return std::nullopt;
-  }
-  // Decimal factors below one are divided by their inverse, so that "3 ms" is the double 0.003.
-  const double result =
-      *factor < 1 && *factor != 0.125 ? value / std::round(1 / *factor) : value * *factor;
-  if (!std::isfinite(result)) {
+  if (!std::isfinite(value)) {
     why = "is too large";
     return std::nullopt;
   }
-  return result;
+  return value;
 }
 
 std::string format_time(double seconds) {

@@ -1,10 +1,9 @@
 #include "cli/drawing.hpp"
 
-#include "base/progress.hpp"
 #include "base/units.hpp"
+#include "cli/output.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -78,16 +77,16 @@ class Row {
 
 }  // namespace
 
-std::string draw_schedule(const Simulation& s, const Result& r, int columns) {
+std::string draw_schedule(const Simulation& s, const Result& r, int columns, bool colour) {
   const int room = std::max(20, columns - kLabel);
   const double scale = scale_of(s, room);
   const int width =
       std::min(room, static_cast<int>(std::ceil(s.timeline->makespan_s * scale - 1e-9)));
-  const bool colour = colour_allowed(STDOUT_FILENO);
-  std::string out = fmt::format(
-      "{}: {} stages, {} microbatches per update, {} {}; transfers {}\n\n", s.program.schedule,
-      s.scenario.shape.depth, s.scenario.shape.microbatches_per_update, s.scenario.shape.batches,
-      s.scenario.shape.batches == 1 ? "update" : "updates", to_string(s.program.transfers));
+  std::string out =
+      fmt::format("{}: {}, {} per update, {}; transfers {}\n\n", s.program.schedule,
+                  counted(s.scenario.shape.depth, "stage"),
+                  counted(s.scenario.shape.microbatches_per_update, "microbatch"),
+                  counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers));
   constexpr int kDevices = 64;
   for (int d = 0; d < std::min(kDevices, s.program.ops.devices()); ++d) {
     Row row(width, colour);

@@ -5,8 +5,10 @@
 
 namespace penstock {
 
-/// At most `columns` wide. Each op is a cell as wide as its time; digits are the microbatch (of
-/// its batch, from 1), forwards plain, backwards in letters when they fit: "F1", "B1".
-std::string draw_schedule(const Simulation& simulation, const Result& result, int columns);
+/// At most `columns` wide. Each op is a box as wide as its time, labelled with its kind and, where
+/// that fits, its microbatch (0-based, over all batches): "F0---", "B0=====". A dot is idle time.
+/// With `colour`, escape codes paint the boxes.
+std::string draw_schedule(const Simulation& simulation, const Result& result, int columns,
+                          bool colour);
 
 }  // namespace penstock

@@ -63,7 +63,8 @@ void check_choices(const CommandSpec& command, const Arguments& arguments) {
 void check_positional(const CommandSpec& command, const Arguments& arguments) {
   const int count = static_cast<int>(arguments.positional.size());
   if (count >= command.min_positional && count <= command.max_positional) return;
-  const std::string usage = fmt::format("usage: penstock {} {}", command.name, command.positional);
+  const std::string usage = fmt::format("usage: penstock {}{}{}", command.name,
+                                        command.positional.empty() ? "" : " ", command.positional);
   if (count < command.min_positional)
     throw InputError(fmt::format("penstock {}", command.name), "an argument is missing; " + usage);
   throw InputError(
@@ -73,6 +74,7 @@ void check_positional(const CommandSpec& command, const Arguments& arguments) {
 }
 
 InputError unknown_option(const CommandSpec& command, std::string flag) {
+  const char* dashes = flag.starts_with('-') && !flag.starts_with("--") ? "-" : "--";
   while (flag.starts_with('-')) flag.erase(0, 1);
   flag = flag.substr(0, flag.find('='));
   std::vector<std::string> known{"help"};
@@ -80,7 +82,7 @@ InputError unknown_option(const CommandSpec& command, std::string flag) {
   const std::string guess = nearest(flag, known);
   return InputError(
       fmt::format("penstock {}", command.name),
-      fmt::format("unknown option '--{}'{}; see penstock {} --help", flag,
+      fmt::format("unknown option '{}{}'{}; see penstock {} --help", dashes, flag,
                   guess.empty() ? "" : "; did you mean '--" + guess + "'?", command.name));
 }
 

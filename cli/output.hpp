@@ -31,6 +31,9 @@ std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>&
 std::string to_table(const Simulation& simulation, const Result& result,
                      const OutputOptions& options);
 
+/// "1 update", "2 updates", "8 microbatches".
+std::string counted(std::int64_t count, std::string_view what);
+
 /// Writes to --output, or standard output.
 void put_output(const Arguments& arguments, const std::string& text);
 

@@ -6,12 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
 
 constexpr double kGiB = 1073741824.0;
-constexpr std::size_t kRows = 16;  // devices and links shown
+constexpr std::size_t kRows = 16;  // devices shown, and the fullest one
 
 std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kGiB);
@@ -20,12 +21,12 @@ std::string gib(std::int64_t bytes) {
 std::string heading(const Simulation& s, const OutputOptions& options) {
   const Scenario& c = s.scenario;
   std::string text = c.name + "\n";
-  text += fmt::format("{}, {} stages{}, {} microbatches{} per update, {} {}\n", s.program.schedule,
-                      c.shape.depth,
+  text += fmt::format("{}, {}{}, {}{} per update, {}\n", s.program.schedule,
+                      counted(c.shape.depth, "stage"),
                       c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "",
-                      c.shape.microbatches_per_update,
+                      counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
-                      c.shape.batches, c.shape.batches == 1 ? "update" : "updates");
+                      counted(c.shape.batches, "update"));
   text += fmt::format("{} on {}; recompute {}; transfers {}; engine {}",
                       c.transformer ? c.transformer->name : "abstract model", c.cluster.name,
                       kRecomputeNames[static_cast<std::size_t>(c.recompute)],
@@ -88,7 +89,7 @@ std::string why(const Result& r) {
   }
   return fmt::format("Why?       bubble {} of the {} simulated{}{}\n",
                      format_percent(r.bubble_fraction), format_time(r.makespan_s),
-                     parts.empty() ? "" : ": ", parts);
+                     parts.empty() ? "" : "\n           ", parts);
 }
 
 std::string path_summary(const Simulation& s, const Result& r) {
@@ -106,7 +107,7 @@ std::string path_summary(const Simulation& s, const Result& r) {
   const auto most = std::ranges::max_element(per_device);
   return fmt::format(
       "           critical path: {} compute ({} of it on device {}), {} messages{}\n",
-      format_percent(compute / r.makespan_s), format_percent(*most / r.makespan_s),
+      format_percent(compute / r.makespan_s), format_percent(compute > 0 ? *most / compute : 0),
       most - per_device.begin(), format_percent(transfer / r.makespan_s),
       wait > 0 ? ", " + format_percent(wait / r.makespan_s) + " waiting" : "");
 }
@@ -115,9 +116,10 @@ std::string help(const Result& r) {
   std::string text;
   for (const Sensitivity& h : r.what_would_help) {
     if (!r.iteration_time_s || *r.iteration_time_s <= 0) break;
-    const double gain = 1 - h.iteration_time_s / *r.iteration_time_s;
-    text += fmt::format("{}{}: {:+.1f} %\n", text.empty() ? "Would help?  " : "             ",
-                        h.change, -100 * gain);
+    const double percent = 100 * (h.iteration_time_s / *r.iteration_time_s - 1);
+    text += fmt::format(
+        "{}{}: {}\n", text.empty() ? "Would help?  " : "             ", h.change,
+        std::abs(percent) < 0.05 ? "no change" : fmt::format("iteration time {:+.1f} %", percent));
   }
   return text;
 }
@@ -128,34 +130,38 @@ std::string stages_text(const std::vector<int>& stages) {
 
 /// The first devices and the last one when there are many, and the fullest of those between.
 std::vector<const DeviceResult*> rows_of(const Result& r) {
+  const auto fullest = std::ranges::max_element(
+      r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
   std::vector<const DeviceResult*> rows;
   for (const DeviceResult& d : r.devices) {
-    if (r.devices.size() <= kRows || rows.size() < kRows - 1 ||
-        d.device + 1 == static_cast<int>(r.devices.size()))
+    if (r.devices.size() <= kRows || rows.size() < kRows - 1 || &d == &*fullest ||
+        &d == &r.devices.back())
       rows.push_back(&d);
   }
   return rows;
 }
 
-std::string device_table(const Simulation& s, const Result& r) {
-  const bool memory = std::ranges::any_of(
-      r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
+/// A row per device, with dots where some are left out.
+template <class Cells>
+std::string device_rows(TextTable table, const Result& r, Cells&& cells) {
+  const DeviceResult* before = nullptr;
+  for (const DeviceResult* d : rows_of(r)) {
+    if (before != nullptr && d->device != before->device + 1) table.add({"..."});
+    table.add(cells(*d));
+    before = d;
+  }
+  return table.render();
+}
+
+std::string time_table(const Simulation& s, const Result& r) {
   std::vector<std::string> header{"device", "stage"};
-  if (!s.scenario.layers.empty()) header.emplace_back("layers");
+  const bool layers = !s.scenario.layers.empty();
+  if (layers) header.emplace_back("layers");
   for (const char* h : {"busy", "idle", "bubble", "stash", "versions", "staleness"})
     header.emplace_back(h);
-  if (memory) {
-    for (const char* h : {"peak GiB", "weights", "versions", "gradients", "optimizer",
-                          "activations", "buffers", "workspace", "at op"})
-      header.emplace_back(h);
-  }
-  TextTable table(header);
-  const auto rows = rows_of(r);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const DeviceResult& d = *rows[i];
-    if (i > 0 && d.device != rows[i - 1]->device + 1) table.add({"..."});
+  return device_rows(TextTable(header), r, [&](const DeviceResult& d) {
     std::vector<std::string> row{std::to_string(d.device), stages_text(d.stages)};
-    if (!s.scenario.layers.empty())
+    if (layers)
       row.push_back(std::to_string(s.scenario.layers[static_cast<std::size_t>(d.stages.front())]));
     row.push_back(format_time(d.time.busy_s));
     row.push_back(format_time(d.idle_s));
@@ -163,17 +169,36 @@ std::string device_table(const Simulation& s, const Result& r) {
     row.push_back(std::to_string(d.order.stash_peak));
     row.push_back(std::to_string(d.order.weight_versions_peak));
     row.push_back(std::to_string(d.order.staleness_max));
-    if (memory) {
-      row.push_back(gib(d.memory.use.total()));
-      for (const std::int64_t bytes : d.memory.use.bytes) row.push_back(gib(bytes));
-      row.push_back(d.memory.op == kNoOp ? "-" : to_string(s.program.ops[d.memory.op]));
-    }
-    table.add(std::move(row));
-  }
-  std::string text = table.render();
-  if (rows.size() < r.devices.size())
-    text +=
-        fmt::format("({} of {} devices; --format json has all)\n", rows.size(), r.devices.size());
+    return row;
+  });
+}
+
+/// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.
+std::string memory_table(const Simulation& s, const Result& r) {
+  const bool any = std::ranges::any_of(
+      r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
+  if (!any) return "";
+  std::vector<std::string> header{"device", "peak"};
+  if (r.capacity_bytes > 0) header.emplace_back("free");
+  for (const char* h : {"weights", "versions", "gradients", "optimizer", "activations", "buffers",
+                        "workspace", "at op"})
+    header.emplace_back(h);
+  return "\nmemory at the peak, GiB\n" +
+         device_rows(TextTable(header), r, [&](const DeviceResult& d) {
+           const std::int64_t peak = d.memory.use.total();
+           std::vector<std::string> row{std::to_string(d.device), gib(peak)};
+           if (r.capacity_bytes > 0) row.push_back(gib(r.capacity_bytes - peak));
+           for (const std::int64_t bytes : d.memory.use.bytes) row.push_back(gib(bytes));
+           row.push_back(d.memory.op == kNoOp ? "-" : to_string(s.program.ops[d.memory.op]));
+           return row;
+         });
+}
+
+std::string device_table(const Simulation& s, const Result& r) {
+  std::string text = time_table(s, r) + memory_table(s, r);
+  const std::size_t shown = rows_of(r).size();
+  if (shown < r.devices.size())
+    text += fmt::format("({} of {} devices; --format json has all)\n", shown, r.devices.size());
   return text;
 }
 
@@ -197,6 +222,11 @@ std::string events_table(const Simulation& s) {
 }
 
 }  // namespace
+
+std::string counted(std::int64_t count, std::string_view what) {
+  const char* ending = count == 1 ? "" : what.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, what, ending);
+}
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::string text = heading(s, options) + fits(r) + how_fast(s, r) + why(r) + path_summary(s, r) +

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace penstock {
 namespace {
@@ -50,6 +52,11 @@ std::vector<Override> overrides_of(const Arguments& arguments) {
   std::vector<Override> overrides;
   for (const std::string& text : arguments.values("set")) overrides.push_back(parse_override(text));
   return overrides;
+}
+
+void require_file(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0)
+    throw InputError(path, std::string("cannot be read: ") + std::strerror(errno));
 }
 
 EngineChoice engine_of(const Arguments& arguments) {

@@ -8,6 +8,9 @@ namespace penstock {
 
 std::vector<Override> overrides_of(const Arguments& arguments);
 
+/// Throws InputError when an argument names no file, as reading a scenario does.
+void require_file(const std::string& path);
+
 /// --engine; simgrid unless told otherwise.
 EngineChoice engine_of(const Arguments& arguments);
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -32,10 +33,25 @@ Simulation prepare(const Scenario& scenario) {
   return s;
 }
 
+/// The key of the scenario that makes channels share a link.
+std::string sharing_key(const Simulation& s) {
+  const Cluster& cluster = s.scenario.cluster;
+  if (cluster.link) return "cluster.link.duplex";
+  const auto node = [&](int device) {
+    return cluster.node_of(s.scenario.gpu_of_device[static_cast<std::size_t>(device)]);
+  };
+  const auto shared = std::ranges::find_if(s.channels->all(), &Channel::contended);
+  if (node(shared->source) != node(shared->destination)) return "cluster.inter";
+  return cluster.attachment == Attachment::port ? "cluster.intra.attachment"
+                                                : "cluster.intra.duplex";
+}
+
 void run_engine(Simulation& s, EngineChoice choice) {
   const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
   const std::string why = choice == EngineChoice::simgrid ? "" : why_not_exact(input);
-  if (choice == EngineChoice::exact && !why.empty()) throw InputError("--engine exact", why);
+  if (choice == EngineChoice::exact && !why.empty())
+    throw InputError("--engine exact",
+                     fmt::format("{} (the scenario's {} makes them share)", why, sharing_key(s)));
   const bool exact =
       choice == EngineChoice::exact || (choice == EngineChoice::automatic && why.empty());
   s.engine = exact ? "exact" : "simgrid";
@@ -88,6 +104,13 @@ std::optional<double> steady_iteration_s(const Simulation& s) {
   return std::nullopt;
 }
 
+/// Updates without which there is no steady state: see steady_iteration_s.
+std::uint32_t updates_for_steady_state(const Simulation& s) {
+  const std::uint32_t m = s.program.microbatches_per_update;
+  const auto p = static_cast<std::uint32_t>(s.program.placement.depth);
+  return (2 * p + m - 1) / m + p / std::gcd(p, m);
+}
+
 std::optional<double> iteration_s(const Simulation& s) {
   if (s.program.flushes) return flushed_iteration_s(s);
   return steady_iteration_s(s);
@@ -109,17 +132,27 @@ DeviceResult summarize_device(const Simulation& s, int device) {
   return d;
 }
 
+/// The three largest owners, and what the others take together.
 std::string owners(const MemoryUse& use) {
+  constexpr std::size_t kNamed = 3;
   std::vector<std::pair<std::int64_t, std::string_view>> parts;
   for (std::size_t i = 0; i < kOwners; ++i) {
     if (use.bytes[i] > 0) parts.emplace_back(use.bytes[i], kOwnerNames[i]);
   }
   std::ranges::sort(parts, std::greater<>());
   std::string text;
-  for (const auto& [bytes, name] : parts) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
-                        format_bytes(static_cast<double>(bytes)));
+  std::int64_t others = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i >= kNamed) {
+      others += parts[i].first;
+      continue;
+    }
+    std::string words(parts[i].second);
+    std::ranges::replace(words, '_', ' ');
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", words,
+                        format_bytes(static_cast<double>(parts[i].first)));
   }
+  if (others > 0) text += fmt::format(", others {}", format_bytes(static_cast<double>(others)));
   return text;
 }
 
@@ -154,9 +187,9 @@ void add_rates(const Simulation& s, Result& r) {
   const double batches = s.program.batches;
   if (!r.iteration_time_s) {
     r.notes.push_back(
-        fmt::format("too few batches for a steady state (more than {} microbatches are needed); "
-                    "rates are those of the whole run",
-                    3 * s.program.placement.depth));
+        fmt::format("too few batches for a steady state (at least {} are needed); rates are those "
+                    "of the whole run",
+                    updates_for_steady_state(s)));
   }
   const double per_update = r.iteration_time_s ? *r.iteration_time_s : r.makespan_s / batches;
   if (per_update <= 0) return;

@@ -73,7 +73,9 @@ double TransformerSpec::layer_activation_bytes(double b, Recompute recompute) co
 
 double TransformerSpec::layer_after_input_bytes(double b) const {
   const double linear = layer_activation_bytes(b, Recompute::selective);
-  return family == Family::llama ? linear : 16.0 / 17.0 * linear;  // the dropout masks go with I
+  if (family == Family::llama) return linear;
+  const double dropout_masks = 2 * b * as_double(seq_length) * as_double(hidden_size);
+  return linear - dropout_masks;  // they go with I
 }
 
 double TransformerSpec::logits_bytes(double b) const {

@@ -1,146 +1,356 @@
 #include "scenarios/document.hpp"
 
+#include "base/suggest.hpp"
+#include "base/table.hpp"
+
 #include <fmt/format.h>
-#include <sys/stat.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <fstream>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <sstream>
 
 namespace penstock {
 namespace {
 
-constexpr int kMaxDepth = 32;
-constexpr std::size_t kMaxNodes = 200'000;
-constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxDepth = 32;
+constexpr std::size_t kMaxNodes = 300'000;
+constexpr std::size_t kMaxBytes = std::size_t{2} << 20;
+constexpr std::size_t kMaxDiagnostics = 50;
+constexpr std::size_t kContext = 400;  // bytes of a line kept on each side of an error
 
-std::shared_ptr<const Source> make_source(const std::string& text, const std::string& origin) {
+std::shared_ptr<const Source> make_source(std::string_view text, const std::string& origin) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   auto source = std::make_shared<Source>();
   source->name = origin;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    source->lines.push_back(std::move(line));
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    source->lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return source;
 }
 
-Diagnostic at(const std::shared_ptr<const Source>& source, int line, int column,
-              const std::string& message, int length = 1) {
-  Diagnostic d{{source->name, line, column}, message, {}, length};
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// A diagnostic at a byte of a line, with the part of the line around it.
+Diagnostic at(const Source& source, int line, int byte_column, const std::string& message,
+              int length = 1) {
+  Diagnostic d{{source.name, line, byte_column}, message, {}, length};
   const auto index = static_cast<std::size_t>(line - 1);
-  if (line > 0 && index < source->lines.size()) d.source_line = source->lines[index];
+  if (line <= 0 || index >= source.lines.size()) return d;
+  const std::string& text = source.lines[index];
+  const std::size_t byte = std::min(static_cast<std::size_t>(byte_column - 1), text.size());
+  d.where.column = static_cast<int>(display_width(text.substr(0, byte))) + 1;
+  std::size_t from = byte > kContext ? byte - kContext : 0;
+  while (from > 0 && is_continuation(text[from])) --from;
+  std::size_t to = std::min(byte + kContext, text.size());
+  while (to < text.size() && is_continuation(text[to])) ++to;
+  d.source_line = text.substr(from, to - from);
+  d.source_offset = static_cast<int>(display_width(text.substr(0, from)));
   return d;
 }
 
-/// Refuses what is not text before the YAML parser sees it.
-void refuse_binary(const std::string& text, const std::shared_ptr<const Source>& source) {
-  int line = 1, column = 1;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') {
-      throw InputError({{{source->name, line, column},
-                         fmt::format("is not a text file (byte 0x{:02x})", byte),
-                         {},
-                         1}});
-    }
-    ++column;
-    if (c == '\n') {
-      ++line;
-      column = 1;
-    }
+/// Bytes of the UTF-8 sequence that starts here; 0 when there is none.
+std::size_t utf8_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = first < 0x80                     ? 1
+                             : first >= 0xC2 && first <= 0xDF ? 2
+                             : first >= 0xE0 && first <= 0xEF ? 3
+                             : first >= 0xF0 && first <= 0xF4 ? 4
+                                                              : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!is_continuation(text[i])) return 0;
   }
+  return length;
 }
 
-/// Deep nesting costs the parser quadratic time before it gives up, so it is refused here.
-void refuse_deep_flow(const std::string& text, const std::shared_ptr<const Source>& source) {
-  int depth = 0, line = 1, column = 0;
-  for (const char c : text) {
-    ++column;
-    if (c == '\n') {
-      ++line;
-      column = 0;
-    }
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (depth > 4 * kMaxDepth) {
-      throw InputError({{{source->name, line, column},
-                         fmt::format("is nested more than {} deep", kMaxDepth),
-                         {},
-                         1}});
-    }
-  }
-}
-
-class Converter {
+/// Refuses what is not text, and what is nested so deep that the parser would need quadratic time
+/// to give up, before the parser sees it.
+class TextCheck {
  public:
-  explicit Converter(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+  explicit TextCheck(const Source& source) : source_(source) {}
 
-  Value convert(const YAML::Node& node, int depth) {
-    Value value;
-    value.source = source_;
-    const YAML::Mark mark = node.Mark();
-    value.line = mark.line + 1;
-    value.column = mark.column + 1;
-    if (depth > kMaxDepth)
-      return refuse(value,
-                    fmt::format("is nested more than {} deep (or refers to itself)", kMaxDepth));
-    if (++nodes_ > kMaxNodes) return refuse(value, "expands to too many values");
-    switch (node.Type()) {
-      case YAML::NodeType::Scalar:
-        value.kind = Value::Kind::scalar;
-        value.text = node.Scalar();
-        break;
-      case YAML::NodeType::Sequence:
-        value.kind = Value::Kind::list;
-        for (const YAML::Node& item : node) {
-          value.items.push_back(convert(item, depth + 1));
-          if (stop_) break;
-        }
-        break;
-      case YAML::NodeType::Map: convert_map(node, depth, value); break;
-      default: break;
-    }
-    return value;
-  }
-
-  void finish() const {
-    if (!diagnostics_.empty()) throw InputError(diagnostics_);
+  void run() {
+    for (line_ = 1; line_ <= static_cast<int>(source_.lines.size()); ++line_) check_line();
   }
 
  private:
-  void convert_map(const YAML::Node& node, int depth, Value& value) {
-    value.kind = Value::Kind::map;
-    std::map<std::string, int> seen;
-    for (const auto& entry : node) {
-      Value key = convert(entry.first, depth + 1);
-      if (stop_) return;
-      if (key.kind != Value::Kind::scalar) {
-        diagnostics_.push_back(key.diagnostic("a key must be a word"));
-        continue;
-      }
-      const auto [it, first] = seen.try_emplace(key.text, key.line);
-      if (!first) {
-        diagnostics_.push_back(
-            key.diagnostic(fmt::format("'{}' is already given in line {}", key.text, it->second)));
-        continue;
-      }
-      value.entries.push_back({std::move(key), convert(entry.second, depth + 1)});
-      if (stop_) return;
+  void check_line() {
+    const std::string& line = source_.lines[static_cast<std::size_t>(line_ - 1)];
+    bool comment = false;
+    for (std::size_t i = 0; i < line.size();) {
+      const std::size_t length = utf8_length(std::string_view(line).substr(i));
+      const auto byte = static_cast<unsigned char>(line[i]);
+      if (length == 0) refuse(i, fmt::format("is not a text file in UTF-8 (byte 0x{:02x})", byte));
+      if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
+        refuse(i, fmt::format("is not a text file (byte 0x{:02x})", byte));
+      comment = comment || (byte == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t'));
+      if (!comment) count_bracket(line[i], i);
+      i += length;
     }
   }
 
-  Value refuse(const Value& value, const std::string& why) {
-    if (!stop_) diagnostics_.push_back(value.diagnostic(why));
-    stop_ = true;
+  void count_bracket(char c, std::size_t i) {
+    if (c == '[' || c == '{') ++depth_;
+    if (c == ']' || c == '}') depth_ = std::max(0, depth_ - 1);
+    if (depth_ > 4 * static_cast<int>(kMaxDepth))
+      refuse(i, fmt::format("is nested more than {} deep", kMaxDepth));
+  }
+
+  [[noreturn]] void refuse(std::size_t byte, const std::string& why) const {
+    const int column = static_cast<int>(byte) + 1;
+    throw InputError({{{source_.name, line_, column}, why, {}, 1}});
+  }
+
+  const Source& source_;
+  int line_ = 0;
+  int depth_ = 0;
+};
+
+/// Makes the tree from the parser's events; throws InputError where it must stop at once.
+class Reader : public YAML::EventHandler {
+ public:
+  explicit Reader(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+
+  bool empty() const { return root_.kind == Value::Kind::null && diagnostics_.empty(); }
+  Value take() {
+    check_closing_quote();
+    if (!diagnostics_.empty()) throw InputError(diagnostics_);
+    return std::move(root_);
+  }
+
+  /// What the parser says about the text, in words for people who do not know YAML's grammar.
+  [[noreturn]] void explain(const YAML::Exception& error) const {
+    std::vector<Diagnostic> all = diagnostics_;
+    const bool known = !error.mark.is_null();
+    all.push_back(
+        in_words(error.msg, known ? error.mark.line + 1 : 0, known ? error.mark.column + 1 : 0));
+    throw InputError(std::move(all));
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1)
+      stop(leaf(mark, Value::Kind::null), "a second YAML document starts here; give one");
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    place(leaf(mark, Value::Kind::null), anchor, 1);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    const Value here = leaf(mark, Value::Kind::scalar);
+    if (found == anchors_.end()) stop(here, "this alias stands inside of what it refers to");
+    count(here, found->second.second);
+    place(found->second.first, 0, found->second.second);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    Value value = leaf(mark, Value::Kind::scalar);
+    value.text = text;
+    value.length = std::max(1, static_cast<int>(std::min<std::size_t>(display_width(text), 999)));
+    if (tag == "!") {
+      value.length += 2;
+      last_quoted_ = {value.line, value.column};
+    }
+    place(std::move(value), anchor, 1);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override {
+    open(leaf(mark, Value::Kind::list), anchor, style);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override {
+    open(leaf(mark, Value::Kind::map), anchor, style);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    Value value;
+    YAML::anchor_t anchor;
+    std::size_t nodes_before;
+    bool flow;                             // in brackets
+    std::optional<Value> key = {};         // waits for its value
+    std::map<std::string, int> seen = {};  // keys and their lines
+  };
+
+  Value leaf(const YAML::Mark& mark, Value::Kind kind) {
+    Value value;
+    value.kind = kind;
+    value.source = source_;
+    value.line = mark.line + 1;
+    value.column = mark.column + 1;
+    count(value, 1);
     return value;
   }
 
+  void count(const Value& where, std::size_t nodes) {
+    nodes_ += nodes;
+    if (nodes_ > kMaxNodes)
+      stop(where, fmt::format("with this the file holds more than {} values", kMaxNodes));
+  }
+
+  void open(Value value, YAML::anchor_t anchor, YAML::EmitterStyle::value style) {
+    if (open_.size() >= kMaxDepth)
+      stop(value, fmt::format("is nested more than {} deep", kMaxDepth));
+    open_.push_back({std::move(value), anchor, nodes_ - 1, style == YAML::EmitterStyle::Flow});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    const std::size_t size = nodes_ - done.nodes_before;
+    place(std::move(done.value), done.anchor, size);
+  }
+
+  void place(Value value, YAML::anchor_t anchor, std::size_t size) {
+    if (anchor != 0) {
+      count(value, size);  // the copy costs memory, too
+      anchors_[anchor] = {value, size};
+    }
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (open_.back().value.kind == Value::Kind::list) {
+      open_.back().value.items.push_back(std::move(value));
+    } else if (!open_.back().key) {
+      open_.back().key = std::move(value);
+    } else {
+      add_entry(open_.back(), std::move(value));
+    }
+  }
+
+  void add_entry(Open& map, Value value) {
+    Value key = std::move(*map.key);
+    map.key.reset();
+    const std::string problem = wrong_key(map, key);
+    if (!problem.empty()) return complain(key, problem);
+    if (value.kind == Value::Kind::null) {  // the parser sees nothing where the next thing stands
+      value.line = key.line;
+      value.column = key.column;
+      value.length = key.length;
+    }
+    map.value.entries.push_back({std::move(key), std::move(value)});
+  }
+
+  static std::string wrong_key(Open& map, const Value& key) {
+    if (key.kind == Value::Kind::null) return "a key is missing before this ':'";
+    if (key.kind == Value::Kind::list) return "a key must be a word, not a list";
+    if (key.kind == Value::Kind::map) return "a key must be a word, not a map";
+    if (key.text == "<<")
+      return "merge keys ('<<') are not supported; use 'base: NAME' to start from a model, cluster "
+             "or device";
+    const auto [it, first] = map.seen.try_emplace(key.text, key.line);
+    if (first) return "";
+    return fmt::format("'{}' is already given in line {}", printable(key.text), it->second);
+  }
+
+  void complain(const Value& where, const std::string& what) {
+    diagnostics_.push_back(where.diagnostic(what));
+    if (diagnostics_.size() >= kMaxDiagnostics) throw InputError(diagnostics_);
+  }
+
+  [[noreturn]] void stop(const Value& where, const std::string& why) {
+    diagnostics_.push_back(where.diagnostic(why));
+    throw InputError(diagnostics_);
+  }
+
+  /// The parser takes the end of the file for a closing quote; only the last quote can be open.
+  void check_closing_quote() {
+    const auto [first_line, column] = last_quoted_;
+    if (first_line == 0) return;
+    const auto& lines = source_->lines;
+    auto line = static_cast<std::size_t>(first_line - 1);
+    auto i = static_cast<std::size_t>(column - 1);
+    const char quote = lines[line][i];
+    if (quote != '"' && quote != '\'') return;  // a block scalar
+    for (++i; line < lines.size(); ++line, i = 0) {
+      for (; i < lines[line].size(); ++i) {
+        if (lines[line][i] == quote) return;  // '' goes on, but is closed by what follows
+        if (quote == '"' && lines[line][i] == '\\') ++i;
+      }
+    }
+    diagnostics_.push_back(
+        at(*source_, first_line, column, fmt::format("this {} is never closed", quote)));
+  }
+
+  const std::string& text_of(int line) const {
+    static const std::string kNone;
+    const auto index = static_cast<std::size_t>(line - 1);
+    return line > 0 && index < source_->lines.size() ? source_->lines[index] : kNone;
+  }
+
+  /// The innermost bracket that is still open, as a diagnostic.
+  Diagnostic unclosed_bracket() const {
+    const Value& value = open_.back().value;
+    const char* bracket = value.kind == Value::Kind::list ? "[" : "{";
+    return at(*source_, value.line, value.column,
+              fmt::format("this '{}' is never closed", bracket));
+  }
+
+  /// A ':' where none can be: the reason often stands before it.
+  Diagnostic misplaced_colon(int line, int column) const {
+    const std::string& text = text_of(line);
+    const std::size_t tab = text.find('\t');
+    if (tab < text.find_first_not_of(" \t"))
+      return at(*source_, line, static_cast<int>(tab) + 1, "a tab cannot indent; use spaces");
+    const std::string& above = text_of(line - 1);
+    const std::size_t colon = above.find(':');
+    const bool joined = colon != std::string::npos && colon + 1 < above.size() &&
+                        above.find(": ") == std::string::npos && !above.ends_with(':');
+    if (joined) {
+      return at(*source_, line - 1, static_cast<int>(colon) + 1,
+                "a space is missing after this ':'");
+    }
+    return at(*source_, line, column,
+              "this ':' cannot stand here; check the indentation, and put text that contains ': ' "
+              "in quotes");
+  }
+
+  Diagnostic in_words(const std::string& message, int line, int column) const {
+    const auto here = [&](const std::string& text) { return at(*source_, line, column, text); };
+    const std::string& text = text_of(line);
+    const auto index = static_cast<std::size_t>(std::max(0, column - 1));
+    const char c = index < text.size() ? text[index] : ' ';
+    if (message.find("flow not found") != std::string::npos && !open_.empty())
+      return unclosed_bracket();
+    if (message == "illegal map value") return misplaced_colon(line, column);
+    if (message == "illegal flow end") {
+      if (open_.empty() || !open_.back().flow)
+        return here(fmt::format("this '{}' closes nothing", c));
+      return here(fmt::format("this '{}' does not close the '{}' of line {}", c,
+                              c == '}' ? '[' : '{', open_.back().value.line));
+    }
+    if (message == "unknown token")
+      return here(fmt::format("text cannot begin with '{}'; put it in quotes", c));
+    if (message == "the referenced anchor is not defined")
+      return here("this alias has no anchor ('&') above it");
+    if (message.starts_with("end of "))
+      return here("this does not fit what stands above; check the indentation");
+    return here("is not valid YAML: " + message);
+  }
+
   std::shared_ptr<const Source> source_;
+  int documents_ = 0;
   std::size_t nodes_ = 0;
-  bool stop_ = false;
+  Value root_;
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, std::pair<Value, std::size_t>> anchors_;
+  std::pair<int, int> last_quoted_ = {0, 0};
   std::vector<Diagnostic> diagnostics_;
 };
 
@@ -154,44 +364,76 @@ const Value* Value::find(const std::string& key) const {
 }
 
 Diagnostic Value::diagnostic(const std::string& message) const {
-  const int length = kind == Kind::scalar ? static_cast<int>(text.size()) : 1;
   if (source == nullptr) return {{"input", 0, 0}, message, {}, 1};
-  return at(source, line, column, message, std::max(1, length));
+  return at(*source, line, column, message, length);
+}
+
+std::string nearest_file(const std::string& file) {
+  const std::filesystem::path path(file);
+  std::vector<std::string> names;
+  std::error_code ignored;
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored) && names.size() < 1000)
+      names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return did_you_mean(path.filename().string(), names);
+}
+
+std::string printable(const std::string& text) {
+  constexpr int kMaxCharacters = 60;
+  std::string out;
+  int characters = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (++characters > kMaxCharacters) return out + "…";
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const std::size_t length =
+        std::max<std::size_t>(1, utf8_length(std::string_view(text).substr(i)));
+    const bool control =
+        byte < 0x20 || byte == 0x7f ||
+        (byte == 0xC2 && length == 2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
+    if (control) {
+      out += byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : fmt::format("\\x{:02x}", byte);
+    } else {
+      out += text.substr(i, length);
+    }
+    i += length;
+  }
+  return out;
 }
 
 Value parse_document(const std::string& text, const std::string& origin) {
+  if (text.size() > kMaxBytes)
+    throw InputError(origin, fmt::format("is larger than {} MB", kMaxBytes >> 20));
   const auto source = make_source(text, origin);
-  if (text.size() > kMaxBytes) {
-    throw InputError(origin, fmt::format("is {} MB large; a scenario has at most {} MB",
-                                         text.size() >> 20, kMaxBytes >> 20));
-  }
-  refuse_binary(text, source);
-  refuse_deep_flow(text, source);
+  TextCheck(*source).run();
+  Reader reader(source);
+  std::istringstream in(text);
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty() || documents[0].IsNull()) throw InputError(origin, "is empty");
-    if (documents.size() > 1)
-      throw InputError(origin, "holds more than one YAML document ('---'); give one");
-    Converter converter(source);
-    Value value = converter.convert(documents[0], 0);
-    converter.finish();
-    return value;
+    YAML::Parser parser(in);
+    while (parser.HandleNextDocument(reader)) {
+    }
   } catch (const YAML::Exception& error) {
-    const bool known = !error.mark.is_null();
-    throw InputError({at(source, known ? error.mark.line + 1 : 0, known ? error.mark.column + 1 : 0,
-                         "is not valid YAML: " + error.msg)});
+    reader.explain(error);
   }
+  if (reader.empty()) throw InputError(origin, "is empty");
+  return reader.take();
 }
 
 Value load_document(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) errno = EISDIR;
-  std::ifstream in(path, std::ios::binary);
-  if (!in || S_ISDIR(info.st_mode))
-    throw InputError(SystemError::from_errno("read", path).what(), "expected a YAML file");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_document(text.str(), path);
+  const auto refuse = [&](int error) -> InputError {
+    return {path, fmt::format("cannot be read: {}{}", std::strerror(error),
+                              error == ENOENT ? nearest_file(path) : "")};
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (file == nullptr) throw refuse(errno);
+  std::string text(kMaxBytes + 1, '\0');  // one more, to tell that there is more; never all of it
+  errno = 0;
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) throw refuse(errno);
+  return parse_document(text, path);
 }
 
 }  // namespace penstock

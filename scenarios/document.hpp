@@ -1,7 +1,9 @@
 // YAML text as a tree that remembers where everything stood, so that errors can point at it.
 //
-// The only user of yaml-cpp, which forgets file names, accepts duplicate keys and follows cyclic
-// anchors: here duplicates, cycles, binary input and absurd nesting are diagnosed.
+// The only user of yaml-cpp, whose own tree forgets file names, accepts duplicate keys and follows
+// cyclic anchors. The tree here is made from the parser's events instead, so that duplicates,
+// cycles, absurd nesting and expanding aliases are diagnosed where they stand, before they cost
+// time or memory.
 #pragma once
 
 #include "base/error.hpp"
@@ -26,13 +28,16 @@ struct Value {
   Kind kind = Kind::null;
   std::string text;  ///< of a scalar
   std::shared_ptr<const Source> source;
-  int line = 0, column = 0;  ///< 1-based; 0: unknown
+  int line = 0, column = 0;  ///< 1-based, in bytes; 0: unknown
+  int length = 1;            ///< characters to underline
   std::vector<Value> items;
   std::vector<Entry> entries;
 
   /// The entry of a map, or null.
   const Value* find(const std::string& key) const;
   Diagnostic diagnostic(const std::string& message) const;
+  /// Was this given on the command line (`--set`) rather than in a file?
+  bool from_flag() const { return source != nullptr && source->lines.empty(); }
 };
 
 struct Value::Entry {
@@ -43,7 +48,13 @@ struct Value::Entry {
 /// Parses YAML (or JSON). `origin` names it in errors. Throws InputError with everything wrong.
 Value parse_document(const std::string& text, const std::string& origin);
 
-/// Parses a file. Throws SystemError when it cannot be read.
+/// Parses a file. Throws InputError, also when it cannot be read.
 Value load_document(const std::string& path);
+
+/// "; did you mean 'x.yaml'?" for a file that is not there.
+std::string nearest_file(const std::string& path);
+
+/// Text of the user's for a message: at most 60 characters, nothing that a terminal would obey.
+std::string printable(const std::string& text);
 
 }  // namespace penstock

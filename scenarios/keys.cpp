@@ -104,7 +104,7 @@ const std::vector<KeyRow>& table() {
        D::number,
        1,
        {},
-       {"intermediate_size", "n_inner"}},
+       {"intermediate_size", "n_inner", "ffn_dim"}},
       {"model",
        "vocab_size",
        T::integer,
@@ -205,7 +205,7 @@ const std::vector<KeyRow>& table() {
       {"device", "memory_efficiency", T::quantity,
        "share of it that streaming kernels reach; default 80%", D::fraction},
       {"device", "peak", T::rates, "dense FLOP/s by number type: fp16, bf16, tf32, fp32",
-       D::flops_rate},
+       D::flops_rate, 0, "fp16|bf16|tf32|fp32"},
       {"device", "launch", T::quantity, "host time to launch a kernel", D::time},
       {"device", "efficiency", T::curve,
        "pairs [hidden size, share of peak] of whole transformer layers", D::fraction},
@@ -250,7 +250,7 @@ std::string describe(const KeyRow& row) {
     return fmt::format("one of {}", fmt::join(split_choices(row.choices), ", "));
   };
   switch (row.type) {
-    case T::text: return "a word";
+    case T::text: return "text";
     case T::boolean: return "true or false";
     case T::integer: return fmt::format("an integer >= {}", row.minimum);
     case T::quantity: return describe(row.dimension);
@@ -261,7 +261,8 @@ std::string describe(const KeyRow& row) {
       return "a bandwidth such as '25 GB/s', or a map with bandwidth, latency, duplex, sharing";
     case T::section: return "a map";
     case T::name_or_section: return "a name, a file or a map";
-    case T::curve: return "a list of pairs such as [[1024, 36%], [2048, 48%]]";
+    case T::curve:
+      return "a list of pairs [hidden size, share of (0, 100%]] such as [[1024, 36%], [2048, 48%]]";
     case T::rates: return "a map such as {fp16: 125 TFLOP/s}";
   }
   return "";

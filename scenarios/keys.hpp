@@ -52,4 +52,7 @@ std::string describe(const KeyRow& row);
 /// The JSON Schema (draft-07) of a scenario file.
 std::string json_schema();
 
+/// docs/scenario.md: every key with its values, meaning and other names, as Markdown.
+std::string keys_reference();
+
 }  // namespace penstock

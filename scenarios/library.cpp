@@ -1,4 +1,3 @@
-// Models, devices and clusters: shipped files by name, the user's by path, or inline.
 #include "scenarios/library.hpp"
 
 #include "base/suggest.hpp"
@@ -7,12 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kLongestChain = 8;  // of `base`
 
 bool looks_like_path(const std::string& name) {
   return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
@@ -25,21 +25,41 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Hugging Face's model_type, in our families.
-void translate_model_type(Value& document, Diagnostics& diagnostics) {
-  static const std::pair<const char*, const char*> kFamilies[] = {
-      {"gpt2", "gpt"},     {"gpt_neo", "gpt"}, {"opt", "gpt"},       {"bert", "bert"},
-      {"roberta", "bert"}, {"llama", "llama"}, {"mistral", "llama"}, {"qwen2", "llama"}};
-  for (Value::Entry& entry : document.entries) {
-    const bool experts = entry.key.text == "num_local_experts" || entry.key.text == "num_experts" ||
-                         entry.key.text == "num_experts_per_tok" ||
-                         entry.key.text == "n_routed_experts";
-    if (experts) diagnostics.add(entry.key, "mixture-of-experts models are not modelled");
-    if (entry.key.text != "model_type") continue;
-    const auto known =
-        std::ranges::find_if(kFamilies, [&](const auto& f) { return entry.value.text == f.first; });
-    if (known != std::end(kFamilies)) entry.value.text = known->second;
+/// Hugging Face's model_type and our families.
+constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
+    {"gpt2", "gpt"},    {"gpt", "gpt"},       {"gpt_neo", "gpt"},
+    {"opt", "gpt"},     {"bert", "bert"},     {"roberta", "bert"},
+    {"llama", "llama"}, {"mistral", "llama"}, {"qwen2", "llama"}};
+
+/// What our families cannot express must not be ignored; "" when it is nothing of the kind.
+std::string beyond_us(const std::string& key) {
+  static constexpr std::string_view kExperts[] = {"num_local_experts", "num_experts",
+                                                  "num_experts_per_tok", "n_routed_experts"};
+  if (std::ranges::find(kExperts, key) != std::end(kExperts))
+    return "mixture-of-experts models are not modelled";
+  if (key == "encoder_layers" || key == "decoder_layers" || key == "num_decoder_layers")
+    return "encoder-decoder models are not modelled";
+  return "";
+}
+
+/// The number a plain entry gives, or 0.
+double number_of(const Value& map, const std::string& key) {
+  const KeyRow* row = find_key("model", key);
+  for (const Value::Entry& entry : map.entries) {
+    const bool same = row != nullptr && find_key("model", entry.key.text) == row;
+    if (same || entry.key.text == key) return std::atof(entry.value.text.c_str());
   }
+  return 0;
+}
+
+/// A name as `{base: NAME}`, a bandwidth as `{bandwidth: ...}`.
+Value spelled_out(const Value& scalar, const std::string& key) {
+  Value map = scalar;
+  map.kind = Value::Kind::map;
+  Value name = scalar;
+  name.text = key;
+  map.entries.push_back({std::move(name), scalar});
+  return map;
 }
 
 }  // namespace
@@ -62,83 +82,164 @@ std::vector<std::string> shipped_names(const std::string& folder) {
 Library::Library(std::string folder, Diagnostics& diagnostics)
     : folder_(std::move(folder)), diagnostics_(diagnostics) {}
 
+fs::path Library::own_file(const Value& name) const {
+  const fs::path path(name.text);
+  if (path.is_absolute()) return path;
+  if (!name.from_flag()) return fs::path(name.source->name).parent_path() / path;
+  std::error_code ignored;
+  return fs::exists(path, ignored) ? path : fs::path(folder_) / path;
+}
+
+bool Library::is_there(const fs::path& path, const Value& name, const std::string& kind) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_directory(status)) return true;
+  const std::string shown = printable(path.string());
+  diagnostics_.add(name, fs::is_directory(status)
+                             ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
+                             : fmt::format("the {} file '{}' does not exist{}", kind, shown,
+                                           nearest_file(path.string())));
+  return false;
+}
+
 const Value* Library::find(const Value& name, const std::string& kind,
                            const std::string& shipped_folder) {
   fs::path path;
   if (looks_like_path(name.text)) {
-    path = fs::path(name.text).is_absolute() ? fs::path(name.text) : fs::path(folder_) / name.text;
-    std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) {
-      diagnostics_.add(name, fmt::format("the {} file '{}' does not exist", kind, path.string()));
-      return nullptr;
-    }
+    path = own_file(name);
+    if (!is_there(path, name, kind)) return nullptr;
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
     std::error_code ignored;
     if (!fs::exists(path, ignored)) {
-      const auto names = shipped_names(shipped_folder);
       diagnostics_.add(
           name,
           fmt::format("unknown {} '{}'{} (`penstock list {}s` shows all; a file needs its ending)",
-                      kind, name.text, did_you_mean(name.text, names), kind));
+                      kind, printable(name.text),
+                      did_you_mean(name.text, shipped_names(shipped_folder)), kind));
       return nullptr;
     }
   }
   try {
-    documents_.push_back(std::make_unique<Value>(load_document(path.string())));
+    Value document = load_document(path.string());
+    if (document.kind != Value::Kind::map) {
+      diagnostics_.add(document, fmt::format("expected a map with the keys of a {}", kind));
+      return nullptr;
+    }
+    if (kind == "model" && path.extension() == ".json") adopt_foreign_model(document);
+    return keep(std::move(document));
   } catch (const InputError& error) {
     for (const Diagnostic& d : error.diagnostics()) diagnostics_.add(d);
     return nullptr;
   }
-  if (path.extension() == ".json") translate_model_type(*documents_.back(), diagnostics_);
+}
+
+/// model_type in our families; an unknown one is said and left out.
+void Library::translate_family(std::vector<Value::Entry>& entries) {
+  const auto type =
+      std::ranges::find(entries, "model_type", [](const auto& e) { return e.key.text; });
+  if (type == entries.end()) return;
+  const auto known =
+      std::ranges::find(kFamilies, type->value.text, [](const auto& f) { return f.first; });
+  if (known != std::end(kFamilies)) {
+    type->value.text = known->second;
+    return;
+  }
+  std::vector<std::string> names;
+  for (const auto& family : kFamilies) names.emplace_back(family.first);
+  diagnostics_.add(type->value, fmt::format("the model_type '{}' is not known (known: {}){}",
+                                            printable(type->value.text), fmt::join(names, ", "),
+                                            did_you_mean(type->value.text, names)));
+  entries.erase(type);
+}
+
+/// Keeps of a config.json what we have keys for, with our families.
+void Library::adopt_foreign_model(Value& document) {
+  std::vector<std::string> ignored;
+  std::vector<Value::Entry> kept;
+  for (Value::Entry& entry : document.entries) {
+    const std::string& key = entry.key.text;
+    const std::string problem = beyond_us(key);
+    if (!problem.empty()) diagnostics_.add(entry.key, problem);
+    const KeyRow* row = find_key("model", key);
+    if (row == nullptr) ignored.push_back(key);
+    if (row == nullptr || entry.value.kind == Value::Kind::null) continue;
+    // GPT-2 says n_ctx and n_positions.
+    const bool again = std::ranges::any_of(kept, [&](const Value::Entry& other) {
+      return find_key("model", other.key.text) == row && other.value.text == entry.value.text;
+    });
+    if (!again) kept.push_back(entry);
+  }
+  const double head = number_of(document, "head_dim");
+  const double heads = number_of(document, "num_attention_heads");
+  if (head > 0 && heads > 0 && head * heads != number_of(document, "hidden_size"))
+    diagnostics_.add(document, "a head_dim other than hidden_size / heads is not modelled");
+  translate_family(kept);
+  document.entries = std::move(kept);
+  if (!ignored.empty()) {
+    notes_.push_back(fmt::format("{}: keys without a meaning for a prediction: {}",
+                                 document.source->name, fmt::join(ignored, ", ")));
+  }
+}
+
+const Value* Library::keep(Value document) {
+  documents_.push_back(std::make_unique<Value>(std::move(document)));
   return documents_.back().get();
 }
 
 const Value* Library::resolve(const Value& value, const std::string& kind,
-                              const std::string& shipped_folder) {
-  if (value.kind == Value::Kind::scalar) return find(value, kind, shipped_folder);
-  const Value* base_name = value.find("base");
-  if (base_name == nullptr || base_name->kind != Value::Kind::scalar) return &value;
-  if (++depth_ > 8) {
-    diagnostics_.add(*base_name, "the chain of 'base' is too long, or goes in a circle");
+                              const std::string& shipped_folder, int depth) {
+  if (depth > kLongestChain) {
+    diagnostics_.add(value, "the chain of 'base' is too long, or goes in a circle");
     return nullptr;
   }
-  const Value* base = find(*base_name, kind, shipped_folder);
-  if (base != nullptr) base = resolve(*base, kind, shipped_folder);
-  if (base == nullptr) return nullptr;
-  auto merged = std::make_unique<Value>(*base);
-  merged->source = value.source;
-  merged->line = value.line;
-  merged->column = value.column;
-  for (const Value::Entry& entry : value.entries) {
-    if (entry.key.text == "base") continue;
-    replace(*merged, entry, kind);
+  if (value.kind == Value::Kind::scalar && !value.text.empty()) {
+    const Value* found = find(value, kind, shipped_folder);
+    return found == nullptr ? nullptr : resolve(*found, kind, shipped_folder, depth);
   }
-  documents_.push_back(std::move(merged));
-  return documents_.back().get();
+  if (value.kind != Value::Kind::map) return nullptr;
+  const Value* base_name = value.find("base");
+  if (base_name == nullptr || base_name->kind != Value::Kind::scalar) return &value;
+  const Value* base = resolve(*base_name, kind, shipped_folder, depth + 1);
+  if (base == nullptr) return nullptr;
+  Value merged = *base;
+  merged.source = value.source;
+  merged.line = value.line;
+  merged.column = value.column;
+  for (const Value::Entry& entry : value.entries) {
+    if (entry.key.text != "base") replace_entry(merged, entry, kind);
+  }
+  return keep(std::move(merged));
 }
 
-void Library::replace(Value& map, const Value::Entry& entry, const std::string& kind) {
+void replace_entry(Value& map, const Value::Entry& entry, const std::string& kind) {
+  using T = KeyRow::Type;
   const KeyRow* row = find_key(kind, entry.key.text);
-  for (Value::Entry& old : map.entries) {
-    const KeyRow* old_row = find_key(kind, old.key.text);
-    const bool same = old.key.text == entry.key.text || (row != nullptr && row == old_row);
-    if (!same) continue;
-    // Links are merged key by key: `inter: 25 Gbps` keeps the latency of the base.
-    const bool link =
-        row != nullptr && row->type == KeyRow::Type::link && old.value.kind == Value::Kind::map;
-    if (!link) {
-      old = entry;
-    } else if (entry.value.kind == Value::Kind::map) {
-      for (const Value::Entry& inner : entry.value.entries) replace(old.value, inner, "link");
-    } else {
-      Value::Entry bandwidth = entry;
-      bandwidth.key.text = "bandwidth";
-      replace(old.value, bandwidth, "link");
-    }
-    return;
+  const auto old = std::ranges::find_if(map.entries, [&](const Value::Entry& other) {
+    return other.key.text == entry.key.text ||
+           (row != nullptr && row == find_key(kind, other.key.text));
+  });
+  if (old == map.entries.end()) return map.entries.push_back(entry);
+  const T type = row == nullptr ? T::text : row->type;
+  const bool new_map = entry.value.kind == Value::Kind::map;
+  const bool merges = type == T::section || type == T::rates || type == T::link ||
+                      (type == T::name_or_section && entry.value.find("base") == nullptr);
+  if (merges && new_map && old->value.kind == Value::Kind::scalar)
+    old->value = spelled_out(old->value, type == T::link ? "bandwidth" : "base");
+  const bool both = old->value.kind == Value::Kind::map && new_map;
+  if (merges && both) {
+    const std::string section = type == T::link    ? "link"
+                                : type == T::rates ? ""
+                                                   : std::string(row->choices);
+    for (const Value::Entry& inner : entry.value.entries) replace_entry(old->value, inner, section);
+  } else if (type == T::link && old->value.kind == Value::Kind::map &&
+             entry.value.kind == Value::Kind::scalar) {
+    Value::Entry bandwidth = entry;
+    bandwidth.key.text = "bandwidth";
+    replace_entry(old->value, bandwidth, "link");
+  } else {
+    *old = entry;
   }
-  map.entries.push_back(entry);
 }
 
 }  // namespace penstock

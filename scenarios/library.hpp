@@ -1,29 +1,46 @@
 // Finds the documents behind `model: NAME`, `cluster: FILE` or `{base: NAME, ...}`.
+//
+// Relative files are looked up beside the file that names them; those of `--set` in the working
+// directory, then beside the scenario. A map with `base` replaces values of what it starts from,
+// map by map: `{base: dgx-a100, inter: 100 Gbps}` keeps the latency of `inter`.
 #pragma once
 
 #include "scenarios/scenario.hpp"
 #include "scenarios/section.hpp"
 
+#include <filesystem>
+
 namespace penstock {
 
 class Library {
  public:
-  /// `folder`: relative files are looked up there.
+  /// `folder`: where the scenario lies.
   Library(std::string folder, Diagnostics& diagnostics);
 
-  /// The map a value stands for: itself, or a shipped or own file, with `base` merged in. Null,
-  /// with a diagnostic, when there is none. `kind` is "model", "cluster" or "device".
+  /// The map a value stands for: itself, or a shipped or own file, with `base` merged in. Null when
+  /// there is none, with a diagnostic unless the value is neither name nor map. `kind` is "model",
+  /// "cluster" or "device".
   const Value* resolve(const Value& value, const std::string& kind,
-                       const std::string& shipped_folder);
+                       const std::string& shipped_folder, int depth = 0);
+
+  /// What was left out of foreign files, for the user.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   const Value* find(const Value& name, const std::string& kind, const std::string& shipped_folder);
-  static void replace(Value& map, const Value::Entry& entry, const std::string& kind);
+  std::filesystem::path own_file(const Value& name) const;
+  bool is_there(const std::filesystem::path& path, const Value& name, const std::string& kind);
+  void adopt_foreign_model(Value& document);
+  void translate_family(std::vector<Value::Entry>& entries);
+  const Value* keep(Value document);
 
   std::string folder_;
   Diagnostics& diagnostics_;
-  int depth_ = 0;
+  std::vector<std::string> notes_;
   std::vector<std::unique_ptr<Value>> documents_;  // what the returned pointers point into
 };
+
+/// Replaces or adds an entry of a map of section `kind`, merging what both give as maps.
+void replace_entry(Value& map, const Value::Entry& entry, const std::string& kind);
 
 }  // namespace penstock

@@ -1,40 +1,52 @@
 #include "scenarios/overrides.hpp"
 
 #include "base/suggest.hpp"
+#include "scenarios/library.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 namespace penstock {
 namespace {
 
 using Path = std::vector<std::string>;
 
-std::string dotted(const Path& path) { return fmt::format("{}", fmt::join(path, ".")); }
+/// A place in a scenario: a row of the table of keys for each step down.
+using Place = std::vector<const KeyRow*>;
 
-/// Every key a scenario can have, as paths, sections followed.
-void collect(std::string_view section, Path prefix, std::vector<Path>& out) {
+std::string dotted(const Place& place) {
+  std::string text;
+  for (const KeyRow* row : place) text += (text.empty() ? "" : ".") + std::string(row->key);
+  return text;
+}
+
+/// The section whose keys the map behind a key has; "" when there is none.
+std::string section_behind(const KeyRow& row) {
+  using T = KeyRow::Type;
+  if (row.type == T::link) return "link";
+  const bool has_section = row.type == T::section || row.type == T::name_or_section;
+  return has_section ? std::string(row.choices) : "";
+}
+
+void collect(const std::string& section, Place& above, std::vector<Place>& out) {
   for (const KeyRow& row : key_table()) {
     if (row.section != section) continue;
-    prefix.emplace_back(row.key);
-    out.push_back(prefix);
-    const bool has_section =
-        row.type == KeyRow::Type::section || row.type == KeyRow::Type::name_or_section;
-    if (has_section) collect(row.choices, prefix, out);
-    if (row.type == KeyRow::Type::link) collect("link", prefix, out);
-    prefix.pop_back();
+    above.push_back(&row);
+    out.push_back(above);
+    collect(section_behind(row), above, out);
+    above.pop_back();
   }
 }
 
-const std::vector<Path>& all_paths() {
-  static const std::vector<Path> kPaths = [] {
-    std::vector<Path> paths;
-    collect("scenario", {}, paths);
-    return paths;
+const std::vector<Place>& all_places() {
+  static const std::vector<Place> kPlaces = [] {
+    std::vector<Place> places;
+    Place top;
+    collect("scenario", top, places);
+    return places;
   }();
-  return kPaths;
+  return kPlaces;
 }
 
 Path split_path(const std::string& key) {
@@ -48,79 +60,128 @@ Path split_path(const std::string& key) {
   return path;
 }
 
-/// The full path of a key without dots: itself at the top, else the only leaf with that name.
+bool is_called(const KeyRow& row, const std::string& name) {
+  return row.key == name || std::ranges::find(row.aliases, name) != row.aliases.end();
+}
+
+/// Does a place end with these names?
+bool ends_with(const Place& place, const Path& names) {
+  if (names.size() > place.size()) return false;
+  return std::equal(
+      names.begin(), names.end(), place.end() - static_cast<std::ptrdiff_t>(names.size()),
+      [](const std::string& name, const KeyRow* row) { return is_called(*row, name); });
+}
+
+/// The full path of a key: as given when it begins at the top, else the only place that ends with
+/// it; one near the top wins over one deeper down.
 Path resolve(const std::string& key, std::string& problem) {
   const Path given = split_path(key);
-  if (given.size() > 1 || find_key("scenario", key) != nullptr) return given;
-  std::vector<Path> matches;
-  std::vector<std::string> names;
-  for (const Path& path : all_paths()) {
-    names.push_back(path.back());
-    const std::string section = path.size() == 1 ? "scenario" : path.front();
-    const KeyRow* row = find_key(section, key);
-    const bool by_alias = path.size() == 2 && row != nullptr && row->key == path.back();
-    if (path.back() == key || by_alias) matches.push_back(path);
+  if (std::ranges::find(given, "") != given.end()) {
+    problem = fmt::format("'{}' is not a key such as pipeline.stages", printable(key));
+    return {};
   }
-  // A key of the pipeline, the model or the cluster itself wins over one deeper down.
-  const auto shortest = std::ranges::min_element(matches, {}, &Path::size);
+  if (find_key("scenario", given[0]) != nullptr) return given;
+  std::vector<Place> matches;
+  std::vector<std::string> names;
+  for (const Place& place : all_places()) {
+    names.emplace_back(place.back()->key);
+    if (given.size() > 1) names.push_back(dotted(place));
+    if (ends_with(place, given)) matches.push_back(place);
+  }
+  const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
   if (shortest == matches.end()) {
-    problem = fmt::format("unknown key '{}'{}", key, did_you_mean(key, names));
+    problem = fmt::format("unknown key '{}'{}", printable(key), did_you_mean(key, names));
     return {};
   }
   std::vector<std::string> same;
-  for (const Path& path : matches) {
-    if (path.size() == shortest->size()) same.push_back(dotted(path));
+  for (const Place& place : matches) {
+    if (place.size() == shortest->size()) same.push_back(dotted(place));
   }
-  if (same.size() > 1) problem = fmt::format("'{}' could be any of {}", key, fmt::join(same, ", "));
-  return *shortest;
+  if (same.size() > 1)
+    problem = fmt::format("'{}' could be any of {}", printable(key), fmt::join(same, ", "));
+  return split_path(dotted(*shortest));
 }
 
-/// The map at a place, made from what stands there: `model: gpt-2.2b` becomes {base: gpt-2.2b},
-/// `inter: 25 Gbps` becomes {bandwidth: 25 Gbps}.
-void make_map(Value& value, const std::string& key) {
-  if (value.kind == Value::Kind::map) return;
-  Value old = value;
-  value.kind = Value::Kind::map;
-  value.entries.clear();
-  if (old.kind != Value::Kind::scalar) return;
-  const bool is_link = key == "link" || key == "intra" || key == "inter";
-  Value name = old;
-  name.text = is_link ? "bandwidth" : "base";
-  value.entries.push_back({std::move(name), std::move(old)});
+/// The value of a key in a map of section `kind`, under whichever of its names; null without.
+Value* find_in(Value& map, const std::string& key, const std::string& kind) {
+  const KeyRow* row = find_key(kind, key);
+  for (Value::Entry& entry : map.entries) {
+    const bool same = row != nullptr && find_key(kind, entry.key.text) == row;
+    if (same || entry.key.text == key) return &entry.value;
+  }
+  return nullptr;
 }
 
-void set(Value& document, const Path& path, const Value& key, Value value) {
+/// Sets the value at a path. Maps on the way are made from what stands there (`model: gpt-2.2b`
+/// becomes {base: gpt-2.2b}); the value itself replaces what was there, but for a bandwidth alone,
+/// which leaves the other keys of its link.
+void set(Value& document, const Path& path, const Value& flag, Value value) {
   Value* at = &document;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    const bool last = i + 1 == path.size();
-    auto entry = std::ranges::find_if(at->entries,
-                                      [&](const Value::Entry& e) { return e.key.text == path[i]; });
-    if (entry == at->entries.end()) {
-      Value name = key;
-      name.text = path[i];
-      Value empty = key;
-      empty.kind = Value::Kind::map;
-      at->entries.push_back({std::move(name), std::move(empty)});
-      entry = at->entries.end() - 1;
-    }
-    at = &entry->value;
-    if (last) {
-      *at = std::move(value);
-    } else {
-      make_map(*at, path[i]);
-    }
+  std::string kind = "scenario";
+  Value key = flag;
+  key.kind = Value::Kind::scalar;
+  Value empty = flag;
+  empty.kind = Value::Kind::map;
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+    key.text = path[i];
+    replace_entry(*at, {key, empty}, kind);
+    at = find_in(*at, path[i], kind);
+    const KeyRow* row = find_key(kind, path[i]);
+    kind = row == nullptr ? "" : section_behind(*row);
+  }
+  key.text = path.back();
+  Value* old = find_in(*at, path.back(), kind);
+  if (old == nullptr || value.kind == Value::Kind::scalar) {
+    replace_entry(*at, {key, std::move(value)}, kind);
+  } else {
+    *old = std::move(value);
   }
 }
 
-/// A key may be given by its alias; the document may hold the other name.
-void use_canonical_names(Path& path) {
-  std::string section = "scenario";
-  for (std::string& key : path) {
-    const KeyRow* row = find_key(section, key);
-    if (row == nullptr) return;
-    key = row->key;
-    section = row->type == KeyRow::Type::link ? "link" : std::string(row->choices);
+/// Errors about the value show the flag, not a line of it.
+void move_to(const std::shared_ptr<const Source>& source, Value& value) {
+  value.source = source;
+  value.line = value.column = 0;
+  for (Value& item : value.items) move_to(source, item);
+  for (Value::Entry& entry : value.entries) {
+    move_to(source, entry.key);
+    move_to(source, entry.value);
   }
+}
+
+const KeyRow* row_at(const Path& path) {
+  const KeyRow* row = nullptr;
+  std::string section = "scenario";
+  for (const std::string& key : path) {
+    row = find_key(section, key);
+    if (row == nullptr) return nullptr;
+    section = section_behind(*row);
+  }
+  return row;
+}
+
+/// Text is taken as it is (`--set name=a: b`), everything else as YAML.
+Value parse_value(const std::string& text, const KeyRow* row, const std::string& origin) {
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return {};
+  const bool quoted = text.starts_with('"') || text.starts_with('\'');
+  if (row == nullptr || row->type != KeyRow::Type::text || quoted)
+    return parse_document(text, origin);
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = text;
+  return value;
+}
+
+void apply(Value& document, const Override& change, const std::string& origin) {
+  std::string problem;
+  const Path path = resolve(change.key, problem);
+  if (!problem.empty()) throw InputError(origin, problem);
+  Value value = parse_value(change.value, row_at(path), origin);
+  Value flag;
+  const auto source = std::make_shared<Source>(Source{origin, {}});
+  move_to(source, value);
+  move_to(source, flag);
+  set(document, path, flag, std::move(value));
 }
 
 }  // namespace
@@ -128,7 +189,8 @@ void use_canonical_names(Path& path) {
 Override parse_override(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw InputError("--set " + text, "expected key=value, such as --set pipeline.stages=8");
+    throw InputError("--set " + printable(text),
+                     "expected key=value, such as --set pipeline.stages=8");
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
@@ -136,29 +198,15 @@ Override parse_override(const std::string& text) {
 void apply_overrides(Value& document, const std::vector<Override>& overrides,
                      Diagnostics& diagnostics) {
   for (const Override& change : overrides) {
-    const std::string origin = "--set " + change.key + "=" + change.value;
+    const std::string origin =
+        fmt::format("--set {}={}", printable(change.key), printable(change.value));
     try {
-      const Value parsed = parse_document("{" + change.key + ": " + change.value + "}", origin);
-      if (parsed.kind != Value::Kind::map || parsed.entries.size() != 1) {
-        throw InputError(origin, "expected key=value, such as --set pipeline.stages=8");
-      }
-      std::string problem;
-      Path path = resolve(change.key, problem);
-      if (!problem.empty()) throw InputError(origin, problem);
-      use_canonical_names(path);
-      Value key = parsed.entries[0].key;
-      Value value = parsed.entries[0].value;
-      // Errors about the value show the flag, not a line of it.
-      const auto source = std::make_shared<Source>(Source{origin, {}});
-      for (Value* v : {&key, &value}) {
-        v->source = source;
-        v->line = v->column = 0;
-      }
-      for (Value& item : value.items) item.source = source;
-      set(document, path, key, std::move(value));
+      apply(document, change, origin);
     } catch (const InputError& error) {
-      for (const Diagnostic& d : error.diagnostics()) {
-        diagnostics.add(Diagnostic{{origin, 0, 0}, d.message, {}, 1});
+      for (Diagnostic d : error.diagnostics()) {
+        d.where = Position{origin, 0, 0};
+        d.source_line.clear();
+        diagnostics.add(std::move(d));
       }
     }
   }

@@ -17,13 +17,19 @@ constexpr const char* kShapeKeys[] = {
     "num_query_groups", "ffn_hidden_size", "vocab_size",  "seq_length",
     "tie_embeddings",   "flash_attention", "precision",   "bytes_per_parameter"};
 
-std::int64_t required(const Section& section, const std::string& key, Diagnostics& diagnostics) {
-  if (!section.has(key)) {
-    diagnostics.add(
-        section.self(),
-        fmt::format("the model needs '{}' (or give its costs: forward, backward)", key));
+/// Every key without which a transformer has no shape, in one message.
+void require_shape(const Section& model, Diagnostics& diagnostics) {
+  static constexpr const char* kNeeded[] = {"num_layers", "hidden_size", "num_attention_heads",
+                                            "vocab_size", "seq_length"};
+  std::vector<std::string> missing;
+  for (const char* key : kNeeded) {
+    if (!model.has(key)) missing.push_back(fmt::format("'{}'", key));
   }
-  return section.integer(key).value_or(1);
+  if (missing.empty() || model.self().kind != Value::Kind::map) return;
+  const char* instead =
+      missing.size() == std::size(kNeeded) ? "; or give its costs ('forward', 'backward' ...)" : "";
+  diagnostics.add(model.self(),
+                  fmt::format("the model needs {}{}", fmt::join(missing, ", "), instead));
 }
 
 ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics) {
@@ -74,28 +80,32 @@ struct BackwardTimes {
   std::vector<double> full, input, weight;
 };
 
-/// B from I + W or the other way round: a full backward without its parts is split in halves.
-BackwardTimes read_backward(const Section& model, const PerStage& per_stage,
-                            Diagnostics& diagnostics) {
-  BackwardTimes times{per_stage("backward"), per_stage("backward_input"),
-                      per_stage("backward_weight")};
-  const bool parts = !times.input.empty() && !times.weight.empty();
-  if (times.input.empty() != times.weight.empty()) {
-    diagnostics.add(model.self(), "'backward_input' and 'backward_weight' must be given together");
-  }
-  if (times.full.empty() && !parts) {
-    diagnostics.add(model.self(),
-                    "the model needs 'backward' (or 'backward_input' and 'backward_weight')");
-    times.full = per_stage.or_zero("backward");
-  }
-  if (parts && !times.full.empty()) {
+/// What is missing or given twice among the keys of the backward pass.
+void check_backward_keys(const Section& model, Diagnostics& diagnostics) {
+  const bool input = model.has("backward_input"), weight = model.has("backward_weight");
+  if (input != weight) {
+    const char* given = input ? "backward_input" : "backward_weight";
+    const char* missing = input ? "backward_weight" : "backward_input";
+    diagnostics.add(model.at(given), fmt::format("'{}' needs '{}', too", given, missing));
+  } else if (input && model.has("backward")) {
     diagnostics.add(
         model.at("backward"),
         "'backward' is the sum of 'backward_input' and 'backward_weight'; give one or the other");
+  } else if (!input && !model.has("backward")) {
+    diagnostics.add(model.self(),
+                    "the model needs 'backward' (or 'backward_input' and 'backward_weight')");
   }
-  if (parts) {
-    times.full = times.input;
-    for (std::size_t i = 0; i < times.full.size(); ++i) times.full[i] += times.weight[i];
+}
+
+/// B from I + W or the other way round: a full backward without its parts is split in halves.
+BackwardTimes read_backward(const Section& model, const PerStage& per_stage,
+                            Diagnostics& diagnostics) {
+  check_backward_keys(model, diagnostics);
+  BackwardTimes times{per_stage.or_zero("backward"), per_stage.or_zero("backward_input"),
+                      per_stage.or_zero("backward_weight")};
+  if (model.has("backward_input")) {
+    for (std::size_t i = 0; i < times.full.size(); ++i)
+      times.full[i] = times.input[i] + times.weight[i];
   } else {
     times.input = times.full;
     for (double& t : times.input) t /= 2;
@@ -127,6 +137,32 @@ void refuse_link_keys(const std::optional<Section>& link, std::initializer_list<
   }
 }
 
+/// Does `a` divide by `b`, both given and well-formed?
+bool divides(const Section& model, const char* b, const char* a) {
+  const auto part = model.integer(b), whole = model.integer(a);
+  return !part || !whole || *whole % *part == 0;
+}
+
+void check_shape(const TransformerSpec& t, const Section& model, Diagnostics& diagnostics) {
+  if (!divides(model, "num_attention_heads", "hidden_size")) {
+    diagnostics.add(model.at("num_attention_heads"),
+                    fmt::format("{} heads do not divide the hidden size {}", t.num_attention_heads,
+                                t.hidden_size));
+  }
+  if (!divides(model, "num_query_groups", "num_attention_heads")) {
+    diagnostics.add(model.at("num_query_groups"),
+                    fmt::format("{} query groups do not divide {} heads", t.num_query_groups,
+                                t.num_attention_heads));
+  }
+  // Far beyond any real model the byte counts would no longer fit.
+  const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
+                      static_cast<double>(t.hidden_size + t.ffn_hidden_size);
+  const double embedding =
+      static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
+  if (size > 1e15 || embedding > 1e15)
+    diagnostics.add(model.self(), "the model has more than 10^15 parameters");
+}
+
 }  // namespace
 
 bool is_abstract_model(const Section& model) {
@@ -134,14 +170,15 @@ bool is_abstract_model(const Section& model) {
 }
 
 TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics) {
+  require_shape(model, diagnostics);
   TransformerSpec t;
   t.family = static_cast<Family>(model.choice("family").value_or(0));
   t.name = model.text("name").value_or("inline model");
-  t.num_layers = static_cast<int>(required(model, "num_layers", diagnostics));
-  t.hidden_size = required(model, "hidden_size", diagnostics);
-  t.num_attention_heads = required(model, "num_attention_heads", diagnostics);
-  t.vocab_size = required(model, "vocab_size", diagnostics);
-  t.seq_length = required(model, "seq_length", diagnostics);
+  t.num_layers = static_cast<int>(model.integer("num_layers").value_or(1));
+  t.hidden_size = model.integer("hidden_size").value_or(1);
+  t.num_attention_heads = model.integer("num_attention_heads").value_or(1);
+  t.vocab_size = model.integer("vocab_size").value_or(1);
+  t.seq_length = model.integer("seq_length").value_or(1);
   t.num_query_groups = model.integer("num_query_groups").value_or(t.num_attention_heads);
   t.ffn_hidden_size = model.integer("ffn_hidden_size").value_or(4 * t.hidden_size);
   const bool llama = t.family == Family::llama;
@@ -150,23 +187,7 @@ TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics)
   static constexpr const char* kTypes[] = {"fp16", "bf16", "fp32", "tf32"};
   t.compute_type = kTypes[model.choice("precision").value_or(1)];
   t.bytes = read_parameter_bytes(model, model.choice("precision").value_or(1) >= 2, diagnostics);
-  if (t.hidden_size % t.num_attention_heads != 0) {
-    diagnostics.add(model.at("num_attention_heads"),
-                    fmt::format("{} heads do not divide the hidden size {}", t.num_attention_heads,
-                                t.hidden_size));
-  }
-  if (t.num_attention_heads % t.num_query_groups != 0) {
-    diagnostics.add(model.at("num_query_groups"),
-                    fmt::format("{} query groups do not divide {} heads", t.num_query_groups,
-                                t.num_attention_heads));
-  }
-  // Far beyond any real model the byte counts would no longer fit.
-  const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
-                      static_cast<double>(t.hidden_size + t.ffn_hidden_size);
-  if (size > 1e16 ||
-      static_cast<double>(t.vocab_size) * static_cast<double>(t.hidden_size) > 1e15) {
-    diagnostics.add(model.self(), "the model is larger than 10^16 parameters");
-  }
+  check_shape(t, model, diagnostics);
   return t;
 }
 
@@ -216,7 +237,9 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
   return costs;
 }
 
-DeviceSpec read_device(const Section& device) {
+namespace {
+
+DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
   DeviceSpec d;
   d.name = device.text("name").value_or("inline device");
   d.memory_bytes = std::llround(device.number("memory").value_or(0));
@@ -228,50 +251,37 @@ DeviceSpec read_device(const Section& device) {
   const auto curve = device.list("efficiency").value_or(std::vector<double>{});
   for (std::size_t i = 0; i + 1 < curve.size(); i += 2)
     d.efficiency.push_back({curve[i], curve[i + 1]});
+  for (const std::string& type : split_choices(find_key("device", "peak")->choices)) {
+    if (const auto rate = device.number(type)) d.peak_flops_per_s[type] = *rate;
+  }
+  if (d.memory_bytes > 0 && d.reserved_bytes > d.memory_bytes)
+    diagnostics.add(device.at("reserved"), "'reserved' is more than the device's memory");
   return d;
 }
 
-Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
-                     Diagnostics& diagnostics) {
-  Cluster c;
-  c.name = cluster.text("name").value_or("inline cluster");
-  if (cluster.has("device")) {
-    if (const Value* found = library.resolve(cluster.at("device"), "device", "models/devices")) {
-      const Section device(*found, "device", diagnostics);
-      c.device = read_device(device);
-      if (device.has("peak")) {
-        for (const Value::Entry& rate : device.at("peak").entries) {
-          std::string why;
-          const auto value = parse_quantity(rate.value.text, Dimension::flops_rate, why);
-          if (!value || *value <= 0) {
-            diagnostics.add(rate.value, fmt::format("'{}' must be {}", rate.key.text,
-                                                    describe(Dimension::flops_rate)));
-          } else {
-            c.device.peak_flops_per_s[rate.key.text] = *value;
-          }
-        }
-      }
+/// Abstract and real clusters have different keys.
+void check_kind(const Section& cluster, bool real, Diagnostics& diagnostics) {
+  for (const char* key : {"link", "devices"}) {
+    if (real && cluster.has(key)) {
+      diagnostics.add(
+          cluster.at(key),
+          fmt::format("'{}' describes an abstract cluster, but 'nodes', 'devices_per_node', "
+                      "'intra' and 'inter' describe a real one",
+                      key));
     }
   }
-  if (const auto memory = cluster.number("memory")) {
-    c.device.memory_bytes = std::llround(*memory);
-    c.device.reserved_bytes = 0;
-    c.device.allocator_slack = 0;
-  }
-  std::optional<Section> link, intra, inter;
-  const bool real = cluster.has("nodes") || cluster.has("devices_per_node") ||
-                    cluster.has("intra") || cluster.has("inter");
-  if (real && (cluster.has("link") || cluster.has("devices"))) {
-    diagnostics.add(cluster.at(cluster.has("link") ? "link" : "devices"),
-                    "'devices' and 'link' describe an abstract cluster; 'nodes', "
-                    "'devices_per_node', 'intra' and 'inter' a real one");
-  }
-  if (!real) {
-    c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(devices_needed));
-    c.link = cluster.has("link") ? read_link(cluster, "link", diagnostics, link) : LinkSpec{};
-    refuse_link_keys(link, {"attachment", "nics"}, "link", diagnostics);
-    return c;
-  }
+}
+
+void read_abstract_cluster(const Section& cluster, int devices_needed, Cluster& c,
+                           Diagnostics& diagnostics) {
+  std::optional<Section> link;
+  c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(devices_needed));
+  c.link = cluster.has("link") ? read_link(cluster, "link", diagnostics, link) : LinkSpec{};
+  refuse_link_keys(link, {"attachment", "nics"}, "link", diagnostics);
+}
+
+void read_real_cluster(const Section& cluster, Cluster& c, Diagnostics& diagnostics) {
+  std::optional<Section> intra, inter;
   c.nodes = static_cast<int>(cluster.integer("nodes").value_or(1));
   if (!cluster.has("devices_per_node"))
     diagnostics.add(cluster.self(), "the cluster needs 'devices_per_node'");
@@ -291,6 +301,31 @@ Cluster read_cluster(const Section& cluster, Library& library, int devices_neede
     diagnostics.add(cluster.self(), "a cluster of several nodes needs 'inter'");
   if (static_cast<double>(c.nodes) * c.devices_per_node > 1e6)
     diagnostics.add(cluster.self(), "the cluster has more than a million devices");
+}
+
+}  // namespace
+
+Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
+                     Diagnostics& diagnostics) {
+  Cluster c;
+  c.name = cluster.text("name").value_or("inline cluster");
+  if (cluster.has("device")) {
+    if (const Value* found = library.resolve(cluster.at("device"), "device", "models/devices"))
+      c.device = read_device(Section(*found, "device", diagnostics), diagnostics);
+  }
+  if (const auto memory = cluster.number("memory")) {
+    c.device.memory_bytes = std::llround(*memory);
+    c.device.reserved_bytes = 0;
+    c.device.allocator_slack = 0;
+  }
+  const bool real = cluster.has("nodes") || cluster.has("devices_per_node") ||
+                    cluster.has("intra") || cluster.has("inter");
+  check_kind(cluster, real, diagnostics);
+  if (real) {
+    read_real_cluster(cluster, c, diagnostics);
+  } else {
+    read_abstract_cluster(cluster, devices_needed, c, diagnostics);
+  }
   return c;
 }
 

@@ -15,8 +15,6 @@ TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics)
 std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Recompute recompute,
                                             Diagnostics& diagnostics);
 
-DeviceSpec read_device(const Section& device);
-
 /// A cluster; `devices_needed` when it does not say how many devices it has.
 Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
                      Diagnostics& diagnostics);

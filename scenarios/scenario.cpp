@@ -15,15 +15,18 @@
 namespace penstock {
 namespace {
 
+constexpr std::uint32_t kMaxDepth = 65'535;
 constexpr std::uint64_t kMaxOps = 400'000'000;  // about 20 GiB of Program and Timeline
 
-const Value& empty_map() {
-  static const Value kEmpty = [] {
-    Value value;
-    value.kind = Value::Kind::map;
-    return value;
-  }();
-  return kEmpty;
+/// The section of a scenario, or an empty one at the scenario's place.
+Value section_of(const Section& top, const std::string& key) {
+  const Value& at = top.at(key);
+  if (at.kind == Value::Kind::map && top.has(key)) return at;
+  Value empty = top.self();
+  empty.kind = Value::Kind::map;
+  empty.entries.clear();
+  empty.items.clear();
+  return empty;
 }
 
 class Builder {
@@ -32,17 +35,20 @@ class Builder {
       : diagnostics_(diagnostics),
         library_(std::move(folder), diagnostics),
         top_(document, "scenario", diagnostics),
-        pipeline_(top_.has("pipeline") && top_.at("pipeline").kind == Value::Kind::map
-                      ? top_.at("pipeline")
-                      : empty_map(),
-                  "pipeline", diagnostics) {}
+        pipeline_value_(section_of(top_, "pipeline")),
+        pipeline_(pipeline_value_, "pipeline", diagnostics) {}
 
   Scenario build() {
+    if (top_.self().kind != Value::Kind::map) diagnostics_.throw_if_any();
     read_model_document();
     read_cluster_document();
     read_schedule();
     read_pipeline();
     read_cluster_section();
+    check_device();
+    cost_abstract();
+    place_layers();
+    out_.notes.insert(out_.notes.end(), library_.notes().begin(), library_.notes().end());
     diagnostics_.throw_if_any();  // what follows needs all of the above
     check_size();
     place();
@@ -57,20 +63,14 @@ class Builder {
       diagnostics_.add(top_.self(), "the scenario needs a 'model'");
       return;
     }
-    if (const Value* found = library_.resolve(top_.at("model"), "model", "models")) {
-      const bool foreign = found->source && found->source->name.ends_with(".json");
-      model_.emplace(*found, "model", diagnostics_, foreign);
-      if (!model_->ignored().empty()) {
-        out_.notes.push_back(fmt::format("{}: keys without a meaning for a prediction: {}",
-                                         found->source->name, fmt::join(model_->ignored(), ", ")));
-      }
-      abstract_ = is_abstract_model(*model_);
-      if (!abstract_ && found->kind == Value::Kind::map)
-        out_.transformer = read_transformer(*model_, diagnostics_);
-      const bool named =
-          out_.transformer && top_.at("model").kind == Value::Kind::scalar && !model_->has("name");
-      if (named) out_.transformer->name = top_.at("model").text;
-    }
+    const Value* found = library_.resolve(top_.at("model"), "model", "models");
+    if (found == nullptr) return;
+    model_.emplace(*found, "model", diagnostics_);
+    abstract_ = is_abstract_model(*model_);
+    if (abstract_) return;
+    out_.transformer = read_transformer(*model_, diagnostics_);
+    if (top_.at("model").kind == Value::Kind::scalar && !model_->has("name"))
+      out_.transformer->name = top_.at("model").text;
   }
 
   void read_cluster_document() {
@@ -86,12 +86,12 @@ class Builder {
       return;
     }
     const auto name = top_.text("schedule");
-    if (!name) return;
+    if (!name || top_.broken("schedule")) return;
     out_.schedule = find_schedule(*name);
     if (out_.schedule == nullptr) {
       diagnostics_.add(top_.at("schedule"),
                        fmt::format("unknown schedule '{}'{} (`penstock schedule list` shows all)",
-                                   *name, did_you_mean(*name, schedule_names())));
+                                   printable(*name), did_you_mean(*name, schedule_names())));
     }
   }
 
@@ -118,25 +118,35 @@ class Builder {
           pipeline_.at("chunks"),
           fmt::format("'{}' runs one stage per device: chunks must be 1", out_.schedule->name));
     }
-    if (out_.shape.depth > 65535)
-      diagnostics_.add(pipeline_.at("stages"), "a pipeline has at most 65535 stages");
+    check_depth();
     if (out_.recompute == Recompute::selective && abstract_) {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
     }
     if (out_.schedule != nullptr) check_schedule();
   }
 
+  /// Later checks make sense only when the depth is what the user meant.
+  void check_depth() {
+    const bool from_cluster = !pipeline_.has("stages") && top_.has("cluster");
+    depth_known_ = !pipeline_.broken("stages") && !top_.broken("pipeline") &&
+                   !(from_cluster && !cluster_) && !(from_cluster && cluster_broken());
+    if (out_.shape.depth <= kMaxDepth) return;
+    depth_known_ = false;
+    diagnostics_.add(pipeline_.at("stages"),
+                     fmt::format("a pipeline has at most {} stages", kMaxDepth));
+  }
+
   /// All of the cluster when it is real; else one per listed cost.
   std::uint32_t default_stages() const {
-    if (cluster_ && cluster_->has("devices")) return clamp(*cluster_->integer("devices"));
+    if (cluster_ && cluster_->has("devices"))
+      return clamp(cluster_->integer("devices").value_or(1));
     if (cluster_ && cluster_->has("devices_per_node")) {
       const std::int64_t gpus = cluster_->integer("devices_per_node").value_or(1) *
                                 cluster_->integer("nodes").value_or(1);
       return clamp(gpus / std::max<std::int64_t>(1, pipeline_.integer("width").value_or(1)));
     }
     if (model_ && model_->has("forward"))
-      return clamp(static_cast<std::int64_t>(
-          model_->list("forward").value_or(std::vector<double>{0}).size()));
+      return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()));
     return 1;
   }
   static std::uint32_t clamp(std::int64_t n) {
@@ -145,7 +155,8 @@ class Builder {
 
   void check_schedule() {
     const Schedule& schedule = *out_.schedule;
-    const std::string why = schedule.refuse(out_.shape);
+    const bool shaped = depth_known_ && !pipeline_.broken("microbatches");
+    const std::string why = shaped ? schedule.refuse(out_.shape) : "";
     if (!why.empty()) diagnostics_.add(pipeline_.at("microbatches"), why);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
@@ -167,6 +178,7 @@ class Builder {
     const int needed = static_cast<int>(std::min<std::uint64_t>(
         std::uint64_t{out_.shape.depth} * static_cast<std::uint64_t>(out_.lowering.width),
         1'000'000'000));
+    const std::size_t before = diagnostics_.size();
     if (cluster_) {
       out_.cluster = read_cluster(*cluster_, library_, needed, diagnostics_);
     } else if (!top_.has("cluster")) {
@@ -174,13 +186,24 @@ class Builder {
       out_.cluster.devices_per_node = needed;
       out_.cluster.link = LinkSpec{};
     }
+    cluster_readable_ = diagnostics_.size() == before && (cluster_ || !top_.has("cluster"));
+    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width");
+    if (known && !cluster_broken()) check_devices(needed);
+  }
+
+  bool cluster_broken() const {
+    return cluster_ && (cluster_->broken("devices") || cluster_->broken("nodes") ||
+                        cluster_->broken("devices_per_node"));
+  }
+
+  void check_devices(int needed) {
     const std::int64_t have = std::int64_t{out_.cluster.nodes} * out_.cluster.devices_per_node;
-    if (diagnostics_.empty() && have < needed) {
-      diagnostics_.add(
-          pipeline_.has("stages") ? pipeline_.at("stages") : pipeline_.self(),
-          fmt::format("{} stages x width {} need {} devices, the cluster '{}' has {}",
-                      out_.shape.depth, out_.lowering.width, needed, out_.cluster.name, have));
-    }
+    if (have >= needed) return;
+    const char* key = pipeline_.has("stages") ? "stages" : "width";
+    diagnostics_.add(pipeline_.at(key),
+                     fmt::format("{} stages x width {} need {} devices, the cluster '{}' has {}",
+                                 out_.shape.depth, out_.lowering.width, needed,
+                                 printable(out_.cluster.name), have));
   }
 
   void check_size() {
@@ -210,76 +233,128 @@ class Builder {
     }
   }
 
-  void cost() {
-    const int stages = static_cast<int>(out_.shape.depth);
-    if (abstract_) {
-      out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
-      if (pipeline_.has("split"))
-        diagnostics_.add(pipeline_.at("split"),
-                         "an abstract model is given per stage; there is nothing to split");
-    } else {
-      cost_transformer(stages);
-    }
-    if (diagnostics_.empty() && out_.lowering.width > 1) cost_reduction();
-  }
-
-  void cost_transformer(int stages) {
-    const TransformerSpec& model = *out_.transformer;
+  /// Has the device a rate for the model's numbers?
+  void check_device() {
+    if (!out_.transformer || (top_.has("cluster") && !cluster_)) return;
+    if (!cluster_readable_ || model_->broken("precision") || !model_->has("num_layers")) return;
+    const std::string& type = out_.transformer->compute_type;
     const DeviceSpec& device = out_.cluster.device;
     if (device.peak_flops_per_s.empty()) {
       diagnostics_.add(top_.has("cluster") ? top_.at("cluster") : top_.self(),
-                       "a model by shape needs a cluster with a 'device' (`penstock list "
-                       "clusters`), or give the model's costs");
+                       "a model by shape needs a cluster whose 'device' has a 'peak' (`penstock "
+                       "list clusters`); or give the model's costs");
       return;
     }
-    if (!device.peak_flops_per_s.contains(model.compute_type)) {
-      std::vector<std::string> types;
-      for (const auto& [type, rate] : device.peak_flops_per_s) types.push_back(type);
-      diagnostics_.add(model_->at("precision"),
-                       fmt::format("{} has no peak rate for {}; it has {}", device.name,
-                                   model.compute_type, fmt::join(types, ", ")));
-      return;
-    }
-    const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
-    split(model, device, stages, options);
-    if (diagnostics_.empty()) out_.costs = stage_costs(model, device, out_.layers, options);
+    if (device.peak_flops_per_s.contains(type)) return;
+    std::vector<std::string> allowed;
+    for (const auto& [known, rate] : device.peak_flops_per_s)
+      allowed.push_back(known.ends_with("16") ? "mixed-" + known : known);
+    const Value& named = top_.at("model");
+    diagnostics_.add(named.kind == Value::Kind::scalar ? named : model_->at("precision"),
+                     fmt::format("the device {} has no peak rate for {}{}; set the model's "
+                                 "'precision' to {}",
+                                 printable(device.name), type,
+                                 model_->has("precision") ? "" : ", which is the default",
+                                 fmt::join(allowed, " or ")));
   }
 
-  void split(const TransformerSpec& model, const DeviceSpec& device, int stages,
-             const StageCostOptions& options) {
-    const Value& where = pipeline_.has("split") ? pipeline_.at("split") : pipeline_.at("stages");
-    if (where.kind == Value::Kind::list) {
-      for (const double n : pipeline_.list("split").value_or(std::vector<double>{}))
-        out_.layers.push_back(static_cast<int>(n));
-      const int sum = std::accumulate(out_.layers.begin(), out_.layers.end(), 0);
-      if (out_.layers.size() != static_cast<std::size_t>(stages)) {
-        diagnostics_.add(where, fmt::format("'split' lists {} stages, the pipeline has {}",
-                                            out_.layers.size(), stages));
-      } else if (sum != model.num_layers) {
-        diagnostics_.add(where, fmt::format("'split' adds up to {} layers, the model has {}", sum,
-                                            model.num_layers));
+  void cost_abstract() {
+    if (!abstract_) return;
+    if (pipeline_.has("split") && !pipeline_.broken("split")) {
+      diagnostics_.add(pipeline_.at("split"),
+                       "a model by costs is given per stage; there is nothing to split");
+    }
+    const int stages = depth_known_ ? static_cast<int>(out_.shape.depth) : 0;
+    out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
+  }
+
+  /// Layers per stage, where they do not depend on costs.
+  void place_layers() {
+    const bool known = out_.transformer && model_->has("num_layers") &&
+                       !model_->broken("num_layers") && !pipeline_.broken("split");
+    if (!known || !depth_known_) return;
+    const Value& where = pipeline_.at(pipeline_.has("split") ? "split" : "stages");
+    const int stages = static_cast<int>(out_.shape.depth);
+    const int layers = out_.transformer->num_layers;
+    if (pipeline_.has("split") && where.kind == Value::Kind::list) {
+      read_split(where, stages, layers);
+    } else if (stages > layers) {
+      diagnostics_.add(
+          pipeline_.at("stages"),
+          fmt::format("{} layers cannot fill {} stages; use at most {}", layers, stages, layers));
+    } else if (pipeline_.choice("split").value_or(0) == 0) {
+      split_evenly(stages, layers);
+    }
+  }
+
+  void read_split(const Value& where, int stages, int layers) {
+    const auto counts = pipeline_.list("split").value_or(std::vector<double>{});
+    const double sum = std::accumulate(counts.begin(), counts.end(), 0.0);
+    for (const double n : counts) out_.layers.push_back(static_cast<int>(n));
+    if (counts.size() != static_cast<std::size_t>(stages)) {
+      diagnostics_.add(where, fmt::format("'split' lists {} stages, the pipeline has {}",
+                                          counts.size(), stages));
+    }
+    if (sum != layers) {
+      diagnostics_.add(
+          where, fmt::format("'split' adds up to {:.0f} layers, the model has {}", sum, layers));
+    }
+  }
+
+  void split_evenly(int stages, int layers) {
+    out_.layers = even_split(layers, stages);
+    if (!out_.layers.empty()) return;
+    int below = stages, above = stages;
+    while (layers % below != 0) --below;
+    while (layers % above != 0) ++above;
+    diagnostics_.add(pipeline_.at("stages"),
+                     fmt::format("{} layers do not divide evenly into {} stages; the nearest "
+                                 "depths that do are {} and {}, or use split: balanced or a list",
+                                 layers, stages, below, above));
+  }
+
+  void cost() {
+    const int stages = static_cast<int>(out_.shape.depth);
+    if (!abstract_) {
+      const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
+      const DeviceSpec& device = out_.cluster.device;
+      if (out_.layers.empty())
+        out_.layers = balanced_split(*out_.transformer, device, stages, options);
+      out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
+    }
+    check_magnitudes();
+    if (diagnostics_.empty() && out_.lowering.width > 1) cost_reduction();
+  }
+
+  /// Sums over the run must fit 63 bits, of bytes and of nanoseconds.
+  void check_magnitudes() {
+    constexpr double kMost = 4e18;
+    const double runs = static_cast<double>(out_.shape.total());
+    double seconds = 0, most_bytes = 0;
+    for (const StageCosts& c : out_.costs) {
+      seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(c);
+      double bytes = 0;
+      for (const std::int64_t part :
+           {c.output_bytes, c.weight_bytes, c.gradient_bytes, c.optimizer_bytes, c.version_bytes,
+            c.activation_bytes, c.activation_after_input_bytes, c.forward_workspace_bytes,
+            c.backward_workspace_bytes}) {
+        bytes +=
+            part < 0 ? kMost : static_cast<double>(part);  // negative: it did not even fit here
       }
-      return;
+      most_bytes = std::max(most_bytes, bytes);
     }
-    if (stages > model.num_layers) {
-      diagnostics_.add(where, fmt::format("{} layers cannot fill {} stages; use at most {}",
-                                          model.num_layers, stages, model.num_layers));
-      return;
-    }
-    if (pipeline_.choice("split").value_or(0) == 1) {
-      out_.layers = balanced_split(model, device, stages, options);
-      return;
-    }
-    out_.layers = even_split(model.num_layers, stages);
-    if (out_.layers.empty()) {
-      int below = stages, above = stages;
-      while (model.num_layers % below != 0) --below;
-      while (above < model.num_layers && model.num_layers % above != 0) ++above;
-      diagnostics_.add(where,
-                       fmt::format("{} layers do not divide evenly into {} stages; the nearest "
-                                   "depths that do are {} and {}, or use split: balanced or a list",
-                                   model.num_layers, stages, below, above));
-    }
+    if (!(most_bytes * runs < kMost))
+      diagnostics_.add(top_.at("model"), "the run would hold or move more than 4 EB on a device");
+    if (!(seconds * runs * 1e9 < kMost))
+      diagnostics_.add(top_.at("model"), "the run would take more than a hundred years");
+  }
+
+  double transfer_s(const StageCosts& c) const {
+    const Cluster& cluster = out_.cluster;
+    const auto on = [&](const LinkSpec& link) {
+      return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
+    };
+    return cluster.link ? on(*cluster.link) : std::max(on(cluster.intra), on(cluster.inter));
   }
 
   /// The all-reduce over the replicas of each stage, on the slowest hop between them.
@@ -307,9 +382,12 @@ class Builder {
   Diagnostics& diagnostics_;
   Library library_;
   Section top_;
+  Value pipeline_value_;
   Section pipeline_;
   std::optional<Section> model_, cluster_;
   bool abstract_ = false;
+  bool depth_known_ = false;
+  bool cluster_readable_ = false;
   Scenario out_;
 };
 

@@ -11,8 +11,11 @@ using nlohmann::ordered_json;
 ordered_json quantity(Dimension dimension) {
   const ordered_json text = {{"type", "string"}, {"pattern", pattern(dimension)}};
   if (dimension == Dimension::number || dimension == Dimension::fraction) {
-    return {{"anyOf", {{{"type", "number"}, {"minimum", 0}}, text}}};
+    const int most = dimension == Dimension::fraction ? 1 : 1'000'000;
+    return {{"anyOf", {{{"type", "number"}, {"minimum", 0}, {"maximum", most}}, text}}};
   }
+  const bool may_be_zero = dimension == Dimension::time || dimension == Dimension::bytes;
+  if (!may_be_zero) return text;
   return {{"anyOf", {text, {{"const", 0}}}}};
 }
 
@@ -44,7 +47,9 @@ ordered_json type_of(const KeyRow& row) {
     case T::name_or_section: return {{"anyOf", {word, reference(row.choices)}}};
     case T::curve: return list_of({{"type", "array"}, {"minItems", 2}, {"maxItems", 2}});
     case T::rates:
-      return {{"type", "object"}, {"additionalProperties", quantity(Dimension::flops_rate)}};
+      return {{"type", "object"},
+              {"propertyNames", {{"enum", split_choices(row.choices)}}},
+              {"additionalProperties", quantity(row.dimension)}};
   }
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -19,8 +20,7 @@ std::string shown(const Value& value) {
     case Value::Kind::map: return "a map";
     case Value::Kind::scalar: break;
   }
-  const bool long_text = value.text.size() > 60;
-  return fmt::format("'{}{}'", value.text.substr(0, 60), long_text ? "…" : "");
+  return fmt::format("'{}'", printable(value.text));
 }
 
 std::optional<double> parse_integer(const std::string& text) {
@@ -33,13 +33,56 @@ std::optional<double> parse_integer(const std::string& text) {
   return static_cast<double>(value);
 }
 
-}  // namespace
-
-void Diagnostics::throw_if_any() const {
-  if (!all_.empty()) throw InputError(all_);
+/// What is wrong with the size of a value; far beyond any real machine the sums overflow.
+std::string out_of_range(Dimension dimension, double value) {
+  if (value < 0) return "is negative";
+  switch (dimension) {
+    case Dimension::time: return value > 1e9 ? "is too long" : "";
+    case Dimension::bytes: return value > 9e15 ? "is too large" : "";
+    case Dimension::fraction: return value > 1 ? "is more than 100%" : "";
+    case Dimension::number: return value > 1e6 ? "is too large" : "";
+    case Dimension::bandwidth:
+    case Dimension::flops_rate: return value < 1e-3 ? "is zero, so nothing would ever end" : "";
+  }
+  return "";
 }
 
-Section::Section(const Value& value, std::string name, Diagnostics& diagnostics, bool lenient)
+}  // namespace
+
+void Diagnostics::add(const Value& where, const std::string& message) {
+  if (!full()) add(where.diagnostic(message));
+}
+
+void Diagnostics::add(Diagnostic diagnostic) {
+  const auto same = [&](const Diagnostic& d) {
+    return d.where.origin == diagnostic.where.origin && d.where.line == diagnostic.where.line &&
+           d.where.column == diagnostic.where.column && d.message == diagnostic.message;
+  };
+  if (!full() && std::ranges::none_of(all_, same)) all_.push_back(std::move(diagnostic));
+}
+
+void Diagnostics::throw_if_any() const {
+  if (all_.empty()) return;
+  std::vector<std::string> origins;  // files in the order in which they first failed
+  for (const Diagnostic& d : all_) {
+    if (std::ranges::find(origins, d.where.origin) == origins.end())
+      origins.push_back(d.where.origin);
+  }
+  std::vector<Diagnostic> sorted = all_;
+  std::ranges::stable_sort(sorted, {}, [&](const Diagnostic& d) {
+    const auto origin = std::ranges::find(origins, d.where.origin) - origins.begin();
+    return std::tuple(origin, d.where.line, d.where.column);
+  });
+  if (full()) {
+    Diagnostic more;
+    more.where.origin = origins[0];
+    more.message = "and more; correct these first";
+    sorted.push_back(std::move(more));
+  }
+  throw InputError(std::move(sorted));
+}
+
+Section::Section(const Value& value, std::string name, Diagnostics& diagnostics)
     : name_(std::move(name)), self_(&value), diagnostics_(diagnostics) {
   if (value.kind != Value::Kind::map) {
     diagnostics_.add(
@@ -47,28 +90,34 @@ Section::Section(const Value& value, std::string name, Diagnostics& diagnostics,
     return;
   }
   for (const Value::Entry& entry : value.entries) {
-    const KeyRow* row = find_key(name_, entry.key.text);
-    if (row == nullptr) {
-      if (lenient) {
-        ignored_.push_back(entry.key.text);
-      } else {
-        diagnostics_.add(entry.key, fmt::format("unknown key '{}' in {}{}", entry.key.text, name_,
-                                                did_you_mean(entry.key.text, keys_of(name_))));
-      }
-      continue;
-    }
-    const auto [it, first] = values_.try_emplace(std::string(row->key), &entry.value);
-    if (!first) {
-      diagnostics_.add(entry.key, fmt::format("'{}' means the same as '{}', which is given, too",
-                                              entry.key.text, row->key));
-      continue;
-    }
-    if (lenient && entry.value.kind == Value::Kind::null) {
-      values_.erase(it);
-      continue;
-    }
-    check(*row, entry.value);
+    if (diagnostics_.full()) return;
+    read_entry(entry);
   }
+}
+
+void Section::read_entry(const Value::Entry& entry) {
+  const KeyRow* row = find_key(name_, entry.key.text);
+  if (row == nullptr) return diagnostics_.add(entry.key, unknown_key(entry.key.text));
+  const auto [it, first] = values_.try_emplace(std::string(row->key), &entry.value);
+  if (!first) {
+    diagnostics_.add(entry.key, fmt::format("'{}' means the same as '{}', which is given, too",
+                                            entry.key.text, row->key));
+    return;
+  }
+  check(*row, entry.value);
+}
+
+/// The nearest key of this section, else the section that has such a key.
+std::string Section::unknown_key(const std::string& key) const {
+  std::vector<std::string> sections;
+  for (const KeyRow& row : key_table()) {
+    const bool here = row.key == key || std::ranges::find(row.aliases, key) != row.aliases.end();
+    if (here) sections.push_back(fmt::format("'{}'", row.section));
+  }
+  const std::string hint = sections.empty()
+                               ? did_you_mean(key, keys_of(name_))
+                               : fmt::format("; it is a key of {}", fmt::join(sections, " and "));
+  return fmt::format("unknown key '{}' in '{}'{}", printable(key), name_, hint);
 }
 
 const Value& Section::at(const std::string& key) const {
@@ -78,7 +127,7 @@ const Value& Section::at(const std::string& key) const {
 
 std::optional<double> Section::number(const std::string& key) const {
   const auto it = numbers_.find(key);
-  if (it == numbers_.end() || it->second.size() != 1) return std::nullopt;
+  if (it == numbers_.end() || it->second.size() != 1 || broken(key)) return std::nullopt;
   return it->second[0];
 }
 
@@ -103,7 +152,7 @@ std::optional<bool> Section::boolean(const std::string& key) const {
 
 std::optional<std::vector<double>> Section::list(const std::string& key) const {
   const auto it = numbers_.find(key);
-  if (it == numbers_.end()) return std::nullopt;
+  if (it == numbers_.end() || broken(key)) return std::nullopt;
   return it->second;
 }
 
@@ -121,43 +170,78 @@ void Section::complain(const KeyRow& row, const Value& value, const std::string&
   const std::string got =
       why.empty() ? ", got " + shown(value) : fmt::format(": {} {}", shown(value), why);
   diagnostics_.add(value, fmt::format("'{}' must be {}{}", row.key, describe(row), got));
+  broken_.insert(std::string(row.key));
 }
 
 void Section::check(const KeyRow& row, const Value& value) {
   using T = KeyRow::Type;
   const bool list = value.kind == Value::Kind::list;
+  const bool map = value.kind == Value::Kind::map;
   switch (row.type) {
     case T::section:
-    case T::rates:
-      if (value.kind != Value::Kind::map) complain(row, value);
+      if (!map) complain(row, value);
       return;
+    case T::rates: return check_rates(row, value);
+    case T::curve: return check_curve(row, value);
     case T::name_or_section:
     case T::link:
-      if (value.kind == Value::Kind::map) return;
-      if (check_scalar(row, value) && row.type == T::link) check_quantity(row, value);
-      return;
-    case T::curve: return check_curve(row, value);
+      if (map) return;
+      break;
     case T::quantity_per_stage:
     case T::split:
-      if (list && value.items.empty()) return complain(row, value);
-      for (const Value& item : value.items) {
-        if (!check_scalar(row, item)) return;
-        row.type == T::split ? check_integer(row, item) : check_quantity(row, item);
-      }
-      if (list) return;
+      if (list) return check_list(row, value);
       break;
     default: break;
   }
   if (!check_scalar(row, value)) return;
-  if (row.type == T::quantity || row.type == T::quantity_per_stage)
-    return check_quantity(row, value);
-  if (row.type == T::integer) return check_integer(row, value);
-  if (row.type == T::boolean && value.text != "true" && value.text != "false")
-    return complain(row, value);
-  if ((row.type == T::choice || row.type == T::split) && !choice(std::string(row.key))) {
-    diagnostics_.add(value,
-                     fmt::format("'{}' must be {}, got {}{}", row.key, describe(row), shown(value),
-                                 did_you_mean(value.text, split_choices(row.choices))));
+  switch (row.type) {
+    case T::link:
+    case T::quantity:
+    case T::quantity_per_stage: return check_quantity(row, value);
+    case T::integer: return check_integer(row, value);
+    case T::boolean:
+      if (value.text != "true" && value.text != "false") complain(row, value);
+      return;
+    case T::choice:
+    case T::split:
+      if (!choice(std::string(row.key))) complain_choice(row, value);
+      return;
+    default: return;
+  }
+}
+
+void Section::complain_choice(const KeyRow& row, const Value& value) {
+  const auto choices = split_choices(row.choices);
+  diagnostics_.add(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
+                                      shown(value), did_you_mean(value.text, choices)));
+  broken_.insert(std::string(row.key));
+}
+
+void Section::check_list(const KeyRow& row, const Value& value) {
+  if (value.items.empty()) complain(row, value, "is empty");
+  for (const Value& item : value.items) {
+    if (diagnostics_.full()) return;
+    if (!check_scalar(row, item)) continue;
+    row.type == KeyRow::Type::split ? check_integer(row, item) : check_quantity(row, item);
+  }
+}
+
+void Section::check_rates(const KeyRow& row, const Value& value) {
+  if (value.kind != Value::Kind::map) return complain(row, value);
+  const auto types = split_choices(row.choices);
+  for (const Value::Entry& rate : value.entries) {
+    if (diagnostics_.full()) return;
+    const std::string& type = rate.key.text;
+    if (std::ranges::find(types, type) == types.end()) {
+      diagnostics_.add(
+          rate.key, fmt::format("unknown number type '{}' in '{}' (known: {}){}", printable(type),
+                                row.key, fmt::join(types, ", "), did_you_mean(type, types)));
+      continue;
+    }
+    KeyRow single = row;
+    single.key = type;
+    single.type = KeyRow::Type::quantity;
+    if (check_scalar(single, rate.value)) check_quantity(single, rate.value);
   }
 }
 
@@ -171,14 +255,8 @@ void Section::check_quantity(const KeyRow& row, const Value& value) {
   std::string why;
   const auto parsed = parse_quantity(value.text, row.dimension, why);
   if (!parsed) return complain(row, value, why);
-  if (*parsed < 0) return complain(row, value, "is negative");
-  if (row.dimension == Dimension::fraction && *parsed > 1)
-    return complain(row, value, "is more than 100%");
-  if (row.dimension == Dimension::bandwidth && *parsed == 0)
-    return complain(row, value, "would never deliver anything; leave it out for an unlimited link");
-  if (row.dimension == Dimension::bytes && *parsed > 9e15)
-    return complain(row, value, "is too large");
-  if (row.dimension == Dimension::time && *parsed > 1e9) return complain(row, value, "is too long");
+  why = out_of_range(row.dimension, *parsed);
+  if (!why.empty()) return complain(row, value, why);
   numbers_[std::string(row.key)].push_back(*parsed);
 }
 
@@ -196,16 +274,19 @@ void Section::check_curve(const KeyRow& row, const Value& value) {
     std::string why;
     const bool shaped = pair.items.size() == 2 && pair.items[0].kind == Value::Kind::scalar &&
                         pair.items[1].kind == Value::Kind::scalar;
-    if (!shaped) return complain(row, pair);
-    const auto x = parse_quantity(pair.items[0].text, Dimension::number, why);
-    const auto y = parse_quantity(pair.items[1].text, Dimension::fraction, why);
-    if (!x || !y) return complain(row, pair);
-    if (*x <= previous) return diagnostics_.add(pair, fmt::format("'{}' must ascend", row.key));
-    if (*y <= 0 || *y > 1)
-      return diagnostics_.add(pair, fmt::format("a share in '{}' must be in (0, 100%]", row.key));
-    previous = *x;
-    numbers_[std::string(row.key)].push_back(*x);
-    numbers_[std::string(row.key)].push_back(*y);
+    const auto x =
+        shaped ? parse_quantity(pair.items[0].text, Dimension::number, why) : std::nullopt;
+    const auto y =
+        shaped ? parse_quantity(pair.items[1].text, Dimension::fraction, why) : std::nullopt;
+    if (!x || !y || *y < 1e-6 || *y > 1) {
+      complain(row, pair);
+    } else if (*x <= previous) {
+      complain(row, pair, "does not ascend");
+    } else {
+      previous = *x;
+      numbers_[std::string(row.key)].push_back(*x);
+      numbers_[std::string(row.key)].push_back(*y);
+    }
   }
 }
 

@@ -6,32 +6,35 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
 namespace penstock {
 
-/// Collects what is wrong with an input, to report all of it at once.
+/// Collects what is wrong with an input, to report all of it at once: nothing twice, and no more
+/// than anybody reads.
 class Diagnostics {
  public:
-  void add(const Value& where, const std::string& message) {
-    all_.push_back(where.diagnostic(message));
-  }
-  void add(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }
+  void add(const Value& where, const std::string& message);
+  void add(Diagnostic diagnostic);
   bool empty() const { return all_.empty(); }
+  bool full() const { return all_.size() >= kMost; }
   std::size_t size() const { return all_.size(); }
-  /// Throws InputError with all of them, unless there are none.
+  /// Throws InputError with all of them in the order of the file, unless there are none.
   void throw_if_any() const;
 
  private:
+  static constexpr std::size_t kMost = 50;
   std::vector<Diagnostic> all_;
 };
 
 class Section {
  public:
-  /// Reads `value` as section `name`, reporting unknown keys and wrong values. With `lenient`
-  /// unknown keys are collected in `ignored()` instead (a foreign file such as config.json).
-  Section(const Value& value, std::string name, Diagnostics& diagnostics, bool lenient = false);
+  /// Reads `value` as section `name`, reporting unknown keys and wrong values.
+  Section(const Value& value, std::string name, Diagnostics& diagnostics);
 
   bool has(const std::string& key) const { return values_.contains(key); }
+  /// Is the key given, but its value refused?
+  bool broken(const std::string& key) const { return broken_.contains(key); }
   /// Where a key stands; the section itself when the key is missing.
   const Value& at(const std::string& key) const;
   const Value& self() const { return *self_; }
@@ -45,22 +48,26 @@ class Section {
   std::optional<std::vector<double>> list(const std::string& key) const;
   /// Position of a choice among the row's choices.
   std::optional<int> choice(const std::string& key) const;
-  const std::vector<std::string>& ignored() const { return ignored_; }
 
  private:
+  void read_entry(const Value::Entry& entry);
+  std::string unknown_key(const std::string& key) const;
   void check(const KeyRow& row, const Value& value);
   bool check_scalar(const KeyRow& row, const Value& value);
   void check_quantity(const KeyRow& row, const Value& value);
   void check_integer(const KeyRow& row, const Value& value);
   void check_curve(const KeyRow& row, const Value& value);
+  void check_list(const KeyRow& row, const Value& value);
+  void check_rates(const KeyRow& row, const Value& value);
   void complain(const KeyRow& row, const Value& value, const std::string& why = "");
+  void complain_choice(const KeyRow& row, const Value& value);
 
   std::string name_;
   const Value* self_;
   Diagnostics& diagnostics_;
   std::map<std::string, const Value*> values_;
   std::map<std::string, std::vector<double>> numbers_;
-  std::vector<std::string> ignored_;
+  std::set<std::string> broken_;
 };
 
 }  // namespace penstock

@@ -14,7 +14,7 @@ class Durations {
     }
   }
   double operator()(const Op& op) const {
-    return seconds_[static_cast<std::size_t>(op.stage * kKinds + static_cast<int>(op.kind))];
+    return seconds_[std::size_t{op.stage} * kKinds + static_cast<std::size_t>(op.kind)];
   }
 
  private:

@@ -19,6 +19,7 @@ bool is_result(const Json& json) {
 /// A saved result, or nothing when the file is a scenario.
 std::optional<Json> load_result(const std::string& path) {
   if (!path.ends_with(".json") && !path.ends_with(".json.gz")) return std::nullopt;
+  require_file(path);
   const std::string text = read_file(path);
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) throw InputError(path, "is not JSON");
@@ -38,6 +39,16 @@ double most(const Json& result, const char* key) {
   return value;
 }
 
+/// Four digits, so that rows of the same size align: 43.40 above 26.23.
+std::string rate_text(double rate) {
+  return rate >= 999.95 ? fmt::format("{:.0f}", rate) : fmt::format("{:#.4g}", rate);
+}
+
+/// Two decimals, or two digits when that would hide what a small ratio is.
+std::string ratio_text(double ratio) {
+  return ratio >= 0.1 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.2g}x", ratio);
+}
+
 std::string comparison_table(const std::vector<Json>& results) {
   TextTable table({"scenario", "schedule", "fits", "iteration", "samples/s", "ratio", "bubble",
                    "peak GiB", "stash", "versions", "staleness"},
@@ -48,14 +59,15 @@ std::string comparison_table(const std::vector<Json>& results) {
     table.add({r.value("scenario", ""), r.value("schedule", ""),
                r.value("feasible", true) ? "yes" : "NO",
                r["iteration_time_s"].is_null() ? "-" : format_time(number(r, "iteration_time_s")),
-               fmt::format("{:.4g}", rate), first > 0 ? fmt::format("{:.2f}x", rate / first) : "-",
+               rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
                format_percent(number(r, "bubble_fraction")),
                fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
                fmt::format("{:.0f}", most(r, "stash_peak")),
                fmt::format("{:.0f}", most(r, "weight_versions_peak")),
                fmt::format("{:.0f}", most(r, "staleness_max"))});
   }
-  std::string text = table.render() + "ratio: samples/s against the first row\n";
+  std::string text =
+      table.render() + "iteration: a weight update; ratio: samples/s against the first row\n";
   for (const Json& r : results) {
     for (const Json& why : r.value("infeasible_because", Json::array())) {
       text += fmt::format("{}: {}\n", r.value("scenario", ""), why.get<std::string>());

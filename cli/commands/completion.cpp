@@ -35,6 +35,11 @@ std::string arms() {
         for (const char* section : {"scenario", "pipeline"}) {
           for (const std::string& key : keys_of(section)) keys.insert(key + "=");
         }
+        if (command.name == "schedule show") {
+          for (const char* key :
+               {"forward", "backward", "backward_input", "backward_weight", "step", "transfer"})
+            keys.insert(std::string(key) + "=");
+        }
         out += fmt::format("    '{}:--{}') words='{}' ;;\n", command.name, option.name,
                            fmt::join(keys, " "));
       }
@@ -75,9 +80,11 @@ int run_completion(const Arguments& arguments) {
 _penstock() {{
   local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words='' files=''
   local command=${{COMP_WORDS[1]}}
+  if [[ $current == = ]]; then current=''; fi  # bash splits --format=json at the sign
+  if [[ $previous == = ]]; then previous=${{COMP_WORDS[COMP_CWORD-2]}}; fi
   COMPREPLY=()
   if (( COMP_CWORD == 1 )); then
-    COMPREPLY=($(compgen -W '{}' -- "$current"))
+    COMPREPLY=($(compgen -W '{} --help --version' -- "$current"))
     return
   fi
   if (( COMP_CWORD == 2 )); then

@@ -48,9 +48,8 @@ Finding machine() {
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   // A run needs about 8 + 32 + 8 bytes per op.
   return {"memory", true,
-          fmt::format("{}, {} cores: runs of up to about {} ops", format_bytes(memory),
-                      std::thread::hardware_concurrency(),
-                      format_count(static_cast<std::int64_t>(memory * 0.8 / 48)))};
+          fmt::format("{}, {} cores: runs of up to about {:.0f} million ops", format_bytes(memory),
+                      std::thread::hardware_concurrency(), memory * 0.8 / 48 / 1e6)};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "cli/options.hpp"
+#include "scenarios/keys.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <filesystem>
@@ -34,14 +35,13 @@ pipeline:
 }  // namespace
 
 int run_init(const Arguments& arguments) {
-  if (arguments.positional.empty()) {
-    write_file("-", kScenario);
-    return exit_ok;
-  }
-  const std::string& path = arguments.positional[0];
+  const std::string text = arguments.flag("schema") ? json_schema()
+                           : arguments.flag("keys") ? keys_reference()
+                                                    : kScenario;
+  const std::string path = arguments.positional.empty() ? "-" : arguments.positional[0];
   if (path != "-" && std::filesystem::exists(path))
     throw InputError(path, "exists already; choose another name");
-  write_file(path, kScenario);
+  write_file(path, text);
   return exit_ok;
 }
 

@@ -87,7 +87,10 @@ std::string to_text(const Rows& rows) {
     for (char& c : name) c = c == '_' ? ' ' : c;
     header.push_back(name);
   }
-  TextTable table(header);
+  std::vector<TextTable::Align> alignment;
+  for (const auto& [key, value] : rows.at(0))
+    alignment.push_back(value.is_string() ? TextTable::Align::left : TextTable::Align::right);
+  TextTable table(header, alignment);
   for (const auto& row : rows) {
     std::vector<std::string> cells;
     for (const auto& [key, value] : row) cells.push_back(shown(key, value));

@@ -1,5 +1,6 @@
 // penstock schedule list | show
 #include "base/exit_codes.hpp"
+#include "base/progress.hpp"
 #include "base/table.hpp"
 #include "cli/drawing.hpp"
 #include "cli/running.hpp"
@@ -141,7 +142,8 @@ int run_schedule_show(const Arguments& arguments) {
     put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
     return exit_ok;
   }
-  put_output(arguments, draw_schedule(simulation, result, columns(arguments)));
+  const bool colour = arguments.value("output", "-") == "-" && colour_allowed(STDOUT_FILENO);
+  put_output(arguments, draw_schedule(simulation, result, columns(arguments), colour));
   return exit_ok;
 }
 

@@ -1,7 +1,7 @@
 // penstock trace check
 #include "base/exit_codes.hpp"
 #include "base/units.hpp"
-#include "cli/output.hpp"
+#include "cli/running.hpp"
 #include "traces/trace_check.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 namespace penstock {
 
 int run_trace_check(const Arguments& arguments) {
+  require_file(arguments.positional[0]);
   const TraceReport r = check_trace(arguments.positional[0]);
   const Json json = {{"file", arguments.positional[0]},
                      {"events", r.events},

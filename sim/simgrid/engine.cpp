@@ -31,7 +31,8 @@ void configure() {
   static char quiet[] = "--log=root.thres:critical";
   static char* arguments[] = {program, quiet, nullptr};
   int count = 2;
-  new sg4::Engine(&count, arguments);  // a singleton of the process; never destroyed
+  // A singleton of the process, never destroyed: SimGrid cannot be started twice.
+  new sg4::Engine(&count, arguments);  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
   for (const char* setting :
        {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30",
         "surf/precision:1e-12", "maxmin/precision:1e-9", "network/loopback-lat:0"}) {
@@ -72,7 +73,7 @@ class Platform {
   sg4::CommPtr start(std::size_t channel, std::uint64_t bytes) {
     auto comm = sg4::Comm::sendto_init();
     comm->set_payload_size(bytes);
-    comm->set_data(reinterpret_cast<void*>(channel + 1));
+    comm->set_data(reinterpret_cast<void*>(channel + 1));  // NOLINT(performance-no-int-to-ptr)
     comm->set_source(sources_[channel])->set_destination(sink_);
     if (comm->get_state() != sg4::Activity::State::STARTED) comm->vetoable_start();
     return comm;

@@ -1,0 +1,110 @@
+// docs/scenario.md, made from the table of keys.
+#include "scenarios/keys.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kIntroduction = R"(# Scenarios
+
+<!-- Written by `penstock init --keys` from the table in scenarios/keys.cpp: change it there. -->
+
+A scenario is a YAML file that says what is trained, on what, and under which schedule.
+`penstock simulate FILE` predicts how it runs; `penstock init` prints a commented one to start from.
+
+A real model on real machines:
+
+```yaml
+# yaml-language-server: $schema=./scenario.schema.json
+name: GPT-2.2B on one p3.16xlarge
+model: gpt-2.2b                     # `penstock list models`, a file, or inline
+cluster: p3.16xlarge                # `penstock list clusters`, a file, or inline
+schedule: pipedream-2bw             # `penstock schedule list`
+pipeline: {stages: 8, width: 1, microbatch_size: 8, microbatches: 8, recompute: full}
+batches: 4                          # simulated; steady state is measured after the first
+```
+
+Abstract costs, for studying a schedule by itself:
+
+```yaml
+model: {forward: 1 s, backward: 2 s, output: 48 MiB}     # a list gives one per stage
+cluster: {devices: 4, link: {latency: 0.5 s, bandwidth: 25 GB/s}}
+transfers: overlapped
+schedule: gpipe
+pipeline: {stages: 4, microbatches: 8}
+```
+
+- **Units.** Quantities have a unit (`1.5 us`, `48 MiB`, `25 GB/s`, `100 Gbps`, `125 TFLOP/s`); 0 needs
+  none. GB is 10^9 bytes and GiB 2^30; Gbps counts bits and GB/s bytes.
+- **Names, files, maps.** `model`, `cluster` and `device` take a shipped name, a file
+  (`my/model.yaml`, relative to the file that names it), or a map. `{base: NAME, key: value}` starts
+  from another one and changes some keys.
+- **Other tools' names.** The names of Megatron and Hugging Face in the last column work, too. A
+  `config.json` can be used as it is: `model: llama/config.json`.
+- **From the command line.** `--set key=value` changes any key: `--set pipeline.stages=8`, or
+  `--set stages=8` where no other key has that name. `--set 'cluster.inter=100 Gbps'` on a named
+  cluster changes that link and nothing else. Files named there are looked up in the working
+  directory, then beside the scenario.
+- **Mistakes** are reported all at once, each with its place. Editors find them while you type with
+  `scenarios/scenario.schema.json`.
+)";
+
+struct Chapter {
+  std::string_view section, title, text;
+};
+
+constexpr Chapter kChapters[] = {
+    {"scenario", "The scenario", "Only `model` and `schedule` are required."},
+    {"pipeline", "`pipeline`", ""},
+    {"model", "`model`",
+     "By shape (a transformer; its costs follow from the cluster's device) or by costs per stage; "
+     "not both. A model by shape needs num_layers, hidden_size, num_attention_heads, vocab_size "
+     "and "
+     "seq_length, one by costs forward and backward."},
+    {"bytes_per_parameter", "`model.bytes_per_parameter`", ""},
+    {"cluster", "`cluster`",
+     "Abstract (devices, link) or real (nodes, devices_per_node, intra, inter); not both."},
+    {"link", "`cluster.link`, `cluster.intra`, `cluster.inter`",
+     "A bandwidth alone (`inter: 100 Gbps`) or a map."},
+    {"device", "`cluster.device`", ""},
+};
+
+std::string values_of(const KeyRow& row) {
+  switch (row.type) {
+    case KeyRow::Type::section: return fmt::format("map, see `{}` below", row.choices);
+    case KeyRow::Type::choice: {
+      std::string text;
+      for (const std::string& word : split_choices(row.choices))
+        text += (text.empty() ? "`" : ", `") + word + "`";
+      return text;
+    }
+    default: return describe(row);
+  }
+}
+
+std::string table_row(const KeyRow& row) {
+  std::string aliases;
+  for (const std::string_view alias : row.aliases)
+    aliases += fmt::format("{}`{}`", aliases.empty() ? "" : ", ", alias);
+  return fmt::format("| `{}` | {} | {} | {} |\n", row.key, values_of(row), row.help, aliases);
+}
+
+}  // namespace
+
+std::string keys_reference() {
+  std::string text = kIntroduction;
+  for (const Chapter& chapter : kChapters) {
+    text += fmt::format("\n## {}\n\n", chapter.title);
+    if (!chapter.text.empty()) text += fmt::format("{}\n\n", chapter.text);
+    text += "| key | value | meaning | also called |\n|---|---|---|---|\n";
+    for (const KeyRow& row : key_table()) {
+      if (row.section == chapter.section) text += table_row(row);
+    }
+  }
+  return text;
+}
+
+}  // namespace penstock

@@ -1,0 +1,254 @@
+// What stages cost: the layers' formulas summed up, embedding and head at the ends, I and W adding
+// up to B, recomputation, and the two ways to split layers.
+#include "models/stage_costs.hpp"
+
+#include "tests/models/hand_made.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+constexpr double kH = 768, kS = 1024, kA = 12, kV = 50304;
+constexpr double kLayerParameters = 12 * kH * kH + 13 * kH;
+constexpr double kLayerFlops = 24 * kS * kH * kH + 4 * kS * kS * kH;  // b = 1
+constexpr double kAttentionFlops = 4 * kS * kS * kH;
+constexpr double kHeadFlops = 2 * kS * kH * kV;
+
+std::vector<StageCosts> costs(const TransformerSpec& model, const std::vector<int>& layers,
+                              Recompute recompute = Recompute::none, double b = 1) {
+  return stage_costs(model, plain_device(), layers, {b, recompute});
+}
+
+// Parameters
+// ---------------------------------------------------------------------------------------
+
+TEST(StageCosts, EmbeddingWeighsOnTheFirstStageAndHeadOnTheLast) {
+  const auto c = costs(gpt_small(), {4, 4, 4});
+  const double middle = 4 * kLayerParameters;
+  EXPECT_EQ(c[0].weight_bytes, std::llround(2 * (middle + (kV + kS) * kH)));
+  EXPECT_EQ(c[1].weight_bytes, std::llround(2 * middle));
+  EXPECT_EQ(c[2].weight_bytes, std::llround(2 * (middle + kV * kH + 2 * kH)));
+}
+
+TEST(StageCosts, TiedHeadIsACopyOnTheLastStageAndSharedOnASingleOne) {
+  TransformerSpec untied = gpt_small();
+  untied.tie_embeddings = false;
+  EXPECT_EQ(costs(gpt_small(), {6, 6})[1].weight_bytes, costs(untied, {6, 6})[1].weight_bytes);
+  EXPECT_EQ(costs(gpt_small(), {12})[0].weight_bytes, 2 * gpt_small().parameters());
+  EXPECT_EQ(costs(untied, {12})[0].weight_bytes, 2 * untied.parameters());
+  EXPECT_EQ(untied.parameters() - gpt_small().parameters(), std::llround(kV * kH));
+}
+
+TEST(StageCosts, StagesOfAnUntiedModelAddUpToItsParameters) {
+  const auto c = costs(llama_3_8b(), {8, 8, 8, 8});
+  std::int64_t weights = 0;
+  for (const StageCosts& stage : c) weights += stage.weight_bytes;
+  EXPECT_EQ(weights, 2 * llama_3_8b().parameters());
+}
+
+TEST(StageCosts, MixedPrecisionTakes18BytesPerParameter) {
+  const StageCosts c = costs(gpt_small(), {12})[0];
+  const std::int64_t n = gpt_small().parameters();
+  EXPECT_EQ(c.weight_bytes, 2 * n);
+  EXPECT_EQ(c.gradient_bytes, 4 * n);
+  EXPECT_EQ(c.optimizer_bytes, 12 * n);
+  EXPECT_EQ(c.version_bytes, 2 * n);
+  EXPECT_EQ(c.reduced_bytes, 4 * n);
+}
+
+// FLOPs and times
+// ----------------------------------------------------------------------------------
+
+TEST(StageCosts, BackwardIsTwiceTheForwardAndTheHeadIsOnTheLastStage) {
+  const auto c = costs(gpt_small(), {5, 7});
+  EXPECT_DOUBLE_EQ(c[0].forward_flops, 5 * kLayerFlops);
+  EXPECT_DOUBLE_EQ(c[1].forward_flops, 7 * kLayerFlops + kHeadFlops);
+  for (const StageCosts& stage : c) {
+    EXPECT_DOUBLE_EQ(stage.backward_flops, 2 * stage.forward_flops);
+    EXPECT_EQ(stage.recompute_flops, 0);
+    EXPECT_DOUBLE_EQ(stage.forward_s, stage.forward_flops / 1e12);
+    EXPECT_DOUBLE_EQ(stage.backward_s, stage.backward_flops / 1e12);
+  }
+}
+
+TEST(StageCosts, InputAndWeightGradientsAddUpToTheBackward) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const StageCosts& c : costs(gpt_small(), {4, 4, 4}, recompute, 2)) {
+      EXPECT_NEAR(c.backward_input_s + c.backward_weight_s, c.backward_s, 1e-12 * c.backward_s);
+    }
+  }
+  const auto c = costs(gpt_small(), {6, 6});
+  // W: 2 b s P, without attention, which has no weights; I: 2 b s P + 8 b s^2 h.
+  EXPECT_DOUBLE_EQ(c[0].backward_weight_s, 6 * 24 * kS * kH * kH / 1e12);
+  EXPECT_DOUBLE_EQ(c[0].backward_input_s, 6 * (24 * kS * kH * kH + 2 * kAttentionFlops) / 1e12);
+  EXPECT_DOUBLE_EQ(c[1].backward_weight_s, (6 * 24 * kS * kH * kH + kHeadFlops) / 1e12);
+}
+
+TEST(StageCosts, FullRecomputationRunsTheLayersButNotTheHeadAgain) {
+  const auto c = costs(gpt_small(), {6, 6}, Recompute::full);
+  for (const StageCosts& stage : c) EXPECT_DOUBLE_EQ(stage.recompute_flops, 6 * kLayerFlops);
+  EXPECT_DOUBLE_EQ(c[1].backward_s, (18 * kLayerFlops + 2 * kHeadFlops) / 1e12);
+  const auto plain = costs(gpt_small(), {6, 6});
+  EXPECT_EQ(c[0].forward_s, plain[0].forward_s);
+  EXPECT_EQ(c[0].backward_weight_s, plain[0].backward_weight_s);  // it is part of I
+  EXPECT_EQ(c[0].backward_flops, plain[0].backward_flops);        // model FLOPs stay
+}
+
+TEST(StageCosts, SelectiveRecomputationRunsAttentionAgain) {
+  EXPECT_DOUBLE_EQ(costs(gpt_small(), {12}, Recompute::selective)[0].recompute_flops,
+                   12 * kAttentionFlops);
+  TransformerSpec flash = gpt_small();
+  flash.flash_attention = true;
+  EXPECT_EQ(costs(flash, {12}, Recompute::selective)[0].recompute_flops, 0);
+}
+
+TEST(StageCosts, TimeIsFlopsOverPeakTimesEfficiency) {
+  DeviceSpec d = plain_device();
+  d.efficiency = {{768, 0.25}};
+  const auto c = stage_costs(gpt_small(), d, {12}, {});
+  EXPECT_DOUBLE_EQ(c[0].forward_s, (12 * kLayerFlops + kHeadFlops) / 0.25e12);
+  TransformerSpec single = gpt_small();
+  single.compute_type = "fp32";  // a tenth of the rate
+  EXPECT_DOUBLE_EQ(stage_costs(single, d, {12}, {})[0].forward_s, 10 * c[0].forward_s);
+}
+
+TEST(StageCosts, NoOpIsShorterThanTheLaunchOfItsKernels) {
+  DeviceSpec d = plain_device();
+  d.peak_flops_per_s["fp16"] = 1e30;
+  d.launch_s = 1e-6;
+  const auto plain = stage_costs(gpt_small(), d, {3, 9}, {});
+  EXPECT_DOUBLE_EQ(plain[0].forward_s, 3 * 20e-6);
+  EXPECT_DOUBLE_EQ(plain[0].backward_s, 3 * 40e-6);
+  EXPECT_NEAR(plain[0].backward_input_s + plain[0].backward_weight_s, plain[0].backward_s, 1e-15);
+  const auto again = stage_costs(gpt_small(), d, {3, 9}, {1, Recompute::full});
+  EXPECT_DOUBLE_EQ(again[0].backward_s, 3 * 60e-6);
+}
+
+TEST(StageCosts, OptimizerStepStreamsItsState) {
+  DeviceSpec d = plain_device();
+  d.memory_bytes_per_s = 1e12;
+  d.memory_efficiency = 0.5;
+  const StageCosts c = stage_costs(gpt_small(), d, {12}, {})[0];
+  // Per parameter: gradient 4, state 12 read and written, weight 2.
+  EXPECT_DOUBLE_EQ(c.step_s, 30 * static_cast<double>(gpt_small().parameters()) / 0.5e12);
+}
+
+// Memory
+// -------------------------------------------------------------------------------------------
+
+TEST(StageCosts, ActivationsAreThoseOfTheLayersAndTheSoftmax) {
+  const auto c = costs(gpt_small(), {5, 7}, Recompute::none, 4);
+  const double layer = kS * 4 * kH * (34 + 5 * kA * kS / kH);
+  EXPECT_EQ(c[0].activation_bytes, std::llround(5 * layer));
+  // The fp32 softmax and the input of the head.
+  EXPECT_EQ(c[1].activation_bytes, std::llround(7 * layer + 4 * 4 * kS * kV + 2 * kS * 4 * kH));
+  EXPECT_EQ(c[0].output_bytes, std::llround(2 * kS * 4 * kH));
+  EXPECT_EQ(c[0].forward_workspace_bytes, 0);
+}
+
+TEST(StageCosts, FullRecomputationKeepsTheLayersInputsAndWorksOneLayerAtATime) {
+  const auto c = costs(gpt_small(), {6, 6}, Recompute::full, 4);
+  const double input = 2 * kS * 4 * kH;
+  const double layer = kS * 4 * kH * (34 + 5 * kA * kS / kH);
+  EXPECT_EQ(c[0].activation_bytes, std::llround(6 * input));
+  EXPECT_EQ(c[0].backward_workspace_bytes, std::llround(layer - input));
+  EXPECT_EQ(c[0].activation_after_input_bytes, c[0].activation_bytes);
+}
+
+TEST(StageCosts, LessIsKeptBetweenIAndWThanBefore) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const StageCosts& c : costs(gpt_small(), {4, 4, 4}, recompute, 2)) {
+      EXPECT_LE(c.activation_after_input_bytes, c.activation_bytes);
+      EXPECT_GT(c.activation_after_input_bytes, 0);
+    }
+  }
+}
+
+// Splits
+// -------------------------------------------------------------------------------------------
+
+TEST(EvenSplit, GivesEveryStageTheSame) {
+  EXPECT_EQ(even_split(12, 4), (std::vector<int>{3, 3, 3, 3}));
+  EXPECT_EQ(even_split(7, 7), std::vector<int>(7, 1));
+  EXPECT_EQ(even_split(5, 1), std::vector<int>{5});
+}
+
+TEST(EvenSplit, IsEmptyWhereItIsImpossible) {
+  EXPECT_TRUE(even_split(12, 5).empty());
+  EXPECT_TRUE(even_split(3, 4).empty());
+}
+
+/// Times of the stages, the slowest first: what a split is judged by.
+std::vector<double> judged(const TransformerSpec& model, const DeviceSpec& device,
+                           const std::vector<int>& layers, const StageCostOptions& options) {
+  std::vector<double> times;
+  for (const StageCosts& c : stage_costs(model, device, layers, options))
+    times.push_back(c.forward_s + c.backward_s);
+  std::ranges::sort(times, std::greater<>());
+  return times;
+}
+
+bool better(const std::vector<double>& a, const std::vector<double>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] < b[i] * (1 - 1e-9)) return true;
+    if (a[i] > b[i] * (1 + 1e-9)) return false;
+  }
+  return false;
+}
+
+/// Calls `visit` with every way to give `left` layers to the stages from `at` on, one at least.
+template <class Visit>
+void every_split(std::vector<int>& layers, std::size_t at, int left, const Visit& visit) {
+  if (at + 1 == layers.size()) {
+    layers[at] = left;
+    visit(layers);
+    return;
+  }
+  const int later = static_cast<int>(layers.size() - at) - 1;
+  for (int n = 1; n <= left - later; ++n) {
+    layers[at] = n;
+    every_split(layers, at + 1, left - n, visit);
+  }
+}
+
+TEST(BalancedSplit, IsTheBestOfAllSplits) {
+  DeviceSpec slow_launch = plain_device();
+  slow_launch.launch_s = 2e-4;
+  slow_launch.memory_bytes_per_s = 1e10;
+  for (const DeviceSpec& device : {plain_device(), slow_launch}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      for (int layers = 1; layers <= 9; ++layers) {
+        for (int stages = 1; stages <= std::min(layers, 5); ++stages) {
+          TransformerSpec model = gpt_small();
+          model.num_layers = layers;
+          const StageCostOptions options{1, recompute};
+          const auto chosen = balanced_split(model, device, stages, options);
+          ASSERT_EQ(std::accumulate(chosen.begin(), chosen.end(), 0), layers);
+          const auto mine = judged(model, device, chosen, options);
+          std::vector<int> split(static_cast<std::size_t>(stages));
+          every_split(split, 0, layers, [&](const std::vector<int>& other) {
+            EXPECT_FALSE(better(judged(model, device, other, options), mine))
+                << layers << " layers, " << stages << " stages: " << testing::PrintToString(other)
+                << " is better than " << testing::PrintToString(chosen);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(BalancedSplit, TakesLayersFromTheStageWithTheHead) {
+  TransformerSpec model = gpt_small();  // its head weighs 5.1 layers
+  model.num_layers = 24;
+  const auto split = balanced_split(model, plain_device(), 4, {});
+  EXPECT_LT(split[3], split[0]);
+  EXPECT_EQ(*std::ranges::max_element(split), 7);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,58 @@
+// What is made from the table of keys is up to date: scenario.schema.json and docs/scenario.md.
+// UPDATE_GOLDEN=1 rewrites them.
+#include "scenarios/keys.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace penstock {
+namespace {
+
+void expect_file(const std::string& path, const std::string& text) {
+  const std::string full = std::string(std::getenv("PENSTOCK_SOURCE")) + "/" + path;
+  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(full, std::ios::binary) << text;
+    GTEST_SKIP() << full << " rewritten";
+  }
+  std::ifstream in(full, std::ios::binary);
+  std::ostringstream there;
+  there << in.rdbuf();
+  EXPECT_EQ(there.str(), text) << path << " is old: run this test with UPDATE_GOLDEN=1";
+}
+
+TEST(Reference, ShippedSchemaIsTheGeneratedOne) {
+  expect_file("scenarios/scenario.schema.json", json_schema());
+}
+
+TEST(Reference, DocumentationIsTheGeneratedOne) {
+  expect_file("docs/scenario.md", keys_reference());
+}
+
+TEST(Keys, AreUniqueWithinTheirSection) {
+  for (const KeyRow& row : key_table()) {
+    std::set<std::string> names;
+    for (const std::string& key : keys_of(row.section))
+      EXPECT_TRUE(names.insert(key).second) << row.section << "." << key;
+  }
+}
+
+TEST(Keys, AllHaveAMeaningOfOneLine) {
+  for (const KeyRow& row : key_table()) {
+    EXPECT_FALSE(row.help.empty()) << row.key;
+    EXPECT_EQ(row.help.find('\n'), std::string::npos) << row.key;
+    EXPECT_EQ(row.help.find('|'), std::string::npos) << row.key << ": would break the table";
+  }
+}
+
+TEST(Keys, AreFoundByTheirAliases) {
+  EXPECT_EQ(find_key("model", "n_layer")->key, "num_layers");
+  EXPECT_EQ(find_key("pipeline", "depth")->key, "stages");
+  EXPECT_EQ(find_key("pipeline", "n_layer"), nullptr);
+}
+
+}  // namespace
+}  // namespace penstock

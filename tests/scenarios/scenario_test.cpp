@@ -1,0 +1,352 @@
+// What a scenario means: defaults, units, names of other tools, bases and files, published sizes.
+#include "scenarios/scenario.hpp"
+
+#include "base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+const std::string kCosts =
+    "model: {forward: 1 s, backward: 2 s, output: 48 MiB}\nschedule: gpipe\n";
+const std::string kGpt = "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: 1f1b\n";
+
+std::string source() { return std::getenv("PENSTOCK_SOURCE"); }
+
+Scenario scenario(const std::string& text) { return parse_scenario(text, "test.yaml"); }
+
+/// A scenario whose files are found in tests/scenarios.
+Scenario beside_tests(const std::string& text) {
+  return parse_scenario(text, source() + "/tests/scenarios/test.yaml");
+}
+
+TransformerSpec model(const std::string& keys) {
+  return *beside_tests("model: " + keys + "\ncluster: dgx-a100\nschedule: gpipe\n" +
+                       "pipeline: {stages: 1}\n")
+              .transformer;
+}
+
+void expect_same_shape(const TransformerSpec& a, const TransformerSpec& b) {
+  EXPECT_EQ(a.family, b.family);
+  EXPECT_EQ(a.num_layers, b.num_layers);
+  EXPECT_EQ(a.hidden_size, b.hidden_size);
+  EXPECT_EQ(a.num_attention_heads, b.num_attention_heads);
+  EXPECT_EQ(a.num_query_groups, b.num_query_groups);
+  EXPECT_EQ(a.ffn_hidden_size, b.ffn_hidden_size);
+  EXPECT_EQ(a.vocab_size, b.vocab_size);
+  EXPECT_EQ(a.seq_length, b.seq_length);
+  EXPECT_EQ(a.tie_embeddings, b.tie_embeddings);
+  EXPECT_EQ(a.flash_attention, b.flash_attention);
+  EXPECT_EQ(a.parameters(), b.parameters());
+}
+
+// --- defaults -----------------------------------------------------------------------------------
+
+TEST(ScenarioDefaults, AreThoseOfTheDocumentation) {
+  const Scenario s = scenario(kCosts);
+  EXPECT_EQ(s.name, "test");
+  EXPECT_EQ(s.lowering.transfers, Transfers::overlapped);
+  EXPECT_FALSE(s.lowering.global_step);
+  EXPECT_EQ(s.lowering.width, 1);
+  EXPECT_EQ(s.shape.batches, 1U);
+  EXPECT_EQ(s.shape.microbatches_per_update, 1U);
+  EXPECT_EQ(s.shape.depth, 1U);
+  EXPECT_FALSE(s.shape.vertical_sync);
+  EXPECT_EQ(s.microbatch_size, 1);
+  EXPECT_EQ(s.recompute, Recompute::none);
+  EXPECT_FALSE(s.samples_per_epoch.has_value());
+  EXPECT_TRUE(s.notes.empty());
+}
+
+TEST(ScenarioDefaults, WithoutAClusterLinksAreFree) {
+  const Scenario s = scenario(kCosts + "pipeline: {stages: 4, width: 2}\n");
+  ASSERT_TRUE(s.cluster.link.has_value());
+  EXPECT_EQ(s.cluster.link->latency_s, 0);
+  EXPECT_TRUE(std::isinf(s.cluster.link->bytes_per_s));
+  EXPECT_EQ(s.cluster.devices(), 8);
+  EXPECT_EQ(s.cluster.device.capacity_bytes(), 0) << "unknown";
+}
+
+TEST(ScenarioDefaults, StagesAreTheWholeCluster) {
+  EXPECT_EQ(scenario(kGpt).shape.depth, 8U);
+  EXPECT_EQ(scenario(kGpt + "pipeline: {width: 2}\n").shape.depth, 4U);
+  EXPECT_EQ(scenario(kCosts + "cluster: {devices: 5}\n").shape.depth, 5U);
+}
+
+TEST(ScenarioDefaults, StagesAreAsManyAsTheListedCosts) {
+  const Scenario s =
+      scenario("model: {forward: [1 s, 2 s, 3 s], backward: 2 s}\nschedule: gpipe\n");
+  ASSERT_EQ(s.shape.depth, 3U);
+  EXPECT_EQ(s.costs[2].forward_s, 3);
+  EXPECT_EQ(s.costs[2].backward_s, 2);
+}
+
+TEST(ScenarioDefaults, LayersAreSplitEvenly) {
+  EXPECT_EQ(scenario(kGpt).layers, std::vector<int>(8, 4));
+}
+
+TEST(ScenarioDefaults, OfAModelByShape) {
+  const TransformerSpec gpt = model(
+      "{num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100, seq_length: 8}");
+  EXPECT_EQ(gpt.family, Family::gpt);
+  EXPECT_EQ(gpt.num_query_groups, 4);
+  EXPECT_EQ(gpt.ffn_hidden_size, 256);
+  EXPECT_TRUE(gpt.tie_embeddings);
+  EXPECT_FALSE(gpt.flash_attention);
+  EXPECT_EQ(gpt.compute_type, "bf16");
+  const TransformerSpec llama = model(
+      "{family: llama, num_layers: 2, hidden_size: 64, num_attention_heads: 4, "
+      "vocab_size: 100, seq_length: 8}");
+  EXPECT_FALSE(llama.tie_embeddings);
+  EXPECT_TRUE(llama.flash_attention);
+}
+
+// --- examples of the documentation --------------------------------------------------------------
+
+TEST(ScenarioExamples, RealModelOnRealMachines) {
+  const Scenario s = scenario(
+      "name: GPT-2.2B on one p3.16xlarge\nmodel: gpt-2.2b\ncluster: p3.16xlarge\n"
+      "schedule: pipedream-2bw\nbatches: 4\n"
+      "pipeline: {stages: 8, width: 1, microbatch_size: 8, microbatches: 8, recompute: full}\n");
+  EXPECT_EQ(s.name, "GPT-2.2B on one p3.16xlarge");
+  EXPECT_EQ(s.schedule->name, "pipedream-2bw");
+  EXPECT_EQ(s.recompute, Recompute::full);
+  EXPECT_EQ(s.samples_per_update(), 64);
+  EXPECT_GT(s.costs[0].forward_s, 0);
+}
+
+TEST(ScenarioExamples, AbstractCosts) {
+  const Scenario s = scenario(
+      "model: {forward: 1 s, backward: 2 s, output: 48 MiB}\n"
+      "cluster: {devices: 4, link: {latency: 0.5 s, bandwidth: 25 GB/s}}\n"
+      "transfers: overlapped\nschedule: gpipe\npipeline: {stages: 4, microbatches: 8}\n");
+  EXPECT_EQ(s.costs.size(), 4U);
+  EXPECT_EQ(s.costs[3].forward_s, 1);
+  EXPECT_EQ(s.costs[3].backward_input_s, 1);
+  EXPECT_EQ(s.costs[3].backward_weight_s, 1);
+  EXPECT_EQ(s.costs[3].output_bytes, 48 * 1024 * 1024);
+  EXPECT_EQ(s.cluster.link->latency_s, 0.5);
+  EXPECT_EQ(s.cluster.link->bytes_per_s, 25e9);
+}
+
+TEST(ScenarioExamples, ShippedScenariosAreReadable) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source() + "/scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    EXPECT_NO_THROW(load_scenario(entry.path().string())) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 1);
+}
+
+TEST(ScenarioExamples, ShippedModelsClustersAndDevicesAreReadable) {
+  for (const auto& name : shipped_names("models")) EXPECT_NO_THROW(load_model(name)) << name;
+  for (const auto& name : shipped_names("models/clusters"))
+    EXPECT_NO_THROW(load_cluster(name)) << name;
+  for (const auto& name : shipped_names("models/devices"))
+    EXPECT_NO_THROW(load_device(name)) << name;
+}
+
+// --- models -------------------------------------------------------------------------------------
+
+TEST(Models, ParameterCountsAreThePublishedOnes) {
+  EXPECT_EQ(load_model("llama-3-8b").parameters(), 8'030'261'248);
+  EXPECT_EQ(load_model("llama-3-70b").parameters(), 70'553'706'496);
+  EXPECT_NEAR(static_cast<double>(load_model("gpt3-175b").parameters()), 175e9, 1e9);
+  EXPECT_NEAR(static_cast<double>(load_model("gpt-2.2b").parameters()), 2.2e9, 0.05e9);
+}
+
+TEST(Models, HuggingFaceConfigsAreRead) {
+  expect_same_shape(model("foreign/llama-3-8b.json"), load_model("llama-3-8b"));
+  EXPECT_EQ(model("foreign/gpt2.json").parameters(), 124'439'808);
+  EXPECT_EQ(model("foreign/mistral-7b.json").parameters(), 7'241'732'096);
+  // The released files leave out what our families have: token types and pooler of BERT, and OPT's
+  // two extra positions.
+  EXPECT_NEAR(static_cast<double>(model("foreign/bert-large.json").parameters()), 335e6, 3e6);
+  EXPECT_NEAR(static_cast<double>(model("foreign/opt-1.3b.json").parameters()), 1'315'758'080, 1e5);
+  EXPECT_EQ(model("foreign/bert-large.json").family, Family::bert);
+  EXPECT_EQ(model("foreign/opt-1.3b.json").ffn_hidden_size, 8192);
+}
+
+TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
+  const Scenario s = beside_tests(
+      "model: foreign/mistral-7b.json\ncluster: dgx-a100\nschedule: gpipe\npipeline: {stages: "
+      "8}\n");
+  ASSERT_EQ(s.notes.size(), 1U);
+  EXPECT_NE(s.notes[0].find("sliding_window"), std::string::npos);
+  EXPECT_EQ(s.notes[0].find("hidden_size"), std::string::npos);
+}
+
+TEST(Models, AConfigCanBeABase) {
+  const TransformerSpec t = model("{base: foreign/gpt2.json, seq_length: 512}");
+  EXPECT_EQ(t.seq_length, 512);
+  EXPECT_EQ(t.num_layers, 12);
+}
+
+TEST(Models, NamesOfMegatronAndHuggingFaceMeanTheSame) {
+  const std::string ours =
+      "{num_layers: 4, hidden_size: 64, num_attention_heads: 8, num_query_groups: 2, "
+      "ffn_hidden_size: 128, vocab_size: 1000, seq_length: 16, tie_embeddings: false}";
+  const std::string hugging_face =
+      "{num_hidden_layers: 4, hidden_size: 64, num_attention_heads: 8, num_key_value_heads: 2, "
+      "intermediate_size: 128, vocab_size: 1000, max_position_embeddings: 16, "
+      "tie_word_embeddings: false}";
+  const std::string gpt2 =
+      "{n_layer: 4, n_embd: 64, n_head: 8, num_query_groups: 2, n_inner: 128, vocab_size: 1000, "
+      "n_positions: 16, tie_embeddings: false}";
+  const std::string megatron =
+      "{num_layers: 4, hidden_size: 64, num_attention_heads: 8, num_query_groups: 2, "
+      "ffn_hidden_size: 128, padded_vocab_size: 1000, seq_length: 16, tie_embeddings: false}";
+  for (const std::string& other : {hugging_face, gpt2, megatron})
+    expect_same_shape(model(ours), model(other));
+}
+
+TEST(Models, PipelineKeysOfMegatronMeanTheSame) {
+  const Scenario s =
+      scenario(kCosts + "pipeline: {pipeline_model_parallel_size: 4, micro_batch_size: 3}\n");
+  EXPECT_EQ(s.shape.depth, 4U);
+  EXPECT_EQ(s.microbatch_size, 3);
+}
+
+TEST(Models, PrecisionSetsRateAndBytes) {
+  const std::string shape =
+      "num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100, seq_length: 8";
+  struct Row {
+    const char* precision;
+    const char* type;
+    double weights, gradients, optimizer, element;
+  };
+  for (const Row& row :
+       {Row{"mixed-fp16", "fp16", 2, 4, 12, 2}, Row{"mixed-bf16", "bf16", 2, 4, 12, 2},
+        Row{"fp32", "fp32", 4, 4, 8, 4}, Row{"tf32", "tf32", 4, 4, 8, 4}}) {
+    const TransformerSpec t = model("{" + shape + ", precision: " + row.precision + "}");
+    EXPECT_EQ(t.compute_type, row.type);
+    EXPECT_EQ(t.bytes.weights, row.weights);
+    EXPECT_EQ(t.bytes.gradients, row.gradients);
+    EXPECT_EQ(t.bytes.optimizer, row.optimizer);
+    EXPECT_EQ(t.element_bytes(), row.element);
+  }
+}
+
+TEST(Models, BytesPerParameterCanBeGiven) {
+  const TransformerSpec t =
+      model("{base: gpt-2.2b, precision: mixed-bf16, bytes_per_parameter: {weights: 4}}");
+  EXPECT_EQ(t.bytes.weights, 4);
+  EXPECT_EQ(t.bytes.gradients, 6) << "the base's";
+  EXPECT_EQ(t.bytes.version, 4) << "the base's";
+}
+
+TEST(Models, BackwardPartsAddUp) {
+  const Scenario s = scenario(
+      "model: {forward: 1 s, backward_input: 2 s, backward_weight: 3 s}\nschedule: gpipe\n");
+  EXPECT_EQ(s.costs[0].backward_s, 5);
+  EXPECT_EQ(s.costs[0].backward_input_s, 2);
+  EXPECT_EQ(s.costs[0].backward_weight_s, 3);
+}
+
+// --- clusters -----------------------------------------------------------------------------------
+
+Cluster cluster(const std::string& text) {
+  return beside_tests(kCosts + "cluster: " + text + "\npipeline: {stages: 1}\n").cluster;
+}
+
+TEST(Clusters, ABandwidthAloneIsALink) {
+  const Cluster c = cluster("{devices: 2, link: 25 GB/s}");
+  EXPECT_EQ(c.link->bytes_per_s, 25e9);
+  EXPECT_EQ(c.link->latency_s, 0);
+}
+
+TEST(Clusters, ABaseKeepsWhatIsNotGiven) {
+  const Cluster base = load_cluster("p3.16xlarge");
+  const Cluster c = cluster("{base: p3.16xlarge, nodes: 2, inter: 100 Gbps}");
+  EXPECT_EQ(c.nodes, 2);
+  EXPECT_EQ(c.inter.bytes_per_s, 12.5e9);
+  EXPECT_EQ(c.inter.latency_s, base.inter.latency_s);
+  EXPECT_EQ(c.intra.bytes_per_s, base.intra.bytes_per_s);
+  EXPECT_EQ(c.device.memory_bytes, base.device.memory_bytes);
+}
+
+TEST(Clusters, ADeviceInABaseIsChangedKeyByKey) {
+  const Cluster base = load_cluster("dgx-a100");
+  const Cluster c = cluster("{base: dgx-a100, device: {memory: 40 GiB, peak: {fp32: 1 TFLOP/s}}}");
+  EXPECT_EQ(c.device.memory_bytes, std::int64_t{40} << 30);
+  EXPECT_EQ(c.device.peak_flops_per_s.at("fp32"), 1e12);
+  EXPECT_EQ(c.device.peak_flops_per_s.at("bf16"), base.device.peak_flops_per_s.at("bf16"));
+}
+
+TEST(Clusters, ADeviceCanBeReplacedByName) {
+  EXPECT_EQ(cluster("{base: dgx-a100, device: v100-16}").device.memory_bytes,
+            load_device("v100-16").memory_bytes);
+}
+
+TEST(Clusters, NamesOfShippedFilesIgnoreCase) {
+  EXPECT_EQ(cluster("DGX-A100").devices_per_node, cluster("dgx-a100").devices_per_node);
+}
+
+TEST(Files, AreRelativeToTheFileThatNamesThem) {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::temp_directory_path() / ("penstock-files-" + std::to_string(getpid()));
+  fs::create_directories(folder / "models");
+  std::ofstream(folder / "models/base.yaml") << "forward: 3 s\nbackward: 4 s\n";
+  std::ofstream(folder / "models/mine.yaml") << "base: base.yaml\nbackward: 5 s\n";
+  std::ofstream(folder / "run.yaml") << "model: models/mine.yaml\nschedule: gpipe\n";
+  const Scenario s = load_scenario((folder / "run.yaml").string());
+  const Scenario flag =
+      load_scenario((folder / "run.yaml").string(), {{"model", "models/base.yaml"}});
+  fs::remove_all(folder);
+  EXPECT_EQ(s.costs[0].forward_s, 3);
+  EXPECT_EQ(s.costs[0].backward_s, 5);
+  EXPECT_EQ(flag.costs[0].backward_s, 4);
+}
+
+// --- pipeline -----------------------------------------------------------------------------------
+
+TEST(Pipeline, SplitCanBeAList) {
+  const Scenario s = scenario(kGpt + "pipeline: {stages: 4, split: [7, 9, 9, 7]}\n");
+  EXPECT_EQ(s.layers, (std::vector<int>{7, 9, 9, 7}));
+}
+
+TEST(Pipeline, SplitCanBeBalanced) {
+  const Scenario s = scenario(kGpt + "pipeline: {stages: 7, split: balanced}\n");
+  ASSERT_EQ(s.layers.size(), 7U);
+  EXPECT_EQ(std::accumulate(s.layers.begin(), s.layers.end(), 0), 32);
+}
+
+TEST(Pipeline, RankOrderSaysWhichGpus) {
+  const std::string width = "pipeline: {stages: 2, width: 2";
+  EXPECT_EQ(scenario(kCosts + width + "}\n").gpu_of_device, (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(scenario(kCosts + width + ", rank_order: pipeline-first}\n").gpu_of_device,
+            (std::vector<int>{0, 1, 2, 3}));
+}
+
+TEST(Pipeline, AliasesOfYamlAreFollowed) {
+  const Scenario s = scenario(
+      "model: {forward: &t [1 s, 2 s], backward: *t}\nschedule: gpipe\npipeline: {stages: 2}\n");
+  EXPECT_EQ(s.costs[1].backward_s, 2);
+}
+
+TEST(Pipeline, EveryChoiceIsUnderstood) {
+  for (const char* transfers : {"free", "overlapped", "coupled", "blocking"})
+    EXPECT_NO_THROW(scenario(kCosts + "transfers: " + transfers + "\n")) << transfers;
+  for (const char* recompute : {"none", "selective", "full"})
+    EXPECT_NO_THROW(scenario(kGpt + "pipeline: {recompute: " + recompute + "}\n")) << recompute;
+  EXPECT_TRUE(scenario(kCosts + "pipeline: {optimizer_sync: global}\n").lowering.global_step);
+  const Scenario pipedream = scenario(
+      "model: {forward: 1 s, backward: 2 s}\nschedule: pipedream\n"
+      "pipeline: {stages: 4, vertical_sync: true, weight_copies: code}\n");
+  EXPECT_TRUE(pipedream.shape.vertical_sync);
+  EXPECT_EQ(pipedream.shape.extra_copies, 1U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,88 @@
+"""Every shipped scenario fits scenario.schema.json; malformed ones that a schema can tell do not."""
+import json
+import os
+import pathlib
+import sys
+
+try:
+    import jsonschema
+    import yaml
+except ImportError as error:
+    print(f"skipped: {error} (Debian: python3-jsonschema, python3-yaml)")
+    sys.exit(77)
+
+source = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+
+# Malformed only in what a schema cannot see: other files, sums, and what a key means.
+BEYOND_A_SCHEMA = """
+    abstract-and-real-cluster backward-half backward-twice base-cycle base-file-is-list
+    base-to-itself chunks costs-list-length device-reserves-too-much double-buffer-too-few
+    duplicate-by-alias duplicate-key-in-model-file duplicate-keys empty-model gigantic-model
+    global-step-without-flush heads-do-not-divide hugging-face-experts hugging-face-head-dim
+    hugging-face-t5 huge-quantities incomplete-shape merge-key million-devices missing-model-file
+    model-file-is-directory model-file-is-empty model-file-is-list model-is-directory model-typo
+    nics-do-not-divide no-backward no-forward no-peak-for-type nodes-without-devices
+    nodes-without-inter options-of-pipedream overflowing-run pipedream-with-microbatches
+    schedule-near-1f1b schedule-unlike-any selective-of-costs shape-and-costs
+    shape-on-abstract-cluster shape-without-device split-length split-of-costs split-overflow
+    split-sum split-sum-and-length stages-do-not-divide stages-exceed-layers
+    too-few-abstract-devices too-few-devices too-many-ops too-many-replicas too-many-stages
+    unknown-cluster unknown-device unknown-model unknown-schedule wrong-booleans
+    wrong-values-in-model-file zero-bandwidth control-characters-escaped""".split()
+
+
+class Loader(yaml.SafeLoader):
+    """YAML 1.2's idea of plain words, as our reader has it: no dates, `yes` is a word."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def errors_of(validator, path):
+    """None: not even YAML."""
+    try:
+        documents = list(yaml.load_all(path.read_text(), Loader))
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError):
+        return None
+    if len(documents) != 1:
+        return None
+    return [
+        f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}"
+        for error in validator.iter_errors(documents[0])
+    ]
+
+
+def main():
+    schema = json.loads((source / "scenarios/scenario.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    wrong = []
+    shipped = sorted((source / "scenarios").glob("*.yaml"))
+    for path in shipped:
+        wrong += [f"{path.name} should be valid: {e}" for e in errors_of(validator, path)]
+    folders = {"model": "models", "cluster": "models/clusters", "device": "models/devices"}
+    for kind, folder in folders.items():
+        part = jsonschema.Draft7Validator(
+            {"$ref": f"#/definitions/{kind}", "definitions": schema["definitions"]}
+        )
+        for path in sorted((source / folder).glob("*.yaml")):
+            wrong += [f"{path.name} should be valid: {e}" for e in errors_of(part, path)]
+    refused = 0
+    for path in sorted((source / "tests/scenarios/malformed").glob("*.yaml")):
+        if path.stem == "billion-laughs":  # validating it takes as long as it sounds
+            continue
+        errors = errors_of(validator, path)
+        refused += bool(errors)
+        if errors == [] and path.stem not in BEYOND_A_SCHEMA:
+            wrong.append(f"{path.name} should be refused")
+        if errors and path.stem in BEYOND_A_SCHEMA:
+            wrong.append(f"{path.name} is refused, take it off the list: {errors[0]}")
+    print(f"{len(shipped)} shipped scenarios valid, {refused} malformed ones refused by the schema")
+    print("\n".join(wrong))
+    return 1 if wrong or not shipped else 0
+
+
+sys.exit(main())
