@@ -51,10 +51,12 @@ class DependencyTable {
   int device_of(const Op& op) const { return placement_->device_of(op.stage, op.microbatch); }
   /// Devices of `consumer(op)` and `producer(op)`, without looking at those ops.
   int consumer_device(const Op& op) const {
-    return placement_->device_of(op.kind == OpKind::forward ? op.stage + 1U : op.stage - 1U, op.microbatch);
+    return placement_->device_of(op.kind == OpKind::forward ? op.stage + 1U : op.stage - 1U,
+                                 op.microbatch);
   }
   int producer_device(const Op& op) const {
-    return placement_->device_of(op.kind == OpKind::forward ? op.stage - 1U : op.stage + 1U, op.microbatch);
+    return placement_->device_of(op.kind == OpKind::forward ? op.stage - 1U : op.stage + 1U,
+                                 op.microbatch);
   }
   /// Ops that could not be entered because their place was taken or out of range.
   const std::vector<std::uint32_t>& rejected() const { return rejected_; }
