@@ -31,6 +31,10 @@ class OpLists {
   std::uint32_t end(int device) const { return offsets_[static_cast<std::size_t>(device) + 1]; }
   const Op& operator[](std::uint32_t index) const { return ops_[index]; }
   Op& operator[](std::uint32_t index) { return ops_[index]; }
+  /// The device's last compute op before op `g`, or its next one after it; kNoOp when there is
+  /// none.
+  std::uint32_t previous_compute(int device, std::uint32_t g) const;
+  std::uint32_t next_compute(int device, std::uint32_t g) const;
   std::span<const Op> of(int device) const {
     return std::span(ops_).subspan(begin(device), end(device) - begin(device));
   }

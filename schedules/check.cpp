@@ -110,7 +110,7 @@ struct Untimed {
   bool arrived(std::uint32_t g) const { return sent[g]; }
   void transfer(std::uint32_t, int, std::uint32_t to) { sent[to] = true; }
   void run(int, std::uint32_t, std::uint32_t) {}
-  void meet(int, std::uint32_t) {}
+  void meet(int, std::uint32_t, std::uint32_t) {}
   void leave(int, std::uint32_t) {}
 };
 
@@ -146,12 +146,13 @@ class DeadlockReport {
       return {device, fmt::format("it waits for the message of {} from device {}", to_string(from),
                                   device)};
     }
-    if (g > ops.begin(d) && ops[g - 1].has(Op::sends)) {
-      const std::uint32_t to = table_.consumer(ops[g - 1]);
-      if (program_.transfers == Transfers::coupled && !clock_.arrived(to)) {
+    const std::uint32_t sent = ops.previous_compute(d, g);
+    if (program_.transfers == Transfers::coupled && sent != kNoOp && ops[sent].has(Op::sends)) {
+      const std::uint32_t to = table_.consumer(ops[sent]);
+      if (!clock_.arrived(to)) {
         const int device = table_.device_of(ops[to]);
         return {device, fmt::format("its send of {} waits until device {} receives it for {}",
-                                    to_string(ops[g - 1]), device, to_string(ops[to]))};
+                                    to_string(ops[sent]), device, to_string(ops[to]))};
       }
     }
     for (int other = 0; other < ops.devices(); ++other) {

@@ -6,7 +6,8 @@
 // op: a device that must wait is parked and looked at again when somebody it waits for has moved.
 //
 // With `coupled` transfers a message needs both ends: its sender has run the producing op, and its
-// receiver stands right before the consuming one; the sender's next op waits for it, too.
+// receiver the compute op before the consuming one (steps and reductions between them do not delay
+// the post); whatever the sender does next waits for it, too.
 #pragma once
 
 #include "base/dependencies.hpp"
@@ -37,7 +38,7 @@ class Barriers {
 //   timed)? void transfer(from, from_device, to)   the message from op `from` to op `to` is sent
 //   void run(device, g, held_by)           op g runs; `held_by`: the op whose incoming message the
 //                                          device also waits for (coupled), or kNoOp
-//   void meet(device, group)               the device has reached a barrier
+//   void meet(device, group, held_by)      the device has reached a barrier
 //   void leave(device, group)              all have; the device's next op is the barrier's
 template <class Clock>
 class Walk {
@@ -89,7 +90,7 @@ class Walk {
       if constexpr (coupled) held_by = previous_send(device, g);
       const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
                          (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
-                         (barriers_.is_barrier(op) && !all_met(device, g));
+                         (barriers_.is_barrier(op) && !all_met(device, g, held_by));
       if (waits) break;
       clock_.run(device, g, held_by);
       cursor_[d] = ++g;
@@ -102,10 +103,17 @@ class Walk {
     parked_[d] = g < end ? 1 : 0;
   }
 
-  /// The op that consumes what the op before `g` sends, or kNoOp.
+  /// The op that consumes what the device's last compute op before `g` sends, or kNoOp.
   std::uint32_t previous_send(int device, std::uint32_t g) const {
-    if (g == program_.ops.begin(device) || !program_.ops[g - 1].has(Op::sends)) return kNoOp;
-    return table_.consumer(program_.ops[g - 1]);
+    const std::uint32_t previous = program_.ops.previous_compute(device, g);
+    if (previous == kNoOp || !program_.ops[previous].has(Op::sends)) return kNoOp;
+    return table_.consumer(program_.ops[previous]);
+  }
+
+  /// Has the device run every compute op before `to`, so that its receive is posted?
+  bool posted(int device, std::uint32_t to) const {
+    const std::uint32_t previous = program_.ops.previous_compute(device, to);
+    return previous == kNoOp || cursor(device) > previous;
   }
 
   void send(std::uint32_t from, int from_device, std::uint32_t to, int to_device) {
@@ -113,30 +121,31 @@ class Walk {
     if (cursor(to_device) == to) wake(to_device);
   }
 
-  /// Both ends of a batch may now be there: what `done` sends, what the next op receives.
+  /// Both ends of a batch may now be there: what `done` sends, what the next compute op receives.
   void after_run_coupled(int device, std::uint32_t done) {
     const OpLists& ops = program_.ops;
+    if (!is_compute(ops[done].kind)) return;
     if (ops[done].has(Op::sends)) {
       const std::uint32_t to = table_.consumer(ops[done]);
       const int to_device = table_.consumer_device(ops[done]);
-      if (cursor(to_device) == to) send(done, device, to, to_device);
+      if (posted(to_device, to)) send(done, device, to, to_device);
     }
-    const std::uint32_t next = done + 1;
-    if (next == ops.end(device) || !ops[next].has(Op::receives)) return;
+    const std::uint32_t next = ops.next_compute(device, done);
+    if (next == kNoOp || !ops[next].has(Op::receives)) return;
     const std::uint32_t from = table_.producer(ops[next]);
     const int from_device = table_.producer_device(ops[next]);
     if (cursor(from_device) <= from) return;
     clock_.transfer(from, from_device, next);
-    if (cursor(from_device) == from + 1) wake(from_device);
+    wake(from_device);
   }
 
-  bool all_met(int device, std::uint32_t g) {
+  bool all_met(int device, std::uint32_t g, std::uint32_t held_by) {
     const auto d = static_cast<std::size_t>(device);
     const Op& op = program_.ops[g];
     const std::uint32_t group = barriers_.group(op, device);
     if (waiting_at_[d] != g) {
       waiting_at_[d] = g;
-      clock_.meet(device, group);
+      clock_.meet(device, group, held_by);
       if (++met_[group] == barriers_.members(op)) {
         for (int other = 0; other < program_.ops.devices(); ++other) {
           const std::uint32_t at = waiting_at_[static_cast<std::size_t>(other)];

@@ -53,10 +53,10 @@ class ExactClock {
     const double occupied =
         output_bytes_[op.kind == OpKind::forward ? op.stage : op.stage - 1U] / lane.bytes_per_s;
     if constexpr (transfers == Transfers::coupled) {
-      // The receiver posts its part when the op before `to` ends.
-      const auto receiver =
-          static_cast<std::size_t>(channels_.all()[channels_.of_send(op)].destination);
-      depart = std::max(depart, free_at_[receiver]);
+      // The receiver posts its part when its compute op before `to` ends.
+      const int receiver = channels_.all()[channels_.of_send(op)].destination;
+      const std::uint32_t before = ops_.previous_compute(receiver, to);
+      if (before != kNoOp) depart = std::max(depart, timeline_.op(before).end_s);
     } else {
       depart = std::max(depart, lane.free_at);
       lane.free_at = depart + occupied;
@@ -67,8 +67,10 @@ class ExactClock {
       free_at_[static_cast<std::size_t>(from_device)] = arrival;
   }
 
-  void meet(int device, std::uint32_t group) {
-    meeting_[group] = std::max(meeting_[group], free_at_[static_cast<std::size_t>(device)]);
+  void meet(int device, std::uint32_t group, std::uint32_t held_by) {
+    double ready = free_at_[static_cast<std::size_t>(device)];
+    if (held_by != kNoOp) ready = std::max(ready, timeline_.message(held_by).end_s);
+    meeting_[group] = std::max(meeting_[group], ready);
   }
   void leave(int device, std::uint32_t group) {
     free_at_[static_cast<std::size_t>(device)] = meeting_[group];

@@ -46,7 +46,6 @@ class GapFinder {
   void before(std::uint32_t g, double from_s, double to_s) {
     if (to_s <= from_s) return;
     const Op& op = view_.ops[g];
-    if (!is_compute(op.kind)) return put(from_s, to_s, Cause::gradient_reduction, g);
     std::array<Flight, 2> flights{};
     std::size_t count = 0;
     if (op.has(Op::receives)) {
@@ -68,7 +67,7 @@ class GapFinder {
       put(start, end, Cause::transfer_wait, g, flights[i].to);
       at = end;
     }
-    put(at, to_s, Cause::imbalance, g);
+    put(at, to_s, is_compute(op.kind) ? Cause::imbalance : Cause::gradient_reduction, g);
   }
 
   const TimelineView& view_;
@@ -142,10 +141,10 @@ class CriticalPath {
       path_.push_back({PathSegment::Kind::transfer, device_of(to), to, to, ready, sent.end_s});
     }
     // A rendezvous that waited for its receiver came from there, not from the sender.
-    if (view_.transfers == Transfers::coupled && sent.start_s > ready &&
-        to != view_.ops.begin(device_of(to))) {
+    const std::uint32_t posted = view_.ops.previous_compute(device_of(to), to);
+    if (view_.transfers == Transfers::coupled && sent.start_s > ready && posted != kNoOp) {
       path_.back().start_s = sent.start_s;
-      return to - 1;
+      return posted;
     }
     return from;
   }

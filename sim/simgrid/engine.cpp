@@ -199,9 +199,10 @@ class Simulation {
   Device& device(int d) { return devices_[static_cast<std::size_t>(d)]; }
 
   bool held_by_send(int d, std::uint32_t g) const {
-    if (program_.transfers != Transfers::coupled || g == ops_.begin(d)) return false;
-    const Op& previous = ops_[g - 1];
-    return previous.has(Op::sends) && !timeline_.has_message(table_.consumer(previous));
+    if (program_.transfers != Transfers::coupled) return false;
+    const std::uint32_t sent = ops_.previous_compute(d, g);
+    return sent != kNoOp && ops_[sent].has(Op::sends) &&
+           !timeline_.has_message(table_.consumer(ops_[sent]));
   }
 
   void try_start(int d, double now) {
@@ -247,18 +248,20 @@ class Simulation {
       if (program_.transfers == Transfers::blocking) dev.held = true;
       if (posted) depart(g, to, now);
     }
-    if (program_.transfers == Transfers::coupled) post_receive(d, now);
+    if (program_.transfers == Transfers::coupled && is_compute(op.kind)) post_receive(d, g, now);
     try_start(d, now);
   }
 
+  /// Has the receiver run its compute op before `to`?
   bool at_post(std::uint32_t to) {
-    const Device& receiver = device(table_.device_of(ops_[to]));
-    return receiver.cursor == to && !receiver.busy;
+    const int receiver = table_.device_of(ops_[to]);
+    const std::uint32_t before = ops_.previous_compute(receiver, to);
+    return before == kNoOp || device(receiver).cursor > before;
   }
 
-  void post_receive(int d, double now) {
-    const std::uint32_t next = device(d).cursor;
-    if (next == ops_.end(d) || !ops_[next].has(Op::receives)) return;
+  void post_receive(int d, std::uint32_t done, double now) {
+    const std::uint32_t next = ops_.next_compute(d, done);
+    if (next == kNoOp || !ops_[next].has(Op::receives)) return;
     const std::uint32_t from = table_.producer(ops_[next]);
     if (device(table_.device_of(ops_[from])).cursor > from) depart(from, next, now);
   }

@@ -34,7 +34,10 @@ SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipe
              "pipedream-2bw"]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "trace check", "list", "init",
             "doctor", "completion"]
+# LeakSanitizer's own tracer crashes now and then in one of many short-lived processes; leaks are
+# looked for in the GoogleTest programs.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {
+    "ASAN_OPTIONS": "detect_leaks=0",
     "PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 
 
@@ -496,7 +499,6 @@ class CrossCheck(Case):
             for (device, op), (start, end) in expected.items():  # what takes no time is no event
                 self.assertEqual(start, end, (device, op))
 
-    @unittest.expectedFailure  # exact: a barrier does not wait for the sends of its other members
     def test_replicas_on_unequal_links_reduce_together(self):
         path = self.scenario(
             "model: {forward: 1 s, backward: 2 s, output: 1 MB, gradients: 1 MB}\n"

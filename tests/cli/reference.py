@@ -5,8 +5,8 @@ The order of ops per device is given; times follow from four sentences (docs/met
   overlapped  messages of a channel (source, destination, F or B) leave one after the other, each
               occupying it for bytes / bandwidth, and arrive a latency after their last byte
   blocking    the same, but the sender's next op waits until its message has arrived
-  coupled     the message starts when its op has ended and the op before its receiver has ended
-              (both ends have posted their batch); the sender's next op waits for it, too
+  coupled     the message starts when its op and the compute op before its receiver have ended (both
+              ends have posted their batch); whatever its sender does next waits for it, too
 After a device's last gradient of an update stand, in its order, REDUCE_GRAD (with replicas: starts
 when all of them are there) and STEP, whether or not they take time.
 """
@@ -120,8 +120,10 @@ class Reference:
         ready = self.end(device, self.place[device, op])
         if self.transfers == "coupled":
             to, consumer = self.receiver(device, op)
-            at = self.place[to, consumer]
-            return max(ready, self.end(to, at - 1) if at > 0 else 0.0)
+            at = self.place[to, consumer] - 1
+            while at >= 0 and self.order[to][at][1] in ("REDUCE_GRAD", "STEP"):
+                at -= 1
+            return max(ready, self.end(to, at) if at >= 0 else 0.0)
         if self.transfers == "overlapped":
             before = self.previous_message(device, op)
             if before is not None:
