@@ -4,7 +4,6 @@
 #include <cctype>
 
 namespace penstock {
-namespace {
 
 std::string folded(std::string_view text) {
   std::string out;
@@ -13,8 +12,6 @@ std::string folded(std::string_view text) {
   }
   return out;
 }
-
-}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));

@@ -7,6 +7,9 @@
 
 namespace penstock {
 
+/// The word in lower case with '-' for '_': how names are compared everywhere.
+std::string folded(std::string_view text);
+
 /// Number of insertions, deletions, substitutions and swaps of neighbours between two words.
 int edit_distance(std::string_view a, std::string_view b);
 

@@ -1,10 +1,11 @@
 // The table of schedules: one row each.
 #include "schedules/generator.hpp"
 
+#include "base/suggest.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 namespace penstock {
 namespace {
@@ -94,14 +95,6 @@ const std::vector<Schedule>& table() {
        refuse_unless_m_covers_depth},
   };
   return kTable;
-}
-
-std::string folded(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    out += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return out;
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ bool in_place(const std::string& path) {
 }  // namespace
 
 ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
-  file_->path = path;
+  file_->path = path == "-" ? "standard output" : path;
   file_->keep = path == "-" || in_place(path);
   file_->temporary = file_->keep ? path : path + ".part" + std::to_string(::getpid());
   file_->descriptor = path == "-" ? STDOUT_FILENO

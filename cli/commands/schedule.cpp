@@ -120,12 +120,13 @@ int run_schedule_list(const Arguments& arguments) {
     return exit_ok;
   }
   using enum TextTable::Align;
-  TextTable table({"schedule", "rule", "bubble", "stash at stage s", "paper"},
-                  {left, left, left, left, left});
+  TextTable table({"schedule", "rule", "bubble", "stash at stage s"}, {left, left, left, left});
   for (const Schedule& s : schedules()) {
-    table.add({std::string(s.name), std::string(s.summary), std::string(s.bubble),
-               std::string(s.stash), std::string(s.paper)});
-    if (!s.aliases.empty()) table.add({"", fmt::format("also: {}", fmt::join(s.aliases, ", "))});
+    table.add(
+        {std::string(s.name), std::string(s.summary), std::string(s.bubble), std::string(s.stash)});
+    const std::string also =
+        s.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(s.aliases, ", "));
+    table.add({"", fmt::format("  {}{}", s.paper, also)});
   }
   put_output(arguments, table.render());
   return exit_ok;
