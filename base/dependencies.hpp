@@ -61,6 +61,7 @@ class DependencyTable {
   /// Ops that could not be entered because their place was taken or out of range.
   const std::vector<std::uint32_t>& rejected() const { return rejected_; }
   std::uint32_t microbatches() const { return microbatches_; }
+  const Placement& placement() const { return *placement_; }
 
  private:
   std::size_t at(std::uint32_t stage, std::uint32_t microbatch) const {

@@ -10,6 +10,7 @@
 #include "traces/memory.hpp"
 
 #include <benchmark/benchmark.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -116,7 +117,7 @@ void simgrid_timers(benchmark::State& state) { simgrid(state, false, false); }
 void simgrid_flows(benchmark::State& state) { simgrid(state, true, false); }
 void simgrid_with_memory(benchmark::State& state) { simgrid(state, false, true); }
 
-/// The sizes of docs/performance.md: those of the other simulators' published runs, too.
+/// The sizes of the README: those of the other simulators' published runs, too.
 void sizes(benchmark::internal::Benchmark* b) {
   for (const auto& [stages, microbatches] :
        {std::pair{64, 512}, {128, 1024}, {256, 2048}, {1024, 2048}}) {
@@ -138,4 +139,9 @@ BENCHMARK(simgrid_with_memory)->Apply(in_children);
 }  // namespace
 }  // namespace penstock
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  // A fixed threshold: large arrays are always mapped anew, so their growth can be seen.
+  mallopt(M_MMAP_THRESHOLD, 1 << 16);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

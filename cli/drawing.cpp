@@ -88,6 +88,7 @@ std::string draw_schedule(const Simulation& s, const Result& r, int columns, boo
                   counted(s.scenario.shape.microbatches_per_update, "microbatch"),
                   counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers));
   constexpr int kDevices = 64;
+  const int digits = s.program.ops.devices() > 10 ? 2 : 1;
   for (int d = 0; d < std::min(kDevices, s.program.ops.devices()); ++d) {
     Row row(width, colour);
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
@@ -96,7 +97,7 @@ std::string draw_schedule(const Simulation& s, const Result& r, int columns, boo
       const int to = static_cast<int>(std::lround(span.end_s * scale));
       row.put(from, to, label(s.program.ops[g], to - from), s.program.ops[g].kind);
     }
-    out += fmt::format("device {:<2}{}\n", d, row.text());
+    out += fmt::format("device {:<{}} {}\n", d, digits, row.text());
   }
   if (s.program.ops.devices() > kDevices)
     out += fmt::format("... {} more devices\n", s.program.ops.devices() - kDevices);

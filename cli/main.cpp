@@ -41,6 +41,9 @@ int guarded(const std::vector<std::string>& words) {
     const int code = dispatch(words);
     if (std::fflush(stdout) != 0) throw SystemError::from_errno("write", "standard output");
     return code;
+  } catch (const HelpWanted& help) {
+    fmt::print("{}", help.text);
+    return exit_ok;
   } catch (const InputError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return exit_usage;

@@ -118,6 +118,10 @@ const CommandSpec& find_command(const std::vector<std::string>& words, std::size
   }
   if (!inside.empty()) {
     const std::string second = words.size() > 1 ? words[1] : "";
+    const bool asks = second == "--help" || second == "-h";
+    if (asks)
+      throw HelpWanted{fmt::format("penstock {0}: one of {1}; see penstock {0} {2} --help\n", first,
+                                   fmt::join(inside, ", "), inside[0])};
     throw InputError("penstock " + first,
                      second.empty()
                          ? fmt::format("needs one of {}", fmt::join(inside, ", "))

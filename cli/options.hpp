@@ -19,6 +19,11 @@ struct OptionSpec {
   std::string_view short_name = {};
 };
 
+/// Thrown when help was asked for where no command is complete; the text goes to standard output.
+struct HelpWanted {
+  std::string text;
+};
+
 /// A parsed command line.
 class Arguments {
  public:

@@ -86,6 +86,7 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
   Json out = {
       {"schema_version", kSchemaVersion},
       {"scenario", s.scenario.name},
+      {"overrides", s.scenario.overrides},
       {"engine", s.engine},
       {"schedule", s.program.schedule},
       {"transfers", to_string(s.program.transfers)},

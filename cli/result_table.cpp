@@ -20,17 +20,25 @@ std::string gib(std::int64_t bytes) {
 
 std::string heading(const Simulation& s, const OutputOptions& options) {
   const Scenario& c = s.scenario;
-  std::string text = c.name + "\n";
+  std::string text = c.name;
+  if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
+  text += "\n";
   text += fmt::format("{}, {}{}, {}{} per update, {}\n", s.program.schedule,
                       counted(c.shape.depth, "stage"),
                       c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "",
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
                       counted(c.shape.batches, "update"));
-  text += fmt::format("{} on {}; recompute {}; transfers {}; engine {}",
-                      c.transformer ? c.transformer->name : "abstract model", c.cluster.name,
-                      kRecomputeNames[static_cast<std::size_t>(c.recompute)],
-                      to_string(s.program.transfers), s.engine);
+  if (c.transformer) {
+    text += fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}\n",
+                        c.transformer->name, c.cluster.name, c.cluster.device.name,
+                        c.samples_per_update(), c.transformer->seq_length,
+                        kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
+  } else {
+    text += fmt::format("abstract model on {}; recompute {}\n", c.cluster.name,
+                        kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
+  }
+  text += fmt::format("transfers {}; engine {}", to_string(s.program.transfers), s.engine);
   if (!options.reproducible) text += fmt::format(" ({} CPU)", format_time(s.engine_seconds));
   return text + "\n\n";
 }
@@ -79,37 +87,55 @@ std::string how_fast(const Simulation& s, const Result& r) {
   return text + "\n";
 }
 
-std::string why(const Result& r) {
+/// How much of it is the schedule's own, however well the stages are balanced.
+std::string ideal(const Simulation& s) {
+  const double own = s.scenario.schedule->ideal_bubble(s.scenario.shape);
+  if (own <= 0) return "";
+  return fmt::format("           equal stages and free transfers would leave {}: {} per update\n",
+                     format_percent(own), s.scenario.schedule->bubble);
+}
+
+/// What a cause is called in a sentence.
+constexpr std::string_view kCauseWords[kCauses] = {"warmup", "peer not done (imbalance)",
+                                                   "transfer wait", "drain", "gradient reduction"};
+
+std::string why(const Simulation& s, const Result& r) {
   std::string parts;
   for (std::size_t c = 0; c < kCauses; ++c) {
     if (r.bubble[c] < 5e-4) continue;
-    std::string name(kCauseNames[c]);
-    std::ranges::replace(name, '_', ' ');
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, format_percent(r.bubble[c]));
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", kCauseWords[c],
+                         format_percent(r.bubble[c]));
   }
   return fmt::format("Why?       bubble {} of the {} simulated{}{}\n",
                      format_percent(r.bubble_fraction), format_time(r.makespan_s),
-                     parts.empty() ? "" : "\n           ", parts);
+                     parts.empty() ? "" : "\n           ", parts) +
+         ideal(s);
 }
 
 std::string path_summary(const Simulation& s, const Result& r) {
-  double compute = 0, transfer = 0, wait = 0;
+  std::array<double, std::size(kPathKindNames)> share{};
   std::vector<double> per_device(static_cast<std::size_t>(s.program.ops.devices()), 0.0);
   for (const PathSegment& p : r.critical_path) {
     const double length = p.end_s - p.start_s;
-    (p.kind == PathSegment::Kind::compute    ? compute
-     : p.kind == PathSegment::Kind::transfer ? transfer
-                                             : wait) += length;
+    share[static_cast<std::size_t>(p.kind)] += length;
     if (p.kind == PathSegment::Kind::compute)
       per_device[static_cast<std::size_t>(p.device)] += length;
   }
   if (r.makespan_s <= 0) return "";
+  const auto [compute, transfer, reduction, wait] = share;
   const auto most = std::ranges::max_element(per_device);
-  return fmt::format(
-      "           critical path: {} compute ({} of it on device {}), {} messages{}\n",
-      format_percent(compute / r.makespan_s), format_percent(compute > 0 ? *most / compute : 0),
-      most - per_device.begin(), format_percent(transfer / r.makespan_s),
-      wait > 0 ? ", " + format_percent(wait / r.makespan_s) + " waiting" : "");
+  std::string text =
+      fmt::format("           critical path: {} compute", format_percent(compute / r.makespan_s));
+  // Only a device that really carries the path is worth naming.
+  if (compute > 0 && *most / compute >= 0.1) {
+    text += fmt::format(" ({} of it on device {})", format_percent(*most / compute),
+                        most - per_device.begin());
+  }
+  text += fmt::format(", {} messages", format_percent(transfer / r.makespan_s));
+  if (reduction > 0)
+    text += fmt::format(", {} gradient reduction", format_percent(reduction / r.makespan_s));
+  if (wait > 0) text += fmt::format(", {} waiting", format_percent(wait / r.makespan_s));
+  return text + "\n";
 }
 
 std::string help(const Result& r) {
@@ -133,10 +159,11 @@ std::vector<const DeviceResult*> rows_of(const Result& r) {
   const auto fullest = std::ranges::max_element(
       r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
   std::vector<const DeviceResult*> rows;
+  const auto busiest =
+      std::ranges::max_element(r.devices, {}, [](const DeviceResult& d) { return d.time.busy_s; });
   for (const DeviceResult& d : r.devices) {
-    if (r.devices.size() <= kRows || rows.size() < kRows - 1 || &d == &*fullest ||
-        &d == &r.devices.back())
-      rows.push_back(&d);
+    const bool telling = &d == &*fullest || &d == &*busiest || &d == &r.devices.back();
+    if (r.devices.size() <= kRows || rows.size() < kRows || telling) rows.push_back(&d);
   }
   return rows;
 }
@@ -202,9 +229,10 @@ std::string device_table(const Simulation& s, const Result& r) {
   return text;
 }
 
-std::string link_line(const Result& r) {
+std::string link_line(const Simulation& s, const Result& r) {
   const auto busiest = std::ranges::max_element(r.links, {}, &LinkResult::busy_fraction);
-  if (busiest == r.links.end() || busiest->busy_fraction <= 0) return "";
+  const bool free = s.program.transfers == Transfers::free;
+  if (free || busiest == r.links.end() || busiest->busy_fraction <= 0) return "";
   return fmt::format("           busiest link: {} carries {}, busy {}\n", busiest->name,
                      format_bytes(static_cast<double>(busiest->bytes)),
                      format_percent(busiest->busy_fraction));
@@ -229,8 +257,8 @@ std::string counted(std::int64_t count, std::string_view what) {
 }
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
-  std::string text = heading(s, options) + fits(r) + how_fast(s, r) + why(r) + path_summary(s, r) +
-                     link_line(r) + help(r);
+  std::string text = heading(s, options) + fits(r) + how_fast(s, r) + why(s, r) +
+                     path_summary(s, r) + link_line(s, r) + help(r);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   text += "\n" + device_table(s, r);
   if (options.events) text += events_table(s);

@@ -162,9 +162,15 @@ void judge_memory(const Simulation& s, Result& r) {
   for (const DeviceResult& d : r.devices) {
     const std::int64_t need = d.memory.use.total();
     if (need <= r.capacity_bytes) continue;
+    const std::string needed = format_bytes(static_cast<double>(need));
+    const std::string has = format_bytes(static_cast<double>(r.capacity_bytes));
+    // Where rounding hides the difference, it is said.
+    const std::string over =
+        needed == has
+            ? ": " + format_bytes(static_cast<double>(need - r.capacity_bytes)) + " too few"
+            : "";
     r.infeasible_because.push_back(fmt::format(
-        "device {} needs {}, has {} ({}{})", d.device, format_bytes(static_cast<double>(need)),
-        format_bytes(static_cast<double>(r.capacity_bytes)), owners(d.memory.use),
+        "device {} needs {}, has {}{} ({}{})", d.device, needed, has, over, owners(d.memory.use),
         d.memory.op == kNoOp ? "" : "; at " + to_string(s.program.ops[d.memory.op])));
   }
 }
@@ -231,7 +237,8 @@ void add_links(const Simulation& s, Result& r) {
     for (const int l : s.channels->all()[c].links)
       r.links[static_cast<std::size_t>(l)].bytes += bytes[c];
   }
-  for (std::size_t l = 0; l < r.links.size() && r.makespan_s > 0; ++l) {
+  const bool occupied = r.makespan_s > 0 && s.program.transfers != Transfers::free;
+  for (std::size_t l = 0; l < r.links.size() && occupied; ++l) {
     r.links[l].busy_fraction =
         static_cast<double>(r.links[l].bytes) / s.channels->links()[l].bytes_per_s / r.makespan_s;
   }
@@ -296,6 +303,7 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
   add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
   Scenario wider = s.scenario;
   scale_links(wider.cluster, 2);
+  wider.update_reductions();
   add("links of twice the bandwidth", wider);
   if (s.program.flushes && s.scenario.schedule->name != "model-parallel") {
     Scenario longer = s.scenario;

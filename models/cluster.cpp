@@ -1,8 +1,19 @@
 #include "models/cluster.hpp"
 
+#include "models/collectives.hpp"
+
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock {
+
+double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes) {
+  const bool one_node = std::ranges::all_of(
+      gpus, [&](int gpu) { return cluster.node_of(gpu) == cluster.node_of(gpus.front()); });
+  const LinkSpec& link = cluster.link ? *cluster.link : one_node ? cluster.intra : cluster.inter;
+  return ring_all_reduce_s(static_cast<int>(gpus.size()), bytes, link.latency_s, link.bytes_per_s);
+}
 
 int Network::link(const std::string& name, const LinkSpec& spec) {
   const auto [it, added] = index_.try_emplace(name, static_cast<int>(links_.size()));

@@ -42,6 +42,10 @@ struct Cluster {
   int node_of(int gpu) const { return gpu / devices_per_node; }
 };
 
+/// Time of a ring all-reduce of `bytes` over these GPUs, on its slowest hop and without other
+/// traffic, seconds.
+double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes);
+
 /// One direction of a wire (or both, half duplex): what messages share.
 struct NetworkLink {
   std::string name;

@@ -117,6 +117,16 @@ class TextCheck {
   int depth_ = 0;
 };
 
+/// Says where the part of a file that is read ends.
+[[noreturn]] void refuse_size(const Source& source, std::string_view part) {
+  const int line = static_cast<int>(std::ranges::count(part, '\n')) + 1;
+  const bool begins = part.ends_with('\n');
+  const int column =
+      begins ? 1 : static_cast<int>(source.lines[static_cast<std::size_t>(line - 1)].size()) + 1;
+  throw InputError({at(source, line, column,
+                       fmt::format("is larger than {} MB, which end here", kMaxBytes >> 20))});
+}
+
 /// Makes the tree from the parser's events; throws InputError where it must stop at once.
 class Reader : public YAML::EventHandler {
  public:
@@ -404,10 +414,11 @@ std::string printable(const std::string& text) {
 }
 
 Value parse_document(const std::string& text, const std::string& origin) {
-  if (text.size() > kMaxBytes)
-    throw InputError(origin, fmt::format("is larger than {} MB", kMaxBytes >> 20));
-  const auto source = make_source(text, origin);
+  std::size_t end = std::min(text.size(), kMaxBytes);
+  for (int i = 0; i < 3 && end < text.size() && is_continuation(text[end]); ++i) --end;
+  const auto source = make_source(std::string_view(text).substr(0, end), origin);
   TextCheck(*source).run();
+  if (end < text.size()) refuse_size(*source, std::string_view(text).substr(0, end));
   Reader reader(source);
   std::istringstream in(text);
   try {

@@ -37,8 +37,17 @@ const std::vector<KeyRow>& table() {
        1,
        {},
        {"pipeline_model_parallel_size", "depth"}},
-      {"pipeline", "chunks", T::integer, "virtual stages per device (v); default 1", D::number, 1},
-      {"pipeline", "width", T::integer, "replicas of every stage; default 1", D::number, 1},
+      {"pipeline", "chunks", T::integer,
+       "virtual stages per device (v); default 1, and no shipped schedule takes more yet",
+       D::number, 1},
+      {"pipeline",
+       "width",
+       T::integer,
+       "replicas of every stage; default 1",
+       D::number,
+       1,
+       {},
+       {"data_parallel_size"}},
       {"pipeline",
        "microbatch_size",
        T::integer,
@@ -47,8 +56,14 @@ const std::vector<KeyRow>& table() {
        1,
        {},
        {"micro_batch_size"}},
-      {"pipeline", "microbatches", T::integer,
-       "microbatches per weight update of one replica (m); default 1", D::number, 1},
+      {"pipeline",
+       "microbatches",
+       T::integer,
+       "microbatches per weight update of one replica (m); default 1",
+       D::number,
+       1,
+       {},
+       {"num_microbatches"}},
       {"pipeline", "recompute", T::choice, "activations made again in the backward; default none",
        D::number, 0, "none|selective|full"},
       {"pipeline", "split", T::split,
@@ -171,8 +186,8 @@ const std::vector<KeyRow>& table() {
        "a device of `penstock list devices`, a file, or inline", D::number, 0, "device"},
       {"cluster", "devices", T::integer, "abstract: devices, every two of them joined by `link`",
        D::number, 1},
-      {"cluster", "memory", T::quantity, "abstract: capacity of a device; default unknown",
-       D::bytes},
+      {"cluster", "memory", T::quantity,
+       "capacity of a device; with a 'device', its memory; default unknown", D::bytes},
       {"cluster", "link", T::link,
        "abstract: a private link between every two devices, each channel with its own capacity",
        D::bandwidth},
@@ -233,6 +248,12 @@ std::vector<std::string> keys_of(std::string_view section) {
     keys.insert(keys.end(), row.aliases.begin(), row.aliases.end());
   }
   return keys;
+}
+
+std::string known_elsewhere(std::string_view key) {
+  if (key == "global_batch_size" || key == "gradient_accumulation_steps")
+    return "; global_batch_size = microbatch_size x microbatches x width; give microbatches";
+  return "";
 }
 
 std::vector<std::string> split_choices(std::string_view choices) {

@@ -44,6 +44,9 @@ const KeyRow* find_key(std::string_view section, std::string_view key);
 /// Keys of a section (aliases too), for suggestions.
 std::vector<std::string> keys_of(std::string_view section);
 
+/// What to give instead of a key of other tools that has no counterpart here; "" for all others.
+std::string known_elsewhere(std::string_view key);
+
 std::vector<std::string> split_choices(std::string_view choices);
 
 /// "an integer >= 1", "one of none, full", "a time such as '1.5 us' ...".

@@ -1,6 +1,7 @@
 #include "scenarios/library.hpp"
 
 #include "base/suggest.hpp"
+#include "scenarios/foreign.hpp"
 
 #include <fmt/format.h>
 
@@ -23,33 +24,6 @@ std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
-}
-
-/// Hugging Face's model_type and our families.
-constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
-    {"gpt2", "gpt"},    {"gpt", "gpt"},       {"gpt_neo", "gpt"},
-    {"opt", "gpt"},     {"bert", "bert"},     {"roberta", "bert"},
-    {"llama", "llama"}, {"mistral", "llama"}, {"qwen2", "llama"}};
-
-/// What our families cannot express must not be ignored; "" when it is nothing of the kind.
-std::string beyond_us(const std::string& key) {
-  static constexpr std::string_view kExperts[] = {"num_local_experts", "num_experts",
-                                                  "num_experts_per_tok", "n_routed_experts"};
-  if (std::ranges::find(kExperts, key) != std::end(kExperts))
-    return "mixture-of-experts models are not modelled";
-  if (key == "encoder_layers" || key == "decoder_layers" || key == "num_decoder_layers")
-    return "encoder-decoder models are not modelled";
-  return "";
-}
-
-/// The number a plain entry gives, or 0.
-double number_of(const Value& map, const std::string& key) {
-  const KeyRow* row = find_key("model", key);
-  for (const Value::Entry& entry : map.entries) {
-    const bool same = row != nullptr && find_key("model", entry.key.text) == row;
-    if (same || entry.key.text == key) return std::atof(entry.value.text.c_str());
-  }
-  return 0;
 }
 
 /// A name as `{base: NAME}`, a bandwidth as `{bandwidth: ...}`.
@@ -126,59 +100,12 @@ const Value* Library::find(const Value& name, const std::string& kind,
       diagnostics_.add(document, fmt::format("expected a map with the keys of a {}", kind));
       return nullptr;
     }
-    if (kind == "model" && path.extension() == ".json") adopt_foreign_model(document);
+    if (kind == "model" && path.extension() == ".json")
+      adopt_foreign_model(document, diagnostics_, notes_);
     return keep(std::move(document));
   } catch (const InputError& error) {
     for (const Diagnostic& d : error.diagnostics()) diagnostics_.add(d);
     return nullptr;
-  }
-}
-
-/// model_type in our families; an unknown one is said and left out.
-void Library::translate_family(std::vector<Value::Entry>& entries) {
-  const auto type =
-      std::ranges::find(entries, "model_type", [](const auto& e) { return e.key.text; });
-  if (type == entries.end()) return;
-  const auto known =
-      std::ranges::find(kFamilies, type->value.text, [](const auto& f) { return f.first; });
-  if (known != std::end(kFamilies)) {
-    type->value.text = known->second;
-    return;
-  }
-  std::vector<std::string> names;
-  for (const auto& family : kFamilies) names.emplace_back(family.first);
-  diagnostics_.add(type->value, fmt::format("the model_type '{}' is not known (known: {}){}",
-                                            printable(type->value.text), fmt::join(names, ", "),
-                                            did_you_mean(type->value.text, names)));
-  entries.erase(type);
-}
-
-/// Keeps of a config.json what we have keys for, with our families.
-void Library::adopt_foreign_model(Value& document) {
-  std::vector<std::string> ignored;
-  std::vector<Value::Entry> kept;
-  for (Value::Entry& entry : document.entries) {
-    const std::string& key = entry.key.text;
-    const std::string problem = beyond_us(key);
-    if (!problem.empty()) diagnostics_.add(entry.key, problem);
-    const KeyRow* row = find_key("model", key);
-    if (row == nullptr) ignored.push_back(key);
-    if (row == nullptr || entry.value.kind == Value::Kind::null) continue;
-    // GPT-2 says n_ctx and n_positions.
-    const bool again = std::ranges::any_of(kept, [&](const Value::Entry& other) {
-      return find_key("model", other.key.text) == row && other.value.text == entry.value.text;
-    });
-    if (!again) kept.push_back(entry);
-  }
-  const double head = number_of(document, "head_dim");
-  const double heads = number_of(document, "num_attention_heads");
-  if (head > 0 && heads > 0 && head * heads != number_of(document, "hidden_size"))
-    diagnostics_.add(document, "a head_dim other than hidden_size / heads is not modelled");
-  translate_family(kept);
-  document.entries = std::move(kept);
-  if (!ignored.empty()) {
-    notes_.push_back(fmt::format("{}: keys without a meaning for a prediction: {}",
-                                 document.source->name, fmt::join(ignored, ", ")));
   }
 }
 

@@ -30,8 +30,6 @@ class Library {
   const Value* find(const Value& name, const std::string& kind, const std::string& shipped_folder);
   std::filesystem::path own_file(const Value& name) const;
   bool is_there(const std::filesystem::path& path, const Value& name, const std::string& kind);
-  void adopt_foreign_model(Value& document);
-  void translate_family(std::vector<Value::Entry>& entries);
   const Value* keep(Value document);
 
   std::string folder_;

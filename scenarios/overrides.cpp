@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace penstock {
 namespace {
@@ -90,7 +91,9 @@ Path resolve(const std::string& key, std::string& problem) {
   }
   const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
   if (shortest == matches.end()) {
-    problem = fmt::format("unknown key '{}'{}", printable(key), did_you_mean(key, names));
+    const std::string instead = known_elsewhere(given.back());
+    problem = fmt::format("unknown key '{}'{}", printable(key),
+                          instead.empty() ? did_you_mean(key, names) : instead);
     return {};
   }
   std::vector<std::string> same;
@@ -172,11 +175,35 @@ Value parse_value(const std::string& text, const KeyRow* row, const std::string&
   return value;
 }
 
+/// Is this text a list without its brackets? `1,5 s` is none: its first part has no unit.
+bool is_bare_list(const std::string& text, const KeyRow& row) {
+  using T = KeyRow::Type;
+  if ((row.type != T::split && row.type != T::quantity_per_stage) ||
+      text.find(',') == std::string::npos)
+    return false;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t first = part.find_first_not_of(' ');
+    if (first == std::string::npos) return false;
+    part = part.substr(first, part.find_last_not_of(' ') - first + 1);
+    const bool digits = part.find_first_not_of("0123456789") == std::string::npos;
+    std::string why;
+    if (row.type == T::split ? !digits : digits || !parse_quantity(part, row.dimension, why))
+      return false;
+  }
+  return true;
+}
+
 void apply(Value& document, const Override& change, const std::string& origin) {
   std::string problem;
   const Path path = resolve(change.key, problem);
   if (!problem.empty()) throw InputError(origin, problem);
-  Value value = parse_value(change.value, row_at(path), origin);
+  const KeyRow* row = row_at(path);
+  if (row != nullptr && is_bare_list(change.value, *row)) {
+    throw InputError(origin, fmt::format("a list needs brackets: {}=[{}]", printable(change.key),
+                                         printable(change.value)));
+  }
+  Value value = parse_value(change.value, row, origin);
   Value flag;
   const auto source = std::make_shared<Source>(Source{origin, {}});
   move_to(source, value);

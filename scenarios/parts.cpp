@@ -1,5 +1,7 @@
 #include "scenarios/parts.hpp"
 
+#include "base/units.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +59,8 @@ class PerStage {
     if (model_.at(key).kind == Value::Kind::scalar)
       return std::vector<double>(stages_, values->at(0));
     if (values->size() != stages_) {
-      if (values->size() == model_.at(key).items.size()) {
+      const bool known = stages_ > 0;  // else the depth itself was refused
+      if (known && values->size() == model_.at(key).items.size()) {
         diagnostics_.add(model_.at(key), fmt::format("'{}' lists {} stages, the pipeline has {}",
                                                      key, values->size(), stages_));
       }
@@ -239,6 +242,19 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
 
 namespace {
 
+/// The capacity of an abstract device; of a real one its memory, with what it reserves.
+void replace_memory(const Section& cluster, std::int64_t bytes, DeviceSpec& device,
+                    Diagnostics& diagnostics) {
+  device.memory_bytes = bytes;
+  if (bytes == 0) {
+    diagnostics.add(cluster.at("memory"), "'memory' must be more than 0");
+  } else if (device.reserved_bytes >= bytes) {
+    diagnostics.add(cluster.at("memory"),
+                    fmt::format("'memory' must be more than the {} that the device reserves",
+                                format_bytes(static_cast<double>(device.reserved_bytes))));
+  }
+}
+
 DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
   DeviceSpec d;
   d.name = device.text("name").value_or("inline device");
@@ -254,8 +270,12 @@ DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
   for (const std::string& type : split_choices(find_key("device", "peak")->choices)) {
     if (const auto rate = device.number(type)) d.peak_flops_per_s[type] = *rate;
   }
-  if (d.memory_bytes > 0 && d.reserved_bytes > d.memory_bytes)
-    diagnostics.add(device.at("reserved"), "'reserved' is more than the device's memory");
+  if (device.number("memory") && d.memory_bytes == 0)
+    diagnostics.add(device.at("memory"), "'memory' must be more than 0");
+  if (d.allocator_slack >= 1)
+    diagnostics.add(device.at("allocator_slack"), "'allocator_slack' must be below 100%");
+  if (d.memory_bytes > 0 && d.reserved_bytes >= d.memory_bytes)
+    diagnostics.add(device.at("reserved"), "'reserved' leaves nothing of the device's memory");
   return d;
 }
 
@@ -313,11 +333,8 @@ Cluster read_cluster(const Section& cluster, Library& library, int devices_neede
     if (const Value* found = library.resolve(cluster.at("device"), "device", "models/devices"))
       c.device = read_device(Section(*found, "device", diagnostics), diagnostics);
   }
-  if (const auto memory = cluster.number("memory")) {
-    c.device.memory_bytes = std::llround(*memory);
-    c.device.reserved_bytes = 0;
-    c.device.allocator_slack = 0;
-  }
+  if (const auto memory = cluster.number("memory"))
+    replace_memory(cluster, std::llround(*memory), c.device, diagnostics);
   const bool real = cluster.has("nodes") || cluster.has("devices_per_node") ||
                     cluster.has("intra") || cluster.has("inter");
   check_kind(cluster, real, diagnostics);

@@ -43,7 +43,10 @@ pipeline: {stages: 4, microbatches: 8}
   (`my/model.yaml`, relative to the file that names it), or a map. `{base: NAME, key: value}` starts
   from another one and changes some keys.
 - **Other tools' names.** The names of Megatron and Hugging Face in the last column work, too. A
-  `config.json` can be used as it is: `model: llama/config.json`.
+  `config.json` can be used as it is: `model: llama/config.json`; give `seq_length` with it, as the
+  file says only how long a sequence can be: `model: {base: llama/config.json, seq_length: 8192}`.
+  Its number type becomes `precision`; what cannot be modelled is refused, what is not understood
+  is noted.
 - **From the command line.** `--set key=value` changes any key: `--set pipeline.stages=8`, or
   `--set stages=8` where no other key has that name. `--set 'cluster.inter=100 Gbps'` on a named
   cluster changes that link and nothing else. Files named there are looked up in the working

@@ -1,7 +1,7 @@
 #include "scenarios/scenario.hpp"
 
 #include "base/suggest.hpp"
-#include "models/collectives.hpp"
+#include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 
@@ -16,6 +16,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kMaxDepth = 65'535;
+constexpr std::int64_t kFewTokens = 4096;  // models/devices: what the curves were measured with
 constexpr std::uint64_t kMaxOps = 400'000'000;  // about 20 GiB of Program and Timeline
 
 /// The section of a scenario, or an empty one at the scenario's place.
@@ -66,6 +67,8 @@ class Builder {
     const Value* found = library_.resolve(top_.at("model"), "model", "models");
     if (found == nullptr) return;
     model_.emplace(*found, "model", diagnostics_);
+    const std::string length = note_on_length(*found);
+    if (!length.empty()) out_.notes.push_back(length);
     abstract_ = is_abstract_model(*model_);
     if (abstract_) return;
     out_.transformer = read_transformer(*model_, diagnostics_);
@@ -313,39 +316,64 @@ class Builder {
                                  layers, stages, below, above));
   }
 
+  /// What a user should know about how far the analytic model reaches.
+  void note_limits() {
+    const TransformerSpec& model = *out_.transformer;
+    const std::int64_t tokens = out_.microbatch_size * model.seq_length;
+    if (tokens < kFewTokens) {
+      out_.notes.push_back(
+          fmt::format("microbatches of {} tokens are small for the device's efficiency curve ({} "
+                      "and more): times are optimistic",
+                      tokens, kFewTokens));
+    }
+    if (out_.recompute == Recompute::selective && model.flash_attention) {
+      out_.notes.push_back(
+          "recompute: selective changes nothing with flash attention, which keeps no "
+          "probabilities");
+    }
+  }
+
   void cost() {
     const int stages = static_cast<int>(out_.shape.depth);
     if (!abstract_) {
+      note_limits();
       const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
       const DeviceSpec& device = out_.cluster.device;
       if (out_.layers.empty())
         out_.layers = balanced_split(*out_.transformer, device, stages, options);
       out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
     }
+    if (out_.lowering.width > 1) out_.update_reductions();
     check_magnitudes();
-    if (diagnostics_.empty() && out_.lowering.width > 1) cost_reduction();
   }
 
   /// Sums over the run must fit 63 bits, of bytes and of nanoseconds.
   void check_magnitudes() {
     constexpr double kMost = 4e18;
     const double runs = static_cast<double>(out_.shape.total());
-    double seconds = 0, most_bytes = 0;
+    const double width = out_.lowering.width;
+    // PipeDream keeps the most versions: one per stage, the live one and a further copy.
+    const double versions = static_cast<double>(out_.shape.depth) + 2;
+    double seconds = 0, most_bytes = 0, reduce_s = 0;
     for (const StageCosts& c : out_.costs) {
       seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(c);
+      reduce_s += c.reduce_grad_s;
       double bytes = 0;
       for (const std::int64_t part :
-           {c.output_bytes, c.weight_bytes, c.gradient_bytes, c.optimizer_bytes, c.version_bytes,
-            c.activation_bytes, c.activation_after_input_bytes, c.forward_workspace_bytes,
-            c.backward_workspace_bytes}) {
+           {c.output_bytes, c.weight_bytes, c.gradient_bytes, c.reduced_bytes, c.optimizer_bytes,
+            c.version_bytes, c.activation_bytes, c.activation_after_input_bytes,
+            c.forward_workspace_bytes, c.backward_workspace_bytes}) {
         bytes +=
             part < 0 ? kMost : static_cast<double>(part);  // negative: it did not even fit here
       }
-      most_bytes = std::max(most_bytes, bytes);
+      const double moved = static_cast<double>(c.output_bytes) * runs * width;
+      const double held = static_cast<double>(c.version_bytes) * versions;
+      most_bytes = std::max({most_bytes, bytes * runs, moved, bytes + held});
     }
-    if (!(most_bytes * runs < kMost))
+    seconds = seconds * runs + reduce_s * out_.shape.batches;
+    if (!(most_bytes < kMost))
       diagnostics_.add(top_.at("model"), "the run would hold or move more than 4 EB on a device");
-    if (!(seconds * runs * 1e9 < kMost))
+    if (!(seconds * 1e9 < kMost))
       diagnostics_.add(top_.at("model"), "the run would take more than a hundred years");
   }
 
@@ -355,28 +383,6 @@ class Builder {
       return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
     };
     return cluster.link ? on(*cluster.link) : std::max(on(cluster.intra), on(cluster.inter));
-  }
-
-  /// The all-reduce over the replicas of each stage, on the slowest hop between them.
-  void cost_reduction() {
-    const int width = out_.lowering.width;
-    const int depth = static_cast<int>(out_.shape.depth);
-    const Cluster& cluster = out_.cluster;
-    for (int s = 0; s < depth; ++s) {
-      bool one_node = true;
-      for (int r = 0; r < width; ++r) {
-        const auto gpu = [&](int replica) {
-          return out_.gpu_of_device[static_cast<std::size_t>(replica * depth + s)];
-        };
-        one_node = one_node && cluster.node_of(gpu(r)) == cluster.node_of(gpu(0));
-      }
-      const LinkSpec& link = cluster.link ? *cluster.link
-                             : one_node   ? cluster.intra
-                                          : cluster.inter;
-      StageCosts& c = out_.costs[static_cast<std::size_t>(s)];
-      c.reduce_grad_s = ring_all_reduce_s(width, static_cast<double>(c.reduced_bytes),
-                                          link.latency_s, link.bytes_per_s);
-    }
   }
 
   Diagnostics& diagnostics_;
@@ -397,6 +403,7 @@ Scenario resolve(Value document, const std::string& origin,
   if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
   const std::filesystem::path path(origin);
   Scenario scenario = Builder(document, path.parent_path().string(), diagnostics).build();
+  for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
   scenario.origin = origin;
   if (scenario.name.empty()) scenario.name = path.stem().string();
   return scenario;
@@ -420,6 +427,16 @@ struct Shipped {
 };
 
 }  // namespace
+
+void Scenario::update_reductions() {
+  const auto depth = static_cast<std::size_t>(shape.depth);
+  for (std::size_t s = 0; s < costs.size(); ++s) {
+    std::vector<int> gpus;
+    for (std::size_t d = s; d < gpu_of_device.size(); d += depth) gpus.push_back(gpu_of_device[d]);
+    costs[s].reduce_grad_s =
+        all_reduce_s(cluster, gpus, static_cast<double>(costs[s].reduced_bytes));
+  }
+}
 
 Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides) {
   return resolve(load_document(path), path, overrides);

@@ -27,8 +27,11 @@ struct Scenario {
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
   std::optional<std::int64_t> samples_per_epoch;
-  std::vector<std::string> notes;  ///< what the reader decided or left out, for the user
+  std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
+  std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 
+  /// Sets the stages' reduction times from the cluster as it is now.
+  void update_reductions();
   int devices() const { return static_cast<int>(shape.depth) * lowering.width; }
   /// Samples of one weight update, over all replicas.
   double samples_per_update() const {

@@ -109,6 +109,8 @@ void Section::read_entry(const Value::Entry& entry) {
 
 /// The nearest key of this section, else the section that has such a key.
 std::string Section::unknown_key(const std::string& key) const {
+  const std::string instead = known_elsewhere(key);
+  if (!instead.empty()) return fmt::format("unknown key '{}' in '{}'{}", key, name_, instead);
   std::vector<std::string> sections;
   for (const KeyRow& row : key_table()) {
     const bool here = row.key == key || std::ranges::find(row.aliases, key) != row.aliases.end();

@@ -10,6 +10,13 @@
 namespace penstock {
 namespace {
 
+double fill_and_drain(const ScheduleShape& shape) {
+  const double p = shape.depth;
+  return (p - 1) / (shape.microbatches_per_update + p - 1);
+}
+double all_but_one(const ScheduleShape& shape) { return (shape.depth - 1.0) / shape.depth; }
+double none(const ScheduleShape&) { return 0; }
+
 std::string admit(const ScheduleShape&) { return ""; }
 
 std::string refuse_unless_one_per_update(const ScheduleShape& shape) {
@@ -38,6 +45,7 @@ const std::vector<Schedule>& table() {
        "1",
        UpdateRule::flush,
        generate_model_parallel,
+       all_but_one,
        admit},
       {"gpipe",
        {},
@@ -47,6 +55,7 @@ const std::vector<Schedule>& table() {
        "m",
        UpdateRule::flush,
        generate_gpipe,
+       fill_and_drain,
        admit},
       {"gpipe-fifo",
        {"ScheduleGPipe"},
@@ -56,6 +65,7 @@ const std::vector<Schedule>& table() {
        "m",
        UpdateRule::flush,
        generate_gpipe_fifo,
+       fill_and_drain,
        admit},
       {"1f1b",
        {"pipedream-flush", "dapple", "dapple-pa", "Schedule1F1B"},
@@ -65,6 +75,7 @@ const std::vector<Schedule>& table() {
        "min(p-s, m)",
        UpdateRule::flush,
        generate_1f1b,
+       fill_and_drain,
        admit},
       {"dapple-pb",
        {},
@@ -74,6 +85,7 @@ const std::vector<Schedule>& table() {
        "min(2(p-s)-1, m)",
        UpdateRule::flush,
        generate_dapple_pb,
+       fill_and_drain,
        admit},
       {"pipedream",
        {},
@@ -83,6 +95,7 @@ const std::vector<Schedule>& table() {
        "p-s",
        UpdateRule::stash,
        generate_pipedream,
+       none,
        refuse_unless_one_per_update},
       {"pipedream-2bw",
        {"2bw"},
@@ -92,6 +105,7 @@ const std::vector<Schedule>& table() {
        "min(p-s, m)",
        UpdateRule::double_buffer,
        generate_pipedream_2bw,
+       none,
        refuse_unless_m_covers_depth},
   };
   return kTable;

@@ -37,6 +37,8 @@ struct Schedule {
   /// Appends the compute order of every device: of one batch (m microbatches) when the schedule
   /// flushes, of the whole run otherwise.
   void (*generate)(const ScheduleShape& shape, OpLists& order);
+  /// The bubble of equal stages and free transfers, of one flush; 0 in steady state without one.
+  double (*ideal_bubble)(const ScheduleShape& shape);
   /// Why the schedule does not admit this shape, with the nearest legal value; "" when it does.
   std::string (*refuse)(const ScheduleShape& shape);
 

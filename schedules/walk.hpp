@@ -26,6 +26,8 @@ class Barriers {
   /// A dense number of the meeting an op takes part in.
   std::uint32_t group(const Op& op, int device) const;
   std::uint32_t members(const Op& op) const { return op.kind == OpKind::step ? devices_ : width_; }
+  /// The members are `stride` devices apart: all of them, or the replicas of a position.
+  int stride(const Op& op) const { return op.kind == OpKind::step ? 1 : static_cast<int>(depth_); }
   std::uint32_t groups() const { return groups_; }
 
  private:
@@ -147,7 +149,8 @@ class Walk {
       waiting_at_[d] = g;
       clock_.meet(device, group, held_by);
       if (++met_[group] == barriers_.members(op)) {
-        for (int other = 0; other < program_.ops.devices(); ++other) {
+        const int stride = barriers_.stride(op);
+        for (int other = device % stride; other < program_.ops.devices(); other += stride) {
           const std::uint32_t at = waiting_at_[static_cast<std::size_t>(other)];
           if (at != kNoOp && other != device && cursor(other) == at) wake(other);
         }

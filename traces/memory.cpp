@@ -11,6 +11,8 @@ struct Change {
   std::int64_t bytes;  // negative: freed
   std::uint32_t op;
   Owner owner;
+  // At one instant: first what ends; then, op by op, what starts and what starts and ends at once.
+  enum Turn : std::uint8_t { ends, starts, ends_at_once } turn;
 };
 
 class DeviceMemory {
@@ -29,7 +31,8 @@ class DeviceMemory {
     }
     std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
       if (a.at_s != b.at_s) return a.at_s < b.at_s;
-      return (a.bytes < 0) != (b.bytes < 0) ? a.bytes < 0 : a.op < b.op;
+      if ((a.turn == Change::ends) != (b.turn == Change::ends)) return a.turn == Change::ends;
+      return a.op != b.op ? a.op < b.op : a.turn < b.turn;
     });
   }
 
@@ -61,27 +64,35 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  void add(double at_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
-    if (bytes != 0) changes_.push_back({at_s, bytes, op, owner});
+  void add(double at_s, std::int64_t bytes, std::uint32_t op, Owner owner, bool at_once = false) {
+    if (bytes == 0) return;
+    const Change::Turn turn = bytes > 0 ? Change::starts
+                              : at_once ? Change::ends_at_once
+                                        : Change::ends;
+    changes_.push_back({at_s, bytes, op, owner, turn});
   }
   void hold(double from_s, double to_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
     add(from_s, bytes, op, owner);
-    add(to_s, -bytes, op, owner);
+    add(to_s, -bytes, op, owner, from_s == to_s);
   }
 
   void add_op(std::uint32_t g, const Op& op) {
     const StageCosts& c = in_.costs[op.stage];
     const Span& span = in_.timeline.op(g);
     const bool forward = op.kind == OpKind::forward;
+    const bool at_once = span.start_s == span.end_s;
     hold(span.start_s, span.end_s, forward ? c.forward_workspace_bytes : c.backward_workspace_bytes,
          g, Owner::workspace);
     switch (op.kind) {
       case OpKind::forward: add(span.start_s, c.activation_bytes, g, Owner::activations); break;
-      case OpKind::backward: add(span.end_s, -c.activation_bytes, g, Owner::activations); break;
-      case OpKind::backward_input:
-        add(span.end_s, c.activation_after_input_bytes - c.activation_bytes, g, Owner::activations);
+      case OpKind::backward:
+        add(span.end_s, -c.activation_bytes, g, Owner::activations, at_once);
         break;
-      default: add(span.end_s, -c.activation_after_input_bytes, g, Owner::activations);
+      case OpKind::backward_input:
+        add(span.end_s, c.activation_after_input_bytes - c.activation_bytes, g, Owner::activations,
+            at_once);
+        break;
+      default: add(span.end_s, -c.activation_after_input_bytes, g, Owner::activations, at_once);
     }
   }
 

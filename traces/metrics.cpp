@@ -106,20 +106,21 @@ class CriticalPath {
   void add_op(std::uint32_t g) {
     const Span& span = view_.timeline.op(g);
     const int device = device_of(g);
-    const bool extends = !path_.empty() && path_.back().kind == PathSegment::Kind::compute &&
+    const bool reduces = view_.ops[g].kind == OpKind::reduce_grad;
+    const auto kind = reduces ? PathSegment::Kind::reduction : PathSegment::Kind::compute;
+    const bool extends = !reduces && !path_.empty() && path_.back().kind == kind &&
                          path_.back().device == device && path_.back().first == g + 1;
     if (extends) {
       path_.back().first = g;
       path_.back().start_s = span.start_s;
     } else {
-      path_.push_back({PathSegment::Kind::compute, device, g, g, span.start_s, span.end_s});
+      path_.push_back({kind, device, g, g, span.start_s, span.end_s});
     }
   }
 
-  /// Adds the message or wait in front of `g` and returns the op that it came from.
-  std::uint32_t before(std::uint32_t g) {
+  /// The op that an op waited for by itself: the one before it, its message, or its held send.
+  std::uint32_t cause_at(std::uint32_t g, double start) {
     const Op& op = view_.ops[g];
-    const double start = view_.timeline.op(g).start_s;
     const bool first = g == view_.ops.begin(device_of(g));
     if (!first && view_.timeline.op(g - 1).end_s == start) return g - 1;
     if (op.has(Op::receives) && view_.timeline.message(g).end_s == start) return message(g);
@@ -127,7 +128,44 @@ class CriticalPath {
       const std::uint32_t to = view_.table.consumer(view_.ops[g - 1]);
       if (view_.timeline.message(to).end_s == start) return message(to);
     }
-    if (first) return kNoOp;
+    return kNoOp;
+  }
+
+  /// At a barrier, what the last of its members waited for.
+  std::uint32_t last_member(std::uint32_t g, double start) {
+    const Op& op = view_.ops[g];
+    const Placement& placement = view_.table.placement();
+    const int depth = placement.depth;
+    const auto width = static_cast<std::uint32_t>(placement.width);
+    for (int d = 0; d < view_.ops.devices(); ++d) {
+      if (op.kind == OpKind::reduce_grad && d % depth != device_of(g) % depth) continue;
+      const auto& ends = updates_of(d, op.kind);
+      const std::uint32_t update = op.microbatch / width;
+      if (update >= ends.size()) continue;
+      const std::uint32_t cause = cause_at(ends[update], start);
+      if (cause != kNoOp) return cause;
+    }
+    return kNoOp;
+  }
+
+  /// Indices of a device's reductions or steps, by update.
+  const std::vector<std::uint32_t>& updates_of(int device, OpKind kind) {
+    auto& all = kind == OpKind::step ? steps_ : reductions_;
+    if (all.empty()) all.resize(static_cast<std::size_t>(view_.ops.devices()));
+    auto& mine = all[static_cast<std::size_t>(device)];
+    if (!mine.empty()) return mine;
+    for (std::uint32_t g = view_.ops.begin(device); g < view_.ops.end(device); ++g) {
+      if (view_.ops[g].kind == kind) mine.push_back(g);
+    }
+    return mine;
+  }
+
+  /// Adds the message or wait in front of `g` and returns the op that it came from.
+  std::uint32_t before(std::uint32_t g) {
+    const double start = view_.timeline.op(g).start_s;
+    std::uint32_t cause = cause_at(g, start);
+    if (cause == kNoOp && !is_compute(view_.ops[g].kind)) cause = last_member(g, start);
+    if (cause != kNoOp || g == view_.ops.begin(device_of(g))) return cause;
     path_.push_back(
         {PathSegment::Kind::wait, device_of(g), g, g, view_.timeline.op(g - 1).end_s, start});
     return g - 1;
@@ -151,6 +189,7 @@ class CriticalPath {
 
   const TimelineView& view_;
   std::vector<PathSegment> path_;
+  std::vector<std::vector<std::uint32_t>> steps_, reductions_;  // per device, made when needed
 };
 
 }  // namespace

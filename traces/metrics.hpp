@@ -47,14 +47,15 @@ struct DeviceMetrics {
 };
 DeviceMetrics device_metrics(const TimelineView& view, int device);
 
-/// A stretch of the critical path: consecutive ops of one device, or one message.
+/// A stretch of the critical path: consecutive ops of one device, one message, one all-reduce;
+/// `wait` only in measured timelines, where an op may start later than anything it waited for.
 struct PathSegment {
-  enum class Kind : std::uint8_t { compute, transfer, wait } kind;
+  enum class Kind : std::uint8_t { compute, transfer, reduction, wait } kind;
   int device;  ///< of the ops; of the receiver for a message
   std::uint32_t first, last;
   double start_s, end_s;
 };
-inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "wait"};
+inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "reduction", "wait"};
 
 /// The chain of ops and messages, each starting when the one before ends, that ends with the last
 /// op of the run; in order of time.

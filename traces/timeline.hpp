@@ -27,7 +27,7 @@ class Timeline {
   const Span& message(std::uint32_t g) const { return messages_[g]; }
   bool has_message(std::uint32_t g) const { return messages_[g].end_s >= 0; }
 
-  double makespan_s = 0;  ///< end of the last op or message
+  double makespan_s = 0;  ///< end of the last op
 
  private:
   static constexpr double kUnknown = -1;

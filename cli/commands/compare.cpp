@@ -49,14 +49,24 @@ std::string ratio_text(double ratio) {
   return ratio >= 0.1 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.2g}x", ratio);
 }
 
+/// The scenario's name and what was changed on the command line.
+std::string name_of(const Json& result) {
+  const Json changes = result.value("overrides", Json::array());
+  std::string name = result.value("scenario", "");
+  if (changes.empty()) return name;
+  return name + fmt::format(" [{}]", fmt::join(changes.get<std::vector<std::string>>(), ", "));
+}
+
 std::string comparison_table(const std::vector<Json>& results) {
-  TextTable table({"scenario", "schedule", "fits", "iteration", "samples/s", "ratio", "bubble",
-                   "peak GiB", "stash", "versions", "staleness"},
+  TextTable table({"scenario", "schedule", "batch", "fits", "iteration", "samples/s", "ratio",
+                   "bubble", "peak GiB", "stash", "versions", "staleness"},
                   {TextTable::Align::left, TextTable::Align::left});
   const double first = number(results[0], "throughput_samples_per_s");
   for (const Json& r : results) {
     const double rate = number(r, "throughput_samples_per_s");
-    table.add({r.value("scenario", ""), r.value("schedule", ""),
+    table.add({name_of(r), r.value("schedule", ""),
+               fmt::format("{:.0f}", number(r, "microbatches") * number(r, "microbatch_size") *
+                                         number(r, "width")),
                r.value("feasible", true) ? "yes" : "NO",
                r["iteration_time_s"].is_null() ? "-" : format_time(number(r, "iteration_time_s")),
                rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
@@ -67,7 +77,9 @@ std::string comparison_table(const std::vector<Json>& results) {
                fmt::format("{:.0f}", most(r, "staleness_max"))});
   }
   std::string text =
-      table.render() + "iteration: a weight update; ratio: samples/s against the first row\n";
+      table.render() +
+      "batch, iteration: samples and time of a weight update; ratio: samples/s against the "
+      "first row\n";
   for (const Json& r : results) {
     for (const Json& why : r.value("infeasible_because", Json::array())) {
       text += fmt::format("{}: {}\n", r.value("scenario", ""), why.get<std::string>());
@@ -84,6 +96,8 @@ int run_compare(const Arguments& arguments) {
   std::vector<Json> results;
   for (const std::string& path : arguments.positional) {
     auto saved = load_result(path);
+    if (saved && arguments.flag("set"))
+      throw InputError(path, "is a saved result, which --set cannot change; give its scenario");
     results.push_back(
         saved ? *saved
               : simulate_in_child(path, overrides_of(arguments), engine_of(arguments), options));

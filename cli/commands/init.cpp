@@ -5,6 +5,8 @@
 #include "scenarios/keys.hpp"
 #include "traces/byte_sink.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 namespace penstock {
@@ -42,6 +44,7 @@ int run_init(const Arguments& arguments) {
   if (path != "-" && std::filesystem::exists(path))
     throw InputError(path, "exists already; choose another name");
   write_file(path, text);
+  if (path != "-") fmt::print(stderr, "wrote {0}; try: penstock simulate {0}\n", path);
   return exit_ok;
 }
 

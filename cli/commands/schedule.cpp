@@ -45,6 +45,10 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
   for (const Override& o : overrides) {
     const bool unitless = o.value.find_first_not_of("0123456789.eE+-[], ") == std::string::npos;
     std::string value = o.value;
+    if (!unitless && (is_time_key(o.key) || o.key == "transfer")) {
+      throw InputError("--set " + o.key + "=" + o.value,
+                       "times of `schedule show` have no unit; expected a number such as 1.5");
+    }
     if (unitless && (is_time_key(o.key) || o.key == "transfer")) {
       value = "";  // every number becomes seconds
       for (std::size_t i = 0; i < o.value.size(); ++i) {

@@ -38,7 +38,9 @@ int run_trace_check(const Arguments& arguments) {
         "{}\n",
         arguments.positional[0], format_count(r.events), format_count(r.slices), r.lanes,
         r.processes, format_count(r.counters), format_count(r.flows),
-        r.violations == 0 ? "no violations" : format_count(r.violations) + " violations");
+        r.violations == 0
+            ? "no violations"
+            : format_count(r.violations) + (r.violations == 1 ? " violation" : " violations"));
   }
   return r.violations == 0 ? exit_ok : exit_failed;
 }

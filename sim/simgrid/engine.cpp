@@ -15,7 +15,10 @@
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <queue>
@@ -26,7 +29,25 @@ namespace {
 namespace sg4 = simgrid::s4u;
 using simgrid::kernel::timer::Timer;
 
+/// SimGrid catches SIGINT and SIGSEGV for itself; here they keep the meaning they had.
+class KeepSignals {
+ public:
+  KeepSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  ~KeepSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  KeepSignals(const KeepSignals&) = delete;
+  KeepSignals& operator=(const KeepSignals&) = delete;
+
+ private:
+  static constexpr std::array<int, 4> kSignals{SIGINT, SIGSEGV, SIGABRT, SIGPIPE};
+  std::array<struct sigaction, 4> before_{};
+};
+
 void configure() {
+  const KeepSignals signals;
   static char program[] = "penstock";
   static char quiet[] = "--log=root.thres:critical";
   static char* arguments[] = {program, quiet, nullptr};
@@ -227,7 +248,8 @@ class Simulation {
     if (device(d).met_at != g) {
       device(d).met_at = g;
       if (++met_[group] == barriers_.members(op)) {
-        for (int other = 0; other < ops_.devices(); ++other) {
+        const int stride = barriers_.stride(op);
+        for (int other = d % stride; other < ops_.devices(); other += stride) {
           if (other != d && device(other).met_at == device(other).cursor) try_start(other, now);
         }
       }
@@ -280,7 +302,8 @@ class Simulation {
     const std::int64_t bytes = input_.message_bytes(op);
     if (is_flow_[c] != 0 && bytes > 0) {
       lanes_[c].queue.push_back({from, to});
-      if (lanes_[c].queue.size() == 1) request(c, now);
+      stand_in_line(c);
+      start_if_first(c, now);
       return;
     }
     Lane& lane = lanes_[c];
@@ -293,18 +316,17 @@ class Simulation {
     events_.push({start + occupied + channel.latency_s, What::message_arrives, to});
   }
 
-  /// The channel's first message wants to depart: it waits in line at FIFO links.
-  void request(std::uint32_t c, double now) {
+  /// A message of the channel takes its place at the end of the line of every FIFO link.
+  void stand_in_line(std::uint32_t c) {
     for (const int l : channels_.all()[c].links) {
       if (channels_.links()[static_cast<std::size_t>(l)].fifo)
         link_queues_[static_cast<std::size_t>(l)].push_back(c);
     }
-    start_if_first(c, now);
   }
 
   void start_if_first(std::uint32_t c, double now) {
     Lane& lane = lanes_[c];
-    if (lane.in_flight) return;
+    if (lane.in_flight || lane.queue.empty()) return;
     for (const int l : channels_.all()[c].links) {
       const auto& queue = link_queues_[static_cast<std::size_t>(l)];
       if (!queue.empty() && queue.front() != c) return;
@@ -332,7 +354,7 @@ class Simulation {
       queue.pop_front();
       if (!queue.empty()) next.push_back(queue.front());
     }
-    if (!lane.queue.empty()) request(c, now);
+    start_if_first(c, now);
     for (const std::uint32_t other : next) start_if_first(other, now);
   }
 

@@ -15,6 +15,7 @@ import pathlib
 import pty
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,9 +154,9 @@ class Shipped(Case):
         table = self.ok("simulate", path)
         self.assertIn("device 23 needs 8.38 GiB", table)
         devices = re.findall(r"(?m)^(\d+|\.\.\.)(?: |$)", table)
-        shown = [str(d) for d in range(15)] + ["...", "23", "...", "39"]
+        shown = [str(d) for d in range(16)] + ["...", "23", "...", "39"]
         self.assertEqual(devices, shown + shown)
-        self.assertIn("(17 of 40 devices; --format json has all)", table)
+        self.assertIn("(18 of 40 devices; --format json has all)", table)
 
     def test_a_scenario_that_does_not_fit_is_a_result(self):
         r = self.result("scenarios/gpt-2.2b-pipedream.yaml")
@@ -376,7 +377,7 @@ class Result(Case):
             for before, after in zip(path, path[1:]):
                 self.assertAlmostEqual(before["end_s"], after["start_s"],
                                        delta=1e-9 * r["makespan_s"])
-            self.assertLessEqual({p["kind"] for p in path}, {"compute", "transfer", "wait"})
+            self.assertLessEqual({p["kind"] for p in path}, {"compute", "transfer", "reduction"})
 
     def test_rates_follow_from_the_published_flops(self):
         r = self.result("scenarios/gpt-2.2b-2bw.yaml")
@@ -390,6 +391,15 @@ class Result(Case):
                              ("tokens_per_s_per_device", b * s * rate)):
             self.assertAlmostEqual(r[field] / right, 1, delta=1e-9, msg=field)
         self.assertIsNone(self.result(SMALL)["mfu"])
+
+    def test_links_are_busy_for_a_share_of_the_time_and_never_when_free(self):
+        sets = ("--set", "cluster.link.bandwidth=1 GB/s", "--engine", "exact")
+        r = self.result(SMALL, *sets)
+        for link in r["links"]:
+            self.assertAlmostEqual(link["busy_fraction"], link["bytes"] / 1e9 / r["makespan_s"])
+            self.assertLessEqual(link["busy_fraction"], 1)
+        free = self.result(SMALL, *sets, "--set", "transfers=free")
+        self.assertEqual({link["busy_fraction"] for link in free["links"]}, {0})
 
     def test_links_carry_the_messages(self):
         r = self.result(SMALL)
@@ -622,6 +632,27 @@ class Usage(Case):
             done = shell(f'"$PENSTOCK" simulate {scenario} --format json --events | head -1')
             self.assertEqual((done.stdout, done.stderr), ("{\n", ""))
 
+    def test_interrupts_end_it_as_they_should(self):
+        path = self.scenario("model: {forward: 1 ms, backward: 2 ms, output: 16 MiB}\n"
+                             "cluster: {devices: 1024, link: {latency: 10 us, bandwidth: 50 GB/s}}\n"
+                             "schedule: 1f1b\npipeline: {stages: 1024, microbatches: 2048}\n")
+        for wait in (0.2, 0.5, 0.9):
+            process = subprocess.Popen([BINARY, "simulate", path], env=ENVIRONMENT, cwd=SOURCE,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            with process:
+                try:
+                    process.wait(wait)
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGINT)
+                self.assertEqual(process.stderr.read(), b"")
+            self.assertEqual(process.returncode, -signal.SIGINT)
+
+    def test_group_help(self):
+        for group in ("schedule", "trace"):
+            done = run(group, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(f"penstock {group}: one of", done.stdout)
+
     def test_version(self):
         self.assertRegex(self.ok("--version"), r"^penstock \d+\.\d+\.\d+\n$")
 
@@ -718,7 +749,9 @@ class OtherCommands(Case):
         path = self.scenario(self.ok("init"))
         self.assertTrue(self.result(path)["feasible"])
         other = self.folder / "other.yaml"
-        self.assertEqual(self.ok("init", str(other)), "")
+        done = run("init", str(other))
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertIn("try: penstock simulate", done.stderr)
         self.assertEqual(other.read_text(), pathlib.Path(path).read_text())
         self.assertIn("exists already", self.refused(2, "init", str(other)))
 
@@ -753,10 +786,16 @@ class OtherCommands(Case):
             self.assertEqual({k: v for k, v in alone.items() if k != "what_would_help"},
                              {k: v for k, v in result.items() if k != "what_would_help"})
         table = self.ok("compare", *pair)
-        self.assertRegex(table, r"(?m)^small gpipe +gpipe +yes +36\.0 s +0\.2222 +1\.00x")
-        self.assertRegex(table, r"(?m)^small 1f1b +1f1b +yes +41\.0 s +0\.1951 +0\.88x")
+        self.assertRegex(table, r"(?m)^small gpipe +gpipe +8 +yes +36\.0 s +0\.2222 +1\.00x")
+        self.assertRegex(table, r"(?m)^small 1f1b +1f1b +8 +yes +41\.0 s +0\.1951 +0\.88x")
         sheet = list(csv.DictReader(io.StringIO(self.ok("compare", *pair, "--format", "csv"))))
         self.assertEqual([row["schedule"] for row in sheet], ["gpipe", "1f1b"])
+
+    def test_compare_does_not_change_saved_results(self):
+        saved = str(self.folder / "small.json")
+        self.ok("simulate", SMALL, "--format", "json", "-o", saved)
+        self.assertIn("which --set cannot change",
+                      self.refused(2, "compare", saved, SMALL, "--set", "microbatches=2"))
 
     def test_compare_reads_saved_results(self):
         saved = []

@@ -59,6 +59,25 @@ TEST_F(Gpt22b, SpeedUpsOf2bwAreWithin6PercentOfTheBarsThatCanBeReadThatWell) {
   EXPECT_NEAR(two_bw_256.samples_per_s / flush_256.samples_per_s, 44.0 / 38, 0.06 * 44 / 38);
 }
 
+TEST_F(Gpt22b, TheOtherRatiosAreWithin6PercentToo) {
+  EXPECT_NEAR(two_bw_64.samples_per_s / parallel.samples_per_s, 6.1, 0.06 * 6.1);  // the text's
+  EXPECT_NEAR(two_bw_256.samples_per_s / parallel.samples_per_s, 44.0 / 7, 0.06 * 44 / 7);
+  EXPECT_NEAR(two_bw_256.samples_per_s / gpipe_32.samples_per_s, 44.0 / 18, 0.06 * 44 / 18);
+}
+
+TEST_F(Gpt22b, BertIsWithin15PercentWhereTheBubbleExplainsTheFigure) {
+  const Override bert{"model", "bert-2.2b"};
+  // Flush at 64 (+16 %) and GPipe at 64 (+21 %) miss that bar: docs/validation.md.
+  EXPECT_NEAR(run("2bw", {bert}).samples_per_s, 46, 0.15 * 46);
+  EXPECT_NEAR(run("2bw", {bert, m(32)}).samples_per_s, 47, 0.15 * 47);
+  EXPECT_NEAR(run("flush", {bert, m(32)}).samples_per_s, 38, 0.15 * 38);
+  EXPECT_NEAR(run("model-parallel", {bert}).samples_per_s, 7, 0.15 * 7);
+  EXPECT_NEAR(run("flush", {bert}).peak_gb, 9.1, 0.15 * 9.1);
+  EXPECT_NEAR(run("2bw", {bert}).peak_gb, 10.5, 0.15 * 10.5);
+  EXPECT_NEAR(run("gpipe", {bert, m(8)}).peak_gb, 13.3, 0.15 * 13.3);
+  EXPECT_FALSE(run("gpipe", {bert, m(32)}).feasible);
+}
+
 TEST_F(Gpt22b, TheOrderOfTheFiveSchedulesIsThePapers) {
   EXPECT_GT(two_bw_64.samples_per_s, flush_64.samples_per_s);
   EXPECT_GT(flush_64.samples_per_s, gpipe_32.samples_per_s);
@@ -105,6 +124,27 @@ double on_64_gpus(const std::string& schedule, int microbatches) {
     return {r.infeasible_because.empty() ? r.samples_per_s : 0};
   });
   return answer.empty() ? -1 : answer[0];
+}
+
+TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
+  // Replicas over nodes: wider links speed up the gradient reduction as well.
+  const std::string text =
+      "model: {forward: 1 s, backward: 2 s, output: 1 GB, gradients: 8 GB}\n"
+      "cluster: {nodes: 2, devices_per_node: 2, intra: 4 GB/s, inter: {bandwidth: 2 GB/s, nics: "
+      "2}}\n"
+      "schedule: gpipe\nbatches: 2\npipeline: {stages: 2, width: 2, microbatches: 2, rank_order: "
+      "pipeline-first}\n";
+  const Simulation s = simulate(parse_scenario(text, "test"), EngineChoice::exact);
+  const auto doubled = parse_scenario(
+      text, "test", {{"cluster.intra", "8 GB/s"}, {"cluster.inter.bandwidth", "4 GB/s"}});
+  const Result expected = summarize(simulate(doubled, EngineChoice::exact));
+  bool found = false;
+  for (const Sensitivity& h : sensitivities(s)) {
+    if (h.change != "links of twice the bandwidth") continue;
+    found = true;
+    EXPECT_DOUBLE_EQ(h.iteration_time_s, expected.iteration_time_s.value());
+  }
+  EXPECT_TRUE(found);
 }
 
 TEST(Gpt38bOn64, OneCalibratedNicBandwidthGivesTheBarsWithin15Percent) {

@@ -55,6 +55,14 @@ TEST(Set, KeyThatIsNotThere) {
   EXPECT_EQ(with("schedule: gpipe\n", {"forward=1 s", "backward=2 s"}).costs[0].backward_s, 2);
 }
 
+TEST(Set, MemoryKeepsWhatTheDeviceReserves) {
+  const DeviceSpec base = with(kReal, {}).cluster.device;
+  const DeviceSpec d = with(kReal, {"memory=32 GiB"}).cluster.device;
+  EXPECT_EQ(d.memory_bytes, std::int64_t{32} << 30);
+  EXPECT_EQ(d.reserved_bytes, base.reserved_bytes);
+  EXPECT_EQ(d.allocator_slack, base.allocator_slack);
+}
+
 TEST(Set, ListsAndMaps) {
   EXPECT_EQ(with(kAbstract, {"forward=[1 s, 2 s, 3 s, 4 s]"}).costs[3].forward_s, 4);
   EXPECT_EQ(with(kReal, {"stages=4", "split=[7, 9, 9, 7]"}).layers, (std::vector<int>{7, 9, 9, 7}));
@@ -163,6 +171,16 @@ TEST(SetErrors, SayWhatIsWrong) {
       {"split=even",
        "--set split=even: a model by costs is given per stage; there is nothing to "
        "split"},
+      {"forward=1 s,2 s,3 s,4 s",
+       "--set forward=1 s,2 s,3 s,4 s: a list needs brackets: forward=[1 s,2 s,3 s,4 s]"},
+      {"split=5,5,5", "--set split=5,5,5: a list needs brackets: split=[5,5,5]"},
+      {"forward=1,5 s",
+       "--set forward=1,5 s: 'forward' must be a time such as '1.5 us' (units: s, ms, us, "
+       "ns, min, h), or a list with one per stage: '1,5 s' has a comma; "
+       "decimals follow a point, as in '1.5'"},
+      {"global_batch_size=64",
+       "--set global_batch_size=64: unknown key 'global_batch_size'; global_batch_size = "
+       "microbatch_size x microbatches x width; give microbatches"},
       {"chunks=2", "--set chunks=2: 'gpipe' runs one stage per device: chunks must be 1"},
   };
   for (const Wrong& row : rows) EXPECT_EQ(error_of(kAbstract, {row.change}), row.message);

@@ -181,9 +181,48 @@ TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
   const Scenario s = beside_tests(
       "model: foreign/mistral-7b.json\ncluster: dgx-a100\nschedule: gpipe\npipeline: {stages: "
       "8}\n");
-  ASSERT_EQ(s.notes.size(), 1U);
-  EXPECT_NE(s.notes[0].find("sliding_window"), std::string::npos);
-  EXPECT_EQ(s.notes[0].find("hidden_size"), std::string::npos);
+  const std::string file = source() + "/tests/scenarios/foreign/mistral-7b.json: ";
+  EXPECT_EQ(s.notes,
+            (std::vector<std::string>{
+                file + "seq_length 32768 is the file's max_position_embeddings, the longest the "
+                       "model can take; set model.seq_length to what you train with",
+                file + "keys without a meaning for a prediction: architectures",
+                file + "not understood and ignored: sliding_window"}));
+}
+
+TEST(Models, ALengthThatIsSetNeedsNoNote) {
+  const std::string rest = "cluster: dgx-a100\nschedule: gpipe\npipeline: {stages: 8}\n";
+  const Scenario in_file =
+      beside_tests("model: {base: foreign/mistral-7b.json, seq_length: 4096}\n" + rest);
+  const Scenario by_flag =
+      parse_scenario("model: foreign/mistral-7b.json\n" + rest,
+                     source() + "/tests/scenarios/test.yaml", {{"model.seq_length", "4096"}});
+  for (const Scenario& s : {in_file, by_flag}) {
+    EXPECT_EQ(s.transformer->seq_length, 4096);
+    for (const std::string& note : s.notes)
+      EXPECT_EQ(note.find("the longest"), std::string::npos) << note;
+  }
+}
+
+TEST(Models, ArgumentsOfMegatronAreRead) {
+  const TransformerSpec gpt = model("{base: foreign/megatron-gpt.json, precision: mixed-bf16}");
+  EXPECT_EQ(gpt.family, Family::gpt);
+  EXPECT_EQ(gpt.seq_length, 1024) << "not max_position_embeddings";
+  EXPECT_EQ(gpt.vocab_size, 50304) << "padded";
+  EXPECT_EQ(gpt.num_query_groups, 16) << "group_query_attention is false";
+  EXPECT_FALSE(gpt.tie_embeddings);
+  const Scenario fp16 = beside_tests(
+      "model: foreign/megatron-gpt.json\ncluster: p3.16xlarge\nschedule: gpipe\n"
+      "pipeline: {stages: 8, microbatch_size: 8}\n");
+  EXPECT_EQ(fp16.transformer->compute_type, "fp16");
+  const std::string file = source() + "/tests/scenarios/foreign/megatron-gpt.json: ";
+  EXPECT_EQ(fp16.notes,
+            (std::vector<std::string>{file + "keys without a meaning for a prediction: "
+                                             "attention_dropout, lr, lr_decay_style, train_iters, "
+                                             "moe_router_topk",
+                                      file + "not understood and ignored: "
+                                             "tensor_model_parallel_size"}));
+  expect_same_shape(model("foreign/megatron-llama.json"), load_model("llama-3-8b"));
 }
 
 TEST(Models, AConfigCanBeABase) {
@@ -211,8 +250,11 @@ TEST(Models, NamesOfMegatronAndHuggingFaceMeanTheSame) {
 }
 
 TEST(Models, PipelineKeysOfMegatronMeanTheSame) {
-  const Scenario s =
-      scenario(kCosts + "pipeline: {pipeline_model_parallel_size: 4, micro_batch_size: 3}\n");
+  const Scenario s = scenario(kCosts +
+                              "pipeline: {pipeline_model_parallel_size: 4, micro_batch_size: 3, "
+                              "data_parallel_size: 2, num_microbatches: 6}\n");
+  EXPECT_EQ(s.lowering.width, 2);
+  EXPECT_EQ(s.shape.microbatches_per_update, 6U);
   EXPECT_EQ(s.shape.depth, 4U);
   EXPECT_EQ(s.microbatch_size, 3);
 }
@@ -281,6 +323,16 @@ TEST(Clusters, ADeviceInABaseIsChangedKeyByKey) {
   EXPECT_EQ(c.device.memory_bytes, std::int64_t{40} << 30);
   EXPECT_EQ(c.device.peak_flops_per_s.at("fp32"), 1e12);
   EXPECT_EQ(c.device.peak_flops_per_s.at("bf16"), base.device.peak_flops_per_s.at("bf16"));
+}
+
+TEST(Clusters, MemoryIsThatOfTheDevice) {
+  const DeviceSpec base = load_cluster("dgx-a100").device;
+  const DeviceSpec d = cluster("{base: dgx-a100, memory: 40 GiB}").device;
+  EXPECT_EQ(d.memory_bytes, std::int64_t{40} << 30);
+  EXPECT_EQ(d.reserved_bytes, base.reserved_bytes);
+  EXPECT_EQ(d.allocator_slack, base.allocator_slack);
+  EXPECT_EQ(cluster("{devices: 2, memory: 40 GiB}").device.capacity_bytes(), std::int64_t{40} << 30)
+      << "without a device, the capacity itself";
 }
 
 TEST(Clusters, ADeviceCanBeReplacedByName) {

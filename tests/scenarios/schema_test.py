@@ -28,7 +28,11 @@ BEYOND_A_SCHEMA = """
     split-sum split-sum-and-length stages-do-not-divide stages-exceed-layers
     too-few-abstract-devices too-few-devices too-many-ops too-many-replicas too-many-stages
     unknown-cluster unknown-device unknown-model unknown-schedule wrong-booleans
-    wrong-values-in-model-file zero-bandwidth control-characters-escaped""".split()
+    wrong-values-in-model-file zero-bandwidth control-characters-escaped
+    allocator-slack-all cluster-memory-below-reserved cluster-memory-zero hugging-face-activation
+    hugging-face-gelu-llama megatron-dtypes megatron-experts megatron-groups
+    megatron-normalization megatron-swiglu-without-rope memory-zero overflowing-link
+    overflowing-reduction overflowing-versions too-deep-and-lists""".split()
 
 
 class Loader(yaml.SafeLoader):

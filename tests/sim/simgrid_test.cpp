@@ -119,6 +119,44 @@ TEST(Simgrid, AFifoLinkServesOneMessageAfterTheOther) {
   EXPECT_NEAR(at[2], 4.25, 1e-9);
 }
 
+TEST(Simgrid, AFifoLinkServesMessagesInTheOrderTheyWereReady) {
+  // Stages 0 and 2 on node 0, 1 and 3 on node 1: channels 0->1 and 2->3 leave through one NIC. Its
+  // line: F0 (ready at 1), F1 (2), F2 (3) of stage 0, 4 s each, then F0 of stage 2 (ready at 8).
+  std::vector<StageCosts> costs(4, unit_costs());
+  costs[0].output_bytes = costs[2].output_bytes = 4;
+  costs[1].output_bytes = 1;
+  Rig rig({.schedule = "gpipe-fifo", .shape = {4, 3, 1}, .costs = costs});
+  rig.cluster.link.reset();
+  rig.cluster.nodes = 2;
+  rig.cluster.devices_per_node = 2;
+  rig.cluster.inter = {.bytes_per_s = 1, .fifo = true};
+  rig.channels = std::make_unique<Channels>(rig.program, rig.cluster, std::vector<int>{0, 2, 1, 3});
+  const auto flat = run_simgrid(rig);
+  const auto arrival = [&](std::uint32_t stage, std::uint32_t k) {
+    return flat.at(4 + 4 * rig.table.forward(stage, k));
+  };
+  EXPECT_DOUBLE_EQ(arrival(1, 0), 5);
+  EXPECT_DOUBLE_EQ(arrival(1, 1), 9);
+  EXPECT_DOUBLE_EQ(arrival(1, 2), 13);
+  EXPECT_DOUBLE_EQ(arrival(3, 0), 17);
+}
+
+TEST(Simgrid, GPipeAnd1F1BTakeTheirClosedForm) {
+  for (const std::uint32_t p : {1U, 2U, 5U, 16U}) {
+    for (const std::uint32_t m : {1U, 7U, 16U, 64U}) {
+      for (const char* name : {"gpipe", "1f1b"}) {
+        const Rig rig({.schedule = name, .shape = {p, m, 1}});
+        EXPECT_DOUBLE_EQ(run_simgrid(rig).at(0), (m + p - 1) * 3.0) << name << p << " " << m;
+      }
+      const double groups = (m - 1 + p - 1) / p;
+      const double expected = 3.0 * m + (p - 1) * 4.0 + (p > 1 ? (m - 1) - groups : 0);
+      EXPECT_DOUBLE_EQ(run_simgrid(Rig({.shape = {p, m, 1}, .link = {.latency_s = 0.5}})).at(0),
+                       expected)
+          << p << " " << m;
+    }
+  }
+}
+
 TEST(Simgrid, HalfDuplexHalvesOppositeMessagesThatOverlap) {
   // 1F1B, p = m = 2, F = B = 1, messages of 5 s. F0's message 1-6, F1's from 6; B0 of device 1 ends
   // at 8 and its gradient crosses the rest of F1's. Full duplex: 8-13, then B1's 13-18. Half: both

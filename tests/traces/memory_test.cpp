@@ -111,6 +111,17 @@ TEST(Memory, WhatEndsIsFreedBeforeWhatStartsAtTheSameInstant) {
   EXPECT_EQ(memory_over_time(run.memory(), 0).use.total(), 5);
 }
 
+TEST(Memory, OpsWithoutLengthHoldWhatTheyHoldOneAfterTheOther) {
+  HandMade run({{{OpKind::forward, 0, 0, 0, 0, 0},
+                 {OpKind::forward, 0, 1, 0, 0, 0},
+                 {OpKind::backward, 0, 0, 0, 0, 0},
+                 {OpKind::backward, 0, 1, 0, 0, 0}}});
+  run.costs = {costs()};
+  const MemoryPeak peak = memory_over_time(run.memory(), 0);
+  EXPECT_EQ(peak.use[Owner::activations], 200);
+  EXPECT_EQ(peak.use[Owner::workspace], 7);
+}
+
 TEST(Memory, ReductionsAndStepsHoldNothing) {
   HandMade run({{{OpKind::reduce_grad, 0, 0, 0, 0, 1}, {OpKind::step, 0, 0, 0, 1, 2}}});
   run.costs[0] = costs();

@@ -149,11 +149,15 @@ TEST(CriticalPath, OfARendezvousComesFromTheReceiverThatWasLate) {
   EXPECT_EQ(path[2].kind, Kind::compute);
 }
 
-TEST(CriticalPath, ShowsAWaitForOtherReplicasAsAWait) {
+TEST(CriticalPath, ShowsAStartThatNothingExplainsAsAWaitAndTheReductionByItself) {
+  using Kind = PathSegment::Kind;
   const HandMade run(with_reduction());
   const auto path = critical_path(run.view());
-  ASSERT_EQ(path.size(), 3u);
-  expect_segment(path[1], PathSegment::Kind::wait, 0, 1, 1, 2, 4);
+  ASSERT_EQ(path.size(), 4u);
+  expect_segment(path[0], Kind::compute, 0, 0, 0, 0, 2);
+  expect_segment(path[1], Kind::wait, 0, 1, 1, 2, 4);
+  expect_segment(path[2], Kind::reduction, 0, 1, 1, 4, 5);
+  expect_segment(path[3], Kind::compute, 0, 2, 2, 5, 6);
 }
 
 TEST(CriticalPath, SegmentsAreContiguousAndEndWithTheRun) {
