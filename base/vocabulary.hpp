@@ -90,4 +90,10 @@ struct StageCosts {
   double duration_s(OpKind kind) const;
 };
 
+/// Bytes of the message an op sends: its stage's output, or the gradient of its stage's input,
+/// which is as large as the output of the stage before. `costs` is per virtual stage.
+inline std::int64_t message_bytes(const std::vector<StageCosts>& costs, const Op& sender) {
+  return costs[sender.kind == OpKind::forward ? sender.stage : sender.stage - 1U].output_bytes;
+}
+
 }  // namespace penstock

@@ -231,7 +231,7 @@ void add_links(const Simulation& s, Result& r) {
     if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
     if (!op.has(Op::sends)) continue;
     ++r.ops;
-    bytes[s.channels->of_send(op)] += input.message_bytes(op);
+    bytes[s.channels->of_send(op)] += message_bytes(input.costs, op);
   }
   for (std::size_t c = 0; c < bytes.size(); ++c) {
     for (const int l : s.channels->all()[c].links)
@@ -305,9 +305,10 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
   scale_links(wider.cluster, 2);
   wider.update_reductions();
   add("links of twice the bandwidth", wider);
-  if (s.program.flushes && s.scenario.schedule->name != "model-parallel") {
-    Scenario longer = s.scenario;
-    longer.shape.microbatches_per_update *= 2;
+  Scenario longer = s.scenario;
+  longer.shape.microbatches_per_update *= 2;
+  const auto bubble = s.scenario.schedule->ideal_bubble;
+  if (bubble(longer.shape) < bubble(s.scenario.shape)) {
     add("twice the microbatches per update (time per batch of today's size)", longer, 2);
   }
   return out;

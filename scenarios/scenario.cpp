@@ -412,7 +412,7 @@ Scenario resolve(Value document, const std::string& origin,
 /// A shipped file of its own, as a section for `list` and tests.
 struct Shipped {
   Diagnostics diagnostics;
-  Library library{".", diagnostics};
+  Library files{".", diagnostics};
   std::optional<Section> section;
 
   Shipped(const std::string& name, const std::string& kind, const std::string& folder) {
@@ -420,7 +420,7 @@ struct Shipped {
     value.kind = Value::Kind::scalar;
     value.text = name;
     value.source = std::make_shared<Source>(Source{name, {}});
-    const Value* found = library.resolve(value, kind, folder);
+    const Value* found = files.resolve(value, kind, folder);
     diagnostics.throw_if_any();
     section.emplace(*found, kind, diagnostics);
   }
@@ -456,7 +456,7 @@ TransformerSpec load_model(const std::string& name) {
 
 Cluster load_cluster(const std::string& name) {
   Shipped file(name, "cluster", "models/clusters");
-  Cluster cluster = read_cluster(*file.section, file.library, 1, file.diagnostics);
+  Cluster cluster = read_cluster(*file.section, file.files, 1, file.diagnostics);
   file.diagnostics.throw_if_any();
   return cluster;
 }

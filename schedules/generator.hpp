@@ -24,7 +24,7 @@ struct ScheduleShape {
 };
 
 /// How the weights of a schedule are updated.
-enum class UpdateRule : std::uint8_t { flush, stash, double_buffer };
+using UpdateRule = VersionRule::Kind;
 
 struct Schedule {
   std::string_view name;

@@ -11,7 +11,7 @@ namespace {
 
 VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape) {
   VersionRule rule;
-  rule.kind = static_cast<VersionRule::Kind>(schedule.update);
+  rule.kind = schedule.update;
   if (schedule.update != UpdateRule::stash) return rule;
   rule.extra_copies = shape.extra_copies;
   for (std::uint32_t s = 0; s < shape.depth; ++s) {

@@ -52,11 +52,6 @@ struct SimulationInput {
   const DependencyTable& table;
   const std::vector<StageCosts>& costs;  ///< per virtual stage
   const Channels& channels;
-
-  /// Bytes of the message an op sends: the stage's output, or the gradient of its input.
-  std::int64_t message_bytes(const Op& op) const {
-    return costs[op.kind == OpKind::forward ? op.stage : op.stage - 1U].output_bytes;
-  }
 };
 
 /// Fixed order per device and FIFO per channel as a (max,+) recurrence in one pass. Thread-safe.

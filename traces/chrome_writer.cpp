@@ -303,12 +303,11 @@ class Writer {
 
   void put_end(const Message& m, std::string_view name, int device, int tid) {
     const Op& op = ops_[m.to];
-    const std::uint32_t costs_of = m.gradient ? op.stage : op.stage - 1U;
     open_slice(name, op.microbatch, "transfer", device, tid, m.start_ns, m.end_ns,
                m.gradient ? kGradientColour : kActivationColour);
     put_argument("microbatch", op.microbatch, true);
     put_argument("stage", op.stage);
-    put_argument("bytes", trace_.memory.costs[costs_of].output_bytes);
+    put_argument("bytes", message_bytes(trace_.memory.costs, ops_[trace_.view.table.producer(op)]));
     put_argument("src", m.sender);
     put_argument("dst", m.receiver);
     sink_.put("}}");

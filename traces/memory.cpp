@@ -101,18 +101,13 @@ class DeviceMemory {
     if (op.has(Op::receives)) {
       const Span& message = in_.timeline.message(g);
       const double until = op.kind == OpKind::forward ? span.start_s : span.end_s;
-      hold(message.start_s, until, message_bytes(in_.ops[in_.table.producer(op)]), g,
+      hold(message.start_s, until, message_bytes(in_.costs, in_.ops[in_.table.producer(op)]), g,
            Owner::buffers);
     }
     if (op.has(Op::sends)) {
       const Span& message = in_.timeline.message(in_.table.consumer(op));
-      hold(span.end_s, message.end_s, message_bytes(op), g, Owner::buffers);
+      hold(span.end_s, message.end_s, message_bytes(in_.costs, op), g, Owner::buffers);
     }
-  }
-
-  std::int64_t message_bytes(const Op& sent_by) const {
-    return in_.costs[sent_by.kind == OpKind::forward ? sent_by.stage : sent_by.stage - 1U]
-        .output_bytes;
   }
 
   const MemoryInput& in_;

@@ -299,7 +299,7 @@ class Simulation {
     const Op& op = ops_[from];
     const std::uint32_t c = channels_.of_send(op);
     const Channel& channel = channels_.all()[c];
-    const std::int64_t bytes = input_.message_bytes(op);
+    const std::int64_t bytes = message_bytes(input_.costs, op);
     if (is_flow_[c] != 0 && bytes > 0) {
       lanes_[c].queue.push_back({from, to});
       stand_in_line(c);
@@ -335,7 +335,7 @@ class Simulation {
     timeline_.message(lane.queue.front().to).start_s = now;
     ++counts_.flows;
     const auto bytes =
-        static_cast<std::uint64_t>(input_.message_bytes(ops_[lane.queue.front().from]));
+        static_cast<std::uint64_t>(message_bytes(input_.costs, ops_[lane.queue.front().from]));
     lane.comm = platform_->start(c, bytes);
   }
 
