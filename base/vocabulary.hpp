@@ -83,19 +83,21 @@ struct StageCosts {
   double reduce_grad_s = 0;      ///< all-reduce of the gradients over the replicas
   double step_s = 0;             ///< optimizer step
 
-  std::int64_t output_bytes = 0;  ///< sent on per microbatch; the input gradient has the same size
+  /// Sent on per microbatch, by each GPU of the stage to its counterpart; the input gradient has
+  /// the same size.
+  std::int64_t output_bytes = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
   std::int64_t version_bytes = 0;  ///< each weight version held beyond the live one
-  std::int64_t reduced_bytes = 0;  ///< moved by the all-reduce between replicas
+  std::int64_t reduced_bytes = 0;  ///< all-reduced between replicas
 
   std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
   std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
   std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
 
-  double forward_flops = 0;   ///< model FLOPs of F
+  double forward_flops = 0;   ///< model FLOPs of F, of each GPU
   double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation
   double recompute_flops = 0;
 
