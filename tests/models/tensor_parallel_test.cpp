@@ -1,0 +1,272 @@
+// A stage shared by t GPUs: parameters of each against Megatron's own log, activations against the
+// closed forms of Korthikanti et al. (MLSys'23), traffic, times and the distributed optimizer.
+#include "models/stage_costs.hpp"
+#include "models/tensor_traffic.hpp"
+#include "tests/models/hand_made.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+constexpr int kF = static_cast<int>(OpKind::forward), kB = static_cast<int>(OpKind::backward),
+              kI = static_cast<int>(OpKind::backward_input),
+              kW = static_cast<int>(OpKind::backward_weight);
+
+TransformerSpec gpt(int layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary,
+                    std::int64_t sequence) {
+  TransformerSpec t;
+  t.num_layers = layers;
+  t.hidden_size = hidden;
+  t.num_attention_heads = t.num_query_groups = heads;
+  t.ffn_hidden_size = 4 * hidden;
+  t.vocab_size = vocabulary;
+  t.seq_length = sequence;
+  return t;
+}
+
+TransformerSpec gpt3() { return gpt(96, 12288, 96, 51200, 2048); }
+
+std::vector<StageCosts> costs(const TransformerSpec& model, const std::vector<int>& layers,
+                              const TensorParallel& tensor, Recompute recompute = Recompute::none,
+                              double b = 1, int shards = 1) {
+  return stage_costs(
+      model, plain_device(), layers,
+      {.microbatch_size = b, .recompute = recompute, .tensor = tensor, .optimizer_shards = shards});
+}
+
+// Parameters
+// ---------------------------------------------------------------------------------------
+
+// What Megatron-LM prints of GPT-2 large (36 layers, h = 1280, vocabulary 50257) with tensor
+// parallelism 2 and two stages: huggingface.co/docs/accelerate/usage_guides/megatron_lm.
+TEST(TensorParameters, AreThoseThatMegatronPrints) {
+  const TransformerSpec model = gpt(36, 1280, 20, 50257, 1024);
+  EXPECT_EQ(model.vocab_rows({2, false}), 50432 / 2);
+  EXPECT_EQ(stage_parameters(model, 18, true, false, {2, false}), 210'753'280);
+  EXPECT_EQ(stage_parameters(model, 18, false, true, {2, false}), 209'445'120);
+}
+
+TEST(TensorParameters, OfGpt3ShardsAddUpToTheModelAndWhatEveryGpuHolds) {
+  const TransformerSpec model = gpt3();
+  const TensorParallel t{8, false};
+  EXPECT_EQ(model.layer_parameters(t), 12LL * 12288 * 12288 / 8 + 7 * 12288 / 8 + 6 * 12288);
+  const std::int64_t whole = 96 * 6 * 12288 + 2048 * 12288 + 2 * 12288;  // biases, norms, positions
+  EXPECT_EQ(8 * stage_parameters(model, 96, true, true, t), model.parameters() + 7 * whole);
+  EXPECT_NEAR(static_cast<double>(model.parameters()), 174.6e9, 0.1e9);  // SC'21, equation 2
+}
+
+TEST(TensorParameters, OfALlamaHaveDividedKeyValueHeadsAndWholeNorms) {
+  const TransformerSpec model = llama_3_8b();
+  const std::int64_t h = 4096, kv = 1024, f = 14336;
+  EXPECT_EQ(model.layer_parameters({4, true}), (2 * h * h + 2 * h * kv + 3 * h * f) / 4 + 2 * h);
+  EXPECT_EQ(model.vocab_rows({4, true}), 128512 / 4) << "128256 is no multiple of 128 * 4";
+}
+
+TEST(TensorParameters, WithoutTensorParallelismNothingIsPadded) {
+  EXPECT_EQ(gpt(36, 1280, 20, 50257, 1024).vocab_rows(), 50257);
+}
+
+// Activations
+// --------------------------------------------------------------------------------------
+
+// Table 2 of Korthikanti et al., bytes per layer at 16 bits.
+TEST(TensorActivations, AreThoseOfThePaper) {
+  const TransformerSpec model = gpt3();
+  for (const double b : {1.0, 4.0}) {
+    for (const int degree : {2, 4, 8}) {
+      const double s = 2048, h = 12288, a = 96, t = degree, sbh = s * b * h;
+      const TensorParallel plain{degree, false}, sequence{degree, true};
+      const auto bytes = [&](Recompute recompute, const TensorParallel& tensor) {
+        return model.layer_activation_bytes(b, recompute, tensor);
+      };
+      EXPECT_DOUBLE_EQ(bytes(Recompute::none, plain), sbh * (10 + 24 / t + 5 * a * s / (h * t)));
+      EXPECT_DOUBLE_EQ(bytes(Recompute::none, sequence), sbh / t * (34 + 5 * a * s / h));
+      EXPECT_DOUBLE_EQ(bytes(Recompute::selective, plain), sbh * (10 + 24 / t));
+      EXPECT_DOUBLE_EQ(bytes(Recompute::selective, sequence), sbh / t * 34);
+      EXPECT_DOUBLE_EQ(bytes(Recompute::full, plain), 2 * sbh);
+      EXPECT_DOUBLE_EQ(bytes(Recompute::full, sequence), 2 * sbh / t);
+    }
+  }
+}
+
+TEST(TensorActivations, OfALlamaDivideAllButTheNorms) {
+  const TransformerSpec model = llama_3_8b();
+  const double s = 8192, h = 4096, kv = 1024, f = 14336;
+  const double divided = 2 * s * (2 * h + 2 * kv + 3 * f);
+  EXPECT_DOUBLE_EQ(model.layer_activation_bytes(1, Recompute::none, {4, false}),
+                   8 * s * h + divided / 4);
+  EXPECT_DOUBLE_EQ(model.layer_activation_bytes(1, Recompute::none, {4, true}),
+                   (8 * s * h + divided) / 4);
+}
+
+TEST(TensorActivations, EndsOfTheModelAreDividedByVocabulary) {
+  const auto c = costs(gpt3(), {48, 48}, {8, false});
+  const double s = 2048, h = 12288;
+  const double layer = s * h * (10 + 24.0 / 8 + 5 * 96 * s / (h * 8));
+  EXPECT_EQ(c[1].activation_bytes, std::llround(48 * layer + 4 * s * 51200 / 8 + 2 * s * h));
+  EXPECT_EQ(c[1].forward_workspace_bytes, std::llround(6 * s * 51200 / 8));
+}
+
+TEST(TensorActivations, SequenceParallelismNeedsRoomForOneGatheredInput) {
+  EXPECT_EQ(costs(gpt3(), {48, 48}, {8, true})[0].forward_workspace_bytes, 2 * 2048 * 12288);
+}
+
+TEST(TensorActivations, MessagesAreWholeUnlessTheSequenceIsDivided) {
+  EXPECT_EQ(costs(gpt3(), {48, 48}, {8, false})[0].output_bytes, 2 * 2048 * 12288);
+  EXPECT_EQ(costs(gpt3(), {48, 48}, {8, true})[0].output_bytes, 2 * 2048 * 12288 / 8);
+}
+
+// Traffic
+// ------------------------------------------------------------------------------------------
+
+constexpr std::int64_t kX = 2LL * 2048 * 12288;  // s b h elements of 2 bytes
+
+TEST(TensorTraffic, IsTwoAllReducesALayerEachWay) {
+  const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
+  EXPECT_EQ(c[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[1].tensor[kB], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[1].tensor[kI], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[1].tensor[kW], TensorTraffic{});
+}
+
+TEST(TensorTraffic, EmbeddingAndHeadHaveTheirOwn) {
+  const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
+  EXPECT_EQ(c[0].tensor[kF], (TensorTraffic{65 * kX, 65}));
+  EXPECT_EQ(c[0].tensor[kB], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[2].tensor[kF], (TensorTraffic{64 * kX + 3 * 4 * 2048, 67}));
+  EXPECT_EQ(c[2].tensor[kI], (TensorTraffic{65 * kX, 65}));
+}
+
+TEST(TensorTraffic, RecomputedLayersRepeatThatOfTheForward) {
+  const auto full = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::full);
+  EXPECT_EQ(full[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(full[1].tensor[kB], (TensorTraffic{128 * kX, 128}));
+  // Attention by itself exchanges nothing.
+  const auto selective = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::selective);
+  EXPECT_EQ(selective[1].tensor[kB], (TensorTraffic{64 * kX, 64}));
+}
+
+TEST(TensorTraffic, SequenceParallelismGathersInputsOnceMoreForTheWeights) {
+  const auto c = costs(gpt3(), {32, 32, 32}, {8, true});
+  EXPECT_EQ(c[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[1].tensor[kI], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(c[1].tensor[kW], (TensorTraffic{32 * kX, 32}));
+  EXPECT_EQ(c[1].tensor[kB], (TensorTraffic{96 * kX, 96}));
+  EXPECT_EQ(c[0].tensor[kF], (TensorTraffic{64 * kX + kX / 2, 65}));
+  EXPECT_EQ(c[0].tensor[kW], (TensorTraffic{32 * kX + kX / 2, 33}));
+  EXPECT_EQ(c[2].tensor[kI], (TensorTraffic{64 * kX + kX / 2, 65}));
+}
+
+TEST(TensorTraffic, GrowsWithTheMicrobatchAndNotWithTheDegree) {
+  const auto two = costs(gpt3(), {96}, {2, false}), eight = costs(gpt3(), {96}, {8, false});
+  EXPECT_EQ(two[0].tensor, eight[0].tensor);
+  const auto of_three = costs(gpt3(), {96}, {8, false}, Recompute::none, 3);
+  EXPECT_EQ(of_three[0].tensor[kF].bytes, 3 * eight[0].tensor[kF].bytes);
+  EXPECT_EQ(of_three[0].tensor[kF].calls, eight[0].tensor[kF].calls);
+}
+
+TEST(TensorTraffic, OfAWholeStageIsNone) {
+  for (const StageCosts& c : costs(gpt3(), {48, 48}, {})) {
+    for (const TensorTraffic& traffic : c.tensor) EXPECT_EQ(traffic, TensorTraffic{});
+  }
+}
+
+TEST(TensorTraffic, TakesTheTimeOfItsRings) {
+  Cluster c;
+  c.nodes = 2;
+  c.devices_per_node = 4;
+  c.intra.latency_s = 1e-6;
+  c.intra.bytes_per_s = 50e9;
+  c.inter.latency_s = 1e-5;
+  c.inter.bytes_per_s = 3e9;
+  const TensorTraffic traffic{1'000'000'000, 10};
+  const double inside = 10 * 2 * 3 * 1e-6 + 2 * 3 / 4.0 * 1e9 / 50e9;
+  EXPECT_NEAR(tensor_parallel_s(c, {4, 5, 6, 7}, traffic), inside, 1e-9 * inside);
+  const double across = 10 * 2 * 1 * 1e-5 + 1e9 / 3e9;
+  EXPECT_NEAR(tensor_parallel_s(c, {3, 4}, traffic), across, 1e-9 * across);
+  EXPECT_EQ(tensor_parallel_s(c, {0, 1}, {}), 0);
+  EXPECT_EQ(tensor_parallel_s(c, {0}, traffic), 0);
+}
+
+// Times
+// --------------------------------------------------------------------------------------------
+
+TEST(TensorTimes, AreTheWholeModelsDividedWhereEfficiencyIsConstant) {
+  const auto one = costs(gpt3(), {48, 48}, {}), eight = costs(gpt3(), {48, 48}, {8, false});
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_DOUBLE_EQ(8 * eight[i].forward_s, one[i].forward_s);
+    EXPECT_DOUBLE_EQ(8 * eight[i].backward_s, one[i].backward_s);
+    EXPECT_DOUBLE_EQ(8 * eight[i].forward_flops, one[i].forward_flops);
+    EXPECT_NEAR(eight[i].backward_input_s + eight[i].backward_weight_s, eight[i].backward_s,
+                1e-12 * eight[i].backward_s);
+  }
+}
+
+TEST(TensorTimes, NarrowerMatricesAreAsEfficientAsThoseOfTheSameSize) {
+  DeviceSpec d = plain_device();
+  d.efficiency = {{6144, 0.3}, {12288, 0.6}};
+  const auto of = [&](int degree) {
+    return stage_costs(gpt3(), d, {96}, {.tensor = {degree, false}})[0].forward_s;
+  };
+  EXPECT_DOUBLE_EQ(4 * of(4), 2 * of(1)) << "12288 / sqrt(4) = 6144";
+}
+
+TEST(TensorTimes, NormsTakeTheirWholeTimeUnlessTheSequenceIsDivided) {
+  DeviceSpec d = plain_device();
+  d.memory_bytes_per_s = 2e12;
+  d.memory_efficiency = 0.5;
+  const auto of = [&](bool sequence, Recompute recompute) {
+    return stage_costs(gpt3(), d, {96}, {.recompute = recompute, .tensor = {8, sequence}})[0];
+  };
+  // 10 elements and 2 masks, of which 1/8 is in the FLOPs' time.
+  const double repeated = 96 * 7.0 / 8 * 22.0 * 2048 * 12288 / 1e12;
+  const StageCosts plain = of(false, Recompute::none), divided = of(true, Recompute::none);
+  EXPECT_NEAR(plain.forward_s - divided.forward_s, repeated, 1e-9 * plain.forward_s);
+  EXPECT_NEAR(plain.backward_s - divided.backward_s, repeated, 1e-9 * plain.backward_s);
+  EXPECT_DOUBLE_EQ(plain.backward_weight_s, divided.backward_weight_s);
+  EXPECT_NEAR(of(false, Recompute::full).backward_s - of(true, Recompute::full).backward_s,
+              2 * repeated, 1e-9 * plain.backward_s);
+}
+
+TEST(TensorTimes, LaunchesAreNotDivided) {
+  DeviceSpec d = plain_device();
+  d.peak_flops_per_s["fp16"] = 1e30;
+  d.launch_s = 1e-6;
+  EXPECT_EQ(stage_costs(gpt3(), d, {96}, {.tensor = {8, false}})[0].forward_s,
+            stage_costs(gpt3(), d, {96}, {})[0].forward_s);
+}
+
+// Distributed optimizer
+// ----------------------------------------------------------------------------
+
+// 18 bytes per parameter become 6 + 12/d (Megatron Core's user guide, distributed optimizer).
+TEST(DistributedOptimizer, DividesTheStateAmongReplicas) {
+  const StageCosts whole = costs(gpt_small(), {12}, {})[0];
+  const StageCosts shared = costs(gpt_small(), {12}, {}, Recompute::none, 1, 4)[0];
+  const std::int64_t n = gpt_small().parameters();
+  EXPECT_EQ(shared.weight_bytes + shared.gradient_bytes, 6 * n);
+  EXPECT_EQ(shared.optimizer_bytes, 12 * n / 4);
+  EXPECT_EQ(whole.optimizer_bytes, 12 * n);
+}
+
+// A reduce-scatter of 4 bytes and an all-gather of 2 per parameter, each half of an all-reduce.
+TEST(DistributedOptimizer, ScattersGradientsAndGathersWeights) {
+  const StageCosts shared = costs(gpt_small(), {12}, {}, Recompute::none, 1, 4)[0];
+  EXPECT_EQ(shared.reduced_bytes, 3 * gpt_small().parameters());
+}
+
+TEST(DistributedOptimizer, StepsOverAPartEach) {
+  DeviceSpec d = plain_device();
+  d.memory_bytes_per_s = 1e12;
+  d.memory_efficiency = 0.5;
+  const auto step_s = [&](int shards) {
+    return stage_costs(gpt_small(), d, {12}, {.optimizer_shards = shards})[0].step_s;
+  };
+  EXPECT_NEAR(step_s(4), step_s(1) / 4, 1e-9 * step_s(1));
+}
+
+}  // namespace
+}  // namespace penstock
