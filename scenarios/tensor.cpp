@@ -49,12 +49,12 @@ void check_division(const Section& pipeline, const TransformerSpec& model, int d
 /// Costs that are given or measured say nothing of a part of a stage.
 void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool abstract,
                         Diagnostics& diagnostics) {
-  const char* what = abstract            ? "its costs are given per device"
-                     : scenario.measured ? "its costs were measured on whole stages"
-                                         : nullptr;
-  if (what == nullptr) return;
+  if (!abstract && !scenario.measured) return;
   const auto refuse = [&](const char* key) {
-    diagnostics.add(pipeline.at(key), fmt::format("'{}' needs a model by shape; {}", key, what));
+    const char* why = abstract ? "needs a model by shape; this one gives its costs per device"
+                               : "needs costs by formula; measured ones are those of whole stages "
+                                 "(leave out the model's 'measured')";
+    diagnostics.add(pipeline.at(key), fmt::format("'{}' {}", key, why));
   };
   if (scenario.tensor > 1) refuse("tensor");
   if (scenario.distributed_optimizer) refuse("distributed_optimizer");

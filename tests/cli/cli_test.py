@@ -30,6 +30,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 SCENARIOS = sorted(p.relative_to(SOURCE).as_posix() for p in SOURCE.glob("scenarios/*.yaml"))
 SMALL = "scenarios/small-1f1b.yaml"
 LARGE = "scenarios/gpt3-175b-1f1b.yaml"  # 768 devices: without --events here
+TENSOR = "scenarios/gpt3-175b-tensor.yaml"  # neighbours share a NIC
 CONTENDED = "scenarios/gpt-3.8b-2bw-64.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
              "pipedream-2bw"]
@@ -124,7 +125,7 @@ class Shipped(Case):
             with self.subTest(scenario):
                 simgrid = self.result(scenario, "--engine", "simgrid")
                 self.assertEqual(simgrid.pop("engine"), "simgrid")
-                if scenario in (CONTENDED, LARGE):
+                if scenario in (CONTENDED, LARGE, TENSOR):
                     why = self.refused(2, "simulate", scenario, "--engine", "exact")
                     self.assertIn("cluster.inter", why)
                     self.assertIn("nic0", why)
@@ -132,6 +133,20 @@ class Shipped(Case):
                 exact = self.result(scenario, "--engine", "exact")
                 self.assertEqual(exact.pop("engine"), "exact")
                 self.assertEqual(exact, simgrid)
+
+    def test_devices_that_are_several_gpus_say_so(self):
+        table = self.ok("simulate", TENSOR)
+        self.assertIn("1f1b, 12 stages of 8 GPUs, 60 microbatches per update", table)
+        result = self.result(TENSOR, "--set", "sequence_parallel=true")
+        self.assertEqual(result["tensor"], 8)
+        self.assertEqual([d["gpus"] for d in result["devices"]],
+                         [list(range(8 * d, 8 * d + 8)) for d in range(12)])
+        self.assertEqual(self.result(SMALL)["devices"][1]["gpus"], [1])
+
+    def test_stages_of_several_gpus_are_not_executed(self):
+        for command in (["replay", "--backend", "host"], ["export"]):
+            why = self.refused(2, command[0], TENSOR, *command[1:])
+            self.assertIn("--set pipeline.tensor=1", why)
 
     def test_auto_is_exact_where_that_is_valid(self):
         self.assertEqual(self.result(SMALL, "--engine", "auto")["engine"], "exact")

@@ -221,7 +221,8 @@ TEST(Models, ArgumentsOfMegatronAreRead) {
                                              "attention_dropout, lr, lr_decay_style, train_iters, "
                                              "moe_router_topk",
                                       file + "not understood and ignored: "
-                                             "tensor_model_parallel_size"}));
+                                             "tensor_model_parallel_size, "
+                                             "context_parallel_size"}));
   expect_same_shape(model("foreign/megatron-llama.json"), load_model("llama-3-8b"));
 }
 

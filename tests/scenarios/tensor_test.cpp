@@ -1,0 +1,116 @@
+// Stages shared by several GPUs, in a scenario: which GPUs, what their exchange adds to the times,
+// what the keys mean to the costs, and what a user is told.
+#include "models/collectives.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+Scenario gpt3(const std::string& pipeline, int nodes = 4) {
+  return parse_scenario(
+      "model: gpt3-175b\ncluster: {base: dgx-a100, nodes: " + std::to_string(nodes) +
+          "}\nschedule: 1f1b\npipeline: {" + pipeline + "}\n",
+      "test.yaml");
+}
+
+bool told(const Scenario& s, const std::string& words) {
+  return std::ranges::any_of(
+      s.notes, [&](const std::string& note) { return note.find(words) != std::string::npos; });
+}
+
+TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
+  const Scenario s = gpt3("stages: 2, width: 2, tensor: 8");
+  EXPECT_EQ(s.devices(), 4);
+  EXPECT_EQ(s.gpu_of_device, (std::vector<int>{0, 16, 8, 24}));
+  EXPECT_EQ(s.gpus_of(2), (std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15}));
+  const Scenario first = gpt3("stages: 2, width: 2, tensor: 4, rank_order: pipeline-first");
+  EXPECT_EQ(first.gpu_of_device, (std::vector<int>{0, 4, 8, 12}));
+}
+
+TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
+  const Scenario s = gpt3("stages: 32");
+  EXPECT_EQ(s.tensor, 1);
+  EXPECT_TRUE(s.tensor_s.empty());
+  EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
+}
+
+TEST(TensorScenario, StagesAreWhatTheClusterHoldsByDefault) {
+  EXPECT_EQ(gpt3("width: 2, tensor: 4").shape.depth, 4U);
+}
+
+TEST(TensorScenario, MegatronsNamesMeanTheSame) {
+  const Scenario s = gpt3(
+      "stages: 2, tensor_model_parallel_size: 8, width: 2, sequence_parallel: true, "
+      "use_distributed_optimizer: true");
+  EXPECT_EQ(s.tensor, 8);
+  EXPECT_TRUE(s.sequence_parallel);
+  EXPECT_TRUE(s.distributed_optimizer);
+}
+
+TEST(TensorScenario, TimesAreComputingAndTheRingsOfTheGroup) {
+  const Scenario s = gpt3("stages: 4, tensor: 8");
+  StageCostOptions options;
+  options.tensor.degree = 8;
+  const auto computing = stage_costs(*s.transformer, s.cluster.device, s.layers, options);
+  const double x = 2.0 * 2048 * 12288;  // bytes of s b h elements
+  const double ring_s =
+      ring_all_reduce_s(8, x, s.cluster.intra.latency_s, s.cluster.intra.bytes_per_s);
+  const auto expect = [](double got, double wanted) { EXPECT_NEAR(got, wanted, 1e-9 * wanted); };
+  expect(s.costs[1].forward_s, computing[1].forward_s + 48 * ring_s);  // 24 layers, 2 each
+  expect(s.costs[1].backward_s, computing[1].backward_s + 48 * ring_s);
+  expect(s.costs[0].forward_s, computing[0].forward_s + 49 * ring_s);  // the embedding
+  expect(s.costs[1].backward_input_s, computing[1].backward_input_s + 48 * ring_s);
+  EXPECT_EQ(s.costs[1].backward_weight_s, computing[1].backward_weight_s);
+  expect(s.tensor_s[1][0], 48 * ring_s);
+}
+
+TEST(TensorScenario, TimesFollowTheLinksWhenTheyChange) {
+  Scenario s = gpt3("stages: 4, tensor: 8");
+  const double forward_s = s.costs[1].forward_s, exchange_s = s.tensor_s[1][0];
+  s.update_tensor_times();
+  EXPECT_DOUBLE_EQ(s.costs[1].forward_s, forward_s) << "nothing is added twice";
+  s.cluster.intra.bytes_per_s *= 2;
+  s.cluster.intra.latency_s /= 2;
+  s.update_tensor_times();
+  EXPECT_NEAR(s.costs[1].forward_s, forward_s - exchange_s / 2, 1e-9 * forward_s);
+}
+
+TEST(TensorScenario, GroupsAcrossNodesUseTheNetworkAndAreTold) {
+  const Scenario inside = gpt3("stages: 2, tensor: 8"), across = gpt3("stages: 2, tensor: 16");
+  EXPECT_GT(across.tensor_s[0][0], 5 * inside.tensor_s[0][0]);
+  EXPECT_TRUE(told(across, "span nodes of 8"));
+  EXPECT_FALSE(told(inside, "span nodes"));
+}
+
+TEST(TensorScenario, SequenceParallelismShrinksMessagesAndActivations) {
+  const Scenario plain = gpt3("stages: 4, tensor: 8");
+  const Scenario sequence = gpt3("stages: 4, tensor: 8, sequence_parallel: true");
+  EXPECT_EQ(plain.costs[0].output_bytes, 8 * sequence.costs[0].output_bytes);
+  EXPECT_LT(sequence.costs[0].activation_bytes, plain.costs[0].activation_bytes);
+  EXPECT_EQ(sequence.costs[0].weight_bytes, plain.costs[0].weight_bytes);
+  EXPECT_GT(sequence.tensor_s[1][3], 0) << "W gathers its inputs";
+}
+
+TEST(TensorScenario, DistributedOptimizerSavesMemoryAndTraffic) {
+  const Scenario plain = gpt3("stages: 2, tensor: 8, width: 2");
+  const Scenario shared = gpt3("stages: 2, tensor: 8, width: 2, distributed_optimizer: true");
+  EXPECT_EQ(plain.costs[0].optimizer_bytes, 2 * shared.costs[0].optimizer_bytes);
+  EXPECT_EQ(3 * plain.costs[0].reduced_bytes, 4 * shared.costs[0].reduced_bytes);
+  EXPECT_LT(shared.costs[0].reduce_grad_s, plain.costs[0].reduce_grad_s);
+}
+
+TEST(TensorScenario, APaddedVocabularyIsTold) {
+  EXPECT_FALSE(told(gpt3("stages: 4, tensor: 8"), "padded")) << "51200 is a multiple of 1024";
+  const Scenario s = parse_scenario(
+      "model: {base: gpt3-175b, vocab_size: 50257}\ncluster: dgx-a100\nschedule: 1f1b\n"
+      "pipeline: {stages: 1, tensor: 8}\n",
+      "test.yaml");
+  EXPECT_TRUE(told(s, "the vocabulary of 50257 is padded to 51200"));
+}
+
+}  // namespace
+}  // namespace penstock
