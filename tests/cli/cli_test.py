@@ -326,7 +326,8 @@ class Result(Case):
                 expected = r["makespan_s"] / r["batches"]
             else:
                 self.assertAlmostEqual(r["iteration_time_s"] / expected, 1, delta=1e-9)
-                self.assertEqual(r["notes"], [])
+                # Sequences one by one are few tokens, which is noted for another reason.
+                self.assertEqual([n for n in r["notes"] if "tokens are small" not in n], [])
             microbatches = r["microbatches"] * r["width"]
             rate = microbatches * r["microbatch_size"] / expected
             self.assertAlmostEqual(r["throughput_samples_per_s"] / rate, 1, delta=1e-9)

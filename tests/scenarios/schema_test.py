@@ -36,7 +36,9 @@ BEYOND_A_SCHEMA = """
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
     profile-recompute profile-without-rows network-not-joined
     network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
-    network-too-few-devices""".split()
+    network-too-few-devices distributed-optimizer-alone megatron-parallelism
+    sequence-parallel-alone tensor-does-not-divide tensor-does-not-divide-key-value-heads
+    tensor-of-abstract-model tensor-of-measured-model tensor-too-many-devices""".split()
 
 
 class Loader(yaml.SafeLoader):
