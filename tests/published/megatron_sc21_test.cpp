@@ -100,7 +100,7 @@ TEST(SharedStages, CapacityIsThatOfEachGpu) {
       << r.infeasible_because[0];
 }
 
-TEST(SharedStages, WhatWouldHelpScalesComputingAndLinksApart) {
+TEST(SharedStages, WiderLinksSpeedUpTheExchangeInsideOfStages) {
   const Simulation s = shared_stages();
   const auto change = [&](const std::string& what) {
     for (const Sensitivity& h : sensitivities(s)) {
