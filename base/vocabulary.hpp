@@ -35,6 +35,7 @@ struct Op {
   enum Flag : std::uint8_t {
     receives = 1,  ///< its input comes from another device
     sends = 2,     ///< a message leaves for another device as soon as it ends
+    detached = 4,  ///< REDUCE_GRAD: the device goes on at once, only its STEP waits for the traffic
   };
   std::uint32_t microbatch = 0;
   std::uint16_t stage = 0;
@@ -59,6 +60,13 @@ enum class Transfers : std::uint8_t {
 };
 inline constexpr std::string_view kTransfersNames[] = {"free", "overlapped", "coupled", "blocking"};
 constexpr std::string_view to_string(Transfers t) { return kTransfersNames[static_cast<int>(t)]; }
+
+/// A part of a stage's gradient that is reduced by itself: `share` of the bytes, there when `ready`
+/// of the last backward's time has passed (wait-free backpropagation: Zhang et al., ATC'17).
+struct GradientBucket {
+  double ready = 1;
+  double share = 1;
+};
 
 /// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters).
 /// Recomputation is already part of `backward_s` and `backward_input_s`.

@@ -18,14 +18,19 @@ std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kGiB);
 }
 
+std::string replicas(const Scenario& c) {
+  if (!c.shape.widths.empty())
+    return fmt::format(" of {} replicas", fmt::join(c.shape.widths, ", "));
+  return c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "";
+}
+
 std::string heading(const Simulation& s, const OutputOptions& options) {
   const Scenario& c = s.scenario;
   std::string text = c.name;
   if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
   text += "\n";
   text += fmt::format("{}, {}{}, {}{} per update, {}\n", s.program.schedule,
-                      counted(c.shape.depth, "stage"),
-                      c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "",
+                      counted(c.shape.depth, "stage"), replicas(c),
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
                       counted(c.shape.batches, "update"));

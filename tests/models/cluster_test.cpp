@@ -1,5 +1,5 @@
 // Which links a message crosses, under which names, and which of them are one link.
-#include "models/cluster.hpp"
+#include "models/collectives.hpp"
 
 #include <gtest/gtest.h>
 
