@@ -228,7 +228,10 @@ class Builder {
                        "'vertical_sync' needs as many replicas of every stage");
     }
     const std::string why = shaped ? schedule.refuse(out_.shape) : "";
-    if (!why.empty()) diagnostics_.add(pipeline_.at("microbatches"), why);
+    ScheduleShape even = out_.shape;
+    even.widths.clear();
+    const bool by_width = !out_.shape.widths.empty() && schedule.refuse(even).empty();
+    if (!why.empty()) diagnostics_.add(pipeline_.at(by_width ? "width" : "microbatches"), why);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
       if (pipeline_.has(key) && !stashes) {

@@ -127,22 +127,17 @@ double Channels::alone_s(const Reduction& reduction, double bytes) const {
 }
 
 std::string Channels::contention() const {
-  std::string found;
-  std::vector<std::string> first(links_.size());
+  std::vector<std::vector<std::string>> users(links_.size());
   for_each_user(channels_, reductions_,
                 [&](const std::vector<int>& links, const std::string& user) {
-                  for (const int link : links) {
-                    const auto l = static_cast<std::size_t>(link);
-                    if (!found.empty() || std::isinf(links_[l].bytes_per_s)) continue;
-                    if (first[l].empty()) {
-                      first[l] = user;
-                    } else {
-                      found = fmt::format("{} and {} share the link '{}' ({})", first[l], user,
-                                          links_[l].name, links_[l].fifo ? "fifo" : "fair");
-                    }
-                  }
+                  for (const int l : links) users[static_cast<std::size_t>(l)].push_back(user);
                 });
-  return found;
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    if (users[l].size() < 2 || std::isinf(links_[l].bytes_per_s)) continue;
+    return fmt::format("{} and {} share the link '{}' ({})", users[l][0], users[l][1],
+                       links_[l].name, links_[l].fifo ? "fifo" : "fair");
+  }
+  return "";
 }
 
 }  // namespace penstock

@@ -29,7 +29,9 @@ class ExactClock {
         bucket_times_(input),
         free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
         reduces_(static_cast<std::size_t>(ops_.devices()), kNoOp),
-        ready_(Barriers(input.program).groups() * bucket_times_.most(), 0.0) {
+        barriers_(input.program),
+        ended_(barriers_.groups(), 0.0),
+        ready_(barriers_.groups() * bucket_times_.most(), 0.0) {
     for (const StageCosts& c : input.costs)
       output_bytes_.push_back(static_cast<double>(c.output_bytes));
     for (const Channel& c : input.channels.all()) lanes_.push_back({c.bytes_per_s, c.latency_s, 0});
@@ -103,11 +105,16 @@ class ExactClock {
       free_at = *at;
       return;
     }
-    const auto& buckets = bucket_times_.of(placement_.position_of(device));
-    double end = at[0] + buckets[0].seconds;
+    const std::uint32_t position = placement_.position_of(device);
+    const auto& buckets = bucket_times_.of(position);
+    // The position's reduction of the update before may still be on its way.
+    const bool first = group == barriers_.reductions(position).first;
+    const double start = std::max(at[0], first ? 0.0 : ended_[group - 1]);
+    double end = start + buckets[0].seconds;
     for (std::size_t k = 1; k < buckets.size(); ++k)
       end = std::max(end, at[k]) + buckets[k].seconds;
-    timeline_.message(reduce) = {at[0], end};
+    ended_[group] = end;
+    timeline_.message(reduce) = {start, end};
     if (ops_[g].kind == OpKind::step) {
       free_at = std::max(free_at, end);
     } else {
@@ -130,6 +137,8 @@ class ExactClock {
   std::vector<double> output_bytes_;
   std::vector<double> free_at_;         // per device
   std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
+  Barriers barriers_;
+  std::vector<double> ended_;  // per meeting: end of the reduction
   std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far
   double reduced_at_ = 0;      // of the REDUCE_GRAD that runs next
   std::vector<Lane> lanes_;    // per channel
