@@ -1,5 +1,8 @@
 #include "base/op_lists.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace penstock {
 
 std::uint32_t OpLists::previous_compute(int device, std::uint32_t g) const {
@@ -16,12 +19,34 @@ std::uint32_t OpLists::next_compute(int device, std::uint32_t g) const {
   return kNoOp;
 }
 
-Placement loop_placement(int depth, int chunks, int width) {
-  Placement placement{.depth = depth, .width = width, .position = {}};
-  for (int s = 0; s < depth * chunks; ++s) {
-    placement.position.push_back(static_cast<std::uint32_t>(s % depth));
+Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> position)
+    : depth_(static_cast<int>(widths.size())),
+      widths_(std::move(widths)),
+      position_(std::move(position)) {
+  for (const int width : widths_) {
+    most_ = std::max(most_, static_cast<std::uint32_t>(width));
+    round_ = std::lcm(round_, static_cast<std::uint32_t>(width));
+    even_ = even_ && width == widths_.front();
   }
-  return placement;
+  for (std::uint32_t replica = 0; replica < most_; ++replica) {
+    for (std::uint32_t p = 0; p < widths_.size(); ++p) {
+      const bool seated = replica < static_cast<std::uint32_t>(widths_[p]);
+      device_at_.push_back(seated ? devices() : -1);
+      if (seated) seats_.push_back({replica, p});
+    }
+  }
+}
+
+Placement loop_placement(int depth, int chunks, int width) {
+  return loop_placement(std::vector<int>(static_cast<std::size_t>(depth), width), chunks);
+}
+
+Placement loop_placement(std::vector<int> widths, int chunks) {
+  std::vector<std::uint32_t> position;
+  const std::size_t depth = widths.size();
+  for (std::size_t s = 0; s < depth * static_cast<std::size_t>(chunks); ++s)
+    position.push_back(static_cast<std::uint32_t>(s % depth));
+  return {std::move(widths), std::move(position)};
 }
 
 }  // namespace penstock

@@ -44,23 +44,63 @@ class OpLists {
   std::vector<std::uint32_t> offsets_;
 };
 
-/// Where virtual stages live: on which of the p positions of a pipeline, and in which of the w
-/// replicas (microbatches go round-robin over them).
-struct Placement {
-  int depth = 0;                        ///< p, devices of one pipeline
-  int width = 1;                        ///< w, replicas
-  std::vector<std::uint32_t> position;  ///< per virtual stage: 0 ... p-1
+/// Where virtual stages live: on which of the p positions of a pipeline, and in which replica of
+/// that position; microbatches go round-robin over the replicas (PipeDream's 1F1B-RR). Devices are
+/// numbered replica by replica: with equal widths, replica r of position s is device r*p + s.
+class Placement {
+ public:
+  Placement() = default;
+  /// `widths[s]` replicas of position s; `position[stage]` is where a virtual stage lives.
+  Placement(std::vector<int> widths, std::vector<std::uint32_t> position);
 
-  int stages() const { return static_cast<int>(position.size()); }
-  int devices() const { return depth * width; }
-  int device_of(std::uint32_t stage, std::uint32_t microbatch) const {
-    const int replica =
-        width == 1 ? 0 : static_cast<int>(microbatch % static_cast<std::uint32_t>(width));
-    return replica * depth + static_cast<int>(position[stage]);
+  int depth() const { return depth_; }  ///< p, positions of the pipeline
+  int stages() const { return static_cast<int>(position_.size()); }
+  int devices() const { return static_cast<int>(seats_.size()); }
+  const std::vector<int>& widths() const { return widths_; }                 ///< per position
+  const std::vector<std::uint32_t>& positions() const { return position_; }  ///< per virtual stage
+
+  /// Replicas of a stage.
+  std::uint32_t width_of(std::uint32_t stage) const {
+    return even_ ? most_ : static_cast<std::uint32_t>(widths_[position_[stage]]);
   }
+  /// The most replicas any position has.
+  std::uint32_t width() const { return most_; }
+  bool replicated() const { return most_ > 1; }
+  bool even() const { return even_; }
+  /// Microbatches after which every replica of every position has had its turn equally often: the
+  /// least common multiple of the widths.
+  std::uint32_t round() const { return round_; }
+
+  int device_of(std::uint32_t stage, std::uint32_t microbatch) const {
+    const std::uint32_t position = position_[stage];
+    if (most_ == 1) return static_cast<int>(position);
+    const std::uint32_t width = width_of(stage);
+    return device_at(microbatch % width, position);
+  }
+  /// Precondition: the position has such a replica.
+  int device_at(std::uint32_t replica, std::uint32_t position) const {
+    return device_at_[std::size_t{replica} * static_cast<std::size_t>(depth_) + position];
+  }
+  std::uint32_t position_of(int device) const { return seat(device).position; }
+  std::uint32_t replica_of(int device) const { return seat(device).replica; }
+
+ private:
+  struct Seat {
+    std::uint32_t replica, position;
+  };
+  const Seat& seat(int device) const { return seats_[static_cast<std::size_t>(device)]; }
+
+  int depth_ = 0;
+  std::uint32_t most_ = 1, round_ = 1;
+  bool even_ = true;
+  std::vector<int> widths_;
+  std::vector<std::uint32_t> position_;
+  std::vector<Seat> seats_;     // per device
+  std::vector<int> device_at_;  // [replica][position], -1 where there is none
 };
 
-/// Consecutive stages on consecutive devices: stage s on device s mod p.
+/// Consecutive stages on consecutive devices: stage s on position s mod p.
 Placement loop_placement(int depth, int chunks, int width);
+Placement loop_placement(std::vector<int> widths, int chunks);
 
 }  // namespace penstock

@@ -37,6 +37,7 @@ struct Op {
   enum Flag : std::uint8_t {
     receives = 1,  ///< its input comes from another device
     sends = 2,     ///< a message leaves for another device as soon as it ends
+    detached = 4,  ///< REDUCE_GRAD: the device goes on at once, only its STEP waits for the traffic
   };
   std::uint32_t microbatch = 0;
   std::uint16_t stage = 0;
@@ -70,6 +71,13 @@ struct TensorTraffic {
   int calls = 0;
 
   bool operator==(const TensorTraffic&) const = default;
+};
+
+/// A part of a stage's gradient that is reduced by itself: `share` of the bytes, there when `ready`
+/// of the last backward's time has passed (wait-free backpropagation: Zhang et al., ATC'17).
+struct GradientBucket {
+  double ready = 1;
+  double share = 1;
 };
 
 /// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters),

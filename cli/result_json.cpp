@@ -81,6 +81,11 @@ Json events_json(const Simulation& s) {
   return events;
 }
 
+Json width_json(const Placement& placement) {
+  if (placement.even()) return placement.width();
+  return placement.widths();
+}
+
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
   Json bubble = Json::object();
   for (std::size_t c = 0; c < kCauses; ++c) bubble[std::string(kCauseNames[c])] = r.bubble[c];
@@ -91,8 +96,8 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"engine", s.engine},
       {"schedule", s.program.schedule},
       {"transfers", to_string(s.program.transfers)},
-      {"stages", s.program.placement.depth},
-      {"width", s.program.placement.width},
+      {"stages", s.program.placement.depth()},
+      {"width", width_json(s.program.placement)},
       {"tensor", s.scenario.tensor},
       {"microbatches", s.program.microbatches_per_update},
       {"microbatch_size", s.scenario.microbatch_size},

@@ -25,14 +25,19 @@ std::string shared_by(const Scenario& scenario) {
                      scenario.sequence_parallel ? " (sequence parallel)" : "");
 }
 
+std::string replicas(const Scenario& c) {
+  if (!c.shape.widths.empty())
+    return fmt::format(" of {} replicas", fmt::join(c.shape.widths, ", "));
+  return c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "";
+}
+
 std::string heading(const Simulation& s, const OutputOptions& options) {
   const Scenario& c = s.scenario;
   std::string text = c.name;
   if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
   text += "\n";
   text += fmt::format("{}, {}{}{}, {}{} per update, {}\n", s.program.schedule,
-                      counted(c.shape.depth, "stage"), shared_by(c),
-                      c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "",
+                      counted(c.shape.depth, "stage"), shared_by(c), replicas(c),
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
                       counted(c.shape.batches, "update"));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace penstock {
@@ -25,7 +26,8 @@ Simulation lowered(const Scenario& scenario) {
   s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
   s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
                                               s.program.microbatches());
-  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.gpu_of_device);
+  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.gpu_of_device,
+                                          scenario.reduction);
   for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
        ++stage) {
     s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
@@ -93,8 +95,8 @@ std::size_t updates_before_drain(const Simulation& s) {
 /// over a multiple of p microbatches, before the drain where the run is long enough for that.
 std::optional<double> steady_iteration_s(const Simulation& s) {
   const auto ends = step_ends(s, 0);
-  const std::size_t m = s.program.microbatches_per_update;
-  const auto p = static_cast<std::size_t>(s.program.placement.depth);
+  const std::size_t m = s.program.per_update(0);
+  const auto p = static_cast<std::size_t>(s.program.placement.depth());
   const std::size_t first = (2 * p + m - 1) / m;  // updates of the first 2p microbatches
   for (const std::size_t available : {updates_before_drain(s), ends.size()}) {
     for (std::size_t last = available; last > first; --last) {
@@ -107,8 +109,8 @@ std::optional<double> steady_iteration_s(const Simulation& s) {
 
 /// Updates without which there is no steady state: see steady_iteration_s.
 std::uint32_t updates_for_steady_state(const Simulation& s) {
-  const std::uint32_t m = s.program.microbatches_per_update;
-  const auto p = static_cast<std::uint32_t>(s.program.placement.depth);
+  const std::uint32_t m = s.program.per_update(0);
+  const auto p = static_cast<std::uint32_t>(s.program.placement.depth());
   return (2 * p + m - 1) / m + p / std::gcd(p, m);
 }
 
@@ -122,7 +124,7 @@ DeviceResult summarize_device(const Simulation& s, int device) {
   d.device = device;
   for (const Op& op : s.program.ops.of(device)) {
     if (std::ranges::find(d.stages, int{op.stage}) == d.stages.end()) d.stages.push_back(op.stage);
-    if (d.stages.size() * static_cast<std::size_t>(s.program.placement.depth) >=
+    if (d.stages.size() * static_cast<std::size_t>(s.program.placement.depth()) >=
         s.scenario.costs.size())
       break;
   }
@@ -193,7 +195,7 @@ void add_bubble(const Simulation& s, Result& r) {
 
 void add_rates(const Simulation& s, Result& r) {
   r.iteration_time_s = iteration_s(s);
-  const double batches = s.program.batches;
+  const double batches = s.program.updates(0);
   if (!r.iteration_time_s) {
     r.notes.push_back(
         fmt::format("too few batches for a steady state (at least {} are needed); rates are those "
@@ -241,6 +243,17 @@ void add_links(const Simulation& s, Result& r) {
   for (std::size_t c = 0; c < bytes.size(); ++c) {
     for (const int l : s.channels->all()[c].links)
       r.links[static_cast<std::size_t>(l)].bytes += bytes[c];
+  }
+  for (std::size_t p = 0; p < s.channels->reductions().size(); ++p) {
+    const auto stage = static_cast<std::uint32_t>(p);
+    const double reduced =
+        static_cast<double>(input.costs[p].reduced_bytes) * s.program.updates(stage);
+    for (const auto& phase : s.channels->reductions()[p].phases) {
+      for (const LinkFlow& flow : phase.flows) {
+        for (const int l : flow.links)
+          r.links[static_cast<std::size_t>(l)].bytes += std::llround(flow.bytes * reduced);
+      }
+    }
   }
   const bool occupied = r.makespan_s > 0 && s.program.transfers != Transfers::free;
   for (std::size_t l = 0; l < r.links.size() && occupied; ++l) {

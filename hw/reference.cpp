@@ -260,7 +260,7 @@ class Reference {
 }  // namespace
 
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage) {
-  invariant(plan.program.placement.width == 1, "the reference knows one replica");
+  invariant(!plan.program.placement.replicated(), "the reference knows one replica");
   return Reference(plan, device, make_stage).run();
 }
 

@@ -156,7 +156,7 @@ class LocalRun {
  private:
   std::vector<std::uint32_t> stages_of(int device) const {
     std::vector<std::uint32_t> stages;
-    const auto& position = plan_.program.placement.position;
+    const auto& position = plan_.program.placement.positions();
     for (std::uint32_t s = 0; s < position.size(); ++s) {
       if (static_cast<int>(position[s]) == device) stages.push_back(s);
     }
@@ -369,7 +369,7 @@ Recording recording_of(const RunPlan& plan, const RunOptions& options) {
   r.clock = options.settings.clock == Clock::wall ? "wall" : "virtual";
   r.schedule = plan.program.schedule;
   r.transfers = to_string(plan.program.transfers);
-  r.depth = plan.program.placement.depth;
+  r.depth = plan.program.placement.depth();
   r.microbatches = plan.program.microbatches_per_update;
   r.batches = plan.program.batches;
   r.compute = plan.compute == Compute::stand_in ? "stand_in" : "transformer";

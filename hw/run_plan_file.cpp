@@ -230,12 +230,27 @@ Json program_json(const Program& p) {
           {"batches", p.batches},
           {"flushes", p.flushes},
           {"global_step", p.global_step},
-          {"depth", p.placement.depth},
-          {"width", p.placement.width},
-          {"position", p.placement.position},
+          {"widths", p.placement.widths()},
+          {"position", p.placement.positions()},
           {"version_rule", kRules[static_cast<std::size_t>(p.versions.kind)]},
           {"version_delay", p.versions.delay},
           {"extra_copies", p.versions.extra_copies}};
+}
+
+/// Positions and replicas; checked here, because the Placement is built from them.
+Placement placement_of(const Json& json) {
+  constexpr std::int64_t kMostDevices = 16'000'000;
+  auto widths = values_of<int>(json, "widths");
+  auto position = values_of<std::uint32_t>(json, "position");
+  const auto most = widths.empty() ? 0 : std::ranges::max(widths);
+  if (widths.empty() || position.empty() || std::ranges::min(widths) < 1)
+    throw Unsound("the placement has no devices or no stages");
+  if (position.size() > 65535) throw Unsound("there are more than 65535 stages");
+  if (most * static_cast<std::int64_t>(widths.size()) > kMostDevices)
+    throw Unsound(fmt::format("the placement has more than {} devices", kMostDevices));
+  if (std::ranges::any_of(position, [&](auto at) { return at >= widths.size(); }))
+    throw Unsound("a stage is placed outside of the pipeline");
+  return {std::move(widths), std::move(position)};
 }
 
 Program program_of(const Json& json) {
@@ -246,9 +261,7 @@ Program program_of(const Json& json) {
   p.batches = value_of<std::uint32_t>(json, "batches");
   p.flushes = value_of<bool>(json, "flushes");
   p.global_step = value_of<bool>(json, "global_step");
-  p.placement.depth = value_of<int>(json, "depth");
-  p.placement.width = value_of<int>(json, "width");
-  p.placement.position = values_of<std::uint32_t>(json, "position");
+  p.placement = placement_of(json);
   p.versions.kind = enum_of<VersionRule::Kind>(json, kRules, "version_rule");
   p.versions.delay = values_of<std::uint32_t>(json, "version_delay");
   p.versions.extra_copies = value_of<std::uint32_t>(json, "extra_copies");
@@ -325,18 +338,11 @@ using Findings = std::vector<std::string>;
 Findings wrong_sizes(const RunPlan& plan) {
   const Program& p = plan.program;
   const auto stages = static_cast<std::size_t>(p.placement.stages());
-  const auto depth = static_cast<std::uint64_t>(p.placement.depth);
-  const auto width = static_cast<std::uint64_t>(p.placement.width);
   Findings wrong;
   const auto expect = [&](bool holds, const char* what) {
     if (!holds) wrong.emplace_back(what);
   };
-  expect(depth > 0 && width > 0 && stages > 0, "the placement has no devices or no stages");
-  expect(stages <= 65535, "there are more than 65535 stages");
-  expect(std::ranges::all_of(p.placement.position, [&](auto at) { return at < depth; }),
-         "a stage is placed outside of the pipeline");
-  expect(static_cast<std::uint64_t>(p.ops.devices()) == depth * width,
-         "devices and placement differ");
+  expect(p.ops.devices() == p.placement.devices(), "devices and placement differ");
   expect(plan.costs.size() == stages, "costs and stages differ in number");
   expect(p.versions.kind != VersionRule::Kind::stash || p.versions.delay.size() == stages,
          "version_delay and stages differ in number");
@@ -344,7 +350,10 @@ Findings wrong_sizes(const RunPlan& plan) {
          "microbatches_per_update and batches must be 1 or more");
   // Each microbatch has an F and a B on every stage; the product cannot overflow: 32 bits each.
   const std::uint64_t all = std::uint64_t{p.microbatches_per_update} * p.batches;
-  if (wrong.empty() && (all > p.ops.size() || all * width > p.ops.size() / (2 * stages)))
+  if (wrong.empty() &&
+      (all > p.ops.size() || p.placement.round() > p.ops.size() ||
+       static_cast<double>(all) * p.placement.round() * 2 * static_cast<double>(stages) >
+           static_cast<double>(p.ops.size())))
     wrong.push_back(
         fmt::format("{} ops are too few for {} stages and {} updates of {} microbatches",
                     p.ops.size(), stages, p.batches, p.microbatches_per_update));
@@ -353,18 +362,20 @@ Findings wrong_sizes(const RunPlan& plan) {
 
 /// Steps and reductions: in their places, and counted one after the other.
 void check_updates(const Program& p, Findings& wrong) {
-  const auto width = static_cast<std::uint32_t>(p.placement.width);
   for (int d = 0; d < p.ops.devices() && wrong.size() < 20; ++d) {
     std::uint32_t made = 0, reduced = 0;
     for (const Op& op : p.ops.of(d)) {
       if (is_compute(op.kind)) continue;
       std::uint32_t& counted = op.kind == OpKind::step ? made : reduced;
-      const std::uint64_t number =
-          std::uint64_t{counted++} * width +
-          static_cast<std::uint32_t>(d) / static_cast<std::uint32_t>(p.placement.depth);
-      const bool right = op.microbatch == number && counted <= p.batches && op.flags == 0 &&
-                         op.stage < p.placement.stages() &&
+      if (op.stage >= p.placement.stages()) {
+        wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
+        return;
+      }
+      const std::uint32_t width = p.placement.width_of(op.stage);
+      const std::uint64_t number = std::uint64_t{counted++} * width + p.placement.replica_of(d);
+      const bool right = op.microbatch == number && counted <= p.updates(op.stage) &&
                          p.placement.device_of(op.stage, op.microbatch) == d &&
+                         (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
                          (op.kind == OpKind::step || width > 1);
       if (!right) wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
       if (!right) return;

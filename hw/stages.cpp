@@ -26,9 +26,9 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
 std::vector<std::string> why_not_executable(const RunPlan& plan) {
   std::vector<std::string> why;
   const Program& p = plan.program;
-  if (p.placement.width > 1) {
+  if (p.placement.replicated()) {
     why.push_back(fmt::format("the executor runs one replica, not {}; use --set pipeline.width=1",
-                              p.placement.width));
+                              p.placement.width()));
   }
   if (p.global_step)
     why.emplace_back("the executor steps each device by itself; use optimizer_sync: device");
@@ -41,7 +41,7 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 
 std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   std::int64_t bytes = 0;
-  const auto& position = plan.program.placement.position;
+  const auto& position = plan.program.placement.positions();
   for (std::uint32_t s = 0; s < position.size(); ++s) {
     if (static_cast<int>(position[s]) != device) continue;
     const auto stage = make_stage(plan, s, element_bytes);

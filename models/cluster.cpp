@@ -1,7 +1,6 @@
 #include "models/cluster.hpp"
 
 #include "base/error.hpp"
-#include "models/collectives.hpp"
 
 #include <fmt/format.h>
 
@@ -39,29 +38,6 @@ std::map<int, int> search(const NetworkGraph& graph, const EdgesAt& edges_at, in
   return came_by;
 }
 
-/// Time of a ring all-reduce over a graph: its slowest hop, where hops of the ring itself share.
-double graph_all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes) {
-  Network network(cluster);
-  std::vector<Route> hops;
-  for (std::size_t i = 0; i < gpus.size() && gpus.size() > 1; ++i)
-    hops.push_back(network.route(gpus[i], gpus[(i + 1) % gpus.size()], true));
-  std::vector<int> users(network.links().size(), 0);
-  for (const Route& hop : hops) {
-    for (const int l : hop.links) ++users[static_cast<std::size_t>(l)];
-  }
-  double slowest_s = 0;
-  for (const Route& hop : hops) {
-    double rate = std::numeric_limits<double>::infinity();
-    for (const int l : hop.links) {
-      const auto i = static_cast<std::size_t>(l);
-      rate = std::min(rate, network.links()[i].bytes_per_s / users[i]);
-    }
-    slowest_s = std::max(
-        slowest_s, ring_all_reduce_s(static_cast<int>(gpus.size()), bytes, hop.latency_s, rate));
-  }
-  return slowest_s;
-}
-
 }  // namespace
 
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
@@ -71,14 +47,6 @@ std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
     if (!reached.contains(device)) return std::pair(0, device);
   }
   return std::nullopt;
-}
-
-double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes) {
-  if (cluster.network) return graph_all_reduce_s(cluster, gpus, bytes);
-  const bool one_node = std::ranges::all_of(
-      gpus, [&](int gpu) { return cluster.node_of(gpu) == cluster.node_of(gpus.front()); });
-  const LinkSpec& link = cluster.link ? *cluster.link : one_node ? cluster.intra : cluster.inter;
-  return ring_all_reduce_s(static_cast<int>(gpus.size()), bytes, link.latency_s, link.bytes_per_s);
 }
 
 Network::Network(const Cluster& cluster) : cluster_(&cluster) {

@@ -61,10 +61,6 @@ struct Cluster {
 /// The first two devices between which a cluster's graph has no route; none when all are joined.
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster);
 
-/// Time of a ring all-reduce of `bytes` over these GPUs, on its slowest hop and without other
-/// traffic, seconds.
-double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes);
-
 /// One direction of a wire (or both, half duplex): what messages share.
 struct NetworkLink {
   std::string name;

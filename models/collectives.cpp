@@ -1,11 +1,175 @@
 #include "models/collectives.hpp"
 
+#include "models/sharing.hpp"
+
+#include <algorithm>
+#include <map>
+
 namespace penstock {
+namespace {
+
+using Gpus = std::vector<int>;
+
+/// Every GPU sends `share` of the bytes to the next one.
+void add_ring(CollectivePhase& phase, const Gpus& gpus, double share, int steps) {
+  if (gpus.size() < 2) return;
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    phase.flows.push_back({gpus[i], gpus[(i + 1) % gpus.size()], share});
+  phase.steps = std::max(phase.steps, steps);
+}
+
+/// Reduce-scatter or all-gather of `share` of the bytes: (n-1)/n over every edge, n-1 steps.
+void add_half_ring(CollectivePhase& phase, const Gpus& gpus, double share) {
+  const auto n = static_cast<double>(gpus.size());
+  add_ring(phase, gpus, share * (n - 1) / n, static_cast<int>(gpus.size()) - 1);
+}
+
+void add_full_ring(CollectivePhase& phase, const Gpus& gpus, double share) {
+  const auto n = static_cast<double>(gpus.size());
+  add_ring(phase, gpus, share * 2 * (n - 1) / n, 2 * (static_cast<int>(gpus.size()) - 1));
+}
+
+std::vector<CollectivePhase> ring(const Gpus& gpus) {
+  CollectivePhase phase;
+  add_full_ring(phase, gpus, 1);
+  return {phase};
+}
+
+/// Everything to the first GPU of the list along the chain, or back.
+void add_chain(CollectivePhase& phase, const Gpus& gpus, bool to_first) {
+  for (std::size_t i = 0; i + 1 < gpus.size(); ++i) {
+    if (to_first) {
+      phase.flows.push_back({gpus[i + 1], gpus[i], 1});
+    } else {
+      phase.flows.push_back({gpus[i], gpus[i + 1], 1});
+    }
+  }
+  phase.steps = std::max(phase.steps, static_cast<int>(gpus.size()) - 1);
+}
+
+/// Nodes with different numbers of members: gather on the first GPU of each, ring over these.
+std::vector<CollectivePhase> leaders(const std::vector<Gpus>& nodes) {
+  std::vector<CollectivePhase> phases(3);
+  Gpus firsts;
+  for (const Gpus& node : nodes) {
+    add_chain(phases[0], node, true);
+    add_chain(phases[2], node, false);
+    firsts.push_back(node.front());
+  }
+  add_full_ring(phases[1], firsts, 1);
+  return phases;
+}
+
+std::vector<CollectivePhase> hierarchical(const Gpus& gpus,
+                                          const std::function<int(int)>& node_of) {
+  std::map<int, Gpus> by_node;
+  for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
+  std::vector<Gpus> nodes;
+  for (auto& [node, members] : by_node) nodes.push_back(members);
+  const std::size_t local = nodes.front().size();
+  if (nodes.size() == 1 || nodes.size() == gpus.size()) return ring(gpus);
+  const auto uneven = [&](const Gpus& node) { return node.size() != local; };
+  if (std::ranges::any_of(nodes, uneven)) return leaders(nodes);
+  std::vector<CollectivePhase> phases(3);
+  for (const Gpus& node : nodes) {
+    add_half_ring(phases[0], node, 1);
+    add_half_ring(phases[2], node, 1);
+  }
+  for (std::size_t i = 0; i < local; ++i) {
+    Gpus across;
+    for (const Gpus& node : nodes) across.push_back(node[i]);
+    add_full_ring(phases[1], across, 1.0 / static_cast<double>(local));
+  }
+  return phases;
+}
+
+/// Parent of each rank in a binary tree whose leaves are the odd ranks; -1 for the root, rank 0.
+std::vector<int> binary_tree(int n) {
+  std::vector<int> parent(static_cast<std::size_t>(n), -1);
+  // A rank's lowest set bit is its height; its parent clears it and sets the next one (NCCL's).
+  for (int r = 1; r < n; ++r) {
+    const int bit = r & -r;
+    int up = (r ^ bit) | (bit << 1);
+    if (up >= n) up = r ^ bit;
+    parent[static_cast<std::size_t>(r)] = up;
+  }
+  return parent;
+}
+
+std::vector<CollectivePhase> tree(const Gpus& gpus) {
+  CollectivePhase phase;
+  const int n = static_cast<int>(gpus.size());
+  const std::vector<int> parent = binary_tree(n);
+  for (const bool second : {false, true}) {
+    // The leaves of one tree are inner in the other: mirrored, or with an odd number shifted.
+    const auto gpu = [&](int r) {
+      const int at = !second ? r : n % 2 == 0 ? n - 1 - r : (r + 1) % n;
+      return gpus[static_cast<std::size_t>(at)];
+    };
+    for (int r = 1; r < n; ++r) {
+      const int up = parent[static_cast<std::size_t>(r)];
+      phase.flows.push_back({gpu(r), gpu(up), 0.5});
+      phase.flows.push_back({gpu(up), gpu(r), 0.5});
+    }
+  }
+  int height = 0;
+  for (int reached = 1; reached < n; reached *= 2) ++height;
+  phase.steps = 2 * height;
+  return {phase};
+}
+
+std::vector<CollectivePhase> server(const Gpus& gpus, int servers) {
+  CollectivePhase push, pull;
+  const auto parts = std::clamp<std::size_t>(static_cast<std::size_t>(servers), 1, gpus.size());
+  const double share = 1.0 / static_cast<double>(parts);
+  for (std::size_t s = 0; s < parts; ++s) {
+    for (const int gpu : gpus) {
+      if (gpu == gpus[s]) continue;
+      push.flows.push_back({gpu, gpus[s], share});
+      pull.flows.push_back({gpus[s], gpu, share});
+    }
+  }
+  push.steps = pull.steps = 1;
+  return {push, pull};
+}
+
+}  // namespace
 
 double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s) {
   if (members < 2) return 0;
   const double steps = 2.0 * (members - 1);
   return steps * latency_s + steps / members * bytes / bytes_per_s;
+}
+
+std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
+                                        const std::function<int(int)>& node_of, int servers) {
+  if (gpus.size() < 2) return {};
+  std::ranges::sort(gpus);  // neighbours in the ring are neighbours in the cluster
+  switch (algorithm) {
+    case ReductionAlgorithm::ring: return ring(gpus);
+    case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
+    case ReductionAlgorithm::tree: return tree(gpus);
+    case ReductionAlgorithm::server: return server(gpus, servers);
+  }
+  return {};
+}
+
+double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
+                    const ReductionOptions& options) {
+  Network network(cluster);
+  const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
+  double seconds = 0;
+  for (const auto& phase : all_reduce(options.algorithm, gpus, node_of, options.servers)) {
+    std::vector<LinkFlow> flows;
+    double latency_s = 0;
+    for (const CollectiveFlow& flow : phase.flows) {
+      const Route route = network.route(flow.from, flow.to, true);
+      latency_s = std::max(latency_s, route.latency_s);
+      flows.push_back({route.links, flow.share * bytes});
+    }
+    seconds += phase.steps * latency_s + shared_flows_s(flows, network.links());
+  }
+  return seconds;
 }
 
 }  // namespace penstock

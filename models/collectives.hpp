@@ -1,12 +1,61 @@
-// Collectives in closed form.
+// Collectives: what moves between which GPUs, as phases of concurrent flows, and in closed form.
+//
+// A phase's flows start together, each carrying everything that crosses its edge in all of the
+// phase's steps; the phase ends `steps` latencies after the last flow. On links of their own this
+// is the textbook cost; on shared links the flows contend like any others.
 #pragma once
 
+#include "base/vocabulary.hpp"
+#include "models/cluster.hpp"
+
 #include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
 
 namespace penstock {
 
 /// Ring all-reduce of `bytes` over n members (Patarasuk and Yuan, 2009):
 /// 2 (n-1) latency + 2 (n-1)/n bytes / bandwidth, seconds; 0 for one member.
 double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s);
+
+enum class ReductionAlgorithm : std::uint8_t {
+  ring,          ///< 2 (n-1) steps, 2 (n-1)/n of the bytes over each edge
+  hierarchical,  ///< reduce-scatter in each node, rings between nodes, all-gather in each node
+  tree,          ///< two binary trees with half of the bytes each (Sanders et al., 2009; NCCL)
+  server,        ///< central parameter server: everybody pushes gradients and pulls weights
+};
+inline constexpr std::string_view kReductionNames[] = {"ring", "hierarchical", "tree", "server"};
+
+/// How gradients are reduced over the replicas.
+struct ReductionOptions {
+  ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
+  int servers = 1;      ///< parameter servers
+  bool priced = false;  ///< take StageCosts::reduce_grad_s, on no link, instead of flows
+  /// Parts of the gradient, per stage (empty: one part, when the backward has ended).
+  std::vector<std::vector<GradientBucket>> buckets{};
+};
+
+/// A share of the reduced bytes that moves from one GPU to another.
+struct CollectiveFlow {
+  int from, to;
+  double share;
+};
+
+struct CollectivePhase {
+  std::vector<CollectiveFlow> flows;
+  int steps = 0;  ///< latencies it takes, of the slowest edge
+};
+
+/// The phases of an all-reduce over these GPUs; none for one GPU. `node_of` tells which GPUs share
+/// a node; hierarchical falls back to ring where nodes hold one GPU each, or one node all, and
+/// gathers on one GPU per node where nodes hold different numbers. `servers` of the GPUs hold an
+/// equal part of the weights each (server only).
+std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
+                                        const std::function<int(int)>& node_of, int servers = 1);
+
+/// Seconds of an all-reduce of `bytes` over these GPUs that has the cluster's links for itself.
+double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
+                    const ReductionOptions& options = {});
 
 }  // namespace penstock

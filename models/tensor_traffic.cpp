@@ -1,5 +1,7 @@
 #include "models/tensor_traffic.hpp"
 
+#include "models/collectives.hpp"
+
 namespace penstock {
 
 double tensor_parallel_s(const Cluster& cluster, const std::vector<int>& gpus,

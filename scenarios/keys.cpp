@@ -44,8 +44,9 @@ const std::vector<KeyRow>& table() {
        D::number, 1},
       {"pipeline",
        "width",
-       T::integer,
-       "replicas of every stage; default 1",
+       T::counts,
+       "replicas of every stage, or a list with those of each (microbatches go round-robin over "
+       "them); default 1",
        D::number,
        1,
        {},
@@ -98,11 +99,27 @@ const std::vector<KeyRow>& table() {
        "data-first (default, Megatron's): a stage's replicas on neighbouring GPUs; pipeline-first: "
        "its pipelines",
        D::number, 0, "data-first|pipeline-first"},
+      {"pipeline", "reduction", T::section, "how gradients are reduced over the replicas",
+       D::number, 0, "reduction"},
       {"pipeline", "vertical_sync", T::boolean,
        "pipedream: every stage uses the version stage 0 used; default false"},
       {"pipeline", "weight_copies", T::choice,
        "pipedream: weight copies kept: paper (default): w_s + 1; code: w_s + 2", D::number, 0,
        "paper|code"},
+
+      {"reduction", "algorithm", T::choice,
+       "ring (default), hierarchical (within each node, then between nodes), tree (two binary "
+       "trees), server (central parameter server): flows on the cluster's links; formula: a ring's "
+       "time, on no link",
+       D::number, 0, "ring|hierarchical|tree|server|formula"},
+      {"reduction", "overlap", T::choice,
+       "none (default): after the last backward; backward: bucket by bucket beside the last "
+       "backward; next-batch: beside the next batch (pipedream-2bw only)",
+       D::number, 0, "none|backward|next-batch"},
+      {"reduction", "buckets", T::integer,
+       "overlap backward: equal parts of a stage's gradient; default 10", D::number, 1},
+      {"reduction", "servers", T::integer,
+       "algorithm server: replicas that hold a part of the weights each; default 1", D::number, 1},
 
       {"model", "base", T::text, "a model to start from; the other keys replace its values"},
       {"model", "name", T::text, "what the results call it"},
@@ -360,6 +377,8 @@ std::string describe(const KeyRow& row) {
     case T::quantity: return describe(row.dimension);
     case T::quantity_per_stage: return describe(row.dimension) + ", or a list with one per stage";
     case T::choice: return one_of();
+    case T::counts:
+      return fmt::format("an integer >= {}, or a list with one per stage", row.minimum);
     case T::split: return one_of() + ", or a list of layers per stage";
     case T::link:
       return "a bandwidth such as '25 GB/s', or a map with bandwidth, latency, duplex, sharing";

@@ -19,6 +19,7 @@ struct KeyRow {
     quantity,            ///< of `dimension`, >= 0
     quantity_per_stage,  ///< a quantity, or a list with one per stage
     choice,              ///< one of `choices`
+    counts,              ///< an integer >= minimum, or a list with one per stage
     split,               ///< a choice, or a list of layer counts
     link,                ///< a bandwidth, or a map of the section "link"
     section,             ///< a map of the section named `choices`

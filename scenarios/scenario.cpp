@@ -111,6 +111,8 @@ class Builder {
     out_.microbatch_size = pipeline_.integer("microbatch_size").value_or(1);
     out_.recompute = static_cast<Recompute>(pipeline_.choice("recompute").value_or(0));
     out_.lowering.width = static_cast<int>(natural("width", 1));
+    read_widths();
+    read_reduction();
     out_.lowering.transfers = static_cast<Transfers>(
         top_.choice("transfers").value_or(static_cast<int>(Transfers::overlapped)));
     out_.lowering.global_step = pipeline_.choice("optimizer_sync").value_or(0) == 1;
@@ -130,6 +132,66 @@ class Builder {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
     }
     if (out_.schedule != nullptr) check_schedule();
+  }
+
+  /// Replicas of each stage, where they differ.
+  void read_widths() {
+    const auto list = pipeline_.list("width").value_or(std::vector<double>{});
+    if (pipeline_.at("width").kind != Value::Kind::list || list.empty()) return;
+    std::vector<int> widths;
+    for (const double w : list) widths.push_back(static_cast<int>(w));
+    out_.lowering.width = std::ranges::max(widths);
+    if (std::ranges::min(widths) != out_.lowering.width) out_.shape.widths = std::move(widths);
+    const std::size_t depth = natural("stages", static_cast<std::uint32_t>(list.size()));
+    if (list.size() != depth && !pipeline_.broken("stages")) {
+      diagnostics_.add(
+          pipeline_.at("width"),
+          fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
+      out_.shape.widths.clear();
+    }
+    check_round();
+  }
+
+  /// Every replica must have its turn equally often; only so long can a round be.
+  void check_round() {
+    constexpr std::uint64_t kMostRound = 10'000;
+    std::uint64_t round = 1;
+    for (const int width : out_.shape.widths) {
+      round = std::lcm(round, static_cast<std::uint64_t>(width));
+      if (round <= kMostRound) continue;
+      diagnostics_.add(pipeline_.at("width"),
+                       fmt::format("the least common multiple of the widths is over {}: give "
+                                   "widths that divide each other",
+                                   kMostRound));
+      out_.shape.widths.clear();
+      return;
+    }
+  }
+
+  void read_reduction() {
+    reduction_value_ = section_of(pipeline_, "reduction");
+    const Section reduction(reduction_value_, "reduction", diagnostics_);
+    const int algorithm = reduction.choice("algorithm").value_or(0);
+    const auto names = static_cast<int>(std::size(kReductionNames));
+    out_.reduction.priced = algorithm == names;
+    if (algorithm < names) out_.reduction.algorithm = static_cast<ReductionAlgorithm>(algorithm);
+    out_.reduction.servers = static_cast<int>(reduction.integer("servers").value_or(1));
+    if (reduction.has("servers") && out_.reduction.algorithm != ReductionAlgorithm::server)
+      diagnostics_.add(reduction.at("servers"), "'servers' needs algorithm: server");
+    const int overlap = reduction.choice("overlap").value_or(0);
+    if (reduction.has("buckets") && overlap != 1)
+      diagnostics_.add(reduction.at("buckets"), "'buckets' needs overlap: backward");
+    if (overlap == 1) buckets_ = static_cast<int>(reduction.integer("buckets").value_or(10));
+    out_.lowering.detached_reductions = overlap == 2;
+    const bool two_versions =
+        out_.schedule == nullptr || out_.schedule->update == UpdateRule::double_buffer;
+    if (overlap == 2 && !two_versions) {
+      diagnostics_.add(
+          reduction.at("overlap"),
+          fmt::format("'{}' needs the new weights at once, so its reduction cannot run "
+                      "beside the next batch; use overlap: backward",
+                      out_.schedule->name));
+    }
   }
 
   /// Later checks make sense only when the depth is what the user meant.
@@ -166,8 +228,15 @@ class Builder {
   void check_schedule() {
     const Schedule& schedule = *out_.schedule;
     const bool shaped = depth_known_ && !pipeline_.broken("microbatches");
+    if (!out_.shape.widths.empty() && out_.shape.vertical_sync) {
+      diagnostics_.add(pipeline_.at("vertical_sync"),
+                       "'vertical_sync' needs as many replicas of every stage");
+    }
     const std::string why = shaped ? schedule.refuse(out_.shape) : "";
-    if (!why.empty()) diagnostics_.add(pipeline_.at("microbatches"), why);
+    ScheduleShape even = out_.shape;
+    even.widths.clear();
+    const bool by_width = !out_.shape.widths.empty() && schedule.refuse(even).empty();
+    if (!why.empty()) diagnostics_.add(pipeline_.at(by_width ? "width" : "microbatches"), why);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
       if (pipeline_.has(key) && !stashes) {
@@ -185,8 +254,8 @@ class Builder {
   }
 
   void read_cluster_section() {
-    const int needed = static_cast<int>(
-        std::min(static_cast<double>(out_.shape.depth) * out_.lowering.width * out_.tensor, 1e9));
+    const int needed =
+        static_cast<int>(std::min<std::int64_t>(out_.devices() * out_.tensor, 1'000'000'000));
     const std::size_t before = diagnostics_.size();
     if (cluster_) {
       out_.cluster = read_cluster(*cluster_, library_, needed, diagnostics_);
@@ -210,9 +279,12 @@ class Builder {
     const std::int64_t have = std::int64_t{out_.cluster.nodes} * out_.cluster.devices_per_node;
     if (have >= needed) return;
     const char* key = pipeline_.has("stages") ? "stages" : "width";
+    const std::string width = out_.shape.widths.empty()
+                                  ? fmt::format("{}", out_.lowering.width)
+                                  : fmt::format("[{}]", fmt::join(out_.shape.widths, ", "));
     diagnostics_.add(pipeline_.at(key),
                      fmt::format("{} stages x width {}{} need {} devices, the cluster '{}' has {}",
-                                 out_.shape.depth, out_.lowering.width,
+                                 out_.shape.depth, width,
                                  out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "",
                                  needed, printable(out_.cluster.name), have));
   }
@@ -234,12 +306,15 @@ class Builder {
 
   /// Which GPU each device of the Program is, or the first of the neighbours that it is.
   void place() {
-    const int depth = static_cast<int>(out_.shape.depth);
-    const int width = out_.lowering.width;
     const bool pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
-    for (int replica = 0; replica < width; ++replica) {
-      for (int s = 0; s < depth; ++s) {
-        const int place = pipeline_first ? replica * depth + s : s * width + replica;
+    const std::vector<int> widths = out_.widths();
+    std::vector<int> first_place(widths.size(), 0);  // of a stage, data-first
+    std::exclusive_scan(widths.begin(), widths.end(), first_place.begin(), 0);
+    for (int replica = 0; replica < out_.lowering.width; ++replica) {
+      for (std::size_t s = 0; s < widths.size(); ++s) {
+        if (replica >= widths[s]) continue;
+        const int device = static_cast<int>(out_.gpu_of_device.size());
+        const int place = pipeline_first ? device : first_place[s] + replica;
         out_.gpu_of_device.push_back(place * out_.tensor);
       }
     }
@@ -251,7 +326,7 @@ class Builder {
     const auto asked = model_->choice("measured_load");
     return {static_cast<double>(out_.microbatch_size), out_.recompute,
             asked ? *asked == 1 : several && out_.measured->has_load(out_.recompute),
-            out_.devices()};
+            static_cast<int>(out_.devices())};
   }
 
   void check_measured() {
@@ -378,9 +453,20 @@ class Builder {
         out_.layers = balanced_split(*out_.transformer, device, stages, options);
       out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
     }
-    if (out_.lowering.width > 1) out_.update_reductions();
+    if (out_.lowering.width > 1) set_reductions();
     out_.update_tensor_times();
     check_magnitudes();
+  }
+
+  void set_reductions() {
+    out_.update_reductions();
+    std::vector<GradientBucket> equal;
+    for (int k = 1; k <= buckets_; ++k)
+      equal.push_back({static_cast<double>(k) / buckets_, 1.0 / buckets_});
+    out_.reduction.buckets.assign(out_.costs.size(), equal);
+    // The next batch's gradients come while the last one's are on their way.
+    for (StageCosts& c : out_.costs)
+      if (out_.lowering.detached_reductions) c.gradient_bytes *= 2;
   }
 
   void cost_measured() {
@@ -447,7 +533,8 @@ class Builder {
   Diagnostics& diagnostics_;
   Library library_;
   Section top_;
-  Value pipeline_value_;
+  Value pipeline_value_, reduction_value_;
+  int buckets_ = 0;  // overlap: backward
   Section pipeline_;
   std::optional<Section> model_, cluster_;
   bool abstract_ = false;
@@ -488,13 +575,32 @@ struct Shipped {
 
 }  // namespace
 
+std::vector<int> Scenario::widths() const {
+  if (!shape.widths.empty()) return shape.widths;
+  return std::vector<int>(shape.depth, lowering.width);
+}
+
+std::int64_t Scenario::devices() const {
+  const auto all = std::int64_t{shape.depth} * lowering.width;
+  return std::accumulate(shape.widths.begin(), shape.widths.end(),
+                         shape.widths.empty() ? all : std::int64_t{0});
+}
+
+double Scenario::samples_per_update() const {
+  const double replicas = shape.widths.empty() ? lowering.width : shape.widths.front();
+  const bool each = schedule->update == UpdateRule::stash;
+  const std::uint32_t m = each ? shape.microbatches_per_update : shape.per_batch(0);
+  return static_cast<double>(microbatch_size) * m * replicas;
+}
+
 void Scenario::update_reductions() {
-  const auto depth = static_cast<std::size_t>(shape.depth);
-  for (std::size_t s = 0; s < costs.size(); ++s) {
+  const Placement placement = loop_placement(widths(), 1);
+  for (std::uint32_t s = 0; s < costs.size(); ++s) {
     std::vector<int> gpus;
-    for (std::size_t d = s; d < gpu_of_device.size(); d += depth) gpus.push_back(gpu_of_device[d]);
+    for (std::uint32_t r = 0; r < placement.width_of(s); ++r)
+      gpus.push_back(gpu_of_device[static_cast<std::size_t>(placement.device_at(r, s))]);
     costs[s].reduce_grad_s =
-        all_reduce_s(cluster, gpus, static_cast<double>(costs[s].reduced_bytes));
+        all_reduce_s(cluster, gpus, static_cast<double>(costs[s].reduced_bytes), reduction);
   }
 }
 

@@ -1,7 +1,7 @@
 // A scenario: what is trained, on what, under which schedule; read strictly, resolved completely.
 #pragma once
 
-#include "models/cluster.hpp"
+#include "models/collectives.hpp"
 #include "models/measured.hpp"
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
@@ -24,6 +24,7 @@ struct Scenario {
 
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
+  ReductionOptions reduction;
   Cluster cluster;
   std::vector<int> gpu_of_device;  ///< where each device of the Program runs: its first GPU
   std::vector<int> layers;         ///< per virtual stage; empty for an abstract model
@@ -46,11 +47,11 @@ struct Scenario {
   void update_tensor_times();
   /// The GPUs that share a device's stages.
   std::vector<int> gpus_of(int device) const;
-  int devices() const { return static_cast<int>(shape.depth) * lowering.width; }
-  /// Samples of one weight update, over all replicas.
-  double samples_per_update() const {
-    return static_cast<double>(microbatch_size) * shape.microbatches_per_update * lowering.width;
-  }
+  /// Replicas of each stage.
+  std::vector<int> widths() const;
+  std::int64_t devices() const;
+  /// Samples of one weight update (of stage 0, where the stages differ), over all replicas.
+  double samples_per_update() const;
 };
 
 /// One `--set key=value`. Keys reach any place (`pipeline.stages`); a key without dots when it is

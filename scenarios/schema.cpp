@@ -34,6 +34,10 @@ ordered_json type_of(const KeyRow& row) {
     case T::text: return {{"type", {"string", "number"}}};
     case T::boolean: return {{"type", "boolean"}};
     case T::integer: return {{"type", "integer"}, {"minimum", row.minimum}};
+    case T::counts: {
+      const ordered_json count = {{"type", "integer"}, {"minimum", row.minimum}};
+      return {{"anyOf", {count, list_of(count)}}};
+    }
     case T::quantity: return quantity(row.dimension);
     case T::quantity_per_stage:
       return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};

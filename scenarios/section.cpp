@@ -198,6 +198,7 @@ void Section::check(const KeyRow& row, const Value& value) {
       if (map) return;
       break;
     case T::quantity_per_stage:
+    case T::counts:
     case T::split:
       if (list) return check_list(row, value);
       break;
@@ -208,6 +209,7 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::link:
     case T::quantity:
     case T::quantity_per_stage: return check_quantity(row, value);
+    case T::counts:
     case T::integer: return check_integer(row, value);
     case T::boolean:
       if (value.text != "true" && value.text != "false") complain(row, value);
@@ -232,7 +234,8 @@ void Section::check_list(const KeyRow& row, const Value& value) {
   for (const Value& item : value.items) {
     if (diagnostics_.full()) return;
     if (!check_scalar(row, item)) continue;
-    row.type == KeyRow::Type::split ? check_integer(row, item) : check_quantity(row, item);
+    row.type == KeyRow::Type::quantity_per_stage ? check_quantity(row, item)
+                                                 : check_integer(row, item);
   }
 }
 

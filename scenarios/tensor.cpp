@@ -83,6 +83,10 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
                     "'distributed_optimizer' divides the optimizer's state among replicas: it "
                     "needs a 'width' of 2 or more");
   }
+  if (scenario.distributed_optimizer && !scenario.shape.widths.empty()) {
+    diagnostics.add(pipeline.at("distributed_optimizer"),
+                    "'distributed_optimizer' needs as many replicas of every stage");
+  }
   refuse_given_costs(pipeline, scenario, abstract, diagnostics);
   if (!scenario.transformer || scenario.measured || !shape_known(*model)) return;
   check_division(pipeline, *scenario.transformer, scenario.tensor, scenario.sequence_parallel,
@@ -123,15 +127,18 @@ std::vector<int> Scenario::gpus_of(int device) const {
 
 void Scenario::update_tensor_times() {
   if (tensor == 1) return;
+  const Placement placement = loop_placement(widths(), 1);
   tensor_s.resize(costs.size());
-  for (std::size_t s = 0; s < costs.size(); ++s) {
+  for (std::uint32_t s = 0; s < costs.size(); ++s) {
     StageCosts& c = costs[s];
     const std::array<double*, 4> times{&c.forward_s, &c.backward_s, &c.backward_input_s,
                                        &c.backward_weight_s};
     for (std::size_t kind = 0; kind < times.size(); ++kind) {
       double slowest_s = 0;  // of the replicas
-      for (int d = static_cast<int>(s); d < devices(); d += static_cast<int>(shape.depth))
-        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, gpus_of(d), c.tensor[kind]));
+      for (std::uint32_t r = 0; r < placement.width_of(s); ++r) {
+        const std::vector<int> gpus = gpus_of(static_cast<int>(placement.device_at(r, s)));
+        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, gpus, c.tensor[kind]));
+      }
       *times[kind] += slowest_s - tensor_s[s][kind];
       tensor_s[s][kind] = slowest_s;
     }

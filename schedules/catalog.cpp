@@ -19,6 +19,11 @@ double none(const ScheduleShape&) { return 0; }
 
 std::string admit(const ScheduleShape&) { return ""; }
 
+std::string refuse_uneven(const ScheduleShape& shape) {
+  if (shape.widths.empty()) return "";
+  return "dapple-pb is defined for as many replicas of every stage: width must be one number";
+}
+
 std::string refuse_unless_one_per_update(const ScheduleShape& shape) {
   if (shape.microbatches_per_update == 1) return "";
   return fmt::format(
@@ -86,7 +91,7 @@ const std::vector<Schedule>& table() {
        UpdateRule::flush,
        generate_dapple_pb,
        fill_and_drain,
-       admit},
+       refuse_uneven},
       {"pipedream",
        {},
        "PipeDream, SOSP'19",

@@ -20,7 +20,16 @@ struct ScheduleShape {
   bool vertical_sync = false;      ///< PipeDream: every stage uses the version stage 0 used
   std::uint32_t extra_copies = 0;  ///< PipeDream's code keeps one more copy than the paper
 
-  std::uint32_t total() const { return microbatches_per_update * batches; }
+  /// Replicas of each stage where they differ (PipeDream's 1F1B-RR); empty: all have as many.
+  std::vector<int> widths{};
+
+  /// Microbatches of one batch, and of the run, on a replica of a stage.
+  std::uint32_t per_batch(std::uint32_t stage) const;
+  std::uint32_t total(std::uint32_t stage = 0) const { return per_batch(stage) * batches; }
+  /// Forwards a replica of a stage runs ahead of its first backward, as many as there are
+  /// replicas to feed behind it: floor((R - 1 - sum_{i<s} R_i) / R_s) with R_i replicas of stage i
+  /// and R in all (PipeDream's runtime); p - 1 - s with equal widths.
+  std::uint32_t warmup(std::uint32_t stage) const;
 };
 
 /// How the weights of a schedule are updated.

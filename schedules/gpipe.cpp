@@ -7,8 +7,8 @@ namespace penstock {
 namespace {
 
 void generate(const ScheduleShape& shape, OpLists& order, bool reverse) {
-  const std::uint32_t m = shape.microbatches_per_update;
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
+    const std::uint32_t m = shape.per_batch(s);
     const auto stage = static_cast<std::uint16_t>(s);
     for (std::uint32_t k = 0; k < m; ++k) order.add({.microbatch = k, .stage = stage});
     for (std::uint32_t j = 0; j < m; ++j) {

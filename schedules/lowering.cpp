@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
 namespace penstock {
 namespace {
@@ -14,9 +16,8 @@ VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape) {
   rule.kind = schedule.update;
   if (schedule.update != UpdateRule::stash) return rule;
   rule.extra_copies = shape.extra_copies;
-  for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    rule.delay.push_back(shape.depth - 1 - (shape.vertical_sync ? 0 : s));
-  }
+  for (std::uint32_t s = 0; s < shape.depth; ++s)
+    rule.delay.push_back(shape.warmup(shape.vertical_sync ? 0 : s));
   return rule;
 }
 
@@ -40,10 +41,10 @@ std::uint8_t flags(const Op& op, const Placement& placement) {
 /// gradient of every update.
 class DeviceLowering {
  public:
-  DeviceLowering(Program& program, std::span<const Op> order, int replica)
-      : program_(program), order_(order), replica_(static_cast<std::uint32_t>(replica)) {
+  DeviceLowering(Program& program, std::span<const Op> order, std::uint32_t replica)
+      : program_(program), order_(order), replica_(replica) {
     // Gradients still to come before the step: one per microbatch and stage of this device.
-    gradients_.assign(program.batches, 0);
+    gradients_.assign(program.updates(stage()), 0);
   }
 
   void append(std::uint32_t first_microbatch) {
@@ -53,37 +54,59 @@ class DeviceLowering {
     for (const Op& op : order_) append_op(op, op.microbatch + first_microbatch);
   }
 
+  /// Ends the device's list.
+  void finish() {
+    add_pending_step();
+    program_.ops.end_device();
+  }
+
  private:
   bool finishes_gradient(const Op& op) const {
     return op.kind == OpKind::backward || op.kind == OpKind::backward_weight;
   }
+  /// Stage of REDUCE_GRAD and STEP: the device's first; they stand for all of its stages.
+  std::uint16_t stage() const { return order_.front().stage; }
+  std::uint32_t width() const { return program_.placement.width_of(stage()); }
   std::uint32_t update_of(std::uint32_t local) const {
-    return local / program_.microbatches_per_update;
+    return local / program_.per_update(stage());
   }
 
   void append_op(Op op, std::uint32_t local) {
-    const auto width = static_cast<std::uint32_t>(program_.placement.width);
-    op.microbatch = local * width + replica_;
+    op.microbatch = local * width() + replica_;
     op.flags = flags(op, program_.placement);
+    if (pending_ && program_.version(op) > made_) add_pending_step();
     program_.ops.add(op);
     if (!finishes_gradient(op)) return;
     const std::uint32_t update = update_of(local);
-    if (--gradients_[update] > 0) return;
-    // Stage of REDUCE_GRAD and STEP: the device's first; they stand for all of its stages.
-    const Op tail{.microbatch = update * width + replica_,
-                  .stage = order_.front().stage,
-                  .kind = OpKind::step};
-    if (width > 1) {
-      Op reduce = tail;
-      reduce.kind = OpKind::reduce_grad;
-      program_.ops.add(reduce);
-    }
-    program_.ops.add(tail);
+    if (--gradients_[update] == 0) end_update(update);
+  }
+
+  /// The tail of an update. A detached reduction runs beside the next batch: its step stands before
+  /// the first op that needs the new version.
+  void end_update(std::uint32_t update) {
+    add_pending_step();
+    pending_ =
+        Op{.microbatch = update * width() + replica_, .stage = stage(), .kind = OpKind::step};
+    if (width() == 1) return add_pending_step();
+    Op reduce = *pending_;
+    reduce.kind = OpKind::reduce_grad;
+    reduce.flags = program_.detached_reductions ? Op::detached : 0;
+    program_.ops.add(reduce);
+    if (!program_.detached_reductions) add_pending_step();
+  }
+
+  void add_pending_step() {
+    if (!pending_) return;
+    program_.ops.add(*pending_);
+    pending_.reset();
+    ++made_;
   }
 
   Program& program_;
   std::span<const Op> order_;
   std::uint32_t replica_;
+  std::uint32_t made_ = 0;  // updates
+  std::optional<Op> pending_;
   std::vector<std::uint32_t> gradients_;
 };
 
@@ -93,7 +116,10 @@ std::uint64_t count_ops(const ScheduleShape& shape, int width) {
   const std::uint64_t per_device =
       2 * std::uint64_t{shape.microbatches_per_update} * shape.batches +
       2 * std::uint64_t{shape.batches};
-  return per_device * shape.depth * static_cast<std::uint64_t>(width);
+  if (shape.widths.empty()) return per_device * shape.depth * static_cast<std::uint64_t>(width);
+  std::uint64_t round = 1;
+  for (const int w : shape.widths) round = std::lcm(round, static_cast<std::uint64_t>(w));
+  return per_device * shape.depth * round;
 }
 
 Program lower(const Schedule& schedule, const ScheduleShape& shape,
@@ -110,21 +136,24 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
 
   Program program;
   program.schedule = schedule.name;
-  program.placement = loop_placement(static_cast<int>(shape.depth), 1, options.width);
+  program.placement = shape.widths.empty()
+                          ? loop_placement(static_cast<int>(shape.depth), 1, options.width)
+                          : loop_placement(shape.widths, 1);
   program.versions = version_rule(schedule, shape);
   program.transfers = options.transfers;
   program.microbatches_per_update = shape.microbatches_per_update;
   program.batches = shape.batches;
   program.flushes = schedule.flushes();
   program.global_step = options.global_step;
+  program.detached_reductions = options.detached_reductions;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
-  for (int replica = 0; replica < options.width; ++replica) {
-    for (int d = 0; d < program.placement.depth; ++d) {
-      DeviceLowering device(program, order.of(d), replica);
-      const std::uint32_t repeats = schedule.flushes() ? shape.batches : 1;
-      for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * shape.microbatches_per_update);
-      program.ops.end_device();
-    }
+  for (int d = 0; d < program.placement.devices(); ++d) {
+    const std::uint32_t position = program.placement.position_of(d);
+    DeviceLowering device(program, order.of(static_cast<int>(position)),
+                          program.placement.replica_of(d));
+    const std::uint32_t repeats = schedule.flushes() ? shape.batches : 1;
+    for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * shape.per_batch(position));
+    device.finish();
   }
   return program;
 }

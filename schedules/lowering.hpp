@@ -11,9 +11,11 @@
 namespace penstock {
 
 struct LoweringOptions {
-  int width = 1;  ///< replicas of every stage
+  int width = 1;  ///< replicas of every stage; where they differ, ScheduleShape::widths
   Transfers transfers = Transfers::overlapped;
   bool global_step = false;  ///< optimizer_sync: global
+  bool detached_reductions =
+      false;  ///< the reduction runs beside the next batch (2BW's cost model)
 };
 
 /// The Program of a schedule. Precondition: `schedule.refuse(shape)` is empty and the run has fewer

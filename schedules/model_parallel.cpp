@@ -6,7 +6,7 @@ namespace penstock {
 
 void generate_model_parallel(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, 0, shape.microbatches_per_update);
+    append_one_f_one_b(order, s, 0, shape.per_batch(s));
     order.end_device();
   }
 }

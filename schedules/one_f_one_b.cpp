@@ -24,7 +24,7 @@ void append_one_f_one_b(OpLists& order, std::uint32_t s, std::uint32_t warmup,
 
 void generate_1f1b(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, shape.depth - 1 - s, shape.microbatches_per_update);
+    append_one_f_one_b(order, s, shape.warmup(s), shape.per_batch(s));
     order.end_device();
   }
 }

@@ -7,7 +7,7 @@ namespace penstock {
 
 void generate_pipedream_2bw(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, shape.depth - 1 - s, shape.total());
+    append_one_f_one_b(order, s, shape.warmup(s), shape.total(s));
     order.end_device();
   }
 }

@@ -34,23 +34,34 @@ struct Program {
   Placement placement;
   VersionRule versions;
   Transfers transfers = Transfers::overlapped;
-  std::uint32_t microbatches_per_update = 1;  ///< m, of one replica
-  std::uint32_t batches = 1;                  ///< updates of the run
+  std::uint32_t microbatches_per_update = 1;  ///< m, of a replica where the widths are equal
+  std::uint32_t batches = 1;                  ///< updates of the run where the widths are equal
   bool flushes = true;                        ///< the pipeline drains at every update
   bool global_step = false;                   ///< all devices step together (a barrier)
+  bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
 
   /// Microbatches of the whole run, over all replicas and updates.
   std::uint32_t microbatches() const {
-    return microbatches_per_update * batches * static_cast<std::uint32_t>(placement.width);
+    return microbatches_per_update * batches * placement.round();
   }
-  /// Number of a microbatch within its replica.
-  std::uint32_t local(std::uint32_t microbatch) const {
-    return placement.width == 1 ? microbatch
-                                : microbatch / static_cast<std::uint32_t>(placement.width);
+  /// Number of a microbatch, or of an update, within the replica of a stage that it belongs to.
+  std::uint32_t local(const Op& op) const {
+    return placement.replicated() ? op.microbatch / placement.width_of(op.stage) : op.microbatch;
+  }
+  /// Microbatches of one update, on a replica of a stage. PipeDream updates after each one.
+  std::uint32_t per_update(std::uint32_t stage) const {
+    return placement.even() || versions.kind == VersionRule::Kind::stash
+               ? microbatches_per_update
+               : microbatches_per_update * (placement.round() / placement.width_of(stage));
+  }
+  /// Updates of a stage in the whole run.
+  std::uint32_t updates(std::uint32_t stage) const {
+    return placement.even() ? batches
+                            : microbatches() / placement.width_of(stage) / per_update(stage);
   }
   /// Weight version an F, B, I or W uses.
   std::uint32_t version(const Op& op) const {
-    return versions.version(op.stage, local(op.microbatch), microbatches_per_update);
+    return versions.version(op.stage, local(op), per_update(op.stage));
   }
 };
 

@@ -3,18 +3,27 @@
 namespace penstock {
 
 Barriers::Barriers(const Program& program)
-    : global_step_(program.global_step),
-      devices_(static_cast<std::uint32_t>(program.placement.devices())),
-      depth_(static_cast<std::uint32_t>(program.placement.depth)),
-      width_(static_cast<std::uint32_t>(program.placement.width)),
-      batches_(program.batches),
-      groups_((width_ > 1 ? depth_ * batches_ : 0) + (global_step_ ? batches_ : 0)) {}
+    : placement_(&program.placement), global_step_(program.global_step) {
+  const auto stages = static_cast<std::uint32_t>(placement_->stages());
+  const auto depth = static_cast<std::uint32_t>(placement_->depth());
+  for (std::uint32_t position = 0; position < depth; ++position) {
+    first_.push_back(groups_);
+    if (placement_->widths()[position] < 2) continue;
+    std::uint32_t stage = 0;
+    while (stage + 1 < stages && placement_->positions()[stage] != position) ++stage;
+    groups_ += program.updates(stage);
+  }
+  first_.push_back(groups_);
+  reductions_ = groups_;
+  if (global_step_) groups_ += program.batches;
+  detached_ = program.detached_reductions && reductions_ > 0;
+}
 
 std::uint32_t Barriers::group(const Op& op, int device) const {
-  const std::uint32_t update = op.microbatch / width_;
-  const std::uint32_t reductions = width_ > 1 ? depth_ * batches_ : 0;
-  if (op.kind == OpKind::step) return reductions + update;
-  return static_cast<std::uint32_t>(device) % depth_ * batches_ + update;
+  const std::uint32_t width = this->width(device);
+  const std::uint32_t update = op.microbatch / width;
+  if (everybody(op)) return reductions_ + update;
+  return first_[placement_->position_of(device)] + update;
 }
 
 }  // namespace penstock

@@ -8,6 +8,8 @@
 // With `coupled` transfers a message needs both ends: its sender has run the producing op, and its
 // receiver the compute op before the consuming one (steps and reductions between them do not delay
 // the post); whatever the sender does next waits for it, too.
+//
+// A detached REDUCE_GRAD does not hold its device: the STEP of the same update waits in its place.
 #pragma once
 
 #include "base/dependencies.hpp"
@@ -20,19 +22,46 @@ namespace penstock {
 class Barriers {
  public:
   explicit Barriers(const Program& program);
-  bool is_barrier(const Op& op) const {
+  /// Does a device wait before this op until the others have come?
+  bool holds(const Op& op, int device) const {
+    if (op.kind == OpKind::reduce_grad) return !op.has(Op::detached);
+    return op.kind == OpKind::step && (global_step_ || (detached_ && width(device) > 1));
+  }
+  /// Is the op a device's way of coming to the meeting?
+  bool comes(const Op& op) const {
     return op.kind == OpKind::reduce_grad || (op.kind == OpKind::step && global_step_);
   }
-  /// A dense number of the meeting an op takes part in.
+  /// A dense number of the meeting an op comes to or waits for.
   std::uint32_t group(const Op& op, int device) const;
-  std::uint32_t members(const Op& op) const { return op.kind == OpKind::step ? devices_ : width_; }
-  /// The members are `stride` devices apart: all of them, or the replicas of a position.
-  int stride(const Op& op) const { return op.kind == OpKind::step ? 1 : static_cast<int>(depth_); }
+  std::uint32_t members(const Op& op, int device) const {
+    return everybody(op) ? devices() : width(device);
+  }
+  /// Calls `visit(device)` for every member of the meeting of an op.
+  template <class Visit>
+  void for_each_member(const Op& op, int device, const Visit& visit) const {
+    const std::uint32_t count = members(op, device);
+    const std::uint32_t position = placement_->position_of(device);
+    for (std::uint32_t i = 0; i < count; ++i)
+      visit(everybody(op) ? static_cast<int>(i) : placement_->device_at(i, position));
+  }
   std::uint32_t groups() const { return groups_; }
+  /// The meetings of a position's reductions, by update: [first, end).
+  std::pair<std::uint32_t, std::uint32_t> reductions(std::uint32_t position) const {
+    return {first_[position], first_[position + 1]};
+  }
 
  private:
+  bool everybody(const Op& op) const { return op.kind == OpKind::step && global_step_; }
+  std::uint32_t devices() const { return static_cast<std::uint32_t>(placement_->devices()); }
+  std::uint32_t width(int device) const {
+    return static_cast<std::uint32_t>(placement_->widths()[placement_->position_of(device)]);
+  }
+
+  const Placement* placement_;
   bool global_step_;
-  std::uint32_t devices_, depth_, width_, batches_, groups_;
+  bool detached_ = false;
+  std::vector<std::uint32_t> first_;  // meeting of each position's first update
+  std::uint32_t reductions_ = 0, groups_ = 0;
 };
 
 // A Clock has
@@ -40,8 +69,8 @@ class Barriers {
 //   timed)? void transfer(from, from_device, to)   the message from op `from` to op `to` is sent
 //   void run(device, g, held_by)           op g runs; `held_by`: the op whose incoming message the
 //                                          device also waits for (coupled), or kNoOp
-//   void meet(device, group, held_by)      the device has reached a barrier
-//   void leave(device, group)              all have; the device's next op is the barrier's
+//   void meet(device, g, group, held_by)   the device has come to the meeting of op g
+//   void leave(device, g, group)           all have, and op g, which waited for them, runs next
 template <class Clock>
 class Walk {
  public:
@@ -92,8 +121,9 @@ class Walk {
       if constexpr (coupled) held_by = previous_send(device, g);
       const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
                          (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
-                         (barriers_.is_barrier(op) && !all_met(device, g, held_by));
+                         (barriers_.holds(op, device) && !all_met(device, g, held_by));
       if (waits) break;
+      if (op.has(Op::detached)) come(device, g, held_by);
       clock_.run(device, g, held_by);
       cursor_[d] = ++g;
       if constexpr (coupled) {
@@ -141,23 +171,27 @@ class Walk {
     wake(from_device);
   }
 
+  void come(int device, std::uint32_t g, std::uint32_t held_by) {
+    const Op& op = program_.ops[g];
+    const std::uint32_t group = barriers_.group(op, device);
+    clock_.meet(device, g, group, held_by);
+    if (++met_[group] < barriers_.members(op, device)) return;
+    barriers_.for_each_member(op, device, [&](int other) {
+      const std::uint32_t at = waiting_at_[static_cast<std::size_t>(other)];
+      if (at != kNoOp && other != device && cursor(other) == at) wake(other);
+    });
+  }
+
   bool all_met(int device, std::uint32_t g, std::uint32_t held_by) {
     const auto d = static_cast<std::size_t>(device);
     const Op& op = program_.ops[g];
-    const std::uint32_t group = barriers_.group(op, device);
     if (waiting_at_[d] != g) {
       waiting_at_[d] = g;
-      clock_.meet(device, group, held_by);
-      if (++met_[group] == barriers_.members(op)) {
-        const int stride = barriers_.stride(op);
-        for (int other = device % stride; other < program_.ops.devices(); other += stride) {
-          const std::uint32_t at = waiting_at_[static_cast<std::size_t>(other)];
-          if (at != kNoOp && other != device && cursor(other) == at) wake(other);
-        }
-      }
+      if (barriers_.comes(op)) come(device, g, held_by);
     }
-    if (met_[group] < barriers_.members(op)) return false;
-    clock_.leave(device, group);
+    const std::uint32_t group = barriers_.group(op, device);
+    if (met_[group] < barriers_.members(op, device)) return false;
+    clock_.leave(device, g, group);
     return true;
   }
 

@@ -4,6 +4,8 @@
 #include "base/dependencies.hpp"
 #include "base/error.hpp"
 #include "models/cluster.hpp"
+#include "models/collectives.hpp"
+#include "models/sharing.hpp"
 #include "schedules/program.hpp"
 #include "traces/timeline.hpp"
 
@@ -21,14 +23,26 @@ struct Channel {
   std::vector<int> links;  ///< indices into Channels::links
   double latency_s = 0;
   double bytes_per_s = 0;  ///< of the narrowest link
-  bool contended = false;  ///< shares a link with another channel
+  bool contended = false;  ///< shares a link with another channel or with a reduction
 };
 
-/// The channels a Program uses on a cluster.
+/// The all-reduce of one position's replicas.
+struct Reduction {
+  struct Phase {
+    std::vector<LinkFlow> flows;  ///< `bytes` is a share of the reduced bytes
+    double latency_s = 0;         ///< from the end of the flows to the end of the phase
+  };
+  std::vector<Phase> phases;
+  std::vector<GradientBucket> buckets;  ///< at least one; their shares add up to 1
+  bool contended = false;               ///< shares a link with a channel or another reduction
+};
+
+/// Where everything that moves goes: the channels and reductions of a Program on a cluster.
 class Channels {
  public:
   /// `gpu_of_device[d]` is where device d of the Program runs.
-  Channels(const Program& program, const Cluster& cluster, const std::vector<int>& gpu_of_device);
+  Channels(const Program& program, const Cluster& cluster, const std::vector<int>& gpu_of_device,
+           const ReductionOptions& reductions = {.priced = true});
 
   const std::vector<Channel>& all() const { return channels_; }
   const std::vector<NetworkLink>& links() const { return links_; }
@@ -37,6 +51,10 @@ class Channels {
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ +
                   op.microbatch % width_];
   }
+  /// By position of the pipeline; without phases where there is nothing to reduce or it is priced.
+  const std::vector<Reduction>& reductions() const { return reductions_; }
+  /// Seconds of a part of a reduction that has its links for itself.
+  double alone_s(const Reduction& reduction, double bytes) const;
   /// Gives a channel a cost of its own, measured instead of modelled, and takes it off its links.
   void set_private(std::uint32_t channel, double latency_s, double bytes_per_s) {
     channels_[channel].latency_s = latency_s;
@@ -44,12 +62,18 @@ class Channels {
     channels_[channel].links.clear();
     channels_[channel].contended = false;
   }
-  /// The first two channels that share a link, for messages; empty when nothing is shared.
+  /// The first two users of one link, for messages; empty when nothing is shared.
   std::string contention() const;
 
  private:
+  void add_channels(const Program& program, const std::vector<int>& gpus, Network& network);
+  void add_reductions(const Program& program, const Cluster& cluster, const std::vector<int>& gpus,
+                      const ReductionOptions& options, Network& network);
+  void find_contention();
+
   std::uint32_t stages_, width_;
   std::vector<Channel> channels_;
+  std::vector<Reduction> reductions_;
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> index_;  // [forward or backward][stage][replica] -> channel
 };

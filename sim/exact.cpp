@@ -3,7 +3,10 @@
 //   start(op)   = max(end of the device's previous op, arrival of its message)
 //   arrival     = departure + bytes/bandwidth + latency
 //   departure   = max(end of the producer, the channel's previous departure + its bytes/bandwidth)
+// A reduction's part k starts when the last member has that part of its gradient and part k-1 has
+// ended; on links of its own it takes the time of its phases.
 #include "schedules/walk.hpp"
+#include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
 #include "sim/engine.hpp"
 
@@ -19,11 +22,16 @@ class ExactClock {
  public:
   ExactClock(const SimulationInput& input, Timeline& timeline)
       : ops_(input.program.ops),
+        placement_(input.program.placement),
         channels_(input.channels),
         timeline_(timeline),
         duration_(input.costs),
+        bucket_times_(input),
         free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
-        meeting_(Barriers(input.program).groups(), 0.0) {
+        reduces_(static_cast<std::size_t>(ops_.devices()), kNoOp),
+        barriers_(input.program),
+        ended_(barriers_.groups(), 0.0),
+        ready_(barriers_.groups() * bucket_times_.most(), 0.0) {
     for (const StageCosts& c : input.costs)
       output_bytes_.push_back(static_cast<double>(c.output_bytes));
     for (const Channel& c : input.channels.all()) lanes_.push_back({c.bytes_per_s, c.latency_s, 0});
@@ -37,7 +45,9 @@ class ExactClock {
     double start = free_at;
     if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
-    free_at = start + duration_(op);
+    free_at = op.kind != OpKind::reduce_grad ? start + duration_(op)
+              : op.has(Op::detached)         ? start
+                                             : reduced_at_;
     timeline_.op(g) = {start, free_at};
     latest_ = std::max(latest_, free_at);
   }
@@ -67,13 +77,50 @@ class ExactClock {
       free_at_[static_cast<std::size_t>(from_device)] = arrival;
   }
 
-  void meet(int device, std::uint32_t group, std::uint32_t held_by) {
+  void meet(int device, std::uint32_t g, std::uint32_t group, std::uint32_t held_by) {
     double ready = free_at_[static_cast<std::size_t>(device)];
     if (held_by != kNoOp) ready = std::max(ready, timeline_.message(held_by).end_s);
-    meeting_[group] = std::max(meeting_[group], ready);
+    double* at = &ready_[group * bucket_times_.most()];
+    if (ops_[g].kind == OpKind::step) {
+      *at = std::max(*at, ready);
+      return;
+    }
+    reduces_[static_cast<std::size_t>(device)] = g;
+    const auto& buckets = bucket_times_.of(placement_.position_of(device));
+    const std::uint32_t backward = ops_.previous_compute(device, g);
+    for (std::size_t k = 0; k < buckets.size(); ++k) {
+      const double part = buckets[k].ready;
+      const Span& span = timeline_.op(backward);
+      at[k] = std::max(at[k], part < 1 ? span.start_s + part * span.length_s() : ready);
+    }
   }
-  void leave(int device, std::uint32_t group) {
-    free_at_[static_cast<std::size_t>(device)] = meeting_[group];
+
+  /// Op g waited for a meeting: an attached REDUCE_GRAD or a STEP for the reduction, or a STEP for
+  /// all devices.
+  void leave(int device, std::uint32_t g, std::uint32_t group) {
+    const double* at = &ready_[group * bucket_times_.most()];
+    double& free_at = free_at_[static_cast<std::size_t>(device)];
+    const std::uint32_t reduce = reduces_[static_cast<std::size_t>(device)];
+    if (ops_[g].kind == OpKind::step && (reduce == kNoOp || !ops_[reduce].has(Op::detached))) {
+      free_at = *at;
+      return;
+    }
+    const std::uint32_t position = placement_.position_of(device);
+    const auto& buckets = bucket_times_.of(position);
+    // The position's reduction of the update before may still be on its way.
+    const bool first = group == barriers_.reductions(position).first;
+    const double start = std::max(at[0], first ? 0.0 : ended_[group - 1]);
+    double end = start + buckets[0].seconds;
+    for (std::size_t k = 1; k < buckets.size(); ++k)
+      end = std::max(end, at[k]) + buckets[k].seconds;
+    ended_[group] = end;
+    timeline_.message(reduce) = {start, end};
+    if (ops_[g].kind == OpKind::step) {
+      free_at = std::max(free_at, end);
+    } else {
+      free_at = std::max(free_at, at[buckets.size() - 1]);
+      reduced_at_ = end;
+    }
   }
   double latest() const { return latest_; }
 
@@ -82,13 +129,19 @@ class ExactClock {
     double bytes_per_s, latency_s, free_at;
   };
   const OpLists& ops_;
+  const Placement& placement_;
   const Channels& channels_;
   Timeline& timeline_;
   Durations duration_;
+  BucketTimes bucket_times_;
   std::vector<double> output_bytes_;
-  std::vector<double> free_at_;  // per device
-  std::vector<double> meeting_;  // per barrier: when the last one came
-  std::vector<Lane> lanes_;      // per channel
+  std::vector<double> free_at_;         // per device
+  std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
+  Barriers barriers_;
+  std::vector<double> ended_;  // per meeting: end of the reduction
+  std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far
+  double reduced_at_ = 0;      // of the REDUCE_GRAD that runs next
+  std::vector<Lane> lanes_;    // per channel
   double latest_ = 0;
 };
 

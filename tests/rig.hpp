@@ -22,8 +22,10 @@ struct RigSpec {
   int width = 1;
   Transfers transfers = Transfers::overlapped;
   bool global_step = false;
-  std::vector<StageCosts> costs{};  ///< empty: F = 1, B = 2 on every stage
-  LinkSpec link{};                  ///< a private link per channel
+  std::vector<StageCosts> costs{};             ///< empty: F = 1, B = 2 on every stage
+  LinkSpec link{};                             ///< a private link per channel
+  ReductionOptions reduction{.priced = true};  ///< priced: as costs say
+  bool detached = false;                       ///< reductions run beside the next batch
 };
 
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
@@ -38,7 +40,8 @@ inline StageCosts unit_costs(double forward = 1, double backward = 2) {
 struct Rig {
   explicit Rig(const RigSpec& spec)
       : program(lower(*find_schedule(spec.schedule), spec.shape,
-                      {spec.width, spec.transfers, spec.global_step})),
+                      {spec.width, spec.transfers, spec.global_step, spec.detached})),
+        reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
         costs(spec.costs.empty() ? std::vector<StageCosts>(spec.shape.depth, unit_costs())
                                  : spec.costs) {
@@ -49,11 +52,12 @@ struct Rig {
   void connect() {
     std::vector<int> gpus(static_cast<std::size_t>(program.placement.devices()));
     std::iota(gpus.begin(), gpus.end(), 0);
-    channels = std::make_unique<Channels>(program, cluster, gpus);
+    channels = std::make_unique<Channels>(program, cluster, gpus, reduction);
   }
   SimulationInput input() const { return {program, table, costs, *channels}; }
 
   Program program;
+  ReductionOptions reduction;
   DependencyTable table;
   std::vector<StageCosts> costs;
   Cluster cluster;

@@ -135,12 +135,11 @@ class CriticalPath {
   std::uint32_t last_member(std::uint32_t g, double start) {
     const Op& op = view_.ops[g];
     const Placement& placement = view_.table.placement();
-    const int depth = placement.depth;
-    const auto width = static_cast<std::uint32_t>(placement.width);
+    const std::uint32_t position = placement.position_of(device_of(g));
     for (int d = 0; d < view_.ops.devices(); ++d) {
-      if (op.kind == OpKind::reduce_grad && d % depth != device_of(g) % depth) continue;
+      if (op.kind == OpKind::reduce_grad && placement.position_of(d) != position) continue;
       const auto& ends = updates_of(d, op.kind);
-      const std::uint32_t update = op.microbatch / width;
+      const std::uint32_t update = op.microbatch / placement.width_of(op.stage);
       if (update >= ends.size()) continue;
       const std::uint32_t cause = cause_at(ends[update], start);
       if (cause != kNoOp) return cause;

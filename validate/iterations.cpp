@@ -45,7 +45,7 @@ SteadyUpdates steady_updates(const Program& program) {
   const std::uint32_t warm_up = n >= 4 ? 2 : n >= 2 ? 1 : 0;
   if (program.flushes) return {warm_up, n, 1, n == 1};
   const std::uint32_t m = program.microbatches_per_update;
-  const auto p = static_cast<std::uint32_t>(program.placement.depth);
+  const auto p = static_cast<std::uint32_t>(program.placement.depth());
   const std::uint32_t step = p / std::gcd(p, m);
   const std::uint32_t first = std::max(warm_up, (2 * p + m - 1) / m);
   for (const std::uint32_t end : {updates_before_drain(program), n}) {

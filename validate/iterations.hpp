@@ -16,8 +16,8 @@ namespace penstock {
 
 /// The update an op belongs to.
 inline std::uint32_t update_of(const Program& program, const Op& op) {
-  const std::uint32_t local = program.local(op.microbatch);
-  return is_compute(op.kind) ? local / program.microbatches_per_update : local;
+  const std::uint32_t local = program.local(op);
+  return is_compute(op.kind) ? local / program.per_update(op.stage) : local;
 }
 
 struct SteadyUpdates {

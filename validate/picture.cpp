@@ -29,7 +29,7 @@ Window window_of(const Program& program, const SteadyUpdates& steady) {
   const std::uint32_t n = program.batches;
   // Without a flush an iteration may be a single microbatch: p of them show the pattern.
   const std::uint32_t m = program.microbatches_per_update;
-  const auto depth = static_cast<std::uint32_t>(program.placement.depth);
+  const auto depth = static_cast<std::uint32_t>(program.placement.depth());
   const std::uint32_t unit = program.flushes ? 1 : std::max(steady.step, (depth + m - 1) / m);
   if (n <= 3 * unit) return {0, n};
   const std::uint32_t middle = std::min(std::max(steady.first + unit, unit), n - 2 * unit);

@@ -231,7 +231,7 @@ void note_runs(const ValidationInput& in, Validation& out) {
 Validation validate(const ValidationInput& input) {
   Validation out;
   out.name = input.recording.name;
-  out.depth = input.simulation.program.placement.depth;
+  out.depth = input.simulation.program.placement.depth();
   compare_iterations(input, out);
   compare_kinds(input, out);
   compare_devices(input, out);

@@ -119,7 +119,7 @@ class Comparison {
                                     recorded, predicted));
     };
     compare("the schedule", recording.schedule, p.schedule);
-    compare("the number of stages", recording.depth, p.placement.depth);
+    compare("the number of stages", recording.depth, p.placement.depth());
     compare("the number of microbatches", recording.microbatches, p.microbatches_per_update);
     if (!wrong.empty()) throw InputError(path, fmt::format("{}", fmt::join(wrong, "; ")));
   }

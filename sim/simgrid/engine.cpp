@@ -10,6 +10,7 @@
 #include "sim/simgrid/module.hpp"
 
 #include "schedules/walk.hpp"
+#include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
 
 #include <simgrid/kernel/Timer.hpp>
@@ -61,15 +62,32 @@ void configure() {
   }
 }
 
-/// Links as SimGrid links; one host per channel, whose way to the common sink crosses them.
+/// SimGrid counts whole units: so many of ours are one byte. A power of two changes no digit.
+constexpr double kUnitsPerByte = 1024;
+
+/// One way of flows, served one after the other: a channel's, or one edge of a reduction.
+struct Lane {
+  struct Job {
+    double bytes;
+    std::uint32_t to;  // of a message: the op that waits for it
+  };
+  std::vector<int> links;
+  bool is_flow = false;
+  double free_at = 0;
+  bool in_flight = false;
+  std::deque<Job> queue;  // flows only: the first one is in flight or wants to be
+  sg4::CommPtr comm;
+};
+
+/// Links as SimGrid links; one host per lane, whose way to the common sink crosses them.
 class Platform {
  public:
-  Platform(const Channels& channels, const std::vector<char>& is_flow)
-      : sources_(is_flow.size(), nullptr) {
+  Platform(const Channels& channels, const std::vector<Lane>& lanes)
+      : sources_(lanes.size(), nullptr) {
     auto* zone = sg4::create_star_zone("penstock");
     std::vector<sg4::Link*> links;
     for (const NetworkLink& link : channels.links()) {
-      const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s;
+      const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s * kUnitsPerByte;
       auto* made = zone->create_link(link.name, rate);
       made->set_latency(0);
       links.push_back(made->seal());
@@ -78,24 +96,23 @@ class Platform {
     sink_->seal();
     zone->add_route(sink_->get_netpoint(), nullptr, nullptr, nullptr,
                     std::vector<sg4::LinkInRoute>{}, true);
-    for (std::size_t c = 0; c < sources_.size(); ++c) {
-      if (is_flow[c] == 0) continue;
-      sources_[c] = zone->create_host("channel" + std::to_string(c), 1e9);
-      sources_[c]->seal();
+    for (std::size_t n = 0; n < lanes.size(); ++n) {
+      if (!lanes[n].is_flow) continue;
+      sources_[n] = zone->create_host("lane" + std::to_string(n), 1e9);
+      sources_[n]->seal();
       std::vector<sg4::LinkInRoute> way;
-      for (const int l : channels.all()[c].links)
-        way.emplace_back(links[static_cast<std::size_t>(l)]);
-      zone->add_route(sources_[c]->get_netpoint(), nullptr, nullptr, nullptr, way, true);
+      for (const int l : lanes[n].links) way.emplace_back(links[static_cast<std::size_t>(l)]);
+      zone->add_route(sources_[n]->get_netpoint(), nullptr, nullptr, nullptr, way, true);
     }
     zone->seal();
   }
 
-  /// Starts a flow of `bytes` > 0 on a channel; the caller keeps the result until it has completed.
-  sg4::CommPtr start(std::size_t channel, std::uint64_t bytes) {
+  /// Starts a flow of `bytes` > 0 on a lane; the caller keeps the result until it has completed.
+  sg4::CommPtr start(std::size_t lane, double bytes) {
     auto comm = sg4::Comm::sendto_init();
-    comm->set_payload_size(bytes);
-    comm->set_data(reinterpret_cast<void*>(channel + 1));  // NOLINT(performance-no-int-to-ptr)
-    comm->set_source(sources_[channel])->set_destination(sink_);
+    comm->set_payload_size(static_cast<std::uint64_t>(std::llround(bytes * kUnitsPerByte)));
+    comm->set_data(reinterpret_cast<void*>(lane + 1));  // NOLINT(performance-no-int-to-ptr)
+    comm->set_source(sources_[lane])->set_destination(sink_);
     if (comm->get_state() != sg4::Activity::State::STARTED) comm->vetoable_start();
     return comm;
   }
@@ -118,25 +135,27 @@ class Simulation {
         timeline_(timeline),
         duration_(input.costs),
         barriers_(input.program),
-        met_(barriers_.groups(), 0),
+        buckets_(input),
+        met_(barriers_.groups() * buckets_.most(), 0),
+        reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
-        lanes_(channels_.all().size()),
         link_queues_(channels_.links().size()),
-        is_flow_(channels_.all().size(), 0),
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       devices_[d].cursor = ops_.begin(static_cast<int>(d));
     const bool timed = program_.transfers != Transfers::free;
-    for (std::size_t c = 0; c < lanes_.size(); ++c) {
-      const Channel& channel = channels_.all()[c];
+    for (const Channel& channel : channels_.all()) {
       const bool limited = !std::isinf(channel.bytes_per_s);
-      is_flow_[c] = timed && limited && (channel.contended || options.every_message_a_flow) ? 1 : 0;
+      add_lane(channel.links,
+               timed && limited && (channel.contended || options.every_message_a_flow));
     }
+    for (std::uint32_t p = 0; p < channels_.reductions().size(); ++p)
+      add_reduction(p, options.every_message_a_flow);
   }
 
   void run() {
     configure();
-    Platform platform(channels_, is_flow_);
+    Platform platform(channels_, lanes_);
     platform_ = &platform;
     sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
       const auto tag =
@@ -152,32 +171,54 @@ class Simulation {
   }
 
  private:
-  enum class What : std::uint8_t { op_ends, message_arrives };
+  enum class What : std::uint8_t { op_ends, message_arrives, bucket_ready, phase_ends };
   struct Event {
     double time_s;
     What what;
-    std::uint32_t g;  // the op that ends, or the op whose message arrives
+    std::uint32_t g;  // the op that ends, waits for the message or reduces; the position
+    std::uint32_t bucket = 0;
     bool operator>(const Event& o) const {
       if (time_s != o.time_s) return time_s > o.time_s;
       if (what != o.what) return what > o.what;
-      return g > o.g;
+      return g != o.g ? g > o.g : bucket > o.bucket;
     }
   };
   struct Device {
     std::uint32_t cursor = 0;
     std::uint32_t met_at = kNoOp;
     bool busy = false;
-    bool held = false;  // blocking: its send is on the way
+    bool held = false;                 // blocking: its send is on the way
+    bool waits_for_reduction = false;  // at its cursor
+    std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
   };
-  struct Message {
-    std::uint32_t from, to;
+  /// The gradient reduction of one position: one part at a time, phase by phase.
+  struct Reducing {
+    bool flows = false;
+    std::size_t first_lane = 0;  // of the flows of all phases, one after the other
+    bool busy = false;
+    std::uint32_t group = 0, end = 0;  // meetings: the one in progress or next, and the end
+    std::uint32_t bucket = 0;          // in progress or next
+    std::size_t phase = 0, flows_left = 0;
+    double started_s = 0;  // of the update's first part
   };
-  struct Lane {  // a channel
-    double free_at = 0;
-    bool in_flight = false;
-    std::deque<Message> queue;  // flows only: the first one is in flight or wants to be
-    sg4::CommPtr comm;
-  };
+
+  void add_lane(const std::vector<int>& links, bool is_flow) {
+    lanes_.emplace_back();
+    lanes_.back().links = links;
+    lanes_.back().is_flow = is_flow;
+  }
+
+  void add_reduction(std::uint32_t position, bool always_flows) {
+    const Reduction& reduction = channels_.reductions()[position];
+    Reducing& reducing = reducing_.emplace_back();
+    reducing.flows = !reduction.phases.empty() && (reduction.contended || always_flows);
+    reducing.first_lane = lanes_.size();
+    std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
+    for (std::size_t i = 0; reducing.flows && i < reduction.phases.size(); ++i) {
+      for (const LinkFlow& flow : reduction.phases[i].flows) add_lane(flow.links, true);
+    }
+    position_of_lane_.resize(lanes_.size() - channels_.all().size(), position);
+  }
 
   // The clock -------------------------------------------------------------------------------------
 
@@ -198,11 +239,7 @@ class Simulation {
       while (!events_.empty() && events_.top().time_s <= now) {
         const Event event = events_.top();
         events_.pop();
-        if (event.what == What::op_ends) {
-          op_ended(event.g, event.time_s);
-        } else {
-          message_arrived(event.g, event.time_s);
-        }
+        handle(event);
       }
       std::vector<std::size_t> finished;
       finished.swap(completed_);
@@ -213,6 +250,15 @@ class Simulation {
     graveyard_.clear();
     arm_next();
     progress_.update(static_cast<std::int64_t>(done_));
+  }
+
+  void handle(const Event& event) {
+    switch (event.what) {
+      case What::op_ends: return op_ended(event.g, event.time_s);
+      case What::message_arrives: return message_arrived(event.g, event.time_s);
+      case What::bucket_ready: return bucket_ready(event.g, event.bucket, event.time_s);
+      case What::phase_ends: return phase_ended(event.g, event.time_s);
+    }
   }
 
   // Devices ---------------------------------------------------------------------------------------
@@ -233,28 +279,33 @@ class Simulation {
     const Op& op = ops_[g];
     if (op.has(Op::receives) && !timeline_.has_message(g)) return;
     if (held_by_send(d, g)) return;
-    if (barriers_.is_barrier(op) && !all_met(d, g, now)) return;
+    if (op.kind == OpKind::reduce_grad) return reduce(d, g, now);
+    if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
     const double end = now + duration_(op);
     timeline_.op(g) = {now, end};
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     events_.push({end, What::op_ends, g});
+    if (is_backward(op.kind) || op.kind == OpKind::backward_weight) announce_buckets(d, g);
   }
 
-  bool all_met(int d, std::uint32_t g, double now) {
+  /// A step waits for its detached reduction, or for all devices.
+  bool may_step(int d, std::uint32_t g, double now) {
     const Op& op = ops_[g];
+    if (!barriers_.holds(op, d)) return true;
     const std::uint32_t group = barriers_.group(op, d);
+    if (!barriers_.comes(op)) return reduced_at_[group] >= 0;
+    std::uint32_t& met = met_[group * buckets_.most()];
     if (device(d).met_at != g) {
       device(d).met_at = g;
-      if (++met_[group] == barriers_.members(op)) {
-        const int stride = barriers_.stride(op);
-        for (int other = d % stride; other < ops_.devices(); other += stride) {
+      if (++met == barriers_.members(op, d)) {
+        barriers_.for_each_member(op, d, [&](int other) {
           if (other != d && device(other).met_at == device(other).cursor) try_start(other, now);
-        }
+        });
       }
     }
-    return met_[group] == barriers_.members(op);
+    return met == barriers_.members(op, d);
   }
 
   void op_ended(std::uint32_t g, double now) {
@@ -288,6 +339,121 @@ class Simulation {
     if (device(table_.device_of(ops_[from])).cursor > from) depart(from, next, now);
   }
 
+  // Reductions ------------------------------------------------------------------------------------
+
+  std::uint32_t position_of(int d) const { return program_.placement.position_of(d); }
+  Reducing& reducing(std::uint32_t position) { return reducing_[position]; }
+
+  /// The last backward of an update has started: when will the early parts of its gradient be
+  /// there?
+  void announce_buckets(int d, std::uint32_t g) {
+    std::uint32_t reduce = g + 1;  // the step of the update before may stand in between
+    while (reduce < ops_.end(d) && ops_[reduce].kind == OpKind::step) ++reduce;
+    if (reduce == ops_.end(d) || ops_[reduce].kind != OpKind::reduce_grad) return;
+    const Span& span = timeline_.op(g);
+    const auto& buckets = buckets_.of(position_of(d));
+    for (std::uint32_t k = 0; k < buckets.size(); ++k) {
+      if (buckets[k].ready >= 1) continue;
+      events_.push(
+          {span.start_s + buckets[k].ready * span.length_s(), What::bucket_ready, reduce, k});
+    }
+  }
+
+  /// The device has come to a REDUCE_GRAD: all of its gradient is there.
+  void reduce(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    if (dev.met_at == g) return;  // waits already
+    dev.met_at = dev.reduce = g;
+    const bool detached = ops_[g].has(Op::detached);
+    dev.waits_for_reduction = !detached;
+    timeline_.op(g) = {now, now};
+    if (detached) {
+      ++counts_.timers;
+      dev.busy = true;
+      events_.push({now, What::op_ends, g});
+    }
+    const auto& buckets = buckets_.of(position_of(d));
+    for (std::uint32_t k = 0; k < buckets.size(); ++k)
+      if (buckets[k].ready >= 1) bucket_ready(g, k, now);
+  }
+
+  void bucket_ready(std::uint32_t g, std::uint32_t bucket, double now) {
+    const int d = table_.device_of(ops_[g]);
+    const std::uint32_t group = barriers_.group(ops_[g], d);
+    ++met_[group * buckets_.most() + bucket];
+    if (bucket + 1 == buckets_.of(position_of(d)).size()) start_of_waiting(d, group, now);
+    start_bucket(position_of(d), now);
+  }
+
+  /// An attached reduction counts from when the last member has come.
+  void start_of_waiting(int d, std::uint32_t group, double now) {
+    const Op& op = ops_[device(d).reduce];
+    if (met_[group * buckets_.most() + buckets_.of(position_of(d)).size() - 1] <
+        barriers_.members(op, d))
+      return;
+    barriers_.for_each_member(op, d, [&](int member) {
+      if (device(member).waits_for_reduction) timeline_.op(device(member).reduce) = {now, now};
+    });
+  }
+
+  /// Starts the next part of a position's reduction when it is free and all members have it.
+  void start_bucket(std::uint32_t position, double now) {
+    Reducing& r = reducing(position);
+    if (r.busy || r.group == r.end) return;
+    const auto width = static_cast<std::uint32_t>(program_.placement.widths()[position]);
+    if (met_[r.group * buckets_.most() + r.bucket] < width) return;
+    r.busy = true;
+    if (r.bucket == 0) r.started_s = now;
+    r.phase = 0;
+    if (r.flows) return start_phase(position, now);
+    ++counts_.timers;
+    events_.push({now + buckets_.of(position)[r.bucket].seconds, What::phase_ends, position});
+    r.phase = channels_.reductions()[position].phases.size();
+  }
+
+  void start_phase(std::uint32_t position, double now) {
+    Reducing& r = reducing(position);
+    const auto& phases = channels_.reductions()[position].phases;
+    const double bytes = buckets_.of(position)[r.bucket].bytes;
+    std::size_t lane = r.first_lane;
+    for (std::size_t i = 0; i < r.phase; ++i) lane += phases[i].flows.size();
+    const auto& flows = phases[r.phase].flows;
+    r.flows_left = flows.size();
+    ++r.phase;
+    for (const LinkFlow& flow : flows) send_flow(lane++, flow.bytes * bytes, kNoOp, now);
+    if (flows.empty()) end_phase(position, now);
+  }
+
+  /// The last byte has left; the phase ends with its latencies.
+  void end_phase(std::uint32_t position, double now) {
+    const auto& phases = channels_.reductions()[position].phases;
+    const double latency = phases[reducing(position).phase - 1].latency_s;
+    events_.push({now + latency, What::phase_ends, position});
+  }
+
+  void phase_ended(std::uint32_t position, double now) {
+    Reducing& r = reducing(position);
+    if (r.phase < channels_.reductions()[position].phases.size()) return start_phase(position, now);
+    r.busy = false;
+    if (++r.bucket == buckets_.of(position).size()) {
+      reduced_at_[r.group++] = now;
+      r.bucket = 0;
+      for (int i = 0; i < program_.placement.widths()[position]; ++i)
+        reduction_ended(program_.placement.device_at(static_cast<std::uint32_t>(i), position), now);
+    }
+    start_bucket(position, now);
+  }
+
+  void reduction_ended(int d, double now) {
+    Device& dev = device(d);
+    timeline_.message(dev.reduce) = {reducing(position_of(d)).started_s, now};
+    latest_ = std::max(latest_, now);
+    if (!dev.waits_for_reduction) return try_start(d, now);
+    dev.waits_for_reduction = false;
+    timeline_.op(dev.reduce).end_s = now;
+    op_ended(dev.reduce, now);
+  }
+
   // Messages --------------------------------------------------------------------------------------
 
   void depart(std::uint32_t from, std::uint32_t to, double now) {
@@ -300,10 +466,8 @@ class Simulation {
     const std::uint32_t c = channels_.of_send(op);
     const Channel& channel = channels_.all()[c];
     const std::int64_t bytes = message_bytes(input_.costs, op);
-    if (is_flow_[c] != 0 && bytes > 0) {
-      lanes_[c].queue.push_back({from, to});
-      stand_in_line(c);
-      start_if_first(c, now);
+    if (lanes_[c].is_flow && bytes > 0) {
+      send_flow(c, static_cast<double>(bytes), to, now);
       return;
     }
     Lane& lane = lanes_[c];
@@ -316,46 +480,57 @@ class Simulation {
     events_.push({start + occupied + channel.latency_s, What::message_arrives, to});
   }
 
-  /// A message of the channel takes its place at the end of the line of every FIFO link.
-  void stand_in_line(std::uint32_t c) {
-    for (const int l : channels_.all()[c].links) {
+  /// A flow takes its place at the end of its lane's queue, and of the line of every FIFO link.
+  void send_flow(std::size_t n, double bytes, std::uint32_t to, double now) {
+    if (bytes * kUnitsPerByte < 0.5) return flow_done(n, to, now);
+    lanes_[n].queue.push_back({bytes, to});
+    for (const int l : lanes_[n].links) {
       if (channels_.links()[static_cast<std::size_t>(l)].fifo)
-        link_queues_[static_cast<std::size_t>(l)].push_back(c);
+        link_queues_[static_cast<std::size_t>(l)].push_back(n);
     }
+    start_if_first(n, now);
   }
 
-  void start_if_first(std::uint32_t c, double now) {
-    Lane& lane = lanes_[c];
+  void start_if_first(std::size_t n, double now) {
+    Lane& lane = lanes_[n];
     if (lane.in_flight || lane.queue.empty()) return;
-    for (const int l : channels_.all()[c].links) {
+    for (const int l : lane.links) {
       const auto& queue = link_queues_[static_cast<std::size_t>(l)];
-      if (!queue.empty() && queue.front() != c) return;
+      if (!queue.empty() && queue.front() != n) return;
     }
     lane.in_flight = true;
-    timeline_.message(lane.queue.front().to).start_s = now;
+    const Lane::Job& job = lane.queue.front();
+    if (job.to != kNoOp) timeline_.message(job.to).start_s = now;
     ++counts_.flows;
-    const auto bytes =
-        static_cast<std::uint64_t>(message_bytes(input_.costs, ops_[lane.queue.front().from]));
-    lane.comm = platform_->start(c, bytes);
+    lane.comm = platform_->start(n, job.bytes);
   }
 
-  void flow_ended(std::size_t index, double now) {
-    const auto c = static_cast<std::uint32_t>(index);
-    Lane& lane = lanes_[c];
+  void flow_ended(std::size_t n, double now) {
+    Lane& lane = lanes_[n];
     const std::uint32_t to = lane.queue.front().to;
     lane.queue.pop_front();
     lane.in_flight = false;
     graveyard_.push_back(std::move(lane.comm));
-    events_.push({now + channels_.all()[c].latency_s, What::message_arrives, to});
-    std::vector<std::uint32_t> next;
-    for (const int l : channels_.all()[c].links) {
+    flow_done(n, to, now);
+    std::vector<std::size_t> next;
+    for (const int l : lane.links) {
       auto& queue = link_queues_[static_cast<std::size_t>(l)];
       if (queue.empty()) continue;
       queue.pop_front();
       if (!queue.empty()) next.push_back(queue.front());
     }
-    start_if_first(c, now);
-    for (const std::uint32_t other : next) start_if_first(other, now);
+    start_if_first(n, now);
+    for (const std::size_t other : next) start_if_first(other, now);
+  }
+
+  void flow_done(std::size_t n, std::uint32_t to, double now) {
+    const std::size_t channels = channels_.all().size();
+    if (n < channels) {
+      events_.push({now + channels_.all()[n].latency_s, What::message_arrives, to});
+      return;
+    }
+    const std::uint32_t position = position_of_lane_[n - channels];
+    if (--reducing(position).flows_left == 0) end_phase(position, now);
   }
 
   void message_arrived(std::uint32_t to, double now) {
@@ -379,11 +554,14 @@ class Simulation {
   Timeline& timeline_;
   Durations duration_;
   Barriers barriers_;
-  std::vector<std::uint32_t> met_;
+  BucketTimes buckets_;
+  std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
+  std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
-  std::vector<Lane> lanes_;
-  std::vector<std::deque<std::uint32_t>> link_queues_;  // FIFO links: channels in line
-  std::vector<char> is_flow_;
+  std::vector<Lane> lanes_;                           // of the channels, then of the reductions
+  std::vector<Reducing> reducing_;                    // per position
+  std::vector<std::uint32_t> position_of_lane_;       // of the reductions' lanes
+  std::vector<std::deque<std::size_t>> link_queues_;  // FIFO links: lanes in line
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::size_t> completed_;
   std::vector<sg4::CommPtr> graveyard_;  // SimGrid may still look at a Comm after its callback

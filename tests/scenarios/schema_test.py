@@ -25,7 +25,7 @@ BEYOND_A_SCHEMA = """
     nodes-without-inter options-of-pipedream overflowing-run pipedream-with-microbatches
     schedule-near-1f1b schedule-unlike-any selective-of-costs shape-and-costs
     shape-on-abstract-cluster shape-without-device split-length split-of-costs split-overflow
-    split-sum split-sum-and-length stages-do-not-divide stages-exceed-layers
+    split-sum split-sum-and-length stages-do-not-divide stages-exceed-layers uneven-dapple-pb
     too-few-abstract-devices too-few-devices too-many-ops too-many-replicas too-many-stages
     unknown-cluster unknown-device unknown-model unknown-schedule wrong-booleans
     wrong-values-in-model-file zero-bandwidth control-characters-escaped

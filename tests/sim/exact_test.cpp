@@ -119,7 +119,7 @@ TEST(Exact, RefusesLinksThatChannelsShare) {
            .costs = with_output(3, 10),
            .link = {.bytes_per_s = 1, .full_duplex = false}});
   EXPECT_NE(
-      why_not_exact(rig.input()).find("channels 0->1 F and 1->0 B share the link '0--1' (fair)"),
+      why_not_exact(rig.input()).find("channel 0->1 F and channel 1->0 B share the link '0--1' (fair)"),
       std::string::npos);
 }
 

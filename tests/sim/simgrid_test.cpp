@@ -27,12 +27,27 @@ RigSpec random_spec(std::mt19937_64& random) {
   spec.shape.microbatches_per_update =
       stash ? 1 : pick(schedule.flushes() ? 1 : spec.shape.depth, 24);
   spec.width = static_cast<int>(pick(1, 2));
+  if (spec.shape.depth <= 4 && spec.schedule != "dapple-pb" && pick(0, 2) == 0) {
+    for (std::uint32_t s = 0; s < spec.shape.depth; ++s)
+      spec.shape.widths.push_back(static_cast<int>(pick(1, 4)));
+  }
+  constexpr ReductionAlgorithm kAlgorithms[] = {
+      ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::server};
+  spec.reduction.priced = pick(0, 3) == 0;
+  spec.reduction.algorithm = kAlgorithms[pick(0, 2)];
+  spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;
+  if (pick(0, 1) == 1) {
+    spec.reduction.buckets.assign(spec.shape.depth,
+                                  {{0.25, 0.25}, {0.5, 0.25}, {0.75, 0.25}, {1, 0.25}});
+  }
   spec.transfers = static_cast<Transfers>(pick(0, 3));
   spec.global_step = schedule.flushes() && pick(0, 3) == 0;
   for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
     StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
     c.step_s = pick(0, 1) * log_uniform(1e-6, 1e-2);
     c.reduce_grad_s = log_uniform(1e-6, 1e-2);
+    // Whole bytes on every edge of rings of 2, 3 and 4.
+    c.reduced_bytes = 48 * static_cast<std::int64_t>(log_uniform(1, 1e8));
     c.output_bytes = pick(0, 9) == 0 ? 0 : static_cast<std::int64_t>(log_uniform(1, 1e9));
     spec.costs.push_back(c);
   }

@@ -1,0 +1,21 @@
+// What replicas of a stage have to do when the stages have different numbers of them.
+#include "schedules/generator.hpp"
+
+#include <numeric>
+
+namespace penstock {
+
+std::uint32_t ScheduleShape::per_batch(std::uint32_t stage) const {
+  if (widths.empty()) return microbatches_per_update;
+  std::uint32_t round = 1;
+  for (const int width : widths) round = std::lcm(round, static_cast<std::uint32_t>(width));
+  return microbatches_per_update * (round / static_cast<std::uint32_t>(widths[stage]));
+}
+
+std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
+  if (widths.empty()) return depth - 1 - stage;
+  const int behind = std::accumulate(widths.begin() + stage, widths.end(), 0);
+  return static_cast<std::uint32_t>((behind - 1) / widths[stage]);
+}
+
+}  // namespace penstock

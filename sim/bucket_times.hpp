@@ -1,0 +1,42 @@
+// What the parts of each position's gradient reduction take where nothing else uses their links.
+#pragma once
+
+#include "sim/engine.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+class BucketTimes {
+ public:
+  struct Bucket {
+    double ready;    ///< share of the last backward's time
+    double bytes;    ///< to reduce
+    double seconds;  ///< alone
+  };
+  explicit BucketTimes(const SimulationInput& input) {
+    const auto& positions = input.program.placement.positions();
+    for (std::size_t p = 0; p < input.channels.reductions().size(); ++p) {
+      const Reduction& reduction = input.channels.reductions()[p];
+      const auto stage = std::ranges::find(positions, p) - positions.begin();
+      const StageCosts& costs = input.costs[static_cast<std::size_t>(stage)];
+      auto& buckets = positions_.emplace_back();
+      for (const GradientBucket& b : reduction.buckets) {
+        const double bytes = b.share * static_cast<double>(costs.reduced_bytes);
+        const double seconds = reduction.phases.empty() ? b.share * costs.reduce_grad_s
+                                                        : input.channels.alone_s(reduction, bytes);
+        buckets.push_back({b.ready, bytes, seconds});
+      }
+      most_ = std::max(most_, buckets.size());
+    }
+  }
+  const std::vector<Bucket>& of(std::uint32_t position) const { return positions_[position]; }
+  /// The most parts any position has.
+  std::size_t most() const { return most_; }
+
+ private:
+  std::vector<std::vector<Bucket>> positions_;
+  std::size_t most_ = 1;
+};
+
+}  // namespace penstock
