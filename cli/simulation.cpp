@@ -42,9 +42,10 @@ std::string sharing_key(const Simulation& s) {
     return cluster.node_of(s.scenario.gpu_of_device[static_cast<std::size_t>(device)]);
   };
   const auto shared = std::ranges::find_if(s.channels->all(), &Channel::contended);
-  if (node(shared->source) != node(shared->destination)) return "cluster.inter";
-  return cluster.attachment == Attachment::port ? "cluster.intra.attachment"
-                                                : "cluster.intra.duplex";
+  if (node(shared->source) != node(shared->destination))
+    return cluster.fabric.topology == Topology::one_switch ? "cluster.inter" : "cluster.fabric";
+  return cluster.attachment == Attachment::pairs ? "cluster.intra.duplex"
+                                                 : "cluster.intra.attachment";
 }
 
 void run_engine(Simulation& s, EngineChoice choice) {
@@ -256,18 +257,6 @@ std::optional<double> iteration_with(Scenario changed) {
   return iteration_s(s);
 }
 
-void scale_links(Cluster& cluster, double bandwidth) {
-  if (cluster.link) cluster.link->bytes_per_s *= bandwidth;
-  if (cluster.network) {
-    for (auto& edge : cluster.network->edges) {
-      edge.link.bytes_per_s *= bandwidth;
-      edge.bytes_per_s_back *= bandwidth;
-    }
-  }
-  cluster.intra.bytes_per_s *= bandwidth;
-  cluster.inter.bytes_per_s *= bandwidth;
-}
-
 }  // namespace
 
 Simulation prepare(const Scenario& scenario) {
@@ -316,7 +305,7 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
     *t *= 0.9;
   add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
   Scenario wider = s.scenario;
-  scale_links(wider.cluster, 2);
+  scale_bandwidth(wider.cluster, 2);
   wider.update_reductions();
   add("links of twice the bandwidth", wider);
   Scenario longer = s.scenario;

@@ -20,6 +20,7 @@ struct KeyRow {
     quantity_per_stage,  ///< a quantity, or a list with one per stage
     choice,              ///< one of `choices`
     split,               ///< a choice, or a list of layer counts
+    gpus,                ///< a choice, or a list of GPU numbers
     link,                ///< a bandwidth, or a map of the section "link"
     section,             ///< a map of the section named `choices`
     section_list,        ///< a list of such maps

@@ -1,6 +1,7 @@
 #include "scenarios/scenario.hpp"
 
 #include "base/suggest.hpp"
+#include "models/placement.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
@@ -50,6 +51,7 @@ class Builder {
     check_device();
     cost_abstract();
     place_layers();
+    check_placement();
     out_.notes.insert(out_.notes.end(), library_.notes().begin(), library_.notes().end());
     diagnostics_.throw_if_any();  // what follows needs all of the above
     check_size();
@@ -142,13 +144,18 @@ class Builder {
   }
 
   /// All of the cluster when it is real; else one per listed cost.
-  std::uint32_t default_stages() const {
+  std::uint32_t default_stages() {
+    const std::int64_t width = std::max<std::int64_t>(1, pipeline_.integer("width").value_or(1));
+    if (cluster_ && cluster_->has("groups")) {
+      Diagnostics again;  // what is wrong is said when the cluster is read
+      return clamp(read_cluster(*cluster_, library_, 1, again).devices() / width);
+    }
     if (cluster_ && cluster_->has("devices"))
       return clamp(cluster_->integer("devices").value_or(1));
     if (cluster_ && cluster_->has("devices_per_node")) {
       const std::int64_t gpus = cluster_->integer("devices_per_node").value_or(1) *
                                 cluster_->integer("nodes").value_or(1);
-      return clamp(gpus / std::max<std::int64_t>(1, pipeline_.integer("width").value_or(1)));
+      return clamp(gpus / width);
     }
     if (model_ && model_->has("forward"))
       return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()));
@@ -197,12 +204,13 @@ class Builder {
   }
 
   bool cluster_broken() const {
-    return cluster_ && (cluster_->broken("devices") || cluster_->broken("nodes") ||
-                        cluster_->broken("devices_per_node"));
+    if (!cluster_) return false;
+    return cluster_->broken("devices") || cluster_->broken("nodes") ||
+           cluster_->broken("devices_per_node") || cluster_->broken("groups");
   }
 
   void check_devices(int needed) {
-    const std::int64_t have = std::int64_t{out_.cluster.nodes} * out_.cluster.devices_per_node;
+    const int have = out_.cluster.devices();
     if (have >= needed) return;
     const char* key = pipeline_.has("stages") ? "stages" : "width";
     diagnostics_.add(pipeline_.at(key),
@@ -226,17 +234,35 @@ class Builder {
     }
   }
 
-  /// Which GPU each device of the Program is.
-  void place() {
-    const int depth = static_cast<int>(out_.shape.depth);
-    const int width = out_.lowering.width;
-    const bool pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
-    for (int replica = 0; replica < width; ++replica) {
-      for (int s = 0; s < depth; ++s) {
-        out_.gpu_of_device.push_back(pipeline_first ? replica * depth + s : s * width + replica);
-      }
+  PlacementRequest placement() const {
+    PlacementRequest request;
+    request.widths.assign(out_.shape.depth, out_.lowering.width);
+    request.pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
+    request.policy = static_cast<PlacementPolicy>(pipeline_.choice("placement").value_or(0));
+    for (const double gpu : pipeline_.list("placement").value_or(std::vector<double>{}))
+      request.gpus.push_back(static_cast<int>(gpu));
+    return request;
+  }
+
+  void check_placement() {
+    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width");
+    if (!pipeline_.has("placement") || pipeline_.broken("placement") || !known) return;
+    const PlacementRequest request = placement();
+    if (request.ranks() > out_.cluster.devices()) return;  // said already
+    const Value& where = pipeline_.at("placement");
+    for (const PlacementProblem& problem : refuse_placement(out_.cluster, request)) {
+      const std::string sizes =
+          problem.item < 0
+              ? fmt::format(" ({} stages x width {})", out_.shape.depth, out_.lowering.width)
+              : "";
+      diagnostics_.add(
+          problem.item < 0 ? where : where.items[static_cast<std::size_t>(problem.item)],
+          problem.why + sizes);
     }
   }
+
+  /// Which GPU each device of the Program is.
+  void place() { out_.gpu_of_device = penstock::place(out_.cluster, placement()); }
 
   /// Which of the measured rows this run uses.
   MeasuredUse measured_use() const {
@@ -266,7 +292,11 @@ class Builder {
     if (!out_.transformer || (top_.has("cluster") && !cluster_)) return;
     if (!cluster_readable_ || model_->broken("precision") || !model_->has("num_layers")) return;
     const std::string& type = out_.transformer->compute_type;
-    const DeviceSpec& device = out_.cluster.device;
+    check_device(out_.cluster.device, type);
+    for (const NodeGroup& group : out_.cluster.groups) check_device(group.node.device, type);
+  }
+
+  void check_device(const DeviceSpec& device, const std::string& type) {
     if (device.peak_flops_per_s.empty()) {
       diagnostics_.add(top_.has("cluster") ? top_.at("cluster") : top_.self(),
                        "a model by shape needs a cluster whose 'device' has a 'peak' (`penstock "
@@ -358,17 +388,45 @@ class Builder {
     }
   }
 
+  /// The slowest of the devices that a stage and its replicas are on.
+  std::vector<DeviceSpec> device_of_stages() {
+    const std::size_t depth = out_.shape.depth;
+    const auto rate = [&](const DeviceSpec& d) {
+      return d.peak_flops_per_s.at(out_.transformer->compute_type) *
+             d.efficiency_at(static_cast<double>(out_.transformer->hidden_size));
+    };
+    std::vector<DeviceSpec> devices;
+    bool mixed = false;
+    for (std::size_t s = 0; s < depth; ++s) {
+      DeviceSpec slowest = out_.cluster.device_of(out_.gpu_of_device[s]);
+      for (std::size_t d = s; d < out_.gpu_of_device.size(); d += depth) {
+        const DeviceSpec& other = out_.cluster.device_of(out_.gpu_of_device[d]);
+        mixed = mixed || other.name != slowest.name;
+        if (rate(other) < rate(slowest)) slowest = other;
+      }
+      devices.push_back(std::move(slowest));
+    }
+    if (mixed)
+      out_.notes.push_back(
+          "replicas of a stage on different devices all take the slowest one's time");
+    return devices;
+  }
+
+  void cost_by_shape() {
+    const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
+    const auto devices = out_.cluster.groups.empty()
+                             ? std::vector<DeviceSpec>(out_.shape.depth, out_.cluster.device)
+                             : device_of_stages();
+    if (out_.layers.empty()) out_.layers = balanced_split(*out_.transformer, devices, options);
+    out_.costs = stage_costs(*out_.transformer, devices, out_.layers, options);
+  }
+
   void cost() {
-    const int stages = static_cast<int>(out_.shape.depth);
     if (out_.measured) {
       cost_measured();
     } else if (!abstract_) {
       note_limits();
-      const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
-      const DeviceSpec& device = out_.cluster.device;
-      if (out_.layers.empty())
-        out_.layers = balanced_split(*out_.transformer, device, stages, options);
-      out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
+      cost_by_shape();
     }
     if (out_.lowering.width > 1) out_.update_reductions();
     check_magnitudes();
@@ -419,20 +477,8 @@ class Builder {
   }
 
   double transfer_s(const StageCosts& c) const {
-    const Cluster& cluster = out_.cluster;
-    const auto on = [&](const LinkSpec& link) {
-      return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
-    };
-    if (cluster.network) {
-      double all_edges = 0;
-      for (const auto& edge : cluster.network->edges) {
-        LinkSpec back = edge.link;
-        back.bytes_per_s = edge.bytes_per_s_back;
-        all_edges += on(edge.link) + on(back);
-      }
-      return all_edges;
-    }
-    return cluster.link ? on(*cluster.link) : std::max(on(cluster.intra), on(cluster.inter));
+    const LinkSpec link = slowest_way(out_.cluster);
+    return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
   }
 
   Diagnostics& diagnostics_;
