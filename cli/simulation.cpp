@@ -158,18 +158,21 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
+const DeviceSpec& device_spec(const Simulation& s, int device) {
+  return s.scenario.cluster.device_of(s.scenario.gpu_of_device[static_cast<std::size_t>(device)]);
+}
+
 void judge_memory(const Simulation& s, Result& r) {
-  r.capacity_bytes = s.scenario.cluster.device.capacity_bytes();
-  if (r.capacity_bytes == 0) return;
-  for (const DeviceResult& d : r.devices) {
+  for (DeviceResult& d : r.devices) {
+    d.capacity_bytes = device_spec(s, d.device).capacity_bytes();
     const std::int64_t need = d.memory.use.total();
-    if (need <= r.capacity_bytes) continue;
+    if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
     const std::string needed = format_bytes(static_cast<double>(need));
-    const std::string has = format_bytes(static_cast<double>(r.capacity_bytes));
+    const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.
     const std::string over =
         needed == has
-            ? ": " + format_bytes(static_cast<double>(need - r.capacity_bytes)) + " too few"
+            ? ": " + format_bytes(static_cast<double>(need - d.capacity_bytes)) + " too few"
             : "";
     r.infeasible_because.push_back(fmt::format(
         "device {} needs {}, has {}{} ({}{})", d.device, needed, has, over, owners(d.memory.use),
@@ -215,14 +218,18 @@ void add_rates(const Simulation& s, Result& r) {
   }
   hardware_flops += model_flops;
   const double rate = r.microbatches_per_s / s.program.ops.devices();
-  const auto& peaks = s.scenario.cluster.device.peak_flops_per_s;
   r.tokens_per_s_per_device =
       r.samples_per_s * static_cast<double>(model.seq_length) / s.program.ops.devices();
   r.tflops_per_device = model_flops * rate / 1e12;
-  const auto peak = peaks.find(model.compute_type);
-  if (peak == peaks.end()) return;  // a measured profile of a device nobody described
-  r.mfu = model_flops * rate / peak->second;
-  r.hfu = hardware_flops * rate / peak->second;
+  double peak = 0;  // of all devices
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto& peaks = device_spec(s, d).peak_flops_per_s;
+    const auto own = peaks.find(model.compute_type);
+    if (own == peaks.end()) return;  // a measured profile of a device nobody described
+    peak += own->second;
+  }
+  r.mfu = model_flops * r.microbatches_per_s / peak;
+  r.hfu = hardware_flops * r.microbatches_per_s / peak;
 }
 
 void add_links(const Simulation& s, Result& r) {

@@ -87,6 +87,15 @@ NodePlace Cluster::node(int number) const {
   return {*this, number, gpus + (number - before) * devices_per_node};
 }
 
+std::string device_names(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const NodeGroup& group : cluster.groups) {
+    const std::string& name = group.node.device.name;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? cluster.device.name : fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
   if (!cluster.network) return std::nullopt;
   GraphWays ways(*cluster.network, cluster.devices());

@@ -36,6 +36,9 @@ struct Cluster : NodeSpec {
   const DeviceSpec& device_of(int gpu) const { return node(node_of(gpu)).spec.device; }
 };
 
+/// "A100-80", or "A100-80, V100-16" for different ones.
+std::string device_names(const Cluster& cluster);
+
 /// The first two devices between which a cluster's graph has no route; none when all are joined.
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster);
 
