@@ -141,8 +141,6 @@ struct FabricSpec {
   LinkSpec link;    ///< rails: a rail switch's to the spine; dragonfly: inside groups; torus
   LinkSpec global;  ///< dragonfly: between groups
 
-  /// Nodes that find a place; 0: any number.
-  int capacity() const;
   /// Links that the longest way through it has, NICs not counted.
   int most_hops() const;
 };

@@ -86,13 +86,6 @@ void cross_torus(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& wa
 
 }  // namespace
 
-int FabricSpec::capacity() const {
-  if (topology == Topology::dragonfly) return groups * routers * nodes_per_router;
-  if (topology == Topology::torus)
-    return std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>());
-  return 0;
-}
-
 int FabricSpec::most_hops() const {
   switch (topology) {
     case Topology::one_switch: return rails ? 2 : 0;

@@ -81,9 +81,11 @@ class NodeReader {
     refuse_keys(intra, {"nics", "nics_at"}, "intra", diagnostics_);
     if (intra && intra->choice("attachment"))
       node_.attachment = static_cast<Attachment>(*intra->choice("attachment"));
-    if (node_.attachment == Attachment::pcie) {
-      refuse_keys(intra, {"bandwidth", "latency", "duplex", "sharing"},
-                  "attachment: pcie; give those of pcie.link", diagnostics_);
+    for (const char* key : {"bandwidth", "latency", "duplex", "sharing"}) {
+      if (intra && intra->has(key) && node_.attachment == Attachment::pcie)
+        diagnostics_.add(intra->at(key), fmt::format("'{}' has no meaning for 'attachment: pcie'; "
+                                                     "give it in pcie.link",
+                                                     key));
     }
   }
 
@@ -159,8 +161,10 @@ class NodeReader {
     tree.host = read_plain_link(pcie, "host", {}, diagnostics_);
     const int switches = (node_.devices_per_node - 1) / tree.devices_per_switch + 1;
     if (tree.sockets > switches && !pcie.broken("sockets") && !pcie.broken("devices_per_switch")) {
-      diagnostics_.add(pcie.at("sockets"), fmt::format("{} PCIe switches cannot fill {} sockets",
-                                                       switches, tree.sockets));
+      diagnostics_.add(pcie.at("sockets"),
+                       fmt::format("'sockets' must be at most {}, the number of PCIe "
+                                   "switches",
+                                   switches));
     }
     if (pcie.has("host") && tree.sockets == 1)
       diagnostics_.add(pcie.at("host"), "'host' joins sockets, and there is one; give 'sockets'");

@@ -36,7 +36,11 @@ BEYOND_A_SCHEMA = """
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
     profile-recompute profile-without-rows network-not-joined
     network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
-    network-too-few-devices""".split()
+    network-too-few-devices fabric-keys fabric-many-levels fabric-oversubscription
+    fabric-oversubscription-zero fabric-switch-link fabric-torus-shape fabric-torus-size
+    fabric-torus-without-shape groups-and-nodes groups-keys groups-too-few groups-without-inter
+    mesh-entries mesh-gap mesh-missing mesh-unused pcie-host-of-one-socket pcie-missing pcie-unused
+    placement-count placement-twice""".split()
 
 
 class Loader(yaml.SafeLoader):
