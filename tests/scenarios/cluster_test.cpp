@@ -185,16 +185,20 @@ TEST(ShippedClusters, P3HasTheHybridCubeMesh) {
 TEST(ShippedClusters, P3IsWiredAsItsSourceSays) {
   // `nvidia-smi topo -m`, upper triangle by rows, - for SYS.
   const std::string smi[] = {"1122---", "21-2--", "2--1-", "---1", "112", "21", "2"};
-  const int cuda[] = {0, 3, 2, 1, 5, 6, 7, 4};  // by number here
-  const Cluster c = load_cluster("p3.16xlarge");
-  for (int a = 0; a < 8; ++a) {
-    for (int b = 0; b < 8; ++b) {
-      const int low = std::min(cuda[a], cuda[b]), high = std::max(cuda[a], cuda[b]);
-      if (low == high) continue;
-      const char there = smi[low][static_cast<std::size_t>(high - low - 1)];
-      EXPECT_EQ(nvlinks(c, a, b), there == '-' ? 0 : there - '0') << a << " " << b;
+  const auto expect_wired = [&](const std::string& name, const std::vector<int>& cuda) {
+    const Cluster c = load_cluster(name);
+    for (int a = 0; a < 8; ++a) {
+      for (int b = 0; b < 8; ++b) {
+        const auto [low, high] =
+            std::minmax(cuda[static_cast<std::size_t>(a)], cuda[static_cast<std::size_t>(b)]);
+        if (a == b) continue;
+        const char there = smi[low][static_cast<std::size_t>(high - low - 1)];
+        EXPECT_EQ(nvlinks(c, a, b), there == '-' ? 0 : there - '0') << name << a << " " << b;
+      }
     }
-  }
+  };
+  expect_wired("p3.16xlarge", {0, 3, 2, 1, 5, 6, 7, 4});
+  expect_wired("p3.16xlarge-x8", {0, 1, 2, 3, 4, 5, 6, 7});
 }
 
 TEST(ShippedClusters, HaveThePublishedSizes) {
