@@ -1,6 +1,6 @@
 // Which GPU every member of a pipeline runs on: in rank order, by a policy, or as listed.
 // fresh, append and scatter first are the placements of DAPPLE's planner (Fan et al., PPoPP 2021,
-// "DAPPLE", section 4.2), here per stage: fresh first takes machines that no stage uses yet, append
+// "DAPPLE"), here per stage: fresh first takes machines that no stage uses yet, append
 // first those in use, scatter first the same number from all in use (or, with none, from all).
 #pragma once
 
