@@ -16,7 +16,7 @@ Json nullable(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json device_json(const DeviceResult& d, std::int64_t capacity) {
+Json device_json(const DeviceResult& d) {
   Json memory = Json::object();
   for (std::size_t i = 0; i < kOwners; ++i)
     memory[std::string(kOwnerNames[i])] = d.memory.use.bytes[i];
@@ -27,7 +27,7 @@ Json device_json(const DeviceResult& d, std::int64_t capacity) {
           {"idle_s", d.idle_s},
           {"stage_time_s", d.time.stage_time_s},
           {"peak_memory_bytes", d.memory.use.total()},
-          {"capacity_bytes", capacity == 0 ? Json(nullptr) : Json(capacity)},
+          {"capacity_bytes", d.capacity_bytes == 0 ? Json(nullptr) : Json(d.capacity_bytes)},
           {"memory", memory},
           {"stash_peak", d.order.stash_peak},
           {"weight_versions_peak", d.order.weight_versions_peak},
@@ -122,7 +122,7 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
   out["what_would_help"] = list(r.what_would_help, [](const Sensitivity& h) {
     return Json{{"change", h.change}, {"iteration_time_s", h.iteration_time_s}};
   });
-  out["devices"] = list(r.devices, [&](const auto& d) { return device_json(d, r.capacity_bytes); });
+  out["devices"] = list(r.devices, device_json);
   out["links"] = list(r.links, [](const LinkResult& l) {
     return Json{{"name", l.name}, {"bytes", l.bytes}, {"busy_fraction", l.busy_fraction}};
   });

@@ -43,7 +43,7 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
     text += fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}\n",
-                        c.transformer->name, c.cluster.name, c.cluster.device.name,
+                        c.transformer->name, c.cluster.name, device_names(c.cluster),
                         c.samples_per_update(), c.transformer->seq_length,
                         kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
   } else {
@@ -57,10 +57,10 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
 }
 
 std::string fits(const Result& r) {
-  const auto fullest = std::ranges::max_element(
-      r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
+  const auto fullest = std::ranges::min_element(
+      r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
   const std::int64_t peak = fullest->memory.use.total();
-  if (r.capacity_bytes == 0) {
+  if (fullest->capacity_bytes == 0) {
     return peak == 0 ? "Fits?      unknown: the scenario gives no sizes\n"
                      : fmt::format(
                            "Fits?      unknown: the cluster gives no memory; device {} needs {}\n",
@@ -68,8 +68,8 @@ std::string fits(const Result& r) {
   }
   if (r.infeasible_because.empty()) {
     return fmt::format("Fits?      yes: the fullest device, {}, uses {} of {} GiB, {} free\n",
-                       fullest->device, gib(peak), gib(r.capacity_bytes),
-                       format_bytes(static_cast<double>(r.capacity_bytes - peak)));
+                       fullest->device, gib(peak), gib(fullest->capacity_bytes),
+                       format_bytes(static_cast<double>(fullest->capacity_bytes - peak)));
   }
   std::string text = "Fits?      NO: ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, r.infeasible_because.size()); ++i) {
@@ -222,7 +222,9 @@ std::string memory_table(const Simulation& s, const Result& r) {
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
   if (!any) return "";
   std::vector<std::string> header{"device", "peak"};
-  if (r.capacity_bytes > 0) header.emplace_back("free");
+  const bool known =
+      std::ranges::any_of(r.devices, [](const DeviceResult& d) { return d.capacity_bytes > 0; });
+  if (known) header.emplace_back("free");
   for (const char* h : {"weights", "versions", "gradients", "optimizer", "activations", "buffers",
                         "workspace", "at op"})
     header.emplace_back(h);
@@ -230,7 +232,7 @@ std::string memory_table(const Simulation& s, const Result& r) {
          device_rows(TextTable(header), r, [&](const DeviceResult& d) {
            const std::int64_t peak = d.memory.use.total();
            std::vector<std::string> row{std::to_string(d.device), gib(peak)};
-           if (r.capacity_bytes > 0) row.push_back(gib(r.capacity_bytes - peak));
+           if (known) row.push_back(d.capacity_bytes > 0 ? gib(d.capacity_bytes - peak) : "-");
            for (const std::int64_t bytes : d.memory.use.bytes) row.push_back(gib(bytes));
            row.push_back(d.memory.op == kNoOp ? "-" : to_string(s.program.ops[d.memory.op]));
            return row;

@@ -26,7 +26,7 @@ Simulation lowered(const Scenario& scenario) {
   s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
   s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
                                               s.program.microbatches());
-  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.gpu_of_device,
+  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.first_gpus(),
                                           scenario.reduction);
   for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
        ++stage) {
@@ -40,13 +40,12 @@ std::string sharing_key(const Simulation& s) {
   const Cluster& cluster = s.scenario.cluster;
   if (cluster.network) return "cluster.network";
   if (cluster.link) return "cluster.link.duplex";
-  const auto node = [&](int device) {
-    return cluster.node_of(s.scenario.gpu_of_device[static_cast<std::size_t>(device)]);
-  };
+  const auto node = [&](int device) { return cluster.node_of(s.scenario.gpus_of(device).front()); };
   const auto shared = std::ranges::find_if(s.channels->all(), &Channel::contended);
-  if (node(shared->source) != node(shared->destination)) return "cluster.inter";
-  return cluster.attachment == Attachment::port ? "cluster.intra.attachment"
-                                                : "cluster.intra.duplex";
+  if (node(shared->source) != node(shared->destination))
+    return cluster.fabric.topology == Topology::one_switch ? "cluster.inter" : "cluster.fabric";
+  return cluster.attachment == Attachment::pairs ? "cluster.intra.duplex"
+                                                 : "cluster.intra.attachment";
 }
 
 void run_engine(Simulation& s, EngineChoice choice) {
@@ -160,18 +159,21 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
+const DeviceSpec& device_spec(const Simulation& s, int device) {
+  return s.scenario.cluster.device_of(s.scenario.gpus_of(device).front());
+}
+
 void judge_memory(const Simulation& s, Result& r) {
-  r.capacity_bytes = s.scenario.cluster.device.capacity_bytes();
-  if (r.capacity_bytes == 0) return;
-  for (const DeviceResult& d : r.devices) {
+  for (DeviceResult& d : r.devices) {
+    d.capacity_bytes = device_spec(s, d.device).capacity_bytes();
     const std::int64_t need = d.memory.use.total();
-    if (need <= r.capacity_bytes) continue;
+    if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
     const std::string needed = format_bytes(static_cast<double>(need));
-    const std::string has = format_bytes(static_cast<double>(r.capacity_bytes));
+    const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.
     const std::string over =
         needed == has
-            ? ": " + format_bytes(static_cast<double>(need - r.capacity_bytes)) + " too few"
+            ? ": " + format_bytes(static_cast<double>(need - d.capacity_bytes)) + " too few"
             : "";
     r.infeasible_because.push_back(fmt::format(
         "{}device {} needs {}, has {}{} ({}{})", s.scenario.tensor > 1 ? "each GPU of " : "",
@@ -218,14 +220,18 @@ void add_rates(const Simulation& s, Result& r) {
   }
   hardware_flops += model_flops;
   const double rate = r.microbatches_per_s / s.program.ops.devices();
-  const auto& peaks = s.scenario.cluster.device.peak_flops_per_s;
   r.tokens_per_s_per_device = r.samples_per_s * static_cast<double>(model.seq_length) /
                               (s.program.ops.devices() * s.scenario.tensor);
   r.tflops_per_device = model_flops * rate / 1e12;
-  const auto peak = peaks.find(model.compute_type);
-  if (peak == peaks.end()) return;  // a measured profile of a device nobody described
-  r.mfu = model_flops * rate / peak->second;
-  r.hfu = hardware_flops * rate / peak->second;
+  double peak = 0;  // of all devices
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto& peaks = device_spec(s, d).peak_flops_per_s;
+    const auto own = peaks.find(model.compute_type);
+    if (own == peaks.end()) return;  // a measured profile of a device nobody described
+    peak += own->second;
+  }
+  r.mfu = model_flops * r.microbatches_per_s / peak;
+  r.hfu = hardware_flops * r.microbatches_per_s / peak;
 }
 
 void add_links(const Simulation& s, Result& r) {
@@ -269,18 +275,6 @@ std::optional<double> iteration_with(Scenario changed) {
   if (!why_not_exact(input).empty()) return std::nullopt;
   s.timeline = std::make_unique<Timeline>(simulate_exact(input));
   return iteration_s(s);
-}
-
-void scale_links(Cluster& cluster, double bandwidth) {
-  if (cluster.link) cluster.link->bytes_per_s *= bandwidth;
-  if (cluster.network) {
-    for (auto& edge : cluster.network->edges) {
-      edge.link.bytes_per_s *= bandwidth;
-      edge.bytes_per_s_back *= bandwidth;
-    }
-  }
-  cluster.intra.bytes_per_s *= bandwidth;
-  cluster.inter.bytes_per_s *= bandwidth;
 }
 
 }  // namespace
@@ -335,7 +329,7 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
   }
   add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
   Scenario wider = s.scenario;
-  scale_links(wider.cluster, 2);
+  scale_bandwidth(wider.cluster, 2);
   wider.update_reductions();
   wider.update_tensor_times();
   add("links of twice the bandwidth", wider);

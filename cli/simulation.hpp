@@ -46,6 +46,7 @@ struct DeviceResult {
   DeviceMetrics time;
   double idle_s = 0;
   MemoryPeak memory;
+  std::int64_t capacity_bytes = 0;  ///< 0: unknown
   OrderFacts order;
 };
 
@@ -71,8 +72,7 @@ struct Result {
   double bubble_fraction = 0, stage_bubble_fraction = 0;
   std::array<double, kCauses> bubble{};  ///< shares of devices * makespan
   std::vector<PathSegment> critical_path;
-  std::int64_t ops = 0;             ///< compute and transfers
-  std::int64_t capacity_bytes = 0;  ///< of every device; 0: unknown
+  std::int64_t ops = 0;  ///< compute and transfers
   std::vector<DeviceResult> devices;
   std::vector<LinkResult> links;
   std::vector<Sensitivity> what_would_help;

@@ -5,122 +5,160 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 
 namespace penstock {
 namespace {
 
-using EdgesAt = std::map<int, std::vector<int>>;
-
-EdgesAt edges_by_vertex(const NetworkGraph& graph) {
-  EdgesAt edges_at;
-  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
-    edges_at[graph.edges[e].from].push_back(static_cast<int>(e));
-    edges_at[graph.edges[e].to].push_back(static_cast<int>(e));
-  }
-  return edges_at;
+/// Calls f with every link that a cluster is described by.
+template <typename C, typename F>
+void each_link(C& cluster, const F& f) {
+  const auto of_node = [&](auto& node) {
+    f(node.intra);
+    f(node.inter);
+    if (!node.pcie) return;
+    f(node.pcie->link);
+    f(node.pcie->uplink);
+    f(node.pcie->host);
+  };
+  of_node(cluster);
+  for (auto& group : cluster.groups) of_node(group.node);
+  for (auto& level : cluster.fabric.levels) f(level.uplink);
+  f(cluster.fabric.link);
+  f(cluster.fabric.global);
+  if (cluster.link) f(*cluster.link);
+  if (!cluster.network) return;
+  for (auto& edge : cluster.network->edges) f(edge.link);
 }
 
-/// By vertex, the edge over which a breadth-first search from `from` came there; -1 for `from`.
-std::map<int, int> search(const NetworkGraph& graph, const EdgesAt& edges_at, int from) {
-  std::map<int, int> came_by{{from, -1}};
-  std::deque<int> next{from};
-  for (; !next.empty(); next.pop_front()) {
-    const int vertex = next.front();
-    const auto found = edges_at.find(vertex);
-    if (found == edges_at.end()) continue;
-    for (const int e : found->second) {
-      const auto& edge = graph.edges[static_cast<std::size_t>(e)];
-      const int other = edge.from == vertex ? edge.to : edge.from;
-      if (came_by.try_emplace(other, e).second) next.push_back(other);
+/// Through the NICs of both GPUs; on rails, through two of one rail, with a step inside a node.
+Way between_nodes(const Cluster& cluster, const NodePlace& source, int from,
+                  const NodePlace& destination, int to) {
+  FabricEnd out{source.number, source.spec.nic_of(from)};
+  FabricEnd in{destination.number, destination.spec.nic_of(to)};
+  int sender = from, receiver = to;
+  if (cluster.fabric.rails && cluster.fabric.cross_inside && out.nic != in.nic) {
+    // Uneven nodes: a rail that the sending node lacks is changed to in the receiving one.
+    if (in.nic < source.spec.nics_per_node) {
+      out.nic = in.nic;
+      sender = source.spec.first_gpu_of(in.nic);
+    } else {
+      in.nic = out.nic;
+      receiver = destination.spec.first_gpu_of(out.nic);
     }
   }
-  return came_by;
+  Way way;
+  if (sender != from) cross_node(source, from, sender, way);
+  leave_node(source, sender, out.nic, way);
+  cross_fabric(cluster.fabric, out, in, way);
+  enter_node(destination, receiver, in.nic, way);
+  if (receiver != to) cross_node(destination, receiver, to, way);
+  return way;
 }
 
 }  // namespace
 
+int Cluster::devices() const {
+  if (groups.empty()) return nodes * devices_per_node;
+  int sum = 0;
+  for (const NodeGroup& group : groups) sum += group.nodes * group.node.devices_per_node;
+  return sum;
+}
+
+int Cluster::node_of(int gpu) const {
+  int first = 0;
+  for (const NodeGroup& group : groups) {
+    const int here = group.nodes * group.node.devices_per_node;
+    if (gpu < here) return first + gpu / group.node.devices_per_node;
+    gpu -= here;
+    first += group.nodes;
+  }
+  return first + gpu / devices_per_node;
+}
+
+NodePlace Cluster::node(int number) const {
+  int before = 0, gpus = 0;
+  for (const NodeGroup& group : groups) {
+    const int local = number - before;
+    if (local < group.nodes)
+      return {group.node, number, gpus + local * group.node.devices_per_node};
+    before += group.nodes;
+    gpus += group.nodes * group.node.devices_per_node;
+  }
+  return {*this, number, gpus + (number - before) * devices_per_node};
+}
+
+std::string device_names(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const NodeGroup& group : cluster.groups) {
+    const std::string& name = group.node.device.name;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names.empty() ? cluster.device.name : fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
   if (!cluster.network) return std::nullopt;
-  const auto reached = search(*cluster.network, edges_by_vertex(*cluster.network), 0);
+  GraphWays ways(*cluster.network, cluster.devices());
   for (int device = 0; device < cluster.devices(); ++device) {
-    if (!reached.contains(device)) return std::pair(0, device);
+    if (!ways.joined(0, device)) return std::pair(0, device);
   }
   return std::nullopt;
 }
 
-Network::Network(const Cluster& cluster) : cluster_(&cluster) {
-  if (cluster.network) edges_at_ = edges_by_vertex(*cluster.network);
+void scale_bandwidth(Cluster& cluster, double factor) {
+  each_link(cluster, [&](LinkSpec& link) { link.bytes_per_s *= factor; });
+  if (!cluster.network) return;
+  for (auto& edge : cluster.network->edges) edge.bytes_per_s_back *= factor;
 }
 
-int Network::link(const std::string& name, const LinkSpec& spec) {
-  const auto [it, added] = index_.try_emplace(name, static_cast<int>(links_.size()));
-  if (added) links_.push_back({name, spec.bytes_per_s, spec.fifo});
-  return it->second;
-}
-
-std::string Network::vertex_name(int vertex) const {
-  const int devices = cluster_->devices();
-  if (vertex < devices) return std::to_string(vertex);
-  return cluster_->network->switches[static_cast<std::size_t>(vertex - devices)];
-}
-
-int Network::link_of(const NetworkGraph::Edge& edge, bool back) {
-  const std::string from = vertex_name(edge.from), to = vertex_name(edge.to);
-  if (!edge.link.full_duplex) return link(from + "--" + to, edge.link);
-  if (!back) return link(from + "->" + to, edge.link);
-  LinkSpec reverse = edge.link;
-  reverse.bytes_per_s = edge.bytes_per_s_back;
-  return link(to + "->" + from, reverse);
-}
-
-Route Network::shortest(int from, int to) {
-  const NetworkGraph& graph = *cluster_->network;
-  const auto came_by = search(graph, edges_at_, from);
-  invariant(came_by.contains(to), "a message between devices that are not joined");
-  Route route;
-  for (int at = to; at != from;) {
-    const auto& edge = graph.edges[static_cast<std::size_t>(came_by.at(at))];
-    const bool back = edge.from == at;
-    route.links.push_back(link_of(edge, back));
-    route.latency_s += edge.link.latency_s;
-    at = back ? edge.to : edge.from;
+LinkSpec slowest_way(const Cluster& cluster) {
+  LinkSpec slowest;
+  double latency_s = 0;
+  each_link(cluster, [&](const LinkSpec& link) {
+    latency_s += link.latency_s;
+    slowest.bytes_per_s = std::min(slowest.bytes_per_s, link.bytes_per_s);
+  });
+  if (cluster.network) {
+    for (const auto& edge : cluster.network->edges)
+      slowest.bytes_per_s = std::min(slowest.bytes_per_s, edge.bytes_per_s_back);
   }
-  std::ranges::reverse(route.links);
-  return route;
+  // A way crosses the links of a graph once, those of the tiers of a node at both ends.
+  slowest.latency_s = latency_s * (2 + cluster.fabric.most_hops());
+  return slowest;
+}
+
+Network::Network(const Cluster& cluster) : cluster_(&cluster) {
+  if (cluster.network) graph_.emplace(*cluster.network, cluster.devices());
+}
+
+Way Network::way(int from, int to, bool backward) {
+  const Cluster& c = *cluster_;
+  if (graph_) return graph_->way(from, to);
+  Way way;
+  if (c.link) {
+    const auto kind = c.link->full_duplex ? (backward ? " B" : " F") : "";
+    way.wire("", from, to, *c.link);
+    way.links[0].name += kind;
+    return way;
+  }
+  const NodePlace source = c.node(c.node_of(from));
+  const NodePlace destination = c.node(c.node_of(to));
+  const int a = from - source.first_gpu, b = to - destination.first_gpu;
+  if (source.number != destination.number) return between_nodes(c, source, a, destination, b);
+  cross_node(source, a, b, way);
+  return way;
 }
 
 Route Network::route(int from, int to, bool backward) {
-  const Cluster& c = *cluster_;
-  if (c.network) return shortest(from, to);
-  if (c.link) {
-    const auto name = c.link->full_duplex
-                          ? fmt::format("{}->{} {}", from, to, backward ? "B" : "F")
-                          : fmt::format("{}--{}", std::min(from, to), std::max(from, to));
-    return {{link(name, *c.link)}, c.link->latency_s};
+  Way found = way(from, to, backward);
+  Route route;
+  route.latency_s = found.latency_s;
+  for (NetworkLink& link : found.links) {
+    const auto [it, added] = index_.try_emplace(link.name, static_cast<int>(links_.size()));
+    if (added) links_.push_back(std::move(link));
+    route.links.push_back(it->second);
   }
-  const int from_node = c.node_of(from);
-  const int to_node = c.node_of(to);
-  if (from_node == to_node && c.attachment == Attachment::pairs) {
-    const auto name = c.intra.full_duplex
-                          ? fmt::format("gpu{}->gpu{}", from, to)
-                          : fmt::format("gpu{}--gpu{}", std::min(from, to), std::max(from, to));
-    return {{link(name, c.intra)}, c.intra.latency_s};
-  }
-  const auto port = [&](const std::string& what, const LinkSpec& spec, bool out) {
-    return link(spec.full_duplex ? what + (out ? " out" : " in") : what, spec);
-  };
-  if (from_node == to_node) {
-    return {{port(fmt::format("gpu{}", from), c.intra, true),
-             port(fmt::format("gpu{}", to), c.intra, false)},
-            c.intra.latency_s};
-  }
-  const auto nic = [&](int gpu) {
-    const int local = gpu % c.devices_per_node;
-    return fmt::format("node{} nic{}", c.node_of(gpu),
-                       local * c.nics_per_node / c.devices_per_node);
-  };
-  return {{port(nic(from), c.inter, true), port(nic(to), c.inter, false)}, c.inter.latency_s};
+  return route;
 }
 
 }  // namespace penstock

@@ -1,15 +1,12 @@
-// Clusters: nodes of GPUs, what joins the GPUs of a node, what joins the nodes; and the Network of
-// links that messages between two GPUs cross. Bandwidth is per direction; latency never occupies a
-// link. GB and GiB differ.
-// A cluster may also be a graph. Its messages take the route of fewest edges; of several, the one
-// whose first edge is listed first, then its second edge, and so on. The latencies of a route add
-// up; both directions of a full-duplex edge are links of their own.
+// Clusters: nodes of GPUs, equal or in groups of different ones, and what joins them; and the
+// Network of links that messages between two GPUs cross. GPUs are numbered node by node. GB and GiB
+// differ. How messages travel: models/topology.hpp.
 #pragma once
 
-#include "models/device.hpp"
+#include "models/topology.hpp"
 
-#include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,56 +14,39 @@
 
 namespace penstock {
 
-struct LinkSpec {
-  double latency_s = 0;
-  double bytes_per_s = std::numeric_limits<double>::infinity();
-  bool full_duplex = true;  ///< false: both directions share one capacity
-  bool fifo = false;        ///< messages of several channels one after the other, not side by side
-};
-
-/// How the GPUs of a node are joined.
-enum class Attachment : std::uint8_t {
-  pairs,  ///< a link of its own between every two GPUs (an NVLink mesh)
-  port,   ///< each GPU has one port to a switch (NVSwitch)
-};
-
-/// A network given edge by edge. Vertices below the number of devices are devices.
-struct NetworkGraph {
-  struct Edge {
-    int from = 0, to = 0;
-    LinkSpec link;  ///< its bandwidth is that from `from` to `to`
-    double bytes_per_s_back = std::numeric_limits<double>::infinity();  ///< full duplex only
-  };
-  std::vector<std::string> switches;  ///< names of the vertices after the devices
-  std::vector<Edge> edges;            ///< at most one between two vertices
-};
-
-struct Cluster {
-  std::string name;
-  DeviceSpec device;
+/// Consecutive nodes that are alike.
+struct NodeGroup {
   int nodes = 1;
-  int devices_per_node = 1;
+  NodeSpec node;
+};
+
+/// The node that a Cluster is itself is that of all nodes; with groups, that of the first one.
+struct Cluster : NodeSpec {
+  std::string name;
+  int nodes = 1;
+  std::vector<NodeGroup> groups;  ///< empty: all nodes are alike; else `nodes` is their sum
   std::optional<LinkSpec>
       link;  ///< abstract: a private link between every two devices, and per channel
   std::optional<NetworkGraph> network;  ///< abstract: which links join which devices
-  Attachment attachment = Attachment::pairs;
-  LinkSpec intra;
-  LinkSpec inter;  ///< one NIC; the fabric between the NICs is non-blocking
-  int nics_per_node = 1;
+  FabricSpec fabric;                    ///< behind the NICs
 
-  int devices() const { return nodes * devices_per_node; }
-  int node_of(int gpu) const { return gpu / devices_per_node; }
+  int devices() const;
+  int node_of(int gpu) const;
+  NodePlace node(int number) const;
+  const DeviceSpec& device_of(int gpu) const { return node(node_of(gpu)).spec.device; }
 };
+
+/// "A100-80", or "A100-80, V100-16" for different ones.
+std::string device_names(const Cluster& cluster);
 
 /// The first two devices between which a cluster's graph has no route; none when all are joined.
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster);
 
-/// One direction of a wire (or both, half duplex): what messages share.
-struct NetworkLink {
-  std::string name;
-  double bytes_per_s;
-  bool fifo;
-};
+/// Multiplies the bandwidth of every link.
+void scale_bandwidth(Cluster& cluster, double factor);
+
+/// A link that takes at least as long as any message of the cluster without other traffic.
+LinkSpec slowest_way(const Cluster& cluster);
 
 struct Route {
   std::vector<int> links;  ///< indices into Network::links()
@@ -84,13 +64,10 @@ class Network {
   const std::vector<NetworkLink>& links() const { return links_; }
 
  private:
-  int link(const std::string& name, const LinkSpec& spec);
-  Route shortest(int from, int to);
-  int link_of(const NetworkGraph::Edge& edge, bool back);
-  std::string vertex_name(int vertex) const;
+  Way way(int from, int to, bool backward);
 
   const Cluster* cluster_;
-  std::map<int, std::vector<int>> edges_at_;  ///< of the graph, by vertex, in order of listing
+  std::optional<GraphWays> graph_;
   std::vector<NetworkLink> links_;
   std::map<std::string, int> index_;
 };

@@ -161,9 +161,16 @@ class StageModel {
 std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSpec& device,
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options) {
-  const StageModel stage(model, device, options);
+  return stage_costs(model, std::vector<DeviceSpec>(layers.size(), device), layers, options);
+}
+
+std::vector<StageCosts> stage_costs(const TransformerSpec& model,
+                                    const std::vector<DeviceSpec>& devices,
+                                    const std::vector<int>& layers,
+                                    const StageCostOptions& options) {
   std::vector<StageCosts> costs;
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    const StageModel stage(model, devices[i], options);
     costs.push_back(stage.costs(layers[i], i == 0, i + 1 == layers.size()));
   }
   return costs;
@@ -185,20 +192,36 @@ std::vector<int> even_split(int layers, int stages) {
 
 std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
                                 const StageCostOptions& options) {
-  const StageModel stage(model, device, options);
-  return balanced_split(model.num_layers, stages, [&](int layers, bool first, bool last) {
-    const StageCosts c = stage.costs(layers, first, last);
+  return balanced_split(model, std::vector<DeviceSpec>(static_cast<std::size_t>(stages), device),
+                        options);
+}
+
+std::vector<int> balanced_split(const TransformerSpec& model,
+                                const std::vector<DeviceSpec>& devices,
+                                const StageCostOptions& options) {
+  std::vector<StageModel> models;
+  for (const DeviceSpec& device : devices) models.emplace_back(model, device, options);
+  const int stages = static_cast<int>(devices.size());
+  return balanced_split_by_stage(model.num_layers, stages, [&](int layers, int stage) {
+    const StageCosts c =
+        models[static_cast<std::size_t>(stage)].costs(layers, stage == 0, stage + 1 == stages);
     return c.forward_s + c.backward_s;
   });
 }
 
 std::vector<int> balanced_split(int layers, int stages,
                                 const std::function<double(int, bool first, bool last)>& time) {
+  return balanced_split_by_stage(layers, stages, [&](int count, int stage) {
+    return time(count, stage == 0, stage + 1 == stages);
+  });
+}
+
+std::vector<int> balanced_split_by_stage(int layers, int stages,
+                                         const std::function<double(int, int)>& time) {
   std::vector<int> split(static_cast<std::size_t>(stages), 1);
-  const auto with_one_more = [&](std::size_t i) {
-    return time(split[i] + 1, i == 0, i + 1 == split.size());
-  };
-  // Layers are alike, so giving each further layer to the stage that stays fastest is optimal.
+  const auto with_one_more = [&](std::size_t i) { return time(split[i] + 1, static_cast<int>(i)); };
+  // The layers of a model are alike, so giving each further one to the stage that stays fastest is
+  // optimal.
   for (int given = stages; given < layers; ++given) {
     std::size_t best = 0;
     double best_time = with_one_more(0);

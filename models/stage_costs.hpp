@@ -44,6 +44,12 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSp
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options);
 
+/// The same with a device of its own for every stage.
+std::vector<StageCosts> stage_costs(const TransformerSpec& model,
+                                    const std::vector<DeviceSpec>& devices,
+                                    const std::vector<int>& layers,
+                                    const StageCostOptions& options);
+
 /// Parameters per GPU of a stage with these layers; a tied projection counts once where both copies
 /// meet.
 std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
@@ -57,8 +63,17 @@ std::vector<int> even_split(int layers, int stages);
 std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
                                 const StageCostOptions& options);
 
+/// The same with a device of its own for every stage.
+std::vector<int> balanced_split(const TransformerSpec& model,
+                                const std::vector<DeviceSpec>& devices,
+                                const StageCostOptions& options);
+
 /// The same for any time of a stage with so many layers. Precondition: layers >= stages.
 std::vector<int> balanced_split(int layers, int stages,
                                 const std::function<double(int, bool first, bool last)>& time);
+
+/// The same where time also depends on the stage: `time(layers, stage)`.
+std::vector<int> balanced_split_by_stage(int layers, int stages,
+                                         const std::function<double(int, int)>& time);
 
 }  // namespace penstock

@@ -1,4 +1,5 @@
-#include "base/units.hpp"
+#include "scenarios/cluster_parts.hpp"
+
 #include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
@@ -6,78 +7,15 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <set>
 
 namespace penstock {
 namespace {
 
-/// The keys that a link and the edge of a graph have in common.
-LinkSpec read_wire(const Section& section) {
-  LinkSpec link;
-  link.bytes_per_s = section.number("bandwidth").value_or(link.bytes_per_s);
-  link.latency_s = section.number("latency").value_or(0);
-  link.full_duplex = section.choice("duplex").value_or(0) == 0;
-  link.fifo = section.choice("sharing").value_or(0) == 1;
-  return link;
-}
-
-LinkSpec read_link(const Section& parent, const std::string& key, Diagnostics& diagnostics,
-                   std::optional<Section>& section) {
-  LinkSpec link;
-  if (parent.at(key).kind == Value::Kind::scalar) {
-    link.bytes_per_s = parent.number(key).value_or(link.bytes_per_s);
-    return link;
-  }
-  section.emplace(parent.at(key), "link", diagnostics);
-  return read_wire(*section);
-}
-
-void refuse_link_keys(const std::optional<Section>& link, std::initializer_list<const char*> keys,
-                      const std::string& where, Diagnostics& diagnostics) {
-  for (const char* key : keys) {
-    if (link && link->has(key))
-      diagnostics.add(link->at(key), fmt::format("'{}' has no meaning for '{}'", key, where));
-  }
-}
-
-/// The capacity of an abstract device; of a real one its memory, with what it reserves.
-void replace_memory(const Section& cluster, std::int64_t bytes, DeviceSpec& device,
-                    Diagnostics& diagnostics) {
-  device.memory_bytes = bytes;
-  if (bytes == 0) {
-    diagnostics.add(cluster.at("memory"), "'memory' must be more than 0");
-  } else if (device.reserved_bytes >= bytes) {
-    diagnostics.add(cluster.at("memory"),
-                    fmt::format("'memory' must be more than the {} that the device reserves",
-                                format_bytes(static_cast<double>(device.reserved_bytes))));
-  }
-}
-
-DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
-  DeviceSpec d;
-  d.name = device.text("name").value_or("inline device");
-  d.memory_bytes = std::llround(device.number("memory").value_or(0));
-  d.reserved_bytes = std::llround(device.number("reserved").value_or(0));
-  d.allocator_slack = device.number("allocator_slack").value_or(0);
-  d.memory_bytes_per_s = device.number("memory_bandwidth").value_or(0);
-  d.memory_efficiency = std::max(0.01, device.number("memory_efficiency").value_or(0.8));
-  d.launch_s = device.number("launch").value_or(0);
-  const auto curve = device.list("efficiency").value_or(std::vector<double>{});
-  for (std::size_t i = 0; i + 1 < curve.size(); i += 2)
-    d.efficiency.push_back({curve[i], curve[i + 1]});
-  for (const std::string& type : split_choices(find_key("device", "peak")->choices)) {
-    if (const auto rate = device.number(type)) d.peak_flops_per_s[type] = *rate;
-  }
-  if (device.number("memory") && d.memory_bytes == 0)
-    diagnostics.add(device.at("memory"), "'memory' must be more than 0");
-  if (d.allocator_slack >= 1)
-    diagnostics.add(device.at("allocator_slack"), "'allocator_slack' must be below 100%");
-  if (d.memory_bytes > 0 && d.reserved_bytes >= d.memory_bytes)
-    diagnostics.add(device.at("reserved"), "'reserved' leaves nothing of the device's memory");
-  return d;
-}
+/// Keys that only a cluster of nodes has.
+constexpr const char* kRealKeys[] = {"nodes", "devices_per_node", "intra", "inter", "mesh",
+                                     "pcie",  "fabric",           "groups"};
 
 /// Abstract and real clusters have different keys.
 void check_kind(const Section& cluster, bool real, Diagnostics& diagnostics) {
@@ -182,33 +120,68 @@ void read_network_cluster(const Section& cluster, Cluster& c, Diagnostics& diagn
 void read_abstract_cluster(const Section& cluster, int devices_needed, Cluster& c,
                            Diagnostics& diagnostics) {
   if (cluster.has("network")) return read_network_cluster(cluster, c, diagnostics);
-  std::optional<Section> link;
   c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(devices_needed));
-  c.link = cluster.has("link") ? read_link(cluster, "link", diagnostics, link) : LinkSpec{};
-  refuse_link_keys(link, {"attachment", "nics"}, "link", diagnostics);
+  c.link = read_plain_link(cluster, "link", {}, diagnostics);
 }
 
-void read_real_cluster(const Section& cluster, Cluster& c, Diagnostics& diagnostics) {
-  std::optional<Section> intra, inter;
-  c.nodes = static_cast<int>(cluster.integer("nodes").value_or(1));
-  if (!cluster.has("devices_per_node"))
-    diagnostics.add(cluster.self(), "the cluster needs 'devices_per_node'");
-  c.devices_per_node = static_cast<int>(cluster.integer("devices_per_node").value_or(1));
-  if (cluster.has("intra")) c.intra = read_link(cluster, "intra", diagnostics, intra);
-  if (cluster.has("inter")) c.inter = read_link(cluster, "inter", diagnostics, inter);
-  refuse_link_keys(intra, {"nics"}, "intra", diagnostics);
-  refuse_link_keys(inter, {"attachment"}, "inter", diagnostics);
-  if (intra && intra->choice("attachment") == 1) c.attachment = Attachment::port;
-  if (inter) c.nics_per_node = static_cast<int>(inter->integer("nics").value_or(1));
-  if (c.nics_per_node > c.devices_per_node || c.devices_per_node % c.nics_per_node != 0) {
-    diagnostics.add(inter->at("nics"), fmt::format("{} NICs cannot be shared evenly by {} devices",
-                                                   c.nics_per_node, c.devices_per_node));
-    c.nics_per_node = 1;
+/// Every group starts from the keys of its cluster.
+std::vector<NodeGroup> read_groups(const Section& cluster, const NodeSpec& start, Library& library,
+                                   Diagnostics& diagnostics) {
+  std::vector<NodeGroup> groups;
+  if (cluster.has("nodes"))
+    diagnostics.add(cluster.at("nodes"), "'nodes' and 'groups' both say how many nodes there are");
+  for (const Value& item : cluster.at("groups").items) {
+    const Value* found = item.kind == Value::Kind::map
+                             ? library.resolve(item, "cluster", "models/clusters")
+                             : nullptr;
+    if (found == nullptr) continue;
+    const std::optional<Section> group(std::in_place, *found, "cluster", diagnostics);
+    refuse_keys(group, {"groups", "fabric", "devices", "link", "network"}, "groups", diagnostics);
+    groups.push_back({static_cast<int>(group->integer("nodes").value_or(1)),
+                      read_node(*group, start, library, diagnostics)});
   }
-  if (c.nodes > 1 && !cluster.has("inter"))
+  return groups;
+}
+
+/// The cluster's own node becomes the first of the groups', for what looks at one node only.
+void adopt_groups(std::vector<NodeGroup> groups, Cluster& c) {
+  if (groups.empty()) {
+    c.devices_per_node = std::max(1, c.devices_per_node);
+    return;
+  }
+  static_cast<NodeSpec&>(c) = groups.front().node;
+  c.nodes = 0;
+  for (const NodeGroup& group : groups) c.nodes += group.nodes;
+  c.groups = std::move(groups);
+}
+
+bool is_too_large(const Section& cluster, const Cluster& c, const std::vector<NodeGroup>& groups,
+                  Diagnostics& diagnostics) {
+  double devices = groups.empty() ? double{1} * c.nodes * c.devices_per_node : 0;
+  for (const NodeGroup& group : groups)
+    devices += static_cast<double>(group.nodes) * group.node.devices_per_node;
+  if (devices <= 1e6) return false;
+  diagnostics.add(cluster.self(), "the cluster has more than a million devices");
+  return true;
+}
+
+void read_real_cluster(const Section& cluster, Cluster& c, Library& library,
+                       Diagnostics& diagnostics) {
+  NodeSpec start;
+  start.devices_per_node = 0;  // not known
+  static_cast<NodeSpec&>(c) = read_node(cluster, start, library, diagnostics);
+  c.nodes = static_cast<int>(cluster.integer("nodes").value_or(1));
+  std::vector<NodeGroup> groups;
+  if (cluster.has("groups")) groups = read_groups(cluster, c, library, diagnostics);
+  if (is_too_large(cluster, c, groups, diagnostics)) return;
+  adopt_groups(std::move(groups), c);
+  const bool joined = cluster.has("inter") ||
+                      (!c.groups.empty() && std::ranges::all_of(c.groups, [](const auto& g) {
+                        return g.node.inter.bytes_per_s < std::numeric_limits<double>::infinity();
+                      }));
+  if (c.nodes > 1 && !joined)
     diagnostics.add(cluster.self(), "a cluster of several nodes needs 'inter'");
-  if (static_cast<double>(c.nodes) * c.devices_per_node > 1e6)
-    diagnostics.add(cluster.self(), "the cluster has more than a million devices");
+  c.fabric = read_fabric(cluster, c, diagnostics);
 }
 
 }  // namespace
@@ -217,18 +190,13 @@ Cluster read_cluster(const Section& cluster, Library& library, int devices_neede
                      Diagnostics& diagnostics) {
   Cluster c;
   c.name = cluster.text("name").value_or("inline cluster");
-  if (cluster.has("device")) {
-    if (const Value* found = library.resolve(cluster.at("device"), "device", "models/devices"))
-      c.device = read_device(Section(*found, "device", diagnostics), diagnostics);
-  }
-  if (const auto memory = cluster.number("memory"))
-    replace_memory(cluster, std::llround(*memory), c.device, diagnostics);
-  const bool real = cluster.has("nodes") || cluster.has("devices_per_node") ||
-                    cluster.has("intra") || cluster.has("inter");
+  const bool real =
+      std::ranges::any_of(kRealKeys, [&](const char* key) { return cluster.has(key); });
   check_kind(cluster, real, diagnostics);
   if (real) {
-    read_real_cluster(cluster, c, diagnostics);
+    read_real_cluster(cluster, c, library, diagnostics);
   } else {
+    read_device_keys(cluster, library, c.device, diagnostics);
     read_abstract_cluster(cluster, devices_needed, c, diagnostics);
   }
   return c;

@@ -101,6 +101,10 @@ const std::vector<KeyRow>& table() {
        D::number, 0, "data-first|pipeline-first"},
       {"pipeline", "reduction", T::section, "how gradients are reduced over the replicas",
        D::number, 0, "reduction"},
+      {"pipeline", "placement", T::gpus,
+       "GPUs of the ranks: fill-node (default): in order; DAPPLE's fresh-first, append-first, "
+       "scatter-first; round-robin: over the nodes; or a list of GPUs in the order of the ranks",
+       D::number, 0, "fill-node|fresh-first|append-first|scatter-first|round-robin"},
       {"pipeline", "vertical_sync", T::boolean,
        "pipedream: every stage uses the version stage 0 used; default false"},
       {"pipeline", "weight_copies", T::choice,
@@ -281,9 +285,20 @@ const std::vector<KeyRow>& table() {
       {"cluster", "nodes", T::integer, "servers; default 1", D::number, 1},
       {"cluster", "devices_per_node", T::integer, "GPUs of a server", D::number, 1},
       {"cluster", "intra", T::link,
-       "inside a node: a link per pair of GPUs, or a port per GPU to a switch", D::bandwidth},
-      {"cluster", "inter", T::link, "between nodes: one NIC; the fabric behind is non-blocking",
+       "inside a node: a link per pair of GPUs, a port per GPU to a switch, or as its attachment "
+       "says",
        D::bandwidth},
+      {"cluster", "mesh", T::section_list,
+       "attachment mesh: which GPUs of a node NVLinks join; the others meet in the PCIe tree",
+       D::number, 0, "mesh"},
+      {"cluster", "pcie", T::section, "the PCIe tree of a node", D::number, 0, "pcie"},
+      {"cluster", "inter", T::link, "between nodes: one NIC", D::bandwidth},
+      {"cluster", "fabric", T::section,
+       "what joins the NICs; default: one switch that does not block", D::number, 0, "fabric"},
+      {"cluster", "groups", T::section_list,
+       "nodes of different kinds, instead of 'nodes': in each nodes, device, devices_per_node, "
+       "memory, intra, mesh, pcie and inter, by default the cluster's own; base: of the nodes",
+       D::number, 0, "cluster"},
 
       {"link", "bandwidth", T::quantity, "per direction; default: unlimited", D::bandwidth},
       {"link", "latency", T::quantity, "default 0; never occupies the link", D::time},
@@ -292,10 +307,62 @@ const std::vector<KeyRow>& table() {
       {"link", "sharing", T::choice,
        "fair (default): messages of several channels side by side; fifo: one after the other",
        D::number, 0, "fair|fifo"},
-      {"link", "attachment", T::choice, "intra: pairs (default) or switch", D::number, 0,
-       "pairs|switch"},
+      {"link", "attachment", T::choice,
+       "intra: pairs (default): a link for every two GPUs; switch: a port per GPU; mesh: as `mesh` "
+       "says, `bandwidth` being that of one NVLink; pcie: the PCIe tree alone",
+       D::number, 0, "pairs|switch|mesh|pcie"},
       {"link", "nics", T::integer, "inter: NICs per node, shared evenly by its GPUs; default 1",
        D::number, 1},
+      {"link", "nics_at", T::choice,
+       "inter: direct (default): GPUs reach their NIC over no shared link; pcie: NICs hang on the "
+       "PCIe switches, evenly; host: on the sockets",
+       D::number, 0, "direct|pcie|host"},
+
+      {"mesh", "between", T::pair, "two GPUs, by their numbers in the node"},
+      {"mesh", "links", T::integer, "NVLinks between them; default 1", D::number, 1},
+
+      {"pcie", "devices_per_switch", T::integer, "consecutive GPUs; default: all of the node",
+       D::number, 1},
+      {"pcie", "sockets", T::integer, "the switches are spread over them evenly; default 1",
+       D::number, 1},
+      {"pcie", "link", T::link, "of a GPU to its switch", D::bandwidth},
+      {"pcie", "uplink", T::link, "of a switch to its socket, shared by all on the switch",
+       D::bandwidth},
+      {"pcie", "host", T::link, "between two sockets", D::bandwidth},
+
+      {"fabric", "topology", T::choice, "default switch, which does not block", D::number, 0,
+       "switch|fat-tree|dragonfly|torus"},
+      {"fabric", "rails", T::boolean,
+       "switch, fat-tree: NIC i of every node hangs on a switch (a leaf) of rail i; default false"},
+      {"fabric", "crossing", T::choice,
+       "rails: how a message changes them: node (default): inside the sending node (NCCL's PXN); "
+       "spine: over the switches",
+       D::number, 0, "node|spine"},
+      {"fabric", "link", T::link,
+       "fat-tree: an uplink, by default as wide as the oversubscription leaves; dragonfly: between "
+       "two routers of a group; torus: between neighbours; rails of one switch: a rail's to the "
+       "spine; default: as wide as a NIC, no latency",
+       D::bandwidth},
+      {"fabric", "leaf", T::integer, "fat-tree: nodes per leaf switch", D::number, 1},
+      {"fabric", "levels", T::integer, "fat-tree: of switches; default 2", D::number, 2},
+      {"fabric", "pod", T::integer,
+       "fat-tree of three levels and more: leaves (then pods ...) per pod; default: as leaf",
+       D::number, 1},
+      {"fabric", "oversubscription", T::quantity,
+       "fat-tree: bandwidth into a switch from below over that of its uplinks; default 1",
+       D::number},
+      {"fabric", "uplinks", T::integer,
+       "fat-tree: per leaf, each to a switch of its own; default: NICs of a leaf / "
+       "oversubscription; the destination decides which one a message takes (D-mod-k)",
+       D::number, 1},
+      {"fabric", "groups", T::integer, "dragonfly: every two joined by one cable", D::number, 1},
+      {"fabric", "routers", T::integer, "dragonfly: per group, every two joined", D::number, 1},
+      {"fabric", "nodes_per_router", T::integer, "dragonfly: default 1", D::number, 1},
+      {"fabric", "global", T::link, "dragonfly: between two groups; default: as wide as a NIC",
+       D::bandwidth},
+      {"fabric", "shape", T::text,
+       "torus: nodes per dimension, such as 4x4x2; messages go through the dimensions in this "
+       "order"},
 
       {"edge", "between", T::pair,
        "its two ends: numbers of devices, or names of switches, which need no other mention"},
@@ -380,6 +447,7 @@ std::string describe(const KeyRow& row) {
     case T::counts:
       return fmt::format("an integer >= {}, or a list with one per stage", row.minimum);
     case T::split: return one_of() + ", or a list of layers per stage";
+    case T::gpus: return one_of() + ", or a list of GPU numbers";
     case T::link:
       return "a bandwidth such as '25 GB/s', or a map with bandwidth, latency, duplex, sharing";
     case T::section: return "a map";

@@ -21,6 +21,7 @@ struct KeyRow {
     choice,              ///< one of `choices`
     counts,              ///< an integer >= minimum, or a list with one per stage
     split,               ///< a choice, or a list of layer counts
+    gpus,                ///< a choice, or a list of GPU numbers
     link,                ///< a bandwidth, or a map of the section "link"
     section,             ///< a map of the section named `choices`
     section_list,        ///< a list of such maps

@@ -178,8 +178,8 @@ Value parse_value(const std::string& text, const KeyRow* row, const std::string&
 /// Is this text a list without its brackets? `1,5 s` is none: its first part has no unit.
 bool is_bare_list(const std::string& text, const KeyRow& row) {
   using T = KeyRow::Type;
-  const bool counts = row.type == T::split || row.type == T::counts;
-  if ((!counts && row.type != T::quantity_per_stage) || text.find(',') == std::string::npos)
+  const bool integers = row.type == T::split || row.type == T::counts || row.type == T::gpus;
+  if ((!integers && row.type != T::quantity_per_stage) || text.find(',') == std::string::npos)
     return false;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -188,7 +188,7 @@ bool is_bare_list(const std::string& text, const KeyRow& row) {
     part = part.substr(first, part.find_last_not_of(' ') - first + 1);
     const bool digits = part.find_first_not_of("0123456789") == std::string::npos;
     std::string why;
-    if (counts ? !digits : digits || !parse_quantity(part, row.dimension, why)) return false;
+    if (integers ? !digits : digits || !parse_quantity(part, row.dimension, why)) return false;
   }
   return true;
 }

@@ -79,11 +79,29 @@ constexpr Chapter kChapters[] = {
     {"measured_step", "`model.measured_step`",
      "A step takes `overhead` + parameters * `per_parameter`."},
     {"cluster", "`cluster`",
-     "Abstract (devices, with link or network) or real (nodes, devices_per_node, intra, inter); "
-     "not "
-     "both."},
-    {"link", "`cluster.link`, `cluster.intra`, `cluster.inter`",
-     "A bandwidth alone (`inter: 100 Gbps`) or a map."},
+     "Abstract (devices, with link or network) or real (nodes, devices_per_node, intra, inter "
+     "...); "
+     "not both. `{base: dgx-a100, nodes: 8, inter: 100 Gbps}` changes a shipped cluster. Nodes may "
+     "differ: `{inter: 25 Gbps, groups: [{base: dgx-a100, nodes: 2}, {nodes: 4, device: V100-16, "
+     "devices_per_node: 4, intra: 50 GB/s}]}`. GPUs are numbered node by node. A message takes one "
+     "way and is never striped over several NICs or uplinks."},
+    {"link", "Links: `cluster.link`, `cluster.intra`, `cluster.inter` and those of pcie and fabric",
+     "A bandwidth alone (`inter: 100 Gbps`), which leaves the rest of a `base` as it is, or a map. "
+     "`intra` and `inter` have the latency of a message from port to port; the links of pcie and "
+     "fabric add theirs each time a message crosses one."},
+    {"mesh", "`cluster.mesh`",
+     "A list such as `[{between: [0, 1], links: 2}, {between: [1, 2]}]`. Two GPUs without a link "
+     "need `pcie`; no message goes through a third GPU."},
+    {"pcie", "`cluster.pcie`",
+     "GPU - switch - socket. Two GPUs of one switch meet there, others over the uplinks of their "
+     "switches and, where these are on different sockets, the link between the sockets. Used by "
+     "`attachment: pcie`, by a mesh with gaps, and by NICs that are not `direct`."},
+    {"fabric", "`cluster.fabric`",
+     "Examples: `{topology: switch, rails: true}`; `{topology: fat-tree, leaf: 4, "
+     "oversubscription: 3}`; `{topology: dragonfly, groups: 9, routers: 4, nodes_per_router: 2}`; "
+     "`{topology: torus, shape: 4x4x2}`. Nodes take their places in the order of their numbers. A "
+     "dragonfly's messages take the shortest way (local, global, local cable), a torus's go "
+     "dimension by dimension, the shorter way round (forth, if both are as short)."},
     {"edge", "`cluster.network`",
      "A list of edges, such as `{devices: 4, network: [{between: [0, rack], bandwidth: 1 Gbps}, "
      "{between: [rack, 1], bandwidth: 10 Gbps}, ...]}`. A message takes the route of fewest edges, "

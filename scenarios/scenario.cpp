@@ -1,6 +1,7 @@
 #include "scenarios/scenario.hpp"
 
 #include "base/suggest.hpp"
+#include "models/placement.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
@@ -51,6 +52,7 @@ class Builder {
     check_device();
     cost_abstract();
     place_layers();
+    check_placement();
     out_.notes.insert(out_.notes.end(), library_.notes().begin(), library_.notes().end());
     diagnostics_.throw_if_any();  // what follows needs all of the above
     check_size();
@@ -206,16 +208,21 @@ class Builder {
   }
 
   /// All of the cluster when it is real; else one per listed cost.
-  std::uint32_t default_stages() const {
+  std::uint32_t default_stages() {
+    const auto among = [&](const char* key) {
+      return std::max<std::int64_t>(1, pipeline_.integer(key).value_or(1));
+    };
+    const std::int64_t replicas = among("width") * among("tensor");
+    if (cluster_ && cluster_->has("groups")) {
+      Diagnostics again;  // what is wrong is said when the cluster is read
+      return clamp(read_cluster(*cluster_, library_, 1, again).devices() / replicas);
+    }
     if (cluster_ && cluster_->has("devices"))
       return clamp(cluster_->integer("devices").value_or(1));
     if (cluster_ && cluster_->has("devices_per_node")) {
       const std::int64_t gpus = cluster_->integer("devices_per_node").value_or(1) *
                                 cluster_->integer("nodes").value_or(1);
-      const auto among = [&](const char* key) {
-        return std::max<std::int64_t>(1, pipeline_.integer(key).value_or(1));
-      };
-      return clamp(gpus / among("width") / among("tensor"));
+      return clamp(gpus / replicas);
     }
     if (model_ && model_->has("forward"))
       return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()));
@@ -271,22 +278,27 @@ class Builder {
   }
 
   bool cluster_broken() const {
-    return cluster_ && (cluster_->broken("devices") || cluster_->broken("nodes") ||
-                        cluster_->broken("devices_per_node"));
+    if (!cluster_) return false;
+    return cluster_->broken("devices") || cluster_->broken("nodes") ||
+           cluster_->broken("devices_per_node") || cluster_->broken("groups");
   }
 
-  void check_devices(int needed) {
-    const std::int64_t have = std::int64_t{out_.cluster.nodes} * out_.cluster.devices_per_node;
-    if (have >= needed) return;
-    const char* key = pipeline_.has("stages") ? "stages" : "width";
+  /// "4 stages x width 2 x tensor 8".
+  std::string ranks() const {
     const std::string width = out_.shape.widths.empty()
                                   ? fmt::format("{}", out_.lowering.width)
                                   : fmt::format("[{}]", fmt::join(out_.shape.widths, ", "));
+    return fmt::format("{} stages x width {}{}", out_.shape.depth, width,
+                       out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "");
+  }
+
+  void check_devices(int needed) {
+    const int have = out_.cluster.devices();
+    if (have >= needed) return;
+    const char* key = pipeline_.has("stages") ? "stages" : "width";
     diagnostics_.add(pipeline_.at(key),
-                     fmt::format("{} stages x width {}{} need {} devices, the cluster '{}' has {}",
-                                 out_.shape.depth, width,
-                                 out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "",
-                                 needed, printable(out_.cluster.name), have));
+                     fmt::format("{} need {} devices, the cluster '{}' has {}", ranks(), needed,
+                                 printable(out_.cluster.name), have));
   }
 
   void check_size() {
@@ -304,19 +316,40 @@ class Builder {
     }
   }
 
-  /// Which GPU each device of the Program is, or the first of the neighbours that it is.
+  PlacementRequest placement() const {
+    PlacementRequest request;
+    request.widths = out_.widths();
+    request.tensor = out_.tensor;
+    request.pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
+    request.policy = static_cast<PlacementPolicy>(pipeline_.choice("placement").value_or(0));
+    for (const double gpu : pipeline_.list("placement").value_or(std::vector<double>{}))
+      request.gpus.push_back(static_cast<int>(gpu));
+    return request;
+  }
+
+  void check_placement() {
+    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width") &&
+                       !pipeline_.broken("tensor");
+    if (!pipeline_.has("placement") || pipeline_.broken("placement") || !known) return;
+    const PlacementRequest request = placement();
+    if (request.ranks() > out_.cluster.devices()) return;  // said already
+    const Value& where = pipeline_.at("placement");
+    for (const PlacementProblem& problem : refuse_placement(out_.cluster, request)) {
+      const std::string sizes = problem.item < 0 ? fmt::format(" ({})", ranks()) : "";
+      diagnostics_.add(
+          problem.item < 0 ? where : where.items[static_cast<std::size_t>(problem.item)],
+          problem.why + sizes);
+    }
+  }
+
+  /// Which GPUs each device of the Program is.
   void place() {
-    const bool pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
-    const std::vector<int> widths = out_.widths();
-    std::vector<int> first_place(widths.size(), 0);  // of a stage, data-first
-    std::exclusive_scan(widths.begin(), widths.end(), first_place.begin(), 0);
-    for (int replica = 0; replica < out_.lowering.width; ++replica) {
-      for (std::size_t s = 0; s < widths.size(); ++s) {
-        if (replica >= widths[s]) continue;
-        const int device = static_cast<int>(out_.gpu_of_device.size());
-        const int place = pipeline_first ? device : first_place[s] + replica;
-        out_.gpu_of_device.push_back(place * out_.tensor);
-      }
+    std::vector<int> gpus = penstock::place(out_.cluster, placement());
+    std::erase(gpus, -1);  // seats of positions with fewer replicas than others
+    const auto members = static_cast<std::size_t>(out_.tensor);
+    for (std::size_t first = 0; first < gpus.size(); first += members) {
+      const auto begin = gpus.begin() + static_cast<std::ptrdiff_t>(first);
+      out_.gpus.emplace_back(begin, begin + out_.tensor);
     }
   }
 
@@ -348,7 +381,11 @@ class Builder {
     if (!out_.transformer || (top_.has("cluster") && !cluster_)) return;
     if (!cluster_readable_ || model_->broken("precision") || !model_->has("num_layers")) return;
     const std::string& type = out_.transformer->compute_type;
-    const DeviceSpec& device = out_.cluster.device;
+    check_device(out_.cluster.device, type);
+    for (const NodeGroup& group : out_.cluster.groups) check_device(group.node.device, type);
+  }
+
+  void check_device(const DeviceSpec& device, const std::string& type) {
     if (device.peak_flops_per_s.empty()) {
       diagnostics_.add(top_.has("cluster") ? top_.at("cluster") : top_.self(),
                        "a model by shape needs a cluster whose 'device' has a 'peak' (`penstock "
@@ -440,18 +477,49 @@ class Builder {
     }
   }
 
+  /// The slowest of the devices that a stage and its replicas are on.
+  std::vector<DeviceSpec> device_of_stages() {
+    const std::size_t depth = out_.shape.depth;
+    const auto rate = [&](const DeviceSpec& d) {
+      return d.peak_flops_per_s.at(out_.transformer->compute_type) *
+             d.efficiency_at(static_cast<double>(out_.transformer->hidden_size));
+    };
+    std::vector<DeviceSpec> devices;
+    bool mixed = false;
+    std::vector<std::vector<DeviceSpec>> own(depth);
+    const Placement seats = loop_placement(out_.widths(), 1);
+    for (std::size_t d = 0; d < out_.gpus.size(); ++d) {
+      for (const int gpu : out_.gpus[d])
+        own[seats.position_of(static_cast<int>(d))].push_back(out_.cluster.device_of(gpu));
+    }
+    for (const std::vector<DeviceSpec>& of_stage : own) {
+      devices.push_back(*std::ranges::min_element(of_stage, {}, rate));
+      mixed = mixed || std::ranges::any_of(of_stage, [&](const DeviceSpec& d) {
+                return d.name != of_stage.front().name;
+              });
+    }
+    if (mixed)
+      out_.notes.push_back(
+          "replicas of a stage on different devices all take the slowest one's time");
+    return devices;
+  }
+
+  void cost_by_shape() {
+    const StageCostOptions options = cost_options(out_);
+    const auto devices = out_.cluster.groups.empty()
+                             ? std::vector<DeviceSpec>(out_.shape.depth, out_.cluster.device)
+                             : device_of_stages();
+    if (out_.layers.empty()) out_.layers = balanced_split(*out_.transformer, devices, options);
+    out_.costs = stage_costs(*out_.transformer, devices, out_.layers, options);
+  }
+
   void cost() {
-    const int stages = static_cast<int>(out_.shape.depth);
     if (out_.measured) {
       cost_measured();
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
-      const StageCostOptions options = cost_options(out_);
-      const DeviceSpec& device = out_.cluster.device;
-      if (out_.layers.empty())
-        out_.layers = balanced_split(*out_.transformer, device, stages, options);
-      out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
+      cost_by_shape();
     }
     if (out_.lowering.width > 1) set_reductions();
     out_.update_tensor_times();
@@ -514,20 +582,8 @@ class Builder {
   }
 
   double transfer_s(const StageCosts& c) const {
-    const Cluster& cluster = out_.cluster;
-    const auto on = [&](const LinkSpec& link) {
-      return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
-    };
-    if (cluster.network) {
-      double all_edges = 0;
-      for (const auto& edge : cluster.network->edges) {
-        LinkSpec back = edge.link;
-        back.bytes_per_s = edge.bytes_per_s_back;
-        all_edges += on(edge.link) + on(back);
-      }
-      return all_edges;
-    }
-    return cluster.link ? on(*cluster.link) : std::max(on(cluster.intra), on(cluster.inter));
+    const LinkSpec link = slowest_way(out_.cluster);
+    return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
   }
 
   Diagnostics& diagnostics_;
@@ -580,6 +636,12 @@ std::vector<int> Scenario::widths() const {
   return std::vector<int>(shape.depth, lowering.width);
 }
 
+std::vector<int> Scenario::first_gpus() const {
+  std::vector<int> first;
+  for (const std::vector<int>& members : gpus) first.push_back(members.front());
+  return first;
+}
+
 std::int64_t Scenario::devices() const {
   const auto all = std::int64_t{shape.depth} * lowering.width;
   return std::accumulate(shape.widths.begin(), shape.widths.end(),
@@ -596,11 +658,11 @@ double Scenario::samples_per_update() const {
 void Scenario::update_reductions() {
   const Placement placement = loop_placement(widths(), 1);
   for (std::uint32_t s = 0; s < costs.size(); ++s) {
-    std::vector<int> gpus;
+    std::vector<int> first;
     for (std::uint32_t r = 0; r < placement.width_of(s); ++r)
-      gpus.push_back(gpu_of_device[static_cast<std::size_t>(placement.device_at(r, s))]);
+      first.push_back(gpus_of(placement.device_at(r, s)).front());
     costs[s].reduce_grad_s =
-        all_reduce_s(cluster, gpus, static_cast<double>(costs[s].reduced_bytes), reduction);
+        all_reduce_s(cluster, first, static_cast<double>(costs[s].reduced_bytes), reduction);
   }
 }
 

@@ -26,9 +26,9 @@ struct Scenario {
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
   ReductionOptions reduction;
   Cluster cluster;
-  std::vector<int> gpu_of_device;  ///< where each device of the Program runs: its first GPU
-  std::vector<int> layers;         ///< per virtual stage; empty for an abstract model
-  std::vector<StageCosts> costs;   ///< per virtual stage
+  std::vector<std::vector<int>> gpus;  ///< of each device of the Program, those that share it
+  std::vector<int> layers;             ///< per virtual stage; empty for an abstract model
+  std::vector<StageCosts> costs;       ///< per virtual stage
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
@@ -46,7 +46,11 @@ struct Scenario {
   /// Sets `tensor_s` from the cluster as it is now, within the stages' times.
   void update_tensor_times();
   /// The GPUs that share a device's stages.
-  std::vector<int> gpus_of(int device) const;
+  const std::vector<int>& gpus_of(int device) const {
+    return gpus[static_cast<std::size_t>(device)];
+  }
+  /// The first GPU of every device.
+  std::vector<int> first_gpus() const;
   /// Replicas of each stage.
   std::vector<int> widths() const;
   std::int64_t devices() const;

@@ -43,9 +43,10 @@ ordered_json type_of(const KeyRow& row) {
       return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};
     case T::choice: return {{"enum", split_choices(row.choices)}};
     case T::split:
+    case T::gpus:
       return {{"anyOf",
                {{{"enum", split_choices(row.choices)}},
-                list_of({{"type", "integer"}, {"minimum", 1}})}}};
+                list_of({{"type", "integer"}, {"minimum", row.minimum}})}}};
     case T::link: return {{"anyOf", {quantity(Dimension::bandwidth), reference("link")}}};
     case T::section: return reference(row.choices);
     case T::section_list: return list_of(reference(row.choices));

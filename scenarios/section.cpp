@@ -200,6 +200,7 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::quantity_per_stage:
     case T::counts:
     case T::split:
+    case T::gpus:
       if (list) return check_list(row, value);
       break;
     default: break;
@@ -216,6 +217,7 @@ void Section::check(const KeyRow& row, const Value& value) {
       return;
     case T::choice:
     case T::split:
+    case T::gpus:
       if (!choice(std::string(row.key))) complain_choice(row, value);
       return;
     default: return;
@@ -234,8 +236,8 @@ void Section::check_list(const KeyRow& row, const Value& value) {
   for (const Value& item : value.items) {
     if (diagnostics_.full()) return;
     if (!check_scalar(row, item)) continue;
-    row.type == KeyRow::Type::quantity_per_stage ? check_quantity(row, item)
-                                                 : check_integer(row, item);
+    const bool quantity = row.type == KeyRow::Type::quantity_per_stage;
+    quantity ? check_quantity(row, item) : check_integer(row, item);
   }
 }
 

@@ -119,12 +119,6 @@ StageCostOptions cost_options(const Scenario& scenario) {
           .optimizer_shards = scenario.distributed_optimizer ? scenario.lowering.width : 1};
 }
 
-std::vector<int> Scenario::gpus_of(int device) const {
-  std::vector<int> gpus(static_cast<std::size_t>(tensor));
-  std::iota(gpus.begin(), gpus.end(), gpu_of_device[static_cast<std::size_t>(device)]);
-  return gpus;
-}
-
 void Scenario::update_tensor_times() {
   if (tensor == 1) return;
   const Placement placement = loop_placement(widths(), 1);
@@ -136,8 +130,8 @@ void Scenario::update_tensor_times() {
     for (std::size_t kind = 0; kind < times.size(); ++kind) {
       double slowest_s = 0;  // of the replicas
       for (std::uint32_t r = 0; r < placement.width_of(s); ++r) {
-        const std::vector<int> gpus = gpus_of(static_cast<int>(placement.device_at(r, s)));
-        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, gpus, c.tensor[kind]));
+        const std::vector<int>& members = gpus_of(placement.device_at(r, s));
+        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, members, c.tensor[kind]));
       }
       *times[kind] += slowest_s - tensor_s[s][kind];
       tensor_s[s][kind] = slowest_s;

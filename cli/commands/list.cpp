@@ -4,6 +4,7 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
+#include "scenarios/keys.hpp"
 
 #include <fmt/format.h>
 
@@ -45,19 +46,28 @@ Rows devices() {
   return rows;
 }
 
+/// The word of a key's choice.
+std::string word(const char* section, const char* key, std::size_t choice) {
+  return split_choices(find_key(section, key)->choices)[choice];
+}
+
 Rows clusters() {
   Rows rows;
   for (const std::string& name : shipped_names("models/clusters")) {
     const Cluster c = load_cluster(name);
-    rows.push_back({{"name", name},
-                    {"device", c.device.name},
-                    {"nodes", c.nodes},
-                    {"devices_per_node", c.devices_per_node},
-                    {"intra_bytes_per_s", c.intra.bytes_per_s},
-                    {"intra_latency_s", c.intra.latency_s},
-                    {"inter_bytes_per_s", c.inter.bytes_per_s},
-                    {"inter_latency_s", c.inter.latency_s},
-                    {"nics_per_node", c.nics_per_node}});
+    const LinkSpec& intra = c.attachment == Attachment::pcie ? c.pcie->link : c.intra;
+    rows.push_back(
+        {{"name", name},
+         {"device", device_names(c)},
+         {"nodes", c.nodes},
+         {"devices_per_node", c.devices_per_node},
+         {"inside", word("link", "attachment", static_cast<std::size_t>(c.attachment))},
+         {"fabric", word("fabric", "topology", static_cast<std::size_t>(c.fabric.topology))},
+         {"intra_bytes_per_s", intra.bytes_per_s},
+         {"intra_latency_s", intra.latency_s},
+         {"inter_bytes_per_s", c.inter.bytes_per_s},
+         {"inter_latency_s", c.inter.latency_s},
+         {"nics_per_node", c.nics_per_node}});
   }
   return rows;
 }

@@ -94,7 +94,7 @@ TEST(SharedStages, EveryDeviceNamesItsGpus) {
 
 TEST(SharedStages, CapacityIsThatOfEachGpu) {
   const Result r = summarize(shared_stages({{"recompute", "none"}, {"microbatch_size", "4"}}));
-  EXPECT_EQ(r.capacity_bytes, load_device("a100-80").capacity_bytes());
+  EXPECT_EQ(r.devices[0].capacity_bytes, load_device("a100-80").capacity_bytes());
   ASSERT_FALSE(r.infeasible_because.empty());
   EXPECT_EQ(r.infeasible_because[0].rfind("each GPU of device 0 needs", 0), 0U)
       << r.infeasible_because[0];

@@ -113,13 +113,17 @@ TEST(Set, TheLastOneWins) {
 
 TEST(Set, ReachesEveryKey) {
   for (const KeyRow& row : key_table()) {
-    const std::string path = row.section == "scenario" ? std::string(row.key)
-                             : row.section == "device" ? "cluster.device." + std::string(row.key)
-                             : row.section == "link"   ? "cluster.intra." + std::string(row.key)
-                             : row.section == "bytes_per_parameter"
-                                 ? "model.bytes_per_parameter." + std::string(row.key)
-                                 : std::string(row.section) + "." + std::string(row.key);
-    const bool in_list = row.section.starts_with("measured") || row.section == "edge";
+    const std::string path =
+        row.section == "scenario" ? std::string(row.key)
+        : row.section == "device" ? "cluster.device." + std::string(row.key)
+        : row.section == "link"   ? "cluster.intra." + std::string(row.key)
+        : row.section == "pcie" || row.section == "fabric"
+            ? "cluster." + std::string(row.section) + "." + std::string(row.key)
+        : row.section == "bytes_per_parameter"
+            ? "model.bytes_per_parameter." + std::string(row.key)
+            : std::string(row.section) + "." + std::string(row.key);
+    const bool in_list =
+        row.section.starts_with("measured") || row.section == "edge" || row.section == "mesh";
     if (in_list) continue;  // which is set as a whole
     if (row.type == KeyRow::Type::text || row.type == KeyRow::Type::name_or_section) continue;
     const std::string message = error_of(kReal, {path + "=[no, {such: value}]"});

@@ -408,8 +408,8 @@ TEST(Pipeline, SplitCanBeBalanced) {
 
 TEST(Pipeline, RankOrderSaysWhichGpus) {
   const std::string width = "pipeline: {stages: 2, width: 2";
-  EXPECT_EQ(scenario(kCosts + width + "}\n").gpu_of_device, (std::vector<int>{0, 2, 1, 3}));
-  EXPECT_EQ(scenario(kCosts + width + ", rank_order: pipeline-first}\n").gpu_of_device,
+  EXPECT_EQ(scenario(kCosts + width + "}\n").first_gpus(), (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(scenario(kCosts + width + ", rank_order: pipeline-first}\n").first_gpus(),
             (std::vector<int>{0, 1, 2, 3}));
 }
 

@@ -38,7 +38,12 @@ BEYOND_A_SCHEMA = """
     network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
     network-too-few-devices distributed-optimizer-alone megatron-parallelism
     sequence-parallel-alone tensor-does-not-divide tensor-does-not-divide-key-value-heads
-    tensor-of-abstract-model tensor-of-measured-model tensor-too-many-devices""".split()
+    tensor-of-abstract-model tensor-of-measured-model tensor-too-many-devices
+    fabric-keys fabric-many-levels fabric-oversubscription
+    fabric-oversubscription-zero fabric-switch-link fabric-torus-shape fabric-torus-size
+    fabric-torus-without-shape groups-and-nodes groups-keys groups-too-few groups-without-inter
+    mesh-entries mesh-gap mesh-missing mesh-unused pcie-host-of-one-socket pcie-missing pcie-unused
+    placement-count placement-twice""".split()
 
 
 class Loader(yaml.SafeLoader):

@@ -25,10 +25,10 @@ bool told(const Scenario& s, const std::string& words) {
 TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
   const Scenario s = gpt3("stages: 2, width: 2, tensor: 8");
   EXPECT_EQ(s.devices(), 4);
-  EXPECT_EQ(s.gpu_of_device, (std::vector<int>{0, 16, 8, 24}));
+  EXPECT_EQ(s.first_gpus(), (std::vector<int>{0, 16, 8, 24}));
   EXPECT_EQ(s.gpus_of(2), (std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15}));
   const Scenario first = gpt3("stages: 2, width: 2, tensor: 4, rank_order: pipeline-first");
-  EXPECT_EQ(first.gpu_of_device, (std::vector<int>{0, 4, 8, 12}));
+  EXPECT_EQ(first.first_gpus(), (std::vector<int>{0, 4, 8, 12}));
 }
 
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
