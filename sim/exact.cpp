@@ -21,7 +21,7 @@ class ExactClock {
       : ops_(input.program.ops),
         channels_(input.channels),
         timeline_(timeline),
-        duration_(input.costs),
+        duration_(input),
         free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
         meeting_(Barriers(input.program).groups(), 0.0) {
     for (const StageCosts& c : input.costs)
@@ -37,7 +37,7 @@ class ExactClock {
     double start = free_at;
     if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
-    free_at = start + duration_(op);
+    free_at = duration_.end_of(start, op, device, g);
     timeline_.op(g) = {start, free_at};
     latest_ = std::max(latest_, free_at);
   }
@@ -116,6 +116,10 @@ Timeline simulate_exact(const SimulationInput& input) {
 
 std::string why_not_exact(const SimulationInput& input) {
   if (input.program.transfers == Transfers::free) return "";
+  if (input.perturbation != nullptr && !input.perturbation->link_share.empty()) {
+    return "engine 'exact' cannot represent links whose bandwidth changes (perturbations.links); "
+           "use --engine simgrid";
+  }
   const std::string shared = input.channels.contention();
   if (shared.empty()) return "";
   return fmt::format("engine 'exact' cannot represent contention: {}; use --engine simgrid",

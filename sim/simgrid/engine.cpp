@@ -11,6 +11,7 @@
 
 #include "schedules/walk.hpp"
 #include "sim/durations.hpp"
+#include "sim/simgrid/link_rates.hpp"
 
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
@@ -64,7 +65,7 @@ void configure() {
 /// Links as SimGrid links; one host per channel, whose way to the common sink crosses them.
 class Platform {
  public:
-  Platform(const Channels& channels, const std::vector<char>& is_flow)
+  Platform(const Channels& channels, const std::vector<char>& is_flow, LinkRates& rates)
       : sources_(is_flow.size(), nullptr) {
     auto* zone = sg4::create_star_zone("penstock");
     std::vector<sg4::Link*> links;
@@ -72,6 +73,7 @@ class Platform {
       const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s;
       auto* made = zone->create_link(link.name, rate);
       made->set_latency(0);
+      rates.attach(links.size(), made);
       links.push_back(made->seal());
     }
     sink_ = zone->create_host("sink", 1e9);
@@ -116,7 +118,8 @@ class Simulation {
         channels_(input.channels),
         counts_(counts),
         timeline_(timeline),
-        duration_(input.costs),
+        duration_(input),
+        link_rates_(input),
         barriers_(input.program),
         met_(barriers_.groups(), 0),
         devices_(static_cast<std::size_t>(ops_.devices())),
@@ -130,14 +133,17 @@ class Simulation {
     for (std::size_t c = 0; c < lanes_.size(); ++c) {
       const Channel& channel = channels_.all()[c];
       const bool limited = !std::isinf(channel.bytes_per_s);
-      is_flow_[c] = timed && limited && (channel.contended || options.every_message_a_flow) ? 1 : 0;
+      const bool flow =
+          channel.contended || options.every_message_a_flow || link_rates_.concern(channel);
+      is_flow_[c] = timed && limited && flow ? 1 : 0;
     }
   }
 
   void run() {
     configure();
-    Platform platform(channels_, is_flow_);
+    Platform platform(channels_, is_flow_, link_rates_);
     platform_ = &platform;
+    link_rates_.start();
     sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
       const auto tag =
           reinterpret_cast<std::size_t>(const_cast<sg4::Activity&>(activity).get_data<void>());
@@ -147,8 +153,8 @@ class Simulation {
     for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
     arm_next();
     sg4::Engine::get_instance()->run();
-    invariant(done_ == ops_.size(), "simgrid: the simulation stopped before every op had run");
     timeline_.makespan_s = latest_;
+    if (done_ < ops_.size()) stand_still();
   }
 
  private:
@@ -215,6 +221,23 @@ class Simulation {
     progress_.update(static_cast<std::int64_t>(done_));
   }
 
+  /// A link is gone for ever: what has not happened by now never will.
+  void stand_still() {
+    timeline_.stalled_because = link_rates_.stalled();
+    invariant(!timeline_.stalled_because.empty(),
+              "simgrid: the simulation stopped before every op had run");
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::uint32_t g = devices_[d].cursor; g < ops_.end(static_cast<int>(d)); ++g)
+        timeline_.op(g) = {latest_, latest_};
+    }
+    for (std::uint32_t g = 0; g < ops_.size(); ++g) {
+      Span& message = timeline_.message(g);
+      if (!ops_[g].has(Op::receives) || message.end_s >= 0) continue;
+      message.start_s = message.start_s < 0 ? latest_ : std::min(message.start_s, latest_);
+      message.end_s = latest_;
+    }
+  }
+
   // Devices ---------------------------------------------------------------------------------------
 
   Device& device(int d) { return devices_[static_cast<std::size_t>(d)]; }
@@ -235,7 +258,7 @@ class Simulation {
     if (held_by_send(d, g)) return;
     if (barriers_.is_barrier(op) && !all_met(d, g, now)) return;
     dev.busy = true;
-    const double end = now + duration_(op);
+    const double end = duration_.end_of(now, op, d, g);
     timeline_.op(g) = {now, end};
     latest_ = std::max(latest_, end);
     ++counts_.timers;
@@ -337,6 +360,7 @@ class Simulation {
     const auto bytes =
         static_cast<std::uint64_t>(message_bytes(input_.costs, ops_[lane.queue.front().from]));
     lane.comm = platform_->start(c, bytes);
+    link_rates_.began(c, lane.comm);
   }
 
   void flow_ended(std::size_t index, double now) {
@@ -345,6 +369,7 @@ class Simulation {
     const std::uint32_t to = lane.queue.front().to;
     lane.queue.pop_front();
     lane.in_flight = false;
+    link_rates_.ended(c);
     graveyard_.push_back(std::move(lane.comm));
     events_.push({now + channels_.all()[c].latency_s, What::message_arrives, to});
     std::vector<std::uint32_t> next;
@@ -378,6 +403,7 @@ class Simulation {
   SimgridCounts& counts_;
   Timeline& timeline_;
   Durations duration_;
+  LinkRates link_rates_;
   Barriers barriers_;
   std::vector<std::uint32_t> met_;
   std::vector<Device> devices_;
