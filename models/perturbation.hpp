@@ -102,11 +102,11 @@ struct Reliability {
 };
 
 struct PerturbationSpec {
-  std::optional<Jitter> jitter;
-  std::vector<SlowDevice> slow_devices;
-  std::vector<Throttle> throttle;
-  std::vector<LinkChange> links;
-  std::optional<Reliability> reliability;
+  std::optional<Jitter> jitter{};
+  std::vector<SlowDevice> slow_devices{};
+  std::vector<Throttle> throttle{};
+  std::vector<LinkChange> links{};
+  std::optional<Reliability> reliability{};
 
   /// Does it change when the ops of a run happen?
   bool changes_times() const {

@@ -147,6 +147,7 @@ class Simulation {
     sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
       const auto tag =
           reinterpret_cast<std::size_t>(const_cast<sg4::Activity&>(activity).get_data<void>());
+      if (!link_rates_.in_time(tag - 1, sg4::Engine::get_clock())) return;
       completed_.push_back(tag - 1);
       arm(sg4::Engine::get_clock());
     });
@@ -360,7 +361,6 @@ class Simulation {
     const auto bytes =
         static_cast<std::uint64_t>(message_bytes(input_.costs, ops_[lane.queue.front().from]));
     lane.comm = platform_->start(c, bytes);
-    link_rates_.began(c, lane.comm);
   }
 
   void flow_ended(std::size_t index, double now) {
@@ -369,7 +369,6 @@ class Simulation {
     const std::uint32_t to = lane.queue.front().to;
     lane.queue.pop_front();
     lane.in_flight = false;
-    link_rates_.ended(c);
     graveyard_.push_back(std::move(lane.comm));
     events_.push({now + channels_.all()[c].latency_s, What::message_arrives, to});
     std::vector<std::uint32_t> next;

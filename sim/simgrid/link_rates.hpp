@@ -3,9 +3,9 @@
 // SimGrid caps a flow for ever at the bandwidth that its route had when it started, so that
 // `set_bandwidth` slows a running flow down but never speeds it up again. Here the bandwidth of a
 // link stays what it is; a callback of the solver takes the share of it that there is now, and
-// setting the same bandwidth again makes the solver look. Over a link without any bandwidth left
-// nothing can move, which the solver cannot say: its flows are suspended until all of their links
-// are back.
+// setting the same bandwidth again makes the solver look. The solver cannot take a share of 0 (and
+// a Comm can be suspended only once), so a failed link keeps 1e-30 of its bandwidth, which moves
+// less than a byte in the age of the universe; a flow that would end with that never does.
 #pragma once
 
 #include "sim/engine.hpp"
@@ -37,11 +37,9 @@ class LinkRates {
   /// To be called before the link is sealed.
   void attach(std::size_t link, simgrid::s4u::Link* made) {
     if (!changes(link)) return;
-    made->set_sharing_policy(simgrid::s4u::Link::SharingPolicy::NONLINEAR,
-                             // Of a link without bandwidth no flow is left that could move.
-                             [this, link](double capacity, int) {
-                               return share_[link] > 0 ? capacity * share_[link] : capacity;
-                             });
+    made->set_sharing_policy(
+        simgrid::s4u::Link::SharingPolicy::NONLINEAR,
+        [this, link](double capacity, int) { return capacity * std::max(share_[link], kNothing); });
     made_[link] = made;
   }
 
@@ -57,19 +55,19 @@ class LinkRates {
       simgrid::kernel::timer::Timer::set(time_s, [this, time_s] { change(time_s); });
   }
 
-  void began(std::size_t channel, const simgrid::s4u::CommPtr& comm) {
-    if (!concern(channel_at(channel))) return;
-    running_[channel] = {comm, false};
-    hold_or_release(channel);
+  /// A flow has ended now: was it in finite time? If not, it stands still for ever.
+  bool in_time(std::size_t channel, double now_s) {
+    if (now_s < kNever) return true;
+    stalled_.insert(channel);
+    return false;
   }
-  void ended(std::size_t channel) { running_.erase(channel); }
 
   /// Why flows stand still for ever; "" when none does.
   std::string stalled() const {
-    for (const auto& [channel, flow] : running_) {
-      for (const int l : channel_at(channel).links) {
-        if (share_[index(l)] > 0) continue;
-        const Channel& c = channel_at(channel);
+    for (const std::size_t channel : stalled_) {
+      const Channel& c = input_.channels.all()[channel];
+      for (const int l : c.links) {
+        if (!changes(index(l)) || share_[index(l)] > 0) continue;
         return "the link '" + input_.channels.links()[index(l)].name +
                "' fails and never recovers, and messages from device " + std::to_string(c.source) +
                " to device " + std::to_string(c.destination) + " wait for it";
@@ -79,15 +77,12 @@ class LinkRates {
   }
 
  private:
-  struct Flow {
-    simgrid::s4u::CommPtr comm;
-    bool held = false;
-  };
+  static constexpr double kNothing = 1e-30;  // share of a failed link
+  static constexpr double kNever = 1e15;     // seconds; no run that ends is so long
   static std::size_t index(int link) { return static_cast<std::size_t>(link); }
   bool changes(std::size_t link) const {
     return link < profiles_.size() && !profiles_[link].constant();
   }
-  const Channel& channel_at(std::size_t channel) const { return input_.channels.all()[channel]; }
 
   void change(double time_s) {
     for (const auto& [link, made] : made_) {
@@ -96,28 +91,13 @@ class LinkRates {
       share_[link] = share;
       made->set_bandwidth(input_.channels.links()[link].bytes_per_s);
     }
-    for (const auto& [channel, flow] : running_) hold_or_release(channel);
-  }
-
-  void hold_or_release(std::size_t channel) {
-    Flow& flow = running_.at(channel);
-    const bool dead = std::ranges::any_of(channel_at(channel).links, [&](int l) {
-      return changes(index(l)) && share_[index(l)] == 0;
-    });
-    if (dead == flow.held) return;
-    flow.held = dead;
-    if (dead) {
-      flow.comm->suspend();
-    } else {
-      flow.comm->resume();
-    }
   }
 
   const SimulationInput& input_;
   std::vector<RateProfile> profiles_;  // per link; empty: none changes
   std::vector<double> share_;          // now
   std::map<std::size_t, simgrid::s4u::Link*> made_;
-  std::map<std::size_t, Flow> running_;  // by channel: flows over links that change
+  std::set<std::size_t> stalled_;  // channels
 };
 
 }  // namespace penstock
