@@ -4,6 +4,7 @@
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
+#include "scenarios/perturbation_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -46,6 +47,7 @@ class Builder {
     read_schedule();
     read_pipeline();
     read_cluster_section();
+    read_what_disturbs();
     check_measured();
     check_device();
     cost_abstract();
@@ -194,6 +196,14 @@ class Builder {
     cluster_readable_ = diagnostics_.size() == before && (cluster_ || !top_.has("cluster"));
     const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width");
     if (known && !cluster_broken()) check_devices(needed);
+  }
+
+  void read_what_disturbs() {
+    if (!top_.has("perturbations") || top_.broken("perturbations")) return;
+    const bool known = depth_known_ && !pipeline_.broken("width");
+    out_.perturbations =
+        read_perturbations(Section(top_.at("perturbations"), "perturbations", diagnostics_),
+                           known ? out_.devices() : 0, out_.lowering.transfers, diagnostics_);
   }
 
   bool cluster_broken() const {

@@ -3,6 +3,7 @@
 
 #include "models/cluster.hpp"
 #include "models/measured.hpp"
+#include "models/perturbation.hpp"
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
 
@@ -30,6 +31,7 @@ struct Scenario {
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
   std::optional<std::int64_t> samples_per_epoch;
+  PerturbationSpec perturbations;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
   std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 
