@@ -76,6 +76,10 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
+  if (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability) {
+    throw InputError(s.scenario.origin,
+                     "'perturbations' can be predicted, not executed; leave them out");
+  }
   RunPlan plan;
   plan.name = s.scenario.name;
   plan.scenario = s.scenario.text;

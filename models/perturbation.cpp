@@ -73,16 +73,20 @@ double Jitter::factor(std::uint32_t run, std::uint32_t device, std::uint32_t op)
   return std::exp(std::sqrt(variance) * z - variance / 2);
 }
 
-std::vector<std::string> PerturbationSpec::keys() const {
-  std::vector<std::string> keys;
-  if (jitter) keys.emplace_back("jitter");
-  if (!slow_devices.empty()) keys.emplace_back("slow_devices");
-  if (!throttle.empty()) keys.emplace_back("throttle");
-  if (!links.empty()) keys.emplace_back("links");
-  if (reliability && reliability->mtbf_s) keys.emplace_back("mtbf");
-  if (reliability && !reliability->failures.empty()) keys.emplace_back("failures");
-  if (reliability) keys.emplace_back("checkpoint");
-  return keys;
+double PerturbationSpec::at_most_s(double undisturbed_s) const {
+  double stretch = 1, pauses_s = 0;
+  if (jitter) {
+    // Of 53 random bits no normal variate is beyond 8.6.
+    const double sigma = std::sqrt(std::log1p(jitter->spread * jitter->spread));
+    stretch *= std::max(1 + 8.6 * jitter->spread, std::exp(8.6 * sigma));
+  }
+  for (const SlowDevice& s : slow_devices) stretch *= std::max(1.0, s.factor);
+  for (const Throttle& t : throttle) stretch /= t.speed;
+  for (const LinkChange& c : links) {
+    if (c.share > 0) stretch /= c.share;
+    if (c.share == 0 && c.until_s < kForever) pauses_s += c.until_s;
+  }
+  return undisturbed_s * stretch + pauses_s;
 }
 
 Perturbation perturbation_of(const PerturbationSpec& spec, int devices) {

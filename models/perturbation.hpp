@@ -112,8 +112,9 @@ struct PerturbationSpec {
   bool changes_times() const {
     return jitter || !slow_devices.empty() || !throttle.empty() || !links.empty();
   }
-  /// The keys it was made of, as they stand in the scenario.
-  std::vector<std::string> keys() const;
+  /// No run that takes this long undisturbed takes longer with it, but for links that never
+  /// recover.
+  double at_most_s(double undisturbed_s) const;
 };
 
 // What an engine needs of it

@@ -421,7 +421,7 @@ class Builder {
       const double held = static_cast<double>(c.version_bytes) * versions;
       most_bytes = std::max({most_bytes, bytes * runs, moved, bytes + held});
     }
-    seconds = seconds * runs + reduce_s * out_.shape.batches;
+    seconds = out_.perturbations.at_most_s(seconds * runs + reduce_s * out_.shape.batches);
     if (!(most_bytes < kMost))
       diagnostics_.add(top_.at("model"), "the run would hold or move more than 4 EB on a device");
     if (!(seconds * 1e9 < kMost))
