@@ -42,8 +42,8 @@ std::string unknown_link(const LinkChange& change, const std::vector<NetworkLink
                                ? fmt::format("no link of this run joins '{}' and '{}'",
                                              change.between[0], change.between[1])
                                : fmt::format("no link of this run is called '{}'", change.link);
-  if (names.empty()) return what + "; its devices exchange no messages";
-  return fmt::format("{}{}; its links: {}{}", what, hint, fmt::join(names, ", "),
+  if (names.empty()) return what + ": its devices exchange no messages";
+  return fmt::format("{}{} (there are {}{})", what, hint, fmt::join(names, ", "),
                      all > kShown ? fmt::format(" and {} more", all - kShown) : "");
 }
 
@@ -64,10 +64,11 @@ Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Ch
       if (!concerns(change, link.name)) continue;
       found = true;
       p.link_share[l].scale(change.from_s, change.until_s, change.share);
-      if (std::isinf(link.bytes_per_s))
-        refuse(change, fmt::format("the link '{}' has no bandwidth that could change; give the "
-                                   "cluster's link a 'bandwidth'",
-                                   link.name));
+      if (!std::isinf(link.bytes_per_s)) continue;
+      refuse(change, fmt::format("the link '{}' has no bandwidth that could change; give the "
+                                 "cluster's link a 'bandwidth'",
+                                 link.name));
+      break;  // the others are no better
     }
     if (!found) refuse(change, unknown_link(change, channels.links()));
   }

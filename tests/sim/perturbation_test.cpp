@@ -296,6 +296,23 @@ TEST(LinkChange, FlowsOverALinkThatFailsStallAndResume) {
   EXPECT_NEAR(arrival_with({change("0->1 F", 2, 4, 0), change("0->1 F", 4, 6, 0.5)}), 8.25, 8e-9);
 }
 
+TEST(LinkChange, OfRandomProfilesTheArrivalIsTheIntegral) {
+  std::mt19937_64 random(99);
+  const auto real = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int i = 0; i < 100; ++i) {
+    std::vector<LinkChange> links;
+    for (int k = 0; k < 5; ++k) {
+      const double from = real(0, 8);
+      links.push_back(change("0->1 F", from, from + real(0.1, 3), k % 2 == 0 ? 0 : real(0.1, 1)));
+    }
+    const Disturbed run(one_message(), {.links = links});
+    const double right = run.perturbation.link_share[0].end_of(1, 4) + 0.25;
+    EXPECT_NEAR(run.arrival(0), right, 1e-9 * right) << i;
+  }
+}
+
 /// `flows` pipelines of two stages over one NIC of 1 GB/s out of node 0; 4 GB each, at 1 s.
 Disturbed over_a_nic(int flows, const std::vector<LinkChange>& links) {
   RigSpec spec = one_message();
@@ -411,8 +428,8 @@ TEST(LinkChange, IsRefusedByExactAndForLinksThatAreNotThere) {
     return "";
   };
   EXPECT_NE(said({.bytes_per_s = 1}, change("0->1 G", 0, 1, 0))
-                .find("no link of this run is called '0->1 G'; did you mean '0->1 F'?; its links: "
-                      "0->1 F, 1->0 B"),
+                .find("no link of this run is called '0->1 G'; did you mean '0->1 F'? (there are "
+                      "0->1 F, 1->0 B)"),
             std::string::npos);
   EXPECT_NE(said({}, change("0->1 F", 0, 1, 0)).find("has no bandwidth that could change"),
             std::string::npos);
