@@ -319,9 +319,12 @@ class Perturbed(Case):
         path = self.folder / "trace.json"
         self.ok("simulate", self.DEVICES, "--trace", str(path))
         self.assertIn("no violations", self.ok("trace", "check", str(path)))
-        lengths = {round(e["end_s"] - e["start_s"], 9) for e in by_device(
-            self.result(self.DEVICES, "--events"))[2] if kind_of(e) == "F"}
-        self.assertLessEqual({0.01, round(0.01 / 0.7, 9)}, lengths)
+        slices = [e for e in json.loads(path.read_text())["traceEvents"]
+                  if e["ph"] == "X" and e["name"].startswith("F ")]
+        of_stage = lambda stage: {round(e["dur"]) for e in slices if e["args"]["stage"] == stage}
+        self.assertLessEqual({10_000, 14_286}, of_stage(2))  # 10 ms, at 70 % of the speed
+        self.assertEqual(of_stage(3), {11_000})
+        self.assertEqual(of_stage(4), {10_000})
 
 
 NUMBER, TEXT, WHOLE, LIST, MAP = (int, float), str, int, list, dict

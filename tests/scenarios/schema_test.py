@@ -36,7 +36,9 @@ BEYOND_A_SCHEMA = """
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
     profile-recompute profile-without-rows network-not-joined
     network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
-    network-too-few-devices""".split()
+    network-too-few-devices perturbation-failures perturbation-free-transfers
+    perturbation-idle-keys perturbation-jitter-no-spread perturbation-jitter-uniform
+    perturbation-link-names perturbation-unlimited-link""".split()
 
 
 class Loader(yaml.SafeLoader):
