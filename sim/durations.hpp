@@ -14,12 +14,14 @@ class Durations {
         seconds_.push_back(c.duration_s(static_cast<OpKind>(kind)));
     }
   }
-  /// End of op g of a device that starts then.
+  /// Undisturbed.
+  double operator()(const Op& op) const {
+    return seconds_[std::size_t{op.stage} * kKinds + static_cast<std::size_t>(op.kind)];
+  }
+  /// End of op g of a device that starts then. Gradient reductions are never disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {
-    const double cost_s =
-        seconds_[std::size_t{op.stage} * kKinds + static_cast<std::size_t>(op.kind)];
-    if (perturbation_ == nullptr || op.kind == OpKind::reduce_grad) return start_s + cost_s;
-    return perturbation_->end_of(start_s, cost_s, static_cast<std::uint32_t>(device),
+    if (perturbation_ == nullptr || op.kind == OpKind::reduce_grad) return start_s + (*this)(op);
+    return perturbation_->end_of(start_s, (*this)(op), static_cast<std::uint32_t>(device),
                                  g - ops_.begin(device));
   }
 

@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-template <Transfers transfers>
+template <Transfers transfers, bool disturbed>
 class ExactClock {
  public:
   ExactClock(const SimulationInput& input, Timeline& timeline)
@@ -37,7 +37,11 @@ class ExactClock {
     double start = free_at;
     if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
-    free_at = duration_.end_of(start, op, device, g);
+    if constexpr (disturbed) {
+      free_at = duration_.end_of(start, op, device, g);
+    } else {
+      free_at = start + duration_(op);
+    }
     timeline_.op(g) = {start, free_at};
     latest_ = std::max(latest_, free_at);
   }
@@ -92,14 +96,21 @@ class ExactClock {
   double latest_ = 0;
 };
 
-template <Transfers transfers>
-Timeline evaluate(const SimulationInput& input) {
+template <Transfers transfers, bool disturbed>
+Timeline walk_through(const SimulationInput& input) {
+  using Clock = ExactClock<transfers, disturbed>;
   Timeline timeline(input.program.ops.size());
-  ExactClock<transfers> clock(input, timeline);
-  Walk<ExactClock<transfers>> walk(input.program, input.table, clock);
+  Clock clock(input, timeline);
+  Walk<Clock> walk(input.program, input.table, clock);
   invariant(walk.run(), "exact: the program deadlocks; it was not checked");
   timeline.makespan_s = clock.latest();
   return timeline;
+}
+
+template <Transfers transfers>
+Timeline evaluate(const SimulationInput& input) {
+  return input.perturbation == nullptr ? walk_through<transfers, false>(input)
+                                       : walk_through<transfers, true>(input);
 }
 
 }  // namespace
