@@ -83,6 +83,10 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
                                  "--set pipeline.tensor=1",
                                  s.scenario.tensor));
   }
+  if (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability) {
+    throw InputError(s.scenario.origin,
+                     "'perturbations' can be predicted, not executed; leave them out");
+  }
   RunPlan plan;
   plan.name = s.scenario.name;
   plan.scenario = s.scenario.text;

@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include "cli/perturbation_study.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -68,6 +69,7 @@ Json events_json(const Simulation& s) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
       const Span& span = s.timeline->op(g);
+      if (s.timeline->never_ran(g)) continue;
       // Steps and reductions that are not modelled take no time and are no events.
       if (!is_compute(op.kind) && span.length_s() == 0) continue;
       events.push_back(
@@ -89,6 +91,8 @@ Json width_json(const Placement& placement) {
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
   Json bubble = Json::object();
   for (std::size_t c = 0; c < kCauses; ++c) bubble[std::string(kCauseNames[c])] = r.bubble[c];
+  std::vector<std::string> reasons = r.infeasible_because;
+  if (!r.stalled_because.empty()) reasons.push_back(r.stalled_because);
   Json out = {
       {"schema_version", kSchemaVersion},
       {"scenario", s.scenario.name},
@@ -102,8 +106,8 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"microbatches", s.program.microbatches_per_update},
       {"microbatch_size", s.scenario.microbatch_size},
       {"batches", s.program.batches},
-      {"feasible", r.infeasible_because.empty()},
-      {"infeasible_because", r.infeasible_because},
+      {"feasible", reasons.empty()},
+      {"infeasible_because", reasons},
       {"makespan_s", r.makespan_s},
       {"iteration_time_s", nullable(r.iteration_time_s)},
       {"throughput_samples_per_s", r.samples_per_s},
@@ -126,16 +130,34 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
   out["links"] = list(r.links, [](const LinkResult& l) {
     return Json{{"name", l.name}, {"bytes", l.bytes}, {"busy_fraction", l.busy_fraction}};
   });
+  if (r.perturbed) add_perturbations(*r.perturbed, out);
   out["notes"] = r.notes;
   if (options.events) out["events"] = events_json(s);
   return out;
 }
 
+namespace {
+
+/// The scalars of a map, at whatever depth.
+std::vector<std::pair<std::string, Json>> summary_row_of_part(const Json& part) {
+  std::vector<std::pair<std::string, Json>> row;
+  for (const auto& [key, value] : part.items()) {
+    if (!value.is_object() && !value.is_array()) row.emplace_back(key, value);
+    if (!value.is_object()) continue;
+    for (auto& [inner, scalar] : summary_row_of_part(value))
+      row.emplace_back(key + "_" + inner, std::move(scalar));
+  }
+  return row;
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
   std::vector<std::pair<std::string, Json>> row;
   for (const auto& [key, value] : result.items()) {
     if (value.is_object()) {
-      for (const auto& [inner, share] : value.items()) row.emplace_back(key + "_" + inner, share);
+      for (auto& [inner, scalar] : summary_row_of_part(value))
+        row.emplace_back(key + "_" + inner, std::move(scalar));
     } else if (!value.is_array()) {
       row.emplace_back(key, value);
     } else if (key == "infeasible_because") {

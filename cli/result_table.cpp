@@ -2,6 +2,7 @@
 
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "cli/perturbation_study.hpp"
 
 #include <fmt/format.h>
 
@@ -54,6 +55,10 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
   if (!options.reproducible && !s.measured)
     text += fmt::format(" ({} CPU)", format_time(s.engine_seconds));
   return text + "\n\n";
+}
+
+std::string ends(const Result& r) {
+  return r.stalled_because.empty() ? "" : "Ends?      NO: " + r.stalled_because + "\n";
 }
 
 std::string fits(const Result& r) {
@@ -275,8 +280,9 @@ std::string counted(std::int64_t count, std::string_view what) {
 }
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
-  std::string text = heading(s, options) + fits(r) + how_fast(s, r) + why(s, r) +
+  std::string text = heading(s, options) + ends(r) + fits(r) + how_fast(s, r) + why(s, r) +
                      path_summary(s, r) + link_line(s, r) + help(r);
+  if (r.perturbed) text += perturbation_lines(*r.perturbed);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   text += "\n" + device_table(s, r);
   if (options.events) text += events_table(s);

@@ -1,5 +1,7 @@
 #include "cli/running.hpp"
 
+#include "cli/perturbation_study.hpp"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,8 +99,12 @@ std::string in_child(const std::string& path, const std::string& done,
 Json simulate_in_child(const std::string& path, const std::vector<Override>& overrides,
                        EngineChoice engine, const OutputOptions& options) {
   return Json::parse(in_child(path, "simulated", [&] {
-    const Simulation s = simulate(load_scenario(path, overrides), engine);
-    return to_json(s, summarize(s), options).dump();
+    const Scenario scenario = load_scenario(path, overrides);
+    const auto perturbed = study_perturbations(scenario, engine);
+    const Simulation s = simulate(scenario, engine);
+    Result result = summarize(s);
+    result.perturbed = perturbed;
+    return to_json(s, result, options).dump();
   }));
 }
 

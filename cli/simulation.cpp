@@ -28,6 +28,10 @@ Simulation lowered(const Scenario& scenario) {
                                               s.program.microbatches());
   s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.first_gpus(),
                                           scenario.reduction);
+  if (scenario.perturbations.changes_times()) {
+    s.perturbation = std::make_unique<Perturbation>(
+        perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.channels));
+  }
   for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
        ++stage) {
     s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
@@ -46,18 +50,6 @@ std::string sharing_key(const Simulation& s) {
     return cluster.fabric.topology == Topology::one_switch ? "cluster.inter" : "cluster.fabric";
   return cluster.attachment == Attachment::pairs ? "cluster.intra.duplex"
                                                  : "cluster.intra.attachment";
-}
-
-void run_engine(Simulation& s, EngineChoice choice) {
-  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
-  const std::string why = choice == EngineChoice::simgrid ? "" : why_not_exact(input);
-  if (choice == EngineChoice::exact && !why.empty())
-    throw InputError("--engine exact",
-                     fmt::format("{} (the scenario's {} makes them share)", why, sharing_key(s)));
-  const bool exact =
-      choice == EngineChoice::exact || (choice == EngineChoice::automatic && why.empty());
-  s.engine = exact ? "exact" : "simgrid";
-  s.timeline = std::make_unique<Timeline>(exact ? simulate_exact(input) : simulate_simgrid(input));
 }
 
 /// Ends of the optimizer steps of one device.
@@ -111,11 +103,6 @@ std::uint32_t updates_for_steady_state(const Simulation& s) {
   const std::uint32_t m = s.program.per_update(0);
   const auto p = static_cast<std::uint32_t>(s.program.placement.depth());
   return (2 * p + m - 1) / m + p / std::gcd(p, m);
-}
-
-std::optional<double> iteration_s(const Simulation& s) {
-  if (s.program.flushes) return flushed_iteration_s(s);
-  return steady_iteration_s(s);
 }
 
 DeviceResult summarize_device(const Simulation& s, int device) {
@@ -196,7 +183,12 @@ void add_bubble(const Simulation& s, Result& r) {
 }
 
 void add_rates(const Simulation& s, Result& r) {
-  r.iteration_time_s = iteration_s(s);
+  r.stalled_because = s.timeline->stalled_because;
+  if (!r.stalled_because.empty()) {
+    r.notes.push_back("the run stands still for ever; all times are those until then");
+    return;
+  }
+  r.iteration_time_s = iteration_time_s(s);
   const double batches = s.program.updates(0);
   if (!r.iteration_time_s) {
     r.notes.push_back(
@@ -236,7 +228,6 @@ void add_rates(const Simulation& s, Result& r) {
 
 void add_links(const Simulation& s, Result& r) {
   r.ops = 0;
-  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
   for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0});
   std::vector<std::int64_t> bytes(s.channels->all().size(), 0);
   for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
@@ -244,7 +235,7 @@ void add_links(const Simulation& s, Result& r) {
     if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
     if (!op.has(Op::sends)) continue;
     ++r.ops;
-    bytes[s.channels->of_send(op)] += message_bytes(input.costs, op);
+    bytes[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
   }
   for (std::size_t c = 0; c < bytes.size(); ++c) {
     for (const int l : s.channels->all()[c].links)
@@ -253,7 +244,7 @@ void add_links(const Simulation& s, Result& r) {
   for (std::size_t p = 0; p < s.channels->reductions().size(); ++p) {
     const auto stage = static_cast<std::uint32_t>(p);
     const double reduced =
-        static_cast<double>(input.costs[p].reduced_bytes) * s.program.updates(stage);
+        static_cast<double>(s.scenario.costs[p].reduced_bytes) * s.program.updates(stage);
     for (const auto& phase : s.channels->reductions()[p].phases) {
       for (const LinkFlow& flow : phase.flows) {
         for (const int l : flow.links)
@@ -271,13 +262,35 @@ void add_links(const Simulation& s, Result& r) {
 /// Iteration time of a changed scenario, with `exact`.
 std::optional<double> iteration_with(Scenario changed) {
   Simulation s = lowered(changed);
-  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
-  if (!why_not_exact(input).empty()) return std::nullopt;
-  s.timeline = std::make_unique<Timeline>(simulate_exact(input));
-  return iteration_s(s);
+  if (!why_not_exact(s.input()).empty()) return std::nullopt;
+  s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
+  return iteration_time_s(s);
 }
 
 }  // namespace
+
+bool uses_exact(const Simulation& s, EngineChoice choice) {
+  if (choice == EngineChoice::simgrid) return false;
+  const std::string why = why_not_exact(s.input());
+  if (choice == EngineChoice::automatic || why.empty()) return why.empty();
+  const bool shared = !s.channels->contention().empty();
+  throw InputError(
+      "--engine exact",
+      shared ? fmt::format("{} (the scenario's {} makes them share)", why, sharing_key(s)) : why);
+}
+
+void run_engine(Simulation& s, EngineChoice choice) {
+  const bool exact = uses_exact(s, choice);
+  s.engine = exact ? "exact" : "simgrid";
+  s.timeline =
+      std::make_unique<Timeline>(exact ? simulate_exact(s.input()) : simulate_simgrid(s.input()));
+}
+
+std::optional<double> iteration_time_s(const Simulation& s) {
+  if (!s.timeline->stalled_because.empty()) return std::nullopt;
+  if (s.program.flushes) return flushed_iteration_s(s);
+  return steady_iteration_s(s);
+}
 
 Simulation prepare(const Scenario& scenario) {
   Simulation s = lowered(scenario);

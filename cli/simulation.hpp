@@ -1,6 +1,7 @@
 // One simulated scenario and what it amounts to: the fields of `simulate --format json`.
 #pragma once
 
+#include "models/goodput.hpp"
 #include "scenarios/scenario.hpp"
 #include "schedules/order_facts.hpp"
 #include "sim/engine.hpp"
@@ -20,12 +21,16 @@ struct Simulation {
   Program program;
   std::unique_ptr<DependencyTable> table;
   std::unique_ptr<Channels> channels;
+  std::unique_ptr<Perturbation> perturbation;  ///< null: nothing disturbs the run
   std::unique_ptr<Timeline> timeline;
   std::vector<std::uint32_t> more_versions;  ///< per stage: weight versions beyond the live one
   std::string engine;
   bool measured = false;      ///< the timeline is that of a real run
   double engine_seconds = 0;  ///< CPU, from schedule generation to the finished timeline
 
+  SimulationInput input() const {
+    return {program, *table, scenario.costs, *channels, perturbation.get()};
+  }
   TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
   MemoryInput memory() const {
     return {program.ops, *table, *timeline, scenario.costs, more_versions};
@@ -38,6 +43,15 @@ Simulation prepare(const Scenario& scenario);
 /// The same, and simulates. `automatic`: exact where it is valid. Throws InputError
 /// when the chosen engine cannot represent the scenario. One simgrid run per process.
 Simulation simulate(const Scenario& scenario, EngineChoice engine);
+
+/// Does `choice` mean the exact engine? Throws InputError when that cannot represent the scenario.
+bool uses_exact(const Simulation& prepared, EngineChoice choice);
+
+/// Simulates what was prepared: sets its timeline. With simgrid once per process.
+void run_engine(Simulation& prepared, EngineChoice choice);
+
+/// Steady state; none when the run is too short for it, or never ends.
+std::optional<double> iteration_time_s(const Simulation& simulated);
 
 struct DeviceResult {
   int device = 0;
@@ -62,8 +76,40 @@ struct Sensitivity {
   double iteration_time_s;
 };
 
+struct Percentiles {
+  double mean, min, p5, p50, p95, max;
+};
+
+/// What a perturbation does to a run. Times are differences to the same run without the key.
+struct PerturbationStudy {
+  struct Times {
+    double makespan_s = 0;
+    std::optional<double> iteration_time_s;
+  };
+  struct KeyCost {
+    std::string key;
+    std::optional<Times> more;  ///< none where one of the two runs never ends
+  };
+  struct RunError {
+    int run;
+    std::string why;
+  };
+  struct Runs {
+    int n = 0;
+    std::optional<Percentiles> makespan_s, iteration_time_s;
+    std::vector<RunError> errors;
+  };
+  bool changes_times = false;
+  Times undisturbed;
+  std::optional<Times> disturbed;  ///< with jitter, the mean over its runs; none: it never ends
+  std::vector<KeyCost> costs;
+  std::optional<Runs> runs;
+  std::optional<Goodput> goodput;
+};
+
 struct Result {
   std::vector<std::string> infeasible_because;  ///< empty: it fits
+  std::string stalled_because;                  ///< empty: the run ends
   double makespan_s = 0;
   std::optional<double> iteration_time_s;
   double samples_per_s = 0;
@@ -77,6 +123,7 @@ struct Result {
   std::vector<LinkResult> links;
   std::vector<Sensitivity> what_would_help;
   std::vector<std::string> notes;
+  std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };
 
 Result summarize(const Simulation& simulation);

@@ -1,5 +1,6 @@
 #include "scenarios/keys.hpp"
 
+#include "models/perturbation.hpp"
 #include "scenarios/not_modelled.hpp"
 
 #include <fmt/format.h>
@@ -29,6 +30,9 @@ const std::vector<KeyRow>& table() {
        1},
       {"scenario", "pipeline", T::section, "how the model is cut and fed", D::number, 0,
        "pipeline"},
+      {"scenario", "perturbations", T::section,
+       "what disturbs the run: noise, slow devices, links that fail, failures", D::number, 0,
+       "perturbations"},
       {"scenario", "samples_per_epoch", T::integer, "gives the result's epoch_s", D::number, 1},
 
       {"pipeline",
@@ -390,6 +394,60 @@ const std::vector<KeyRow>& table() {
       {"device", "launch", T::quantity, "host time to launch a kernel", D::time},
       {"device", "efficiency", T::curve,
        "pairs [hidden size, share of peak] of whole transformer layers", D::fraction},
+
+      {"perturbations", "jitter", T::section, "noise of the durations of all ops", D::number, 0,
+       "jitter"},
+      {"perturbations", "slow_devices", T::section_list, "devices that are slower than the others",
+       D::number, 0, "slow_device"},
+      {"perturbations", "throttle", T::section_list, "devices that slow down for a while",
+       D::number, 0, "throttle"},
+      {"perturbations", "links", T::section_list, "links that degrade or fail, and recover",
+       D::number, 0, "link_change"},
+      {"perturbations", "failures", T::section_list, "when devices fail; or give mtbf", D::number,
+       0, "failure"},
+      {"perturbations", "mtbf", T::quantity,
+       "mean time between failures of the whole job, exponentially distributed", D::time},
+      {"perturbations", "seed", T::integer, "of the failures that mtbf draws; default 1"},
+      {"perturbations", "checkpoint", T::section, "what failures cost", D::number, 0, "checkpoint"},
+      {"perturbations", "horizon", T::quantity,
+       "length of the job whose goodput is computed; default 24 h", D::time},
+
+      {"jitter", "spread", T::quantity, "standard deviation of an op's duration over its mean",
+       D::fraction},
+      {"jitter", "distribution", T::choice,
+       "normal (default; spread at most 30%), lognormal or uniform (at most 57%)", D::number, 0,
+       kDistributions},
+      {"jitter", "seed", T::integer, "another one gives other runs; default 1"},
+      {"jitter", "runs", T::integer, "runs that the percentiles are taken of; default 100",
+       D::number, 1},
+
+      {"slow_device", "device", T::integer, "its number in the result"},
+      {"slow_device", "factor", T::quantity, "of its times: 1.1 is 10 % slower", D::number},
+
+      {"throttle", "device", T::integer, "its number in the result"},
+      {"throttle", "at", T::quantity, "when it slows down; default 0", D::time},
+      {"throttle", "until", T::quantity, "when it is back at full speed; default never", D::time},
+      {"throttle", "speed", T::quantity, "share of its speed meanwhile; overlaps multiply",
+       D::fraction},
+
+      {"link_change", "link", T::text, "its name in the result's links; or give between"},
+      {"link_change", "between", T::pair,
+       "all links from one of two ends to the other: names or numbers as in the links' names"},
+      {"link_change", "at", T::quantity, "when it degrades or fails; default 0", D::time},
+      {"link_change", "until", T::quantity, "when it is back as it was; default never", D::time},
+      {"link_change", "bandwidth", T::quantity,
+       "share of its bandwidth meanwhile; overlaps multiply", D::fraction},
+      {"link_change", "failed", T::boolean,
+       "true: nothing moves meanwhile; messages wait, and go on afterwards"},
+
+      {"failure", "device", T::integer, "its number in the result"},
+      {"failure", "at", T::quantity, "when it fails, from the beginning of the job", D::time},
+
+      {"checkpoint", "every", T::integer, "batches between two checkpoints", D::number, 1},
+      {"checkpoint", "save", T::quantity, "time of a checkpoint, when all devices wait; default 0",
+       D::time},
+      {"checkpoint", "restart", T::quantity,
+       "from a failure until the job computes again; default 0", D::time},
   };
   return kTable;
 }

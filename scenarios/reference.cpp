@@ -109,6 +109,22 @@ constexpr Chapter kChapters[] = {
      "then its second, and so on. Channels whose routes have an edge in the same direction share "
      "it. Both directions of a full-duplex edge are links of their own."},
     {"device", "`cluster.device`", ""},
+    {"perturbations", "`perturbations`",
+     "What disturbs the run, and what that costs: the result compares with the undisturbed run. "
+     "Failures of devices do not change the simulated batches; the goodput of a long job is "
+     "computed on top of them."},
+    {"jitter", "`perturbations.jitter`",
+     "Every compute op and optimizer step has a factor of its own with mean 1, drawn from (seed, "
+     "run, device, number of the op on it); gradient reductions have none. The timeline shown is "
+     "that of the first run."},
+    {"slow_device", "`perturbations.slow_devices`", ""},
+    {"throttle", "`perturbations.throttle`",
+     "An op ends when the integral of its device's speed is its duration at full speed."},
+    {"link_change", "`perturbations.links`",
+     "With `simgrid` only. Changes of the bandwidth alone; messages of no bytes do not notice. A "
+     "link that never recovers while messages wait for it makes the scenario infeasible."},
+    {"failure", "`perturbations.failures`", "A failure of any device stops the whole job."},
+    {"checkpoint", "`perturbations.checkpoint`", ""},
 };
 
 std::string values_of(const KeyRow& row) {

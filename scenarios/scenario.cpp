@@ -5,6 +5,7 @@
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
+#include "scenarios/perturbation_parts.hpp"
 #include "scenarios/tensor.hpp"
 
 #include <fmt/format.h>
@@ -48,6 +49,7 @@ class Builder {
     read_schedule();
     read_pipeline();
     read_cluster_section();
+    read_what_disturbs();
     check_measured();
     check_device();
     cost_abstract();
@@ -275,6 +277,14 @@ class Builder {
     const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width") &&
                        !pipeline_.broken("tensor");
     if (known && !cluster_broken()) check_devices(needed);
+  }
+
+  void read_what_disturbs() {
+    if (!top_.has("perturbations") || top_.broken("perturbations")) return;
+    const bool known = depth_known_ && !pipeline_.broken("width");
+    out_.perturbations =
+        read_perturbations(Section(top_.at("perturbations"), "perturbations", diagnostics_),
+                           known ? out_.devices() : 0, out_.lowering.transfers, diagnostics_);
   }
 
   bool cluster_broken() const {
@@ -574,7 +584,7 @@ class Builder {
       const double held = static_cast<double>(c.version_bytes) * versions;
       most_bytes = std::max({most_bytes, bytes * runs, moved, bytes + held});
     }
-    seconds = seconds * runs + reduce_s * out_.shape.batches;
+    seconds = out_.perturbations.at_most_s(seconds * runs + reduce_s * out_.shape.batches);
     if (!(most_bytes < kMost))
       diagnostics_.add(top_.at("model"), "the run would hold or move more than 4 EB on a device");
     if (!(seconds * 1e9 < kMost))

@@ -3,6 +3,7 @@
 
 #include "models/collectives.hpp"
 #include "models/measured.hpp"
+#include "models/perturbation.hpp"
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
 
@@ -38,6 +39,7 @@ struct Scenario {
   /// and W, by stage, in closed form.
   std::vector<std::array<double, 4>> tensor_s;
   std::optional<std::int64_t> samples_per_epoch;
+  PerturbationSpec perturbations;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
   std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 

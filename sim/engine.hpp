@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
+#include "models/perturbation.hpp"
 #include "models/sharing.hpp"
 #include "schedules/program.hpp"
 #include "traces/timeline.hpp"
@@ -83,7 +84,12 @@ struct SimulationInput {
   const DependencyTable& table;
   const std::vector<StageCosts>& costs;  ///< per virtual stage
   const Channels& channels;
+  const Perturbation* perturbation = nullptr;  ///< none: undisturbed
 };
+
+/// What disturbs a run on these channels. Throws InputError for links that there are not, or whose
+/// bandwidth is unlimited; names what there is.
+Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Channels& channels);
 
 /// Fixed order per device and FIFO per channel as a (max,+) recurrence in one pass. Thread-safe.
 /// Precondition: `why_not_exact` is empty and the Program passed its check.

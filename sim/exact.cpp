@@ -17,7 +17,7 @@
 namespace penstock {
 namespace {
 
-template <Transfers transfers>
+template <Transfers transfers, bool disturbed>
 class ExactClock {
  public:
   ExactClock(const SimulationInput& input, Timeline& timeline)
@@ -25,7 +25,7 @@ class ExactClock {
         placement_(input.program.placement),
         channels_(input.channels),
         timeline_(timeline),
-        duration_(input.costs),
+        duration_(input),
         bucket_times_(input),
         free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
         reduces_(static_cast<std::size_t>(ops_.devices()), kNoOp),
@@ -45,9 +45,13 @@ class ExactClock {
     double start = free_at;
     if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
-    free_at = op.kind != OpKind::reduce_grad ? start + duration_(op)
-              : op.has(Op::detached)         ? start
-                                             : reduced_at_;
+    if (op.kind == OpKind::reduce_grad) {
+      free_at = op.has(Op::detached) ? start : reduced_at_;
+    } else if constexpr (disturbed) {
+      free_at = duration_.end_of(start, op, device, g);
+    } else {
+      free_at = start + duration_(op);
+    }
     timeline_.op(g) = {start, free_at};
     latest_ = std::max(latest_, free_at);
   }
@@ -145,14 +149,21 @@ class ExactClock {
   double latest_ = 0;
 };
 
-template <Transfers transfers>
-Timeline evaluate(const SimulationInput& input) {
+template <Transfers transfers, bool disturbed>
+Timeline walk_through(const SimulationInput& input) {
+  using Clock = ExactClock<transfers, disturbed>;
   Timeline timeline(input.program.ops.size());
-  ExactClock<transfers> clock(input, timeline);
-  Walk<ExactClock<transfers>> walk(input.program, input.table, clock);
+  Clock clock(input, timeline);
+  Walk<Clock> walk(input.program, input.table, clock);
   invariant(walk.run(), "exact: the program deadlocks; it was not checked");
   timeline.makespan_s = clock.latest();
   return timeline;
+}
+
+template <Transfers transfers>
+Timeline evaluate(const SimulationInput& input) {
+  return input.perturbation == nullptr ? walk_through<transfers, false>(input)
+                                       : walk_through<transfers, true>(input);
 }
 
 }  // namespace
@@ -169,6 +180,10 @@ Timeline simulate_exact(const SimulationInput& input) {
 
 std::string why_not_exact(const SimulationInput& input) {
   if (input.program.transfers == Transfers::free) return "";
+  if (input.perturbation != nullptr && !input.perturbation->link_share.empty()) {
+    return "engine 'exact' cannot represent links whose bandwidth changes (perturbations.links); "
+           "use --engine simgrid";
+  }
   const std::string shared = input.channels.contention();
   if (shared.empty()) return "";
   return fmt::format("engine 'exact' cannot represent contention: {}; use --engine simgrid",

@@ -6,6 +6,8 @@
 
 #include "base/op_lists.hpp"
 
+#include <string>
+
 namespace penstock {
 
 struct Span {
@@ -27,7 +29,14 @@ class Timeline {
   const Span& message(std::uint32_t g) const { return messages_[g]; }
   bool has_message(std::uint32_t g) const { return messages_[g].end_s >= 0; }
 
+  bool never_ran(std::uint32_t g) const {
+    return !stalled_because.empty() && ops_[g].start_s == makespan_s && ops_[g].length_s() == 0;
+  }
+
   double makespan_s = 0;  ///< end of the last op
+  /// Not empty: why the run stood still for ever. What had not happened by then stands at
+  /// `makespan_s`, without length.
+  std::string stalled_because;
 
  private:
   static constexpr double kUnknown = -1;

@@ -44,8 +44,7 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 
 /// A virtual clock can say only what `exact` can.
 void require_exact(const Simulation& s) {
-  const SimulationInput input{s.program, *s.table, s.scenario.costs, *s.channels};
-  if (const std::string why = why_not_exact(input); !why.empty()) {
+  if (const std::string why = why_not_exact(s.input()); !why.empty()) {
     throw InputError("--clock virtual",
                      fmt::format("a virtual clock cannot share links: {}; use --clock wall", why));
   }

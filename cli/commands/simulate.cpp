@@ -1,11 +1,14 @@
 // penstock simulate
 #include "base/exit_codes.hpp"
 #include "cli/output.hpp"
+#include "cli/perturbation_study.hpp"
 #include "cli/running.hpp"
 
 namespace penstock {
 int run_simulate(const Arguments& arguments) {
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
+  // First, as its runs are processes that must not have used SimGrid before.
+  const auto perturbed = study_perturbations(scenario, engine_of(arguments));
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
   const std::string format = arguments.value("format", "table");
@@ -21,6 +24,7 @@ int run_simulate(const Arguments& arguments) {
     return exit_ok;
   }
   Result result = summarize(simulation);
+  result.perturbed = perturbed;
   result.what_would_help = sensitivities(simulation);
   if (format == "table") {
     put_output(arguments, to_table(simulation, result, options));

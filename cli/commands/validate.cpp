@@ -68,6 +68,10 @@ Scenario scenario_of(const Recording& recording, const std::string& path,
     throw InputError(path, "holds no scenario; give one after the recording");
   Scenario scenario = given ? load_scenario(arguments.positional[1], overrides)
                             : parse_scenario(recording.scenario, path, overrides);
+  if (scenario.perturbations.changes_times()) {
+    throw InputError(scenario.origin,
+                     "'perturbations' are no part of a measured run; leave them out");
+  }
   // The prediction runs as long as the recording did, whatever the scenario says.
   require_recorded_length(recording, path);
   if (recording.batches > 0) scenario.shape.batches = recording.batches;
@@ -100,9 +104,7 @@ class Comparison {
   Comparison(const Comparison&) = delete;
   Comparison& operator=(const Comparison&) = delete;
 
-  SimulationInput simulated() const {
-    return {simulation.program, *simulation.table, simulation.scenario.costs, *simulation.channels};
-  }
+  SimulationInput simulated() const { return simulation.input(); }
 
   const Recording recording;
   const Simulation simulation;

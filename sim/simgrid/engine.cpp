@@ -12,6 +12,7 @@
 #include "schedules/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
+#include "sim/simgrid/link_rates.hpp"
 
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
@@ -23,6 +24,7 @@
 #include <cmath>
 #include <deque>
 #include <queue>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -62,9 +64,6 @@ void configure() {
   }
 }
 
-/// SimGrid counts whole units: so many of ours are one byte. A power of two changes no digit.
-constexpr double kUnitsPerByte = 1024;
-
 /// One way of flows, served one after the other: a channel's, or one edge of a reduction.
 struct Lane {
   struct Job {
@@ -82,7 +81,7 @@ struct Lane {
 /// Links as SimGrid links; one host per lane, whose way to the common sink crosses them.
 class Platform {
  public:
-  Platform(const Channels& channels, const std::vector<Lane>& lanes)
+  Platform(const Channels& channels, const std::vector<Lane>& lanes, LinkRates& rates)
       : sources_(lanes.size(), nullptr) {
     auto* zone = sg4::create_star_zone("penstock");
     std::vector<sg4::Link*> links;
@@ -90,6 +89,7 @@ class Platform {
       const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s * kUnitsPerByte;
       auto* made = zone->create_link(link.name, rate);
       made->set_latency(0);
+      rates.attach(links.size(), made);
       links.push_back(made->seal());
     }
     sink_ = zone->create_host("sink", 1e9);
@@ -133,7 +133,8 @@ class Simulation {
         channels_(input.channels),
         counts_(counts),
         timeline_(timeline),
-        duration_(input.costs),
+        duration_(input),
+        link_rates_(input),
         barriers_(input.program),
         buckets_(input),
         met_(barriers_.groups() * buckets_.most(), 0),
@@ -146,8 +147,9 @@ class Simulation {
     const bool timed = program_.transfers != Transfers::free;
     for (const Channel& channel : channels_.all()) {
       const bool limited = !std::isinf(channel.bytes_per_s);
-      add_lane(channel.links,
-               timed && limited && (channel.contended || options.every_message_a_flow));
+      const bool flow =
+          channel.contended || options.every_message_a_flow || link_rates_.concern(channel.links);
+      add_lane(channel.links, timed && limited && flow);
     }
     for (std::uint32_t p = 0; p < channels_.reductions().size(); ++p)
       add_reduction(p, options.every_message_a_flow);
@@ -155,19 +157,24 @@ class Simulation {
 
   void run() {
     configure();
-    Platform platform(channels_, lanes_);
+    Platform platform(channels_, lanes_, link_rates_);
     platform_ = &platform;
+    link_rates_.start();
     sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
       const auto tag =
           reinterpret_cast<std::size_t>(const_cast<sg4::Activity&>(activity).get_data<void>());
+      if (!LinkRates::in_time(sg4::Engine::get_clock())) {
+        stalled_.insert(tag - 1);
+        return;
+      }
       completed_.push_back(tag - 1);
       arm(sg4::Engine::get_clock());
     });
     for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
     arm_next();
     sg4::Engine::get_instance()->run();
-    invariant(done_ == ops_.size(), "simgrid: the simulation stopped before every op had run");
     timeline_.makespan_s = latest_;
+    if (done_ < ops_.size()) stand_still();
   }
 
  private:
@@ -211,7 +218,11 @@ class Simulation {
   void add_reduction(std::uint32_t position, bool always_flows) {
     const Reduction& reduction = channels_.reductions()[position];
     Reducing& reducing = reducing_.emplace_back();
-    reducing.flows = !reduction.phases.empty() && (reduction.contended || always_flows);
+    const auto concerned = [&](const LinkFlow& flow) { return link_rates_.concern(flow.links); };
+    const bool changes = std::ranges::any_of(reduction.phases, [&](const Reduction::Phase& phase) {
+      return std::ranges::any_of(phase.flows, concerned);
+    });
+    reducing.flows = !reduction.phases.empty() && (reduction.contended || always_flows || changes);
     reducing.first_lane = lanes_.size();
     std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
     for (std::size_t i = 0; reducing.flows && i < reduction.phases.size(); ++i) {
@@ -261,6 +272,43 @@ class Simulation {
     }
   }
 
+  /// A link is gone for ever: what has not happened by now never will.
+  void stand_still() {
+    timeline_.stalled_because = why_stalled();
+    invariant(!timeline_.stalled_because.empty(),
+              "simgrid: the simulation stopped before every op had run");
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::uint32_t g = devices_[d].cursor; g < ops_.end(static_cast<int>(d)); ++g)
+        timeline_.op(g) = {latest_, latest_};
+    }
+    for (std::uint32_t g = 0; g < ops_.size(); ++g) {
+      Span& message = timeline_.message(g);
+      if (!ops_[g].has(Op::receives) || message.end_s >= 0) continue;
+      message.start_s = message.start_s < 0 ? latest_ : std::min(message.start_s, latest_);
+      message.end_s = latest_;
+    }
+  }
+
+  std::string why_stalled() const {
+    for (const std::size_t lane : stalled_) {
+      const std::string link = link_rates_.failed(lanes_[lane].links);
+      if (!link.empty())
+        return "the link '" + link + "' fails and never recovers, and " + user_of(lane) + " for it";
+    }
+    return "";
+  }
+
+  std::string user_of(std::size_t lane) const {
+    const std::size_t channels = channels_.all().size();
+    if (lane >= channels) {
+      return "the gradient reduction of stage " +
+             std::to_string(position_of_lane_[lane - channels]) + " waits";
+    }
+    const Channel& c = channels_.all()[lane];
+    return "messages from device " + std::to_string(c.source) + " to device " +
+           std::to_string(c.destination) + " wait";
+  }
+
   // Devices ---------------------------------------------------------------------------------------
 
   Device& device(int d) { return devices_[static_cast<std::size_t>(d)]; }
@@ -282,7 +330,7 @@ class Simulation {
     if (op.kind == OpKind::reduce_grad) return reduce(d, g, now);
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
-    const double end = now + duration_(op);
+    const double end = duration_.end_of(now, op, d, g);
     timeline_.op(g) = {now, end};
     latest_ = std::max(latest_, end);
     ++counts_.timers;
@@ -553,6 +601,7 @@ class Simulation {
   SimgridCounts& counts_;
   Timeline& timeline_;
   Durations duration_;
+  LinkRates link_rates_;
   Barriers barriers_;
   BucketTimes buckets_;
   std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
@@ -564,6 +613,7 @@ class Simulation {
   std::vector<std::deque<std::size_t>> link_queues_;  // FIFO links: lanes in line
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::size_t> completed_;
+  std::set<std::size_t> stalled_;        // lanes whose flow never ends
   std::vector<sg4::CommPtr> graveyard_;  // SimGrid may still look at a Comm after its callback
   Platform* platform_ = nullptr;
   double armed_at_ = -1;

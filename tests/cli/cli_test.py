@@ -32,6 +32,7 @@ SMALL = "scenarios/small-1f1b.yaml"
 LARGE = "scenarios/gpt3-175b-1f1b.yaml"  # 768 devices: without --events here
 TENSOR = "scenarios/gpt3-175b-tensor.yaml"  # neighbours share a NIC
 CONTENDED = "scenarios/gpt-3.8b-2bw-64.yaml"
+CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
              "pipedream-2bw"]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "trace check", "list", "init",
@@ -125,6 +126,10 @@ class Shipped(Case):
             with self.subTest(scenario):
                 simgrid = self.result(scenario, "--engine", "simgrid")
                 self.assertEqual(simgrid.pop("engine"), "simgrid")
+                if scenario == CHANGING_LINKS:
+                    self.assertIn("perturbations.links", self.refused(
+                        2, "simulate", scenario, "--engine", "exact"))
+                    continue
                 if scenario in (CONTENDED, LARGE, TENSOR):
                     why = self.refused(2, "simulate", scenario, "--engine", "exact")
                     self.assertIn("cluster.inter", why)
@@ -213,6 +218,128 @@ class Reproducible(Case):
         self.assertEqual(full, self.result(SMALL))
         self.assertNotIn("CPU", self.ok("simulate", SMALL, "--reproducible"))
         self.assertIn("CPU", self.ok("simulate", SMALL))
+
+
+class Perturbed(Case):
+    """What disturbs a run, and what that costs."""
+
+    JITTER = "scenarios/perturbed-jitter.yaml"
+    DEVICES = "scenarios/perturbed-devices.yaml"
+    FAILURES = "scenarios/perturbed-failures.yaml"
+
+    def test_percentiles_are_those_of_the_runs(self):
+        for engine in ("exact", "simgrid"):
+            r = self.result(self.JITTER, "--engine", engine)
+            self.assertEqual((r["runs"]["n"], r["runs"]["errors"]), (100, []))
+            for field in ("iteration_time_s", "makespan_s"):
+                p = r["runs"][field]
+                ascending = [p["min"], p["p5"], p["p50"], p["p95"], p["max"]]
+                self.assertEqual(ascending, sorted(set(ascending)))
+                self.assertLess(p["min"], p["mean"])
+                self.assertGreater(p["min"], r["perturbations"]["undisturbed"][field])
+                self.assertEqual(r["perturbations"]["disturbed"][field], p["mean"])
+            self.assertGreaterEqual(r["makespan_s"], r["runs"]["makespan_s"]["min"])
+            self.assertLessEqual(r["makespan_s"], r["runs"]["makespan_s"]["max"])
+
+    def test_one_device_alone_has_the_percentiles_of_its_distribution(self):
+        # 400 ops of 1 s with 10 % each: the sum is normal, 400 s with a deviation of 2 s.
+        path = self.scenario("model: {forward: 1 s, backward: 1 s}\nschedule: 1f1b\n"
+                             "pipeline: {stages: 1, microbatches: 200}\n"
+                             "perturbations: {jitter: {spread: 10%, runs: 2000}}\n")
+        p = self.result(path, "--engine", "exact")["runs"]["makespan_s"]
+        self.assertAlmostEqual(p["mean"], 400, delta=5 * 2 / 2000 ** 0.5)
+        self.assertAlmostEqual(p["p50"], 400, delta=0.3)
+        self.assertAlmostEqual(p["p5"], 400 - 1.645 * 2, delta=0.5)
+        self.assertAlmostEqual(p["p95"], 400 + 1.645 * 2, delta=0.5)
+
+    def test_a_seed_gives_the_same_numbers_and_another_others(self):
+        seed = lambda n: self.result(self.JITTER, "--engine", "exact", "--set",
+                                     f"jitter.seed={n}")["runs"]
+        self.assertEqual(seed(5), seed(5))
+        self.assertNotEqual(seed(5), seed(6))
+
+    def test_each_key_is_compared_with_the_run_without_it(self):
+        both = self.result(self.DEVICES)
+        only = {"slow_devices": self.result(self.DEVICES, "--set",
+                                            "perturbations={slow_devices: [{device: 3, factor: 1.1}]}"),
+                "throttle": self.result(self.DEVICES, "--set", "perturbations={throttle: [{device: "
+                                        "2, at: 1 s, until: 2 s, speed: 70%}]}")}
+        costs = {c["key"]: c for c in both["perturbations"]["costs"]}
+        self.assertEqual(list(costs), ["slow_devices", "throttle"])
+        for field in ("iteration_time_s", "makespan_s"):
+            self.assertEqual(both["perturbations"]["disturbed"][field], both[field])
+            for key, other in (("slow_devices", "throttle"), ("throttle", "slow_devices")):
+                self.assertEqual(costs[key][field], both[field] - only[other][field])
+            alone = only["throttle"]["perturbations"]
+            self.assertEqual(alone["costs"][0][field], alone["disturbed"][field]
+                             - alone["undisturbed"][field])
+
+    def test_a_link_that_never_recovers_is_infeasible_and_no_hang(self):
+        change = ("--set", "perturbations.links=[{link: 5->6 F, at: 2 s, failed: true}]")
+        r = self.result(CHANGING_LINKS, *change, "--events")
+        self.assertFalse(r["feasible"])
+        self.assertIn("the link '5->6 F' fails and never recovers", r["infeasible_because"][0])
+        self.assertIsNone(r["iteration_time_s"])
+        self.assertIsNone(r["perturbations"]["disturbed"]["makespan_s"])
+        self.assertLess(len(r["events"]), 8 * 5 * 33)
+        self.assertIn("Ends?      NO: the link", self.ok("simulate", CHANGING_LINKS, *change))
+
+    def test_goodput_adds_up(self):
+        r = self.result(self.FAILURES)
+        g = r["goodput"]
+        self.assertEqual(g["batch_s"], r["iteration_time_s"])
+        self.assertAlmostEqual(sum(g[part] for part in ("useful_s", "lost_s", "checkpoint_s",
+                                                        "restart_s", "unfinished_s")), 86400)
+        self.assertAlmostEqual(g["fraction"], g["useful_batches"] * g["batch_s"] / 86400)
+        self.assertAlmostEqual(g["young_interval_s"], (2 * 2 * 10800) ** 0.5)
+        self.assertIn("Goodput?   ", self.ok("simulate", self.FAILURES))
+
+    def test_a_run_whose_process_dies_is_an_error_row(self):
+        result = self.folder / "result.json"
+        process = subprocess.Popen(
+            [BINARY, "simulate", self.JITTER, "--format", "json", "-o", str(result), "--set",
+             "batches=400", "--set", "jitter.runs=12"],
+            cwd=SOURCE, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        first = None  # the undisturbed run, without which there is nothing to compare with
+        while process.poll() is None:
+            for child in children.read_text().split() if children.exists() else []:
+                first = first or child
+                if child != first:
+                    try:
+                        os.kill(int(child), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+        self.assertEqual(process.returncode, 0)
+        runs = json.loads(result.read_text())["runs"]
+        self.assertEqual(runs["n"], 12)
+        self.assertTrue(runs["errors"])
+        self.assertIn("ended without a result", runs["errors"][0]["error"])
+
+    def test_what_cannot_be_executed_is_refused_by_name(self):
+        for command in (("replay", self.DEVICES, "--clock", "virtual"), ("replay", self.JITTER),
+                        ("export", self.DEVICES, "--to", "program")):
+            self.assertIn("'perturbations' can be predicted, not executed",
+                          self.refused(2, *command))
+
+    def test_compare_and_csv_have_what_they_cost(self):
+        table = list(csv.DictReader(io.StringIO(self.ok("simulate", self.JITTER, "--format", "csv"))))
+        self.assertEqual(len(table), 1)
+        r = self.result(self.JITTER)
+        self.assertEqual(float(table[0]["runs_iteration_time_s_p95"]),
+                         r["runs"]["iteration_time_s"]["p95"])
+        self.assertIn("runs", self.ok("compare", self.JITTER, SMALL, "--format", "json"))
+
+    def test_a_trace_shows_the_throttled_ops_longer(self):
+        path = self.folder / "trace.json"
+        self.ok("simulate", self.DEVICES, "--trace", str(path))
+        self.assertIn("no violations", self.ok("trace", "check", str(path)))
+        slices = [e for e in json.loads(path.read_text())["traceEvents"]
+                  if e["ph"] == "X" and e["name"].startswith("F ")]
+        of_stage = lambda stage: {round(e["dur"]) for e in slices if e["args"]["stage"] == stage}
+        self.assertLessEqual({10_000, 14_286}, of_stage(2))  # 10 ms, at 70 % of the speed
+        self.assertEqual(of_stage(3), {11_000})
+        self.assertEqual(of_stage(4), {10_000})
 
 
 NUMBER, TEXT, WHOLE, LIST, MAP = (int, float), str, int, list, dict

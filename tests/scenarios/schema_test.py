@@ -43,7 +43,9 @@ BEYOND_A_SCHEMA = """
     fabric-oversubscription-zero fabric-switch-link fabric-torus-shape fabric-torus-size
     fabric-torus-without-shape groups-and-nodes groups-keys groups-too-few groups-without-inter
     mesh-entries mesh-gap mesh-missing mesh-unused pcie-host-of-one-socket pcie-missing pcie-unused
-    placement-count placement-twice""".split()
+    placement-count placement-twice perturbation-failures perturbation-free-transfers
+    perturbation-idle-keys perturbation-jitter-no-spread perturbation-jitter-uniform
+    perturbation-link-names perturbation-unlimited-link""".split()
 
 
 class Loader(yaml.SafeLoader):

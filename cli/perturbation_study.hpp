@@ -1,0 +1,21 @@
+// What the perturbations of a scenario cost: the run with and without them, each key by itself, the
+// percentiles over the runs of a jitter, and the goodput of a long job.
+#pragma once
+
+#include "cli/output.hpp"
+
+namespace penstock {
+
+/// Nothing for a scenario without perturbations. Runs of `simgrid` are child processes, because
+/// SimGrid runs once in each: to be called before the process has used it. A run whose process
+/// crashes is one of `runs.errors`. Throws InputError when the engine cannot represent the
+/// scenario.
+std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario, EngineChoice engine);
+
+/// The fields `perturbations`, `runs` and `goodput` of a result.
+void add_perturbations(const PerturbationStudy& study, Json& result);
+
+/// Lines of the table people read.
+std::string perturbation_lines(const PerturbationStudy& study);
+
+}  // namespace penstock
