@@ -9,11 +9,11 @@
 namespace penstock {
 namespace {
 
-constexpr double kPeakFlops = 312e12;         // A100, fp16 with fp32 accumulation
-constexpr int kVocabulary = 50257;            // GPT-2's
+constexpr double kPeakFlops = 312e12;  // A100, fp16 with fp32 accumulation
+constexpr int kVocabulary = 50257;     // GPT-2's
 constexpr double kNodeGpus = 8;
 constexpr double kOptimizerSPerParameter = 2.2e-11;  // Adam: ~32 bytes at 1.5 TB/s
-constexpr int kElement = 2;                   // bytes, fp16
+constexpr int kElement = 2;                          // bytes, fp16
 
 enum Index : std::size_t {
   gemm_efficiency,
@@ -36,7 +36,8 @@ constexpr std::array<TrainingParameterSpec, kTrainingParameters> kSpecs = {{
     {"launch_s", "s", 0.8e-3, 0.1e-3, 10e-3, "host time of a layer's forward; backward: 3 times"},
     {"sharpness", "", 4, 1.5, 30, "k of (device^k + host^k)^(1/k)"},
     {"collective_launch_s", "s", 8e-5, 1e-7, 2e-3, "host time of a tensor-parallel all-reduce"},
-    {"head_efficiency", "", 0.5, 0.1, 0.95, "of the peak, LM head with unpadded vocabulary (t = 1)"},
+    {"head_efficiency", "", 0.5, 0.1, 0.95,
+     "of the peak, LM head with unpadded vocabulary (t = 1)"},
     {"tensor_bandwidth", "bytes/s", 150e9, 40e9, 300e9, "ring among GPUs of a node"},
     {"network_bandwidth", "bytes/s", 60e9, 5e9, 100e9, "tensor-parallel ring across nodes"},
     {"reduction_bandwidth", "bytes/s", 100e9, 5e9, 600e9,
@@ -166,8 +167,7 @@ double TrainingModel::iteration_s(const TrainingRun& run, const TrainingParamete
   for (std::uint32_t c = 0; c < channels; ++c)
     p.channels.set_private(c, 0, parameters.values[p2p_bandwidth]);
   const auto costs = stage_costs(run, parameters, factors);
-  const double pipeline_s =
-      simulate_exact({p.program, p.table, costs, p.channels}).makespan_s;
+  const double pipeline_s = simulate_exact({p.program, p.table, costs, p.channels}).makespan_s;
   return pipeline_s + parameters.values[overhead];
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -187,12 +188,11 @@ std::string TrainingRun::name() const {
 
 std::uint32_t TrainingRun::fingerprint() const {
   std::uint32_t hash = 2166136261;  // FNV-1a
-  const std::string text = fmt::format("{}", fmt::join({double(gpus), double(global_batch),
-                                                        double(micro_batch), double(hidden),
-                                                        double(heads), double(layers),
-                                                        double(sequence), double(tensor),
-                                                        double(data), double(pipeline),
-                                                        measured_s}, ","));
+  const std::string text =
+      fmt::format("{}", fmt::join({double(gpus), double(global_batch), double(micro_batch),
+                                   double(hidden), double(heads), double(layers), double(sequence),
+                                   double(tensor), double(data), double(pipeline), measured_s},
+                                  ","));
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
   return hash;
 }
