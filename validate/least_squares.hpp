@@ -13,7 +13,7 @@ namespace penstock {
 
 struct FitOptions {
   double scale = 0.01;  ///< c: residuals beyond it count less than squared
-  double prior = 0.01;
+  double prior = 0.003;
   int steps = 40;  ///< at most
 };
 
