@@ -52,19 +52,19 @@ std::string shape_note(const TrainingRun& run, const TrainingCalibration& calibr
   return "; its layer shape is not in the table";
 }
 
-/// What the rows of its kind suggest; each of these was looked at in docs/validation.md.
+/// What the rows of its kind suggest: guesses, discussed in docs/validation.md.
 std::string hypothesis(const TrainingRun& run, const TrainingCalibration& calibration,
                        double error) {
   std::string why;
   if (in_one_node(run) && error > 0)
-    why = "its launch floor is below that of its neighbours (other kernels, or a faster host)";
+    why = "the host launches this shape's kernels faster than its neighbours'";
   else if (in_one_node(run))
     why = run.tensor == kNodeGpus ? "small all-reduces of 8 GPUs wait for the slowest host"
-                                  : "slower host than its neighbours";
+                                  : "the host launches this shape's kernels more slowly";
   else if (error < 0 && run.tensor < kNodeGpus)
     why =
-        "all runs of this layer shape are slower per layer, whatever their depth: tensor groups "
-        "of fewer than 8 GPUs off NVLink, or a disturbed node";
+        "slower per layer than its model with more tensor parallelism: tensor groups not on "
+        "NVLink, or a disturbed node";
   else
     why = "not understood";
   return why + shape_note(run, calibration);
