@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock {
@@ -46,18 +47,18 @@ TEST(TrainingRuns, WrongCellsAreNamedAllAtOnce) {
                                 "8,30,4,1024,16,24,1024,2,2,2,220\n"
                                 "8,32,4,1024,16,1.5,1024,2,2,2\n"),
             "3:8: 'hidden size' must be an integer from 1 to 16777216, got 'many'\n"
-            "3:31: 'iteration time (ms)' must be a number of milliseconds > 0, got '-1'\n"
+            "3:30: 'iteration time (ms)' must be a number of milliseconds > 0, got '-1'\n"
             "4:1: tensor x data x pipeline parallelism is 4, not the 8 GPUs of the row\n"
             "5:3: the global batch must be a multiple of micro batch x data parallelism, 8; got "
             "30\n"
-            "6:30: has 10 cells, the header names 11 columns\n");
+            "6:29: has 10 cells, the header names 11 columns\n");
 }
 
 TEST(TrainingRuns, ImpossibleShapesAreRefused) {
   EXPECT_EQ(errors_of(kHeader + "4,32,4,1024,16,2,1024,1,1,4,220\n"),
-            "2:14: 2 layers cannot be spread over 4 stages\n");
+            "2:16: 2 layers cannot be spread over 4 stages\n");
   EXPECT_EQ(errors_of(kHeader + "2,16000000,1,1024,16,2,1024,1,1,2,220\n"),
-            "2:35: at most 4096 stages and 4194304 microbatches x stages; got 2 and 32000000\n");
+            "2:33: at most 4096 stages and 4194304 microbatches x stages; got 2 and 32000000\n");
 }
 
 TEST(TrainingRuns, MissingColumnsAreNamedWithASuggestion) {
@@ -81,7 +82,7 @@ TEST(RandomParts, AreTheSameForASeedAndEquallyLarge) {
   EXPECT_EQ(parts, random_parts(101, 10, 7));
   EXPECT_NE(parts, random_parts(101, 10, 8));
   for (int part = 1; part < 10; ++part) EXPECT_EQ(std::ranges::count(parts, part), 10);
-  EXPECT_EQ(random_parts(8, 2, 1), (std::vector<int>{1, 0, 0, 1, 0, 1, 1, 0}));
+  EXPECT_EQ(random_parts(8, 2, 1), (std::vector<int>{0, 0, 1, 1, 1, 1, 0, 0}));
 }
 
 TEST(LeastSquares, FindsWhatExplainsTheRowsAndLeavesTheRest) {
@@ -156,8 +157,9 @@ TEST(TrainingModel, ReplicasOfANodeShareItsNetwork) {
   EXPECT_NEAR(reduction(4), reduction(2), 1e-9);
 }
 
-/// Runs that the model itself made, with parameters unlike the nominal ones.
-std::vector<TrainingRun> synthetic_runs(TrainingModel& model) {
+/// Runs that the model itself made, with parameters unlike the nominal ones; `odd` shapes' layers
+/// take this times as long.
+std::vector<TrainingRun> synthetic_runs(TrainingModel& model, double odd = 1) {
   auto parameters = TrainingParameters::nominal();
   for (std::size_t i = 0; i < kTrainingParameters; ++i) {
     const auto& spec = training_parameters()[i];
@@ -171,7 +173,8 @@ std::vector<TrainingRun> synthetic_runs(TrainingModel& model) {
         for (const int pipeline : {1, 2, 4})
           for (const int m : {2, 8}) {
             runs.push_back(run_of(micro, hidden, 16, tensor, pipeline == 1 ? 2 : 1, pipeline, m));
-            runs.back().measured_s = model.iteration_s(runs.back(), parameters);
+            const ShapeFactors factors{tensor == 2 && micro == 4 ? odd : 1, 1};
+            runs.back().measured_s = model.iteration_s(runs.back(), parameters, factors);
           }
   return runs;
 }
@@ -196,10 +199,7 @@ TEST(Calibration, RecoversTheRunsOfAModelOfItsOwn) {
 
 TEST(Calibration, ATableTakesUpWhatTheShapesHaveOfTheirOwn) {
   TrainingModel model;
-  auto runs = synthetic_runs(model);
-  for (TrainingRun& run : runs) {
-    if (run.tensor == 2 && run.micro_batch == 4) run.measured_s *= 0.8;
-  }
+  const auto runs = synthetic_runs(model, 0.8);
   EXPECT_GT(largest_error(model, runs, fit_training(model, runs, false)), 0.05);
   EXPECT_LT(largest_error(model, runs, fit_training(model, runs, true)), 0.02);
 }
