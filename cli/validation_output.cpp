@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock {
@@ -17,11 +18,6 @@ constexpr std::pair<const char*, const char*> kCauseKeys[] = {
     {"wait_s", "delayed departures"},
     {"launch_overhead_s", "launch overhead"},
     {"rest_s", "order and jitter"}};
-
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 template <class Items, class F>
 Json list(const Items& items, F&& one) {
@@ -90,16 +86,6 @@ Json difference_json(const OrderDifference& d) {
           {"position", d.position},
           {"expected", to_string(d.expected)},
           {"measured", to_string(d.measured)}};
-}
-
-Json summary_json(const ErrorSummary& s) {
-  const bool any = s.n > 0;
-  const auto value = [&](double number) { return any ? Json(number) : Json(nullptr); };
-  return {{"mape", value(s.mape)},
-          {"median", value(s.median)},
-          {"max", value(s.max)},
-          {"bias", value(s.bias)},
-          {"n", s.n}};
 }
 
 std::optional<double> number(const Json& object, const char* key) {
@@ -235,7 +221,35 @@ std::string markdown_text(std::string text) {
   return text;
 }
 
+/// A row of a published table, not of a recording.
+bool measured_elsewhere(const Json& row) { return row.contains("calibrated"); }
+
+/// Recordings and published rows in one table: the columns both have.
+std::string shared_columns_csv(const Json& result) {
+  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  for (const Json& row : result["rows"]) {
+    auto& cells = rows.emplace_back();
+    for (const char* key : {"name", "depth", "measured_s", "predicted_s", "error", "measured_bytes",
+                            "predicted_bytes", "memory_error", "file"})
+      cells.emplace_back(key, row[key]);
+    cells.emplace_back("calibrated", row.value("calibrated", false));
+  }
+  return to_csv(rows);
+}
+
+bool predicted_row(const Json& row) { return !row.value("calibrated", false); }
+
 }  // namespace
+
+Json summary_json(const ErrorSummary& s) {
+  const bool any = s.n > 0;
+  const auto value = [&](double number) { return any ? Json(number) : Json(nullptr); };
+  return {{"mape", value(s.mape)},
+          {"median", value(s.median)},
+          {"max", value(s.max)},
+          {"bias", value(s.bias)},
+          {"n", s.n}};
+}
 
 Json row_json(const ValidationInput& in, const Validation& v) {
   const Recording& r = in.recording;
@@ -265,9 +279,13 @@ Json row_json(const ValidationInput& in, const Validation& v) {
 }
 
 Json validation_json(const std::vector<Json>& rows, const std::optional<double>& tolerance) {
+  // Rows that a prediction was fitted on count only where there are no others.
+  const bool any_predicted = std::ranges::any_of(rows, predicted_row);
   std::vector<RowErrors> errors;
   for (const Json& row : rows)
-    errors.push_back({row["depth"].get<int>(), number(row, "error"), number(row, "memory_error")});
+    if (!any_predicted || predicted_row(row))
+      errors.push_back(
+          {row["depth"].get<int>(), number(row, "error"), number(row, "memory_error")});
   const ValidationSummary s = summarize(errors);
   Json by_depth = Json::object();
   for (const auto& [depth, summary] : s.time_by_depth)
@@ -330,6 +348,7 @@ std::string validation_markdown(const Json& result) {
 }
 
 std::string validation_csv(const Json& result) {
+  if (std::ranges::any_of(result["rows"], measured_elsewhere)) return shared_columns_csv(result);
   std::vector<std::vector<std::pair<std::string, Json>>> rows;
   for (const Json& row : result["rows"]) {
     auto& cells = rows.emplace_back();

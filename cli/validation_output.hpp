@@ -7,6 +7,13 @@
 
 namespace penstock {
 
+template <class T>
+Json nullable(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json summary_json(const ErrorSummary& summary);
+
 /// A row of `rows[]`.
 Json row_json(const ValidationInput& input, const Validation& validation);
 

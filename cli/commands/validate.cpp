@@ -1,6 +1,8 @@
 // penstock validate: recordings of real runs beside what their scenarios predict.
 #include "base/exit_codes.hpp"
 #include "base/units.hpp"
+#include "cli/iteration_times.hpp"
+#include "cli/measured_output.hpp"
 #include "cli/running.hpp"
 #include "cli/validation_output.hpp"
 #include "traces/byte_sink.hpp"
@@ -28,24 +30,41 @@ std::optional<double> tolerance_of(const Arguments& arguments) {
   return tolerance;
 }
 
-bool named_like_recording(const fs::path& path) {
+struct InputFile {
+  std::string path;
+  MeasuredFormat format;
+};
+
+bool maybe_measured(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name.ends_with(".json") || name.ends_with(".json.gz");
+  return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".csv");
 }
 
-/// The file itself, or the recordings in a folder and those below it, sorted.
-std::vector<std::string> recordings_in(const std::string& path) {
+/// A file that was named is taken for a recording unless it is something else: its reader says what
+/// is wrong with it.
+InputFile named_file(const std::string& path) {
+  const MeasuredFormat format = measured_format(path, read_file(path));
+  if (format != MeasuredFormat::unknown) return {path, format};
+  if (path.ends_with(".csv")) return {path, MeasuredFormat::iteration_times};
+  return {path, MeasuredFormat::recording};
+}
+
+/// The file itself, or the recordings and tables in a folder and those below it, sorted.
+std::vector<InputFile> inputs_in(const std::string& path) {
   require_file(path);
-  if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> files;
+  if (!fs::is_directory(path)) return {named_file(path)};
+  std::vector<InputFile> files;
   for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    if (!entry.is_regular_file() || !maybe_measured(entry.path())) continue;
     const std::string file = entry.path().string();
-    if (entry.is_regular_file() && named_like_recording(entry.path()) &&
-        is_recording(read_file(file)))
-      files.push_back(file);
+    const MeasuredFormat format = measured_format(file, read_file(file));
+    if (format != MeasuredFormat::unknown) files.push_back({file, format});
   }
-  if (files.empty()) throw InputError(path, "holds no recording (.json or .json.gz)");
-  std::ranges::sort(files);
+  if (files.empty())
+    throw InputError(path,
+                     "holds no recording (.json or .json.gz) and no table of measured iteration "
+                     "times (.csv, .json)");
+  std::ranges::sort(files, {}, &InputFile::path);
   return files;
 }
 
@@ -230,29 +249,78 @@ std::string page(const Arguments& arguments, const Json& result,
                          sections);
 }
 
+/// Tables of published measurements, one report per file.
+std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files,
+                                             const Arguments& arguments) {
+  std::vector<MeasuredReport> reports;
+  for (const InputFile& file : files) {
+    if (file.format != MeasuredFormat::iteration_times) continue;
+    for (MeasuredReport& report : iteration_times_reports(file.path, arguments))
+      reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+void refuse_for_tables(const Arguments& arguments) {
+  for (const char* option : {"html", "trace", "markdown"}) {
+    if (arguments.flag(option))
+      throw InputError(std::string("--") + option,
+                       fmt::format("is for recordings; '{}' holds none", arguments.positional[0]));
+  }
+}
+
+std::string table_of(const Json& result, const Arguments& arguments) {
+  std::string text;
+  Json recordings = result;
+  recordings["rows"] = Json::array();
+  std::map<std::size_t, Json> of_report;
+  for (const Json& row : result["rows"])
+    (row.contains("report") ? of_report[row["report"]] : recordings["rows"]).push_back(row);
+  if (!recordings["rows"].empty())
+    text =
+        arguments.flag("markdown") ? validation_markdown(recordings) : validation_table(recordings);
+  const Json reports = result.value("measured", Json::array());
+  for (std::size_t i = 0; i < reports.size(); ++i)
+    text += (text.empty() ? "" : "\n") +
+            measured_table(reports[i], of_report[i], arguments.flag("rows"));
+  return text;
+}
+
 std::string text_of(const Json& result, const Arguments& arguments) {
   const std::string format = arguments.value("format", "table");
   if (format == "json") return result.dump(2) + "\n";
   if (format == "csv") return validation_csv(result);
-  return arguments.flag("markdown") ? validation_markdown(result) : validation_table(result);
+  return table_of(result, arguments);
 }
 
 }  // namespace
 
 int run_validate(const Arguments& arguments) {
   const auto tolerance = tolerance_of(arguments);
-  const auto files = recordings_in(arguments.positional[0]);
-  if (files.size() > 1 && arguments.flag("trace"))
+  const auto files = inputs_in(arguments.positional[0]);
+  const auto recordings = std::ranges::count(files, MeasuredFormat::recording, &InputFile::format);
+  if (recordings > 1 && arguments.flag("trace"))
     throw InputError("--trace", fmt::format("takes one recording, '{}' holds {}",
-                                            arguments.positional[0], files.size()));
+                                            arguments.positional[0], recordings));
+  if (recordings == 0) refuse_for_tables(arguments);
   std::vector<Json> rows;
   std::vector<std::string> sections;
-  for (const std::string& file : files) {
-    Json answer = validated(file, arguments);
+  for (const InputFile& file : files) {
+    if (file.format != MeasuredFormat::recording) continue;
+    Json answer = validated(file.path, arguments);
     rows.push_back(std::move(answer["row"]));
     sections.push_back(answer["section"].get<std::string>());
   }
-  const Json result = validation_json(rows, tolerance);
+  const auto reports = measured_reports(files, arguments);
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    for (Json& row : measured_rows_json(reports[i])) {
+      row["report"] = i;
+      rows.push_back(std::move(row));
+    }
+  }
+  Json result = validation_json(rows, tolerance);
+  for (const MeasuredReport& report : reports)
+    result["measured"].push_back(measured_report_json(report));
   if (arguments.flag("html"))
     write_file(arguments.value("html"), page(arguments, result, sections));
   put_output(arguments, text_of(result, arguments));

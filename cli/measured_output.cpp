@@ -1,0 +1,146 @@
+#include "cli/measured_output.hpp"
+
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/validation_output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+constexpr double kLargeError = 0.15;  // rows beyond it are named
+
+Json parameter_json(const ReportedParameter& p) {
+  return {{"name", p.name}, {"value", p.value}, {"unit", p.unit}, {"meaning", p.meaning}};
+}
+
+Json by_depth_json(const MeasuredSummary& summary) {
+  Json out = Json::object();
+  for (const auto& [depth, errors] : summary.time_by_depth)
+    out[std::to_string(depth)] = summary_json(errors);
+  return out;
+}
+
+std::string percent_text(const Json& value) {
+  return value.is_null() ? "-" : fmt::format("{:.1f} %", 100 * value.get<double>());
+}
+
+std::string signed_percent_text(const Json& value) {
+  return value.is_null() ? "-" : fmt::format("{:+.1f} %", 100 * value.get<double>());
+}
+
+std::string seconds_text(const Json& value) {
+  return value.is_null() ? "-" : format_time(value.get<double>());
+}
+
+void add_summary(TextTable& table, const std::string& what, const Json& summary) {
+  if (summary["n"] == 0) return;
+  table.add({what, summary["n"].dump(), percent_text(summary["mape"]),
+             percent_text(summary["median"]), percent_text(summary["max"]),
+             signed_percent_text(summary["bias"])});
+}
+
+std::string summaries_text(const Json& report) {
+  TextTable table({"error of the time", "rows", "mean", "median", "largest", "bias"});
+  add_summary(table, "predicted rows", report["time"]);
+  for (const auto& [depth, summary] : report["time_by_pp"].items())
+    add_summary(table, fmt::format("  pipeline depth {}", depth), summary);
+  add_summary(table, "  depth > 1", report["time_of_pipelines"]);
+  add_summary(table, "rows fitted on", report["time_calibrated"]);
+  add_summary(table, "memory, predicted rows", report["memory"]);
+  return table.render();
+}
+
+std::string parameters_text(const Json& report) {
+  if (report["parameters"].empty()) return "";
+  TextTable table({"parameter", "value", "unit", "meaning"},
+                  {TextTable::Align::left, TextTable::Align::right, TextTable::Align::left,
+                   TextTable::Align::left});
+  for (const Json& p : report["parameters"]) {
+    table.add({p["name"].get<std::string>(), fmt::format("{:.4g}", p["value"].get<double>()),
+               p["unit"].get<std::string>(), p["meaning"].get<std::string>()});
+  }
+  return "\n" + table.render();
+}
+
+bool far_off(const Json& row) {
+  const Json& error = row["error"];
+  return !error.is_null() && std::abs(error.get<double>()) > kLargeError;
+}
+
+std::string rows_text(const Json& rows, bool all_rows) {
+  TextTable table({"configuration", "predicted", "measured", "error", ""},
+                  {TextTable::Align::left, TextTable::Align::right, TextTable::Align::right,
+                   TextTable::Align::right, TextTable::Align::left});
+  std::size_t shown = 0;
+  for (const Json& row : rows) {
+    if (!all_rows && !far_off(row)) continue;
+    ++shown;
+    const std::string why = row.value("hypothesis", "");
+    table.add({row["name"].get<std::string>(), seconds_text(row["predicted_s"]),
+               seconds_text(row["measured_s"]), signed_percent_text(row["error"]),
+               row["calibrated"].get<bool>() ? "fitted on; " + why : why});
+  }
+  if (shown == 0)
+    return fmt::format("\nno row is off by more than {}\n", format_percent(kLargeError));
+  const std::string title =
+      all_rows ? "" : fmt::format("rows off by more than {}:\n", format_percent(kLargeError));
+  return "\n" + title + table.render();
+}
+
+}  // namespace
+
+std::vector<Json> measured_rows_json(const MeasuredReport& report) {
+  std::vector<Json> out;
+  for (const MeasuredRowResult& r : report.rows) {
+    out.push_back({{"name", r.name},
+                   {"depth", r.pipeline_depth},
+                   {"measured_s", nullable(r.measured_s)},
+                   {"predicted_s", nullable(r.predicted_s)},
+                   {"error", nullable(r.error())},
+                   {"measured_bytes", nullable(r.measured_bytes)},
+                   {"predicted_bytes", nullable(r.predicted_bytes)},
+                   {"memory_error", nullable(r.memory_error())},
+                   {"calibrated", r.calibrated},
+                   {"hypothesis", r.hypothesis},
+                   {"file", report.file}});
+  }
+  return out;
+}
+
+Json measured_report_json(const MeasuredReport& report) {
+  const MeasuredSummary s = summarize(report, RowChoice::predicted);
+  const MeasuredSummary fitted = summarize(report, RowChoice::calibrated);
+  Json parameters = Json::array();
+  for (const ReportedParameter& p : report.parameters) parameters.push_back(parameter_json(p));
+  return {{"file", report.file},
+          {"format", report.format},
+          {"protocol", report.protocol},
+          {"parameter_count", report.parameter_count()},
+          {"table_entries", report.table_entries},
+          {"parameters", parameters},
+          {"time", summary_json(s.time)},
+          {"time_by_pp", by_depth_json(s)},
+          {"time_of_pipelines", summary_json(s.time_of_pipelines)},
+          {"time_calibrated", summary_json(fitted.time)},
+          {"memory", summary_json(s.memory)},
+          {"notes", report.notes}};
+}
+
+std::string measured_table(const Json& report, const Json& rows, bool all_rows) {
+  std::string text = fmt::format("{}: {}, {}\n{}\n", report["file"].get<std::string>(),
+                                 report["format"].get<std::string>(),
+                                 counted(static_cast<std::int64_t>(rows.size()), "row"),
+                                 report["protocol"].get<std::string>());
+  text += fmt::format("{} fitted\n\n",
+                      counted(report["parameter_count"].get<std::int64_t>(), "parameter"));
+  text += summaries_text(report) + parameters_text(report) + rows_text(rows, all_rows);
+  for (const Json& note : report["notes"]) text += "note: " + note.get<std::string>() + "\n";
+  return text;
+}
+
+}  // namespace penstock

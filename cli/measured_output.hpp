@@ -1,0 +1,20 @@
+// Published measurements beside their predictions (validate/measured_rows.hpp) as JSON and as the
+// table people read; recordings have cli/validation_output.hpp.
+#pragma once
+
+#include "cli/output.hpp"
+#include "validate/measured_rows.hpp"
+
+namespace penstock {
+
+/// The rows of `rows[]`, one per configuration.
+std::vector<Json> measured_rows_json(const MeasuredReport& report);
+
+/// An entry of `measured[]`: protocol, parameters and summaries of one file.
+Json measured_report_json(const MeasuredReport& report);
+
+/// What was fitted on what, the parameters, errors by depth and the rows that are far off.
+/// `all_rows` lists every row.
+std::string measured_table(const Json& report, const Json& rows, bool all_rows);
+
+}  // namespace penstock

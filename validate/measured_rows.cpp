@@ -1,0 +1,53 @@
+#include "validate/measured_rows.hpp"
+
+#include "traces/recording.hpp"
+
+namespace penstock {
+namespace {
+
+bool chosen(const MeasuredRowResult& row, RowChoice choice) {
+  return choice == RowChoice::all || row.calibrated == (choice == RowChoice::calibrated);
+}
+
+}  // namespace
+
+std::optional<double> MeasuredRowResult::error() const {
+  if (!predicted_s || !measured_s) return std::nullopt;
+  return signed_error(*predicted_s, *measured_s);
+}
+
+std::optional<double> MeasuredRowResult::memory_error() const {
+  if (!predicted_bytes || !measured_bytes) return std::nullopt;
+  return signed_error(static_cast<double>(*predicted_bytes), static_cast<double>(*measured_bytes));
+}
+
+MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice) {
+  std::vector<double> time, memory, pipelines;
+  std::map<int, std::vector<double>> by_depth;
+  for (const MeasuredRowResult& row : report.rows) {
+    if (!chosen(row, choice)) continue;
+    if (const auto e = row.memory_error()) memory.push_back(*e);
+    const auto e = row.error();
+    if (!e) continue;
+    time.push_back(*e);
+    by_depth[row.pipeline_depth].push_back(*e);
+    if (row.pipeline_depth > 1) pipelines.push_back(*e);
+  }
+  MeasuredSummary out{
+      summarize_errors(time), summarize_errors(memory), {}, summarize_errors(pipelines)};
+  for (const auto& [depth, errors] : by_depth) out.time_by_depth[depth] = summarize_errors(errors);
+  return out;
+}
+
+MeasuredFormat measured_format(std::string_view path, std::string_view text) {
+  if (path.ends_with(".csv")) {
+    const std::string_view header = text.substr(0, text.find('\n'));
+    const bool times = header.find("iteration time (ms)") != std::string_view::npos;
+    return times ? MeasuredFormat::iteration_times : MeasuredFormat::unknown;
+  }
+  if (is_recording(text)) return MeasuredFormat::recording;
+  if (text.find("\"pipeline_list\"") != std::string_view::npos) return MeasuredFormat::sailor;
+  return MeasuredFormat::unknown;
+}
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// Published measurements: tables in which somebody states how long an iteration took (and how much
+// memory it used) for each of many configurations, beside what is predicted for them.
+//
+// One report per file. A prediction has parameters; those that were fitted on measured rows are
+// listed with the result, and the rows they were fitted on are marked: their errors say how well
+// the model can be bent to them, only the others' how well it predicts.
+#pragma once
+
+#include "validate/statistics.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// One configuration, measured and predicted. What was not measured is left out.
+struct MeasuredRowResult {
+  std::string name;        ///< the configuration, and its line where rows have no name of their own
+  int pipeline_depth = 1;  ///< the error is counted under it in `time_by_pp`
+  std::optional<double> measured_s, predicted_s;                ///< of an iteration
+  std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
+  bool calibrated = false;  ///< a parameter of the prediction was fitted on this row
+  std::string hypothesis;   ///< where the error is large: why; may be empty
+
+  std::optional<double> error() const;  ///< of the time
+  std::optional<double> memory_error() const;
+};
+
+/// A number the prediction rests on.
+struct ReportedParameter {
+  std::string name;
+  double value = 0;
+  std::string unit;     ///< "s", "bytes/s", "" for a share
+  std::string meaning;  ///< half a sentence
+};
+
+/// A file of measurements with its predictions under one protocol.
+struct MeasuredReport {
+  std::string file;
+  std::string format;    ///< what the file is, e.g. "vTrain iteration times"
+  std::string protocol;  ///< one sentence: what was fitted on which rows, and what was predicted
+  std::vector<ReportedParameter> parameters;
+  /// Of a table of fitted values where there is one (its entries are parameters, too).
+  std::size_t table_entries = 0;
+  std::vector<MeasuredRowResult> rows;
+  std::vector<std::string> notes;
+
+  std::size_t parameter_count() const { return parameters.size() + table_entries; }
+};
+
+/// Which rows a summary counts.
+enum class RowChoice { predicted, calibrated, all };
+
+struct MeasuredSummary {
+  ErrorSummary time, memory;
+  std::map<int, ErrorSummary> time_by_depth;
+  ErrorSummary time_of_pipelines;  ///< rows of depth > 1
+};
+MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice);
+
+/// What a file that `penstock validate` is given holds.
+enum class MeasuredFormat {
+  recording,        ///< of our own runs (traces/recording.hpp)
+  iteration_times,  ///< CSV of vTrain: one configuration and its iteration time per line
+  sailor,           ///< JSON of Sailor: one configuration with times and memory
+  unknown
+};
+
+/// Tells by name and content. `text` may be the file's beginning alone.
+MeasuredFormat measured_format(std::string_view path, std::string_view text);
+
+}  // namespace penstock
