@@ -1,10 +1,12 @@
 // The only domain words every room shares: kinds of operation, ids, and what a stage costs.
 //
-// Ids are 0-based. A *device* is one GPU (replica r of pipeline position d is device r*p + d); a
+// Ids are 0-based. A *device* is one pipeline position of one replica (replica r of position d is
+// device r*p + d): one GPU, or several that share its stage (tensor-parallel ranks); a
 // *stage* is a virtual stage 0 ... p*v-1; a *microbatch* counts over all batches of the run. An
 // operation is written as in PyTorch's pipelining tables: `<stage><kind><microbatch>`, e.g. `2F5`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -60,8 +62,19 @@ enum class Transfers : std::uint8_t {
 inline constexpr std::string_view kTransfersNames[] = {"free", "overlapped", "coupled", "blocking"};
 constexpr std::string_view to_string(Transfers t) { return kTransfersNames[static_cast<int>(t)]; }
 
-/// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters).
-/// Recomputation is already part of `backward_s` and `backward_input_s`.
+/// What the GPUs that share a stage exchange during one of its ops, summed over the op: bytes that
+/// are all-reduced among them, and in how many calls. A pair of reduce-scatter and all-gather of x
+/// bytes moves what an all-reduce of x bytes does, and each of the two counts as x/2 bytes.
+struct TensorTraffic {
+  std::int64_t bytes = 0;
+  int calls = 0;
+
+  bool operator==(const TensorTraffic&) const = default;
+};
+
+/// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters),
+/// per GPU where several share the stage. Recomputation is already part of `backward_s` and
+/// `backward_input_s`.
 struct StageCosts {
   double forward_s = 0;
   double backward_s = 0;         ///< B: the full backward
@@ -70,21 +83,25 @@ struct StageCosts {
   double reduce_grad_s = 0;      ///< all-reduce of the gradients over the replicas
   double step_s = 0;             ///< optimizer step
 
-  std::int64_t output_bytes = 0;  ///< sent on per microbatch; the input gradient has the same size
+  /// Sent on per microbatch, by each GPU of the stage to its counterpart; the input gradient has
+  /// the same size.
+  std::int64_t output_bytes = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
   std::int64_t version_bytes = 0;  ///< each weight version held beyond the live one
-  std::int64_t reduced_bytes = 0;  ///< moved by the all-reduce between replicas
+  std::int64_t reduced_bytes = 0;  ///< all-reduced between replicas
 
   std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
   std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
   std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
 
-  double forward_flops = 0;   ///< model FLOPs of F
+  double forward_flops = 0;   ///< model FLOPs of F, of each GPU
   double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation
   double recompute_flops = 0;
+
+  std::array<TensorTraffic, 4> tensor{};  ///< of F, B, I, W (index = OpKind)
 
   /// Duration of an op of this kind, seconds.
   double duration_s(OpKind kind) const;

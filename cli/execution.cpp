@@ -4,6 +4,7 @@
 #include "traces/byte_sink.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,6 +77,12 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
+  if (s.scenario.tensor > 1) {
+    throw InputError(s.scenario.origin,
+                     fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
+                                 "--set pipeline.tensor=1",
+                                 s.scenario.tensor));
+  }
   RunPlan plan;
   plan.name = s.scenario.name;
   plan.scenario = s.scenario.text;

@@ -22,6 +22,7 @@ Json device_json(const DeviceResult& d, std::int64_t capacity) {
     memory[std::string(kOwnerNames[i])] = d.memory.use.bytes[i];
   return {{"device", d.device},
           {"stages", d.stages},
+          {"gpus", d.gpus},
           {"busy_s", d.time.busy_s},
           {"idle_s", d.idle_s},
           {"stage_time_s", d.time.stage_time_s},
@@ -92,6 +93,7 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"transfers", to_string(s.program.transfers)},
       {"stages", s.program.placement.depth},
       {"width", s.program.placement.width},
+      {"tensor", s.scenario.tensor},
       {"microbatches", s.program.microbatches_per_update},
       {"microbatch_size", s.scenario.microbatch_size},
       {"batches", s.program.batches},

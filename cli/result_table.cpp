@@ -18,13 +18,20 @@ std::string gib(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kGiB);
 }
 
+/// The GPUs of a stage, where there are several.
+std::string shared_by(const Scenario& scenario) {
+  if (scenario.tensor == 1) return "";
+  return fmt::format(" of {} GPUs{}", scenario.tensor,
+                     scenario.sequence_parallel ? " (sequence parallel)" : "");
+}
+
 std::string heading(const Simulation& s, const OutputOptions& options) {
   const Scenario& c = s.scenario;
   std::string text = c.name;
   if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
   text += "\n";
-  text += fmt::format("{}, {}{}, {}{} per update, {}\n", s.program.schedule,
-                      counted(c.shape.depth, "stage"),
+  text += fmt::format("{}, {}{}{}, {}{} per update, {}\n", s.program.schedule,
+                      counted(c.shape.depth, "stage"), shared_by(c),
                       c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "",
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",

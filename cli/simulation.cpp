@@ -127,6 +127,7 @@ DeviceResult summarize_device(const Simulation& s, int device) {
       break;
   }
   d.time = device_metrics(s.view(), device);
+  d.gpus = s.scenario.gpus_of(device);
   d.idle_s = s.timeline->makespan_s - d.time.busy_s;
   d.memory = memory_over_time(s.memory(), device);
   d.order = order_facts(s.program, device);
@@ -171,7 +172,8 @@ void judge_memory(const Simulation& s, Result& r) {
             ? ": " + format_bytes(static_cast<double>(need - r.capacity_bytes)) + " too few"
             : "";
     r.infeasible_because.push_back(fmt::format(
-        "device {} needs {}, has {}{} ({}{})", d.device, needed, has, over, owners(d.memory.use),
+        "{}device {} needs {}, has {}{} ({}{})", s.scenario.tensor > 1 ? "each GPU of " : "",
+        d.device, needed, has, over, owners(d.memory.use),
         d.memory.op == kNoOp ? "" : "; at " + to_string(s.program.ops[d.memory.op])));
   }
 }
@@ -207,7 +209,7 @@ void add_rates(const Simulation& s, Result& r) {
     r.epoch_s = static_cast<double>(*s.scenario.samples_per_epoch) / r.samples_per_s;
   if (!s.scenario.transformer) return;
   const TransformerSpec& model = *s.scenario.transformer;
-  double model_flops = 0, hardware_flops = 0;
+  double model_flops = 0, hardware_flops = 0;  // of one of the GPUs of each stage
   for (const StageCosts& c : s.scenario.costs) {
     model_flops += c.forward_flops + c.backward_flops;
     hardware_flops += c.recompute_flops;
@@ -215,8 +217,8 @@ void add_rates(const Simulation& s, Result& r) {
   hardware_flops += model_flops;
   const double rate = r.microbatches_per_s / s.program.ops.devices();
   const auto& peaks = s.scenario.cluster.device.peak_flops_per_s;
-  r.tokens_per_s_per_device =
-      r.samples_per_s * static_cast<double>(model.seq_length) / s.program.ops.devices();
+  r.tokens_per_s_per_device = r.samples_per_s * static_cast<double>(model.seq_length) /
+                              (s.program.ops.devices() * s.scenario.tensor);
   r.tflops_per_device = model_flops * rate / 1e12;
   const auto peak = peaks.find(model.compute_type);
   if (peak == peaks.end()) return;  // a measured profile of a device nobody described
@@ -310,14 +312,19 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
   const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
   const auto slowest = std::ranges::max_element(s.scenario.costs, {}, work);
   Scenario faster = s.scenario;
-  StageCosts& stage = faster.costs[static_cast<std::size_t>(slowest - s.scenario.costs.begin())];
-  for (double* t :
-       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
-    *t *= 0.9;
+  const auto which = static_cast<std::size_t>(slowest - s.scenario.costs.begin());
+  StageCosts& stage = faster.costs[which];
+  const std::array<double*, 4> times{&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
+                                     &stage.backward_weight_s};
+  for (std::size_t kind = 0; kind < times.size(); ++kind) {
+    const double exchange_s = faster.tensor == 1 ? 0 : faster.tensor_s[which][kind];
+    *times[kind] = exchange_s + 0.9 * (*times[kind] - exchange_s);
+  }
   add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
   Scenario wider = s.scenario;
   scale_links(wider.cluster, 2);
   wider.update_reductions();
+  wider.update_tensor_times();
   add("links of twice the bandwidth", wider);
   Scenario longer = s.scenario;
   longer.shape.microbatches_per_update *= 2;

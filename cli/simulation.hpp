@@ -42,6 +42,7 @@ Simulation simulate(const Scenario& scenario, EngineChoice engine);
 struct DeviceResult {
   int device = 0;
   std::vector<int> stages;
+  std::vector<int> gpus;  ///< that share them; memory is that of each
   DeviceMetrics time;
   double idle_s = 0;
   MemoryPeak memory;

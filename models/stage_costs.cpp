@@ -17,10 +17,16 @@ class StageModel {
  public:
   StageModel(const TransformerSpec& model, const DeviceSpec& device,
              const StageCostOptions& options)
-      : model_(model), device_(device), b_(options.microbatch_size), recompute_(options.recompute) {
+      : model_(model),
+        device_(device),
+        b_(options.microbatch_size),
+        recompute_(options.recompute),
+        tensor_(options.tensor),
+        shards_(options.optimizer_shards) {
     const auto peak = device.peak_flops_per_s.find(model.compute_type);
-    rate_ = (peak == device.peak_flops_per_s.end() ? 1e12 : peak->second) *
-            device.efficiency_at(static_cast<double>(model.hidden_size));
+    rate_ =
+        (peak == device.peak_flops_per_s.end() ? 1e12 : peak->second) *
+        device.efficiency_at(static_cast<double>(model.hidden_size) / std::sqrt(tensor_.degree));
   }
 
   StageCosts costs(int layers, bool first, bool last) const {
@@ -29,17 +35,19 @@ class StageModel {
     add_flops(c, layers, last);
     add_times(c, layers, last);
     add_activations(c, layers, last);
+    if (tensor_.degree > 1) add_traffic(c, layers, first, last);
     return c;
   }
 
  private:
   void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
-    const auto n = static_cast<double>(stage_parameters(model_, layers, first, last));
+    const auto n = static_cast<double>(stage_parameters(model_, layers, first, last, tensor_));
     c.weight_bytes = whole(n * model_.bytes.weights);
     c.gradient_bytes = whole(n * model_.bytes.gradients);
-    c.optimizer_bytes = whole(n * model_.bytes.optimizer);
+    c.optimizer_bytes = whole(n * model_.bytes.optimizer / shards_);
     c.version_bytes = whole(n * model_.bytes.version);
-    c.reduced_bytes = whole(n * model_.bytes.reduced);
+    const double gathered = (model_.bytes.reduced + model_.bytes.weights) / 2;
+    c.reduced_bytes = whole(n * (shards_ > 1 ? gathered : model_.bytes.reduced));
   }
 
   double recompute_layer_flops() const {
@@ -53,60 +61,98 @@ class StageModel {
   }
 
   void add_flops(StageCosts& c, int layers, bool last) const {
-    c.forward_flops =
-        layers * model_.layer_forward_flops(b_) + (last ? model_.head_forward_flops(b_) : 0);
+    c.forward_flops = layers * model_.layer_forward_flops(b_) / tensor_.degree +
+                      (last ? model_.head_forward_flops(b_, tensor_) : 0);
     c.backward_flops = 2 * c.forward_flops;
-    c.recompute_flops = layers * recompute_layer_flops();
+    c.recompute_flops = layers * recompute_layer_flops() / tensor_.degree;
+  }
+
+  double streaming_s(double bytes) const {
+    if (device_.memory_bytes_per_s <= 0) return 0;
+    return bytes / (device_.memory_bytes_per_s * device_.memory_efficiency);
+  }
+
+  /// What every GPU does of a layer although t share it, beyond the 1/t that the efficiency of
+  /// whole layers contains.
+  double repeated_s() const {
+    if (tensor_.sequence) return 0;
+    return (1 - 1.0 / tensor_.degree) * streaming_s(model_.layer_elementwise_bytes(b_));
   }
 
   /// Never below the launches of its kernels, nor below reading the weights once.
-  double op_time(double flops, double kernels, const StageCosts& c) const {
-    const double stream = device_.memory_bytes_per_s > 0
-                              ? static_cast<double>(c.weight_bytes) /
-                                    (device_.memory_bytes_per_s * device_.memory_efficiency)
-                              : 0;
-    return std::max({flops / rate_, kernels * device_.launch_s, stream});
+  double op_time(double flops, double kernels, const StageCosts& c, double repeated = 0) const {
+    return std::max({flops / rate_ + repeated, kernels * device_.launch_s,
+                     streaming_s(static_cast<double>(c.weight_bytes))});
   }
 
   void add_times(StageCosts& c, int layers, bool last) const {
-    const double weight_flops =
-        layers * model_.layer_weight_flops(b_) + (last ? model_.head_forward_flops(b_) : 0);
+    const double weight_flops = layers * model_.layer_weight_flops(b_) / tensor_.degree +
+                                (last ? model_.head_forward_flops(b_, tensor_) : 0);
     const double again = recompute_ == Recompute::none ? 0 : kForwardKernels * layers;
-    c.forward_s = op_time(c.forward_flops, kForwardKernels * layers, c);
-    c.backward_s =
-        op_time(c.backward_flops + c.recompute_flops, kBackwardKernels * layers + again, c);
+    const double repeated = layers * repeated_s();
+    const double repeated_back = recompute_ == Recompute::full ? 2 * repeated : repeated;
+    c.forward_s = op_time(c.forward_flops, kForwardKernels * layers, c, repeated);
+    c.backward_s = op_time(c.backward_flops + c.recompute_flops, kBackwardKernels * layers + again,
+                           c, repeated_back);
     c.backward_weight_s = op_time(weight_flops, kBackwardKernels / 2 * layers, c);
     c.backward_input_s = op_time(c.backward_flops - weight_flops + c.recompute_flops,
-                                 kBackwardKernels / 2 * layers + again, c);
+                                 kBackwardKernels / 2 * layers + again, c, repeated_back);
     // Adam reads and writes its state, reads the gradient and writes the weights.
-    const double traffic =
-        static_cast<double>(c.gradient_bytes + 2 * c.optimizer_bytes + c.weight_bytes);
-    if (device_.memory_bytes_per_s > 0) {
-      c.step_s = traffic / (device_.memory_bytes_per_s * device_.memory_efficiency);
-    }
+    c.step_s = streaming_s(static_cast<double>(c.gradient_bytes + c.weight_bytes) / shards_ +
+                           2 * static_cast<double>(c.optimizer_bytes));
   }
 
   void add_activations(StageCosts& c, int layers, bool last) const {
-    const double kept = model_.layer_activation_bytes(b_, recompute_);
-    const double logits = last ? model_.logits_bytes(b_) + model_.layer_input_bytes(b_) : 0;
-    const double logits_workspace = last ? model_.logits_workspace_bytes(b_) : 0;
-    const double recomputed = recompute_ == Recompute::none
-                                  ? 0
-                                  : model_.layer_activation_bytes(b_, Recompute::none) - kept;
-    c.output_bytes = whole(model_.layer_input_bytes(b_));
+    const double kept = model_.layer_activation_bytes(b_, recompute_, tensor_);
+    const double input = model_.held_input_bytes(b_, tensor_);
+    const double logits = last ? model_.logits_bytes(b_, tensor_) + input : 0;
+    const double logits_workspace = last ? model_.logits_workspace_bytes(b_, tensor_) : 0;
+    const double recomputed =
+        recompute_ == Recompute::none
+            ? 0
+            : model_.layer_activation_bytes(b_, Recompute::none, tensor_) - kept;
+    // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
+    const double gathered = tensor_.sequence ? model_.layer_input_bytes(b_) : 0;
+    c.output_bytes = whole(input);
     c.activation_bytes = whole(layers * kept + logits);
     c.activation_after_input_bytes =
-        std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_)));
+        std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_, tensor_)));
     if (recompute_ == Recompute::full) c.activation_after_input_bytes = c.activation_bytes;
     // A layer that runs without keeping its activations still makes them, one layer at a time.
-    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace));
-    c.backward_workspace_bytes = whole(std::max(recomputed, logits_workspace));
+    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered);
+    c.backward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered);
+  }
+
+  /// See the head of stage_costs.hpp.
+  void add_traffic(StageCosts& c, int layers, bool first, bool last) const {
+    const std::int64_t x = whole(model_.layer_input_bytes(b_));
+    const std::int64_t numbers = whole(4 * b_ * static_cast<double>(model_.seq_length));
+    const bool sequence = tensor_.sequence;
+    const int again = recompute_ == Recompute::full ? 2 : 1;
+    TensorTraffic forward{2 * layers * x, 2 * layers};
+    TensorTraffic input{2 * layers * again * x, 2 * layers * again};
+    TensorTraffic weight{sequence ? layers * x : 0, sequence ? layers : 0};
+    const auto add = [](TensorTraffic& to, std::int64_t bytes, int calls) {
+      to.bytes += bytes;
+      to.calls += calls;
+    };
+    if (first) add(forward, sequence ? x / 2 : x, 1);
+    if (last) add(forward, 3 * numbers, 3);
+    if (last) add(input, sequence ? x / 2 : x, 1);
+    if (last && sequence) add(forward, x / 2, 1);
+    // The gradient that reaches the embedding, and the input of the LM head.
+    const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
+    add(weight, gathers * (x / 2), gathers);
+    const TensorTraffic both{input.bytes + weight.bytes, input.calls + weight.calls};
+    c.tensor = {forward, both, input, weight};
   }
 
   const TransformerSpec& model_;
   const DeviceSpec& device_;
   double b_;
   Recompute recompute_;
+  TensorParallel tensor_;
+  int shards_;
   double rate_ = 0;
 };
 
@@ -123,11 +169,13 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSp
   return costs;
 }
 
-std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last) {
+std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
+                              const TensorParallel& tensor) {
   const std::int64_t shared =
-      first && last && model.tie_embeddings ? model.vocab_size * model.hidden_size : 0;
-  return layers * model.layer_parameters() + (first ? model.embedding_parameters() : 0) +
-         (last ? model.head_parameters() : 0) - shared;
+      first && last && model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0;
+  return layers * model.layer_parameters(tensor) +
+         (first ? model.embedding_parameters(tensor) : 0) +
+         (last ? model.head_parameters(tensor) : 0) - shared;
 }
 
 std::vector<int> even_split(int layers, int stages) {

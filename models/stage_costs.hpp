@@ -1,4 +1,21 @@
-// What each virtual stage of a transformer costs on a device.
+// What each virtual stage of a transformer costs on a device, or on each of the t GPUs that share
+// it (tensor parallelism).
+//
+// Times are those of computing; what the GPUs of a stage exchange is counted apart, in
+// StageCosts::tensor. Per layer and microbatch, with x = bytes of s b h elements (Korthikanti et
+// al., MLSys'23, section 4.2):
+//   F             2 all-reduces of x; sequence parallel: 2 all-gathers and 2 reduce-scatters
+//   B             the same, of which all belong to I; recomputed layers: those of F once more
+//   W             nothing; sequence parallel: 2 all-gathers of x, whose results nobody kept
+//   embedding     F 1 all-reduce of x; sequence parallel: F a reduce-scatter, W an all-gather
+//   LM head       F 3 all-reduces of b s fp32 numbers (maximum, target's logit, sum), I one of x;
+//                 sequence parallel: an all-gather in F and W, a reduce-scatter in I
+// An all-gather or reduce-scatter of x takes half as long as an all-reduce: it counts as x/2 bytes,
+// and two of them as one call; a single one is a whole call (its latency is counted twice).
+//
+// Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
+// hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual
+// additions take their whole time on every GPU, unless sequence parallelism divides them.
 #pragma once
 
 #include "base/vocabulary.hpp"
@@ -13,17 +30,24 @@ namespace penstock {
 struct StageCostOptions {
   double microbatch_size = 1;  ///< sequences per microbatch
   Recompute recompute = Recompute::none;
+  TensorParallel tensor = {};
+  /// Replicas that share the optimizer's state, each updating its part (Megatron's distributed
+  /// optimizer, ZeRO-1: Rajbhandari et al., SC'20). A reduce-scatter of gradients and an all-gather
+  /// of weights then replace the all-reduce; each counts half of its bytes in `reduced_bytes`.
+  int optimizer_shards = 1;
 };
 
-/// Costs of the stages when stage i holds `layers[i]` consecutive layers, the first one also the
-/// embedding and the last one the LM head. Precondition: the layers add up to the model's, and the
-/// device has a peak rate for the model's number type.
+/// Costs per GPU of the stages when stage i holds `layers[i]` consecutive layers, the first one
+/// also the embedding and the last one the LM head. Precondition: the layers add up to the model's,
+/// and the device has a peak rate for the model's number type.
 std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSpec& device,
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options);
 
-/// Parameters of a stage with these layers; a tied projection counts once where both copies meet.
-std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last);
+/// Parameters per GPU of a stage with these layers; a tied projection counts once where both copies
+/// meet.
+std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
+                              const TensorParallel& tensor = {});
 
 /// Layers per stage, all equal; empty when the stages do not divide the layers.
 std::vector<int> even_split(int layers, int stages);

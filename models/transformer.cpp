@@ -3,6 +3,8 @@
 namespace penstock {
 namespace {
 
+constexpr std::int64_t kVocabMultiple = 128;
+
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
@@ -13,20 +15,27 @@ std::int64_t TransformerSpec::layer_matrix_parameters() const {
   return attention + mlp_matrices * hidden_size * ffn_hidden_size;
 }
 
-std::int64_t TransformerSpec::layer_parameters() const {
-  if (family == Family::llama) return layer_matrix_parameters() + 2 * hidden_size;
-  const std::int64_t attention_biases = 2 * hidden_size + 2 * kv_size();
-  const std::int64_t mlp_biases = ffn_hidden_size + hidden_size;
-  return layer_matrix_parameters() + attention_biases + mlp_biases + 4 * hidden_size;
+std::int64_t TransformerSpec::layer_parameters(const TensorParallel& tensor) const {
+  const std::int64_t matrices = layer_matrix_parameters() / tensor.degree;
+  if (family == Family::llama) return matrices + 2 * hidden_size;
+  const std::int64_t divided_biases = hidden_size + 2 * kv_size() + ffn_hidden_size;
+  const std::int64_t whole_biases = 2 * hidden_size;
+  return matrices + divided_biases / tensor.degree + whole_biases + 4 * hidden_size;
 }
 
-std::int64_t TransformerSpec::embedding_parameters() const {
+std::int64_t TransformerSpec::vocab_rows(const TensorParallel& tensor) const {
+  if (tensor.degree == 1) return vocab_size;
+  const std::int64_t multiple = kVocabMultiple * tensor.degree;
+  return (vocab_size + multiple - 1) / multiple * kVocabMultiple;
+}
+
+std::int64_t TransformerSpec::embedding_parameters(const TensorParallel& tensor) const {
   const std::int64_t positions = family == Family::llama ? 0 : seq_length;
-  return (vocab_size + positions) * hidden_size;
+  return (vocab_rows(tensor) + positions) * hidden_size;
 }
 
-std::int64_t TransformerSpec::head_parameters() const {
-  return vocab_size * hidden_size + (family == Family::llama ? 1 : 2) * hidden_size;
+std::int64_t TransformerSpec::head_parameters(const TensorParallel& tensor) const {
+  return vocab_rows(tensor) * hidden_size + (family == Family::llama ? 1 : 2) * hidden_size;
 }
 
 std::int64_t TransformerSpec::parameters() const {
@@ -46,16 +55,21 @@ double TransformerSpec::layer_forward_flops(double b) const {
   return layer_weight_flops(b) + layer_attention_flops(b);
 }
 
-double TransformerSpec::head_forward_flops(double b) const {
-  return 2 * b * as_double(seq_length) * as_double(hidden_size) * as_double(vocab_size);
+double TransformerSpec::head_forward_flops(double b, const TensorParallel& tensor) const {
+  return 2 * b * as_double(seq_length) * as_double(hidden_size) * as_double(vocab_rows(tensor));
 }
 
 double TransformerSpec::layer_input_bytes(double b) const {
   return element_bytes() * b * as_double(seq_length) * as_double(hidden_size);
 }
 
-double TransformerSpec::layer_activation_bytes(double b, Recompute recompute) const {
-  if (recompute == Recompute::full) return layer_input_bytes(b);
+double TransformerSpec::held_input_bytes(double b, const TensorParallel& tensor) const {
+  return layer_input_bytes(b) / (tensor.sequence ? tensor.degree : 1);
+}
+
+double TransformerSpec::layer_activation_bytes(double b, Recompute recompute,
+                                               const TensorParallel& tensor) const {
+  if (recompute == Recompute::full) return held_input_bytes(b, tensor);
   const double tokens = b * as_double(seq_length);
   const double h = as_double(hidden_size);
   const double e = element_bytes();
@@ -64,26 +78,34 @@ double TransformerSpec::layer_activation_bytes(double b, Recompute recompute) co
   const double probabilities = tokens * as_double(seq_length) * as_double(num_attention_heads) *
                                (dropout ? 2 * e + 1 : 2 * e);
   const bool kept = recompute == Recompute::none && !flash_attention;
-  // llama: norm inputs and outputs 4h, queries and attention output 2h, keys and values, MLP 3f.
-  const double linear =
-      dropout ? tokens * h * (16 * e + 2)
-              : tokens * e * (6 * h + 2 * as_double(kv_size()) + 3 * as_double(ffn_hidden_size));
-  return linear + (kept ? probabilities : 0);
+  // Inputs of two norms and of the two matrices after them, with two masks of dropout.
+  const double around = tokens * h * (dropout ? 4 * e + 2 : 4 * e);
+  // llama: queries and attention output 2h, keys and values, MLP 3f.
+  const double divided =
+      dropout ? tokens * h * 12 * e
+              : tokens * e * (2 * h + 2 * as_double(kv_size()) + 3 * as_double(ffn_hidden_size));
+  return around / (tensor.sequence ? tensor.degree : 1) +
+         (divided + (kept ? probabilities : 0)) / tensor.degree;
 }
 
-double TransformerSpec::layer_after_input_bytes(double b) const {
-  const double linear = layer_activation_bytes(b, Recompute::selective);
+double TransformerSpec::layer_after_input_bytes(double b, const TensorParallel& tensor) const {
+  const double linear = layer_activation_bytes(b, Recompute::selective, tensor);
   if (family == Family::llama) return linear;
   const double dropout_masks = 2 * b * as_double(seq_length) * as_double(hidden_size);
-  return linear - dropout_masks;  // they go with I
+  return linear - dropout_masks / (tensor.sequence ? tensor.degree : 1);  // they go with I
 }
 
-double TransformerSpec::logits_bytes(double b) const {
-  return 4 * b * as_double(seq_length) * as_double(vocab_size);
+double TransformerSpec::logits_bytes(double b, const TensorParallel& tensor) const {
+  return 4 * b * as_double(seq_length) * as_double(vocab_rows(tensor));
 }
 
-double TransformerSpec::logits_workspace_bytes(double b) const {
-  return (4 + element_bytes()) * b * as_double(seq_length) * as_double(vocab_size);
+double TransformerSpec::logits_workspace_bytes(double b, const TensorParallel& tensor) const {
+  return (4 + element_bytes()) * b * as_double(seq_length) * as_double(vocab_rows(tensor));
+}
+
+double TransformerSpec::layer_elementwise_bytes(double b) const {
+  const double masks = family == Family::llama ? 0 : 2;
+  return b * as_double(seq_length) * as_double(hidden_size) * (10 * element_bytes() + masks);
 }
 
 }  // namespace penstock

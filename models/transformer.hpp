@@ -7,6 +7,12 @@
 //   LM head                     2 b s h V forward, 4 b s h V backward, never recomputed
 //   activations of a GPT layer  s b h (34 + 5 a s / h) bytes at 16 bits; its input alone, 2 s b h,
 //                               with full recomputation
+// Divided among t GPUs as Megatron does (Shoeybi et al., arXiv:1909.08053, section 3): the first
+// matrix of attention and of the MLP by columns, the second by rows, so each holds a/t heads;
+// embedding and LM head by rows of the vocabulary, which is padded to a multiple of 128 t; norms,
+// the biases of the second matrices and the positions on every GPU. Activations of a GPT layer are
+// then s b h (10 + 24/t + 5 a s / (h t)), and with sequence parallelism, which divides norms and
+// dropout, too, s b h (34 + 5 a s / h) / t.
 // Sources: Narayanan et al., SC'21, section 5.1 (FLOPs; attention counted in full, as Megatron
 // does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
 #pragma once
@@ -34,6 +40,13 @@ struct ParameterBytes {
   double reduced = 4;  ///< what the all-reduce between replicas moves
 };
 
+/// How the GPUs of a stage share its layers. `degree` must divide heads, key/value heads and the
+/// MLP's width; with `sequence`, the sequence, too.
+struct TensorParallel {
+  int degree = 1;         ///< GPUs, t
+  bool sequence = false;  ///< sequence parallelism: norms and dropout are divided, too
+};
+
 struct TransformerSpec {
   std::string name;
   Family family = Family::gpt;
@@ -53,11 +66,15 @@ struct TransformerSpec {
   std::int64_t kv_size() const { return hidden_size / num_attention_heads * num_query_groups; }
 
   std::int64_t layer_matrix_parameters() const;
-  std::int64_t layer_parameters() const;
+  // On each of the GPUs that share a stage:
+  std::int64_t layer_parameters(const TensorParallel& tensor = {}) const;
+  /// Rows of the embedding: the vocabulary, divided and padded (Megatron's
+  /// make_vocab_size_divisible_by = 128, times t) where there are several.
+  std::int64_t vocab_rows(const TensorParallel& tensor = {}) const;
   /// Token and position embeddings.
-  std::int64_t embedding_parameters() const;
+  std::int64_t embedding_parameters(const TensorParallel& tensor = {}) const;
   /// Final norm and output projection; the projection is a copy when it is tied.
-  std::int64_t head_parameters() const;
+  std::int64_t head_parameters(const TensorParallel& tensor = {}) const;
   /// Parameters of the whole model, a tied projection counted once.
   std::int64_t parameters() const;
 
@@ -65,12 +82,22 @@ struct TransformerSpec {
   double layer_forward_flops(double b) const;
   double layer_weight_flops(double b) const;     ///< W
   double layer_attention_flops(double b) const;  ///< the part selective recomputation repeats
-  double head_forward_flops(double b) const;
-  double layer_input_bytes(double b) const;  ///< also what a stage sends on
-  double layer_activation_bytes(double b, Recompute recompute) const;
-  double layer_after_input_bytes(double b) const;  ///< kept from I to W
-  double logits_bytes(double b) const;             ///< fp32 softmax kept for the backward
-  double logits_workspace_bytes(double b) const;   ///< logits in both precisions
+  double layer_input_bytes(double b) const;      ///< of the whole sequence
+
+  // Per microbatch, on each of the GPUs that share a stage:
+  double head_forward_flops(double b, const TensorParallel& tensor = {}) const;
+  double held_input_bytes(double b, const TensorParallel& tensor) const;  ///< of a layer
+  double layer_activation_bytes(double b, Recompute recompute,
+                                const TensorParallel& tensor = {}) const;
+  /// Kept from I to W.
+  double layer_after_input_bytes(double b, const TensorParallel& tensor = {}) const;
+  /// The fp32 softmax kept for the backward.
+  double logits_bytes(double b, const TensorParallel& tensor = {}) const;
+  /// Logits in both precisions.
+  double logits_workspace_bytes(double b, const TensorParallel& tensor = {}) const;
+  /// Memory that norms, dropout and residual additions of a layer read and write, forward or
+  /// backward, on one GPU: 2 norms (2 elements each), 2 additions (3 elements and a mask).
+  double layer_elementwise_bytes(double b) const;
 };
 
 }  // namespace penstock

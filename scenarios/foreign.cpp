@@ -1,5 +1,7 @@
 #include "scenarios/foreign.hpp"
 
+#include "scenarios/not_modelled.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -316,8 +318,20 @@ class Adoption {
   bool refused(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
-    if (beyond == std::end(kBeyondUs)) return false;
+    if (beyond == std::end(kBeyondUs)) return refused_parallelism(entry);
     if (is_positive(entry.value)) diagnostics_.add(entry.key, beyond->second);
+    return true;
+  }
+
+  /// DeepSpeed gives the stage of ZeRO in a map of its own.
+  bool refused_parallelism(const Value::Entry& entry) {
+    const NotModelled* known = find_not_modelled(entry.key.text);
+    if (known == nullptr) return false;
+    const Value* stage = entry.value.kind == Value::Kind::map ? entry.value.find("stage") : nullptr;
+    const Value& value = stage != nullptr ? *stage : entry.value;
+    const double size = value.text == "true" ? 1 : std::atof(value.text.c_str());
+    if (size < known->from) return false;
+    diagnostics_.add(entry.key, std::string(known->instead));
     return true;
   }
 

@@ -1,5 +1,7 @@
 #include "scenarios/keys.hpp"
 
+#include "scenarios/not_modelled.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,6 +50,25 @@ const std::vector<KeyRow>& table() {
        1,
        {},
        {"data_parallel_size"}},
+      {"pipeline",
+       "tensor",
+       T::integer,
+       "GPUs that share every stage (tensor-parallel degree, t), neighbours, as Megatron divides a "
+       "layer; default 1",
+       D::number,
+       1,
+       {},
+       {"tensor_model_parallel_size"}},
+      {"pipeline", "sequence_parallel", T::boolean,
+       "they divide norms, dropout and messages, too; needs tensor > 1; default false"},
+      {"pipeline",
+       "distributed_optimizer",
+       T::boolean,
+       "replicas share the optimizer's state (ZeRO-1); needs width > 1; default false",
+       D::number,
+       0,
+       {},
+       {"use_distributed_optimizer"}},
       {"pipeline",
        "microbatch_size",
        T::integer,
@@ -314,6 +335,7 @@ std::vector<std::string> keys_of(std::string_view section) {
 std::string known_elsewhere(std::string_view key) {
   if (key == "global_batch_size" || key == "gradient_accumulation_steps")
     return "; global_batch_size = microbatch_size x microbatches x width; give microbatches";
+  if (const NotModelled* known = find_not_modelled(key)) return fmt::format("; {}", known->instead);
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
+#include "scenarios/tensor.hpp"
 
 #include <fmt/format.h>
 
@@ -123,6 +124,7 @@ class Builder {
           pipeline_.at("chunks"),
           fmt::format("'{}' runs one stage per device: chunks must be 1", out_.schedule->name));
     }
+    read_tensor(pipeline_, model_, abstract_, out_, diagnostics_);
     check_depth();
     if (out_.recompute == Recompute::selective && abstract_) {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
@@ -148,7 +150,10 @@ class Builder {
     if (cluster_ && cluster_->has("devices_per_node")) {
       const std::int64_t gpus = cluster_->integer("devices_per_node").value_or(1) *
                                 cluster_->integer("nodes").value_or(1);
-      return clamp(gpus / std::max<std::int64_t>(1, pipeline_.integer("width").value_or(1)));
+      const auto among = [&](const char* key) {
+        return std::max<std::int64_t>(1, pipeline_.integer(key).value_or(1));
+      };
+      return clamp(gpus / among("width") / among("tensor"));
     }
     if (model_ && model_->has("forward"))
       return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()));
@@ -180,9 +185,8 @@ class Builder {
   }
 
   void read_cluster_section() {
-    const int needed = static_cast<int>(std::min<std::uint64_t>(
-        std::uint64_t{out_.shape.depth} * static_cast<std::uint64_t>(out_.lowering.width),
-        1'000'000'000));
+    const int needed = static_cast<int>(
+        std::min(static_cast<double>(out_.shape.depth) * out_.lowering.width * out_.tensor, 1e9));
     const std::size_t before = diagnostics_.size();
     if (cluster_) {
       out_.cluster = read_cluster(*cluster_, library_, needed, diagnostics_);
@@ -192,7 +196,8 @@ class Builder {
       out_.cluster.link = LinkSpec{};
     }
     cluster_readable_ = diagnostics_.size() == before && (cluster_ || !top_.has("cluster"));
-    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width");
+    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width") &&
+                       !pipeline_.broken("tensor");
     if (known && !cluster_broken()) check_devices(needed);
   }
 
@@ -206,9 +211,10 @@ class Builder {
     if (have >= needed) return;
     const char* key = pipeline_.has("stages") ? "stages" : "width";
     diagnostics_.add(pipeline_.at(key),
-                     fmt::format("{} stages x width {} need {} devices, the cluster '{}' has {}",
-                                 out_.shape.depth, out_.lowering.width, needed,
-                                 printable(out_.cluster.name), have));
+                     fmt::format("{} stages x width {}{} need {} devices, the cluster '{}' has {}",
+                                 out_.shape.depth, out_.lowering.width,
+                                 out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "",
+                                 needed, printable(out_.cluster.name), have));
   }
 
   void check_size() {
@@ -226,14 +232,15 @@ class Builder {
     }
   }
 
-  /// Which GPU each device of the Program is.
+  /// Which GPU each device of the Program is, or the first of the neighbours that it is.
   void place() {
     const int depth = static_cast<int>(out_.shape.depth);
     const int width = out_.lowering.width;
     const bool pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
     for (int replica = 0; replica < width; ++replica) {
       for (int s = 0; s < depth; ++s) {
-        out_.gpu_of_device.push_back(pipeline_first ? replica * depth + s : s * width + replica);
+        const int place = pipeline_first ? replica * depth + s : s * width + replica;
+        out_.gpu_of_device.push_back(place * out_.tensor);
       }
     }
   }
@@ -364,13 +371,15 @@ class Builder {
       cost_measured();
     } else if (!abstract_) {
       note_limits();
-      const StageCostOptions options{static_cast<double>(out_.microbatch_size), out_.recompute};
+      note_tensor(out_);
+      const StageCostOptions options = cost_options(out_);
       const DeviceSpec& device = out_.cluster.device;
       if (out_.layers.empty())
         out_.layers = balanced_split(*out_.transformer, device, stages, options);
       out_.costs = stage_costs(*out_.transformer, device, out_.layers, options);
     }
     if (out_.lowering.width > 1) out_.update_reductions();
+    out_.update_tensor_times();
     check_magnitudes();
   }
 

@@ -6,6 +6,7 @@
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,17 +25,27 @@ struct Scenario {
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
   Cluster cluster;
-  std::vector<int> gpu_of_device;  ///< where each device of the Program runs
+  std::vector<int> gpu_of_device;  ///< where each device of the Program runs: its first GPU
   std::vector<int> layers;         ///< per virtual stage; empty for an abstract model
   std::vector<StageCosts> costs;   ///< per virtual stage
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
+  int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
+  bool sequence_parallel = false;
+  bool distributed_optimizer = false;
+  /// Part of the times in `costs` that is not computing: what a device's GPUs exchange in F, B, I
+  /// and W, by stage, in closed form.
+  std::vector<std::array<double, 4>> tensor_s;
   std::optional<std::int64_t> samples_per_epoch;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
   std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 
   /// Sets the stages' reduction times from the cluster as it is now.
   void update_reductions();
+  /// Sets `tensor_s` from the cluster as it is now, within the stages' times.
+  void update_tensor_times();
+  /// The GPUs that share a device's stages.
+  std::vector<int> gpus_of(int device) const;
   int devices() const { return static_cast<int>(shape.depth) * lowering.width; }
   /// Samples of one weight update, over all replicas.
   double samples_per_update() const {

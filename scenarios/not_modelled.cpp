@@ -1,0 +1,51 @@
+#include "scenarios/not_modelled.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kContext =
+    "context parallelism is not modelled; tensor, sequence, pipeline and data parallelism are "
+    "(pipeline.tensor, sequence_parallel, stages, width)";
+constexpr std::string_view kExperts =
+    "expert parallelism and mixture-of-experts models are not modelled; dense models are, divided "
+    "by pipeline.tensor, stages and width";
+constexpr std::string_view kZero =
+    "ZeRO-2, ZeRO-3 and FSDP are not modelled; ZeRO-1 is (pipeline.distributed_optimizer: true)";
+
+constexpr NotModelled kAll[] = {
+    {"context", 2, kContext},
+    {"context_parallel", 2, kContext},
+    {"context_parallel_size", 2, kContext},
+    {"sequence_parallel_size", 2, kContext},  // DeepSpeed-Ulysses
+    {"expert", 2, kExperts},
+    {"experts", 2, kExperts},
+    {"expert_parallel", 2, kExperts},
+    {"expert_parallel_size", 2, kExperts},
+    {"expert_model_parallel_size", 2, kExperts},
+    {"expert_tensor_parallel_size", 2, kExperts},
+    {"num_experts", 1, kExperts},
+    {"num_local_experts", 1, kExperts},
+    {"moe", 1, kExperts},
+    {"zero", 2, kZero},
+    {"zero_stage", 2, kZero},
+    {"zero_optimization", 2, kZero},
+    {"fsdp", 1, kZero},
+    {"use_torch_fsdp2", 1, kZero},
+    {"use_custom_fsdp", 1, kZero},
+    {"use_megatron_fsdp", 1, kZero},
+};
+
+}  // namespace
+
+const NotModelled* find_not_modelled(std::string_view key) {
+  std::string plain(key);
+  std::ranges::replace(plain, '-', '_');
+  plain.erase(0, std::min(plain.find_first_not_of('_'), plain.size()));
+  const auto found = std::ranges::find(kAll, plain, &NotModelled::key);
+  return found == std::end(kAll) ? nullptr : &*found;
+}
+
+}  // namespace penstock

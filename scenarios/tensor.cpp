@@ -1,0 +1,141 @@
+#include "scenarios/tensor.hpp"
+
+#include "models/tensor_traffic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+/// What a tensor degree must divide: how many, and of what.
+using Divided = std::vector<std::pair<std::int64_t, const char*>>;
+
+Divided divided_by_tensor(const TransformerSpec& model, bool sequence) {
+  Divided parts{{model.num_attention_heads, "attention heads"}};
+  if (model.num_query_groups != model.num_attention_heads)
+    parts.emplace_back(model.num_query_groups, "key/value heads");
+  parts.emplace_back(model.ffn_hidden_size, "columns of the MLP (ffn_hidden_size)");
+  if (sequence) parts.emplace_back(model.seq_length, "tokens of a sequence (sequence_parallel)");
+  return parts;
+}
+
+/// The legal degrees next to one that is not: those that divide the greatest common divisor.
+std::string nearest_degrees(const Divided& parts, std::int64_t degree) {
+  std::int64_t common = 0;
+  for (const auto& part : parts) common = std::gcd(common, part.first);
+  if (degree > common) return fmt::format("the largest that does is {}", common);
+  std::int64_t below = degree, above = degree;
+  while (common % below != 0) --below;
+  while (common % above != 0) ++above;
+  return fmt::format("the nearest that do are {} and {}", below, above);
+}
+
+void check_division(const Section& pipeline, const TransformerSpec& model, int degree,
+                    bool sequence, Diagnostics& diagnostics) {
+  const Divided parts = divided_by_tensor(model, sequence);
+  std::vector<std::string> undivided;
+  for (const auto& [count, what] : parts) {
+    if (count % degree != 0) undivided.push_back(fmt::format("{} {}", count, what));
+  }
+  if (undivided.empty()) return;
+  diagnostics.add(pipeline.at("tensor"),
+                  fmt::format("a tensor degree of {} does not divide the model's {}; {}", degree,
+                              fmt::join(undivided, " and "), nearest_degrees(parts, degree)));
+}
+
+/// Costs that are given or measured say nothing of a part of a stage.
+void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool abstract,
+                        Diagnostics& diagnostics) {
+  const char* what = abstract            ? "its costs are given per device"
+                     : scenario.measured ? "its costs were measured on whole stages"
+                                         : nullptr;
+  if (what == nullptr) return;
+  const auto refuse = [&](const char* key) {
+    diagnostics.add(pipeline.at(key), fmt::format("'{}' needs a model by shape; {}", key, what));
+  };
+  if (scenario.tensor > 1) refuse("tensor");
+  if (scenario.distributed_optimizer) refuse("distributed_optimizer");
+}
+
+bool shape_known(const Section& model) {
+  const auto fine = [&](const char* key) { return model.has(key) && !model.broken(key); };
+  return fine("num_attention_heads") && fine("hidden_size") && fine("seq_length") &&
+         !model.broken("num_query_groups") && !model.broken("ffn_hidden_size");
+}
+
+}  // namespace
+
+void read_tensor(const Section& pipeline, const std::optional<Section>& model, bool abstract,
+                 Scenario& scenario, Diagnostics& diagnostics) {
+  scenario.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
+  scenario.sequence_parallel = pipeline.boolean("sequence_parallel").value_or(false);
+  scenario.distributed_optimizer = pipeline.boolean("distributed_optimizer").value_or(false);
+  if (scenario.sequence_parallel && scenario.tensor == 1 && !pipeline.broken("tensor")) {
+    diagnostics.add(pipeline.at("sequence_parallel"),
+                    "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a "
+                    "'tensor' of 2 or more");
+  }
+  if (scenario.distributed_optimizer && scenario.lowering.width == 1 && !pipeline.broken("width")) {
+    diagnostics.add(pipeline.at("distributed_optimizer"),
+                    "'distributed_optimizer' divides the optimizer's state among replicas: it "
+                    "needs a 'width' of 2 or more");
+  }
+  refuse_given_costs(pipeline, scenario, abstract, diagnostics);
+  if (!scenario.transformer || scenario.measured || !shape_known(*model)) return;
+  check_division(pipeline, *scenario.transformer, scenario.tensor, scenario.sequence_parallel,
+                 diagnostics);
+}
+
+void note_tensor(Scenario& scenario) {
+  if (scenario.tensor == 1) return;
+  const TransformerSpec& model = *scenario.transformer;
+  const std::int64_t rows = model.vocab_rows({scenario.tensor, false}) * scenario.tensor;
+  if (rows != model.vocab_size) {
+    scenario.notes.push_back(
+        fmt::format("the vocabulary of {} is padded to {}, a multiple of 128 x tensor {}",
+                    model.vocab_size, rows, scenario.tensor));
+  }
+  const Cluster& cluster = scenario.cluster;
+  const bool nodes = !cluster.link && !cluster.network && cluster.nodes > 1;
+  if (nodes && cluster.devices_per_node % scenario.tensor != 0) {
+    scenario.notes.push_back(
+        fmt::format("the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the "
+                    "network",
+                    scenario.tensor, cluster.devices_per_node));
+  }
+}
+
+StageCostOptions cost_options(const Scenario& scenario) {
+  return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
+          .recompute = scenario.recompute,
+          .tensor = {scenario.tensor, scenario.sequence_parallel},
+          .optimizer_shards = scenario.distributed_optimizer ? scenario.lowering.width : 1};
+}
+
+std::vector<int> Scenario::gpus_of(int device) const {
+  std::vector<int> gpus(static_cast<std::size_t>(tensor));
+  std::iota(gpus.begin(), gpus.end(), gpu_of_device[static_cast<std::size_t>(device)]);
+  return gpus;
+}
+
+void Scenario::update_tensor_times() {
+  if (tensor == 1) return;
+  tensor_s.resize(costs.size());
+  for (std::size_t s = 0; s < costs.size(); ++s) {
+    StageCosts& c = costs[s];
+    const std::array<double*, 4> times{&c.forward_s, &c.backward_s, &c.backward_input_s,
+                                       &c.backward_weight_s};
+    for (std::size_t kind = 0; kind < times.size(); ++kind) {
+      double slowest_s = 0;  // of the replicas
+      for (int d = static_cast<int>(s); d < devices(); d += static_cast<int>(shape.depth))
+        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, gpus_of(d), c.tensor[kind]));
+      *times[kind] += slowest_s - tensor_s[s][kind];
+      tensor_s[s][kind] = slowest_s;
+    }
+  }
+}
+
+}  // namespace penstock
