@@ -1,4 +1,4 @@
-// `penstock validate` on a CSV table of iteration times (validate/iteration_times.hpp).
+// `penstock validate` on a CSV table of iteration times (validate/training_runs.hpp).
 #pragma once
 
 #include "cli/options.hpp"
@@ -6,7 +6,9 @@
 
 namespace penstock {
 
-/// Reads the table, fits what --fit asks for and predicts every row. Throws InputError.
-MeasuredReport iteration_times_report(const std::string& path, const Arguments& arguments);
+/// Reads the table, fits what --fit asks for and predicts every row: a report for the runs of one
+/// node and one for those of many, which have calibrations of their own. Throws InputError.
+std::vector<MeasuredReport> iteration_times_reports(const std::string& path,
+                                                    const Arguments& arguments);
 
 }  // namespace penstock

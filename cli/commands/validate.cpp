@@ -252,8 +252,9 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
                                              const Arguments& arguments) {
   std::vector<MeasuredReport> reports;
   for (const InputFile& file : files) {
-    if (file.format == MeasuredFormat::iteration_times)
-      reports.push_back(iteration_times_report(file.path, arguments));
+    if (file.format != MeasuredFormat::iteration_times) continue;
+    for (MeasuredReport& report : iteration_times_reports(file.path, arguments))
+      reports.push_back(std::move(report));
   }
   return reports;
 }
@@ -270,15 +271,16 @@ std::string table_of(const Json& result, const Arguments& arguments) {
   std::string text;
   Json recordings = result;
   recordings["rows"] = Json::array();
-  std::map<std::string, Json> of_file;
+  std::map<std::size_t, Json> of_report;
   for (const Json& row : result["rows"])
-    (row.contains("calibrated") ? of_file[row["file"]] : recordings["rows"]).push_back(row);
+    (row.contains("report") ? of_report[row["report"]] : recordings["rows"]).push_back(row);
   if (!recordings["rows"].empty())
     text =
         arguments.flag("markdown") ? validation_markdown(recordings) : validation_table(recordings);
-  for (const Json& report : result["measured"])
+  const Json reports = result.value("measured", Json::array());
+  for (std::size_t i = 0; i < reports.size(); ++i)
     text += (text.empty() ? "" : "\n") +
-            measured_table(report, of_file[report["file"]], arguments.flag("rows"));
+            measured_table(reports[i], of_report[i], arguments.flag("rows"));
   return text;
 }
 
@@ -308,8 +310,11 @@ int run_validate(const Arguments& arguments) {
     sections.push_back(answer["section"].get<std::string>());
   }
   const auto reports = measured_reports(files, arguments);
-  for (const MeasuredReport& report : reports) {
-    for (Json& row : measured_rows_json(report)) rows.push_back(std::move(row));
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    for (Json& row : measured_rows_json(reports[i])) {
+      row["report"] = i;
+      rows.push_back(std::move(row));
+    }
   }
   Json result = validation_json(rows, tolerance);
   for (const MeasuredReport& report : reports)
