@@ -1,7 +1,6 @@
-// Fits the parameters of Sailor's predictions to measured rows: the smallest sum of
-// sqrt(1 + (e / 2 %)^2) over the relative errors e of the iteration times, of the memory, and of
-// the reductions relative to the iteration (a row that is off by much counts in proportion, not
-// squared).
+// Fits the parameters of Sailor's predictions to measured rows (validate/least_squares.hpp): to the
+// relative errors of the iteration times and of the memory, and to those of the gradient reductions
+// relative to the iteration.
 #pragma once
 
 #include "validate/sailor.hpp"
@@ -13,8 +12,7 @@ struct SailorRow {
   const SailorData* data;
 };
 
-/// The fitted parameters (the others as in `start`), by a pattern search (Hooke and Jeeves, 1961)
-/// from `start`: deterministic.
-SailorParameters fit_sailor(const std::vector<SailorRow>& rows, const SailorParameters& start);
+/// The fitted parameters; the others as in `start`. Deterministic.
+SailorParameters fit_sailor(const std::vector<SailorRow>& rows, const SailorParameters& start = {});
 
 }  // namespace penstock

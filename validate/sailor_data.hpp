@@ -1,0 +1,46 @@
+// Finds what predictions of Sailor's measurements need in the folders around them:
+//   profiles/MODEL/GPU/profile.json    layer times; `profiles` beside or above the measured file
+//   configs/*.json                     training configurations and bandwidths; beside `profiles`
+#pragma once
+
+#include "validate/sailor.hpp"
+
+#include <filesystem>
+#include <memory>
+
+namespace penstock {
+
+class SailorLibrary {
+ public:
+  /// `profiles` empty: looked for beside and above `measured_file`. Throws InputError when there is
+  /// none, or when a file in it cannot be read.
+  SailorLibrary(const std::string& measured_file, const std::string& profiles);
+
+  /// The model a plan was run with: `given`, or the one that has as many layers and was profiled on
+  /// the plan's GPUs. Throws InputError when there is none, or several.
+  std::string model_of(const SailorPlan& plan, const std::string& given) const;
+
+  /// Throws InputError when a kind of GPU of the plan was not profiled.
+  std::shared_ptr<const SailorData> data_for(const SailorPlan& plan, const std::string& model);
+
+  /// Profiles that were left out, and why.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  struct Model {
+    std::optional<TransformerSpec> spec;
+    std::map<std::string, SailorProfile> profiles;  // by kind of GPU
+  };
+  void read_models();
+  void read_configurations();
+  void leave_out_contradictions();
+  std::string model_names() const;
+
+  std::filesystem::path profiles_, configs_;
+  std::map<std::string, Model> models_;
+  std::optional<SailorNetwork> network_;
+  std::vector<std::string> notes_;
+  std::map<std::string, std::shared_ptr<const SailorData>> loaded_;
+};
+
+}  // namespace penstock
