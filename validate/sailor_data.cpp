@@ -80,17 +80,45 @@ void SailorLibrary::read_configurations() {
 }
 
 void SailorLibrary::leave_out_contradictions() {
+  std::vector<std::pair<std::string, std::string>> left_out;
   for (auto& [name, model] : models_) {
     if (!model.spec) continue;
-    std::erase_if(model.profiles, [&](const auto& entry) {
-      const auto& [gpu, profile] = entry;
-      if (may_have_layers(*model.spec, profile.layers())) return false;
+    for (const auto& [gpu, profile] : model.profiles) {
+      if (may_have_layers(*model.spec, profile.layers())) continue;
+      left_out.emplace_back(name, gpu);
       notes_.push_back(
           fmt::format("the profile of {} on {} is left out: it has {} layers, the model {} blocks",
                       name, gpu, profile.layers(), model.spec->num_layers));
-      return true;
-    });
+    }
   }
+  for (const auto& [model, gpu] : left_out) models_.at(model).profiles.erase(gpu);
+  for (const auto& [model, gpu] : left_out) estimate(model, gpu);
+}
+
+void SailorLibrary::estimate(const std::string& model, const std::string& gpu) {
+  auto& profiles = models_.at(model).profiles;
+  std::optional<SailorProfile> estimated;
+  for (const auto& [elsewhere, profile] : profiles) {
+    std::vector<SailorProfile::Reference> references;
+    for (const auto& [name, other] : models_) {
+      if (name != model && other.profiles.contains(gpu) && other.profiles.contains(elsewhere))
+        references.push_back({other.profiles.at(elsewhere), other.profiles.at(gpu)});
+    }
+    SailorProfile one = SailorProfile::estimate(
+        profile, references,
+        fmt::format("{}: {} on {}, estimated", profiles_.string(), model, gpu));
+    if (one.empty()) continue;
+    if (!estimated)
+      estimated = std::move(one);
+    else
+      estimated->add_missing(one);
+  }
+  if (!estimated) return;
+  notes_.push_back(
+      fmt::format("times of {} on {} are estimated: those on another GPU, times what other models "
+                  "gain from there",
+                  model, gpu));
+  profiles.emplace(gpu, std::move(*estimated));
 }
 
 std::string SailorLibrary::model_names() const {

@@ -1,6 +1,9 @@
 // Finds what predictions of Sailor's measurements need in the folders around them:
 //   profiles/MODEL/GPU/profile.json    layer times; `profiles` beside or above the measured file
 //   configs/*.json                     training configurations and bandwidths; beside `profiles`
+// A profile whose layers are not those of its model (GPT-Neo-2.7's on GH-96 is a copy of OPT-350's)
+// is left out; the times are estimated from the model's on another kind of GPU and from what other
+// models gain between the two, and a note says so.
 #pragma once
 
 #include "validate/sailor.hpp"
@@ -23,7 +26,7 @@ class SailorLibrary {
   /// Throws InputError when a kind of GPU of the plan was not profiled.
   std::shared_ptr<const SailorData> data_for(const SailorPlan& plan, const std::string& model);
 
-  /// Profiles that were left out, and why.
+  /// Profiles that were left out, and what was done about it.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -34,6 +37,7 @@ class SailorLibrary {
   void read_models();
   void read_configurations();
   void leave_out_contradictions();
+  void estimate(const std::string& model, const std::string& gpu);
   std::string model_names() const;
 
   std::filesystem::path profiles_, configs_;

@@ -247,6 +247,67 @@ SailorProfile SailorProfile::parse(const std::string& text, const std::string& o
   return out;
 }
 
+namespace {
+
+/// The layer of a model of `layers` that does what `layer` of `of` layers does.
+std::size_t same_role(std::size_t layer, std::size_t of, std::size_t layers) {
+  if (layer == 0) return 0;
+  return layer + 1 == of ? layers - 1 : layers / 2;
+}
+
+/// What an op gains, to multiply up; 1 where one of the two was not measured.
+double gain(double from_s, double to_s) { return from_s > 0 && to_s > 0 ? to_s / from_s : 1; }
+
+LayerTimes gain(const LayerTimes& from, const LayerTimes& to) {
+  return {gain(from.forward_s, to.forward_s), gain(from.backward_s, to.backward_s),
+          gain(from.update_s, to.update_s)};
+}
+
+}  // namespace
+
+SailorProfile SailorProfile::estimate(const SailorProfile& elsewhere,
+                                      const std::vector<Reference>& references,
+                                      const std::string& origin) {
+  SailorProfile out;
+  out.origin_ = origin;
+  out.layers_ = elsewhere.layers_;
+  for (const auto& [size, by_degree] : elsewhere.table_) {
+    for (const auto& [degree, measured] : by_degree) {
+      Layers scaled = measured;
+      bool everywhere = !references.empty();
+      for (const Reference& reference : references) {
+        const Layers* from = reference.from.find(size, degree);
+        const Layers* to = reference.to.find(size, degree);
+        everywhere = everywhere && from != nullptr && to != nullptr;
+        if (!everywhere) break;
+        for (std::size_t layer = 0; layer < scaled.size(); ++layer) {
+          const std::size_t role = same_role(layer, scaled.size(), from->size());
+          const LayerTimes g = gain((*from)[role], (*to)[role]);
+          const double share = 1.0 / static_cast<double>(references.size());
+          scaled[layer].forward_s *= std::pow(g.forward_s, share);
+          scaled[layer].backward_s *= std::pow(g.backward_s, share);
+          scaled[layer].update_s *= std::pow(g.update_s, share);
+        }
+      }
+      if (everywhere) out.table_[size][degree] = std::move(scaled);
+    }
+  }
+  return out;
+}
+
+void SailorProfile::add_missing(const SailorProfile& other) {
+  for (const auto& [size, by_degree] : other.table_) {
+    for (const auto& [degree, layers] : by_degree) table_[size].try_emplace(degree, layers);
+  }
+}
+
+const SailorProfile::Layers* SailorProfile::find(int microbatch_size, int tensor) const {
+  const auto size = table_.find(microbatch_size);
+  if (size == table_.end()) return nullptr;
+  const auto degree = size->second.find(tensor);
+  return degree == size->second.end() ? nullptr : &degree->second;
+}
+
 const SailorProfile::Layers& SailorProfile::at(int microbatch_size, int tensor) const {
   const auto size = table_.find(microbatch_size);
   if (size == table_.end())

@@ -69,7 +69,21 @@ class SailorProfile {
   /// Throws InputError naming every problem of the text.
   static SailorProfile parse(const std::string& text, const std::string& origin);
 
+  /// A model's times on one kind of GPU and another model's on two kinds.
+  struct Reference {
+    const SailorProfile &from, &to;
+  };
+  /// The times of a model on a kind of GPU where it was not profiled: those on another, times the
+  /// geometric mean of what the references' embedding, middle block and head gain from there to
+  /// here. Sizes and degrees are those that every profile has; it may have none.
+  static SailorProfile estimate(const SailorProfile& elsewhere,
+                                const std::vector<Reference>& references,
+                                const std::string& origin);
+
   int layers() const { return layers_; }
+  bool empty() const { return table_.empty(); }
+  /// Adds the sizes and degrees that `other`, of as many layers, has and this one does not.
+  void add_missing(const SailorProfile& other);
   /// Throws InputError when the microbatch size or tensor degree was not measured.
   LayerTimes times(int microbatch_size, int tensor, int layer) const;
   /// Was any op at this size taken back, as above?
@@ -78,6 +92,7 @@ class SailorProfile {
  private:
   using Layers = std::vector<LayerTimes>;
   const Layers& at(int microbatch_size, int tensor) const;
+  const Layers* find(int microbatch_size, int tensor) const;
   double without_launches(int microbatch_size, int tensor, int layer,
                           double LayerTimes::*part) const;
 
