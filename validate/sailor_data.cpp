@@ -99,10 +99,13 @@ void SailorLibrary::estimate(const std::string& model, const std::string& gpu) {
   auto& profiles = models_.at(model).profiles;
   std::optional<SailorProfile> estimated;
   for (const auto& [elsewhere, profile] : profiles) {
+    if (!profile.has_updates()) continue;
     std::vector<SailorProfile::Reference> references;
     for (const auto& [name, other] : models_) {
-      if (name != model && other.profiles.contains(gpu) && other.profiles.contains(elsewhere))
-        references.push_back({other.profiles.at(elsewhere), other.profiles.at(gpu)});
+      const auto from = other.profiles.find(elsewhere), to = other.profiles.find(gpu);
+      const bool both = from != other.profiles.end() && to != other.profiles.end();
+      if (name != model && both && from->second.has_updates() && to->second.has_updates())
+        references.push_back({from->second, to->second});
     }
     SailorProfile one = SailorProfile::estimate(
         profile, references,

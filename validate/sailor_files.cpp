@@ -295,6 +295,14 @@ SailorProfile SailorProfile::estimate(const SailorProfile& elsewhere,
   return out;
 }
 
+bool SailorProfile::has_updates() const {
+  return std::ranges::all_of(table_, [](const auto& size) {
+    return std::ranges::all_of(size.second, [](const auto& degree) {
+      return std::ranges::all_of(degree.second, [](const LayerTimes& l) { return l.update_s > 0; });
+    });
+  });
+}
+
 void SailorProfile::add_missing(const SailorProfile& other) {
   for (const auto& [size, by_degree] : other.table_) {
     for (const auto& [degree, layers] : by_degree) table_[size].try_emplace(degree, layers);

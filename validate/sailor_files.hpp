@@ -82,6 +82,9 @@ class SailorProfile {
 
   int layers() const { return layers_; }
   bool empty() const { return table_.empty(); }
+  /// Was the optimizer timed? Profiles without it were taken in another way, some of them in fp32:
+  /// they are ten times slower than others of the same GPU.
+  bool has_updates() const;
   /// Adds the sizes and degrees that `other`, of as many layers, has and this one does not.
   void add_missing(const SailorProfile& other);
   /// Throws InputError when the microbatch size or tensor degree was not measured.
