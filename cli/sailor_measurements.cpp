@@ -19,17 +19,21 @@ namespace {
 constexpr double kLargeError = 0.15;
 constexpr const char* kFormat = "Sailor's measured configurations";
 
-const std::vector<ReportedParameter> reported(const SailorParameters& p) {
+std::vector<ReportedParameter> reported(const SailorParameters& p) {
   return {
-      {"message_latency", p.message_latency_s, "s", "of a message between stages; fitted"},
-      {"message_share", p.message_share, "", "of the NIC's bandwidth that a message gets; fitted"},
-      {"reduction", p.reduction_s, "s", "of every gradient reduction, whatever its size; fitted"},
-      {"speed_spread", p.speed_spread, "", "standard deviation of GPUs' speeds; fitted"},
-      {"update_share", p.update_share, "", "fused Adam over the profile's; not fitted"},
-      {"context", p.context_bytes, "bytes", "CUDA context, kernels, NCCL, allocator; fitted"},
-      {"score_copies", p.score_copies, "", "attention matrices of a layer's backward; not fitted"},
-      {"logits", p.logits_bytes, "bytes", "per logit, fp16 and fp32 copies; not fitted"},
+      {"message_latency", p.message_latency_s, "s", "of a message between stages"},
+      {"message_share", p.message_share, "", "of the NIC's measured bandwidth that a message gets"},
+      {"reduction", p.reduction_s, "s", "of every gradient reduction, beside its ring"},
+      {"speed_spread", p.speed_spread, "", "standard deviation of the speeds of GPUs of a kind"},
+      {"context", p.context_bytes, "bytes", "CUDA context, kernels, NCCL, allocator"},
   };
+}
+
+std::string assumptions(const SailorParameters& p) {
+  return fmt::format(
+      "assumed, not fitted: {:.2f} of the profile's update (a fused optimizer), 18 bytes per "
+      "parameter, {} per logit, {} attention matrices while a layer's backward runs",
+      p.update_share, p.logits_bytes, p.score_copies);
 }
 
 /// What is special about a row that is far off.
@@ -164,7 +168,7 @@ std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files
                                            const Arguments& arguments) {
   std::map<std::string, std::vector<Row>> by_model;
   std::map<std::string, SailorLibrary> libraries;
-  std::vector<std::string> notes;
+  std::map<std::string, std::vector<std::string>> notes;
   for (const std::string& file : files) {
     const SailorPlan plan = parse_sailor_plan(read_file(file), file);
     const std::string folder = std::filesystem::path(file).parent_path().string();
@@ -174,13 +178,14 @@ std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files
     const std::string model = library->second.model_of(plan, arguments.value("model"));
     auto data = library->second.data_for(plan, model);
     by_model[model].push_back({{plan, data.get()}, model, data});
-    notes = library->second.notes();
+    notes[model] = library->second.notes(model);
   }
   std::vector<MeasuredReport> reports;
   for (const auto& [model, rows] : by_model) {
     reports.push_back(report_of(rows, arguments));
     reports.back().file = arguments.positional[0];
-    reports.back().notes = notes;
+    reports.back().notes = notes[model];
+    reports.back().notes.push_back(assumptions({}));
   }
   return reports;
 }

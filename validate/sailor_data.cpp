@@ -86,7 +86,7 @@ void SailorLibrary::leave_out_contradictions() {
     for (const auto& [gpu, profile] : model.profiles) {
       if (may_have_layers(*model.spec, profile.layers())) continue;
       left_out.emplace_back(name, gpu);
-      notes_.push_back(
+      notes_[name].push_back(
           fmt::format("the profile of {} on {} is left out: it has {} layers, the model {} blocks",
                       name, gpu, profile.layers(), model.spec->num_layers));
     }
@@ -117,11 +117,16 @@ void SailorLibrary::estimate(const std::string& model, const std::string& gpu) {
       estimated->add_missing(one);
   }
   if (!estimated) return;
-  notes_.push_back(
+  notes_[model].push_back(
       fmt::format("times of {} on {} are estimated: those on another GPU, times what other models "
                   "gain from there",
                   model, gpu));
   profiles.emplace(gpu, std::move(*estimated));
+}
+
+std::vector<std::string> SailorLibrary::notes(const std::string& model) const {
+  const auto it = notes_.find(model);
+  return it == notes_.end() ? std::vector<std::string>{} : it->second;
 }
 
 std::string SailorLibrary::model_names() const {
@@ -163,13 +168,13 @@ std::shared_ptr<const SailorData> SailorLibrary::data_for(const SailorPlan& plan
                                         configs_.string()));
   for (const std::string& gpu : plan.gpus()) {
     if (found.profiles.contains(gpu)) continue;
+    const auto why = notes(model);
     std::vector<std::string> others;
     for (const auto& [name, profile] : found.profiles) others.push_back(name);
-    throw InputError(
-        plan.file,
-        fmt::format("{} has no usable profile on {}; it has those on {}{}", model, gpu,
-                    fmt::join(others, ", "),
-                    notes_.empty() ? "" : fmt::format(" ({})", fmt::join(notes_, "; "))));
+    throw InputError(plan.file,
+                     fmt::format("{} has no usable profile on {}; it has those on {}{}", model, gpu,
+                                 fmt::join(others, ", "),
+                                 why.empty() ? "" : fmt::format(" ({})", fmt::join(why, "; "))));
   }
   auto& data = loaded_[model];
   if (!data)

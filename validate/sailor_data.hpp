@@ -26,8 +26,8 @@ class SailorLibrary {
   /// Throws InputError when a kind of GPU of the plan was not profiled.
   std::shared_ptr<const SailorData> data_for(const SailorPlan& plan, const std::string& model);
 
-  /// Profiles that were left out, and what was done about it.
-  const std::vector<std::string>& notes() const { return notes_; }
+  /// Profiles of a model that were left out, and what was done about it.
+  std::vector<std::string> notes(const std::string& model) const;
 
  private:
   struct Model {
@@ -43,7 +43,7 @@ class SailorLibrary {
   std::filesystem::path profiles_, configs_;
   std::map<std::string, Model> models_;
   std::optional<SailorNetwork> network_;
-  std::vector<std::string> notes_;
+  std::map<std::string, std::vector<std::string>> notes_;  // by model
   std::map<std::string, std::shared_ptr<const SailorData>> loaded_;
 };
 
