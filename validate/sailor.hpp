@@ -5,10 +5,9 @@
 //             GPU. DeepSpeed's pipeline engine sends and receives one after the other, with both
 //             ends waiting: transfers are coupled, and an exchange takes two messages' time.
 //   message   latency + 2 b s h bytes / (share * what the NIC delivers to each sender)
-//   pace      GPUs of one kind differ by a standard deviation `speed_spread`: with T_s the time of
-//   a
-//             microbatch on stage s, w replicas and Phi the normal distribution, the slowest takes
-//             x with prod_s Phi((x / T_s - 1) / speed_spread)^w = 1/2 (the median)
+//   pace      GPUs of one kind differ by a standard deviation `speed_spread`: with T_s the time
+//             of a microbatch on stage s, w replicas and Phi the normal distribution, the slowest
+//             takes x with prod_s Phi((x / T_s - 1) / speed_spread)^w = 1/2 (the median)
 //   update    reduction_s + ring all-reduce of fp32 gradients (n - 1 steps twice, of bytes/n each)
 //             + update_share * the profile's update
 //   memory    of a rank: 18 bytes per parameter (models/transformer.hpp), activations of
