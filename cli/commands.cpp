@@ -170,8 +170,8 @@ const std::vector<CommandSpec>& table() {
         kFormat,
         {"fit",
          "ROWS",
-         "MEASURED.csv: fit on these rows; none (default): use a calibration",
-         "none|pp1|half|folds|all",
+         "tables: fit on these rows; none: use a calibration; default auto",
+         "auto|none|pp1|half|folds|all",
          false,
          {}},
         {"physical", "", "without a table of layer shapes: shared parameters only", {}, false, {}},
@@ -192,7 +192,8 @@ const std::vector<CommandSpec>& table() {
         kOutput},
        "penstock validate run.json.gz\n"
        "penstock validate run.json.gz my.yaml --html run.html      # another prediction\n"
-       "penstock validate traces/recorded --tolerance 5%           # every recording below",
+       "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
+       "penstock validate measured.csv --fit half                  # a published table",
        run_validate,
        "file"},
       {"schedule list",

@@ -52,19 +52,19 @@ std::string shape_note(const TrainingRun& run, const TrainingCalibration& calibr
   return "; its layer shape is not in the table";
 }
 
-/// What the rows of its kind suggest; each of these was looked at in docs/validation.md.
+/// What the rows of its kind suggest: guesses, discussed in docs/validation.md.
 std::string hypothesis(const TrainingRun& run, const TrainingCalibration& calibration,
                        double error) {
   std::string why;
   if (in_one_node(run) && error > 0)
-    why = "its launch floor is below that of its neighbours (other kernels, or a faster host)";
+    why = "the host launches this shape's kernels faster than its neighbours'";
   else if (in_one_node(run))
     why = run.tensor == kNodeGpus ? "small all-reduces of 8 GPUs wait for the slowest host"
-                                  : "slower host than its neighbours";
+                                  : "the host launches this shape's kernels more slowly";
   else if (error < 0 && run.tensor < kNodeGpus)
     why =
-        "all runs of this layer shape are slower per layer, whatever their depth: tensor groups "
-        "of fewer than 8 GPUs off NVLink, or a disturbed node";
+        "slower per layer than its model with more tensor parallelism: tensor groups not on "
+        "NVLink, or a disturbed node";
   else
     why = "not understood";
   return why + shape_note(run, calibration);
@@ -100,7 +100,9 @@ class Protocol {
         cluster_(cluster),
         arguments_(arguments),
         with_table_(!arguments.flag("physical")),
-        fit_(arguments.value("fit", "none")) {}
+        fit_(arguments.value("fit", "auto")) {
+    if (fit_ == "auto") choose_fit();
+  }
 
   MeasuredReport report() {
     if (fit_ == "folds") {
@@ -124,18 +126,36 @@ class Protocol {
                        : "12 shared parameters, no table";
   }
 
+  std::size_t seen_by(const TrainingCalibration& calibration) const {
+    return static_cast<std::size_t>(std::ranges::count_if(runs_, [&](const TrainingRun& run) {
+      return calibration.fitted_on.contains(run.fingerprint());
+    }));
+  }
+  std::string rows_text(std::size_t seen) const {
+    return fmt::format("{} of {}", seen, counted(static_cast<std::int64_t>(runs_.size()), "row"));
+  }
+
+  /// A calibration that has seen every row would only show how well it was fitted.
+  void choose_fit() {
+    const std::size_t seen = seen_by(shipped(cluster_, arguments_));
+    fit_ = seen < runs_.size() ? "none" : "folds";
+    if (fit_ == "folds")
+      report_.notes.push_back(
+          fmt::format("the calibration was fitted on {}; tested by cross-validation "
+                      "instead (--fit none uses it as it is)",
+                      rows_text(seen)));
+  }
+
   TrainingCalibration given() {
     TrainingCalibration calibration = shipped(cluster_, arguments_);
     if (!with_table_) calibration.shapes.clear();
     report_.protocol = fmt::format("calibration '{}' as it is: {}", calibration.name, with_what());
-    const auto seen = std::ranges::count_if(runs_, [&](const TrainingRun& run) {
-      return calibration.fitted_on.contains(run.fingerprint());
-    });
+    const std::size_t seen = seen_by(calibration);
     if (seen > 0)
       report_.notes.push_back(fmt::format(
-          "{} of {} are among those that this calibration was fitted on: their errors are those of "
-          "a fit. --fit pp1, half or folds tests on others",
-          seen, counted(static_cast<std::int64_t>(runs_.size()), "row")));
+          "{} are among those that this calibration was fitted on: their errors are those of a "
+          "fit. --fit pp1, half or folds tests on others",
+          rows_text(seen)));
     return calibration;
   }
 

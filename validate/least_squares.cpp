@@ -53,7 +53,7 @@ class Fit {
         z = next;
         r = std::move(r_next);
         cost = cost_next;
-        if (gain < 1e-6) return values(z);
+        if (gain < 1e-5) return values(z);
       }
     }
     return values(z);
@@ -109,12 +109,25 @@ class Fit {
     }
   }
 
+  /// At a bound, with the descent leading out of the range.
+  bool held(const Vector& z, std::size_t j) const {
+    constexpr double kNear = 1e-9;
+    const bool low = z[j] - std::log(ranges_[j].lowest) < kNear;
+    const bool high = std::log(ranges_[j].highest) - z[j] < kNear;
+    return (low && gradient_[j] > 0) || (high && gradient_[j] < 0);
+  }
+
   Vector moved(const Vector& z, double damping) const {
     auto a = matrix_;
     Vector b;
     for (std::size_t j = 0; j < z.size(); ++j) {
       a[j][j] = a[j][j] * (1 + damping) + 1e-12;
       b.push_back(-gradient_[j]);
+    }
+    for (std::size_t j = 0; j < z.size(); ++j) {  // the others' step must not count on this one's
+      if (!held(z, j)) continue;
+      for (std::size_t k = 0; k < z.size(); ++k) a[j][k] = a[k][j] = k == j ? 1 : 0;
+      b[j] = 0;
     }
     Vector next = solve(a, std::move(b));
     for (std::size_t j = 0; j < z.size(); ++j) {

@@ -13,8 +13,8 @@ namespace penstock {
 
 struct FitOptions {
   double scale = 0.01;  ///< c: residuals beyond it count less than squared
-  double prior = 0.01;
-  int steps = 40;  ///< at most
+  double prior = 0.003;
+  int steps = 20;  ///< at most
 };
 
 struct FitRange {

@@ -37,6 +37,8 @@ constexpr Column kColumns[] = {{"# GPUs", &TrainingRun::gpus},
                                {"iteration time (ms)", nullptr}};
 constexpr std::size_t kColumnCount = std::size(kColumns);
 constexpr int kLargestCount = 1 << 24;
+constexpr int kMostStages = 4096;
+constexpr std::int64_t kMostOps = 1 << 22;  // microbatches x stages of one row
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -167,6 +169,11 @@ class Reader {
             fmt::format("the global batch must be a multiple of micro batch x data parallelism, "
                         "{}; got {}",
                         samples, run.global_batch));
+    const auto ops = std::int64_t{run.global_batch} / samples * run.pipeline;
+    if (run.pipeline > kMostStages || ops > kMostOps)
+      wrong(line, cells[place_[9]],
+            fmt::format("at most {} stages and {} microbatches x stages; got {} and {}",
+                        kMostStages, kMostOps, run.pipeline, ops));
     if (run.layers < run.pipeline)
       wrong(line, cells[place_[5]],
             fmt::format("{} layers cannot be spread over {} stages", run.layers, run.pipeline));
