@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace penstock {
@@ -46,12 +47,15 @@ void add_summary(TextTable& table, const std::string& what, const Json& summary)
 
 std::string summaries_text(const Json& report) {
   TextTable table({"error of the time", "rows", "mean", "median", "largest", "bias"});
+  const bool predicted = report["time"]["n"] != 0;
   add_summary(table, "predicted rows", report["time"]);
+  if (!predicted) add_summary(table, "rows fitted on", report["time_calibrated"]);
   for (const auto& [depth, summary] : report["time_by_pp"].items())
     add_summary(table, fmt::format("  pipeline depth {}", depth), summary);
   add_summary(table, "  depth > 1", report["time_of_pipelines"]);
-  add_summary(table, "rows fitted on", report["time_calibrated"]);
+  if (predicted) add_summary(table, "rows fitted on", report["time_calibrated"]);
   add_summary(table, "memory, predicted rows", report["memory"]);
+  add_summary(table, "memory, rows fitted on", report["memory_calibrated"]);
   return table.render();
 }
 
@@ -68,22 +72,50 @@ std::string parameters_text(const Json& report) {
 }
 
 bool far_off(const Json& row) {
-  const Json& error = row["error"];
-  return !error.is_null() && std::abs(error.get<double>()) > kLargeError;
+  return std::ranges::any_of(std::array{"error", "memory_error"}, [&](const char* key) {
+    return !row[key].is_null() && std::abs(row[key].get<double>()) > kLargeError;
+  });
+}
+
+std::string bytes_text(const Json& value) {
+  return value.is_null() ? "-" : format_bytes(value.get<double>());
+}
+
+using Align = TextTable::Align;
+
+TextTable rows_table(bool with_memory) {
+  if (!with_memory)
+    return TextTable({"configuration", "predicted", "measured", "error", ""},
+                     {Align::left, Align::right, Align::right, Align::right, Align::left});
+  return TextTable({"configuration", "predicted", "measured", "error", "predicted memory",
+                    "measured", "error", ""},
+                   {Align::left, Align::right, Align::right, Align::right, Align::right,
+                    Align::right, Align::right, Align::left});
+}
+
+std::string remark(const Json& row) {
+  const std::string why = row.value("hypothesis", "");
+  if (!row["calibrated"].get<bool>()) return why;
+  return why.empty() ? "fitted on" : "fitted on; " + why;
 }
 
 std::string rows_text(const Json& rows, bool all_rows) {
-  TextTable table({"configuration", "predicted", "measured", "error", ""},
-                  {TextTable::Align::left, TextTable::Align::right, TextTable::Align::right,
-                   TextTable::Align::right, TextTable::Align::left});
+  const bool with_memory =
+      std::ranges::any_of(rows, [](const Json& row) { return !row["measured_bytes"].is_null(); });
+  TextTable table = rows_table(with_memory);
   std::size_t shown = 0;
   for (const Json& row : rows) {
     if (!all_rows && !far_off(row)) continue;
     ++shown;
-    const std::string why = row.value("hypothesis", "");
-    table.add({row["name"].get<std::string>(), seconds_text(row["predicted_s"]),
-               seconds_text(row["measured_s"]), signed_percent_text(row["error"]),
-               row["calibrated"].get<bool>() ? "fitted on; " + why : why});
+    std::vector<std::string> cells = {
+        row["name"].get<std::string>(), seconds_text(row["predicted_s"]),
+        seconds_text(row["measured_s"]), signed_percent_text(row["error"])};
+    if (with_memory)
+      cells.insert(cells.end(),
+                   {bytes_text(row["predicted_bytes"]), bytes_text(row["measured_bytes"]),
+                    signed_percent_text(row["memory_error"])});
+    cells.push_back(remark(row));
+    table.add(cells);
   }
   if (shown == 0)
     return fmt::format("\nno row is off by more than {}\n", format_percent(kLargeError));
@@ -115,6 +147,7 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
 Json measured_report_json(const MeasuredReport& report) {
   const MeasuredSummary s = summarize(report, RowChoice::predicted);
   const MeasuredSummary fitted = summarize(report, RowChoice::calibrated);
+  const MeasuredSummary& by_depth = s.time.n > 0 ? s : fitted;
   Json parameters = Json::array();
   for (const ReportedParameter& p : report.parameters) parameters.push_back(parameter_json(p));
   return {{"file", report.file},
@@ -124,10 +157,11 @@ Json measured_report_json(const MeasuredReport& report) {
           {"table_entries", report.table_entries},
           {"parameters", parameters},
           {"time", summary_json(s.time)},
-          {"time_by_pp", by_depth_json(s)},
-          {"time_of_pipelines", summary_json(s.time_of_pipelines)},
+          {"time_by_pp", by_depth_json(by_depth)},
+          {"time_of_pipelines", summary_json(by_depth.time_of_pipelines)},
           {"time_calibrated", summary_json(fitted.time)},
           {"memory", summary_json(s.memory)},
+          {"memory_calibrated", summary_json(fitted.memory)},
           {"notes", report.notes}};
 }
 

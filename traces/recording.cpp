@@ -2,9 +2,9 @@
 
 #include "base/error.hpp"
 #include "traces/byte_sink.hpp"
+#include "traces/json_reader.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -15,16 +15,10 @@
 namespace penstock {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view kFormat = "penstock recording";
 
 // Writing
 // ------------------------------------------------------------------------------------------
-
-std::string dumped(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 template <class T>
 Json nullable(const std::optional<T>& value) {
@@ -103,197 +97,70 @@ void put_run(std::string& sink, const RecordedRun& run) {
 // Reading
 // ------------------------------------------------------------------------------------------
 
-/// Collects what is wrong, by the place in the document: "runs[0].ops[3].end_s".
-class Problems {
- public:
-  explicit Problems(std::string origin) : origin_(std::move(origin)) {}
-
-  void add(const std::string& place, const std::string& message) {
-    constexpr std::size_t kShown = 20;
-    if (++count_ <= kShown) put(place.empty() ? message : place + ": " + message);
-  }
-  void throw_if_any() {
-    if (count_ == 0) return;
-    if (count_ > found_.size()) put(fmt::format("and {} more", count_ - found_.size()));
-    throw InputError(found_);
-  }
-
- private:
-  void put(const std::string& message) { found_.push_back({{origin_, 0, 0}, message, "", 1, 0}); }
-
-  std::string origin_;
-  std::vector<Diagnostic> found_;
-  std::size_t count_ = 0;
-};
-
-std::string seen(const Json& value) {
-  std::string text = dumped(value);
-  constexpr std::size_t kLongest = 40;
-  return text.size() > kLongest ? std::string(value.type_name()) : text;
+std::uint32_t count(JsonReader& r, const char* key) {
+  return static_cast<std::uint32_t>(r.integer(key, 0, kNoOp - 1));
 }
 
-/// One JSON object, read key by key; `finish` reports the keys nobody asked for.
-class Reader {
- public:
-  Reader(const Json& object, std::string place, Problems& problems)
-      : object_(object), place_(std::move(place)), problems_(problems) {
-    if (!object.is_object()) wrong("", "must be an object", object);
-  }
+int device(JsonReader& r) { return static_cast<int>(r.integer("device", 0, 1 << 24)); }
 
-  bool has(const char* key) const { return object_.is_object() && object_.contains(key); }
+/// An op token; `null_ok`: null means none.
+std::optional<Op> op(JsonReader& r, const char* key, bool null_ok = false) {
+  const Json* value = r.find(key, true);
+  if (value == nullptr || (null_ok && value->is_null())) return std::nullopt;
+  const auto parsed = value->is_string() ? parse_op(value->get<std::string>()) : std::nullopt;
+  if (!parsed) r.wrong(key, "must be an op such as \"2F5\"", *value);
+  return parsed;
+}
 
-  std::string text(const char* key, bool required = true) {
-    const Json* value = find(key, required);
-    if (value == nullptr) return {};
-    if (!value->is_string()) return wrong(key, "must be a text", *value), std::string();
-    return value->get<std::string>();
-  }
-  double number(const char* key) {
-    const Json* value = find(key, true);
-    if (value == nullptr) return 0;
-    if (!value->is_number()) return wrong(key, "must be a number", *value), 0;
-    return value->get<double>();
-  }
-  bool boolean(const char* key) {
-    const Json* value = find(key, true);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return wrong(key, "must be true or false", *value), false;
-    return value->get<bool>();
-  }
-  std::int64_t integer(const char* key, std::int64_t least, std::int64_t most) {
-    const Json* value = find(key, true);
-    if (value == nullptr) return least;
-    // An unsigned number beyond int64 would turn negative.
-    const bool fits = value->is_number_integer() &&
-                      !(value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX);
-    const std::int64_t got = fits ? value->get<std::int64_t>() : least;
-    if (!fits || got < least || got > most) {
-      wrong(key, fmt::format("must be an integer from {} to {}", least, most), *value);
-      return least;
-    }
-    return got;
-  }
-  std::uint32_t count(const char* key) {
-    return static_cast<std::uint32_t>(integer(key, 0, kNoOp - 1));
-  }
-  int device() { return static_cast<int>(integer("device", 0, 1 << 24)); }
-  /// An op token; `null_ok`: null means none.
-  std::optional<Op> op(const char* key, bool null_ok = false) {
-    const Json* value = find(key, true);
-    if (value == nullptr || (null_ok && value->is_null())) return std::nullopt;
-    const auto parsed = value->is_string() ? parse_op(value->get<std::string>()) : std::nullopt;
-    if (!parsed) wrong(key, "must be an op such as \"2F5\"", *value);
-    return parsed;
-  }
-  /// Is there a value that is not null?
-  bool given(const char* key) {
-    const Json* value = find(key, false);
-    return value != nullptr && !value->is_null();
-  }
-  /// Calls `each(element, place)`.
-  template <class Each>
-  void list(const char* key, Each&& each) {
-    const Json* value = find(key, true);
-    if (value == nullptr) return;
-    if (!value->is_array()) return wrong(key, "must be a list", *value);
-    std::size_t i = 0;
-    for (const Json& element : *value) each(element, fmt::format("{}[{}]", at(key), i++));
-  }
-  /// Calls `each(key, value)` for an object of any keys.
-  template <class Each>
-  void map(const char* key, Each&& each) {
-    const Json* value = find(key, true);
-    if (value == nullptr) return;
-    if (!value->is_object()) return wrong(key, "must be an object", *value);
-    for (const auto& [name, inner] : value->items()) each(name, inner);
-  }
-  Reader inside(const char* key) {
-    static const Json kNothing = Json::object();
-    const Json* value = find(key, true);
-    return {value == nullptr ? kNothing : *value, at(key), problems_};
-  }
-  void wrong(const char* key, const std::string& message, const Json& value) {
-    problems_.add(at(key), message + ", got " + seen(value));
-  }
-  void problem(const std::string& message) { problems_.add(place_, message); }
-  /// Reports keys that are not part of the format.
-  void finish() {
-    if (!object_.is_object()) return;
-    for (const auto& [key, value] : object_.items()) {
-      if (std::ranges::find(asked_, key) == asked_.end())
-        problems_.add(place_, fmt::format("unknown key '{}'", key));
-    }
-  }
-
- private:
-  std::string at(const char* key) const {
-    if (*key == '\0') return place_;
-    return place_.empty() ? key : place_ + "." + key;
-  }
-  const Json* find(const char* key, bool required) {
-    asked_.emplace_back(key);
-    if (!object_.is_object()) return nullptr;
-    const auto it = object_.find(key);
-    if (it != object_.end()) return &*it;
-    if (required) problems_.add(place_, fmt::format("'{}' is missing", key));
-    return nullptr;
-  }
-
-  const Json& object_;
-  std::string place_;
-  Problems& problems_;
-  std::vector<std::string> asked_;
-};
-
-Span read_span(Reader& r, const char* start, const char* end) {
+Span read_span(JsonReader& r, const char* start, const char* end) {
   const Span span{r.number(start), r.number(end)};
   if (r.given(start) && r.given(end) && span.end_s < span.start_s)
     r.problem(fmt::format("{} ({}) is before {} ({})", end, span.end_s, start, span.start_s));
   return span;
 }
 
-RecordedOp read_op(const Json& json, const std::string& place, Problems& problems) {
-  Reader r(json, place, problems);
+RecordedOp read_op(const Json& json, const std::string& place, JsonProblems& problems) {
+  JsonReader r(json, place, problems);
   RecordedOp out;
-  out.device = r.device();
-  if (const auto op = r.op("op")) out.op = *op;
+  out.device = device(r);
+  if (const auto parsed = op(r, "op")) out.op = *parsed;
   out.span = read_span(r, "start_s", "end_s");
   if (r.given("message_start_s") || r.given("message_end_s"))
     out.message = read_span(r, "message_start_s", "message_end_s");
-  if (r.given("weight_version")) out.weight_version = r.count("weight_version");
+  if (r.given("weight_version")) out.weight_version = count(r, "weight_version");
   r.finish();
   return out;
 }
 
-RecordedDevice read_device(const Json& json, const std::string& place, Problems& problems) {
+RecordedDevice read_device(const Json& json, const std::string& place, JsonProblems& problems) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
-  Reader r(json, place, problems);
+  JsonReader r(json, place, problems);
   RecordedDevice out;
-  out.device = r.device();
-  Reader memory = r.inside("memory");
+  out.device = device(r);
+  JsonReader memory = r.inside("memory");
   for (std::size_t i = 0; i < kOwners; ++i)
     out.peak.bytes[i] = memory.integer(std::string(kOwnerNames[i]).c_str(), 0, kMost);
   memory.finish();
   out.peak_at_s = r.number("peak_at_s");
-  out.peak_op = r.op("peak_op", true);
+  out.peak_op = op(r, "peak_op", true);
   if (r.given("allocator_peak_bytes"))
     out.allocator_peak_bytes = r.integer("allocator_peak_bytes", 0, kMost);
   r.finish();
   return out;
 }
 
-RecordedLoss read_loss(const Json& json, const std::string& place, Problems& problems) {
-  Reader r(json, place, problems);
+RecordedLoss read_loss(const Json& json, const std::string& place, JsonProblems& problems) {
+  JsonReader r(json, place, problems);
   RecordedLoss out;
-  out.microbatch = r.count("microbatch");
+  out.microbatch = count(r, "microbatch");
   // null: not a finite number
   out.loss = r.given("loss") ? r.number("loss") : std::numeric_limits<double>::quiet_NaN();
   r.finish();
   return out;
 }
 
-RecordedRun read_run(const Json& json, const std::string& place, Problems& problems) {
-  Reader r(json, place, problems);
+RecordedRun read_run(const Json& json, const std::string& place, JsonProblems& problems) {
+  JsonReader r(json, place, problems);
   RecordedRun out;
   out.complete = r.boolean("complete");
   out.stopped_because = r.text("stopped_because", false);
@@ -311,7 +178,7 @@ RecordedRun read_run(const Json& json, const std::string& place, Problems& probl
   return out;
 }
 
-Recording read_head(Reader& r) {
+Recording read_head(JsonReader& r) {
   Recording out;
   out.name = r.text("name");
   out.backend = r.text("backend");
@@ -319,8 +186,8 @@ Recording read_head(Reader& r) {
   out.schedule = r.text("schedule");
   out.transfers = r.text("transfers");
   out.depth = static_cast<int>(r.integer("depth", 1, 1 << 20));
-  out.microbatches = r.count("microbatches");
-  out.batches = r.count("batches");
+  out.microbatches = count(r, "microbatches");
+  out.batches = count(r, "batches");
   out.compute = r.text("compute");
   r.map("description", [&](const std::string& key, const Json& value) {
     if (!value.is_string()) return r.wrong(("description." + key).c_str(), "must be a text", value);
@@ -329,27 +196,6 @@ Recording read_head(Reader& r) {
   out.profile = r.text("profile", false);
   out.scenario = r.text("scenario", false);
   return out;
-}
-
-/// 1-based line and column of a byte of the text.
-Position position_of(const std::string& text, std::size_t byte, const std::string& origin) {
-  Position at{origin, 1, 1};
-  for (std::size_t i = 0; i + 1 < std::min(byte, text.size() + 1); ++i) {
-    ++at.column;
-    if (text[i] != '\n') continue;
-    ++at.line;
-    at.column = 1;
-  }
-  return at;
-}
-
-Json parse_json(const std::string& text, const std::string& origin) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw InputError(
-        {{position_of(text, error.byte, origin), "is not JSON from here on", "", 1, 0}});
-  }
 }
 
 /// The Program's op that a recorded one is; kNoOp when it has none on that device.
@@ -416,8 +262,8 @@ Recording parse_recording(const std::string& text, const std::string& origin) {
     throw InputError(origin, fmt::format("version must be {}, got {}", kRecordingVersion,
                                          seen(json.value("version", Json()))));
   }
-  Problems problems(origin);
-  Reader r(json, "", problems);
+  JsonProblems problems(origin);
+  JsonReader r(json, "", problems);
   r.text("format");
   r.integer("version", kRecordingVersion, kRecordingVersion);
   Recording out = read_head(r);

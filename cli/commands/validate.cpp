@@ -4,6 +4,7 @@
 #include "cli/iteration_times.hpp"
 #include "cli/measured_output.hpp"
 #include "cli/running.hpp"
+#include "cli/sailor_measurements.hpp"
 #include "cli/validation_output.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
@@ -253,11 +254,15 @@ std::string page(const Arguments& arguments, const Json& result,
 std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files,
                                              const Arguments& arguments) {
   std::vector<MeasuredReport> reports;
+  std::vector<std::string> sailor;
   for (const InputFile& file : files) {
+    if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
     if (file.format != MeasuredFormat::iteration_times) continue;
     for (MeasuredReport& report : iteration_times_reports(file.path, arguments))
       reports.push_back(std::move(report));
   }
+  for (MeasuredReport& report : sailor_reports(sailor, arguments))
+    reports.push_back(std::move(report));
   return reports;
 }
 

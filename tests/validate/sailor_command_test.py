@@ -1,0 +1,110 @@
+"""penstock validate on Sailor's measured configurations, as its users run it.
+
+Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE; the measurements are in $PENSTOCK_SHARED.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+SHARED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", SOURCE.parent / "shared"))
+DATA = SHARED / "data/measured/sailor"
+ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
+                            "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+
+
+def run(*arguments):
+    return subprocess.run([os.environ["PENSTOCK_BINARY"], "validate", *map(str, arguments)],
+                          env=ENVIRONMENT, text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=120)
+
+
+@unittest.skipUnless(DATA.is_dir(), f"no measurements in {DATA}")
+class SailorCommand(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-sailor-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.plan = self.folder / "plan_config_N2_D1.json"
+        shutil.copy(DATA / "OPT-350/N2/plan_config_N2_D1.json", self.plan)
+
+    def result(self, *arguments):
+        done = run(*arguments, "--format", "json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        return json.loads(done.stdout)
+
+    def refused(self, *arguments):
+        done = run(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
+        return done.stderr
+
+    def test_folder_is_read_with_its_profiles_and_split_by_depth(self):
+        result = self.result(DATA / "OPT-350")
+        self.assertEqual(len(result["rows"]), 15)
+        self.assertEqual({depth: errors["n"] for depth, errors in result["time_by_pp"].items()},
+                         {"1": 6, "2": 5, "4": 4})
+        for summary in result["time"], result["memory"]:
+            self.assertEqual(set(summary), {"mape", "median", "max", "bias", "n"})
+            self.assertEqual(summary["n"], 15)
+        for row in result["rows"]:
+            self.assertAlmostEqual(row["error"], row["predicted_s"] / row["measured_s"] - 1)
+            self.assertAlmostEqual(row["memory_error"],
+                                   row["predicted_bytes"] / row["measured_bytes"] - 1)
+        self.assertEqual(result["measured"][0]["parameter_count"], 5)
+
+    def test_one_file_is_predicted_as_in_its_folder(self):
+        alone = self.result(self.plan, "--profiles", DATA / "profiles")["rows"]
+        among = [row for row in self.result(DATA / "OPT-350")["rows"]
+                 if row["name"] == "plan_config_N2_D1"]
+        for key in "predicted_s", "predicted_bytes", "calibrated":
+            self.assertEqual(alone[0][key], among[0][key])
+
+    def test_rows_that_no_parameter_was_fitted_on_are_predictions(self):
+        plan = json.loads(self.plan.read_text())
+        plan |= {"gbs": 64, "real": 4.0}
+        self.plan.write_text(json.dumps(plan))
+        result = self.result(self.plan, "--profiles", DATA / "profiles")
+        self.assertFalse(result["rows"][0]["calibrated"])
+        self.assertLess(result["rows"][0]["error"], -0.15)
+        self.assertNotEqual(result["rows"][0]["hypothesis"], "")
+        table = run(self.plan, "--profiles", DATA / "profiles").stdout
+        self.assertIn("rows off by more than 15.0 %", table)
+
+    def test_another_model_is_inferred_from_its_layers(self):
+        plan = json.loads(self.plan.read_text())
+        pipeline = plan["pipeline_list"][0]
+        pipeline["layers_per_stage"] = [list(range(17)), list(range(17, 34))]
+        for stage in pipeline["tmp_per_stage"]:
+            stage[0][0][0][0] = "A100-40"
+        self.plan.write_text(json.dumps(plan))
+        result = self.result(self.plan, "--profiles", DATA / "profiles")
+        self.assertIn("GPT-Neo-2.7", result["measured"][0]["format"])
+
+    def test_left_out_halves_and_rows(self):
+        folds = self.result(DATA / "OPT-350", "--fit", "folds")
+        self.assertFalse(any(row["calibrated"] for row in folds["rows"]))
+        half = self.result(DATA / "OPT-350", "--fit", "half")
+        self.assertEqual(half["time"]["n"], 7)
+        self.assertIn("'pp1' is not for Sailor's", self.refused(DATA / "OPT-350", "--fit", "pp1"))
+
+    def test_errors(self):
+        self.assertIn("give one with --profiles DIR", self.refused(self.plan))
+        profiles = ("--profiles", DATA / "profiles")
+        self.assertIn("'OPT-35' has no profile", self.refused(self.plan, *profiles, "--model",
+                                                              "OPT-35"))
+        self.plan.write_text(self.plan.read_text().replace("GH-96", "TPU"))
+        self.assertIn("has 26 layers on TPU", self.refused(self.plan, *profiles))
+        self.plan.write_text('{"pipeline_list": [}')
+        self.assertIn("plan_config_N2_D1.json:1:20: is not JSON", self.refused(self.plan))
+
+    def test_tolerance(self):
+        self.assertEqual(run(DATA / "OPT-350", "--tolerance", "14%").returncode, 0)
+        self.assertEqual(run(DATA / "OPT-350", "--tolerance", "10%").returncode, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
