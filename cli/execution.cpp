@@ -83,6 +83,11 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
                                  "--set pipeline.tensor=1",
                                  s.scenario.tensor));
   }
+  if (!s.scenario.split.empty()) {
+    throw InputError(s.scenario.origin,
+                     "the executor gives each stage to one device, not to replicas that split its "
+                     "microbatches; use --set pipeline.width=1");
+  }
   if (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability) {
     throw InputError(s.scenario.origin,
                      "'perturbations' can be predicted, not executed; leave them out");

@@ -264,7 +264,7 @@ void add_links(const Simulation& s, Result& r) {
       add_flows(phase.flows, reduced, r);
   }
   for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)
-    r.links[l].peak_flows = s.timeline->peak_flows[l];
+    r.links[l].peak_flows = r.links[l].bytes > 0 ? s.timeline->peak_flows[l] : 0;
   const bool occupied = r.makespan_s > 0 && s.program.transfers != Transfers::free;
   for (std::size_t l = 0; l < r.links.size() && occupied; ++l) {
     r.links[l].busy_fraction =

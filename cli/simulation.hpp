@@ -38,7 +38,7 @@ struct Simulation {
   }
   TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
   MemoryInput memory() const {
-    return {program.ops, *table, *timeline, scenario.costs, more_versions};
+    return {program.ops, *table, *timeline, scenario.costs, more_versions, scenario.split};
   }
 };
 

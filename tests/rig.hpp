@@ -26,6 +26,7 @@ struct RigSpec {
   LinkSpec link{};                             ///< a private link per channel
   ReductionOptions reduction{.priced = true};  ///< priced: as costs say
   bool detached = false;                       ///< reductions run beside the next batch
+  bool divided = false;                        ///< a device is replicas that split microbatches
 };
 
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
@@ -40,7 +41,7 @@ inline StageCosts unit_costs(double forward = 1, double backward = 2) {
 struct Rig {
   explicit Rig(const RigSpec& spec)
       : program(lower(*find_schedule(spec.schedule), spec.shape,
-                      {spec.width, spec.transfers, spec.global_step, spec.detached})),
+                      {spec.width, spec.transfers, spec.global_step, spec.detached, spec.divided})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
         costs(spec.costs.empty() ? std::vector<StageCosts>(spec.shape.depth, unit_costs())

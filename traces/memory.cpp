@@ -96,17 +96,23 @@ class DeviceMemory {
     }
   }
 
+  /// Of the message that `sender` sends, on a GPU of this stage.
+  std::int64_t held_bytes(const Op& sender, std::uint32_t stage) const {
+    const std::int64_t bytes = message_bytes(in_.costs, sender);
+    return in_.parts.empty() ? bytes : bytes / in_.parts[stage];
+  }
+
   void add_messages(std::uint32_t g, const Op& op) {
     const Span& span = in_.timeline.op(g);
     if (op.has(Op::receives)) {
       const Span& message = in_.timeline.message(g);
       const double until = op.kind == OpKind::forward ? span.start_s : span.end_s;
-      hold(message.start_s, until, message_bytes(in_.costs, in_.ops[in_.table.producer(op)]), g,
+      hold(message.start_s, until, held_bytes(in_.ops[in_.table.producer(op)], op.stage), g,
            Owner::buffers);
     }
     if (op.has(Op::sends)) {
       const Span& message = in_.timeline.message(in_.table.consumer(op));
-      hold(span.end_s, message.end_s, message_bytes(in_.costs, op), g, Owner::buffers);
+      hold(span.end_s, message.end_s, held_bytes(op, op.stage), g, Owner::buffers);
     }
   }
 

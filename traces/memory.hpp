@@ -48,6 +48,8 @@ struct MemoryInput {
   const Timeline& timeline;
   const std::vector<StageCosts>& costs;             ///< per virtual stage
   const std::vector<std::uint32_t>& more_versions;  ///< per virtual stage: held beyond the live one
+  /// Per virtual stage: GPUs that hold a part of each message; empty: one that holds all of it.
+  std::vector<int> parts{};
 };
 
 /// Calls `sample(time_s, use)` once at the start and after every instant that changed something.

@@ -1,0 +1,234 @@
+// Devices of several GPUs: tensor ranks that all-reduce during ops, replicas that split
+// microbatches, and replicas on different devices. By hand, and both engines against each other.
+#include "tests/rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace penstock {
+namespace {
+
+/// GPUs with one port each, 1 byte per second.
+Cluster ports(int gpus) {
+  Cluster c;
+  c.devices_per_node = gpus;
+  c.attachment = Attachment::port;
+  c.intra = {.latency_s = 0, .bytes_per_s = 1};
+  return c;
+}
+
+/// A private link between every two GPUs.
+Cluster pairs(int gpus, double latency_s, double bytes_per_s) {
+  Cluster c = ports(gpus);
+  c.attachment = Attachment::pairs;
+  c.intra = {.latency_s = latency_s, .bytes_per_s = bytes_per_s};
+  return c;
+}
+
+struct Seated : Rig {
+  Seated(const RigSpec& spec, Cluster on, const Seats& seats) : Rig(spec) {
+    cluster = std::move(on);
+    channels = std::make_unique<Channels>(program, cluster, seats, spec.reduction);
+  }
+  /// The op of a device, by its place in the device's list, or the message it waits for.
+  std::uint32_t op(int device, std::uint32_t i) const { return program.ops.begin(device) + i; }
+};
+
+/// Times of both engines must be these; `exact` only where it can.
+void expect_both(const Seated& run, const std::function<void(const Timeline&)>& check) {
+  ASSERT_EQ(why_not_exact(run.input()), "");
+  check(simulate_exact(run.input()));
+  const std::vector<double> exact = flatten(simulate_exact(run.input()));
+  for (const bool flows : {false, true}) {
+    const std::vector<double> other = run_simgrid(run, {.every_message_a_flow = flows});
+    ASSERT_EQ(other.size(), exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i)
+      EXPECT_NEAR(other[i], exact[i], 1e-9 * std::max(1.0, exact[0])) << i << " flows " << flows;
+  }
+}
+
+StageCosts costs_with(TensorTraffic traffic, std::int64_t output_bytes) {
+  StageCosts c = unit_costs(1, 1);
+  c.tensor[0] = c.tensor[1] = traffic;
+  c.output_bytes = output_bytes;
+  return c;
+}
+
+TEST(TensorRanks, AnOpIsComputingAndItsRings) {
+  // Ring of 4: 6 latencies of 0.1 and 2 * 3/4 of 8 bytes at 2 per second, in each of 3 calls.
+  const StageCosts c = costs_with({24, 3}, 0);
+  const Seated run({.shape = {1, 1, 1}, .costs = {c}}, pairs(4, 0.1, 2), {{{0, 1, 2, 3}}, 4});
+  expect_both(run, [&](const Timeline& t) {
+    EXPECT_NEAR(t.op(run.op(0, 0)).length_s(), 1 + 3 * (6 * 0.1 + 1.5 * 8 / 2), 1e-12);
+  });
+}
+
+TEST(TensorRanks, EachSendsToItsOwn) {
+  // 4 bytes from 0 to 2 and from 1 to 3, on links of their own.
+  const StageCosts c = costs_with({}, 4);
+  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}}, pairs(4, 0.5, 2), {{{0, 1}, {2, 3}}, 2});
+  expect_both(run, [&](const Timeline& t) {
+    EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 4 / 2.0 + 0.5, 1e-12);
+  });
+  EXPECT_EQ(run.channels->all()[0].flows.size(), 2U);
+}
+
+TEST(TensorRanks, ShareTheNicOfTheirNode) {
+  const StageCosts c = costs_with({}, 4);
+  Cluster two = pairs(2, 0, 100);
+  two.nodes = 2;
+  two.inter = {.latency_s = 0, .bytes_per_s = 1};
+  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}}, two, {{{0, 1}, {2, 3}}, 2});
+  expect_both(run, [&](const Timeline& t) {
+    EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 8, 1e-12);
+    for (std::size_t l = 0; l < run.channels->links().size(); ++l) {
+      const bool nic = run.channels->links()[l].name.find("nic") != std::string::npos;
+      EXPECT_EQ(t.peak_flows[l], nic ? 2U : 1U) << run.channels->links()[l].name;
+    }
+  });
+}
+
+TEST(TensorRanks, ContendWithMessagesThatLeaveMeanwhile) {
+  // Device 0 = GPUs 0 and 1: F computes 1 s, then each GPU sends the other 1 byte, then 2 bytes to
+  // device 1. F0 [0, 2], message 0 from 2. F1 computes until 3, when message 0 has 1 byte left and
+  // shares the ports with the exchange: both end at 5. The same on the receiving side with message
+  // 1 from 5 on: F0 of device 1 computes until 6, both end at 8.
+  const StageCosts c = costs_with({1, 1}, 2);
+  const Seated run({.schedule = "gpipe", .shape = {2, 2, 1}, .costs = {c, c}}, ports(4),
+                   {{{0, 1}, {2, 3}}, 2});
+  EXPECT_NE(why_not_exact(run.input()).find("tensor-parallel all-reduces of device 0"),
+            std::string::npos)
+      << why_not_exact(run.input());
+  const auto got = in_child([&] {
+    const Timeline t = simulate_simgrid(run.input());
+    return std::vector<double>{t.op(run.op(0, 0)).end_s,      t.op(run.op(0, 1)).end_s,
+                               t.message(run.op(1, 0)).end_s, t.op(run.op(1, 0)).start_s,
+                               t.op(run.op(1, 0)).end_s,      t.message(run.op(1, 1)).end_s,
+                               double(t.peak_flows[0])};
+  });
+  const std::vector<double> wanted{2, 5, 5, 5, 8, 8, 2};
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-9) << i;
+}
+
+TEST(TensorRanks, ReduceTheirGradientsSideBySide) {
+  // Two stages' replicas would reduce alone; two ranks of one stage share the nodes' NICs: each
+  // ring moves 2 (n-1)/n = 1 times 6 bytes over each NIC of 1 byte per second, two rings take 12.
+  StageCosts c = costs_with({}, 0);
+  c.reduced_bytes = 6;
+  Cluster two = pairs(2, 0, 100);
+  two.nodes = 2;
+  two.inter = {.latency_s = 0, .bytes_per_s = 1};
+  const Seated run({.shape = {1, 1, 1}, .width = 2, .costs = {c}, .reduction = {.priced = false}},
+                   two, {{{0, 1}, {2, 3}}, 2});
+  expect_both(run,
+              [&](const Timeline& t) { EXPECT_NEAR(t.op(run.op(0, 2)).length_s(), 12, 1e-12); });
+}
+
+TEST(SplitReplicas, SendThePartsTheirSamplesOverlapIn) {
+  // 2 senders, 3 receivers: sender 0 has samples [0, 1/2), receiver 1 takes [1/3, 2/3).
+  const StageCosts c = costs_with({}, 6);
+  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}, .divided = true}, ports(5),
+                   {{{0, 1}, {2, 3, 4}}, 1});
+  const auto& flows = run.channels->all()[0].flows;
+  ASSERT_EQ(flows.size(), 4U);
+  const double shares[] = {1.0 / 3, 1.0 / 6, 1.0 / 6, 1.0 / 3};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(flows[i].bytes, shares[i], 1e-12) << i;
+  // Each sender's port carries half of the 6 bytes, in parts of 2 and 1. At first all four flows
+  // get 1/2 a second (the middle receiver's port is shared, too): after 2 s the parts of 1 are
+  // gone, those of 2 have 1 left and then a whole port.
+  expect_both(
+      run, [&](const Timeline& t) { EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 3, 1e-12); });
+}
+
+TEST(SplitReplicas, ReduceWithinTheirDevice) {
+  StageCosts c = costs_with({}, 0);
+  c.reduced_bytes = 6;
+  c.step_s = 0.5;
+  const Seated run(
+      {.shape = {1, 2, 1}, .costs = {c}, .reduction = {.priced = false}, .divided = true},
+      pairs(3, 0.25, 2), {{{0, 1, 2}}, 1});
+  // F F B B (1 s each), 4 latencies and 4/3 of 6 bytes at 2, the step.
+  expect_both(run, [&](const Timeline& t) {
+    EXPECT_NEAR(t.makespan_s, 4 + 4 * 0.25 + 8 / 2.0 + 0.5, 1e-12);
+  });
+}
+
+TEST(SplitReplicas, MayStepBesideTheReductionOfTheBatchBefore) {
+  StageCosts c = costs_with({}, 0);
+  c.reduced_bytes = 6;
+  const Seated run({.schedule = "pipedream-2bw",
+                    .shape = {1, 4, 3},
+                    .costs = {c},
+                    .reduction = {.priced = false},
+                    .detached = true,
+                    .divided = true},
+                   pairs(2, 0, 2), {{{0, 1}}, 1});
+  // 8 s per batch, 3 s per reduction, which only the last batch waits for.
+  expect_both(run, [&](const Timeline& t) { EXPECT_NEAR(t.makespan_s, 24 + 3, 1e-12); });
+}
+
+TEST(UnlikeDevices, EachReplicaHasItsOwnTimes) {
+  Rig run({.schedule = "gpipe", .shape = {1, 3, 1}, .width = 2});
+  UnlikeDevices unlike;
+  unlike.kind = {0, 1};
+  unlike.costs = {{unit_costs(1, 2)}, {unit_costs(2, 5)}};
+  SimulationInput input = run.input();
+  input.unlike = &unlike;
+  const Timeline t = simulate_exact(input);
+  const auto end = [&](int d, std::uint32_t i) { return t.op(run.program.ops.begin(d) + i).end_s; };
+  EXPECT_EQ(end(0, 5), 3 * 1 + 3 * 2);
+  EXPECT_EQ(end(1, 5), 3 * 2 + 3 * 5);
+  EXPECT_EQ(end(0, 6), 21) << "the reduction waits for the slow one";
+  const auto simgrid = in_child([&] { return flatten(simulate_simgrid(input)); });
+  EXPECT_EQ(simgrid, flatten(t));
+}
+
+TEST(Seats, BothEnginesAgreeOnRandomOnes) {
+  constexpr std::int64_t kMega = 1'000'000;  // simgrid's flows are whole parts of a byte
+  std::mt19937 random(20261121);
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const std::vector<std::string> schedules{"gpipe", "1f1b", "pipedream-2bw", "model-parallel"};
+  int compared = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    const int tensor = pick(1, 3), depth = pick(1, 4);
+    const bool divided = pick(0, 1) == 1;
+    RigSpec spec;
+    spec.schedule = schedules[static_cast<std::size_t>(pick(0, 3))];
+    spec.shape = {static_cast<std::uint32_t>(depth), static_cast<std::uint32_t>(depth + pick(0, 3)),
+                  static_cast<std::uint32_t>(pick(1, 3)), false, 0};
+    spec.width = divided ? 1 : pick(1, 3);
+    spec.transfers = static_cast<Transfers>(pick(0, 3));
+    spec.divided = divided;
+    spec.reduction.priced = false;
+    for (int s = 0; s < depth; ++s) {
+      StageCosts c = unit_costs(pick(1, 9) / 4.0, pick(1, 9) / 3.0);
+      for (TensorTraffic& traffic : c.tensor) traffic = {pick(0, 900) * kMega, pick(1, 3)};
+      c.output_bytes = pick(0, 500) * kMega;
+      c.reduced_bytes = pick(0, 2000) * kMega;
+      c.step_s = pick(0, 2) / 8.0;
+      spec.costs.push_back(c);
+    }
+    int next = 0;
+    std::vector<std::vector<int>> gpus(static_cast<std::size_t>(depth * spec.width));
+    for (auto& device : gpus) {
+      device.resize(static_cast<std::size_t>(tensor * (divided ? pick(1, 3) : 1)));
+      std::iota(device.begin(), device.end(), next);
+      next += static_cast<int>(device.size());
+    }
+    const Seated run(spec,
+                     pairs(next, pick(0, 3) / 16.0, static_cast<double>(pick(50, 500) * kMega)),
+                     {gpus, tensor});
+    if (!why_not_exact(run.input()).empty()) continue;  // a ring of two beside another's link
+    SCOPED_TRACE(trial);
+    expect_both(run, [](const Timeline& t) { EXPECT_GT(t.makespan_s, 0); });
+    ++compared;
+  }
+  EXPECT_GT(compared, 30);
+}
+
+}  // namespace
+}  // namespace penstock
