@@ -118,12 +118,13 @@ std::vector<CollectivePhase> tree(const Gpus& gpus) {
   return {phase};
 }
 
-std::vector<CollectivePhase> server(const Gpus& gpus, int servers) {
+/// `members` push to the servers, which are the first of `gpus`, and pull.
+std::vector<CollectivePhase> server(const Gpus& gpus, const Gpus& members, int servers) {
   CollectivePhase push, pull;
   const auto parts = std::clamp<std::size_t>(static_cast<std::size_t>(servers), 1, gpus.size());
   const double share = 1.0 / static_cast<double>(parts);
   for (std::size_t s = 0; s < parts; ++s) {
-    for (const int gpu : gpus) {
+    for (const int gpu : members) {
       if (gpu == gpus[s]) continue;
       push.flows.push_back({gpu, gpus[s], share});
       pull.flows.push_back({gpus[s], gpu, share});
@@ -149,9 +150,15 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
     case ReductionAlgorithm::ring: return ring(gpus);
     case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
     case ReductionAlgorithm::tree: return tree(gpus);
-    case ReductionAlgorithm::server: return server(gpus, servers);
+    case ReductionAlgorithm::server: return server(gpus, gpus, servers);
   }
   return {};
+}
+
+std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers) {
+  if (gpus.size() < 2) return {};
+  std::ranges::sort(gpus);
+  return server(gpus, {member}, servers);
 }
 
 double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,

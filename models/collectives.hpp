@@ -54,6 +54,11 @@ struct CollectivePhase {
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers = 1);
 
+/// What one of these GPUs, a replica that waits for no other, exchanges with the parameter servers:
+/// it pushes its gradients, then pulls the weights. The servers are as in all_reduce; a server
+/// moves nothing to itself, so its phases may have no flows. None for one GPU.
+std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers = 1);
+
 /// Seconds of an all-reduce of `bytes` over these GPUs that has the cluster's links for itself.
 double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
                     const ReductionOptions& options = {});

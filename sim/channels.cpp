@@ -18,19 +18,24 @@ template <class Use>
 void for_each_user(const std::vector<Channel>& channels, const std::vector<Reduction>& reductions,
                    const Use& use) {
   for (const Channel& c : channels) use(c.links, describe(c));
-  for (std::size_t p = 0; p < reductions.size(); ++p) {
+  for (const Reduction& reduction : reductions) {
     std::vector<int> links;
-    for (const auto& phase : reductions[p].phases) {
+    for (const auto& phase : reduction.phases) {
       for (const LinkFlow& flow : phase.flows)
         links.insert(links.end(), flow.links.begin(), flow.links.end());
     }
     std::ranges::sort(links);
     links.erase(std::ranges::unique(links).begin(), links.end());
-    if (!links.empty()) use(links, fmt::format("the gradient reduction of stage {}", p));
+    if (!links.empty()) use(links, reduction.describe());
   }
 }
 
 }  // namespace
+
+std::string Reduction::describe() const {
+  return replica < 0 ? fmt::format("the gradient reduction of stage {}", position)
+                     : fmt::format("the update of replica {}", replica);
+}
 
 Channels::Channels(const Program& program, const Cluster& cluster,
                    const std::vector<int>& gpu_of_device, const ReductionOptions& reductions)
@@ -73,23 +78,39 @@ void Channels::add_reductions(const Program& program, const Cluster& cluster,
                               Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
-    Reduction& reduction = reductions_.emplace_back();
-    reduction.buckets = {{1, 1}};
-    if (p < options.buckets.size() && !options.buckets[p].empty())
-      reduction.buckets = options.buckets[p];
-    if (options.priced) continue;
     std::vector<int> members;
     for (int r = 0; r < program.placement.widths()[p]; ++r) {
       const int device = program.placement.device_at(static_cast<std::uint32_t>(r), p);
       members.push_back(gpus[static_cast<std::size_t>(device)]);
     }
-    for (const auto& phase : all_reduce(options.algorithm, members, node_of, options.servers)) {
-      auto& made = reduction.phases.emplace_back();
-      for (const CollectiveFlow& flow : phase.flows) {
-        Route route = network.route(flow.from, flow.to, true);
-        made.latency_s = std::max(made.latency_s, phase.steps * route.latency_s);
-        made.flows.push_back({std::move(route.links), flow.share});
-      }
+    if (!program.asynchronous) {
+      add_reduction(p, -1, all_reduce(options.algorithm, members, node_of, options.servers),
+                    options, network);
+      continue;
+    }
+    for (std::size_t r = 0; r < members.size(); ++r) {
+      add_reduction(p, static_cast<int>(r), push_and_pull(members, members[r], options.servers),
+                    options, network);
+    }
+  }
+}
+
+void Channels::add_reduction(std::uint32_t position, int replica,
+                             const std::vector<CollectivePhase>& phases,
+                             const ReductionOptions& options, Network& network) {
+  Reduction& reduction = reductions_.emplace_back();
+  reduction.position = position;
+  reduction.replica = replica;
+  reduction.buckets = {{1, 1}};
+  if (position < options.buckets.size() && !options.buckets[position].empty())
+    reduction.buckets = options.buckets[position];
+  if (options.priced) return;
+  for (const CollectivePhase& phase : phases) {
+    auto& made = reduction.phases.emplace_back();
+    for (const CollectiveFlow& flow : phase.flows) {
+      Route route = network.route(flow.from, flow.to, true);
+      made.latency_s = std::max(made.latency_s, phase.steps * route.latency_s);
+      made.flows.push_back({std::move(route.links), flow.share});
     }
   }
 }

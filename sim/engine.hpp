@@ -27,15 +27,21 @@ struct Channel {
   bool contended = false;  ///< shares a link with another channel or with a reduction
 };
 
-/// The all-reduce of one position's replicas.
+/// The all-reduce of one position's replicas, or the exchange of one of them with the parameter
+/// servers.
 struct Reduction {
   struct Phase {
     std::vector<LinkFlow> flows;  ///< `bytes` is a share of the reduced bytes
     double latency_s = 0;         ///< from the end of the flows to the end of the phase
   };
+  std::uint32_t position = 0;
+  int replica = -1;  ///< of this replica alone (asynchronous); -1: of all
   std::vector<Phase> phases;
   std::vector<GradientBucket> buckets;  ///< at least one; their shares add up to 1
   bool contended = false;               ///< shares a link with a channel or another reduction
+
+  /// "the gradient reduction of stage 3", "the update of replica 2".
+  std::string describe() const;
 };
 
 /// Where everything that moves goes: the channels and reductions of a Program on a cluster.
@@ -52,7 +58,8 @@ class Channels {
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ +
                   op.microbatch % width_];
   }
-  /// By position of the pipeline; without phases where there is nothing to reduce or it is priced.
+  /// By party of Barriers: the position of the pipeline, or the device where replicas do not wait
+  /// for others. Without phases where there is nothing to reduce or it is priced.
   const std::vector<Reduction>& reductions() const { return reductions_; }
   /// Seconds of a part of a reduction that has its links for itself.
   double alone_s(const Reduction& reduction, double bytes) const;
@@ -70,6 +77,9 @@ class Channels {
   void add_channels(const Program& program, const std::vector<int>& gpus, Network& network);
   void add_reductions(const Program& program, const Cluster& cluster, const std::vector<int>& gpus,
                       const ReductionOptions& options, Network& network);
+  void add_reduction(std::uint32_t position, int replica,
+                     const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
+                     Network& network);
   void find_contention();
 
   std::uint32_t stages_, width_;

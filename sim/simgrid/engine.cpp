@@ -301,8 +301,7 @@ class Simulation {
   std::string user_of(std::size_t lane) const {
     const std::size_t channels = channels_.all().size();
     if (lane >= channels) {
-      return "the gradient reduction of stage " +
-             std::to_string(position_of_lane_[lane - channels]) + " waits";
+      return channels_.reductions()[position_of_lane_[lane - channels]].describe() + " waits";
     }
     const Channel& c = channels_.all()[lane];
     return "messages from device " + std::to_string(c.source) + " to device " +
@@ -389,7 +388,7 @@ class Simulation {
 
   // Reductions ------------------------------------------------------------------------------------
 
-  std::uint32_t position_of(int d) const { return program_.placement.position_of(d); }
+  std::uint32_t party_of(int d) const { return barriers_.party(d); }
   Reducing& reducing(std::uint32_t position) { return reducing_[position]; }
 
   /// The last backward of an update has started: when will the early parts of its gradient be
@@ -399,7 +398,7 @@ class Simulation {
     while (reduce < ops_.end(d) && ops_[reduce].kind == OpKind::step) ++reduce;
     if (reduce == ops_.end(d) || ops_[reduce].kind != OpKind::reduce_grad) return;
     const Span& span = timeline_.op(g);
-    const auto& buckets = buckets_.of(position_of(d));
+    const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       if (buckets[k].ready >= 1) continue;
       events_.push(
@@ -420,7 +419,7 @@ class Simulation {
       dev.busy = true;
       events_.push({now, What::op_ends, g});
     }
-    const auto& buckets = buckets_.of(position_of(d));
+    const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k)
       if (buckets[k].ready >= 1) bucket_ready(g, k, now);
   }
@@ -429,14 +428,14 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     const std::uint32_t group = barriers_.group(ops_[g], d);
     ++met_[group * buckets_.most() + bucket];
-    if (bucket + 1 == buckets_.of(position_of(d)).size()) start_of_waiting(d, group, now);
-    start_bucket(position_of(d), now);
+    if (bucket + 1 == buckets_.of(party_of(d)).size()) start_of_waiting(d, group, now);
+    start_bucket(party_of(d), now);
   }
 
   /// An attached reduction counts from when the last member has come.
   void start_of_waiting(int d, std::uint32_t group, double now) {
     const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.of(position_of(d)).size() - 1] <
+    if (met_[group * buckets_.most() + buckets_.of(party_of(d)).size() - 1] <
         barriers_.members(op, d))
       return;
     barriers_.for_each_member(op, d, [&](int member) {
@@ -448,8 +447,7 @@ class Simulation {
   void start_bucket(std::uint32_t position, double now) {
     Reducing& r = reducing(position);
     if (r.busy || r.group == r.end) return;
-    const auto width = static_cast<std::uint32_t>(program_.placement.widths()[position]);
-    if (met_[r.group * buckets_.most() + r.bucket] < width) return;
+    if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(position)) return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
     r.phase = 0;
@@ -486,15 +484,15 @@ class Simulation {
     if (++r.bucket == buckets_.of(position).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
-      for (int i = 0; i < program_.placement.widths()[position]; ++i)
-        reduction_ended(program_.placement.device_at(static_cast<std::uint32_t>(i), position), now);
+      for (std::uint32_t i = 0; i < barriers_.party_size(position); ++i)
+        reduction_ended(barriers_.of_party(position, i), now);
     }
     start_bucket(position, now);
   }
 
   void reduction_ended(int d, double now) {
     Device& dev = device(d);
-    timeline_.message(dev.reduce) = {reducing(position_of(d)).started_s, now};
+    timeline_.message(dev.reduce) = {reducing(party_of(d)).started_s, now};
     latest_ = std::max(latest_, now);
     if (!dev.waits_for_reduction) return try_start(d, now);
     dev.waits_for_reduction = false;
