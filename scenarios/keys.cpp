@@ -38,7 +38,8 @@ const std::vector<KeyRow>& table() {
       {"pipeline",
        "stages",
        T::integer,
-       "devices in a pipeline (depth, p); default: all of the cluster; data-parallel takes 1",
+       "devices in a pipeline (depth, p); default: all of the cluster; data-parallel and asp take "
+       "1",
        D::number,
        1,
        {},
@@ -50,7 +51,7 @@ const std::vector<KeyRow>& table() {
        "width",
        T::counts,
        "replicas of every stage, or a list with those of each (microbatches go round-robin over "
-       "them); default 1; data-parallel: all of the cluster",
+       "them); default 1; data-parallel, asp: all of the cluster",
        D::number,
        1,
        {},

@@ -40,6 +40,24 @@ void check_next_batch(const Section& reduction, const Schedule* schedule,
                               schedule->name));
 }
 
+/// Replicas that wait for no other have parameter servers and reduce nothing among themselves.
+void read_asynchronous(const Section& reduction, Scenario& scenario, Diagnostics& diagnostics) {
+  const auto server = static_cast<int>(ReductionAlgorithm::server);
+  if (reduction.choice("algorithm").value_or(server) != server) {
+    diagnostics.add(reduction.at("algorithm"),
+                    fmt::format("'{}' has parameter servers: algorithm must be server",
+                                scenario.schedule->name));
+  }
+  scenario.reduction.algorithm = ReductionAlgorithm::server;
+  scenario.reduction.priced = false;
+  if (reduction.choice("overlap").value_or(0) != 0) {
+    diagnostics.add(
+        reduction.at("overlap"),
+        fmt::format("'{}' pushes its gradients after the backward: overlap must be none",
+                    scenario.schedule->name));
+  }
+}
+
 }  // namespace
 
 BucketRequest read_reduction(const Section& reduction, Scenario& scenario,
@@ -48,15 +66,19 @@ BucketRequest read_reduction(const Section& reduction, Scenario& scenario,
   const auto names = static_cast<int>(std::size(kReductionNames));
   scenario.reduction.priced = algorithm == names;
   if (algorithm < names) scenario.reduction.algorithm = static_cast<ReductionAlgorithm>(algorithm);
+  const bool asynchronous = scenario.schedule != nullptr && scenario.schedule->asynchronous;
+  if (asynchronous) read_asynchronous(reduction, scenario, diagnostics);
   scenario.reduction.servers = static_cast<int>(reduction.integer("servers").value_or(1));
   if (reduction.has("servers") && scenario.reduction.algorithm != ReductionAlgorithm::server)
     diagnostics.add(reduction.at("servers"), "'servers' needs algorithm: server");
   enum { none, backward, next_batch };
-  const bool wait_free = scenario.schedule != nullptr && scenario.schedule->whole_model;
+  const bool wait_free =
+      scenario.schedule != nullptr && scenario.schedule->whole_model && !asynchronous;
   const int overlap = reduction.choice("overlap").value_or(wait_free ? backward : none);
   scenario.lowering.detached_reductions = overlap == next_batch;
   const BucketRequest request = read_buckets(reduction, overlap == backward, diagnostics);
-  if (overlap == next_batch) check_next_batch(reduction, scenario.schedule, diagnostics);
+  if (overlap == next_batch && !asynchronous)
+    check_next_batch(reduction, scenario.schedule, diagnostics);
   return request;
 }
 

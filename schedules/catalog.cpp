@@ -131,6 +131,18 @@ const std::vector<Schedule>& table() {
        none,
        refuse_stages,
        true},
+      {"asp",
+       {"async-data-parallel"},
+       "Recht et al., NIPS'11; PipeDream, SOSP'19, section 2",
+       "whole model per replica; each pushes gradients and pulls weights, waiting for no other",
+       "push and pull: 2(latency + bytes/b)",
+       "1",
+       UpdateRule::latest,
+       generate_asp,
+       none,
+       refuse_stages,
+       true,
+       true},
   };
   return kTable;
 }

@@ -53,6 +53,7 @@ struct Schedule {
   /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last
   /// backward goes on.
   bool whole_model = false;
+  bool asynchronous = false;  ///< replicas update the servers' weights without waiting for others
 
   bool flushes() const { return update == UpdateRule::flush; }
 };
@@ -81,5 +82,6 @@ void generate_dapple_pb(const ScheduleShape&, OpLists&);
 void generate_pipedream(const ScheduleShape&, OpLists&);
 void generate_pipedream_2bw(const ScheduleShape&, OpLists&);
 void generate_data_parallel(const ScheduleShape&, OpLists&);
+void generate_asp(const ScheduleShape&, OpLists&);
 
 }  // namespace penstock

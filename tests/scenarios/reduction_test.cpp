@@ -37,6 +37,16 @@ TEST(DataParallelDefaults, DoNotTouchPipelines) {
   EXPECT_TRUE(s.reduction.buckets.at(0).empty());
 }
 
+TEST(AsynchronousDefaults, AreParameterServersAndNoOverlap) {
+  const Scenario s = scenario(kGpt355m + "schedule: asp\n");
+  EXPECT_EQ(s.lowering.width, 8);
+  EXPECT_EQ(s.reduction.algorithm, ReductionAlgorithm::server);
+  EXPECT_EQ(s.reduction.servers, 1);
+  EXPECT_TRUE(s.reduction.buckets.at(0).empty());
+  const std::string servers = "schedule: asp\npipeline: {reduction: {servers: 4}}\n";
+  EXPECT_EQ(scenario(kGpt355m + servers).reduction.servers, 4);
+}
+
 TEST(Buckets, OfATransformerAreItsLayers) {
   // h = 1024: a layer has 12 h^2 + 13 h parameters, 48 MiB of fp32 gradients: over 25 MiB. The
   // final norm goes with the last layer, the embedding (50304 + 512) h by itself.
