@@ -182,7 +182,7 @@ class Simulation {
   struct Event {
     double time_s;
     What what;
-    std::uint32_t g;  // the op that ends, waits for the message or reduces; the position
+    std::uint32_t g;  // the op that ends, waits for the message or reduces; the party
     std::uint32_t bucket = 0;
     bool operator>(const Event& o) const {
       if (time_s != o.time_s) return time_s > o.time_s;
@@ -198,7 +198,7 @@ class Simulation {
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
   };
-  /// The gradient reduction of one position: one part at a time, phase by phase.
+  /// The gradient reduction of one party of Barriers: one part at a time, phase by phase.
   struct Reducing {
     bool flows = false;
     std::size_t first_lane = 0;  // of the flows of all phases, one after the other
@@ -215,8 +215,8 @@ class Simulation {
     lanes_.back().is_flow = is_flow;
   }
 
-  void add_reduction(std::uint32_t position, bool always_flows) {
-    const Reduction& reduction = channels_.reductions()[position];
+  void add_reduction(std::uint32_t party, bool always_flows) {
+    const Reduction& reduction = channels_.reductions()[party];
     Reducing& reducing = reducing_.emplace_back();
     const auto concerned = [&](const LinkFlow& flow) { return link_rates_.concern(flow.links); };
     const bool changes = std::ranges::any_of(reduction.phases, [&](const Reduction::Phase& phase) {
@@ -224,11 +224,11 @@ class Simulation {
     });
     reducing.flows = !reduction.phases.empty() && (reduction.contended || always_flows || changes);
     reducing.first_lane = lanes_.size();
-    std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
+    std::tie(reducing.group, reducing.end) = barriers_.reductions(party);
     for (std::size_t i = 0; reducing.flows && i < reduction.phases.size(); ++i) {
       for (const LinkFlow& flow : reduction.phases[i].flows) add_lane(flow.links, true);
     }
-    position_of_lane_.resize(lanes_.size() - channels_.all().size(), position);
+    party_of_lane_.resize(lanes_.size() - channels_.all().size(), party);
   }
 
   // The clock -------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Simulation {
   std::string user_of(std::size_t lane) const {
     const std::size_t channels = channels_.all().size();
     if (lane >= channels) {
-      return channels_.reductions()[position_of_lane_[lane - channels]].describe() + " waits";
+      return channels_.reductions()[party_of_lane_[lane - channels]].describe() + " waits";
     }
     const Channel& c = channels_.all()[lane];
     return "messages from device " + std::to_string(c.source) + " to device " +
@@ -389,7 +389,7 @@ class Simulation {
   // Reductions ------------------------------------------------------------------------------------
 
   std::uint32_t party_of(int d) const { return barriers_.party(d); }
-  Reducing& reducing(std::uint32_t position) { return reducing_[position]; }
+  Reducing& reducing(std::uint32_t party) { return reducing_[party]; }
 
   /// The last backward of an update has started: when will the early parts of its gradient be
   /// there?
@@ -443,51 +443,51 @@ class Simulation {
     });
   }
 
-  /// Starts the next part of a position's reduction when it is free and all members have it.
-  void start_bucket(std::uint32_t position, double now) {
-    Reducing& r = reducing(position);
+  /// Starts the next part of a party's reduction when it is free and all members have it.
+  void start_bucket(std::uint32_t party, double now) {
+    Reducing& r = reducing(party);
     if (r.busy || r.group == r.end) return;
-    if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(position)) return;
+    if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(party)) return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
     r.phase = 0;
-    if (r.flows) return start_phase(position, now);
+    if (r.flows) return start_phase(party, now);
     ++counts_.timers;
-    events_.push({now + buckets_.of(position)[r.bucket].seconds, What::phase_ends, position});
-    r.phase = channels_.reductions()[position].phases.size();
+    events_.push({now + buckets_.of(party)[r.bucket].seconds, What::phase_ends, party});
+    r.phase = channels_.reductions()[party].phases.size();
   }
 
-  void start_phase(std::uint32_t position, double now) {
-    Reducing& r = reducing(position);
-    const auto& phases = channels_.reductions()[position].phases;
-    const double bytes = buckets_.of(position)[r.bucket].bytes;
+  void start_phase(std::uint32_t party, double now) {
+    Reducing& r = reducing(party);
+    const auto& phases = channels_.reductions()[party].phases;
+    const double bytes = buckets_.of(party)[r.bucket].bytes;
     std::size_t lane = r.first_lane;
     for (std::size_t i = 0; i < r.phase; ++i) lane += phases[i].flows.size();
     const auto& flows = phases[r.phase].flows;
     r.flows_left = flows.size();
     ++r.phase;
     for (const LinkFlow& flow : flows) send_flow(lane++, flow.bytes * bytes, kNoOp, now);
-    if (flows.empty()) end_phase(position, now);
+    if (flows.empty()) end_phase(party, now);
   }
 
   /// The last byte has left; the phase ends with its latencies.
-  void end_phase(std::uint32_t position, double now) {
-    const auto& phases = channels_.reductions()[position].phases;
-    const double latency = phases[reducing(position).phase - 1].latency_s;
-    events_.push({now + latency, What::phase_ends, position});
+  void end_phase(std::uint32_t party, double now) {
+    const auto& phases = channels_.reductions()[party].phases;
+    const double latency = phases[reducing(party).phase - 1].latency_s;
+    events_.push({now + latency, What::phase_ends, party});
   }
 
-  void phase_ended(std::uint32_t position, double now) {
-    Reducing& r = reducing(position);
-    if (r.phase < channels_.reductions()[position].phases.size()) return start_phase(position, now);
+  void phase_ended(std::uint32_t party, double now) {
+    Reducing& r = reducing(party);
+    if (r.phase < channels_.reductions()[party].phases.size()) return start_phase(party, now);
     r.busy = false;
-    if (++r.bucket == buckets_.of(position).size()) {
+    if (++r.bucket == buckets_.of(party).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
-      for (std::uint32_t i = 0; i < barriers_.party_size(position); ++i)
-        reduction_ended(barriers_.of_party(position, i), now);
+      for (std::uint32_t i = 0; i < barriers_.party_size(party); ++i)
+        reduction_ended(barriers_.of_party(party, i), now);
     }
-    start_bucket(position, now);
+    start_bucket(party, now);
   }
 
   void reduction_ended(int d, double now) {
@@ -575,8 +575,8 @@ class Simulation {
       events_.push({now + channels_.all()[n].latency_s, What::message_arrives, to});
       return;
     }
-    const std::uint32_t position = position_of_lane_[n - channels];
-    if (--reducing(position).flows_left == 0) end_phase(position, now);
+    const std::uint32_t party = party_of_lane_[n - channels];
+    if (--reducing(party).flows_left == 0) end_phase(party, now);
   }
 
   void message_arrived(std::uint32_t to, double now) {
@@ -606,8 +606,8 @@ class Simulation {
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
   std::vector<Lane> lanes_;                           // of the channels, then of the reductions
-  std::vector<Reducing> reducing_;                    // per position
-  std::vector<std::uint32_t> position_of_lane_;       // of the reductions' lanes
+  std::vector<Reducing> reducing_;                    // per party
+  std::vector<std::uint32_t> party_of_lane_;          // of the reductions' lanes
   std::vector<std::deque<std::size_t>> link_queues_;  // FIFO links: lanes in line
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::size_t> completed_;
