@@ -308,7 +308,8 @@ void run_engine(Simulation& s, EngineChoice choice) {
   s.engine = exact ? "exact" : "simgrid";
   s.timeline =
       std::make_unique<Timeline>(exact ? simulate_exact(s.input()) : simulate_simgrid(s.input()));
-  if (s.program.asynchronous) s.latest.emplace(s.program.ops, *s.timeline);
+  if (s.program.asynchronous && s.program.placement.replicated())
+    s.latest.emplace(s.program.ops, *s.timeline);
 }
 
 std::optional<double> iteration_time_s(const Simulation& s) {
