@@ -102,6 +102,15 @@ TEST(DataParallel, EveryReplicaRunsItsShareAndReducesAtTheEnd) {
   EXPECT_EQ(order_facts(program, 1).staleness_max, 0U);
 }
 
+TEST(Asynchronous, EveryReplicaReducesByItselfAndGoesOn) {
+  const Program program = make("asp", 1, 2, 2, 3);
+  EXPECT_TRUE(program.asynchronous);
+  EXPECT_FALSE(program.flushes);
+  EXPECT_EQ(order(program, 1), "F2 B2 F5 B5 F8 B8 F11 B11");
+  EXPECT_EQ(program.ops.of(1)[4].kind, OpKind::reduce_grad);
+  EXPECT_EQ(program.version({.microbatch = 7, .stage = 0}), 1U);  // its replica's third one
+}
+
 TEST(DataParallel, IsNoPipeline) {
   EXPECT_NE(find_schedule("data-parallel")->refuse({4, 2, 1}).find("stages must be 1, not 4"),
             std::string::npos);
@@ -156,8 +165,8 @@ TEST_P(Exhaustive, PassesTheCheckAndKeepsItsPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Exhaustive,
                          testing::Values("model-parallel", "gpipe", "gpipe-fifo", "1f1b",
-                                         "dapple-pb", "pipedream", "pipedream-2bw",
-                                         "data-parallel"),
+                                         "dapple-pb", "pipedream", "pipedream-2bw", "data-parallel",
+                                         "asp"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
