@@ -77,7 +77,7 @@ Json events_json(const Simulation& s) {
            {"op", to_string(op)},
            {"start_s", span.start_s},
            {"end_s", span.end_s},
-           {"weight_version", is_compute(op.kind) ? Json(s.program.version(op)) : Json(nullptr)}});
+           {"weight_version", is_compute(op.kind) ? Json(s.weight_version(op)) : Json(nullptr)}});
     }
   }
   return events;

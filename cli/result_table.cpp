@@ -90,12 +90,11 @@ std::string fits(const Result& r) {
 
 std::string how_fast(const Simulation& s, const Result& r) {
   std::string text = "How fast?  ";
-  text +=
-      r.iteration_time_s
-          ? fmt::format("{} per {}, ", format_time(*r.iteration_time_s),
-                        s.program.flushes || s.program.microbatches_per_update > 1 ? "iteration"
-                                                                                   : "microbatch")
-          : "";
+  text += r.iteration_time_s
+              ? fmt::format("{} per {}, ", format_time(*r.iteration_time_s),
+                            s.program.versions.kind == VersionRule::Kind::stash ? "microbatch"
+                                                                                : "iteration")
+              : "";
   text += fmt::format("{:.4g} samples/s", r.samples_per_s);
   if (r.tflops_per_device) {
     text += fmt::format(", {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU", *r.tokens_per_s_per_device,

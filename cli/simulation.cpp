@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace penstock {
@@ -96,6 +97,27 @@ std::optional<double> steady_iteration_s(const Simulation& s) {
   return std::nullopt;
 }
 
+/// Of replicas that wait for no other: the time in which they make as many updates as they are, by
+/// the mean interval of each after its first two microbatches, as long as all of them are at work.
+std::optional<double> asynchronous_iteration_s(const Simulation& s) {
+  const std::size_t m = s.program.per_update(0);
+  const std::size_t first = (2 + m - 1) / m;
+  std::vector<std::vector<double>> ends;
+  double all_work_until = std::numeric_limits<double>::infinity();
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    ends.push_back(step_ends(s, d));
+    if (ends.back().size() <= first) return std::nullopt;
+    all_work_until = std::min(all_work_until, ends.back().back());
+  }
+  double updates_per_s = 0;
+  for (const std::vector<double>& of : ends) {
+    std::size_t last = of.size() - 1;
+    while (last > first && of[last] > all_work_until) --last;
+    updates_per_s += static_cast<double>(last + 1 - first) / (of[last] - of[first - 1]);
+  }
+  return s.program.ops.devices() / updates_per_s;
+}
+
 /// Updates without which there is no steady state: see steady_iteration_s.
 std::uint32_t updates_for_steady_state(const Simulation& s) {
   const std::uint32_t m = s.program.per_update(0);
@@ -117,6 +139,7 @@ DeviceResult summarize_device(const Simulation& s, int device) {
   d.idle_s = s.timeline->makespan_s - d.time.busy_s;
   d.memory = memory_over_time(s.memory(), device);
   d.order = order_facts(s.program, device);
+  if (s.latest) d.order.staleness_max = s.latest->staleness_max(device);
   return d;
 }
 
@@ -257,11 +280,10 @@ void add_links(const Simulation& s, Result& r) {
     add_flows(s.channels->all()[c].flows, static_cast<double>(sent[c]), r);
   for (std::size_t d = 0; d < exchanged.size(); ++d)
     add_flows(s.channels->exchanges()[d].ring.flows, static_cast<double>(exchanged[d]), r);
-  for (std::size_t p = 0; p < s.channels->reductions().size(); ++p) {
-    const double reduced = static_cast<double>(s.scenario.costs[p].reduced_bytes) *
-                           s.program.updates(static_cast<std::uint32_t>(p));
-    for (const FlowGroup& phase : s.channels->reductions()[p].phases)
-      add_flows(phase.flows, reduced, r);
+  for (const Reduction& reduction : s.channels->reductions()) {
+    const double reduced = static_cast<double>(s.scenario.costs[reduction.position].reduced_bytes) *
+                           s.program.updates(reduction.position);
+    for (const FlowGroup& phase : reduction.phases) add_flows(phase.flows, reduced, r);
   }
   for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)
     r.links[l].peak_flows = r.links[l].bytes > 0 ? s.timeline->peak_flows[l] : 0;
@@ -298,11 +320,14 @@ void run_engine(Simulation& s, EngineChoice choice) {
   s.engine = exact ? "exact" : "simgrid";
   s.timeline =
       std::make_unique<Timeline>(exact ? simulate_exact(s.input()) : simulate_simgrid(s.input()));
+  if (s.program.asynchronous && s.program.placement.replicated())
+    s.latest.emplace(s.program.ops, *s.timeline);
 }
 
 std::optional<double> iteration_time_s(const Simulation& s) {
   if (!s.timeline->stalled_because.empty()) return std::nullopt;
   if (s.program.flushes) return flushed_iteration_s(s);
+  if (s.program.asynchronous) return asynchronous_iteration_s(s);
   return steady_iteration_s(s);
 }
 
@@ -329,6 +354,12 @@ Result summarize(const Simulation& s) {
   add_rates(s, r);
   add_links(s, r);
   judge_memory(s, r);
+  if (s.latest) {
+    r.notes.push_back(
+        fmt::format("an update's weights have missed {:.2f} updates of other replicas on average "
+                    "({} where all update equally often)",
+                    s.latest->staleness_mean(), s.program.ops.devices() - 1));
+  }
   r.critical_path = critical_path(s.view());
   return r;
 }

@@ -5,6 +5,7 @@
 #include "scenarios/scenario.hpp"
 #include "schedules/order_facts.hpp"
 #include "sim/engine.hpp"
+#include "traces/latest_versions.hpp"
 #include "traces/memory.hpp"
 #include "traces/metrics.hpp"
 
@@ -23,6 +24,7 @@ struct Simulation {
   std::unique_ptr<Channels> channels;
   std::unique_ptr<Perturbation> perturbation;  ///< null: nothing disturbs the run
   std::unique_ptr<Timeline> timeline;
+  std::optional<LatestVersions> latest;      ///< of replicas that wait for no other
   std::vector<std::uint32_t> more_versions;  ///< per stage: weight versions beyond the live one
   std::string engine;
   bool measured = false;      ///< the timeline is that of a real run
@@ -37,6 +39,11 @@ struct Simulation {
             scenario.unlike.kind.empty() ? nullptr : &scenario.unlike};
   }
   TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
+  /// That an F, B, I or W uses.
+  std::uint32_t weight_version(const Op& op) const {
+    const std::uint32_t own = program.version(op);
+    return latest ? latest->version(table->device_of(op), own) : own;
+  }
   MemoryInput memory() const {
     return {program.ops, *table, *timeline, scenario.costs, more_versions, scenario.split};
   }

@@ -6,7 +6,7 @@ namespace penstock {
 void write_trace(const Simulation& s, const std::string& path) {
   write_chrome_trace({s.view(),
                       s.memory(),
-                      [&](const Op& op) { return s.program.version(op); },
+                      [&](const Op& op) { return s.weight_version(op); },
                       {{"scenario", s.scenario.name},
                        {"schedule", s.program.schedule},
                        {"transfers", std::string(to_string(s.program.transfers))},

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kRules[] = {"flush", "stash", "double_buffer"};
+constexpr const char* kRules[] = {"flush", "stash", "double_buffer", "latest"};
 constexpr const char* kComputes[] = {"stand_in", "transformer"};
 constexpr const char* kOptimizers[] = {"sgd", "adamw"};
 constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};

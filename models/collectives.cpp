@@ -118,12 +118,12 @@ std::vector<CollectivePhase> tree(const Gpus& gpus) {
   return {phase};
 }
 
-std::vector<CollectivePhase> server(const Gpus& gpus, int servers) {
+std::vector<CollectivePhase> server(const Gpus& gpus, const Gpus& members, int servers) {
   CollectivePhase push, pull;
   const auto parts = std::clamp<std::size_t>(static_cast<std::size_t>(servers), 1, gpus.size());
   const double share = 1.0 / static_cast<double>(parts);
   for (std::size_t s = 0; s < parts; ++s) {
-    for (const int gpu : gpus) {
+    for (const int gpu : members) {
       if (gpu == gpus[s]) continue;
       push.flows.push_back({gpu, gpus[s], share});
       pull.flows.push_back({gpus[s], gpu, share});
@@ -149,17 +149,20 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
     case ReductionAlgorithm::ring: return ring(gpus);
     case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
     case ReductionAlgorithm::tree: return tree(gpus);
-    case ReductionAlgorithm::server: return server(gpus, servers);
+    case ReductionAlgorithm::server: return server(gpus, gpus, servers);
   }
   return {};
 }
 
-std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
-                                        const std::vector<std::vector<int>>& groups,
-                                        const std::function<int(int)>& node_of, int servers) {
+std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers) {
+  if (gpus.size() < 2) return {};
+  std::ranges::sort(gpus);
+  return server(gpus, {member}, servers);
+}
+
+std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<CollectivePhase>>& groups) {
   std::vector<CollectivePhase> together;
-  for (const Gpus& gpus : groups) {
-    const std::vector<CollectivePhase> own = all_reduce(algorithm, gpus, node_of, servers);
+  for (const std::vector<CollectivePhase>& own : groups) {
     together.resize(std::max(together.size(), own.size()));
     for (std::size_t i = 0; i < own.size(); ++i) {
       auto& flows = together[i].flows;
@@ -168,6 +171,14 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
     }
   }
   return together;
+}
+
+std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
+                                        const std::vector<std::vector<int>>& groups,
+                                        const std::function<int(int)>& node_of, int servers) {
+  std::vector<std::vector<CollectivePhase>> phases;
+  for (const Gpus& gpus : groups) phases.push_back(all_reduce(algorithm, gpus, node_of, servers));
+  return side_by_side(phases);
 }
 
 double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,

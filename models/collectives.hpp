@@ -54,7 +54,14 @@ struct CollectivePhase {
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers = 1);
 
-/// The same of several groups side by side: phase k of all of them starts together.
+/// What one of these GPUs, a replica that waits for no other, exchanges with the parameter servers:
+/// it pushes its gradients, then pulls the weights. The servers are as in all_reduce; a server
+/// moves nothing to itself, so its phases may have no flows. None for one GPU.
+std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers = 1);
+
+/// What several groups do side by side: phase k of all of them starts together.
+std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<CollectivePhase>>& groups);
+/// The all-reduces of several groups side by side.
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
                                         const std::vector<std::vector<int>>& groups,
                                         const std::function<int(int)>& node_of, int servers = 1);

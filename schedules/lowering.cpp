@@ -145,6 +145,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.batches = shape.batches;
   program.flushes = schedule.flushes();
   program.global_step = options.global_step;
+  program.asynchronous = schedule.asynchronous;
   program.detached_reductions = options.detached_reductions;
   program.divided = options.divided;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);

@@ -10,7 +10,8 @@ std::uint32_t minus(std::uint32_t a, std::uint32_t b) { return a > b ? a - b : 0
 std::uint32_t VersionRule::version(std::uint32_t stage, std::uint32_t k,
                                    std::uint32_t per_update) const {
   switch (kind) {
-    case Kind::flush: return k / per_update;
+    case Kind::flush:
+    case Kind::latest: return k / per_update;
     case Kind::stash: return minus(k, delay[stage]);
     case Kind::double_buffer: return minus(k / per_update, 1);
   }
@@ -19,7 +20,8 @@ std::uint32_t VersionRule::version(std::uint32_t stage, std::uint32_t k,
 
 std::uint32_t VersionRule::held(std::uint32_t stage) const {
   switch (kind) {
-    case Kind::flush: return 1;
+    case Kind::flush:
+    case Kind::latest: return 1;
     case Kind::stash: return delay[stage] + 1;
     case Kind::double_buffer: return 2;
   }
@@ -31,6 +33,7 @@ std::string VersionRule::describe() const {
     case Kind::flush: return "one version, updated at the flush";
     case Kind::stash: return "weight stashing";
     case Kind::double_buffer: return "two versions (double-buffered)";
+    case Kind::latest: return "the latest version";
   }
   return "";
 }

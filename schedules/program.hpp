@@ -16,8 +16,10 @@ namespace penstock {
 ///   flush           floor(k / m)              held 1
 ///   stash           max(k - delay[s], 0)      held delay[s] + 1   (m = 1)
 ///   double_buffer   max(floor(k / m) - 1, 0)  held 2
+///   latest          what is there when the microbatch starts: floor(k / m) updates of its own
+///                   replica, and those of the others by then (traces/latest_versions.hpp)
 struct VersionRule {
-  enum class Kind : std::uint8_t { flush, stash, double_buffer };
+  enum class Kind : std::uint8_t { flush, stash, double_buffer, latest };
   Kind kind = Kind::flush;
   std::vector<std::uint32_t> delay;  ///< stash only: per virtual stage
   std::uint32_t extra_copies = 0;    ///< held beyond the rule by a particular implementation
@@ -38,6 +40,7 @@ struct Program {
   std::uint32_t batches = 1;                  ///< updates of the run where the widths are equal
   bool flushes = true;                        ///< the pipeline drains at every update
   bool global_step = false;                   ///< all devices step together (a barrier)
+  bool asynchronous = false;         ///< REDUCE_GRAD: a replica and the parameter servers, alone
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
   bool divided = false;  ///< each device is all replicas of its stages, which divide microbatches
 

@@ -3,10 +3,14 @@
 namespace penstock {
 
 Barriers::Barriers(const Program& program)
-    : placement_(&program.placement), global_step_(program.global_step) {
+    : placement_(&program.placement),
+      global_step_(program.global_step),
+      asynchronous_(program.asynchronous) {
   const auto stages = static_cast<std::uint32_t>(placement_->stages());
-  const auto depth = static_cast<std::uint32_t>(placement_->depth());
-  for (std::uint32_t position = 0; position < depth; ++position) {
+  const auto parties = asynchronous_ ? devices() : static_cast<std::uint32_t>(placement_->depth());
+  for (std::uint32_t party = 0; party < parties; ++party) {
+    const std::uint32_t position =
+        asynchronous_ ? placement_->position_of(static_cast<int>(party)) : party;
     first_.push_back(groups_);
     if (placement_->widths()[position] < 2 && !program.divided) continue;
     std::uint32_t stage = 0;
@@ -24,7 +28,7 @@ std::uint32_t Barriers::group(const Op& op, int device) const {
   const std::uint32_t width = this->width(device);
   const std::uint32_t update = op.microbatch / width;
   if (everybody(op)) return reductions_ + update;
-  return first_[placement_->position_of(device)] + update;
+  return first_[party(device)] + update;
 }
 
 }  // namespace penstock

@@ -17,8 +17,8 @@
 
 namespace penstock {
 
-/// Who meets at a barrier: the replicas of a position (REDUCE_GRAD), or all devices (a global
-/// STEP).
+/// Who meets at a barrier: a party, which is the replicas of a position (REDUCE_GRAD), or all
+/// devices (a global STEP). Asynchronous replicas are parties of one.
 class Barriers {
  public:
   explicit Barriers(const Program& program);
@@ -35,20 +35,30 @@ class Barriers {
   /// A dense number of the meeting an op comes to or waits for.
   std::uint32_t group(const Op& op, int device) const;
   std::uint32_t members(const Op& op, int device) const {
-    return everybody(op) ? devices() : width(device);
+    return everybody(op) ? devices() : party_size(party(device));
+  }
+  /// Number of the party that a device reduces gradients with: its position, or itself.
+  std::uint32_t party(int device) const {
+    return asynchronous_ ? static_cast<std::uint32_t>(device) : placement_->position_of(device);
+  }
+  std::uint32_t party_size(std::uint32_t party) const {
+    return asynchronous_ ? 1 : static_cast<std::uint32_t>(placement_->widths()[party]);
+  }
+  /// The i-th device of a party.
+  int of_party(std::uint32_t party, std::uint32_t i) const {
+    return asynchronous_ ? static_cast<int>(party) : placement_->device_at(i, party);
   }
   /// Calls `visit(device)` for every member of the meeting of an op.
   template <class Visit>
   void for_each_member(const Op& op, int device, const Visit& visit) const {
     const std::uint32_t count = members(op, device);
-    const std::uint32_t position = placement_->position_of(device);
     for (std::uint32_t i = 0; i < count; ++i)
-      visit(everybody(op) ? static_cast<int>(i) : placement_->device_at(i, position));
+      visit(everybody(op) ? static_cast<int>(i) : of_party(party(device), i));
   }
   std::uint32_t groups() const { return groups_; }
-  /// The meetings of a position's reductions, by update: [first, end).
-  std::pair<std::uint32_t, std::uint32_t> reductions(std::uint32_t position) const {
-    return {first_[position], first_[position + 1]};
+  /// The meetings of a party's reductions, by update: [first, end).
+  std::pair<std::uint32_t, std::uint32_t> reductions(std::uint32_t party) const {
+    return {first_[party], first_[party + 1]};
   }
 
  private:
@@ -60,8 +70,9 @@ class Barriers {
 
   const Placement* placement_;
   bool global_step_;
+  bool asynchronous_;
   bool detached_ = false, divided_ = false;
-  std::vector<std::uint32_t> first_;  // meeting of each position's first update
+  std::vector<std::uint32_t> first_;  // meeting of each party's first update
   std::uint32_t reductions_ = 0, groups_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the parts of each position's gradient reduction take where nothing else uses their links.
+// What the parts of each party's gradient reduction take where nothing else uses their links.
 #pragma once
 
 #include "sim/engine.hpp"
@@ -16,11 +16,10 @@ class BucketTimes {
   };
   explicit BucketTimes(const SimulationInput& input) {
     const auto& positions = input.program.placement.positions();
-    for (std::size_t p = 0; p < input.channels.reductions().size(); ++p) {
-      const Reduction& reduction = input.channels.reductions()[p];
-      const auto stage = std::ranges::find(positions, p) - positions.begin();
+    for (const Reduction& reduction : input.channels.reductions()) {
+      const auto stage = std::ranges::find(positions, reduction.position) - positions.begin();
       const StageCosts& costs = input.costs[static_cast<std::size_t>(stage)];
-      auto& buckets = positions_.emplace_back();
+      auto& buckets = parties_.emplace_back();
       for (const GradientBucket& b : reduction.buckets) {
         const double bytes = b.share * static_cast<double>(costs.reduced_bytes);
         const double seconds = reduction.phases.empty() ? b.share * costs.reduce_grad_s
@@ -30,12 +29,13 @@ class BucketTimes {
       most_ = std::max(most_, buckets.size());
     }
   }
-  const std::vector<Bucket>& of(std::uint32_t position) const { return positions_[position]; }
-  /// The most parts any position has.
+  /// Of a party of Barriers.
+  const std::vector<Bucket>& of(std::uint32_t party) const { return parties_[party]; }
+  /// The most parts any of them has.
   std::size_t most() const { return most_; }
 
  private:
-  std::vector<std::vector<Bucket>> positions_;
+  std::vector<std::vector<Bucket>> parties_;
   std::size_t most_ = 1;
 };
 

@@ -23,11 +23,10 @@ std::vector<int> crossed_by(const Reduction& reduction) {
 /// Calls `use(links, name)` for everybody that moves something; `name()` says who it is.
 template <class Use>
 void for_each_user(const Channels& channels, const Use& use) {
-  for (const Channel& c : channels.all()) use(crossed_by(c.flows), [&] { return describe(c); });
-  for (std::size_t p = 0; p < channels.reductions().size(); ++p) {
-    use(crossed_by(channels.reductions()[p]),
-        [&] { return fmt::format("the gradient reduction of stage {}", p); });
+  for (const Channel& c : channels.all()) {
+    if (channels.messages_take_time()) use(crossed_by(c.flows), [&] { return describe(c); });
   }
+  for (const Reduction& r : channels.reductions()) use(crossed_by(r), [&] { return r.describe(); });
   for (std::size_t d = 0; d < channels.exchanges().size(); ++d) {
     use(crossed_by(channels.exchanges()[d].ring.flows),
         [&] { return fmt::format("the tensor-parallel all-reduces of device {}", d); });
@@ -81,6 +80,11 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 
 }  // namespace
 
+std::string Reduction::describe() const {
+  return replica < 0 ? fmt::format("the gradient reduction of stage {}", position)
+                     : fmt::format("the update of replica {}", replica);
+}
+
 std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
                                                std::uint32_t position) {
   std::vector<std::vector<int>> groups(static_cast<std::size_t>(seats.tensor));
@@ -94,7 +98,8 @@ std::vector<std::vector<int>> reduction_groups(const Placement& placement, const
 
 Channels::Channels(const Program& program, const Cluster& cluster, const Seats& seats,
                    const ReductionOptions& reductions)
-    : stages_(static_cast<std::uint32_t>(program.placement.stages())),
+    : messages_take_time_(program.transfers != Transfers::free),
+      stages_(static_cast<std::uint32_t>(program.placement.stages())),
       width_(program.placement.round()),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
@@ -133,16 +138,34 @@ void Channels::add_reductions(const Program& program, const Cluster& cluster, co
                               const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
-    Reduction& reduction = reductions_.emplace_back();
-    reduction.buckets = {{1, 1}};
-    if (p < options.buckets.size() && !options.buckets[p].empty())
-      reduction.buckets = options.buckets[p];
-    if (options.priced) continue;
     const auto groups = reduction_groups(program.placement, seats, p);
-    for (const auto& phase : all_reduce(options.algorithm, groups, node_of, options.servers)) {
-      reduction.phases.push_back(along_routes(phase.flows, true, network));
-      reduction.phases.back().latency_s *= phase.steps;
+    if (!program.asynchronous) {
+      add_reduction(p, -1, all_reduce(options.algorithm, groups, node_of, options.servers), options,
+                    network);
+      continue;
     }
+    for (std::size_t r = 0; r < groups.front().size(); ++r) {
+      std::vector<std::vector<CollectivePhase>> ranks;
+      for (const std::vector<int>& gpus : groups)
+        ranks.push_back(push_and_pull(gpus, gpus[r], options.servers));
+      add_reduction(p, static_cast<int>(r), side_by_side(ranks), options, network);
+    }
+  }
+}
+
+void Channels::add_reduction(std::uint32_t position, int replica,
+                             const std::vector<CollectivePhase>& phases,
+                             const ReductionOptions& options, Network& network) {
+  Reduction& reduction = reductions_.emplace_back();
+  reduction.position = position;
+  reduction.replica = replica;
+  reduction.buckets = {{1, 1}};
+  if (position < options.buckets.size() && !options.buckets[position].empty())
+    reduction.buckets = options.buckets[position];
+  if (options.priced) return;
+  for (const CollectivePhase& phase : phases) {
+    reduction.phases.push_back(along_routes(phase.flows, true, network));
+    reduction.phases.back().latency_s *= phase.steps;
   }
 }
 
@@ -203,7 +226,9 @@ std::vector<std::uint32_t> Channels::flows_of_one() const {
       for (const int l : flow.links) now[index(l)] = 0;
     }
   };
-  for (const Channel& c : channels_) look_at(c.flows);
+  for (const Channel& c : channels_) {
+    if (messages_take_time_) look_at(c.flows);
+  }
   for (const Reduction& reduction : reductions_) {
     for (const FlowGroup& phase : reduction.phases) look_at(phase.flows);
   }

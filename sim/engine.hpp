@@ -53,11 +53,17 @@ struct FlowGroup {
   double latency_s = 0;
 };
 
-/// The all-reduce of one position's replicas.
+/// The all-reduce of one position's replicas, or what one asynchronous replica exchanges with the
+/// parameter servers.
 struct Reduction {
+  std::uint32_t position = 0;
+  int replica = -1;  ///< of this replica alone (asynchronous); -1: of all
   std::vector<FlowGroup> phases;
   std::vector<GradientBucket> buckets;  ///< at least one; their shares add up to 1
   bool contended = false;               ///< shares a link with something else
+
+  /// "the gradient reduction of stage 3", "the update of replica 2".
+  std::string describe() const;
 };
 
 /// What the tensor ranks of a device all-reduce during its ops, as rings.
@@ -91,7 +97,8 @@ class Channels {
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ +
                   op.microbatch % width_];
   }
-  /// By position of the pipeline; without phases where there is nothing to reduce or it is priced.
+  /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
+  /// where there is nothing to reduce or it is priced.
   const std::vector<Reduction>& reductions() const { return reductions_; }
   /// Seconds of a part of a reduction that has its links for itself.
   double alone_s(const Reduction& reduction, double bytes) const;
@@ -106,6 +113,8 @@ class Channels {
     channels_[channel].flows.clear();
     channels_[channel].contended = false;
   }
+  /// Not with free transfers, when they use no link.
+  bool messages_take_time() const { return messages_take_time_; }
   /// The first two users of one link; none when nothing is shared.
   std::optional<Contention> contention() const;
 
@@ -113,9 +122,13 @@ class Channels {
   void add_channels(const Program& program, const Seats& seats, Network& network);
   void add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
                       const ReductionOptions& options, Network& network);
+  void add_reduction(std::uint32_t position, int replica,
+                     const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
+                     Network& network);
   void add_exchanges(const Seats& seats, Network& network);
   void find_contention();
 
+  bool messages_take_time_;
   std::uint32_t stages_, width_;
   std::vector<Channel> channels_;
   std::vector<Reduction> reductions_;

@@ -22,7 +22,6 @@ class ExactClock {
  public:
   ExactClock(const SimulationInput& input, Timeline& timeline)
       : ops_(input.program.ops),
-        placement_(input.program.placement),
         channels_(input.channels),
         timeline_(timeline),
         duration_(input),
@@ -90,7 +89,7 @@ class ExactClock {
       return;
     }
     reduces_[static_cast<std::size_t>(device)] = g;
-    const auto& buckets = bucket_times_.of(placement_.position_of(device));
+    const auto& buckets = bucket_times_.of(barriers_.party(device));
     const std::uint32_t backward = ops_.previous_compute(device, g);
     for (std::size_t k = 0; k < buckets.size(); ++k) {
       const double part = buckets[k].ready;
@@ -109,10 +108,10 @@ class ExactClock {
       free_at = *at;
       return;
     }
-    const std::uint32_t position = placement_.position_of(device);
-    const auto& buckets = bucket_times_.of(position);
-    // The position's reduction of the update before may still be on its way.
-    const bool first = group == barriers_.reductions(position).first;
+    const std::uint32_t party = barriers_.party(device);
+    const auto& buckets = bucket_times_.of(party);
+    // The party's reduction of the update before may still be on its way.
+    const bool first = group == barriers_.reductions(party).first;
     const double start = std::max(at[0], first ? 0.0 : ended_[group - 1]);
     double end = start + buckets[0].seconds;
     for (std::size_t k = 1; k < buckets.size(); ++k)
@@ -133,7 +132,6 @@ class ExactClock {
     double bytes_per_s, latency_s, free_at;
   };
   const OpLists& ops_;
-  const Placement& placement_;
   const Channels& channels_;
   Timeline& timeline_;
   Durations duration_;
@@ -157,7 +155,7 @@ Timeline walk_through(const SimulationInput& input) {
   Walk<Clock> walk(input.program, input.table, clock);
   invariant(walk.run(), "exact: the program deadlocks; it was not checked");
   timeline.makespan_s = clock.latest();
-  if (transfers != Transfers::free) timeline.peak_flows = input.channels.flows_of_one();
+  timeline.peak_flows = input.channels.flows_of_one();
   return timeline;
 }
 
@@ -180,7 +178,6 @@ Timeline simulate_exact(const SimulationInput& input) {
 }
 
 std::string why_not_exact(const SimulationInput& input) {
-  if (input.program.transfers == Transfers::free) return "";
   if (input.perturbation != nullptr && !input.perturbation->link_share.empty()) {
     return "engine 'exact' cannot represent links whose bandwidth changes (perturbations.links); "
            "use --engine simgrid";

@@ -84,7 +84,7 @@ class Simulation {
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       devices_[d].cursor = ops_.begin(static_cast<int>(d));
-    if (program_.transfers != Transfers::free) timeline_.peak_flows = channels_.flows_of_one();
+    timeline_.peak_flows = channels_.flows_of_one();
     add_lanes(options.every_message_a_flow);
     flows_.started = [this](std::size_t lane, std::uint32_t tag) { job_started(lane, tag); };
     flows_.done = [this](std::size_t lane, std::uint32_t tag) { job_done(lane, tag); };
@@ -114,7 +114,7 @@ class Simulation {
   struct Event {
     double time_s;
     What what;
-    std::uint32_t g;  // the op that ends, waits for the message or reduces; the position
+    std::uint32_t g;  // the op that ends, waits for the message or reduces; the party
     std::uint32_t bucket = 0;
     bool operator>(const Event& o) const {
       if (time_s != o.time_s) return time_s > o.time_s;
@@ -131,7 +131,7 @@ class Simulation {
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
     int calls = 0;                     // exchanges of the running op that have ended
   };
-  /// The gradient reduction of one position: one part at a time, phase by phase.
+  /// The gradient reduction of one party of Barriers: one part at a time, phase by phase.
   struct Reducing {
     std::size_t first_lane = kNoLane;  // of its phases; none: it has its links for itself
     bool busy = false;
@@ -175,16 +175,17 @@ class Simulation {
   }
 
   /// All phases of a reduction are flows, or none.
-  void add_reduction(std::uint32_t position, const Reduction& reduction, bool always) {
+  void add_reduction(std::uint32_t party, const Reduction& reduction, bool always) {
     Reducing& reducing = reducing_.emplace_back();
-    std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
+    std::tie(reducing.group, reducing.end) = barriers_.reductions(party);
     const bool changes = std::ranges::any_of(reduction.phases, [&](const FlowGroup& phase) {
       return flows_.link_rates().concern(crossed_by(phase.flows));
     });
-    if (!reduction.contended && !changes && !always) return;
+    if (reduction.phases.empty() || !(reduction.contended || changes || always)) return;
+    reducing.first_lane = owners_.size();
     for (const FlowGroup& phase : reduction.phases) {
-      const std::size_t lane = lane_for(phase.flows, true, {Owner::Kind::reduction, position});
-      if (reducing.first_lane == kNoLane) reducing.first_lane = lane;
+      owners_.push_back({Owner::Kind::reduction, party});
+      flows_.add_lane(phase.flows);
     }
   }
 
@@ -258,7 +259,8 @@ class Simulation {
   std::string describe(const Owner& owner) const {
     const std::string number = std::to_string(owner.number);
     switch (owner.kind) {
-      case Owner::Kind::reduction: return "the gradient reduction of stage " + number + " waits";
+      case Owner::Kind::reduction:
+        return channels_.reductions()[owner.number].describe() + " waits";
       case Owner::Kind::exchange:
         return "the tensor-parallel all-reduces of device " + number + " wait";
       case Owner::Kind::channel: break;
@@ -390,8 +392,8 @@ class Simulation {
 
   // Reductions ------------------------------------------------------------------------------------
 
-  std::uint32_t position_of(int d) const { return program_.placement.position_of(d); }
-  Reducing& reducing(std::uint32_t position) { return reducing_[position]; }
+  std::uint32_t party_of(int d) const { return barriers_.party(d); }
+  Reducing& reducing(std::uint32_t party) { return reducing_[party]; }
 
   /// The REDUCE_GRAD that this op of a device makes the last gradient for, or kNoOp.
   std::uint32_t reduces_next(int d, std::uint32_t g) const {
@@ -408,7 +410,7 @@ class Simulation {
     const std::uint32_t reduce = reduces_next(d, g);
     if (reduce == kNoOp) return;
     const Span& span = timeline_.op(g);
-    const auto& buckets = buckets_.of(position_of(d));
+    const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       if (buckets[k].ready >= 1) continue;
       events_.push(
@@ -420,7 +422,7 @@ class Simulation {
   void announce_buckets(int d, std::uint32_t g, int i, int n, double now) {
     const std::uint32_t reduce = reduces_next(d, g);
     if (reduce == kNoOp) return;
-    const auto& buckets = buckets_.of(position_of(d));
+    const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       const double ready = buckets[k].ready;
       if (ready < 1 && std::clamp(std::ceil(ready * n), 1.0, static_cast<double>(n)) == i + 1)
@@ -441,7 +443,7 @@ class Simulation {
       dev.busy = true;
       events_.push({now, What::op_ends, g});
     }
-    const auto& buckets = buckets_.of(position_of(d));
+    const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k)
       if (buckets[k].ready >= 1) bucket_ready(g, k, now);
   }
@@ -450,14 +452,14 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     const std::uint32_t group = barriers_.group(ops_[g], d);
     ++met_[group * buckets_.most() + bucket];
-    if (bucket + 1 == buckets_.of(position_of(d)).size()) start_of_waiting(d, group, now);
-    start_bucket(position_of(d), now);
+    if (bucket + 1 == buckets_.of(party_of(d)).size()) start_of_waiting(d, group, now);
+    start_bucket(party_of(d), now);
   }
 
   /// An attached reduction counts from when the last member has come.
   void start_of_waiting(int d, std::uint32_t group, double now) {
     const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.of(position_of(d)).size() - 1] <
+    if (met_[group * buckets_.most() + buckets_.of(party_of(d)).size() - 1] <
         barriers_.members(op, d))
       return;
     barriers_.for_each_member(op, d, [&](int member) {
@@ -465,42 +467,41 @@ class Simulation {
     });
   }
 
-  /// Starts the next part of a position's reduction when it is free and all members have it.
-  void start_bucket(std::uint32_t position, double now) {
-    Reducing& r = reducing(position);
+  /// Starts the next part of a party's reduction when it is free and all members have it.
+  void start_bucket(std::uint32_t party, double now) {
+    Reducing& r = reducing(party);
     if (r.busy || r.group == r.end) return;
-    const auto width = static_cast<std::uint32_t>(program_.placement.widths()[position]);
-    if (met_[r.group * buckets_.most() + r.bucket] < width) return;
+    if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(party)) return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
     r.phase = 0;
-    if (r.first_lane != kNoLane) return start_phase(position);
+    if (r.first_lane != kNoLane) return start_phase(party);
     ++counts_.timers;
-    events_.push({now + buckets_.of(position)[r.bucket].seconds, What::phase_ends, position});
-    r.phase = channels_.reductions()[position].phases.size();
+    events_.push({now + buckets_.of(party)[r.bucket].seconds, What::phase_ends, party});
+    r.phase = channels_.reductions()[party].phases.size();
   }
 
-  void start_phase(std::uint32_t position) {
-    Reducing& r = reducing(position);
-    flows_.send(r.first_lane + r.phase++, buckets_.of(position)[r.bucket].bytes, position);
+  void start_phase(std::uint32_t party) {
+    Reducing& r = reducing(party);
+    flows_.send(r.first_lane + r.phase++, buckets_.of(party)[r.bucket].bytes, party);
   }
 
-  void phase_ended(std::uint32_t position, double now) {
-    Reducing& r = reducing(position);
-    if (r.phase < channels_.reductions()[position].phases.size()) return start_phase(position);
+  void phase_ended(std::uint32_t party, double now) {
+    Reducing& r = reducing(party);
+    if (r.phase < channels_.reductions()[party].phases.size()) return start_phase(party);
     r.busy = false;
-    if (++r.bucket == buckets_.of(position).size()) {
+    if (++r.bucket == buckets_.of(party).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
-      for (int i = 0; i < program_.placement.widths()[position]; ++i)
-        reduction_ended(program_.placement.device_at(static_cast<std::uint32_t>(i), position), now);
+      for (std::uint32_t i = 0; i < barriers_.party_size(party); ++i)
+        reduction_ended(barriers_.of_party(party, i), now);
     }
-    start_bucket(position, now);
+    start_bucket(party, now);
   }
 
   void reduction_ended(int d, double now) {
     Device& dev = device(d);
-    timeline_.message(dev.reduce) = {reducing(position_of(d)).started_s, now};
+    timeline_.message(dev.reduce) = {reducing(party_of(d)).started_s, now};
     latest_ = std::max(latest_, now);
     if (!dev.waits_for_reduction) return try_start(d, now);
     dev.waits_for_reduction = false;
@@ -580,7 +581,7 @@ class Simulation {
   std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
-  std::vector<Reducing> reducing_;  // per position
+  std::vector<Reducing> reducing_;  // per party
   std::vector<double> free_at_;     // per channel, without a lane
   Flows flows_;
   std::vector<std::size_t> lane_of_channel_, lane_of_exchange_;  // per channel, per device

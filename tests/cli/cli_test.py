@@ -32,9 +32,11 @@ SMALL = "scenarios/small-1f1b.yaml"
 LARGE = "scenarios/gpt3-175b-1f1b.yaml"  # 768 devices: without --events here
 TENSOR = "scenarios/gpt3-175b-tensor.yaml"  # neighbours share a NIC
 CONTENDED = "scenarios/gpt-3.8b-2bw-64.yaml"
+SERVERS = "scenarios/gpt-355m-asp.yaml"  # replicas push and pull through one NIC
 CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
-             "pipedream-2bw"]
+             "pipedream-2bw", "data-parallel", "asp"]
+FLUSHING = [s for s in SCHEDULES if s != "asp" and not s.startswith("pipedream")]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "trace check", "list", "init",
             "replay", "export", "calibrate", "validate",
             "doctor", "completion"]
@@ -129,6 +131,11 @@ class Shipped(Case):
                 if scenario == CHANGING_LINKS:
                     self.assertIn("perturbations.links", self.refused(
                         2, "simulate", scenario, "--engine", "exact"))
+                    continue
+                if scenario == SERVERS:
+                    why = self.refused(2, "simulate", scenario, "--engine", "exact")
+                    self.assertIn("the update of replica 0 and the update of replica 1", why)
+                    self.assertIn("cluster.intra.attachment", why)
                     continue
                 if scenario in (CONTENDED, LARGE, TENSOR):
                     why = self.refused(2, "simulate", scenario, "--engine", "exact")
@@ -445,7 +452,9 @@ class Result(Case):
     def test_iteration_time_follows_from_the_events(self):
         seen = set()
         for r in self.runs():
-            expected = steady_iteration(r) if is_asynchronous(r) else flushed_iteration(r)
+            of = {"asp": lone_iteration, "pipedream": steady_iteration,
+                  "pipedream-2bw": steady_iteration}
+            expected = of.get(r["schedule"], flushed_iteration)(r)
             seen.add((is_asynchronous(r), expected is None))
             if expected is None:
                 self.assertIsNone(r["iteration_time_s"])
@@ -454,7 +463,8 @@ class Result(Case):
             else:
                 self.assertAlmostEqual(r["iteration_time_s"] / expected, 1, delta=1e-9)
                 # Sequences one by one are few tokens, which is noted for another reason.
-                self.assertEqual([n for n in r["notes"] if "tokens are small" not in n], [])
+                self.assertEqual([n for n in r["notes"] if "tokens are small" not in n
+                                  and "updates of other replicas" not in n], [])
             microbatches = r["microbatches"] * r["width"]
             rate = microbatches * r["microbatch_size"] / expected
             self.assertAlmostEqual(r["throughput_samples_per_s"] / rate, 1, delta=1e-9)
@@ -492,7 +502,22 @@ class Result(Case):
                     stash += {"F": 1, "B": -1, "W": -1}.get(kind, 0)
                     peak = max(peak, stash)
                 self.assertEqual((d["stash_peak"], stash), (peak, 0))
-                self.check_versions(r, d, events)
+                if r["schedule"] != "asp":
+                    self.check_versions(r, d, events)
+
+    def test_asynchronous_replicas_use_the_weights_of_their_last_update(self):
+        r = self.result("scenarios/small-asp.yaml", "--events")
+        # Replica 0, the server's own, updates every 3 s, the others every 4 s; no STEP takes time.
+        ends = sorted((3 if d == 0 else 4) * (u + 1) * 100 + d for d in range(4) for u in range(8))
+        made = {(end % 100, end // 100): i for i, end in enumerate(ends)}
+        for d, events in zip(r["devices"], by_device(r)):
+            each = 3 if d["device"] == 0 else 4
+            stale = [made[d["device"], each * (u + 1)]
+                     - (made[d["device"], each * u] + 1 if u else 0) for u in range(8)]
+            self.assertEqual(d["staleness_max"], max(stale))
+            used = [e["weight_version"] for e in events if kind_of(e) == "F"]
+            self.assertEqual(used, [0] + [made[d["device"], each * u] + 1 for u in range(1, 8)])
+        self.assertAlmostEqual(r["iteration_time_s"], 4 / (1 / 3 + 3 / 4))
 
     def check_versions(self, r, device, events):
         """The weight version of every F and B is what DESIGN's table of update rules says."""
@@ -508,7 +533,7 @@ class Result(Case):
         allowed = rules.get(r["schedule"], [lambda k: k // m])
         self.assertTrue(any(all(used[kind, k] == rule(k // r["width"]) for kind, k in compute)
                             for rule in allowed), device)
-        if r["schedule"] in SCHEDULES[:5]:
+        if r["schedule"] in FLUSHING:
             self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (1, 0))
         if r["schedule"] == "pipedream-2bw" and r["batches"] > 1:
             self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (2, 1))
@@ -584,6 +609,21 @@ def by_device(r):
 
 def is_asynchronous(r):
     return r["schedule"] in ("pipedream", "pipedream-2bw")
+
+
+def lone_iteration(r):
+    """Replicas that wait for no other: w updates at the sum of their rates while all work."""
+    ends = [sorted(update_ends(r, events).values()) for events in by_device(r)]
+    skipped = -(-2 // r["microbatches"])
+    if min(map(len, ends)) <= skipped:
+        return None
+    until = min(e[-1] for e in ends)
+    rate = 0
+    for e in ends:
+        steady = [t for t in e[skipped - 1:] if t <= until]
+        steady = steady if len(steady) > 1 else e[skipped - 1:skipped + 1]
+        rate += (len(steady) - 1) / (steady[-1] - steady[0])
+    return len(ends) / rate
 
 
 def update_ends(r, events):
@@ -673,12 +713,12 @@ class CrossCheck(Case):
 
 def random_run(rng, transfers):
     """A scenario's text, and what the reference needs: costs, link and shape."""
-    schedule = rng.choice(SCHEDULES)
-    p, width = rng.randint(2, 6), rng.choice((1, 1, 1, 2, 3))
+    schedule = rng.choice([s for s in SCHEDULES if s != "asp"])  # nobody waits for another there
+    p = 1 if schedule == "data-parallel" else rng.randint(2, 6)
+    width = rng.choice((1, 1, 1, 2, 3))
     m = {"pipedream": 1, "pipedream-2bw": p + rng.randint(0, 3)}.get(schedule, rng.randint(1, 7))
     batches = rng.randint(1, 12) if schedule == "pipedream" else rng.randint(1, 3)
-    flush = schedule not in ("pipedream", "pipedream-2bw")
-    global_step = flush and rng.random() < 0.4
+    global_step = schedule in FLUSHING and rng.random() < 0.4
     milliseconds = lambda low, high: [rng.randint(low, high) / 10 for _ in range(p)]
     times = {"forward": milliseconds(10, 200), "backward": milliseconds(20, 400),
              "step": milliseconds(10, 90) if rng.random() < 0.6 else [0.0] * p}
@@ -692,6 +732,7 @@ def random_run(rng, transfers):
             f"cluster: {{link: {{latency: {latency} ms, bandwidth: {bandwidth} GB/s}}}}\n"
             f"schedule: {schedule}\ntransfers: {transfers}\nbatches: {batches}\n"
             f"pipeline: {{stages: {p}, microbatches: {m}, width: {width}, "
+            "reduction: {overlap: none}, "
             f"optimizer_sync: {'global' if global_step else 'device'}}}\n")
     costs = {k: [v / 1e3 for v in values] for k, values in times.items()}
     costs |= {k: [v * 1e6 for v in values] for k, values in sizes.items()}

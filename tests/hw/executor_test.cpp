@@ -210,15 +210,16 @@ TEST_P(EverySchedule, OnAVirtualClockEveryTransferSemanticsIsTheSimulators) {
 
 TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
   RigSpec spec{GetParam(), shape_of(GetParam(), 4, 8, 3)};
-  spec.costs = ragged_costs(4, 9);
+  const std::uint32_t depth = spec.shape.depth;
+  spec.costs = ragged_costs(depth, 9);
   spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
   const Rig rig(spec);
   const Timeline simulated = simulate_exact(rig.input());
   std::vector<std::uint32_t> more;
-  for (std::uint32_t s = 0; s < 4; ++s) more.push_back(rig.program.versions.held(s) - 1);
+  for (std::uint32_t s = 0; s < depth; ++s) more.push_back(rig.program.versions.held(s) - 1);
   const RecordedRun run = run_alone(plan_of(spec), virtual_clock());
-  ASSERT_EQ(run.devices.size(), 4U);
-  for (int d = 0; d < 4; ++d) {
+  ASSERT_EQ(run.devices.size(), depth);
+  for (int d = 0; d < static_cast<int>(depth); ++d) {
     const MemoryPeak peak =
         memory_over_time({rig.program.ops, rig.table, simulated, rig.costs, more}, d);
     EXPECT_EQ(run.devices[static_cast<std::size_t>(d)].peak.bytes, peak.use.bytes)

@@ -18,9 +18,10 @@ inline RunPlan plan_of(const RigSpec& spec) {
 }
 
 /// The shape of a schedule whose update takes `m` microbatches; PipeDream and model parallelism
-/// update after each, so they get as many updates instead.
+/// update after each, so they get as many updates instead. Data parallelism has one stage.
 inline ScheduleShape shape_of(const std::string& schedule, std::uint32_t p, std::uint32_t m,
                               std::uint32_t batches) {
+  if (find_schedule(schedule)->whole_model) p = 1;
   const ScheduleShape shape{p, m, batches, false, 0};
   if (find_schedule(schedule)->refuse(shape).empty()) return shape;
   return {p, 1, m * batches, false, 0};

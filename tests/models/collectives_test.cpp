@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <tuple>
+#include <vector>
 
 namespace penstock {
 namespace {
@@ -24,6 +26,31 @@ TEST(RingAllReduce, ApproachesTwiceTheBytesForManyMembers) {
 
 TEST(RingAllReduce, OnUnlimitedLinksIsLatencyAlone) {
   EXPECT_DOUBLE_EQ(ring_all_reduce_s(3, 8e9, 0.5, std::numeric_limits<double>::infinity()), 2.0);
+}
+
+std::vector<std::tuple<int, int, double>> flows(const CollectivePhase& phase) {
+  std::vector<std::tuple<int, int, double>> out;
+  for (const CollectiveFlow& flow : phase.flows) out.emplace_back(flow.from, flow.to, flow.share);
+  return out;
+}
+
+TEST(PushAndPull, GoToEveryServerAndBack) {
+  using Flows = std::vector<std::tuple<int, int, double>>;
+  const auto phases = push_and_pull({7, 3, 5}, 7, 2);  // the servers are the first two, 3 and 5
+  ASSERT_EQ(phases.size(), 2U);
+  EXPECT_EQ(flows(phases[0]), (Flows{{7, 3, 0.5}, {7, 5, 0.5}}));
+  EXPECT_EQ(flows(phases[1]), (Flows{{3, 7, 0.5}, {5, 7, 0.5}}));
+  EXPECT_EQ(phases[0].steps, 1);
+}
+
+TEST(PushAndPull, OfAServerDoNotGoToItself) {
+  const auto two = push_and_pull({3, 5, 7}, 3, 2);
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_EQ(flows(two[0]).size(), 1U);
+  const auto alone = push_and_pull({3, 5, 7}, 3, 1);
+  ASSERT_EQ(alone.size(), 2U);
+  EXPECT_TRUE(alone[0].flows.empty());
+  EXPECT_TRUE(push_and_pull({3}, 3).empty());
 }
 
 }  // namespace

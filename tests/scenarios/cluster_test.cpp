@@ -77,6 +77,231 @@ TEST(Groups, EveryStageTakesItsTimeOnItsOwnDevice) {
     return read(cluster, "stages: 2, placement: [0, 1]", model).costs;
   };
   const std::string mixed =
+      "{inter: 1 GB/s, devices_per_node: 1, groups: [{device: V100-16}, {device: A100-80}]}";
+  const auto both = costs(mixed);
+  const auto slow = costs("{inter: 1 GB/s, nodes: 2, devices_per_node: 1, device: V100-16}");
+  const auto fast = costs("{inter: 1 GB/s, nodes: 2, devices_per_node: 1, device: A100-80}");
+  EXPECT_EQ(both[0].forward_s, slow[0].forward_s);
+  EXPECT_EQ(both[1].forward_s, fast[1].forward_s);
+  EXPECT_LT(both[1].forward_s, slow[1].forward_s);
+}
+
+TEST(Groups, ABalancedSplitGivesTheFasterDeviceMoreLayers) {
+  const Scenario s =
+      read("{inter: 1 GB/s, devices_per_node: 1, groups: [{device: V100-16}, {device: A100-80}]}",
+           "stages: 2, split: balanced", "gpt-355m");
+  ASSERT_EQ(s.layers.size(), 2U);
+  EXPECT_GT(s.layers[1], s.layers[0]);
+  const auto time = [&](std::size_t i) { return s.costs[i].forward_s + s.costs[i].backward_s; };
+  const double layer_s = time(0) / s.layers[0];
+  EXPECT_NEAR(time(0), time(1), layer_s);
+}
+
+// --- fabrics ------------------------------------------------------------------------------------
+
+TEST(Fabric, AnOversubscribedLeafSharesWhatItsUplinksHave) {
+  // Leaves of 8 nodes with 10 GB/s each, 4 : 1: two uplinks of 10 GB/s.
+  const Cluster c = cluster_of(
+      "{nodes: 16, devices_per_node: 1, inter: 10 GB/s, "
+      "fabric: {topology: fat-tree, leaf: 8, oversubscription: 4, link: {latency: 1 us}}}");
+  ASSERT_EQ(c.fabric.levels.size(), 1U);
+  EXPECT_EQ(c.fabric.levels[0].uplinks, 2);
+  EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 10e9);
+  EXPECT_EQ(c.fabric.levels[0].uplink.latency_s, 1e-6);
+  EXPECT_EQ(way(c, 0, 9), (std::vector<std::string>{"node0 nic0 out", "leaf0 up1 out",
+                                                    "leaf1 up1 in", "node9 nic0 in"}));
+}
+
+TEST(Fabric, HasAsManyUplinksAsAsked) {
+  const Cluster c = cluster_of(
+      "{nodes: 4, devices_per_node: 4, inter: {bandwidth: 10 GB/s, nics: 2}, "
+      "fabric: {topology: fat-tree, leaf: 2, uplinks: 1, oversubscription: 2}}");
+  EXPECT_EQ(c.fabric.levels[0].uplinks, 1);
+  EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 20e9);  // 4 NICs x 10 GB/s, halved
+  const Cluster own = cluster_of(
+      "{nodes: 4, devices_per_node: 4, inter: 10 GB/s, "
+      "fabric: {topology: fat-tree, leaf: 2, link: 7 GB/s}}");
+  EXPECT_EQ(own.fabric.levels[0].uplinks, 2);
+  EXPECT_EQ(own.fabric.levels[0].uplink.bytes_per_s, 7e9);
+}
+
+TEST(Fabric, OversubscriptionHoldsAtEveryLevel) {
+  // 2:1 twice: a leaf of 4 has 2 cables of 10, a pod of 4 leaves 4 x 10 in for each of its switches
+  // and 2 x 10 out.
+  const Cluster c = cluster_of(
+      "{nodes: 32, devices_per_node: 1, inter: 10 GB/s, "
+      "fabric: {topology: fat-tree, leaf: 4, levels: 3, oversubscription: 2}}");
+  ASSERT_EQ(c.fabric.levels.size(), 2U);
+  EXPECT_EQ(c.fabric.levels[1].children, 4);
+  EXPECT_EQ(c.fabric.levels[1].uplinks, 2);
+  EXPECT_EQ(c.fabric.levels[1].uplink.bytes_per_s, 10e9);
+}
+
+TEST(Fabric, ARailsLeafHasOnePortPerNode) {
+  const Cluster c = cluster_of(
+      "{nodes: 8, devices_per_node: 4, inter: {bandwidth: 10 GB/s, nics: 4}, "
+      "fabric: {topology: fat-tree, rails: true, leaf: 4}}");
+  EXPECT_TRUE(c.fabric.rails);
+  EXPECT_EQ(c.fabric.levels[0].uplinks, 4);
+}
+
+TEST(Fabric, LinksAreAsWideAsANicUnlessTheySay) {
+  const Cluster d = cluster_of(
+      "{nodes: 8, devices_per_node: 1, inter: {bandwidth: 10 GB/s, latency: 5 us}, "
+      "fabric: {topology: dragonfly, groups: 4, routers: 2, global: {latency: 1 us}}}");
+  EXPECT_EQ(d.fabric.link.bytes_per_s, 10e9);
+  EXPECT_EQ(d.fabric.link.latency_s, 0);
+  EXPECT_EQ(d.fabric.global.bytes_per_s, 10e9);
+  EXPECT_EQ(d.fabric.global.latency_s, 1e-6);
+  const Cluster t = cluster_of(
+      "{nodes: 12, devices_per_node: 1, inter: 10 GB/s, "
+      "fabric: {topology: torus, shape: 3x2x2, link: {bandwidth: 4 GB/s, duplex: half}}}");
+  EXPECT_EQ(t.fabric.shape, (std::vector<int>{3, 2, 2}));
+  EXPECT_EQ(t.fabric.link.bytes_per_s, 4e9);
+  EXPECT_FALSE(t.fabric.link.full_duplex);
+}
+
+// --- shipped clusters ---------------------------------------------------------------------------
+
+/// NVLinks between two GPUs, 0 for the PCIe tree.
+int nvlinks(const Cluster& c, int a, int b) {
+  for (const MeshLink& link : c.mesh) {
+    if (std::minmax(link.from, link.to) == std::minmax(a, b)) return link.count;
+  }
+  return 0;
+}
+
+TEST(ShippedClusters, P3HasTheHybridCubeMesh) {
+  const Cluster c = load_cluster("p3.16xlarge");
+  int pairs[3] = {0, 0, 0};
+  for (int a = 0; a < 8; ++a) {
+    int links = 0;
+    for (int b = 0; b < 8; ++b) {
+      if (a == b) continue;
+      links += nvlinks(c, a, b);
+      ++pairs[nvlinks(c, a, b)];
+    }
+    EXPECT_EQ(links, 6) << "of GPU " << a;
+    EXPECT_EQ(nvlinks(c, a, (a + 1) % 8), 2) << "ranks lie on the ring of double links";
+  }
+  EXPECT_EQ(pairs[0] / 2, 12);
+  EXPECT_EQ(pairs[1] / 2, 8);
+  EXPECT_EQ(pairs[2] / 2, 8);
+}
+
+TEST(ShippedClusters, P3IsWiredAsItsSourceSays) {
+  // `nvidia-smi topo -m`, upper triangle by rows, - for SYS.
+  const std::string smi[] = {"1122---", "21-2--", "2--1-", "---1", "112", "21", "2"};
+  const auto expect_wired = [&](const std::string& name, const std::vector<int>& cuda) {
+    const Cluster c = load_cluster(name);
+    for (int a = 0; a < 8; ++a) {
+      for (int b = 0; b < 8; ++b) {
+        const auto [low, high] =
+            std::minmax(cuda[static_cast<std::size_t>(a)], cuda[static_cast<std::size_t>(b)]);
+        if (a == b) continue;
+        const char there = smi[low][static_cast<std::size_t>(high - low - 1)];
+        EXPECT_EQ(nvlinks(c, a, b), there == '-' ? 0 : there - '0') << name << a << " " << b;
+      }
+    }
+  };
+  expect_wired("p3.16xlarge", {0, 3, 2, 1, 5, 6, 7, 4});
+  expect_wired("p3.16xlarge-x8", {0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST(ShippedClusters, HaveThePublishedSizes) {
+  EXPECT_EQ(load_cluster("gb200-nvl72").devices(), 72);
+  EXPECT_EQ(load_cluster("azure-nc24v3").devices(), 16);
+  EXPECT_EQ(load_cluster("pipedream-b").devices(), 16);
+  EXPECT_EQ(load_cluster("pipedream-c").devices(), 4);
+  EXPECT_EQ(load_cluster("p3.16xlarge-x8").devices(), 64);
+  EXPECT_EQ(load_cluster("azure-nc24v3").inter.bytes_per_s, 10e9 / 8);
+  EXPECT_EQ(
+      load_cluster("p4d.24xlarge").nics_per_node * load_cluster("p4d.24xlarge").inter.bytes_per_s,
+      400e9 / 8);
+}
+
+TEST(ShippedClusters, TwoRacksShareAnUplink) {
+  const Cluster c = load_cluster("ethernet-two-racks");
+  EXPECT_EQ(c.fabric.levels[0].uplinks, 1);
+  EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 25e9 / 8);
+  EXPECT_EQ(way(c, 0, 16),
+            (std::vector<std::string>{"gpu0 pcie out", "node0 pcie0 out", "node0 nic0 out",
+                                      "leaf0 up0 out", "leaf1 up0 in", "node4 nic0 in",
+                                      "node4 pcie0 in", "gpu16 pcie in"}));
+}
+
+TEST(ShippedClusters, ABandwidthAloneKeepsTheRestOfTheLink) {
+  const Cluster base = load_cluster("p4d.24xlarge");
+  const Cluster c = cluster_of("{base: p4d.24xlarge, nodes: 8, inter: 25 Gbps}");
+  EXPECT_EQ(c.nodes, 8);
+  EXPECT_EQ(c.inter.bytes_per_s, 25e9 / 8);
+  EXPECT_EQ(c.inter.latency_s, base.inter.latency_s);
+  EXPECT_EQ(c.nics_per_node, 4);
+  EXPECT_EQ(c.nic_place, NicPlace::pcie_switch);
+  const Cluster uplink = cluster_of("{base: ethernet-two-racks, fabric: {oversubscription: 2}}");
+  EXPECT_EQ(uplink.fabric.levels[0].uplinks, 2);
+  EXPECT_EQ(uplink.fabric.levels[0].uplink.latency_s, 1e-6);
+}
+
+// --- placement ----------------------------------------------------------------------------------
+
+constexpr const char* kTwoNodes = "{nodes: 2, devices_per_node: 4, intra: 50 GB/s, inter: 10 GB/s}";
+
+TEST(PipelinePlacement, IsInRankOrderByDefault) {
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 3, width: 2")),
+            (std::vector<int>{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 3, width: 2, rank_order: pipeline-first")),
+            (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(PipelinePlacement, FollowsAPolicyOrAList) {
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 2, width: 2, placement: fresh-first")),
+            (std::vector<int>{0, 4, 1, 5}));
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 2, width: 2, placement: scatter-first")),
+            (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 4, placement: round-robin")),
+            (std::vector<int>{0, 4, 1, 5}));
+  EXPECT_EQ(first_gpus(read(kTwoNodes, "stages: 2, width: 2, placement: [7, 5, 0, 2]")),
+            (std::vector<int>{7, 0, 5, 2}));
+}
+
+// --- replication --------------------------------------------------------------------------------
+
+TEST(SplitReplication, IsOneDevicePerStage) {
+  const Scenario s = read(kTwoNodes, "stages: 2, width: 3, replication: split, microbatch_size: 6");
+  EXPECT_EQ(s.devices(), 2);
+  EXPECT_EQ(s.gpu_count(), 6);
+  EXPECT_EQ(s.widths(), (std::vector<int>{3, 3}));
+  EXPECT_EQ(s.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(s.samples_per_update(), 6);
+  const Scenario uneven =
+      read(kTwoNodes, "stages: 2, width: [3, 1], replication: split, microbatch_size: 6");
+  EXPECT_EQ(uneven.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3}}));
+}
+
+TEST(SplitReplication, DividesTheWorkAndNotTheMessages) {
+  const Scenario whole = read(kTwoNodes, "stages: 2, microbatch_size: 6");
+  const Scenario split =
+      read(kTwoNodes, "stages: 2, width: 3, replication: split, microbatch_size: 6");
+  for (std::size_t s = 0; s < 2; ++s) {
+    EXPECT_DOUBLE_EQ(split.costs[s].forward_s, whole.costs[s].forward_s / 3);
+    EXPECT_EQ(split.costs[s].output_bytes, whole.costs[s].output_bytes);
+    EXPECT_EQ(split.costs[s].weight_bytes, whole.costs[s].weight_bytes);
+  }
+}
+
+TEST(SplitReplication, HasAsManyRanksPerReplicaAsTheyShare) {
+  const Scenario s = parse_scenario(
+      "model: gpt-355m\ncluster: {base: dgx-a100}\nschedule: 1f1b\n"
+      "pipeline: {stages: 2, width: 2, tensor: 2, replication: split, microbatch_size: 2}\n",
+      "test.yaml");
+  EXPECT_EQ(s.gpus, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(s.seats().tensor, 2);
+  EXPECT_GT(s.costs[0].reduce_grad_s, 0);
+}
+
+TEST(UnlikeReplicas, HaveTimesOfTheirOwn) {
+  const std::string mixed =
       "model: gpt-355m\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: 4, intra: 50 "
       "GB/s, groups: [{device: A100-80}, {device: V100-16}]}\n";
   const Scenario apart = parse_scenario(mixed + "pipeline: {stages: 2, width: 4}\n", "test.yaml");

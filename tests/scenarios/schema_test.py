@@ -45,7 +45,8 @@ BEYOND_A_SCHEMA = """
     mesh-entries mesh-gap mesh-missing mesh-unused pcie-host-of-one-socket pcie-missing pcie-unused
     placement-count placement-twice perturbation-failures perturbation-free-transfers
     perturbation-idle-keys perturbation-jitter-no-spread perturbation-jitter-uniform
-    perturbation-link-names perturbation-unlimited-link""".split()
+    perturbation-link-names perturbation-unlimited-link asp bucket-size
+    data-parallel""".split()
 
 
 class Loader(yaml.SafeLoader):

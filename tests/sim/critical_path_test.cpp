@@ -24,7 +24,7 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
     const Schedule& schedule =
         schedules()[pick(0, static_cast<std::uint32_t>(schedules().size() - 1))];
     spec.schedule = schedule.name;
-    spec.shape.depth = pick(1, 6);
+    spec.shape.depth = schedule.whole_model ? 1 : pick(1, 6);
     spec.shape.batches = pick(1, 4);
     spec.shape.microbatches_per_update =
         schedule.update == UpdateRule::stash ? 1 : pick(spec.shape.depth, 9);

@@ -20,7 +20,7 @@ RigSpec random_spec(std::mt19937_64& random) {
   const auto all = schedules();
   const Schedule& schedule = all[pick(0, static_cast<std::uint32_t>(all.size() - 1))];
   spec.schedule = schedule.name;
-  spec.shape.depth = pick(1, 12);
+  spec.shape.depth = schedule.whole_model ? 1 : pick(1, 12);
   spec.shape.batches = pick(1, 4);
   const bool stash = schedule.update == UpdateRule::stash;
   if (stash) spec.shape.batches = pick(1, 40);
