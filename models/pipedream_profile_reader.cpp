@@ -143,8 +143,13 @@ class ProfileReader {
     read_node(content, parts);
   }
 
+  static bool is_id(const Word& word) {
+    return !word.text.empty() && word.text.find_first_of(" \t") == std::string_view::npos;
+  }
+
   void read_edge(const Word& line, const std::vector<Word>& parts) {
-    if (parts.size() != 2) return wrong(line, "an edge is '<tab>ID -- ID'");
+    if (parts.size() != 2 || !is_id(parts[0]) || !is_id(parts[1]))
+      return wrong(line, "an edge is '<tab>ID -- ID'; a layer begins its line");
     edges_.push_back({parts[0], parts[1]});
   }
 
@@ -160,6 +165,7 @@ class ProfileReader {
     }
     if (nodes_.size() == kMostLayers)
       throw InputError(origin_, fmt::format("has more than {} layers", kMostLayers));
+    if (!is_id(parts[0])) return wrong(parts[0], "an id has no blanks");
     Node node;
     node.id = parts[0];
     node.layer.id = parts[0].text;
@@ -168,7 +174,6 @@ class ProfileReader {
     read_fields(parts[2], node.layer);
     if (parts.size() == 4) read_stage(parts[3]);
     const auto [known, fresh] = index_.try_emplace(node.layer.id, static_cast<int>(nodes_.size()));
-    if (node.layer.id.empty()) return wrong(line, "a layer needs an id");
     if (!fresh) {
       const std::size_t first = nodes_[static_cast<std::size_t>(known->second)].id.line + 1;
       return wrong(parts[0],
