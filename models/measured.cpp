@@ -162,6 +162,16 @@ std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model, const
   return costs;
 }
 
+std::vector<std::vector<LayerGradient>> measured_stage_gradients(const TransformerSpec& model,
+                                                                 const MeasuredRow& row,
+                                                                 const std::vector<int>& layers) {
+  const PartBackward times{row.layer.backward_s, row.embedding.backward_s, row.head.backward_s};
+  std::vector<std::vector<LayerGradient>> stages;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    stages.push_back(stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times));
+  return stages;
+}
+
 std::vector<int> measured_balanced_split(const TransformerSpec& model, const MeasuredRow& row,
                                          int stages) {
   return balanced_split(model.num_layers, stages, [&](int layers, bool first, bool last) {

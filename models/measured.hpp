@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/vocabulary.hpp"
+#include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
 
 #include <optional>
@@ -85,6 +86,12 @@ class MeasuredModel {
 std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model, const MeasuredRow& row,
                                              const MeasuredStep& step,
                                              const std::vector<int>& layers);
+
+/// As stage_gradients of stage_costs.hpp, by measured times. What a stage takes once is spread over
+/// its parts in proportion.
+std::vector<std::vector<LayerGradient>> measured_stage_gradients(const TransformerSpec& model,
+                                                                 const MeasuredRow& row,
+                                                                 const std::vector<int>& layers);
 
 /// As balanced_split of stage_costs.hpp, by measured times.
 std::vector<int> measured_balanced_split(const TransformerSpec& model, const MeasuredRow& row,

@@ -162,13 +162,15 @@ std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
   return Splitter(profile, widths).split();
 }
 
-std::vector<LayerGradient> layer_gradients(const PipedreamProfile& profile, int first, int count) {
-  std::vector<LayerGradient> gradients;
-  for (int i = first; i < first + count; ++i) {
-    const ProfiledLayer& layer = profile.layers[static_cast<std::size_t>(i)];
-    gradients.push_back({layer.parameter_bytes, layer.backward_s});
+std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,
+                                                                 const std::vector<int>& layers) {
+  std::vector<std::vector<LayerGradient>> stages(layers.size());
+  auto layer = profile.layers.begin();
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    for (int i = 0; i < layers[s]; ++i, ++layer)
+      stages[s].push_back({layer->parameter_bytes, layer->backward_s});
   }
-  return gradients;
+  return stages;
 }
 
 }  // namespace penstock

@@ -62,7 +62,8 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
                                          const std::vector<int>& widths);
 
-/// Gradients of a stage's layers, for `gradient_buckets`.
-std::vector<LayerGradient> layer_gradients(const PipedreamProfile& profile, int first, int count);
+/// Gradients of the layers of each stage, for `gradient_buckets`.
+std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,
+                                                                 const std::vector<int>& layers);
 
 }  // namespace penstock

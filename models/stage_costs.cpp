@@ -185,6 +185,39 @@ std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool fir
          (last ? model.head_parameters(tensor) : 0) - shared;
 }
 
+std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int layers, bool first,
+                                           bool last, const PartBackward& times,
+                                           const TensorParallel& tensor) {
+  const auto gradient = [&](std::int64_t parameters, double backward_s) {
+    return LayerGradient{static_cast<double>(parameters) * model.bytes.reduced, backward_s};
+  };
+  std::vector<LayerGradient> parts;
+  if (first) parts.push_back(gradient(model.embedding_parameters(tensor), times.embedding_s));
+  for (int i = 0; i < layers; ++i)
+    parts.push_back(gradient(model.layer_parameters(tensor), times.layer_s));
+  const std::int64_t body =
+      layers * model.layer_parameters(tensor) + (first ? model.embedding_parameters(tensor) : 0);
+  if (last)
+    parts.push_back(
+        gradient(stage_parameters(model, layers, first, last, tensor) - body, times.head_s));
+  return parts;
+}
+
+std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& model,
+                                                        const std::vector<DeviceSpec>& devices,
+                                                        const std::vector<int>& layers,
+                                                        const StageCostOptions& options) {
+  std::vector<std::vector<LayerGradient>> stages;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const StageModel stage(model, devices[i], options);
+    const PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
+                             .head_s = stage.costs(0, false, true).backward_s};
+    stages.push_back(
+        stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times, options.tensor));
+  }
+  return stages;
+}
+
 std::vector<int> even_split(int layers, int stages) {
   if (layers % stages != 0) return {};
   return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);

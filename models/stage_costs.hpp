@@ -20,6 +20,7 @@
 
 #include "base/vocabulary.hpp"
 #include "models/device.hpp"
+#include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
 
 #include <functional>
@@ -54,6 +55,23 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
 /// meet.
 std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
                               const TensorParallel& tensor = {});
+
+/// What a layer's backward takes, and what that of the embedding and of the LM head.
+struct PartBackward {
+  double layer_s = 0, embedding_s = 0, head_s = 0;
+};
+
+/// The gradients of a stage in the order of the forward pass: embedding, layers, LM head. A tied
+/// projection's belongs to the embedding, whose backward completes it.
+std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int layers, bool first,
+                                           bool last, const PartBackward& times,
+                                           const TensorParallel& tensor = {});
+
+/// The same for every stage of `stage_costs`. The embedding's backward takes no time there.
+std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& model,
+                                                        const std::vector<DeviceSpec>& devices,
+                                                        const std::vector<int>& layers,
+                                                        const StageCostOptions& options);
 
 /// Layers per stage, all equal; empty when the stages do not divide the layers.
 std::vector<int> even_split(int layers, int stages);

@@ -38,7 +38,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline",
        "stages",
        T::integer,
-       "devices in a pipeline (depth, p); default: all of the cluster",
+       "devices in a pipeline (depth, p); default: all of the cluster; data-parallel takes 1",
        D::number,
        1,
        {},
@@ -50,7 +50,7 @@ const std::vector<KeyRow>& table() {
        "width",
        T::counts,
        "replicas of every stage, or a list with those of each (microbatches go round-robin over "
-       "them); default 1",
+       "them); default 1; data-parallel: all of the cluster",
        D::number,
        1,
        {},
@@ -121,11 +121,18 @@ const std::vector<KeyRow>& table() {
        "time, on no link",
        D::number, 0, "ring|hierarchical|tree|server|formula"},
       {"reduction", "overlap", T::choice,
-       "none (default): after the last backward; backward: bucket by bucket beside the last "
-       "backward; next-batch: beside the next batch (pipedream-2bw only)",
+       "none (default): after the last backward; backward (default of data-parallel): bucket by "
+       "bucket beside the last backward; next-batch: beside the next batch (pipedream-2bw only)",
        D::number, 0, "none|backward|next-batch"},
       {"reduction", "buckets", T::integer,
-       "overlap backward: equal parts of a stage's gradient; default 10", D::number, 1},
+       "overlap backward: so many equal parts of a stage's gradient, ready at equal intervals; "
+       "default of a model by costs: 10",
+       D::number, 1},
+      {"reduction", "bucket_size", T::quantity,
+       "overlap backward: layers are joined, from the last to the first, until a bucket has this "
+       "size, and it is ready with the backward of the first of them; default of a model by shape: "
+       "25 MiB",
+       D::bytes},
       {"reduction", "servers", T::integer,
        "algorithm server: replicas that hold a part of the weights each; default 1", D::number, 1},
 

@@ -7,6 +7,7 @@
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
 #include "scenarios/profile_parts.hpp"
+#include "scenarios/reduction.hpp"
 #include "scenarios/tensor.hpp"
 
 #include <fmt/format.h>
@@ -120,9 +121,11 @@ class Builder {
     out_.samples_per_epoch = top_.integer("samples_per_epoch");
     out_.microbatch_size = pipeline_.integer("microbatch_size").value_or(1);
     out_.recompute = static_cast<Recompute>(pipeline_.choice("recompute").value_or(0));
-    out_.lowering.width = static_cast<int>(natural("width", 1));
+    out_.lowering.width = static_cast<int>(natural("width", default_width()));
     read_widths();
-    read_reduction();
+    reduction_value_ = section_of(pipeline_, "reduction");
+    buckets_ =
+        read_reduction(Section(reduction_value_, "reduction", diagnostics_), out_, diagnostics_);
     out_.lowering.transfers = static_cast<Transfers>(
         top_.choice("transfers").value_or(static_cast<int>(Transfers::overlapped)));
     out_.lowering.global_step = pipeline_.choice("optimizer_sync").value_or(0) == 1;
@@ -178,32 +181,6 @@ class Builder {
     }
   }
 
-  void read_reduction() {
-    reduction_value_ = section_of(pipeline_, "reduction");
-    const Section reduction(reduction_value_, "reduction", diagnostics_);
-    const int algorithm = reduction.choice("algorithm").value_or(0);
-    const auto names = static_cast<int>(std::size(kReductionNames));
-    out_.reduction.priced = algorithm == names;
-    if (algorithm < names) out_.reduction.algorithm = static_cast<ReductionAlgorithm>(algorithm);
-    out_.reduction.servers = static_cast<int>(reduction.integer("servers").value_or(1));
-    if (reduction.has("servers") && out_.reduction.algorithm != ReductionAlgorithm::server)
-      diagnostics_.add(reduction.at("servers"), "'servers' needs algorithm: server");
-    const int overlap = reduction.choice("overlap").value_or(0);
-    if (reduction.has("buckets") && overlap != 1)
-      diagnostics_.add(reduction.at("buckets"), "'buckets' needs overlap: backward");
-    if (overlap == 1) buckets_ = static_cast<int>(reduction.integer("buckets").value_or(10));
-    out_.lowering.detached_reductions = overlap == 2;
-    const bool two_versions =
-        out_.schedule == nullptr || out_.schedule->update == UpdateRule::double_buffer;
-    if (overlap == 2 && !two_versions) {
-      diagnostics_.add(
-          reduction.at("overlap"),
-          fmt::format("'{}' needs the new weights at once, so its reduction cannot run "
-                      "beside the next batch; use overlap: backward",
-                      out_.schedule->name));
-    }
-  }
-
   /// Later checks make sense only when the depth is what the user meant.
   void check_depth() {
     const bool from_cluster = !pipeline_.has("stages") && top_.has("cluster");
@@ -215,8 +192,16 @@ class Builder {
                      fmt::format("a pipeline has at most {} stages", kMaxDepth));
   }
 
+  bool whole_model() const { return out_.schedule != nullptr && out_.schedule->whole_model; }
+
+  std::uint32_t default_stages() { return whole_model() ? 1 : default_positions(); }
+  std::uint32_t default_width() {
+    const bool one_stage = pipeline_.integer("stages").value_or(1) == 1;
+    return whole_model() && cluster_ && one_stage ? default_positions() : 1;
+  }
+
   /// All of the cluster when it is real; else one per listed cost.
-  std::uint32_t default_stages() {
+  std::uint32_t default_positions() {
     const auto among = [&](const char* key) {
       return std::max<std::int64_t>(1, pipeline_.integer(key).value_or(1));
     };
@@ -251,7 +236,8 @@ class Builder {
     ScheduleShape even = out_.shape;
     even.widths.clear();
     const bool by_width = !out_.shape.widths.empty() && schedule.refuse(even).empty();
-    if (!why.empty()) diagnostics_.add(pipeline_.at(by_width ? "width" : "microbatches"), why);
+    const char* refused = schedule.whole_model ? "stages" : by_width ? "width" : "microbatches";
+    if (!why.empty()) diagnostics_.add(pipeline_.at(refused), why);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
       if (pipeline_.has(key) && !stashes) {
@@ -533,6 +519,7 @@ class Builder {
                              : device_of_stages();
     if (out_.layers.empty()) out_.layers = balanced_split(*out_.transformer, devices, options);
     out_.costs = stage_costs(*out_.transformer, devices, out_.layers, options);
+    gradients_ = stage_gradients(*out_.transformer, devices, out_.layers, options);
   }
 
   void cost() {
@@ -541,6 +528,7 @@ class Builder {
     } else if (by_layers_) {
       if (out_.layers.empty()) out_.layers = profiled_balanced_split(*out_.profile, out_.widths());
       cost_profiled(*model_, out_, diagnostics_);
+      gradients_ = profiled_stage_gradients(*out_.profile, out_.layers);
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
@@ -553,10 +541,11 @@ class Builder {
 
   void set_reductions() {
     out_.update_reductions();
-    std::vector<GradientBucket> equal;
-    for (int k = 1; k <= buckets_; ++k)
-      equal.push_back({static_cast<double>(k) / buckets_, 1.0 / buckets_});
-    out_.reduction.buckets.assign(out_.costs.size(), equal);
+    gradients_.resize(out_.costs.size());
+    for (std::size_t s = 0; s < out_.costs.size(); ++s) {
+      out_.reduction.buckets.push_back(
+          buckets_of(buckets_, gradients_[s], static_cast<double>(out_.costs[s].reduced_bytes)));
+    }
     // The next batch's gradients come while the last one's are on their way.
     for (StageCosts& c : out_.costs)
       if (out_.lowering.detached_reductions) c.gradient_bytes *= 2;
@@ -570,6 +559,7 @@ class Builder {
           measured_balanced_split(*out_.transformer, row, static_cast<int>(out_.shape.depth));
     out_.costs =
         measured_stage_costs(*out_.transformer, row, out_.measured->step(use), out_.layers);
+    gradients_ = measured_stage_gradients(*out_.transformer, row, out_.layers);
     out_.notes.push_back(fmt::format(
         "costs of the stages as measured {} (recompute {})",
         row.load == 1 ? "on a device alone" : fmt::format("with {} devices at work", row.load),
@@ -615,7 +605,8 @@ class Builder {
   Library library_;
   Section top_;
   Value pipeline_value_, reduction_value_;
-  int buckets_ = 0;  // overlap: backward
+  BucketRequest buckets_;
+  std::vector<std::vector<LayerGradient>> gradients_;  // per stage, where layers are known
   Section pipeline_;
   std::optional<Section> model_, cluster_;
   bool abstract_ = false;

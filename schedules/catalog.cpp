@@ -40,6 +40,14 @@ std::string refuse_unless_m_covers_depth(const ScheduleShape& shape) {
       shape.microbatches_per_update, shape.depth);
 }
 
+std::string refuse_stages(const ScheduleShape& shape) {
+  if (shape.depth == 1) return "";
+  return fmt::format(
+      "data parallelism keeps the whole model on every replica, so stages must be 1, not {}; set "
+      "width for the number of replicas, or take a pipeline with replicated stages, such as 1f1b",
+      shape.depth);
+}
+
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
       {"model-parallel",
@@ -112,6 +120,17 @@ const std::vector<Schedule>& table() {
        generate_pipedream_2bw,
        none,
        refuse_unless_m_covers_depth},
+      {"data-parallel",
+       {"bsp", "ddp"},
+       "Valiant, CACM'90 (BSP); Zhang et al., ATC'17",
+       "whole model per replica; bucket k, ready at r_k, reduced beside the backward; flush",
+       "0; e_k = max(r_k, e_(k-1)) + t_k",
+       "1",
+       UpdateRule::flush,
+       generate_data_parallel,
+       none,
+       refuse_stages,
+       true},
   };
   return kTable;
 }

@@ -50,6 +50,9 @@ struct Schedule {
   double (*ideal_bubble)(const ScheduleShape& shape);
   /// Why the schedule does not admit this shape, with the nearest legal value; "" when it does.
   std::string (*refuse)(const ScheduleShape& shape);
+  /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last
+  /// backward goes on.
+  bool whole_model = false;
 
   bool flushes() const { return update == UpdateRule::flush; }
 };
@@ -77,5 +80,6 @@ void generate_1f1b(const ScheduleShape&, OpLists&);
 void generate_dapple_pb(const ScheduleShape&, OpLists&);
 void generate_pipedream(const ScheduleShape&, OpLists&);
 void generate_pipedream_2bw(const ScheduleShape&, OpLists&);
+void generate_data_parallel(const ScheduleShape&, OpLists&);
 
 }  // namespace penstock

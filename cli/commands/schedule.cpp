@@ -77,6 +77,8 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
   text +=
       fmt::format("}}\ncluster: {{link: {{latency: {}}}}}\nschedule: '{}'\n", transfer, schedule);
   text += one_per_update ? "batches: 8\npipeline: {stages: 4}\n"
+          : known != nullptr && known->whole_model
+              ? "pipeline: {stages: 1, width: 4, microbatches: 2}\n"
           : known != nullptr && !known->flushes()
               ? "batches: 2\npipeline: {stages: 4, microbatches: 4}\n"
               : "pipeline: {stages: 4, microbatches: 8}\n";

@@ -34,7 +34,8 @@ TENSOR = "scenarios/gpt3-175b-tensor.yaml"  # neighbours share a NIC
 CONTENDED = "scenarios/gpt-3.8b-2bw-64.yaml"
 CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
-             "pipedream-2bw"]
+             "pipedream-2bw", "data-parallel"]
+FLUSHING = [s for s in SCHEDULES if not s.startswith("pipedream")]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "trace check", "list", "init",
             "replay", "export", "calibrate", "validate",
             "doctor", "completion"]
@@ -508,7 +509,7 @@ class Result(Case):
         allowed = rules.get(r["schedule"], [lambda k: k // m])
         self.assertTrue(any(all(used[kind, k] == rule(k // r["width"]) for kind, k in compute)
                             for rule in allowed), device)
-        if r["schedule"] in SCHEDULES[:5]:
+        if r["schedule"] in FLUSHING:
             self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (1, 0))
         if r["schedule"] == "pipedream-2bw" and r["batches"] > 1:
             self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (2, 1))
@@ -674,11 +675,11 @@ class CrossCheck(Case):
 def random_run(rng, transfers):
     """A scenario's text, and what the reference needs: costs, link and shape."""
     schedule = rng.choice(SCHEDULES)
-    p, width = rng.randint(2, 6), rng.choice((1, 1, 1, 2, 3))
+    p = 1 if schedule == "data-parallel" else rng.randint(2, 6)
+    width = rng.choice((1, 1, 1, 2, 3))
     m = {"pipedream": 1, "pipedream-2bw": p + rng.randint(0, 3)}.get(schedule, rng.randint(1, 7))
     batches = rng.randint(1, 12) if schedule == "pipedream" else rng.randint(1, 3)
-    flush = schedule not in ("pipedream", "pipedream-2bw")
-    global_step = flush and rng.random() < 0.4
+    global_step = schedule in FLUSHING and rng.random() < 0.4
     milliseconds = lambda low, high: [rng.randint(low, high) / 10 for _ in range(p)]
     times = {"forward": milliseconds(10, 200), "backward": milliseconds(20, 400),
              "step": milliseconds(10, 90) if rng.random() < 0.6 else [0.0] * p}
@@ -692,6 +693,7 @@ def random_run(rng, transfers):
             f"cluster: {{link: {{latency: {latency} ms, bandwidth: {bandwidth} GB/s}}}}\n"
             f"schedule: {schedule}\ntransfers: {transfers}\nbatches: {batches}\n"
             f"pipeline: {{stages: {p}, microbatches: {m}, width: {width}, "
+            "reduction: {overlap: none}, "
             f"optimizer_sync: {'global' if global_step else 'device'}}}\n")
     costs = {k: [v / 1e3 for v in values] for k, values in times.items()}
     costs |= {k: [v * 1e6 for v in values] for k, values in sizes.items()}

@@ -128,10 +128,12 @@ TEST(PipedreamProfile, OutputsInPlaceTakeNoMemory) {
 }
 
 TEST(PipedreamProfile, GradientsAreThoseOfTheStagesLayers) {
-  const auto g = layer_gradients(read(skipping()), 1, 2);
+  const auto g = profiled_stage_gradients(read(skipping()), {1, 3});
   ASSERT_EQ(g.size(), 2U);
-  EXPECT_EQ(g[0].gradient_bytes, 80);
-  EXPECT_DOUBLE_EQ(g[1].backward_s, 0.002);
+  ASSERT_EQ(g[1].size(), 3U);
+  EXPECT_EQ(g[0][0].gradient_bytes, 40);
+  EXPECT_EQ(g[1][0].gradient_bytes, 80);
+  EXPECT_DOUBLE_EQ(g[1][1].backward_s, 0.002);
 }
 
 // --- balanced splits against all splits ---------------------------------------------------------

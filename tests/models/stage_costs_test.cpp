@@ -250,5 +250,49 @@ TEST(BalancedSplit, TakesLayersFromTheStageWithTheHead) {
   EXPECT_EQ(*std::ranges::max_element(split), 7);
 }
 
+// Gradients by layer
+// ------------------------------------------------------------------------------------
+
+TEST(StageGradients, AreThoseOfEmbeddingLayersAndHead) {
+  const auto stages = stage_gradients(gpt_small(), {plain_device(), plain_device()}, {5, 7}, {});
+  ASSERT_EQ(stages.size(), 2U);
+  ASSERT_EQ(stages[0].size(), 6U);  // embedding and 5 layers
+  EXPECT_DOUBLE_EQ(stages[0][0].gradient_bytes, 4 * (kV + kS) * kH);
+  EXPECT_EQ(stages[0][0].backward_s, 0);
+  EXPECT_DOUBLE_EQ(stages[0][1].gradient_bytes, 4 * kLayerParameters);
+  EXPECT_DOUBLE_EQ(stages[0][1].backward_s, 2 * kLayerFlops / 1e12);
+  ASSERT_EQ(stages[1].size(), 8U);  // 7 layers and the head
+  EXPECT_DOUBLE_EQ(stages[1][7].gradient_bytes, 4 * (kV * kH + 2 * kH));
+  EXPECT_DOUBLE_EQ(stages[1][7].backward_s, 2 * kHeadFlops / 1e12);
+}
+
+TEST(StageGradients, ATiedProjectionIsCompleteWithTheEmbedding) {
+  const auto stage = stage_gradients(gpt_small(), {plain_device()}, {12}, {})[0];
+  EXPECT_DOUBLE_EQ(stage.front().gradient_bytes, 4 * (kV + kS) * kH);
+  EXPECT_DOUBLE_EQ(stage.back().gradient_bytes, 4 * 2 * kH);  // the final norm
+}
+
+TEST(StageGradients, AddUpToTheStage) {
+  for (const bool tied : {true, false}) {
+    TransformerSpec model = gpt_small();
+    model.tie_embeddings = tied;
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      const StageCostOptions options{2, recompute, {2, true}};
+      const std::vector<DeviceSpec> devices(3, plain_device());
+      const auto stages = stage_gradients(model, devices, {3, 4, 5}, options);
+      const auto c = stage_costs(model, devices, {3, 4, 5}, options);
+      for (std::size_t i = 0; i < c.size(); ++i) {
+        double bytes = 0, seconds = 0;
+        for (const LayerGradient& layer : stages[i]) {
+          bytes += layer.gradient_bytes;
+          seconds += layer.backward_s;
+        }
+        EXPECT_NEAR(bytes, static_cast<double>(c[i].reduced_bytes), 1) << i;
+        EXPECT_NEAR(seconds, c[i].backward_s, 1e-12) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock

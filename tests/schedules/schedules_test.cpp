@@ -89,6 +89,25 @@ TEST(TwoBw, FirstTwoBatchesUseVersionZero) {
     EXPECT_EQ(program.version({.microbatch = k, .stage = 1}), expected[k / 4]);
 }
 
+TEST(DataParallel, EveryReplicaRunsItsShareAndReducesAtTheEnd) {
+  const Program program = make("data-parallel", 1, 2, 2, 3);
+  EXPECT_EQ(program.ops.devices(), 3);
+  EXPECT_EQ(order(program, 1), "F2 B2 F5 B5 F8 B8 F11 B11");
+  const auto ops = program.ops.of(1);
+  ASSERT_EQ(ops.size(), 12U);
+  EXPECT_EQ(ops[4].kind, OpKind::reduce_grad);
+  EXPECT_EQ(ops[5].kind, OpKind::step);
+  EXPECT_EQ(ops[10].kind, OpKind::reduce_grad);
+  EXPECT_EQ(order_facts(program, 1).weight_versions_peak, 1U);
+  EXPECT_EQ(order_facts(program, 1).staleness_max, 0U);
+}
+
+TEST(DataParallel, IsNoPipeline) {
+  EXPECT_NE(find_schedule("data-parallel")->refuse({4, 2, 1}).find("stages must be 1, not 4"),
+            std::string::npos);
+  EXPECT_EQ(find_schedule("ddp")->refuse({1, 2, 1}), "");
+}
+
 TEST(Schedules, NamesAndAliasesAreFoundWhateverTheirCase) {
   EXPECT_EQ(find_schedule("PipeDream_Flush"), find_schedule("1f1b"));
   EXPECT_EQ(find_schedule("Schedule1F1B"), find_schedule("dapple"));
@@ -137,7 +156,8 @@ TEST_P(Exhaustive, PassesTheCheckAndKeepsItsPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Exhaustive,
                          testing::Values("model-parallel", "gpipe", "gpipe-fifo", "1f1b",
-                                         "dapple-pb", "pipedream", "pipedream-2bw"),
+                                         "dapple-pb", "pipedream", "pipedream-2bw",
+                                         "data-parallel"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

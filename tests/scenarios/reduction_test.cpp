@@ -1,0 +1,93 @@
+// Which parts of a gradient are reduced together, from a scenario's keys.
+#include "scenarios/scenario.hpp"
+
+#include <gtest/gtest.h>
+
+namespace penstock {
+namespace {
+
+const std::string kGpt355m = "model: gpt-355m\ncluster: p3.16xlarge\n";
+const std::string kCosts = "model: {forward: 1 s, backward: 2 s, gradients: [100 MiB, 50 MiB]}\n";
+
+Scenario scenario(const std::string& text) { return parse_scenario(text, "test.yaml"); }
+
+std::vector<GradientBucket> buckets(const std::string& text, std::size_t stage = 0) {
+  return scenario(text).reduction.buckets.at(stage);
+}
+
+TEST(DataParallelDefaults, AreTheWholeClusterAndWaitFreeBackpropagation) {
+  const Scenario s = scenario(kGpt355m + "schedule: data-parallel\n");
+  EXPECT_EQ(s.shape.depth, 1U);
+  EXPECT_EQ(s.lowering.width, 8);
+  EXPECT_EQ(s.layers, std::vector<int>{24});
+  EXPECT_EQ(s.reduction.algorithm, ReductionAlgorithm::ring);
+  EXPECT_FALSE(s.reduction.priced);
+  EXPECT_GT(s.reduction.buckets.at(0).size(), 1U);
+}
+
+TEST(DataParallelDefaults, LeaveGpusToTensorParallelism) {
+  const Scenario s = scenario(kGpt355m + "schedule: data-parallel\npipeline: {tensor: 2}\n");
+  EXPECT_EQ(s.lowering.width, 4);
+  EXPECT_EQ(s.tensor, 2);
+}
+
+TEST(DataParallelDefaults, DoNotTouchPipelines) {
+  const Scenario s = scenario(kGpt355m + "schedule: 1f1b\npipeline: {width: 2}\n");
+  EXPECT_EQ(s.shape.depth, 4U);
+  EXPECT_TRUE(s.reduction.buckets.at(0).empty());
+}
+
+TEST(Buckets, OfATransformerAreItsLayers) {
+  // h = 1024: a layer has 12 h^2 + 13 h parameters, 48 MiB of fp32 gradients: over 25 MiB. The
+  // final norm goes with the last layer, the embedding (50304 + 512) h by itself.
+  const auto parts = buckets(kGpt355m + "schedule: data-parallel\n");
+  ASSERT_EQ(parts.size(), 25U);
+  const double h = 1024, layer = 12 * h * h + 13 * h, embedding = (50304 + 512) * h;
+  const double all = 24 * layer + embedding + 2 * h;
+  EXPECT_NEAR(parts[0].share, (layer + 2 * h) / all, 1e-12);
+  EXPECT_NEAR(parts[23].share, layer / all, 1e-12);
+  EXPECT_NEAR(parts[24].share, embedding / all, 1e-12);
+  // FLOPs of a backward, in units of s h: layers 2 (24 h + 4 s), the head 4 V.
+  const double layer_flops = 48 * h + 8 * 512, head_flops = 4 * 50304;
+  const double flops = 24 * layer_flops + head_flops;
+  EXPECT_NEAR(parts[0].ready, (head_flops + layer_flops) / flops, 1e-9);
+  EXPECT_NEAR(parts[1].ready, (head_flops + 2 * layer_flops) / flops, 1e-9);
+  EXPECT_NEAR(parts[23].ready, 1, 1e-12);
+  EXPECT_EQ(parts[24].ready, 1);
+}
+
+TEST(Buckets, AreThoseOfEveryStage) {
+  const std::string text = kGpt355m + "schedule: 1f1b\npipeline: {stages: 4, width: 2, reduction: ";
+  const Scenario s = scenario(text + "{overlap: backward}}\n");
+  ASSERT_EQ(s.reduction.buckets.size(), 4U);
+  EXPECT_EQ(s.reduction.buckets[0].size(), 7U);  // six layers and the embedding
+  EXPECT_EQ(s.reduction.buckets[1].size(), 6U);
+  EXPECT_NEAR(s.reduction.buckets[1][0].ready, 1.0 / 6, 1e-12);
+  EXPECT_EQ(s.reduction.buckets[3].size(), 7U);  // the head's copy is larger than 25 MiB
+  // Two layers have 96 MiB and 104 KiB; the third pair of a stage is full, too.
+  const Scenario pairs = scenario(text + "{overlap: backward, bucket_size: 96 MiB}}\n");
+  EXPECT_EQ(pairs.reduction.buckets[1].size(), 3U);
+  EXPECT_EQ(pairs.reduction.buckets[0].size(), 4U);
+}
+
+TEST(Buckets, CanBeEqualInstead) {
+  const auto parts =
+      buckets(kGpt355m + "schedule: data-parallel\npipeline: {reduction: {buckets: 4}}\n");
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[1].share, 0.25);
+  EXPECT_EQ(parts[1].ready, 0.5);
+}
+
+TEST(Buckets, OfAModelByCostsAreEqual) {
+  const std::string text = kCosts + "schedule: 1f1b\npipeline: {stages: 2, width: 2, reduction: ";
+  EXPECT_EQ(buckets(text + "{overlap: backward}}\n").size(), 10U);
+  EXPECT_EQ(buckets(text + "{overlap: backward, buckets: 3}}\n").size(), 3U);
+  const std::string sized = text + "{overlap: backward, bucket_size: 40 MiB}}\n";
+  EXPECT_EQ(buckets(sized, 0).size(), 2U);  // 100 MiB
+  EXPECT_EQ(buckets(sized, 1).size(), 1U);  // 50 MiB
+  EXPECT_EQ(buckets(text + "{overlap: backward, bucket_size: 0 B}}\n").size(), 10'000U);
+  EXPECT_TRUE(buckets(text + "{overlap: none}}\n").empty());
+}
+
+}  // namespace
+}  // namespace penstock
