@@ -80,6 +80,8 @@ class Builder {
     by_layers_ = is_profiled_model(*model_);
     abstract_ = !by_layers_ && is_abstract_model(*model_);
     if (by_layers_) out_.profile = read_profile(*model_, library_, diagnostics_);
+    if (model_->has("profile_batch") && !by_layers_)
+      diagnostics_.add(model_->at("profile_batch"), "'profile_batch' needs 'profile', too");
     if (given_costs()) return;
     out_.transformer = read_transformer(*model_, diagnostics_);
     out_.measured = read_measured(*model_, diagnostics_);
