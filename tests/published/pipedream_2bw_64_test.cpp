@@ -5,10 +5,12 @@
 #include "cli/simulation.hpp"
 #include "tests/rig.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <span>
 
 namespace penstock {
 namespace {
@@ -16,50 +18,76 @@ namespace {
 constexpr double kNicGbps = 10;  // the scenario's
 constexpr int kBatches[] = {512, 2048};
 
-/// Bars in sequences/s; GPipe's is the same at both batches.
+/// Bars in sequences/s, or our counterparts. GPipe's is the same at both batches: neither fits.
+struct Bars {
+  double gpipe = 0, flush[2] = {0, 0}, two_bw[2] = {0, 0};
+};
+
 struct Figure {
   const char* model;
   int stages, width;
-  int gpipe_most;  ///< the largest number of microbatches of 8 that fits
-  double gpipe, flush[2], two_bw[2];
+  Bars bars;
 };
 
 constexpr Figure kFigures[] = {
-    {"gpt-2.2b", 8, 8, 6, 80, {110, 145}, {160, 168}},
-    {"gpt-3.8b", 16, 4, 6, 38, {75, 115}, {127, 135}},
-    {"bert-2.2b", 8, 8, 13, 122, {110, 145}, {160, 168}},
-    {"bert-3.8b", 16, 4, 13, 58, {75, 115}, {140, 145}},
+    {"gpt-2.2b", 8, 8, {80, {110, 145}, {160, 168}}},
+    {"gpt-3.8b", 16, 4, {38, {75, 115}, {127, 135}}},
+    {"bert-2.2b", 8, 8, {122, {110, 145}, {160, 168}}},
+    {"bert-3.8b", 16, 4, {58, {75, 115}, {140, 145}}},
 };
 
+/// What the figure does not say: sequences in a microbatch, and microbatches of GPipe.
+struct Reading {
+  int size, gpipe;
+};
+/// The protocol's: microbatches of 8, GPipe with as many as fit.
+constexpr Reading kProtocol[] = {{8, 6}, {8, 6}, {8, 13}, {8, 13}};
+/// Chosen after seeing the bars: microbatches of 4 for the smaller models; GPipe, as on one server,
+/// with the largest power of two that fits.
+constexpr Reading kAlternative[] = {{4, 8}, {8, 4}, {4, 16}, {8, 8}};
+
 /// 0: does not fit. The NICs are shared, so SimGrid simulates: once per process.
-double samples_per_s(const Figure& f, const std::string& schedule, int microbatches,
-                     double nic_gbps = kNicGbps) {
+double samples_per_s(const Figure& f, const std::string& schedule, int size, int microbatches,
+                     double nic_gbps) {
   const auto answer = in_child([&]() -> std::vector<double> {
     const std::string path =
         std::string(std::getenv("PENSTOCK_SOURCE")) + "/scenarios/gpt-3.8b-2bw-64.yaml";
-    const Scenario scenario =
-        load_scenario(path, {{"model", f.model},
-                             {"schedule", schedule},
-                             {"stages", std::to_string(f.stages)},
-                             {"width", std::to_string(f.width)},
-                             {"microbatches", std::to_string(microbatches)},
-                             {"cluster.inter", fmt::format("{} Gbps", nic_gbps)}});
-    const Result r = summarize(simulate(scenario, EngineChoice::simgrid));
+    const std::vector<Override> changes{{"model", f.model},
+                                        {"schedule", schedule},
+                                        {"stages", std::to_string(f.stages)},
+                                        {"width", std::to_string(f.width)},
+                                        {"microbatch_size", std::to_string(size)},
+                                        {"microbatches", std::to_string(microbatches)},
+                                        {"cluster.inter", fmt::format("{} Gbps", nic_gbps)}};
+    const Result r = summarize(simulate(load_scenario(path, changes), EngineChoice::simgrid));
     return {r.infeasible_because.empty() ? r.samples_per_s : 0};
   });
   return answer.empty() ? -1 : answer[0];
 }
 
-/// Our counterparts of the bars of one model.
-Figure predicted(const Figure& f, double nic_gbps = kNicGbps) {
-  Figure p = f;
-  p.gpipe = samples_per_s(f, "gpipe", f.gpipe_most, nic_gbps);
+Bars predicted(const Figure& f, const Reading& reading, double nic_gbps) {
+  Bars p;
+  p.gpipe = samples_per_s(f, "gpipe", reading.size, reading.gpipe, nic_gbps);
   for (int k = 0; k < 2; ++k) {
-    const int m = kBatches[k] / f.width / 8;
-    p.flush[k] = samples_per_s(f, "1f1b", m, nic_gbps);
-    p.two_bw[k] = samples_per_s(f, "pipedream-2bw", m, nic_gbps);
+    const int m = kBatches[k] / f.width / reading.size;
+    p.flush[k] = samples_per_s(f, "1f1b", reading.size, m, nic_gbps);
+    p.two_bw[k] = samples_per_s(f, "pipedream-2bw", reading.size, m, nic_gbps);
   }
   return p;
+}
+
+using Predictions = std::vector<Bars>;
+
+Predictions predicted(std::span<const Reading> readings, double nic_gbps = kNicGbps) {
+  Predictions all;
+  for (std::size_t i = 0; i < std::size(kFigures); ++i)
+    all.push_back(predicted(kFigures[i], readings[i], nic_gbps));
+  return all;
+}
+
+const Predictions& by_protocol() {
+  static const Predictions kAll = predicted(kProtocol);
+  return kAll;
 }
 
 /// Names of what is further off than `most`, in the order of the table.
@@ -78,66 +106,80 @@ class Misses {
   std::vector<std::string> names_;
 };
 
-TEST(TwoBwOn64, RatiosAreWithin20PercentButForTheRowsThatTheDocumentationNames) {
+Misses ratios(const Predictions& predictions) {
   Misses misses(0.20);
-  for (const Figure& f : kFigures) {
-    const Figure p = predicted(f);
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const Bars &p = predictions[i], &f = kFigures[i].bars;
     for (int k = 0; k < 2; ++k) {
-      const std::string row = fmt::format("{} {} ", f.model, kBatches[k]);
+      const std::string row = fmt::format("{} {} ", kFigures[i].model, kBatches[k]);
       misses.add(row + "2BW/Flush", p.two_bw[k] / p.flush[k], f.two_bw[k] / f.flush[k]);
       misses.add(row + "2BW/GPipe", p.two_bw[k] / p.gpipe, f.two_bw[k] / f.gpipe);
       misses.add(row + "Flush/GPipe", p.flush[k] / p.gpipe, f.flush[k] / f.gpipe);
     }
   }
+  return misses;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(TwoBwOn64, RatiosAreWithin20PercentButForTheRowsThatTheDocumentationNames) {
+  const Misses misses = ratios(by_protocol());
   EXPECT_EQ(misses.names(),
-            (std::vector<std::string>{"gpt-2.2b 512 2BW/Flush", "bert-2.2b 512 2BW/Flush",
-                                      "bert-3.8b 512 2BW/Flush", "bert-3.8b 512 2BW/GPipe",
-                                      "bert-3.8b 2048 2BW/GPipe"}));
+            (Names{"gpt-2.2b 512 2BW/Flush", "bert-2.2b 512 2BW/Flush", "bert-3.8b 512 2BW/Flush",
+                   "bert-3.8b 512 2BW/GPipe", "bert-3.8b 2048 2BW/GPipe"}));
   EXPECT_LT(misses.worst(), 0.28);
+}
+
+TEST(TwoBwOn64, TheAlternativeReadingMissesFewerRatios) {
+  const Misses misses = ratios(predicted(kAlternative));
+  EXPECT_EQ(misses.names(), (Names{"gpt-3.8b 512 Flush/GPipe", "bert-3.8b 512 2BW/Flush"}));
+  EXPECT_LT(misses.worst(), 0.24);
 }
 
 TEST(TwoBwOn64, BarsAreWithin15PercentButForTheRowsThatTheDocumentationNames) {
   Misses misses(0.15);
-  for (const Figure& f : kFigures) {
-    const Figure p = predicted(f);
-    misses.add(std::string(f.model) + " GPipe", p.gpipe, f.gpipe);
+  for (std::size_t i = 0; i < std::size(kFigures); ++i) {
+    const Bars &p = by_protocol()[i], &f = kFigures[i].bars;
+    misses.add(fmt::format("{} GPipe", kFigures[i].model), p.gpipe, f.gpipe);
     for (int k = 0; k < 2; ++k) {
-      misses.add(fmt::format("{} {} Flush", f.model, kBatches[k]), p.flush[k], f.flush[k]);
-      misses.add(fmt::format("{} {} 2BW", f.model, kBatches[k]), p.two_bw[k], f.two_bw[k]);
+      const std::string row = fmt::format("{} {} ", kFigures[i].model, kBatches[k]);
+      misses.add(row + "Flush", p.flush[k], f.flush[k]);
+      misses.add(row + "2BW", p.two_bw[k], f.two_bw[k]);
     }
   }
-  EXPECT_EQ(misses.names(),
-            (std::vector<std::string>{"gpt-2.2b 512 Flush", "gpt-3.8b GPipe", "bert-2.2b 512 Flush",
-                                      "bert-3.8b GPipe", "bert-3.8b 512 2BW"}));
+  EXPECT_EQ(misses.names(), (Names{"gpt-2.2b 512 Flush", "gpt-3.8b GPipe", "bert-2.2b 512 Flush",
+                                   "bert-3.8b GPipe", "bert-3.8b 512 2BW"}));
   EXPECT_LT(misses.worst(), 0.20);
 }
 
 TEST(TwoBwOn64, GPipeIsLimitedByMemory) {
-  for (const Figure& f : kFigures) {
-    EXPECT_GT(samples_per_s(f, "gpipe", f.gpipe_most), 0) << f.model;
-    EXPECT_EQ(samples_per_s(f, "gpipe", f.gpipe_most + 1), 0) << f.model;
-    EXPECT_EQ(samples_per_s(f, "gpipe", 512 / f.width / 8 * 2), 0) << f.model;
+  for (std::size_t i = 0; i < std::size(kFigures); ++i) {
+    const auto fits = [&](int microbatches) {
+      return samples_per_s(kFigures[i], "gpipe", 8, microbatches, kNicGbps) > 0;
+    };
+    EXPECT_TRUE(fits(kProtocol[i].gpipe)) << kFigures[i].model;
+    EXPECT_FALSE(fits(kProtocol[i].gpipe + 1)) << kFigures[i].model;
   }
 }
 
 /// Mean error of all bars, unsigned.
-double mean_error(double nic_gbps) {
+double mean_error(const Predictions& predictions) {
   double sum = 0;
-  for (const Figure& f : kFigures) {
-    const Figure p = predicted(f, nic_gbps);
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    const Bars &p = predictions[i], &f = kFigures[i].bars;
     sum += std::abs(p.gpipe / f.gpipe - 1);
     for (int k = 0; k < 2; ++k)
       sum += std::abs(p.flush[k] / f.flush[k] - 1) + std::abs(p.two_bw[k] / f.two_bw[k] - 1);
   }
-  return sum / (5 * std::size(kFigures));
+  return sum / (5.0 * static_cast<double>(predictions.size()));
 }
 
 TEST(TwoBwOn64, TheCalibratedNicIsTheBestWholeNumber) {
-  const double best = mean_error(kNicGbps);
+  const double best = mean_error(by_protocol());
   EXPECT_LT(best, 0.08);
-  EXPECT_LT(best, mean_error(kNicGbps - 1));
-  EXPECT_LT(best, mean_error(kNicGbps + 1));
-  EXPECT_GT(mean_error(25), 0.3);  // the data sheet's
+  EXPECT_LT(best, mean_error(predicted(kProtocol, kNicGbps - 1)));
+  EXPECT_LT(best, mean_error(predicted(kProtocol, kNicGbps + 1)));
+  EXPECT_GT(mean_error(predicted(kProtocol, 25)), 0.3);  // the data sheet's
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "tests/rig.hpp"
 #include "tests/shared.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace penstock {
