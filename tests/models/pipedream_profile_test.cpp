@@ -269,6 +269,26 @@ TEST(PipedreamProfileErrors, ACircleIsNamedByAnEdgeOfItAndNotByOneThatLeadsThere
   EXPECT_TRUE(inside) << error;
 }
 
+TEST(PipedreamProfileErrors, DamagedFilesAreReadOrRefusedAndNothingElse) {
+  std::mt19937 random(11);
+  const std::string letters = " \t\n-[];,=.0159aenod\x01";
+  int refused = 0;
+  for (int run = 0; run < 3000; ++run) {
+    std::string text = skipping();
+    for (std::uint32_t i = 0; i <= random() % 3; ++i)
+      text[random() % text.size()] = letters[random() % letters.size()];
+    try {
+      const PipedreamProfile p = read(text);
+      const auto split = profiled_balanced_split(p, {1});
+      EXPECT_EQ(profiled_stage_costs(p, split, {}).size(), 1U) << text;
+    } catch (const InputError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_LT(refused, 2900);
+}
+
 TEST(PipedreamProfileErrors, AFileThatIsNotThereIsNamed) {
   EXPECT_THROW(load_pipedream_profile("/nowhere/graph.txt"), InputError);
 }

@@ -152,6 +152,17 @@ TEST(TwoBwOn64, BarsAreWithin15PercentButForTheRowsThatTheDocumentationNames) {
   EXPECT_LT(misses.worst(), 0.20);
 }
 
+TEST(TwoBwOn64, Gpt38bIsWithin15PercentWithTheLargestPowerOfTwoThatFitsGPipe) {
+  const Figure& f = kFigures[1];
+  const Bars& p = by_protocol()[1];
+  for (int k = 0; k < 2; ++k) {
+    EXPECT_NEAR(p.two_bw[k], f.bars.two_bw[k], 0.15 * f.bars.two_bw[k]);
+    EXPECT_NEAR(p.flush[k], f.bars.flush[k], 0.15 * f.bars.flush[k]);
+  }
+  EXPECT_NEAR(samples_per_s(f, "gpipe", 8, 4, kNicGbps), f.bars.gpipe, 0.15 * f.bars.gpipe);
+  EXPECT_EQ(samples_per_s(f, "gpipe", 8, 8, kNicGbps), 0);  // infeasible
+}
+
 TEST(TwoBwOn64, GPipeIsLimitedByMemory) {
   for (std::size_t i = 0; i < std::size(kFigures); ++i) {
     const auto fits = [&](int microbatches) {
