@@ -65,7 +65,7 @@ class Splitter {
   std::vector<int> within(double slowest_s) const {
     std::vector<double> bytes(layers() + 1, kNever);
     bytes[0] = 0;
-    std::vector<std::vector<std::size_t>> begins;
+    std::vector<std::vector<int>> begins;
     for (std::size_t s = 0; s < widths_.size(); ++s)
       begins.push_back(add_stage(s, slowest_s, bytes));
     return bytes.back() == kNever ? std::vector<int>{} : counts(begins);
@@ -73,29 +73,29 @@ class Splitter {
 
   /// From the bytes over the cuts of the first j layers in s stages to those in s + 1; where the
   /// new stage begins.
-  std::vector<std::size_t> add_stage(std::size_t s, double slowest_s,
-                                     std::vector<double>& bytes) const {
+  std::vector<int> add_stage(std::size_t s, double slowest_s, std::vector<double>& bytes) const {
     std::vector<double> next(layers() + 1, kNever);
-    std::vector<std::size_t> begin(layers() + 1, 0);
+    std::vector<int> begin(layers() + 1, 0);
     std::deque<std::size_t> window;  // places where the stage may begin, ascending bytes
     for (std::size_t j = 1; j <= layers(); ++j) {
       while (!window.empty() && bytes[window.back()] >= bytes[j - 1]) window.pop_back();
       window.push_back(j - 1);
       while (!window.empty() && time(window.front(), j, s) > slowest_s) window.pop_front();
       if (window.empty() || bytes[window.front()] == kNever) continue;
-      begin[j] = window.front();
+      begin[j] = static_cast<int>(window.front());
       next[j] = bytes[window.front()] + (j < layers() ? cut_[j] : 0);
     }
     bytes = std::move(next);
     return begin;
   }
 
-  std::vector<int> counts(const std::vector<std::vector<std::size_t>>& begins) const {
+  std::vector<int> counts(const std::vector<std::vector<int>>& begins) const {
     std::vector<int> counts(widths_.size());
     std::size_t end = layers();
     for (std::size_t s = widths_.size(); s-- > 0;) {
-      counts[s] = static_cast<int>(end - begins[s][end]);
-      end = begins[s][end];
+      const int begin = begins[s][end];
+      counts[s] = static_cast<int>(end) - begin;
+      end = static_cast<std::size_t>(begin);
     }
     return counts;
   }

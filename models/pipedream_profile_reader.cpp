@@ -12,13 +12,13 @@
 #include <optional>
 #include <queue>
 #include <set>
-#include <sstream>
 
 namespace penstock {
 namespace {
 
 constexpr std::size_t kMostErrors = 50;
-constexpr std::size_t kMostLayers = 100'000;
+constexpr std::size_t kMostLayers = 5'000;  // a balanced split takes layers * stages
+constexpr std::size_t kLargestFile = 16'000'000;
 constexpr double kMostMilliseconds = 1e9;  // eleven days
 constexpr double kMostBytes = 1e15;
 
@@ -155,13 +155,11 @@ class ProfileReader {
 
   void read_node(const Word& line, const std::vector<Word>& parts) {
     if (parts.size() < 3 || parts.size() > 4) {
-      return wrong(line, parts.size() == 2
-                             ? "a layer is 'ID -- DESCRIPTION -- forward_compute_time=..., "
-                               "backward_compute_time=..., activation_size=..., "
-                               "parameter_size=...'; an edge begins with a tab"
-                             : "a layer is 'ID -- DESCRIPTION -- forward_compute_time=..., "
-                               "backward_compute_time=..., activation_size=..., "
-                               "parameter_size=...', perhaps with ' -- stage_id=N'");
+      return wrong(
+          line,
+          "a layer is 'ID -- DESCRIPTION -- forward_compute_time=..., "
+          "backward_compute_time=..., activation_size=..., parameter_size=...', perhaps with "
+          "' -- stage_id=N'; an edge begins with a tab");
     }
     if (nodes_.size() == kMostLayers)
       throw InputError(origin_, fmt::format("has more than {} layers", kMostLayers));
@@ -351,9 +349,13 @@ PipedreamProfile parse_pipedream_profile(const std::string& text, const std::str
 
 PipedreamProfile load_pipedream_profile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!(file && (text << file.rdbuf()))) throw InputError(path, "cannot be read, or is empty");
-  return parse_pipedream_profile(text.str(), path);
+  if (!file) throw InputError(path, "cannot be read");
+  std::string text(kLargestFile + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kLargestFile)
+    throw InputError(path, fmt::format("is larger than {} MB", kLargestFile / 1'000'000));
+  return parse_pipedream_profile(text, path);
 }
 
 }  // namespace penstock

@@ -289,6 +289,15 @@ TEST(PipedreamProfileErrors, DamagedFilesAreReadOrRefusedAndNothingElse) {
   EXPECT_LT(refused, 2900);
 }
 
+TEST(PipedreamProfileErrors, EndlessAndHugeFilesAreRefused) {
+  EXPECT_THROW(load_pipedream_profile("/dev/zero"), InputError);
+  std::string many;
+  for (int i = 0; i <= 5000; ++i) many += node("n" + std::to_string(i), "Add", "1", "1", "1", "0");
+  EXPECT_NE(error_of(many).find("graph.txt: has more than 5000 layers"), std::string::npos);
+  const PipedreamProfile most = read(many.substr(0, many.rfind("n5000")));
+  EXPECT_EQ(profiled_balanced_split(most, std::vector<int>(200, 1)).size(), 200U);
+}
+
 TEST(PipedreamProfileErrors, AFileThatIsNotThereIsNamed) {
   EXPECT_THROW(load_pipedream_profile("/nowhere/graph.txt"), InputError);
 }
