@@ -42,8 +42,9 @@ struct Reading {
 };
 /// The protocol's: microbatches of 8, GPipe with as many as fit.
 constexpr Reading kProtocol[] = {{8, 6}, {8, 6}, {8, 13}, {8, 13}};
-/// Chosen after seeing the bars: microbatches of 4 for the smaller models; GPipe, as on one server,
-/// with the largest power of two that fits.
+/// GPipe, as on one server, with the largest power of two that fits.
+constexpr Reading kPowersOfTwo[] = {{8, 4}, {8, 4}, {8, 8}, {8, 8}};
+/// Chosen after seeing the bars: microbatches of 4 for the smaller models; powers of two.
 constexpr Reading kAlternative[] = {{4, 8}, {8, 4}, {4, 16}, {8, 8}};
 
 /// 0: does not fit. The NICs are shared, so SimGrid simulates: once per process.
@@ -128,6 +129,10 @@ TEST(TwoBwOn64, RatiosAreWithin20PercentButForTheRowsThatTheDocumentationNames) 
             (Names{"gpt-2.2b 512 2BW/Flush", "bert-2.2b 512 2BW/Flush", "bert-3.8b 512 2BW/Flush",
                    "bert-3.8b 512 2BW/GPipe", "bert-3.8b 2048 2BW/GPipe"}));
   EXPECT_LT(misses.worst(), 0.28);
+}
+
+TEST(TwoBwOn64, TenRatiosMissWhenGPipesMicrobatchesArePowersOfTwo) {
+  EXPECT_EQ(ratios(predicted(kPowersOfTwo)).names().size(), 10U);
 }
 
 TEST(TwoBwOn64, TheAlternativeReadingMissesFewerRatios) {
