@@ -51,7 +51,9 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
                         c.samples_per_update(), c.transformer->seq_length,
                         kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
   } else {
-    text += fmt::format("abstract model on {}; recompute {}\n", c.cluster.name,
+    const std::string model =
+        c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";
+    text += fmt::format("{} on {}; recompute {}\n", model, c.cluster.name,
                         kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
   }
   text += fmt::format("transfers {}; engine {}", to_string(s.program.transfers), s.engine);

@@ -236,6 +236,13 @@ const std::vector<KeyRow>& table() {
        D::number, 0, "measured"},
       {"model", "measured_step", T::section_list,
        "what it measured of the optimizer step, a row per load", D::number, 0, "measured_step"},
+      {"model", "profile", T::text,
+       "a file of layer times in PipeDream's format (graph.txt), instead of a shape; the split is "
+       "balanced unless given, and counts its layers in execution order (by id, without Input)"},
+      {"model", "profile_batch", T::integer,
+       "samples per microbatch of the profile, from which times and activations go linearly; "
+       "default: microbatch_size",
+       D::number, 1},
       {"model", "measured_load", T::choice,
        "rows to use: those of a device alone, or of all devices at work at once; default: loaded "
        "where there are several devices and it was measured",

@@ -17,7 +17,7 @@ constexpr int kLongestChain = 8;  // of `base`
 
 bool looks_like_path(const std::string& name) {
   return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
-         name.ends_with(".json");
+         name.ends_with(".json") || name.ends_with(".txt");
 }
 
 std::string lower(std::string text) {
@@ -83,12 +83,18 @@ bool Library::is_there(const fs::path& path, const Value& name, const std::strin
   return false;
 }
 
+std::optional<fs::path> Library::file(const Value& name, const std::string& kind) {
+  const fs::path path = own_file(name);
+  return is_there(path, name, kind) ? std::optional(path) : std::nullopt;
+}
+
 const Value* Library::find(const Value& name, const std::string& kind,
                            const std::string& shipped_folder) {
   fs::path path;
   if (looks_like_path(name.text)) {
     path = own_file(name);
     if (!is_there(path, name, kind)) return nullptr;
+    if (kind == "model" && path.extension() == ".txt") return keep(spelled_out(name, "profile"));
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
     std::error_code ignored;

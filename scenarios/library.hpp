@@ -25,6 +25,9 @@ class Library {
   const Value* resolve(const Value& value, const std::string& kind,
                        const std::string& shipped_folder, int depth = 0);
 
+  /// The file of this name; none, with a diagnostic, when it is not there.
+  std::optional<std::filesystem::path> file(const Value& name, const std::string& kind);
+
   /// What was left out of foreign files, for the user.
   const std::vector<std::string>& notes() const { return notes_; }
 

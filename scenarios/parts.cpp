@@ -35,19 +35,6 @@ void require_shape(const Section& model, Diagnostics& diagnostics) {
                   fmt::format("the model needs {}{}", fmt::join(missing, ", "), instead));
 }
 
-ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics) {
-  ParameterBytes bytes;
-  if (single) bytes = {4, 4, 8, 4, 4};
-  if (!model.has("bytes_per_parameter")) return bytes;
-  const Section given(model.at("bytes_per_parameter"), "bytes_per_parameter", diagnostics);
-  bytes.weights = given.number("weights").value_or(bytes.weights);
-  bytes.gradients = given.number("gradients").value_or(bytes.gradients);
-  bytes.optimizer = given.number("optimizer").value_or(bytes.optimizer);
-  bytes.version = given.number("version").value_or(bytes.weights);
-  bytes.reduced = given.number("reduced").value_or(std::min(bytes.gradients, 4.0));
-  return bytes;
-}
-
 /// Values of a key per stage; empty when the key is missing.
 class PerStage {
  public:
@@ -145,6 +132,19 @@ void check_shape(const TransformerSpec& t, const Section& model, Diagnostics& di
 }
 
 }  // namespace
+
+ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics) {
+  ParameterBytes bytes;
+  if (single) bytes = {4, 4, 8, 4, 4};
+  if (!model.has("bytes_per_parameter")) return bytes;
+  const Section given(model.at("bytes_per_parameter"), "bytes_per_parameter", diagnostics);
+  bytes.weights = given.number("weights").value_or(bytes.weights);
+  bytes.gradients = given.number("gradients").value_or(bytes.gradients);
+  bytes.optimizer = given.number("optimizer").value_or(bytes.optimizer);
+  bytes.version = given.number("version").value_or(bytes.weights);
+  bytes.reduced = given.number("reduced").value_or(std::min(bytes.gradients, 4.0));
+  return bytes;
+}
 
 bool is_abstract_model(const Section& model) {
   return std::ranges::any_of(kAbstractKeys, [&](const char* key) { return model.has(key); });

@@ -11,6 +11,9 @@ bool is_abstract_model(const Section& model);
 /// A transformer by shape; missing keys are reported.
 TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics);
 
+/// What a parameter costs; `single`: the defaults of fp32.
+ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics);
+
 /// The measured costs of a model by shape; none when it has no 'measured'.
 std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& diagnostics);
 

@@ -45,6 +45,12 @@ pipeline: {stages: 4, microbatches: 8}
 - **Profiles.** `penstock calibrate -o my-profile.yaml` measures a model on a machine. `model:
   my-profile.yaml` takes what it measured of the model's stages, `cluster: my-profile.yaml` what it
   measured of the links; `{base: my-profile.yaml, key: value}` changes some of it.
+- **Profiles of layers.** `model: vgg16/graph.txt` (or `{profile: vgg16/graph.txt, profile_batch: 128}`)
+  reads the layer times of PipeDream's profiler: `ID -- DESCRIPTION -- forward_compute_time=MS,
+  backward_compute_time=MS, activation_size=BYTES, parameter_size=BYTES` per layer, `<tab>ID -- ID`
+  per edge. A stage takes the sum of its layers and sends every tensor that a later stage reads. The
+  split is balanced unless given; `Input` layers and items that nobody reads are left out; half of a
+  backward counts as I, half as W; the optimizer takes no time.
 - **Other tools' names.** The names of Megatron and Hugging Face in the last column work, too. A
   `config.json` can be used as it is: `model: llama/config.json`; give `seq_length` with it, as the
   file says only how long a sequence can be: `model: {base: llama/config.json, seq_length: 8192}`.
@@ -66,10 +72,9 @@ constexpr Chapter kChapters[] = {
     {"scenario", "The scenario", "Only `model` and `schedule` are required."},
     {"pipeline", "`pipeline`", ""},
     {"model", "`model`",
-     "By shape (a transformer; its costs follow from the cluster's device) or by costs per stage; "
-     "not both. A model by shape needs num_layers, hidden_size, num_attention_heads, vocab_size "
-     "and "
-     "seq_length, one by costs forward and backward."},
+     "By shape (a transformer; its costs follow from the cluster's device), by costs per stage, or "
+     "by a profile of its layers; one of them. A model by shape needs num_layers, hidden_size, "
+     "num_attention_heads, vocab_size and seq_length, one by costs forward and backward."},
     {"bytes_per_parameter", "`model.bytes_per_parameter`", ""},
     {"measured", "`model.measured`",
      "A row of a profile. An op of a stage takes `overhead` + layers * `layer` + `embedding` "

@@ -6,6 +6,7 @@
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
+#include "scenarios/profile_parts.hpp"
 #include "scenarios/reduction.hpp"
 #include "scenarios/tensor.hpp"
 
@@ -76,8 +77,12 @@ class Builder {
     model_.emplace(*found, "model", diagnostics_);
     const std::string length = note_on_length(*found);
     if (!length.empty()) out_.notes.push_back(length);
-    abstract_ = is_abstract_model(*model_);
-    if (abstract_) return;
+    by_layers_ = is_profiled_model(*model_);
+    abstract_ = !by_layers_ && is_abstract_model(*model_);
+    if (by_layers_) out_.profile = read_profile(*model_, library_, diagnostics_);
+    if (model_->has("profile_batch") && !by_layers_)
+      diagnostics_.add(model_->at("profile_batch"), "'profile_batch' needs 'profile', too");
+    if (given_costs()) return;
     out_.transformer = read_transformer(*model_, diagnostics_);
     out_.measured = read_measured(*model_, diagnostics_);
     if (top_.at("model").kind == Value::Kind::scalar && !model_->has("name"))
@@ -106,6 +111,9 @@ class Builder {
     }
   }
 
+  /// Times do not follow from a shape.
+  bool given_costs() const { return abstract_ || by_layers_; }
+
   std::uint32_t natural(const std::string& key, std::uint32_t otherwise) const {
     return static_cast<std::uint32_t>(pipeline_.integer(key).value_or(otherwise));
   }
@@ -133,10 +141,10 @@ class Builder {
           pipeline_.at("chunks"),
           fmt::format("'{}' runs one stage per device: chunks must be 1", out_.schedule->name));
     }
-    read_tensor(pipeline_, model_, abstract_, out_, diagnostics_);
+    read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
     divide_microbatches();
-    if (out_.recompute == Recompute::selective && abstract_) {
+    if (out_.recompute == Recompute::selective && given_costs()) {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
     }
     if (out_.schedule != nullptr) check_schedule();
@@ -445,21 +453,27 @@ class Builder {
 
   /// Layers per stage, where they do not depend on costs.
   void place_layers() {
-    const bool known = out_.transformer && model_->has("num_layers") &&
-                       !model_->broken("num_layers") && !pipeline_.broken("split");
-    if (!known || !depth_known_) return;
+    const int layers = known_layers();
+    if (layers == 0 || pipeline_.broken("split") || !depth_known_) return;
     const Value& where = pipeline_.at(pipeline_.has("split") ? "split" : "stages");
     const int stages = static_cast<int>(out_.shape.depth);
-    const int layers = out_.transformer->num_layers;
     if (pipeline_.has("split") && where.kind == Value::Kind::list) {
       read_split(where, stages, layers);
     } else if (stages > layers) {
       diagnostics_.add(
           pipeline_.at("stages"),
           fmt::format("{} layers cannot fill {} stages; use at most {}", layers, stages, layers));
-    } else if (pipeline_.choice("split").value_or(0) == 0) {
+    } else if (pipeline_.choice("split").value_or(by_layers_ ? 1 : 0) == 0) {
       split_evenly(stages, layers);
     }
+  }
+
+  /// 0: not known, or a mistake that was reported.
+  int known_layers() const {
+    if (out_.profile) return static_cast<int>(out_.profile->layers.size());
+    const bool known =
+        out_.transformer && model_->has("num_layers") && !model_->broken("num_layers");
+    return known ? out_.transformer->num_layers : 0;
   }
 
   void read_split(const Value& where, int stages, int layers) {
@@ -582,13 +596,16 @@ class Builder {
   void cost() {
     if (out_.measured) {
       cost_measured();
+    } else if (by_layers_) {
+      if (out_.layers.empty()) out_.layers = profiled_balanced_split(*out_.profile, out_.widths());
+      cost_profiled(*model_, out_, diagnostics_);
+      gradients_ = profiled_stage_gradients(*out_.profile, out_.layers);
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
       cost_by_shape();
-    } else {
-      divide_given_costs();
     }
+    if (given_costs()) divide_given_costs();
     if (out_.lowering.width > 1 || !out_.split.empty()) set_reductions();
     check_magnitudes();
   }
@@ -664,6 +681,7 @@ class Builder {
   Section pipeline_;
   std::optional<Section> model_, cluster_;
   bool abstract_ = false;
+  bool by_layers_ = false;  // a profile
   bool depth_known_ = false;
   bool cluster_readable_ = false;
   Scenario out_;

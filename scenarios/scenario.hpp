@@ -4,6 +4,7 @@
 #include "models/collectives.hpp"
 #include "models/measured.hpp"
 #include "models/perturbation.hpp"
+#include "models/pipedream_profile.hpp"
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
@@ -25,6 +26,7 @@ struct Scenario {
 
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
+  std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;
   std::vector<std::vector<int>> gpus;  ///< of each device of the Program: see Seats

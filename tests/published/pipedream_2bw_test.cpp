@@ -112,20 +112,6 @@ TEST_F(Gpt22b, ThroughputsAreTheBarsWithin6Percent) {
   EXPECT_NEAR(parallel.samples_per_s, 7, 0.06 * 7);
 }
 
-/// The NICs are shared, so SimGrid simulates: once per process.
-double on_64_gpus(const std::string& schedule, int microbatches) {
-  const auto answer = in_child([&]() -> std::vector<double> {
-    const std::string path =
-        std::string(std::getenv("PENSTOCK_SOURCE")) + "/scenarios/gpt-3.8b-2bw-64.yaml";
-    const Scenario scenario = load_scenario(
-        path,
-        {{"schedule", schedule}, {"microbatches", std::to_string(microbatches)}, {"batches", "4"}});
-    const Result r = summarize(simulate(scenario, EngineChoice::simgrid));
-    return {r.infeasible_because.empty() ? r.samples_per_s : 0};
-  });
-  return answer.empty() ? -1 : answer[0];
-}
-
 TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
   // Replicas over nodes: wider links speed up the gradient reduction as well.
   const std::string text =
@@ -145,15 +131,6 @@ TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
     EXPECT_DOUBLE_EQ(h.iteration_time_s, expected.iteration_time_s.value());
   }
   EXPECT_TRUE(found);
-}
-
-TEST(Gpt38bOn64, OneCalibratedNicBandwidthGivesTheBarsWithin15Percent) {
-  EXPECT_NEAR(on_64_gpus("pipedream-2bw", 16), 127, 0.15 * 127);  // batch 512
-  EXPECT_NEAR(on_64_gpus("pipedream-2bw", 64), 135, 0.15 * 135);  // batch 2048
-  EXPECT_NEAR(on_64_gpus("1f1b", 16), 75, 0.15 * 75);
-  EXPECT_NEAR(on_64_gpus("1f1b", 64), 115, 0.15 * 115);
-  EXPECT_NEAR(on_64_gpus("gpipe", 4), 38, 0.15 * 38);  // the largest power of two that fits
-  EXPECT_EQ(on_64_gpus("gpipe", 8), 0);                // infeasible
 }
 
 }  // namespace

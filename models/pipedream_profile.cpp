@@ -1,0 +1,176 @@
+#include "models/pipedream_profile.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// Bytes that cross the cut before each layer, and behind the last one: tensors made before it that
+/// are read behind it.
+std::vector<double> cut_bytes(const PipedreamProfile& profile) {
+  std::vector<double> change(profile.layers.size() + 1);
+  for (std::size_t i = 0; i < profile.layers.size(); ++i) {
+    const ProfiledLayer& layer = profile.layers[i];
+    if (layer.last_reader < 0) continue;
+    change[i + 1] += layer.activation_bytes;
+    change[static_cast<std::size_t>(layer.last_reader) + 1] -= layer.activation_bytes;
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
+}
+
+/// F + B of the layers before each one, and of all.
+std::vector<double> time_before(const PipedreamProfile& profile) {
+  std::vector<double> sums{0};
+  for (const ProfiledLayer& layer : profile.layers)
+    sums.push_back(sums.back() + layer.forward_s + layer.backward_s);
+  return sums;
+}
+
+/// Splits of n layers into stages. `before` holds cumulative times.
+class Splitter {
+ public:
+  Splitter(const PipedreamProfile& profile, const std::vector<int>& widths)
+      : before_(time_before(profile)), cut_(cut_bytes(profile)), widths_(widths) {}
+
+  /// Halves the interval that holds the least possible time of the slowest stage. (With uneven
+  /// widths that time is not monotonous in the number of layers: no recurrence over layers.)
+  std::vector<int> split() const {
+    double low = 0, high = before_.back();
+    std::vector<int> best = within(high);
+    while (high - low > 1e-12 * high) {
+      const double middle = (low + high) / 2;
+      std::vector<int> counts = within(middle);
+      (counts.empty() ? low : high) = middle;
+      if (!counts.empty()) best = std::move(counts);
+    }
+    return best;
+  }
+
+ private:
+  std::size_t layers() const { return before_.size() - 1; }
+  double width(std::size_t stage) const { return widths_[stage]; }
+  double time(std::size_t begin, std::size_t end, std::size_t stage) const {
+    return (before_[end] - before_[begin]) / width(stage);
+  }
+
+  /// As few bytes as possible over the cuts with no stage slower than `slowest_s`; empty when there
+  /// is no such split.
+  std::vector<int> within(double slowest_s) const {
+    std::vector<double> bytes(layers() + 1, kNever);
+    bytes[0] = 0;
+    std::vector<std::vector<int>> begins;
+    for (std::size_t s = 0; s < widths_.size(); ++s)
+      begins.push_back(add_stage(s, slowest_s, bytes));
+    return bytes.back() == kNever ? std::vector<int>{} : counts(begins);
+  }
+
+  /// From the bytes over the cuts of the first j layers in s stages to those in s + 1; where the
+  /// new stage begins.
+  std::vector<int> add_stage(std::size_t s, double slowest_s, std::vector<double>& bytes) const {
+    std::vector<double> next(layers() + 1, kNever);
+    std::vector<int> begin(layers() + 1, 0);
+    std::deque<std::size_t> window;  // places where the stage may begin, ascending bytes
+    for (std::size_t j = 1; j <= layers(); ++j) {
+      while (!window.empty() && bytes[window.back()] >= bytes[j - 1]) window.pop_back();
+      window.push_back(j - 1);
+      while (!window.empty() && time(window.front(), j, s) > slowest_s) window.pop_front();
+      if (window.empty() || bytes[window.front()] == kNever) continue;
+      begin[j] = static_cast<int>(window.front());
+      next[j] = bytes[window.front()] + (j < layers() ? cut_[j] : 0);
+    }
+    bytes = std::move(next);
+    return begin;
+  }
+
+  std::vector<int> counts(const std::vector<std::vector<int>>& begins) const {
+    std::vector<int> counts(widths_.size());
+    std::size_t end = layers();
+    for (std::size_t s = widths_.size(); s-- > 0;) {
+      const int begin = begins[s][end];
+      counts[s] = static_cast<int>(end) - begin;
+      end = static_cast<std::size_t>(begin);
+    }
+    return counts;
+  }
+
+  std::vector<double> before_, cut_;
+  const std::vector<int>& widths_;
+};
+
+void add_layer(StageCosts& c, double& parameters, double& kept, const ProfiledLayer& layer) {
+  c.forward_s += layer.forward_s;
+  c.backward_s += layer.backward_s;
+  parameters += layer.parameter_bytes / 4;
+  if (!layer.view) kept += layer.activation_bytes;
+}
+
+void add_parameters(StageCosts& c, double parameters, const ParameterBytes& bytes) {
+  c.weight_bytes = std::llround(parameters * bytes.weights);
+  c.gradient_bytes = std::llround(parameters * bytes.gradients);
+  c.optimizer_bytes = std::llround(parameters * bytes.optimizer);
+  c.version_bytes = std::llround(parameters * bytes.version);
+  c.reduced_bytes = std::llround(parameters * bytes.reduced);
+}
+
+void add_activations(StageCosts& c, double input, double kept, bool recompute) {
+  c.activation_bytes = std::llround(input + (recompute ? 0 : kept));
+  c.activation_after_input_bytes = c.activation_bytes;
+  if (recompute) c.backward_workspace_bytes = std::llround(kept);
+}
+
+void finish_times(StageCosts& c, const ProfileUse& use) {
+  c.forward_s *= use.scale;
+  c.backward_s *= use.scale;
+  const double again = use.recompute ? c.forward_s : 0;
+  c.backward_weight_s = c.backward_s / 2;
+  c.backward_input_s = c.backward_s / 2 + again;
+  c.backward_s += again;
+}
+
+}  // namespace
+
+std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
+                                             const std::vector<int>& layers,
+                                             const ProfileUse& use) {
+  const std::vector<double> cut = cut_bytes(profile);
+  std::vector<StageCosts> costs(layers.size());
+  std::size_t begin = 0;
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    const std::size_t end = begin + static_cast<std::size_t>(layers[s]);
+    const double input = use.scale * (s == 0 ? profile.input_bytes : cut[begin]);
+    double parameters = 0, kept = 0;
+    for (std::size_t i = begin; i < end; ++i)
+      add_layer(costs[s], parameters, kept, profile.layers[i]);
+    finish_times(costs[s], use);
+    add_parameters(costs[s], parameters, use.bytes);
+    add_activations(costs[s], input, use.scale * kept, use.recompute);
+    if (s + 1 < layers.size()) costs[s].output_bytes = std::llround(use.scale * cut[end]);
+    begin = end;
+  }
+  return costs;
+}
+
+std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
+                                         const std::vector<int>& widths) {
+  return Splitter(profile, widths).split();
+}
+
+std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,
+                                                                 const std::vector<int>& layers) {
+  std::vector<std::vector<LayerGradient>> stages(layers.size());
+  auto layer = profile.layers.begin();
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    for (int i = 0; i < layers[s]; ++i, ++layer)
+      stages[s].push_back({layer->parameter_bytes, layer->backward_s});
+  }
+  return stages;
+}
+
+}  // namespace penstock
