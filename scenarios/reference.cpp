@@ -65,6 +65,7 @@ struct Chapter {
 constexpr Chapter kChapters[] = {
     {"scenario", "The scenario", "Only `model` and `schedule` are required."},
     {"pipeline", "`pipeline`", ""},
+    {"reduction", "`pipeline.reduction`", ""},
     {"model", "`model`",
      "By shape (a transformer; its costs follow from the cluster's device) or by costs per stage; "
      "not both. A model by shape needs num_layers, hidden_size, num_attention_heads, vocab_size "
