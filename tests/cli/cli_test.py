@@ -411,7 +411,9 @@ class Result(Case):
                 self.of_type(device, DEVICE_FIELDS)
                 self.assertEqual(list(device["memory"]), OWNERS)
                 self.assertEqual(device["device"], index)
-                self.assertEqual(device["stages"], [index % r["stages"]])
+            self.assertEqual([d["stages"] for d in r["devices"]],
+                             [[s] for replica in range(max(widths(r)))
+                              for s, width in enumerate(widths(r)) if replica < width])
             for link in r["links"]:
                 self.of_type(link, LINK_FIELDS)
             for event in r["events"]:
@@ -462,7 +464,7 @@ class Result(Case):
                 self.assertAlmostEqual(r["iteration_time_s"] / expected, 1, delta=1e-9)
                 # Sequences one by one are few tokens, which is noted for another reason.
                 self.assertEqual([n for n in r["notes"] if "tokens are small" not in n], [])
-            microbatches = r["microbatches"] * r["width"]
+            microbatches = r["microbatches"] * math.lcm(*widths(r))
             rate = microbatches * r["microbatch_size"] / expected
             self.assertAlmostEqual(r["throughput_samples_per_s"] / rate, 1, delta=1e-9)
             self.assertAlmostEqual(r["throughput_microbatches_per_s"] * r["microbatch_size"] / rate,
@@ -503,7 +505,8 @@ class Result(Case):
 
     def check_versions(self, r, device, events):
         """The weight version of every F and B is what DESIGN's table of update rules says."""
-        stage, p, m = device["device"] % r["stages"], r["stages"], r["microbatches"]
+        stage, p, m = device["stages"][0], r["stages"], r["microbatches"]
+        width = widths(r)[stage]
         delays = {p - 1 - stage} if r["schedule"] == "pipedream" else set()
         if r["schedule"] == "pipedream" and r["scenario"] == "scenario":
             delays.add(p - 1)  # vertical sync
@@ -513,7 +516,7 @@ class Result(Case):
                 if e["weight_version"] is not None}
         compute = {k for k in used}
         allowed = rules.get(r["schedule"], [lambda k: k // m])
-        self.assertTrue(any(all(used[kind, k] == rule(k // r["width"]) for kind, k in compute)
+        self.assertTrue(any(all(used[kind, k] == rule(k // width) for kind, k in compute)
                             for rule in allowed), device)
         if r["schedule"] in SCHEDULES[:5]:
             self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (1, 0))
@@ -593,12 +596,17 @@ def is_asynchronous(r):
     return r["schedule"] in ("pipedream", "pipedream-2bw")
 
 
+def widths(r):
+    """Replicas of each stage."""
+    return r["width"] if isinstance(r["width"], list) else [r["width"]] * r["stages"]
+
+
 def update_ends(r, events):
     """{update: when a device has made it}: the end of its last gradient, reduction or step."""
     ends = collections.defaultdict(float)
     for e in events:
-        _, kind, k = reference.parse(e["op"])
-        local = k // r["width"]
+        stage, kind, k = reference.parse(e["op"])
+        local = k // widths(r)[stage]
         update = local if kind in ("STEP", "REDUCE_GRAD") else local // r["microbatches"]
         if kind != "F":
             ends[update] = max(ends[update], e["end_s"])
@@ -623,7 +631,7 @@ def steady_iteration(r):
     seen = collections.Counter()
     for e in events[:last_forward]:
         _, kind, k = reference.parse(e["op"])
-        seen[k // r["width"] // m] += kind == "B"
+        seen[k // widths(r)[0] // m] += kind == "B"
     before_drain = sum(count == m for count in seen.values())
     for available in (before_drain, r["batches"]):
         lasts = [u for u in range(first + 1, available) if (u - first) * m % p == 0]
