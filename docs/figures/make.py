@@ -80,7 +80,7 @@ def ranked_scenario(schedule, links, gbps):
 
 
 def slopes(rate):
-    panel = svg.Panel(150, 60, 170, 300, (0, 1), (70, 120))
+    panel = svg.Panel(160, 60, 170, 300, (0, 1), (75, 116))
     for side in (0, 1):
         panel.add(svg.line(panel.x(side), panel.top, panel.x(side), panel.top + panel.height,
                            "#999"))
@@ -94,14 +94,14 @@ def slopes(rate):
         for schedule, value, y in zip(RANKED, values, svg.spread([panel.y(v) for v in values], 16)):
             anchor, shift = ("end", -12) if side == 0 else ("start", 12)
             panel.add(svg.text(panel.x(side) + shift, y + 4, f"{schedule} {value:.1f}", 12, anchor))
-    panel.add(svg.text(40, 30, "NICs of 10 Gbps: samples/s", 12.5, bold=True))
+    panel.add(svg.text(panel.left, panel.top - 12, "Samples/s, NICs of 10 Gbps", 12.5, bold=True))
     return panel.parts
 
 
 def against_gpipe(rate):
-    panel = svg.Panel(560, 60, 330, 300, (2.2, 115), (70, 130), log_x=True)
-    panel.axes("Samples/s relative to gpipe", "NIC of a server, Gbps (log scale)", "",
-               [(g, svg.number(g)) for g in NIC_GBPS], [(v, f"{v}") for v in range(70, 131, 10)],
+    panel = svg.Panel(560, 60, 330, 300, (2.2, 115), (70, 120), log_x=True)
+    panel.axes("Samples/s relative to gpipe", "bandwidth of a server's NIC, Gbps", "",
+               [(g, svg.number(g)) for g in NIC_GBPS], [(v, f"{v}") for v in range(70, 121, 10)],
                " %")
     panel.add(svg.line(panel.left, panel.y(100), panel.left + panel.width, panel.y(100), "#444", 1.4))
     for schedule in RANKED:
@@ -126,7 +126,7 @@ def ranking():
                for s in RANKED if s != "gpipe"]
     image = svg.figure(920, 470, "Ranking of schedules with private and with shared links",
                        slopes(rate), against_gpipe(rate),
-                       svg.legend(440, 430, entries, 165), svg.legend(440, 452, private, 165))
+                       svg.legend(330, 428, entries, 200), svg.legend(330, 452, private, 200))
     rows = []
     for links in ("private", "shared"):
         for s in RANKED:
@@ -139,12 +139,17 @@ def ranking():
 
 # Bubble against oversubscription -------------------------------------------------------------------
 
-LAYOUTS = {
-    "Stages side by side": "placement: fill-node",
-    "Every hop crosses the racks": "placement: round-robin",
-    "Replicas in both racks": "rank_order: pipeline-first",
-}
 OVERSUBSCRIPTIONS = [1, 2, 4, 8]
+# GPU g of server v is 4 v + g; servers 0 to 3 are in one rack. Placements name the GPUs of stage 0's
+# four replicas, then of stage 1's, and so on.
+ALTERNATING = [4 * server + g for server in (0, 4, 1, 5, 2, 6, 3, 7) for g in range(4)]
+HALVES = [4 * server + 2 * (stage % 2) + g
+          for stage in range(8) for server in (stage // 2, stage // 2 + 4) for g in range(2)]
+LAYOUTS = {
+    "One hop crosses": "placement: fill-node",
+    "Every hop crosses": f"placement: {ALTERNATING}",
+    "Gradients cross": f"placement: {HALVES}, reduction: {{algorithm: hierarchical}}",
+}
 
 
 def rack_scenario(schedule, layout, oversubscription):
@@ -161,10 +166,10 @@ def oversubscription():
     bubble = {k: 100 * r["bubble_fraction"] for k, r in results.items()}
     panels = []
     for i, layout in enumerate(LAYOUTS):
-        panel = svg.Panel(70 + 285 * i, 50, 240, 260, (0.85, 9.4), (0, 100), log_x=True)
+        panel = svg.Panel(70 + 285 * i, 50, 240, 260, (0.85, 9.4), (30, 90), log_x=True)
         panel.axes(layout, "oversubscription of the racks", "bubble, share of the time" if i == 0
                    else "", [(o, f"{o}:1") for o in OVERSUBSCRIPTIONS],
-                   [(v, f"{v}") for v in range(0, 101, 20)], " %")
+                   [(v, f"{v}") for v in range(30, 91, 10)], " %")
         for schedule in RANKED:
             panel.series([(o, bubble[schedule, layout, o]) for o in OVERSUBSCRIPTIONS],
                          STYLE_OF[schedule])
@@ -198,19 +203,20 @@ def slow_device():
     for key, r in results.items():
         before, after = (r["perturbations"][which]["iteration_time_s"]
                          for which in ("undisturbed", "disturbed"))
-        cost[key] = 100 * (after / before - 1) + 0.0
+        cost[key] = round(100 * (after / before - 1), 3) + 0.0  # never -0
     styles = dict(zip(PLACES, (("#000000", "", "circle"), ("#7d7d7d", "", "diamond"),
                                ("#c2571a", "", "square"))))
     panels = []
     for i, (split, title) in enumerate(SPLITS.items()):
-        panel = svg.Panel(130 + 395 * i, 60, 350, 280, (-0.5, 10.8), (-0.6, len(ALL) - 0.4))
-        panel.axes(title, "iteration takes longer by", "", [(v, f"{v} %") for v in range(0, 11, 2)],
+        panel = svg.Panel(130 + 395 * i, 70, 350, 280, (-0.5, 10.8), (-0.6, len(ALL) - 0.4))
+        panel.axes("", "iteration takes longer by", "", [(v, f"{v} %") for v in range(0, 11, 2)],
                    [])
+        panel.add(svg.text(panel.left, panel.top - 28, title, 12.5, bold=True))
         for v in (1.25, 10):
             panel.add(svg.line(panel.x(v), panel.top, panel.x(v), panel.top + panel.height, "#999",
                                1, "4 3"))
             words = {1.25: "10 % / 8", 10: "10 %"}[v]
-            panel.add(svg.text(panel.x(v), panel.top + 2, words, 10.5, "middle", color="#666"))
+            panel.add(svg.text(panel.x(v), panel.top - 5, words, 10.5, "middle", color="#666"))
         for row, schedule in enumerate(reversed(ALL)):
             y = panel.y(row)
             panel.add(svg.line(panel.left, y, panel.left + panel.width, y, "#ddd"))
@@ -221,10 +227,10 @@ def slow_device():
                 panel.add(svg.marker(panel.x(cost[schedule, split, place]), y + shift, shape, color,
                                      place != "first", 4))
         panels.append(panel.parts)
-    entries = [(f"the {place} of 8 devices is 10 % slower", styles[place], place != "first")
+    entries = [(f"the {place} device is slow", styles[place], place != "first")
                for place in PLACES]
-    image = svg.figure(900, 430, "What a slow device costs", *panels,
-                       svg.legend(90, 410, entries, 265, line_too=False))
+    image = svg.figure(900, 440, "What a slow device costs", *panels,
+                       svg.legend(150, 422, entries, 230, line_too=False))
     rows = [[s] + [f"{cost[s, split, place]:.1f} %" for split in SPLITS for place in PLACES]
             for s in ALL]
     header = ["schedule"] + [f"{split}: {place}" for split in SPLITS for place in PLACES]
