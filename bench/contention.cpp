@@ -176,7 +176,7 @@ void flows_at_once() {
     }
     table.add(std::move(row));
   }
-  print("CPU us per activity, half of them flows, by the GPUs that share a NIC", table);
+  print("CPU us per activity, a third of them flows, by the GPUs that share a NIC", table);
 }
 
 }  // namespace
