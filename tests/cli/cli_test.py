@@ -938,7 +938,8 @@ class OtherCommands(Case):
         findings = {f["what"]: f for f in self.rows("doctor")}
         self.assertTrue(findings["engine exact"]["works"])
         self.assertTrue(findings["engine simgrid"]["works"])
-        self.assertIn("9 models", findings["shipped models"]["detail"])
+        models = len(list((SOURCE / "models").glob("*.yaml")))
+        self.assertIn(f"{models} models", findings["shipped models"]["detail"])
         self.assertTrue(findings["backend host"]["works"], findings["backend host"]["detail"])
         self.assertIn("blas", findings["backend host"]["detail"])
         if not findings["backend cuda"]["works"]:
