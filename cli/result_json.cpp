@@ -83,9 +83,10 @@ Json events_json(const Simulation& s) {
   return events;
 }
 
-Json width_json(const Placement& placement) {
-  if (placement.even()) return placement.width();
-  return placement.widths();
+/// Replicas, as a number where all stages have as many.
+Json width_json(const std::vector<int>& widths) {
+  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
+  return alike ? Json(widths.front()) : Json(widths);
 }
 
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
@@ -101,7 +102,8 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"schedule", s.program.schedule},
       {"transfers", to_string(s.program.transfers)},
       {"stages", s.program.placement.depth()},
-      {"width", width_json(s.program.placement)},
+      {"width", width_json(s.scenario.widths())},
+      {"replication", s.scenario.split.empty() ? "round-robin" : "split"},
       {"tensor", s.scenario.tensor},
       {"microbatches", s.program.microbatches_per_update},
       {"microbatch_size", s.scenario.microbatch_size},
@@ -128,7 +130,10 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
   });
   out["devices"] = list(r.devices, device_json);
   out["links"] = list(r.links, [](const LinkResult& l) {
-    return Json{{"name", l.name}, {"bytes", l.bytes}, {"busy_fraction", l.busy_fraction}};
+    return Json{{"name", l.name},
+                {"bytes", l.bytes},
+                {"busy_fraction", l.busy_fraction},
+                {"peak_flows", l.peak_flows ? Json(*l.peak_flows) : Json(nullptr)}};
   });
   if (r.perturbed) add_perturbations(*r.perturbed, out);
   out["notes"] = r.notes;

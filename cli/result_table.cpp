@@ -27,9 +27,12 @@ std::string shared_by(const Scenario& scenario) {
 }
 
 std::string replicas(const Scenario& c) {
-  if (!c.shape.widths.empty())
-    return fmt::format(" of {} replicas", fmt::join(c.shape.widths, ", "));
-  return c.lowering.width > 1 ? fmt::format(" x {} replicas", c.lowering.width) : "";
+  const std::vector<int> widths = c.widths();
+  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
+  if (alike && widths.front() == 1) return "";
+  const std::string divided = c.split.empty() ? "" : " that split microbatches";
+  return alike ? fmt::format(" x {} replicas{}", widths.front(), divided)
+               : fmt::format(" of {} replicas{}", fmt::join(widths, ", "), divided);
 }
 
 std::string heading(const Simulation& s, const OutputOptions& options) {
@@ -256,9 +259,12 @@ std::string link_line(const Simulation& s, const Result& r) {
   const auto busiest = std::ranges::max_element(r.links, {}, &LinkResult::busy_fraction);
   const bool free = s.program.transfers == Transfers::free;
   if (free || busiest == r.links.end() || busiest->busy_fraction <= 0) return "";
-  return fmt::format("           busiest link: {} carries {}, busy {}\n", busiest->name,
+  const std::string flows = busiest->peak_flows > 1
+                                ? fmt::format(", at most {} flows at a time", *busiest->peak_flows)
+                                : "";
+  return fmt::format("           busiest link: {} carries {}, busy {}{}\n", busiest->name,
                      format_bytes(static_cast<double>(busiest->bytes)),
-                     format_percent(busiest->busy_fraction));
+                     format_percent(busiest->busy_fraction), flows);
 }
 
 std::string events_table(const Simulation& s) {

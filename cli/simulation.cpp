@@ -26,8 +26,8 @@ Simulation lowered(const Scenario& scenario) {
   s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
   s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
                                               s.program.microbatches());
-  s.channels = std::make_unique<Channels>(s.program, scenario.cluster, scenario.first_gpus(),
-                                          scenario.reduction);
+  s.channels =
+      std::make_unique<Channels>(s.program, scenario.cluster, scenario.seats(), scenario.reduction);
   if (scenario.perturbations.changes_times()) {
     s.perturbation = std::make_unique<Perturbation>(
         perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.channels));
@@ -39,15 +39,13 @@ Simulation lowered(const Scenario& scenario) {
   return s;
 }
 
-/// The key of the scenario that makes channels share a link.
-std::string sharing_key(const Simulation& s) {
-  const Cluster& cluster = s.scenario.cluster;
+/// The key of the scenario that makes a link shared.
+std::string sharing_key(const Cluster& cluster, const std::string& link) {
   if (cluster.network) return "cluster.network";
   if (cluster.link) return "cluster.link.duplex";
-  const auto node = [&](int device) { return cluster.node_of(s.scenario.gpus_of(device).front()); };
-  const auto shared = std::ranges::find_if(s.channels->all(), &Channel::contended);
-  if (node(shared->source) != node(shared->destination))
-    return cluster.fabric.topology == Topology::one_switch ? "cluster.inter" : "cluster.fabric";
+  if (link.find(" nic") != std::string::npos) return "cluster.inter";
+  if (link.starts_with("node") || link.find(" pcie") != std::string::npos) return "cluster.pcie";
+  if (!link.starts_with("gpu")) return "cluster.fabric";
   return cluster.attachment == Attachment::pairs ? "cluster.intra.duplex"
                                                  : "cluster.intra.attachment";
 }
@@ -205,53 +203,68 @@ void add_rates(const Simulation& s, Result& r) {
     r.epoch_s = static_cast<double>(*s.scenario.samples_per_epoch) / r.samples_per_s;
   if (!s.scenario.transformer) return;
   const TransformerSpec& model = *s.scenario.transformer;
-  double model_flops = 0, hardware_flops = 0;  // of one of the GPUs of each stage
-  for (const StageCosts& c : s.scenario.costs) {
-    model_flops += c.forward_flops + c.backward_flops;
-    hardware_flops += c.recompute_flops;
+  double model_flops = 0, hardware_flops = 0;  // of a microbatch, on all GPUs that work on it
+  for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
+    const StageCosts& c = s.scenario.costs[stage];
+    const int gpus = s.scenario.tensor * (s.scenario.split.empty() ? 1 : s.scenario.split[stage]);
+    model_flops += gpus * (c.forward_flops + c.backward_flops);
+    hardware_flops += gpus * c.recompute_flops;
   }
   hardware_flops += model_flops;
-  const double rate = r.microbatches_per_s / s.program.ops.devices();
-  r.tokens_per_s_per_device = r.samples_per_s * static_cast<double>(model.seq_length) /
-                              (s.program.ops.devices() * s.scenario.tensor);
-  r.tflops_per_device = model_flops * rate / 1e12;
-  double peak = 0;  // of all devices
+  const auto gpus = static_cast<double>(s.scenario.gpu_count());
+  r.tokens_per_s_per_device = r.samples_per_s * static_cast<double>(model.seq_length) / gpus;
+  r.tflops_per_device = model_flops * r.microbatches_per_s / gpus / 1e12;
+  double peak = 0;  // of all GPUs
   for (int d = 0; d < s.program.ops.devices(); ++d) {
-    const auto& peaks = device_spec(s, d).peak_flops_per_s;
-    const auto own = peaks.find(model.compute_type);
-    if (own == peaks.end()) return;  // a measured profile of a device nobody described
-    peak += own->second;
+    for (const int gpu : s.scenario.gpus_of(d)) {
+      const auto& peaks = s.scenario.cluster.device_of(gpu).peak_flops_per_s;
+      const auto own = peaks.find(model.compute_type);
+      if (own == peaks.end()) return;  // a measured profile of a device nobody described
+      peak += own->second;
+    }
   }
   r.mfu = model_flops * r.microbatches_per_s / peak;
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
 }
 
+/// Bytes that these flows take over each link when `bytes` move in all.
+void add_flows(const std::vector<LinkFlow>& flows, double bytes, Result& r) {
+  for (const LinkFlow& flow : flows) {
+    for (const int l : flow.links)
+      r.links[static_cast<std::size_t>(l)].bytes += std::llround(flow.bytes * bytes);
+  }
+}
+
 void add_links(const Simulation& s, Result& r) {
   r.ops = 0;
-  for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0});
-  std::vector<std::int64_t> bytes(s.channels->all().size(), 0);
-  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
-    const Op& op = s.program.ops[g];
-    if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
-    if (!op.has(Op::sends)) continue;
-    ++r.ops;
-    bytes[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
-  }
-  for (std::size_t c = 0; c < bytes.size(); ++c) {
-    for (const int l : s.channels->all()[c].links)
-      r.links[static_cast<std::size_t>(l)].bytes += bytes[c];
-  }
-  for (std::size_t p = 0; p < s.channels->reductions().size(); ++p) {
-    const auto stage = static_cast<std::uint32_t>(p);
-    const double reduced =
-        static_cast<double>(s.scenario.costs[p].reduced_bytes) * s.program.updates(stage);
-    for (const auto& phase : s.channels->reductions()[p].phases) {
-      for (const LinkFlow& flow : phase.flows) {
-        for (const int l : flow.links)
-          r.links[static_cast<std::size_t>(l)].bytes += std::llround(flow.bytes * reduced);
-      }
+  for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0, {}});
+  std::vector<std::int64_t> sent(s.channels->all().size(), 0);
+  std::vector<std::int64_t> exchanged(s.channels->exchanges().size(), 0);
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
+      const Op& op = s.program.ops[g];
+      if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
+      const auto kind = static_cast<std::size_t>(op.kind);
+      const auto& tensor = s.scenario.costs[op.stage].tensor;
+      if (!exchanged.empty() && kind < tensor.size())
+        exchanged[static_cast<std::size_t>(d)] += tensor[kind].bytes;
+      if (!op.has(Op::sends)) continue;
+      ++r.ops;
+      sent[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
     }
   }
+  for (std::size_t c = 0; c < sent.size(); ++c)
+    add_flows(s.channels->all()[c].flows, static_cast<double>(sent[c]), r);
+  for (std::size_t d = 0; d < exchanged.size(); ++d)
+    add_flows(s.channels->exchanges()[d].ring.flows, static_cast<double>(exchanged[d]), r);
+  for (std::size_t p = 0; p < s.channels->reductions().size(); ++p) {
+    const double reduced = static_cast<double>(s.scenario.costs[p].reduced_bytes) *
+                           s.program.updates(static_cast<std::uint32_t>(p));
+    for (const FlowGroup& phase : s.channels->reductions()[p].phases)
+      add_flows(phase.flows, reduced, r);
+  }
+  for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)
+    r.links[l].peak_flows = s.timeline->peak_flows[l];
   const bool occupied = r.makespan_s > 0 && s.program.transfers != Transfers::free;
   for (std::size_t l = 0; l < r.links.size() && occupied; ++l) {
     r.links[l].busy_fraction =
@@ -273,10 +286,11 @@ bool uses_exact(const Simulation& s, EngineChoice choice) {
   if (choice == EngineChoice::simgrid) return false;
   const std::string why = why_not_exact(s.input());
   if (choice == EngineChoice::automatic || why.empty()) return why.empty();
-  const bool shared = !s.channels->contention().empty();
-  throw InputError(
-      "--engine exact",
-      shared ? fmt::format("{} (the scenario's {} makes them share)", why, sharing_key(s)) : why);
+  const auto shared = s.channels->contention();
+  if (!shared || !s.scenario.perturbations.links.empty()) throw InputError("--engine exact", why);
+  const std::string& link = s.channels->links()[static_cast<std::size_t>(shared->link)].name;
+  throw InputError("--engine exact", fmt::format("{} (the scenario's {} makes them share)", why,
+                                                 sharing_key(s.scenario.cluster, link)));
 }
 
 void run_engine(Simulation& s, EngineChoice choice) {
@@ -334,17 +348,13 @@ std::vector<Sensitivity> sensitivities(const Simulation& s) {
   Scenario faster = s.scenario;
   const auto which = static_cast<std::size_t>(slowest - s.scenario.costs.begin());
   StageCosts& stage = faster.costs[which];
-  const std::array<double*, 4> times{&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
-                                     &stage.backward_weight_s};
-  for (std::size_t kind = 0; kind < times.size(); ++kind) {
-    const double exchange_s = faster.tensor == 1 ? 0 : faster.tensor_s[which][kind];
-    *times[kind] = exchange_s + 0.9 * (*times[kind] - exchange_s);
-  }
+  for (double* t :
+       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
+    *t *= 0.9;
   add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
   Scenario wider = s.scenario;
   scale_bandwidth(wider.cluster, 2);
   wider.update_reductions();
-  wider.update_tensor_times();
   add("links of twice the bandwidth", wider);
   Scenario longer = s.scenario;
   longer.shape.microbatches_per_update *= 2;

@@ -29,7 +29,12 @@ struct Simulation {
   double engine_seconds = 0;  ///< CPU, from schedule generation to the finished timeline
 
   SimulationInput input() const {
-    return {program, *table, scenario.costs, *channels, perturbation.get()};
+    return {program,
+            *table,
+            scenario.costs,
+            *channels,
+            perturbation.get(),
+            scenario.unlike.kind.empty() ? nullptr : &scenario.unlike};
   }
   TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
   MemoryInput memory() const {
@@ -67,7 +72,8 @@ struct DeviceResult {
 struct LinkResult {
   std::string name;
   std::int64_t bytes = 0;
-  double busy_fraction = 0;  ///< bytes / (bandwidth * makespan)
+  double busy_fraction = 0;                 ///< bytes / (bandwidth * makespan)
+  std::optional<std::uint32_t> peak_flows;  ///< at the same time, at most; none: measured
 };
 
 /// A change, and what it would do to the time of an iteration.

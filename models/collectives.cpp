@@ -154,12 +154,28 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
   return {};
 }
 
-double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
-                    const ReductionOptions& options) {
+std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
+                                        const std::vector<std::vector<int>>& groups,
+                                        const std::function<int(int)>& node_of, int servers) {
+  std::vector<CollectivePhase> together;
+  for (const Gpus& gpus : groups) {
+    const std::vector<CollectivePhase> own = all_reduce(algorithm, gpus, node_of, servers);
+    together.resize(std::max(together.size(), own.size()));
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      auto& flows = together[i].flows;
+      flows.insert(flows.end(), own[i].flows.begin(), own[i].flows.end());
+      together[i].steps = std::max(together[i].steps, own[i].steps);
+    }
+  }
+  return together;
+}
+
+double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,
+                    double bytes, const ReductionOptions& options) {
   Network network(cluster);
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   double seconds = 0;
-  for (const auto& phase : all_reduce(options.algorithm, gpus, node_of, options.servers)) {
+  for (const auto& phase : all_reduce(options.algorithm, groups, node_of, options.servers)) {
     std::vector<LinkFlow> flows;
     double latency_s = 0;
     for (const CollectiveFlow& flow : phase.flows) {

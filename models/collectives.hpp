@@ -54,8 +54,18 @@ struct CollectivePhase {
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers = 1);
 
-/// Seconds of an all-reduce of `bytes` over these GPUs that has the cluster's links for itself.
-double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
-                    const ReductionOptions& options = {});
+/// The same of several groups side by side: phase k of all of them starts together.
+std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
+                                        const std::vector<std::vector<int>>& groups,
+                                        const std::function<int(int)>& node_of, int servers = 1);
+
+/// Seconds of an all-reduce of `bytes` in each of these groups of GPUs, side by side, with the
+/// cluster's links for themselves.
+double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,
+                    double bytes, const ReductionOptions& options = {});
+inline double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
+                           const ReductionOptions& options = {}) {
+  return all_reduce_s(cluster, std::vector<std::vector<int>>{gpus}, bytes, options);
+}
 
 }  // namespace penstock

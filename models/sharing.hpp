@@ -11,6 +11,9 @@ struct LinkFlow {
   double bytes = 0;
 };
 
+/// The links that any of these flows crosses, each once.
+std::vector<int> crossed_by(const std::vector<LinkFlow>& flows);
+
 /// Seconds until the last of these flows has ended when all start together and share every link
 /// max-min fairly (progressive filling: Bertsekas and Gallager, Data Networks, 2nd ed., 6.5.2).
 double shared_flows_s(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links);

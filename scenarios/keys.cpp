@@ -103,6 +103,10 @@ const std::vector<KeyRow>& table() {
        "data-first (default, Megatron's): a stage's replicas on neighbouring GPUs; pipeline-first: "
        "its pipelines",
        D::number, 0, "data-first|pipeline-first"},
+      {"pipeline", "replication", T::choice,
+       "replicas take turns with whole microbatches (round-robin, PipeDream's; default), or split "
+       "each one among them (DAPPLE's)",
+       D::number, 0, "round-robin|split"},
       {"pipeline", "reduction", T::section, "how gradients are reduced over the replicas",
        D::number, 0, "reduction"},
       {"pipeline", "placement", T::gpus,

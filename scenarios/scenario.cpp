@@ -132,6 +132,7 @@ class Builder {
     }
     read_tensor(pipeline_, model_, abstract_, out_, diagnostics_);
     check_depth();
+    divide_microbatches();
     if (out_.recompute == Recompute::selective && abstract_) {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
     }
@@ -153,7 +154,34 @@ class Builder {
           fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
       out_.shape.widths.clear();
     }
-    check_round();
+    if (!wants_split()) check_round();
+  }
+
+  bool wants_split() const { return pipeline_.choice("replication").value_or(0) == 1; }
+
+  /// Replicas that divide every microbatch are one device of the Program.
+  void divide_microbatches() {
+    if (!wants_split() || !depth_known_ || pipeline_.broken("width")) return;
+    if (out_.measured) {
+      diagnostics_.add(pipeline_.at("replication"),
+                       "'split' needs costs by formula or given ones; measured ones are those of "
+                       "whole microbatches (leave out the model's 'measured')");
+    }
+    if (out_.lowering.width == 1) return;
+    out_.split = out_.widths();
+    out_.shape.widths.clear();
+    out_.lowering.width = 1;
+    out_.lowering.divided = true;
+    if (pipeline_.broken("microbatch_size")) return;
+    for (const int width : out_.split) {
+      if (out_.microbatch_size % width == 0) continue;
+      diagnostics_.add(
+          pipeline_.at(pipeline_.has("microbatch_size") ? "microbatch_size" : "replication"),
+          fmt::format("a microbatch of {} cannot be split among {} replicas; make "
+                      "microbatch_size a multiple of {}",
+                      out_.microbatch_size, width, width));
+      return;
+    }
   }
 
   /// Every replica must have its turn equally often; only so long can a round be.
@@ -263,8 +291,7 @@ class Builder {
   }
 
   void read_cluster_section() {
-    const int needed =
-        static_cast<int>(std::min<std::int64_t>(out_.devices() * out_.tensor, 1'000'000'000));
+    const int needed = static_cast<int>(std::min<std::int64_t>(out_.gpu_count(), 1'000'000'000));
     const std::size_t before = diagnostics_.size();
     if (cluster_) {
       out_.cluster = read_cluster(*cluster_, library_, needed, diagnostics_);
@@ -295,9 +322,11 @@ class Builder {
 
   /// "4 stages x width 2 x tensor 8".
   std::string ranks() const {
-    const std::string width = out_.shape.widths.empty()
-                                  ? fmt::format("{}", out_.lowering.width)
-                                  : fmt::format("[{}]", fmt::join(out_.shape.widths, ", "));
+    const std::vector<int>& widths = out_.split.empty() ? out_.shape.widths : out_.split;
+    const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
+    const std::string width = widths.empty() ? fmt::format("{}", out_.lowering.width)
+                              : alike        ? fmt::format("{}", widths.front())
+                                             : fmt::format("[{}]", fmt::join(widths, ", "));
     return fmt::format("{} stages x width {}{}", out_.shape.depth, width,
                        out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "");
   }
@@ -356,10 +385,13 @@ class Builder {
   void place() {
     std::vector<int> gpus = penstock::place(out_.cluster, placement());
     std::erase(gpus, -1);  // seats of positions with fewer replicas than others
-    const auto members = static_cast<std::size_t>(out_.tensor);
-    for (std::size_t first = 0; first < gpus.size(); first += members) {
-      const auto begin = gpus.begin() + static_cast<std::ptrdiff_t>(first);
-      out_.gpus.emplace_back(begin, begin + out_.tensor);
+    const Placement replicas = loop_placement(out_.widths(), 1);
+    out_.gpus.resize(static_cast<std::size_t>(out_.devices()));
+    auto next = gpus.begin();
+    for (int replica = 0; replica < replicas.devices(); ++replica, next += out_.tensor) {
+      const auto device = out_.split.empty() ? static_cast<std::size_t>(replica)
+                                             : std::size_t{replicas.position_of(replica)};
+      out_.gpus[device].insert(out_.gpus[device].end(), next, next + out_.tensor);
     }
   }
 
@@ -487,40 +519,77 @@ class Builder {
     }
   }
 
-  /// The slowest of the devices that a stage and its replicas are on.
-  std::vector<DeviceSpec> device_of_stages() {
-    const std::size_t depth = out_.shape.depth;
-    const auto rate = [&](const DeviceSpec& d) {
-      return d.peak_flops_per_s.at(out_.transformer->compute_type) *
-             d.efficiency_at(static_cast<double>(out_.transformer->hidden_size));
-    };
-    std::vector<DeviceSpec> devices;
-    bool mixed = false;
-    std::vector<std::vector<DeviceSpec>> own(depth);
-    const Placement seats = loop_placement(out_.widths(), 1);
-    for (std::size_t d = 0; d < out_.gpus.size(); ++d) {
-      for (const int gpu : out_.gpus[d])
-        own[seats.position_of(static_cast<int>(d))].push_back(out_.cluster.device_of(gpu));
+  double rate(const DeviceSpec& device) const {
+    return device.peak_flops_per_s.at(out_.transformer->compute_type) *
+           device.efficiency_at(static_cast<double>(out_.transformer->hidden_size));
+  }
+
+  /// The slowest GPU of a device of the Program.
+  const DeviceSpec& slowest_of(const std::vector<int>& gpus) const {
+    const auto slowest = std::ranges::min_element(
+        gpus, {}, [&](int gpu) { return rate(out_.cluster.device_of(gpu)); });
+    return out_.cluster.device_of(*slowest);
+  }
+
+  /// Costs of all stages on these devices, one for each; output_bytes are of a whole microbatch.
+  std::vector<StageCosts> costs_on(const std::vector<DeviceSpec>& devices) const {
+    StageCostOptions options = cost_options(out_);
+    if (out_.split.empty()) return stage_costs(*out_.transformer, devices, out_.layers, options);
+    std::vector<StageCosts> costs(out_.layers.size());
+    for (const int width : std::set<int>(out_.split.begin(), out_.split.end())) {
+      options.microbatch_size = static_cast<double>(out_.microbatch_size) / width;
+      const auto parts = stage_costs(*out_.transformer, devices, out_.layers, options);
+      for (std::size_t s = 0; s < costs.size(); ++s) {
+        if (out_.split[s] != width) continue;
+        costs[s] = parts[s];
+        costs[s].output_bytes *= width;
+      }
     }
-    for (const std::vector<DeviceSpec>& of_stage : own) {
-      devices.push_back(*std::ranges::min_element(of_stage, {}, rate));
-      mixed = mixed || std::ranges::any_of(of_stage, [&](const DeviceSpec& d) {
-                return d.name != of_stage.front().name;
-              });
+    return costs;
+  }
+
+  /// Where the replicas of a stage are on different devices, each has times of its own.
+  void cost_unlike(const std::vector<const DeviceSpec*>& on) {
+    std::map<std::string, std::size_t> kinds;
+    for (const DeviceSpec* device : on) {
+      const auto [kind, added] = kinds.try_emplace(device->name, kinds.size());
+      out_.unlike.kind.push_back(kind->second);
+      if (!added) continue;
+      out_.unlike.costs.push_back(costs_on(std::vector<DeviceSpec>(out_.layers.size(), *device)));
     }
-    if (mixed)
-      out_.notes.push_back(
-          "replicas of a stage on different devices all take the slowest one's time");
-    return devices;
   }
 
   void cost_by_shape() {
-    const StageCostOptions options = cost_options(out_);
-    const auto devices = out_.cluster.groups.empty()
-                             ? std::vector<DeviceSpec>(out_.shape.depth, out_.cluster.device)
-                             : device_of_stages();
-    if (out_.layers.empty()) out_.layers = balanced_split(*out_.transformer, devices, options);
-    out_.costs = stage_costs(*out_.transformer, devices, out_.layers, options);
+    std::vector<DeviceSpec> devices(out_.shape.depth, out_.cluster.device);
+    std::vector<const DeviceSpec*> on;  // by device of the Program
+    bool unlike = false;
+    const Placement placement = out_.placement();
+    for (int d = 0; d < placement.devices() && !out_.cluster.groups.empty(); ++d) {
+      on.push_back(&slowest_of(out_.gpus_of(d)));
+      DeviceSpec& of_stage = devices[placement.position_of(d)];
+      if (placement.replica_of(d) == 0) of_stage = *on.back();
+      unlike = unlike || of_stage.name != on.back()->name;
+      if (rate(*on.back()) < rate(of_stage)) of_stage = *on.back();
+    }
+    if (out_.layers.empty()) {
+      StageCostOptions options = cost_options(out_);
+      if (!out_.split.empty()) options.microbatch_size /= out_.split.front();
+      out_.layers = balanced_split(*out_.transformer, devices, options);
+    }
+    out_.costs = costs_on(devices);
+    if (unlike) cost_unlike(on);
+  }
+
+  /// Given costs are those of a whole microbatch on one device.
+  void divide_given_costs() {
+    for (std::size_t s = 0; s < out_.split.size(); ++s) {
+      StageCosts& c = out_.costs[s];
+      for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s})
+        *time /= out_.split[s];
+      for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
+                                  &c.forward_workspace_bytes, &c.backward_workspace_bytes})
+        *bytes /= out_.split[s];
+    }
   }
 
   void cost() {
@@ -530,9 +599,10 @@ class Builder {
       note_limits();
       note_tensor(out_);
       cost_by_shape();
+    } else {
+      divide_given_costs();
     }
-    if (out_.lowering.width > 1) set_reductions();
-    out_.update_tensor_times();
+    if (out_.lowering.width > 1 || !out_.split.empty()) set_reductions();
     check_magnitudes();
   }
 
@@ -642,20 +712,23 @@ struct Shipped {
 }  // namespace
 
 std::vector<int> Scenario::widths() const {
+  if (!split.empty()) return split;
   if (!shape.widths.empty()) return shape.widths;
   return std::vector<int>(shape.depth, lowering.width);
 }
 
-std::vector<int> Scenario::first_gpus() const {
-  std::vector<int> first;
-  for (const std::vector<int>& members : gpus) first.push_back(members.front());
-  return first;
+std::int64_t Scenario::gpu_count() const {
+  const std::vector<int>& list = split.empty() ? shape.widths : split;
+  const auto all = std::int64_t{shape.depth} * lowering.width;
+  return tensor * (list.empty() ? all : std::accumulate(list.begin(), list.end(), std::int64_t{0}));
 }
 
 std::int64_t Scenario::devices() const {
-  const auto all = std::int64_t{shape.depth} * lowering.width;
-  return std::accumulate(shape.widths.begin(), shape.widths.end(),
-                         shape.widths.empty() ? all : std::int64_t{0});
+  return split.empty() ? gpu_count() / tensor : shape.depth;
+}
+
+Placement Scenario::placement() const {
+  return loop_placement(split.empty() ? widths() : std::vector<int>(shape.depth, 1), 1);
 }
 
 double Scenario::samples_per_update() const {
@@ -666,13 +739,9 @@ double Scenario::samples_per_update() const {
 }
 
 void Scenario::update_reductions() {
-  const Placement placement = loop_placement(widths(), 1);
   for (std::uint32_t s = 0; s < costs.size(); ++s) {
-    std::vector<int> first;
-    for (std::uint32_t r = 0; r < placement.width_of(s); ++r)
-      first.push_back(gpus_of(placement.device_at(r, s)).front());
-    costs[s].reduce_grad_s =
-        all_reduce_s(cluster, first, static_cast<double>(costs[s].reduced_bytes), reduction);
+    costs[s].reduce_grad_s = all_reduce_s(cluster, reduction_groups(placement(), seats(), s),
+                                          static_cast<double>(costs[s].reduced_bytes), reduction);
   }
 }
 

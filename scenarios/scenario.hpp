@@ -6,8 +6,8 @@
 #include "models/perturbation.hpp"
 #include "models/stage_costs.hpp"
 #include "schedules/lowering.hpp"
+#include "sim/engine.hpp"
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ struct Scenario {
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
   ReductionOptions reduction;
   Cluster cluster;
-  std::vector<std::vector<int>> gpus;  ///< of each device of the Program, those that share it
+  std::vector<std::vector<int>> gpus;  ///< of each device of the Program: see Seats
   std::vector<int> layers;             ///< per virtual stage; empty for an abstract model
   std::vector<StageCosts> costs;       ///< per virtual stage
   std::int64_t microbatch_size = 1;
@@ -35,9 +35,10 @@ struct Scenario {
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
-  /// Part of the times in `costs` that is not computing: what a device's GPUs exchange in F, B, I
-  /// and W, by stage, in closed form.
-  std::vector<std::array<double, 4>> tensor_s;
+  /// By stage, replicas that divide every microbatch among them; empty: they take turns.
+  std::vector<int> split;
+  /// Op times by kind of device where not all are alike; no kinds where they are.
+  UnlikeDevices unlike;
   std::optional<std::int64_t> samples_per_epoch;
   PerturbationSpec perturbations;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
@@ -45,16 +46,17 @@ struct Scenario {
 
   /// Sets the stages' reduction times from the cluster as it is now.
   void update_reductions();
-  /// Sets `tensor_s` from the cluster as it is now, within the stages' times.
-  void update_tensor_times();
-  /// The GPUs that share a device's stages.
+  /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {
     return gpus[static_cast<std::size_t>(device)];
   }
-  /// The first GPU of every device.
-  std::vector<int> first_gpus() const;
-  /// Replicas of each stage.
+  Seats seats() const { return {gpus, tensor}; }
+  /// Replicas of each stage, whether they take turns or divide every microbatch.
   std::vector<int> widths() const;
+  /// GPUs of all stages.
+  std::int64_t gpu_count() const;
+  /// Devices of the Program, and where they are.
+  Placement placement() const;
   std::int64_t devices() const;
   /// Samples of one weight update (of stage 0, where the stages differ), over all replicas.
   double samples_per_update() const;

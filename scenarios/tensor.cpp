@@ -1,7 +1,5 @@
 #include "scenarios/tensor.hpp"
 
-#include "models/tensor_traffic.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -116,27 +114,7 @@ StageCostOptions cost_options(const Scenario& scenario) {
   return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
           .recompute = scenario.recompute,
           .tensor = {scenario.tensor, scenario.sequence_parallel},
-          .optimizer_shards = scenario.distributed_optimizer ? scenario.lowering.width : 1};
-}
-
-void Scenario::update_tensor_times() {
-  if (tensor == 1) return;
-  const Placement placement = loop_placement(widths(), 1);
-  tensor_s.resize(costs.size());
-  for (std::uint32_t s = 0; s < costs.size(); ++s) {
-    StageCosts& c = costs[s];
-    const std::array<double*, 4> times{&c.forward_s, &c.backward_s, &c.backward_input_s,
-                                       &c.backward_weight_s};
-    for (std::size_t kind = 0; kind < times.size(); ++kind) {
-      double slowest_s = 0;  // of the replicas
-      for (std::uint32_t r = 0; r < placement.width_of(s); ++r) {
-        const std::vector<int>& members = gpus_of(placement.device_at(r, s));
-        slowest_s = std::max(slowest_s, tensor_parallel_s(cluster, members, c.tensor[kind]));
-      }
-      *times[kind] += slowest_s - tensor_s[s][kind];
-      tensor_s[s][kind] = slowest_s;
-    }
-  }
+          .optimizer_shards = scenario.distributed_optimizer ? scenario.widths().front() : 1};
 }
 
 }  // namespace penstock

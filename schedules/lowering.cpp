@@ -87,7 +87,7 @@ class DeviceLowering {
     add_pending_step();
     pending_ =
         Op{.microbatch = update * width() + replica_, .stage = stage(), .kind = OpKind::step};
-    if (width() == 1) return add_pending_step();
+    if (width() == 1 && !program_.divided) return add_pending_step();
     Op reduce = *pending_;
     reduce.kind = OpKind::reduce_grad;
     reduce.flags = program_.detached_reductions ? Op::detached : 0;
@@ -146,6 +146,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.flushes = schedule.flushes();
   program.global_step = options.global_step;
   program.detached_reductions = options.detached_reductions;
+  program.divided = options.divided;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
   for (int d = 0; d < program.placement.devices(); ++d) {
     const std::uint32_t position = program.placement.position_of(d);

@@ -15,7 +15,8 @@ struct LoweringOptions {
   Transfers transfers = Transfers::overlapped;
   bool global_step = false;  ///< optimizer_sync: global
   bool detached_reductions =
-      false;  ///< the reduction runs beside the next batch (2BW's cost model)
+      false;             ///< the reduction runs beside the next batch (2BW's cost model)
+  bool divided = false;  ///< the replicas of a stage are one device and divide every microbatch
 };
 
 /// The Program of a schedule. Precondition: `schedule.refuse(shape)` is empty and the run has fewer

@@ -39,6 +39,7 @@ struct Program {
   bool flushes = true;                        ///< the pipeline drains at every update
   bool global_step = false;                   ///< all devices step together (a barrier)
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
+  bool divided = false;  ///< each device is all replicas of its stages, which divide microbatches
 
   /// Microbatches of the whole run, over all replicas and updates.
   std::uint32_t microbatches() const {

@@ -8,7 +8,7 @@ Barriers::Barriers(const Program& program)
   const auto depth = static_cast<std::uint32_t>(placement_->depth());
   for (std::uint32_t position = 0; position < depth; ++position) {
     first_.push_back(groups_);
-    if (placement_->widths()[position] < 2) continue;
+    if (placement_->widths()[position] < 2 && !program.divided) continue;
     std::uint32_t stage = 0;
     while (stage + 1 < stages && placement_->positions()[stage] != position) ++stage;
     groups_ += program.updates(stage);
@@ -17,6 +17,7 @@ Barriers::Barriers(const Program& program)
   reductions_ = groups_;
   if (global_step_) groups_ += program.batches;
   detached_ = program.detached_reductions && reductions_ > 0;
+  divided_ = program.divided;
 }
 
 std::uint32_t Barriers::group(const Op& op, int device) const {

@@ -25,7 +25,8 @@ class Barriers {
   /// Does a device wait before this op until the others have come?
   bool holds(const Op& op, int device) const {
     if (op.kind == OpKind::reduce_grad) return !op.has(Op::detached);
-    return op.kind == OpKind::step && (global_step_ || (detached_ && width(device) > 1));
+    return op.kind == OpKind::step &&
+           (global_step_ || (detached_ && (divided_ || width(device) > 1)));
   }
   /// Is the op a device's way of coming to the meeting?
   bool comes(const Op& op) const {
@@ -59,7 +60,7 @@ class Barriers {
 
   const Placement* placement_;
   bool global_step_;
-  bool detached_ = false;
+  bool detached_ = false, divided_ = false;
   std::vector<std::uint32_t> first_;  // meeting of each position's first update
   std::uint32_t reductions_ = 0, groups_ = 0;
 };

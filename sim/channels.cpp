@@ -13,39 +13,99 @@ std::string describe(const Channel& c) {
   return fmt::format("channel {}->{} {}", c.source, c.destination, c.backward ? "B" : "F");
 }
 
-/// Calls `use(links)` for every channel and, with all of its flows' links, every reduction.
+std::vector<int> crossed_by(const Reduction& reduction) {
+  std::vector<LinkFlow> flows;
+  for (const FlowGroup& phase : reduction.phases)
+    flows.insert(flows.end(), phase.flows.begin(), phase.flows.end());
+  return crossed_by(flows);
+}
+
+/// Calls `use(links, name)` for everybody that moves something; `name()` says who it is.
 template <class Use>
-void for_each_user(const std::vector<Channel>& channels, const std::vector<Reduction>& reductions,
-                   const Use& use) {
-  for (const Channel& c : channels) use(c.links, describe(c));
-  for (std::size_t p = 0; p < reductions.size(); ++p) {
-    std::vector<int> links;
-    for (const auto& phase : reductions[p].phases) {
-      for (const LinkFlow& flow : phase.flows)
-        links.insert(links.end(), flow.links.begin(), flow.links.end());
-    }
-    std::ranges::sort(links);
-    links.erase(std::ranges::unique(links).begin(), links.end());
-    if (!links.empty()) use(links, fmt::format("the gradient reduction of stage {}", p));
+void for_each_user(const Channels& channels, const Use& use) {
+  for (const Channel& c : channels.all()) use(crossed_by(c.flows), [&] { return describe(c); });
+  for (std::size_t p = 0; p < channels.reductions().size(); ++p) {
+    use(crossed_by(channels.reductions()[p]),
+        [&] { return fmt::format("the gradient reduction of stage {}", p); });
   }
+  for (std::size_t d = 0; d < channels.exchanges().size(); ++d) {
+    use(crossed_by(channels.exchanges()[d].ring.flows),
+        [&] { return fmt::format("the tensor-parallel all-reduces of device {}", d); });
+  }
+}
+
+std::size_t index(int link) { return static_cast<std::size_t>(link); }
+
+/// Bytes per second of flows that start together, whose shares are of 1 byte.
+double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
+  double narrowest = std::numeric_limits<double>::infinity();
+  if (flows.size() != 1) {
+    const double seconds = shared_flows_s(flows, links);
+    return seconds > 0 ? 1 / seconds : narrowest;
+  }
+  for (const int l : flows[0].links) narrowest = std::min(narrowest, links[index(l)].bytes_per_s);
+  return narrowest / flows[0].bytes;
+}
+
+/// Flows of these shares along their routes, and the slowest one's latency.
+FlowGroup along_routes(const std::vector<CollectiveFlow>& flows, bool backward, Network& network) {
+  FlowGroup group;
+  for (const CollectiveFlow& flow : flows) {
+    Route route = network.route(flow.from, flow.to, backward);
+    group.latency_s = std::max(group.latency_s, route.latency_s);
+    group.flows.push_back({std::move(route.links), flow.share});
+  }
+  return group;
+}
+
+/// Who sends which share of a microbatch to whom: rank to rank, and replica to replica as their
+/// parts of its samples overlap.
+std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const std::vector<int>& to,
+                                          int tensor) {
+  const int senders = static_cast<int>(from.size()) / tensor;
+  const int receivers = static_cast<int>(to.size()) / tensor;
+  std::vector<CollectiveFlow> flows;
+  for (int i = 0; i < senders; ++i) {
+    for (int j = 0; j < receivers; ++j) {
+      // In parts of 1 / (senders receivers): those of sender i against those of receiver j.
+      const int common =
+          std::min((i + 1) * receivers, (j + 1) * senders) - std::max(i * receivers, j * senders);
+      if (common <= 0) continue;
+      const double share = static_cast<double>(common) / (senders * receivers);
+      for (int rank = 0; rank < tensor; ++rank)
+        flows.push_back({from[index(i * tensor + rank)], to[index(j * tensor + rank)], share});
+    }
+  }
+  return flows;
 }
 
 }  // namespace
 
-Channels::Channels(const Program& program, const Cluster& cluster,
-                   const std::vector<int>& gpu_of_device, const ReductionOptions& reductions)
+std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
+                                               std::uint32_t position) {
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(seats.tensor));
+  for (int r = 0; r < placement.widths()[position]; ++r) {
+    const int device = placement.device_at(static_cast<std::uint32_t>(r), position);
+    const std::vector<int>& gpus = seats.gpus[index(device)];
+    for (std::size_t i = 0; i < gpus.size(); ++i) groups[i % groups.size()].push_back(gpus[i]);
+  }
+  return groups;
+}
+
+Channels::Channels(const Program& program, const Cluster& cluster, const Seats& seats,
+                   const ReductionOptions& reductions)
     : stages_(static_cast<std::uint32_t>(program.placement.stages())),
       width_(program.placement.round()),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
-  add_channels(program, gpu_of_device, network);
-  add_reductions(program, cluster, gpu_of_device, reductions, network);
+  add_channels(program, seats, network);
+  add_reductions(program, cluster, seats, reductions, network);
+  if (seats.tensor > 1) add_exchanges(seats, network);
   links_ = network.links();
   find_contention();
 }
 
-void Channels::add_channels(const Program& program, const std::vector<int>& gpus,
-                            Network& network) {
+void Channels::add_channels(const Program& program, const Seats& seats, Network& network) {
   std::map<std::tuple<int, int, bool>, std::uint32_t> known;
   const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t turn, bool backward) {
     const int source = program.placement.device_of(from, turn);
@@ -55,10 +115,11 @@ void Channels::add_channels(const Program& program, const std::vector<int>& gpus
                                                static_cast<std::uint32_t>(channels_.size()));
     index_[((backward ? stages_ : 0) + from) * width_ + turn] = it->second;
     if (!added) return;
-    Route route = network.route(gpus[static_cast<std::size_t>(source)],
-                                gpus[static_cast<std::size_t>(destination)], backward);
+    const auto flows =
+        message_flows(seats.gpus[index(source)], seats.gpus[index(destination)], seats.tensor);
+    FlowGroup group = along_routes(flows, backward, network);
     channels_.push_back(
-        {source, destination, backward, std::move(route.links), route.latency_s, 0, false});
+        {source, destination, backward, std::move(group.flows), group.latency_s, 0, false});
   };
   for (std::uint32_t turn = 0; turn < width_; ++turn) {
     for (std::uint32_t s = 0; s + 1 < stages_; ++s) {
@@ -68,9 +129,8 @@ void Channels::add_channels(const Program& program, const std::vector<int>& gpus
   }
 }
 
-void Channels::add_reductions(const Program& program, const Cluster& cluster,
-                              const std::vector<int>& gpus, const ReductionOptions& options,
-                              Network& network) {
+void Channels::add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
+                              const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
     Reduction& reduction = reductions_.emplace_back();
@@ -78,66 +138,91 @@ void Channels::add_reductions(const Program& program, const Cluster& cluster,
     if (p < options.buckets.size() && !options.buckets[p].empty())
       reduction.buckets = options.buckets[p];
     if (options.priced) continue;
-    std::vector<int> members;
-    for (int r = 0; r < program.placement.widths()[p]; ++r) {
-      const int device = program.placement.device_at(static_cast<std::uint32_t>(r), p);
-      members.push_back(gpus[static_cast<std::size_t>(device)]);
+    const auto groups = reduction_groups(program.placement, seats, p);
+    for (const auto& phase : all_reduce(options.algorithm, groups, node_of, options.servers)) {
+      reduction.phases.push_back(along_routes(phase.flows, true, network));
+      reduction.phases.back().latency_s *= phase.steps;
     }
-    for (const auto& phase : all_reduce(options.algorithm, members, node_of, options.servers)) {
-      auto& made = reduction.phases.emplace_back();
-      for (const CollectiveFlow& flow : phase.flows) {
-        Route route = network.route(flow.from, flow.to, true);
-        made.latency_s = std::max(made.latency_s, phase.steps * route.latency_s);
-        made.flows.push_back({std::move(route.links), flow.share});
-      }
+  }
+}
+
+void Channels::add_exchanges(const Seats& seats, Network& network) {
+  const auto ranks = static_cast<std::size_t>(seats.tensor);
+  for (const std::vector<int>& gpus : seats.gpus) {
+    std::vector<std::vector<int>> rings;
+    for (std::size_t i = 0; i < gpus.size(); i += ranks) {
+      const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(i);
+      rings.emplace_back(first, first + seats.tensor);
     }
+    const auto phases = all_reduce(ReductionAlgorithm::ring, rings, [](int) { return 0; });
+    Exchange& exchange = exchanges_.emplace_back();
+    exchange.ring = along_routes(phases[0].flows, true, network);
+    exchange.ring.latency_s *= phases[0].steps;
   }
 }
 
 void Channels::find_contention() {
   std::vector<int> users(links_.size(), 0);
-  for_each_user(channels_, reductions_, [&](const std::vector<int>& links, const std::string&) {
-    for (const int l : links) ++users[static_cast<std::size_t>(l)];
+  for_each_user(*this, [&](const std::vector<int>& links, const auto&) {
+    for (const int l : links) ++users[index(l)];
   });
   // A link without a limit is never fought over.
-  const auto fought_over = [&](int l) {
-    const auto i = static_cast<std::size_t>(l);
-    return users[i] > 1 && !std::isinf(links_[i].bytes_per_s);
+  const auto fought_over = [&](const std::vector<LinkFlow>& flows) {
+    return std::ranges::any_of(crossed_by(flows), [&](int l) {
+      return users[index(l)] > 1 && !std::isinf(links_[index(l)].bytes_per_s);
+    });
   };
   for (Channel& c : channels_) {
-    c.bytes_per_s = std::numeric_limits<double>::infinity();
-    for (const int l : c.links)
-      c.bytes_per_s = std::min(c.bytes_per_s, links_[static_cast<std::size_t>(l)].bytes_per_s);
-    c.contended = std::ranges::any_of(c.links, fought_over);
+    c.bytes_per_s = rate_alone(c.flows, links_);
+    c.contended = fought_over(c.flows);
   }
-  for (Reduction& reduction : reductions_) {
-    for (const auto& phase : reduction.phases) {
-      for (const LinkFlow& flow : phase.flows)
-        reduction.contended |= std::ranges::any_of(flow.links, fought_over);
-    }
+  for (Reduction& r : reductions_) {
+    r.contended = std::ranges::any_of(
+        r.phases, [&](const FlowGroup& phase) { return fought_over(phase.flows); });
+  }
+  for (Exchange& e : exchanges_) {
+    e.s_per_byte = shared_flows_s(e.ring.flows, links_);
+    e.contended = fought_over(e.ring.flows);
   }
 }
 
 double Channels::alone_s(const Reduction& reduction, double bytes) const {
   double seconds = 0;
-  for (const auto& phase : reduction.phases) {
+  for (const FlowGroup& phase : reduction.phases)
     seconds += bytes * shared_flows_s(phase.flows, links_) + phase.latency_s;
-  }
   return seconds;
 }
 
-std::string Channels::contention() const {
-  std::vector<std::vector<std::string>> users(links_.size());
-  for_each_user(channels_, reductions_,
-                [&](const std::vector<int>& links, const std::string& user) {
-                  for (const int l : links) users[static_cast<std::size_t>(l)].push_back(user);
-                });
-  for (std::size_t l = 0; l < links_.size(); ++l) {
-    if (users[l].size() < 2 || std::isinf(links_[l].bytes_per_s)) continue;
-    return fmt::format("{} and {} share the link '{}' ({})", users[l][0], users[l][1],
-                       links_[l].name, links_[l].fifo ? "fifo" : "fair");
+std::vector<std::uint32_t> Channels::flows_of_one() const {
+  std::vector<std::uint32_t> most(links_.size(), 0), now(links_.size(), 0);
+  const auto look_at = [&](const std::vector<LinkFlow>& flows) {
+    for (const LinkFlow& flow : flows) {
+      for (const int l : flow.links) most[index(l)] = std::max(most[index(l)], ++now[index(l)]);
+    }
+    for (const LinkFlow& flow : flows) {
+      for (const int l : flow.links) now[index(l)] = 0;
+    }
+  };
+  for (const Channel& c : channels_) look_at(c.flows);
+  for (const Reduction& reduction : reductions_) {
+    for (const FlowGroup& phase : reduction.phases) look_at(phase.flows);
   }
-  return "";
+  for (const Exchange& exchange : exchanges_) look_at(exchange.ring.flows);
+  return most;
+}
+
+std::optional<Contention> Channels::contention() const {
+  std::vector<std::vector<std::string>> users(links_.size());
+  for_each_user(*this, [&](const std::vector<int>& links, const auto& name) {
+    for (const int l : links) {
+      if (users[index(l)].size() < 2) users[index(l)].push_back(name());
+    }
+  });
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    if (users[l].size() > 1 && !std::isinf(links_[l].bytes_per_s))
+      return Contention{users[l][0], users[l][1], static_cast<int>(l)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace penstock

@@ -10,39 +10,78 @@
 #include "schedules/program.hpp"
 #include "traces/timeline.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace penstock {
 
-/// A FIFO of messages from one device to another, of activations (F) or of gradients (B).
+/// Which GPUs each device of a Program stands for: the replicas among which its microbatches are
+/// split, one after the other, and of each replica its tensor ranks.
+struct Seats {
+  Seats(const std::vector<int>& one_gpu_each) {  // NOLINT(google-explicit-constructor)
+    for (const int gpu : one_gpu_each) gpus.push_back({gpu});
+  }
+  Seats(std::vector<std::vector<int>> gpus_of_device, int tensor_degree)
+      : gpus(std::move(gpus_of_device)), tensor(tensor_degree) {}
+
+  std::vector<std::vector<int>> gpus;  ///< per device
+  int tensor = 1;                      ///< ranks of a replica
+};
+
+/// Who reduces the gradients of a position: one group of replicas for each tensor rank.
+std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
+                                               std::uint32_t position);
+
+/// A FIFO of messages from one device to another, of activations (F) or of gradients (B). The
+/// GPUs of the two ends send side by side, rank to rank; the next message leaves when all have.
 struct Channel {
   int source = 0;
   int destination = 0;
   bool backward = false;
-  std::vector<int> links;  ///< indices into Channels::links
+  std::vector<LinkFlow> flows;  ///< of a message; `bytes` is a share of StageCosts::output_bytes
+  double latency_s = 0;         ///< of the slowest
+  double bytes_per_s = 0;       ///< of a message that has its links for itself
+  bool contended = false;       ///< shares a link with something else than itself
+};
+
+/// Flows that start together, `bytes` being a share of what moves in all; done `latency_s` after
+/// the last one.
+struct FlowGroup {
+  std::vector<LinkFlow> flows;
   double latency_s = 0;
-  double bytes_per_s = 0;  ///< of the narrowest link
-  bool contended = false;  ///< shares a link with another channel or with a reduction
 };
 
 /// The all-reduce of one position's replicas.
 struct Reduction {
-  struct Phase {
-    std::vector<LinkFlow> flows;  ///< `bytes` is a share of the reduced bytes
-    double latency_s = 0;         ///< from the end of the flows to the end of the phase
-  };
-  std::vector<Phase> phases;
+  std::vector<FlowGroup> phases;
   std::vector<GradientBucket> buckets;  ///< at least one; their shares add up to 1
-  bool contended = false;               ///< shares a link with a channel or another reduction
+  bool contended = false;               ///< shares a link with something else
 };
 
-/// Where everything that moves goes: the channels and reductions of a Program on a cluster.
+/// What the tensor ranks of a device all-reduce during its ops, as rings.
+struct Exchange {
+  FlowGroup ring;         ///< without flows: one rank
+  double s_per_byte = 0;  ///< alone
+  bool contended = false;
+
+  /// Seconds of an op's traffic that has its links for itself.
+  double alone_s(const TensorTraffic& traffic) const {
+    return traffic.calls * ring.latency_s + static_cast<double>(traffic.bytes) * s_per_byte;
+  }
+};
+
+/// Two of those who share a link.
+struct Contention {
+  std::string first, second;
+  int link = 0;
+};
+
+/// Where everything that moves goes: what a Program sends, reduces and exchanges on a cluster.
 class Channels {
  public:
-  /// `gpu_of_device[d]` is where device d of the Program runs.
-  Channels(const Program& program, const Cluster& cluster, const std::vector<int>& gpu_of_device,
+  Channels(const Program& program, const Cluster& cluster, const Seats& seats,
            const ReductionOptions& reductions = {.priced = true});
 
   const std::vector<Channel>& all() const { return channels_; }
@@ -56,27 +95,39 @@ class Channels {
   const std::vector<Reduction>& reductions() const { return reductions_; }
   /// Seconds of a part of a reduction that has its links for itself.
   double alone_s(const Reduction& reduction, double bytes) const;
+  /// By device.
+  const std::vector<Exchange>& exchanges() const { return exchanges_; }
+  /// The most flows that any single channel, reduction or exchange has on each link at once.
+  std::vector<std::uint32_t> flows_of_one() const;
   /// Gives a channel a cost of its own, measured instead of modelled, and takes it off its links.
   void set_private(std::uint32_t channel, double latency_s, double bytes_per_s) {
     channels_[channel].latency_s = latency_s;
     channels_[channel].bytes_per_s = bytes_per_s;
-    channels_[channel].links.clear();
+    channels_[channel].flows.clear();
     channels_[channel].contended = false;
   }
-  /// The first two users of one link, for messages; empty when nothing is shared.
-  std::string contention() const;
+  /// The first two users of one link; none when nothing is shared.
+  std::optional<Contention> contention() const;
 
  private:
-  void add_channels(const Program& program, const std::vector<int>& gpus, Network& network);
-  void add_reductions(const Program& program, const Cluster& cluster, const std::vector<int>& gpus,
+  void add_channels(const Program& program, const Seats& seats, Network& network);
+  void add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
                       const ReductionOptions& options, Network& network);
+  void add_exchanges(const Seats& seats, Network& network);
   void find_contention();
 
   std::uint32_t stages_, width_;
   std::vector<Channel> channels_;
   std::vector<Reduction> reductions_;
+  std::vector<Exchange> exchanges_;
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> index_;  // [forward or backward][stage][replica] -> channel
+};
+
+/// Times of ops where not all devices are alike: `costs[kind[d]][stage]` are those on device d.
+struct UnlikeDevices {
+  std::vector<std::size_t> kind;
+  std::vector<std::vector<StageCosts>> costs;
 };
 
 struct SimulationInput {
@@ -85,6 +136,7 @@ struct SimulationInput {
   const std::vector<StageCosts>& costs;  ///< per virtual stage
   const Channels& channels;
   const Perturbation* perturbation = nullptr;  ///< none: undisturbed
+  const UnlikeDevices* unlike = nullptr;       ///< none: op times as in `costs`
 };
 
 /// What disturbs a run on these channels. Throws InputError for links that there are not, or whose

@@ -50,7 +50,7 @@ class ExactClock {
     } else if constexpr (disturbed) {
       free_at = duration_.end_of(start, op, device, g);
     } else {
-      free_at = start + duration_(op);
+      free_at = start + duration_(op, device);
     }
     timeline_.op(g) = {start, free_at};
     latest_ = std::max(latest_, free_at);
@@ -157,6 +157,7 @@ Timeline walk_through(const SimulationInput& input) {
   Walk<Clock> walk(input.program, input.table, clock);
   invariant(walk.run(), "exact: the program deadlocks; it was not checked");
   timeline.makespan_s = clock.latest();
+  if (transfers != Transfers::free) timeline.peak_flows = input.channels.flows_of_one();
   return timeline;
 }
 
@@ -184,10 +185,13 @@ std::string why_not_exact(const SimulationInput& input) {
     return "engine 'exact' cannot represent links whose bandwidth changes (perturbations.links); "
            "use --engine simgrid";
   }
-  const std::string shared = input.channels.contention();
-  if (shared.empty()) return "";
-  return fmt::format("engine 'exact' cannot represent contention: {}; use --engine simgrid",
-                     shared);
+  const std::optional<Contention> shared = input.channels.contention();
+  if (!shared) return "";
+  const NetworkLink& link = input.channels.links()[static_cast<std::size_t>(shared->link)];
+  return fmt::format(
+      "engine 'exact' cannot represent contention: {} and {} share the link '{}' ({}); use "
+      "--engine simgrid",
+      shared->first, shared->second, link.name, link.fifo ? "fifo" : "fair");
 }
 
 }  // namespace penstock

@@ -37,6 +37,9 @@ class Timeline {
   /// Not empty: why the run stood still for ever. What had not happened by then stands at
   /// `makespan_s`, without length.
   std::string stalled_because;
+  /// Per link of the cluster, predicted: flows on it at the same time, at most; empty when nothing
+  /// takes time to travel.
+  std::vector<std::uint32_t> peak_flows;
 
  private:
   static constexpr double kUnknown = -1;

@@ -2,17 +2,15 @@
 //
 // Driven from maestro, without actors and without a static DAG (both are slower by far in SimGrid
 // 3.32). Activities of known duration, compute and messages that share no link, are entries of our
-// own event heap, whose head arms one SimGrid timer; a message that shares a link becomes a Comm
-// when it departs. Latency is ours: every Comm has zero latency, because SimGrid weighs the shares
-// of a link by the latency of the routes; a message arrives its latency after its last byte.
-// SimGrid's order of simultaneous completions is not canonical, so completions are collected and
-// handled, sorted, by a timer at the same date.
+// own event heap, whose head arms one SimGrid timer; what shares a link becomes Comms (flows.hpp)
+// and arrives its latency after its last byte. Completions are collected and handled by a timer at
+// the same date.
 #include "sim/simgrid/module.hpp"
 
 #include "schedules/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
-#include "sim/simgrid/link_rates.hpp"
+#include "sim/simgrid/flows.hpp"
 
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
@@ -64,64 +62,6 @@ void configure() {
   }
 }
 
-/// One way of flows, served one after the other: a channel's, or one edge of a reduction.
-struct Lane {
-  struct Job {
-    double bytes;
-    std::uint32_t to;  // of a message: the op that waits for it
-  };
-  std::vector<int> links;
-  bool is_flow = false;
-  double free_at = 0;
-  bool in_flight = false;
-  std::deque<Job> queue;  // flows only: the first one is in flight or wants to be
-  sg4::CommPtr comm;
-};
-
-/// Links as SimGrid links; one host per lane, whose way to the common sink crosses them.
-class Platform {
- public:
-  Platform(const Channels& channels, const std::vector<Lane>& lanes, LinkRates& rates)
-      : sources_(lanes.size(), nullptr) {
-    auto* zone = sg4::create_star_zone("penstock");
-    std::vector<sg4::Link*> links;
-    for (const NetworkLink& link : channels.links()) {
-      const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s * kUnitsPerByte;
-      auto* made = zone->create_link(link.name, rate);
-      made->set_latency(0);
-      rates.attach(links.size(), made);
-      links.push_back(made->seal());
-    }
-    sink_ = zone->create_host("sink", 1e9);
-    sink_->seal();
-    zone->add_route(sink_->get_netpoint(), nullptr, nullptr, nullptr,
-                    std::vector<sg4::LinkInRoute>{}, true);
-    for (std::size_t n = 0; n < lanes.size(); ++n) {
-      if (!lanes[n].is_flow) continue;
-      sources_[n] = zone->create_host("lane" + std::to_string(n), 1e9);
-      sources_[n]->seal();
-      std::vector<sg4::LinkInRoute> way;
-      for (const int l : lanes[n].links) way.emplace_back(links[static_cast<std::size_t>(l)]);
-      zone->add_route(sources_[n]->get_netpoint(), nullptr, nullptr, nullptr, way, true);
-    }
-    zone->seal();
-  }
-
-  /// Starts a flow of `bytes` > 0 on a lane; the caller keeps the result until it has completed.
-  sg4::CommPtr start(std::size_t lane, double bytes) {
-    auto comm = sg4::Comm::sendto_init();
-    comm->set_payload_size(static_cast<std::uint64_t>(std::llround(bytes * kUnitsPerByte)));
-    comm->set_data(reinterpret_cast<void*>(lane + 1));  // NOLINT(performance-no-int-to-ptr)
-    comm->set_source(sources_[lane])->set_destination(sink_);
-    if (comm->get_state() != sg4::Activity::State::STARTED) comm->vetoable_start();
-    return comm;
-  }
-
- private:
-  sg4::Host* sink_ = nullptr;
-  std::vector<sg4::Host*> sources_;
-};
-
 class Simulation {
  public:
   Simulation(const SimulationInput& input, const SimgridOptions& options, SimgridCounts& counts,
@@ -134,51 +74,43 @@ class Simulation {
         counts_(counts),
         timeline_(timeline),
         duration_(input),
-        link_rates_(input),
         barriers_(input.program),
         buckets_(input),
         met_(barriers_.groups() * buckets_.most(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
-        link_queues_(channels_.links().size()),
+        free_at_(input.channels.all().size(), 0.0),
+        flows_(input, counts, [this] { arm(sg4::Engine::get_clock()); }),
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       devices_[d].cursor = ops_.begin(static_cast<int>(d));
-    const bool timed = program_.transfers != Transfers::free;
-    for (const Channel& channel : channels_.all()) {
-      const bool limited = !std::isinf(channel.bytes_per_s);
-      const bool flow =
-          channel.contended || options.every_message_a_flow || link_rates_.concern(channel.links);
-      add_lane(channel.links, timed && limited && flow);
-    }
-    for (std::uint32_t p = 0; p < channels_.reductions().size(); ++p)
-      add_reduction(p, options.every_message_a_flow);
+    if (program_.transfers != Transfers::free) timeline_.peak_flows = channels_.flows_of_one();
+    add_lanes(options.every_message_a_flow);
+    flows_.started = [this](std::size_t lane, std::uint32_t tag) { job_started(lane, tag); };
+    flows_.done = [this](std::size_t lane, std::uint32_t tag) { job_done(lane, tag); };
   }
 
   void run() {
     configure();
-    Platform platform(channels_, lanes_, link_rates_);
-    platform_ = &platform;
-    link_rates_.start();
-    sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
-      const auto tag =
-          reinterpret_cast<std::size_t>(const_cast<sg4::Activity&>(activity).get_data<void>());
-      if (!LinkRates::in_time(sg4::Engine::get_clock())) {
-        stalled_.insert(tag - 1);
-        return;
-      }
-      completed_.push_back(tag - 1);
-      arm(sg4::Engine::get_clock());
-    });
+    flows_.open();
     for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
     arm_next();
     sg4::Engine::get_instance()->run();
     timeline_.makespan_s = latest_;
+    for (std::size_t l = 0; l < timeline_.peak_flows.size(); ++l)
+      timeline_.peak_flows[l] = std::max(timeline_.peak_flows[l], flows_.peaks()[l]);
     if (done_ < ops_.size()) stand_still();
   }
 
  private:
-  enum class What : std::uint8_t { op_ends, message_arrives, bucket_ready, phase_ends };
+  enum class What : std::uint8_t {
+    op_ends,
+    message_arrives,
+    bucket_ready,
+    phase_ends,
+    part_ends,
+    exchange_ends
+  };
   struct Event {
     double time_s;
     What what;
@@ -197,38 +129,63 @@ class Simulation {
     bool held = false;                 // blocking: its send is on the way
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
+    int calls = 0;                     // exchanges of the running op that have ended
   };
   /// The gradient reduction of one position: one part at a time, phase by phase.
   struct Reducing {
-    bool flows = false;
-    std::size_t first_lane = 0;  // of the flows of all phases, one after the other
+    std::size_t first_lane = kNoLane;  // of its phases; none: it has its links for itself
     bool busy = false;
     std::uint32_t group = 0, end = 0;  // meetings: the one in progress or next, and the end
     std::uint32_t bucket = 0;          // in progress or next
-    std::size_t phase = 0, flows_left = 0;
-    double started_s = 0;  // of the update's first part
+    std::size_t phase = 0;             // next
+    double started_s = 0;              // of the update's first part
   };
+  /// Whose lane it is: a channel's, a position's reduction's or a device's exchanges'.
+  struct Owner {
+    enum class Kind : std::uint8_t { channel, reduction, exchange } kind;
+    std::size_t number;
+  };
+  static constexpr std::size_t kNoLane = static_cast<std::size_t>(-1);
 
-  void add_lane(const std::vector<int>& links, bool is_flow) {
-    lanes_.emplace_back();
-    lanes_.back().links = links;
-    lanes_.back().is_flow = is_flow;
+  /// A lane for these flows if they must be simulated as such.
+  std::size_t lane_for(const std::vector<LinkFlow>& flows, bool contended, Owner owner) {
+    if (flows.empty() || !(contended || flows_.link_rates().concern(crossed_by(flows))))
+      return kNoLane;
+    owners_.push_back(owner);
+    return flows_.add_lane(flows);
   }
 
-  void add_reduction(std::uint32_t position, bool always_flows) {
-    const Reduction& reduction = channels_.reductions()[position];
-    Reducing& reducing = reducing_.emplace_back();
-    const auto concerned = [&](const LinkFlow& flow) { return link_rates_.concern(flow.links); };
-    const bool changes = std::ranges::any_of(reduction.phases, [&](const Reduction::Phase& phase) {
-      return std::ranges::any_of(phase.flows, concerned);
-    });
-    reducing.flows = !reduction.phases.empty() && (reduction.contended || always_flows || changes);
-    reducing.first_lane = lanes_.size();
-    std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
-    for (std::size_t i = 0; reducing.flows && i < reduction.phases.size(); ++i) {
-      for (const LinkFlow& flow : reduction.phases[i].flows) add_lane(flow.links, true);
+  void add_lanes(bool always) {
+    const bool timed = program_.transfers != Transfers::free;
+    for (const Channel& channel : channels_.all()) {
+      const bool limited = timed && !std::isinf(channel.bytes_per_s);
+      lane_of_channel_.push_back(limited ? lane_for(channel.flows, channel.contended || always,
+                                                    {Owner::Kind::channel, lane_of_channel_.size()})
+                                         : kNoLane);
     }
-    position_of_lane_.resize(lanes_.size() - channels_.all().size(), position);
+    for (std::uint32_t p = 0; p < channels_.reductions().size(); ++p)
+      add_reduction(p, channels_.reductions()[p], always);
+    for (const Exchange& exchange : channels_.exchanges()) {
+      const bool limited = exchange.s_per_byte > 0;
+      lane_of_exchange_.push_back(limited
+                                      ? lane_for(exchange.ring.flows, exchange.contended || always,
+                                                 {Owner::Kind::exchange, lane_of_exchange_.size()})
+                                      : kNoLane);
+    }
+  }
+
+  /// All phases of a reduction are flows, or none.
+  void add_reduction(std::uint32_t position, const Reduction& reduction, bool always) {
+    Reducing& reducing = reducing_.emplace_back();
+    std::tie(reducing.group, reducing.end) = barriers_.reductions(position);
+    const bool changes = std::ranges::any_of(reduction.phases, [&](const FlowGroup& phase) {
+      return flows_.link_rates().concern(crossed_by(phase.flows));
+    });
+    if (!reduction.contended && !changes && !always) return;
+    for (const FlowGroup& phase : reduction.phases) {
+      const std::size_t lane = lane_for(phase.flows, true, {Owner::Kind::reduction, position});
+      if (reducing.first_lane == kNoLane) reducing.first_lane = lane;
+    }
   }
 
   // The clock -------------------------------------------------------------------------------------
@@ -246,19 +203,18 @@ class Simulation {
   void drain(double time_s) {
     if (time_s != armed_at_) return;  // superseded by an earlier timer
     const double now = std::max(time_s, sg4::Engine::get_clock());
-    while (!completed_.empty() || (!events_.empty() && events_.top().time_s <= now)) {
+    while (flows_.any_ended() || (!events_.empty() && events_.top().time_s <= now)) {
       while (!events_.empty() && events_.top().time_s <= now) {
         const Event event = events_.top();
         events_.pop();
+        now_ = event.time_s;
         handle(event);
       }
-      std::vector<std::size_t> finished;
-      finished.swap(completed_);
-      std::sort(finished.begin(), finished.end());
-      for (const std::size_t c : finished) flow_ended(c, now);
+      now_ = now;
+      flows_.settle();
     }
     armed_at_ = -1;
-    graveyard_.clear();
+    flows_.forget();
     arm_next();
     progress_.update(static_cast<std::int64_t>(done_));
   }
@@ -269,6 +225,8 @@ class Simulation {
       case What::message_arrives: return message_arrived(event.g, event.time_s);
       case What::bucket_ready: return bucket_ready(event.g, event.bucket, event.time_s);
       case What::phase_ends: return phase_ended(event.g, event.time_s);
+      case What::part_ends: return exchange(event.g, event.time_s);
+      case What::exchange_ends: return exchanged(event.g, event.time_s);
     }
   }
 
@@ -290,21 +248,22 @@ class Simulation {
   }
 
   std::string why_stalled() const {
-    for (const std::size_t lane : stalled_) {
-      const std::string link = link_rates_.failed(lanes_[lane].links);
-      if (!link.empty())
-        return "the link '" + link + "' fails and never recovers, and " + user_of(lane) + " for it";
-    }
-    return "";
+    const auto stalled = flows_.stalled();
+    if (stalled.empty()) return "";
+    const auto& [lane, link] = stalled.front();
+    return "the link '" + link + "' fails and never recovers, and " + describe(owners_[lane]) +
+           " for it";
   }
 
-  std::string user_of(std::size_t lane) const {
-    const std::size_t channels = channels_.all().size();
-    if (lane >= channels) {
-      return "the gradient reduction of stage " +
-             std::to_string(position_of_lane_[lane - channels]) + " waits";
+  std::string describe(const Owner& owner) const {
+    const std::string number = std::to_string(owner.number);
+    switch (owner.kind) {
+      case Owner::Kind::reduction: return "the gradient reduction of stage " + number + " waits";
+      case Owner::Kind::exchange:
+        return "the tensor-parallel all-reduces of device " + number + " wait";
+      case Owner::Kind::channel: break;
     }
-    const Channel& c = channels_.all()[lane];
+    const Channel& c = channels_.all()[owner.number];
     return "messages from device " + std::to_string(c.source) + " to device " +
            std::to_string(c.destination) + " wait";
   }
@@ -330,12 +289,54 @@ class Simulation {
     if (op.kind == OpKind::reduce_grad) return reduce(d, g, now);
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
+    if (exchanges_as_flows(op, d)) return start_in_parts(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
     timeline_.op(g) = {now, end};
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     events_.push({end, What::op_ends, g});
-    if (is_backward(op.kind) || op.kind == OpKind::backward_weight) announce_buckets(d, g);
+    announce_buckets(d, g);
+  }
+
+  // An op whose GPUs exchange by way of links that others use: it computes a part, they exchange
+  // that part's share, and so on, as often as they call each other.
+
+  bool exchanges_as_flows(const Op& op, int d) const {
+    if (lane_of_exchange_.empty()) return false;
+    return lane_of_exchange_[static_cast<std::size_t>(d)] != kNoLane && traffic(op).calls > 0;
+  }
+  TensorTraffic traffic(const Op& op) const {
+    const auto& tensor = input_.costs[op.stage].tensor;
+    const auto kind = static_cast<std::size_t>(op.kind);
+    return kind < tensor.size() ? tensor[kind] : TensorTraffic{};
+  }
+
+  void start_in_parts(int d, std::uint32_t g, double now) {
+    device(d).calls = 0;
+    timeline_.op(g) = {now, now};
+    compute_part(d, g, now);
+  }
+
+  void compute_part(int d, std::uint32_t g, double now) {
+    const double part = 1.0 / traffic(ops_[g]).calls;
+    ++counts_.timers;
+    events_.push({duration_.end_of_part(now, ops_[g], d, g, part), What::part_ends, g});
+  }
+
+  void exchange(std::uint32_t g, double now) {
+    const int d = table_.device_of(ops_[g]);
+    const TensorTraffic all = traffic(ops_[g]);
+    announce_buckets(d, g, device(d).calls, all.calls, now);
+    flows_.send(lane_of_exchange_[static_cast<std::size_t>(d)],
+                static_cast<double>(all.bytes) / all.calls, g);
+  }
+
+  void exchanged(std::uint32_t g, double now) {
+    const int d = table_.device_of(ops_[g]);
+    if (++device(d).calls < traffic(ops_[g]).calls) return compute_part(d, g, now);
+    timeline_.op(g).end_s = now;
+    latest_ = std::max(latest_, now);
+    op_ended(g, now);
   }
 
   /// A step waits for its detached reduction, or for all devices.
@@ -392,18 +393,38 @@ class Simulation {
   std::uint32_t position_of(int d) const { return program_.placement.position_of(d); }
   Reducing& reducing(std::uint32_t position) { return reducing_[position]; }
 
+  /// The REDUCE_GRAD that this op of a device makes the last gradient for, or kNoOp.
+  std::uint32_t reduces_next(int d, std::uint32_t g) const {
+    if (!is_backward(ops_[g].kind) && ops_[g].kind != OpKind::backward_weight) return kNoOp;
+    std::uint32_t reduce = g + 1;  // the step of the update before may stand in between
+    while (reduce < ops_.end(d) && ops_[reduce].kind == OpKind::step) ++reduce;
+    const bool found = reduce < ops_.end(d) && ops_[reduce].kind == OpKind::reduce_grad;
+    return found ? reduce : kNoOp;
+  }
+
   /// The last backward of an update has started: when will the early parts of its gradient be
   /// there?
   void announce_buckets(int d, std::uint32_t g) {
-    std::uint32_t reduce = g + 1;  // the step of the update before may stand in between
-    while (reduce < ops_.end(d) && ops_[reduce].kind == OpKind::step) ++reduce;
-    if (reduce == ops_.end(d) || ops_[reduce].kind != OpKind::reduce_grad) return;
+    const std::uint32_t reduce = reduces_next(d, g);
+    if (reduce == kNoOp) return;
     const Span& span = timeline_.op(g);
     const auto& buckets = buckets_.of(position_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       if (buckets[k].ready >= 1) continue;
       events_.push(
           {span.start_s + buckets[k].ready * span.length_s(), What::bucket_ready, reduce, k});
+    }
+  }
+
+  /// The same of a backward in parts, when part `i` of `n` has been computed.
+  void announce_buckets(int d, std::uint32_t g, int i, int n, double now) {
+    const std::uint32_t reduce = reduces_next(d, g);
+    if (reduce == kNoOp) return;
+    const auto& buckets = buckets_.of(position_of(d));
+    for (std::uint32_t k = 0; k < buckets.size(); ++k) {
+      const double ready = buckets[k].ready;
+      if (ready < 1 && std::clamp(std::ceil(ready * n), 1.0, static_cast<double>(n)) == i + 1)
+        bucket_ready(reduce, k, now);
     }
   }
 
@@ -453,35 +474,20 @@ class Simulation {
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
     r.phase = 0;
-    if (r.flows) return start_phase(position, now);
+    if (r.first_lane != kNoLane) return start_phase(position);
     ++counts_.timers;
     events_.push({now + buckets_.of(position)[r.bucket].seconds, What::phase_ends, position});
     r.phase = channels_.reductions()[position].phases.size();
   }
 
-  void start_phase(std::uint32_t position, double now) {
+  void start_phase(std::uint32_t position) {
     Reducing& r = reducing(position);
-    const auto& phases = channels_.reductions()[position].phases;
-    const double bytes = buckets_.of(position)[r.bucket].bytes;
-    std::size_t lane = r.first_lane;
-    for (std::size_t i = 0; i < r.phase; ++i) lane += phases[i].flows.size();
-    const auto& flows = phases[r.phase].flows;
-    r.flows_left = flows.size();
-    ++r.phase;
-    for (const LinkFlow& flow : flows) send_flow(lane++, flow.bytes * bytes, kNoOp, now);
-    if (flows.empty()) end_phase(position, now);
-  }
-
-  /// The last byte has left; the phase ends with its latencies.
-  void end_phase(std::uint32_t position, double now) {
-    const auto& phases = channels_.reductions()[position].phases;
-    const double latency = phases[reducing(position).phase - 1].latency_s;
-    events_.push({now + latency, What::phase_ends, position});
+    flows_.send(r.first_lane + r.phase++, buckets_.of(position)[r.bucket].bytes, position);
   }
 
   void phase_ended(std::uint32_t position, double now) {
     Reducing& r = reducing(position);
-    if (r.phase < channels_.reductions()[position].phases.size()) return start_phase(position, now);
+    if (r.phase < channels_.reductions()[position].phases.size()) return start_phase(position);
     r.busy = false;
     if (++r.bucket == buckets_.of(position).size()) {
       reduced_at_[r.group++] = now;
@@ -514,71 +520,39 @@ class Simulation {
     const std::uint32_t c = channels_.of_send(op);
     const Channel& channel = channels_.all()[c];
     const std::int64_t bytes = message_bytes(input_.costs, op);
-    if (lanes_[c].is_flow && bytes > 0) {
-      send_flow(c, static_cast<double>(bytes), to, now);
-      return;
-    }
-    Lane& lane = lanes_[c];
-    const double start =
-        program_.transfers == Transfers::coupled ? now : std::max(now, lane.free_at);
+    if (lane_of_channel_[c] != kNoLane)
+      return flows_.send(lane_of_channel_[c], static_cast<double>(bytes), to);
+    double& free_at = free_at_[c];
+    const double start = program_.transfers == Transfers::coupled ? now : std::max(now, free_at);
     const double occupied = static_cast<double>(bytes) / channel.bytes_per_s;
-    lane.free_at = start + occupied;
+    free_at = start + occupied;
     timeline_.message(to).start_s = start;
     ++counts_.timers;
     events_.push({start + occupied + channel.latency_s, What::message_arrives, to});
   }
 
-  /// A flow takes its place at the end of its lane's queue, and of the line of every FIFO link.
-  void send_flow(std::size_t n, double bytes, std::uint32_t to, double now) {
-    if (bytes * kUnitsPerByte < 0.5) return flow_done(n, to, now);
-    lanes_[n].queue.push_back({bytes, to});
-    for (const int l : lanes_[n].links) {
-      if (channels_.links()[static_cast<std::size_t>(l)].fifo)
-        link_queues_[static_cast<std::size_t>(l)].push_back(n);
-    }
-    start_if_first(n, now);
+  // Flows: what a job's tag is depends on whose lane it is on.
+
+  void job_started(std::size_t lane, std::uint32_t tag) {
+    if (owners_[lane].kind == Owner::Kind::channel) timeline_.message(tag).start_s = now_;
   }
 
-  void start_if_first(std::size_t n, double now) {
-    Lane& lane = lanes_[n];
-    if (lane.in_flight || lane.queue.empty()) return;
-    for (const int l : lane.links) {
-      const auto& queue = link_queues_[static_cast<std::size_t>(l)];
-      if (!queue.empty() && queue.front() != n) return;
+  void job_done(std::size_t lane, std::uint32_t tag) {
+    const Owner& owner = owners_[lane];
+    switch (owner.kind) {
+      case Owner::Kind::channel:
+        events_.push({now_ + channels_.all()[owner.number].latency_s, What::message_arrives, tag});
+        return;
+      case Owner::Kind::reduction: {
+        const std::size_t phase = reducing(tag).phase - 1;
+        const double latency = channels_.reductions()[owner.number].phases[phase].latency_s;
+        events_.push({now_ + latency, What::phase_ends, tag});
+        return;
+      }
+      case Owner::Kind::exchange:
+        events_.push(
+            {now_ + channels_.exchanges()[owner.number].ring.latency_s, What::exchange_ends, tag});
     }
-    lane.in_flight = true;
-    const Lane::Job& job = lane.queue.front();
-    if (job.to != kNoOp) timeline_.message(job.to).start_s = now;
-    ++counts_.flows;
-    lane.comm = platform_->start(n, job.bytes);
-  }
-
-  void flow_ended(std::size_t n, double now) {
-    Lane& lane = lanes_[n];
-    const std::uint32_t to = lane.queue.front().to;
-    lane.queue.pop_front();
-    lane.in_flight = false;
-    graveyard_.push_back(std::move(lane.comm));
-    flow_done(n, to, now);
-    std::vector<std::size_t> next;
-    for (const int l : lane.links) {
-      auto& queue = link_queues_[static_cast<std::size_t>(l)];
-      if (queue.empty()) continue;
-      queue.pop_front();
-      if (!queue.empty()) next.push_back(queue.front());
-    }
-    start_if_first(n, now);
-    for (const std::size_t other : next) start_if_first(other, now);
-  }
-
-  void flow_done(std::size_t n, std::uint32_t to, double now) {
-    const std::size_t channels = channels_.all().size();
-    if (n < channels) {
-      events_.push({now + channels_.all()[n].latency_s, What::message_arrives, to});
-      return;
-    }
-    const std::uint32_t position = position_of_lane_[n - channels];
-    if (--reducing(position).flows_left == 0) end_phase(position, now);
   }
 
   void message_arrived(std::uint32_t to, double now) {
@@ -601,21 +575,18 @@ class Simulation {
   SimgridCounts& counts_;
   Timeline& timeline_;
   Durations duration_;
-  LinkRates link_rates_;
   Barriers barriers_;
   BucketTimes buckets_;
   std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
-  std::vector<Lane> lanes_;                           // of the channels, then of the reductions
-  std::vector<Reducing> reducing_;                    // per position
-  std::vector<std::uint32_t> position_of_lane_;       // of the reductions' lanes
-  std::vector<std::deque<std::size_t>> link_queues_;  // FIFO links: lanes in line
+  std::vector<Reducing> reducing_;  // per position
+  std::vector<double> free_at_;     // per channel, without a lane
+  Flows flows_;
+  std::vector<std::size_t> lane_of_channel_, lane_of_exchange_;  // per channel, per device
+  std::vector<Owner> owners_;                                    // per lane
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<std::size_t> completed_;
-  std::set<std::size_t> stalled_;        // lanes whose flow never ends
-  std::vector<sg4::CommPtr> graveyard_;  // SimGrid may still look at a Comm after its callback
-  Platform* platform_ = nullptr;
+  double now_ = 0;  // of the events that are handled
   double armed_at_ = -1;
   double latest_ = 0;
   std::uint64_t done_ = 0;

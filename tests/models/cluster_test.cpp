@@ -226,7 +226,7 @@ TEST(NetworkGraph, AnAllReduceGoesAtThePaceOfItsSlowestHop) {
       4, {"a", "b"}, {{0, 4, l, 10}, {1, 4, l, 10}, {2, 5, l, 10}, {3, 5, l, 10}, {4, 5, l, 10}});
   EXPECT_DOUBLE_EQ(all_reduce_s(trunk, {0, 1, 2, 3}, 40), 6.0);
   EXPECT_DOUBLE_EQ(all_reduce_s(trunk, {0, 2, 1, 3}, 40), 6.0);
-  EXPECT_EQ(all_reduce_s(trunk, {2}, 40), 0.0);
+  EXPECT_EQ(all_reduce_s(trunk, std::vector<int>{2}, 40), 0.0);
 }
 
 TEST(Cluster, NumbersItsGpusNodeByNode) {

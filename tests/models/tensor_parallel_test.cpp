@@ -1,7 +1,6 @@
 // A stage shared by t GPUs: parameters of each against Megatron's own log, activations against the
 // closed forms of Korthikanti et al. (MLSys'23), traffic, times and the distributed optimizer.
 #include "models/stage_costs.hpp"
-#include "models/tensor_traffic.hpp"
 #include "tests/models/hand_made.hpp"
 
 #include <gtest/gtest.h>
@@ -172,23 +171,6 @@ TEST(TensorTraffic, OfAWholeStageIsNone) {
   for (const StageCosts& c : costs(gpt3(), {48, 48}, {})) {
     for (const TensorTraffic& traffic : c.tensor) EXPECT_EQ(traffic, TensorTraffic{});
   }
-}
-
-TEST(TensorTraffic, TakesTheTimeOfItsRings) {
-  Cluster c;
-  c.nodes = 2;
-  c.devices_per_node = 4;
-  c.intra.latency_s = 1e-6;
-  c.intra.bytes_per_s = 50e9;
-  c.inter.latency_s = 1e-5;
-  c.inter.bytes_per_s = 3e9;
-  const TensorTraffic traffic{1'000'000'000, 10};
-  const double inside = 10 * 2 * 3 * 1e-6 + 2 * 3 / 4.0 * 1e9 / 50e9;
-  EXPECT_NEAR(tensor_parallel_s(c, {4, 5, 6, 7}, traffic), inside, 1e-9 * inside);
-  const double across = 10 * 2 * 1 * 1e-5 + 1e9 / 3e9;
-  EXPECT_NEAR(tensor_parallel_s(c, {3, 4}, traffic), across, 1e-9 * across);
-  EXPECT_EQ(tensor_parallel_s(c, {0, 1}, {}), 0);
-  EXPECT_EQ(tensor_parallel_s(c, {0}, traffic), 0);
 }
 
 // Times

@@ -10,11 +10,25 @@
 namespace penstock {
 namespace {
 
+/// The first GPU of every device.
+std::vector<int> first_gpus(const Scenario& s) {
+  std::vector<int> first;
+  for (const std::vector<int>& gpus : s.gpus) first.push_back(gpus.front());
+  return first;
+}
+
 Scenario gpt3(const std::string& pipeline, int nodes = 4) {
   return parse_scenario(
       "model: gpt3-175b\ncluster: {base: dgx-a100, nodes: " + std::to_string(nodes) +
           "}\nschedule: 1f1b\npipeline: {" + pipeline + "}\n",
       "test.yaml");
+}
+
+/// Seconds that a stage's GPUs exchange during an op of this kind, alone on their links.
+double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
+  const Channels channels(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats(),
+                          s.reduction);
+  return channels.exchanges()[stage].alone_s(s.costs[stage].tensor[static_cast<std::size_t>(kind)]);
 }
 
 bool told(const Scenario& s, const std::string& words) {
@@ -25,16 +39,17 @@ bool told(const Scenario& s, const std::string& words) {
 TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
   const Scenario s = gpt3("stages: 2, width: 2, tensor: 8");
   EXPECT_EQ(s.devices(), 4);
-  EXPECT_EQ(s.first_gpus(), (std::vector<int>{0, 16, 8, 24}));
+  EXPECT_EQ(first_gpus(s), (std::vector<int>{0, 16, 8, 24}));
   EXPECT_EQ(s.gpus_of(2), (std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15}));
   const Scenario first = gpt3("stages: 2, width: 2, tensor: 4, rank_order: pipeline-first");
-  EXPECT_EQ(first.first_gpus(), (std::vector<int>{0, 4, 8, 12}));
+  EXPECT_EQ(first_gpus(first), (std::vector<int>{0, 4, 8, 12}));
 }
 
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
   EXPECT_EQ(s.tensor, 1);
-  EXPECT_TRUE(s.tensor_s.empty());
+  EXPECT_TRUE(
+      Channels(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats()).exchanges().empty());
   EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
 }
 
@@ -51,37 +66,22 @@ TEST(TensorScenario, MegatronsNamesMeanTheSame) {
   EXPECT_TRUE(s.distributed_optimizer);
 }
 
-TEST(TensorScenario, TimesAreComputingAndTheRingsOfTheGroup) {
+TEST(TensorScenario, GroupsExchangeByRings) {
   const Scenario s = gpt3("stages: 4, tensor: 8");
-  StageCostOptions options;
-  options.tensor.degree = 8;
-  const auto computing = stage_costs(*s.transformer, s.cluster.device, s.layers, options);
   const double x = 2.0 * 2048 * 12288;  // bytes of s b h elements
   const double ring_s =
       ring_all_reduce_s(8, x, s.cluster.intra.latency_s, s.cluster.intra.bytes_per_s);
   const auto expect = [](double got, double wanted) { EXPECT_NEAR(got, wanted, 1e-9 * wanted); };
-  expect(s.costs[1].forward_s, computing[1].forward_s + 48 * ring_s);  // 24 layers, 2 each
-  expect(s.costs[1].backward_s, computing[1].backward_s + 48 * ring_s);
-  expect(s.costs[0].forward_s, computing[0].forward_s + 49 * ring_s);  // the embedding
-  expect(s.costs[1].backward_input_s, computing[1].backward_input_s + 48 * ring_s);
-  EXPECT_EQ(s.costs[1].backward_weight_s, computing[1].backward_weight_s);
-  expect(s.tensor_s[1][0], 48 * ring_s);
-}
-
-TEST(TensorScenario, TimesFollowTheLinksWhenTheyChange) {
-  Scenario s = gpt3("stages: 4, tensor: 8");
-  const double forward_s = s.costs[1].forward_s, exchange_s = s.tensor_s[1][0];
-  s.update_tensor_times();
-  EXPECT_DOUBLE_EQ(s.costs[1].forward_s, forward_s) << "nothing is added twice";
-  s.cluster.intra.bytes_per_s *= 2;
-  s.cluster.intra.latency_s /= 2;
-  s.update_tensor_times();
-  EXPECT_NEAR(s.costs[1].forward_s, forward_s - exchange_s / 2, 1e-9 * forward_s);
+  expect(exchange_s(s, 1, OpKind::forward), 48 * ring_s);  // 24 layers, 2 each
+  expect(exchange_s(s, 1, OpKind::backward), 48 * ring_s);
+  expect(exchange_s(s, 0, OpKind::forward), 49 * ring_s);  // the embedding
+  expect(exchange_s(s, 1, OpKind::backward_input), 48 * ring_s);
+  EXPECT_EQ(exchange_s(s, 1, OpKind::backward_weight), 0);
 }
 
 TEST(TensorScenario, GroupsAcrossNodesUseTheNetworkAndAreTold) {
   const Scenario inside = gpt3("stages: 2, tensor: 8"), across = gpt3("stages: 2, tensor: 16");
-  EXPECT_GT(across.tensor_s[0][0], 5 * inside.tensor_s[0][0]);
+  EXPECT_GT(exchange_s(across, 0, OpKind::forward), 5 * exchange_s(inside, 0, OpKind::forward));
   EXPECT_TRUE(told(across, "span nodes of 8"));
   EXPECT_FALSE(told(inside, "span nodes"));
 }
@@ -92,7 +92,7 @@ TEST(TensorScenario, SequenceParallelismShrinksMessagesAndActivations) {
   EXPECT_EQ(plain.costs[0].output_bytes, 8 * sequence.costs[0].output_bytes);
   EXPECT_LT(sequence.costs[0].activation_bytes, plain.costs[0].activation_bytes);
   EXPECT_EQ(sequence.costs[0].weight_bytes, plain.costs[0].weight_bytes);
-  EXPECT_GT(sequence.tensor_s[1][3], 0) << "W gathers its inputs";
+  EXPECT_GT(exchange_s(sequence, 1, OpKind::backward_weight), 0) << "W gathers its inputs";
 }
 
 TEST(TensorScenario, DistributedOptimizerSavesMemoryAndTraffic) {

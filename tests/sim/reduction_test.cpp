@@ -90,7 +90,9 @@ TEST(Reduction, ReductionsThatShareANicTakeTwiceAsLong) {
   rig.cluster.devices_per_node = 2;
   rig.cluster.inter = {.latency_s = 0, .bytes_per_s = 1e9};
   rig.connect();
-  EXPECT_NE(rig.channels->contention().find("gradient reduction of stage 0"), std::string::npos);
+  ASSERT_TRUE(rig.channels->contention().has_value());
+  EXPECT_NE(rig.channels->contention()->first.find("gradient reduction of stage 0"),
+            std::string::npos);
   const auto ends = in_child([&] {
     const Timeline t = simulate_simgrid(rig.input());
     std::vector<double> out;

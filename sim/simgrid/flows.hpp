@@ -1,0 +1,83 @@
+// What SimGrid does for us: it shares links among flows and says when each of them has ended.
+//
+// A lane sends one job after the other: the flows of a job start together, and the next job starts
+// when all of them have ended. Latency is ours: every Comm has zero latency, because SimGrid weighs
+// the shares of a link by the latency of the routes. On a link that serves first come, first
+// served, lanes stand in line with whole jobs. SimGrid's order of simultaneous completions is not
+// canonical, so they are collected and handled, sorted, when the owner of the clock says so.
+#pragma once
+
+#include "sim/simgrid/link_rates.hpp"
+
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class Flows {
+ public:
+  /// `ended`: a flow has ended now, `settle` is due. Both are called by SimGrid's clock.
+  Flows(const SimulationInput& input, SimgridCounts& counts, std::function<void()> ended);
+  Flows(const Flows&) = delete;
+  Flows& operator=(const Flows&) = delete;
+
+  LinkRates& link_rates() { return link_rates_; }
+
+  /// A lane for these flows (their `bytes` are shares of a job's), which must outlive it; its
+  /// number. All lanes are made before `open`.
+  std::size_t add_lane(const std::vector<LinkFlow>& flows);
+  void open();
+
+  /// Sends a job; `started` and `done` are called at once or later, `tag` is the caller's.
+  void send(std::size_t lane, double bytes, std::uint32_t tag);
+  /// The job is the first of its lane and on its way; all of it has been sent.
+  std::function<void(std::size_t lane, std::uint32_t tag)> started, done;
+
+  bool any_ended() const { return !ended_.empty(); }
+  /// Handles the flows that have ended.
+  void settle();
+  /// To be called when SimGrid has left all callbacks: it may still look at what has ended.
+  void forget() { graveyard_.clear(); }
+
+  /// Lanes with a flow that never ends, and the link that is gone for ever.
+  std::vector<std::pair<std::size_t, std::string>> stalled() const;
+  /// Per link: flows on it at the same time, at most.
+  const std::vector<std::uint32_t>& peaks() const { return peaks_; }
+
+ private:
+  struct Job {
+    double bytes;
+    std::uint32_t tag;
+  };
+  struct Lane {
+    const std::vector<LinkFlow>* flows;
+    std::size_t first_source;
+    std::vector<int> fifo_links{};  // in whose lines it stands
+    std::size_t moving = 0;         // flows of the job that is on its way
+    std::deque<Job> queue{};        // the first one is on its way or wants to be
+  };
+
+  void start_if_first(std::size_t lane);
+  void start_flow(std::size_t source, double bytes);
+  void end_job(std::size_t lane);
+
+  const SimulationInput& input_;
+  SimgridCounts& counts_;
+  std::function<void()> ended_callback_;
+  LinkRates link_rates_;
+  std::vector<Lane> lanes_;
+  std::vector<std::size_t> lane_of_source_;
+  simgrid::s4u::Host* sink_ = nullptr;
+  std::vector<simgrid::s4u::Host*> sources_;    // one for every flow of every lane
+  std::vector<simgrid::s4u::CommPtr> comms_;    // per source
+  std::vector<std::deque<std::size_t>> lines_;  // FIFO links: lanes in line
+  std::vector<std::size_t> ended_;              // sources
+  std::set<std::size_t> stalled_;               // lanes
+  std::vector<simgrid::s4u::CommPtr> graveyard_;
+  std::vector<std::uint32_t> now_, peaks_;  // per link: flows
+};
+
+}  // namespace penstock
