@@ -36,8 +36,8 @@ CONTENDED = "scenarios/gpt-3.8b-2bw-64.yaml"
 # What `exact` refuses: the key that makes links shared, and the first one that is.
 SHARED = {s: ("cluster.inter", "nic0") for s in (CONTENDED, TENSOR, *LARGE)} | {
     "scenarios/gpt-2.2b-mixed.yaml": ("cluster.intra.attachment", "gpu9 in"),
-    "scenarios/gpt-2.2b-two-racks.yaml": ("cluster.fabric", "gpu0 pcie out"),
-    "scenarios/gpt-355m-uneven.yaml": ("cluster.intra.attachment", "gpu0 pcie out"),
+    "scenarios/gpt-2.2b-two-racks.yaml": ("cluster.pcie", "gpu0 pcie out"),
+    "scenarios/gpt-355m-uneven.yaml": ("cluster.pcie", "gpu0 pcie out"),
     "scenarios/llama-3-70b-nvl72.yaml": ("cluster.intra.attachment", "gpu0 out")}
 CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
