@@ -71,6 +71,7 @@ struct Chapter {
 constexpr Chapter kChapters[] = {
     {"scenario", "The scenario", "Only `model` and `schedule` are required."},
     {"pipeline", "`pipeline`", ""},
+    {"reduction", "`pipeline.reduction`", ""},
     {"model", "`model`",
      "By shape (a transformer; its costs follow from the cluster's device), by costs per stage, or "
      "by a profile of its layers; one of them. A model by shape needs num_layers, hidden_size, "

@@ -32,6 +32,15 @@ TEST(Reference, DocumentationIsTheGeneratedOne) {
   expect_file("docs/scenario.md", keys_reference());
 }
 
+TEST(Reference, EveryKeyHasARow) {
+  const std::string text = keys_reference();
+  std::size_t rows = 0;
+  for (std::size_t at = text.find("\n| `"); at != std::string::npos;
+       at = text.find("\n| `", at + 1))
+    ++rows;
+  EXPECT_EQ(rows, key_table().size());
+}
+
 TEST(Keys, AreUniqueWithinTheirSection) {
   for (const KeyRow& row : key_table()) {
     std::set<std::string> names;

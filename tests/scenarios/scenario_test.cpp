@@ -170,6 +170,8 @@ TEST(Models, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(load_model("llama-3-70b").parameters(), 70'553'706'496);
   EXPECT_NEAR(static_cast<double>(load_model("gpt3-175b").parameters()), 175e9, 1e9);
   EXPECT_NEAR(static_cast<double>(load_model("gpt-2.2b").parameters()), 2.2e9, 0.05e9);
+  // OPT: 64 layers of 12 h^2 + 13 h, tokens, 2048 positions, the last norm.
+  EXPECT_EQ(load_model("opt-66b").parameters(), 65'719'683'072);
 }
 
 TEST(Models, HuggingFaceConfigsAreRead) {
