@@ -32,9 +32,11 @@ class Sums {
     std::uint32_t detached = kNoOp;
     for (std::uint32_t g = ops_.begin(d); g < ops_.end(d); ++g) {
       const Op& op = ops_[g];
-      const Span idle{free_s, timeline_.op(g).start_s};
+      Span idle{free_s, timeline_.op(g).start_s};
       free_s = timeline_.op(g).end_s;
       add_messages(d, g, idle);
+      const std::uint32_t held = held_by(d, g);
+      if (held != kNoOp) idle.start_s = std::max(idle.start_s, timeline_.message(held).end_s);
       if (op.kind == OpKind::reduce_grad) {
         add_reduction(g);
         if (op.has(Op::detached)) {

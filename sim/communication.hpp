@@ -9,7 +9,8 @@
 //   data      total   = sum over devices and updates of the length of the gradient reduction, from
 //                       the start of its first part to the end of its last
 //             exposed = time a device stands idle in front of its STEP (detached reductions) or
-//                       inside of and in front of its REDUCE_GRAD while that reduction is under way
+//                       inside of and in front of its REDUCE_GRAD while that reduction is under
+//                       way and no send of its own holds it
 //   tensor    total   = sum over ops of what the GPUs of the device exchange inside of it;
 //             exposed = all of it: each layer waits for its all-reduce (Shoeybi et al., 2019,
 //                       "Megatron-LM", section 3)

@@ -310,9 +310,12 @@ class CriticalPath {
     }
     // A rendezvous that waited for its receiver came from there, not from the sender.
     const std::uint32_t posted = view_.ops.previous_compute(device_of(to), to);
-    if (view_.transfers == Transfers::coupled && sent.start_s > ready && posted != kNoOp) {
-      path_.back().start_s = sent.start_s;
-      return posted;
+    if (view_.transfers == Transfers::coupled && posted != kNoOp) {
+      const double posted_s = view_.timeline.op(posted).end_s;
+      if (posted_s > ready && posted_s <= sent.start_s) {
+        path_.back().start_s = posted_s;
+        return posted;
+      }
     }
     return from;
   }
