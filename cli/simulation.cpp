@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "schedules/check.hpp"
+#include "sim/path_contention.hpp"
 
 #include <fmt/format.h>
 
@@ -37,6 +38,11 @@ Simulation lowered(const Scenario& scenario) {
     s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
   }
   return s;
+}
+
+/// What the GPUs of a device exchange inside of an op, part of its time.
+double exchange_s(const Scenario& scenario, const Op& op) {
+  return scenario.tensor == 1 ? 0 : scenario.tensor_s[op.stage][static_cast<std::size_t>(op.kind)];
 }
 
 /// The key of the scenario that makes channels share a link.
@@ -226,6 +232,15 @@ void add_rates(const Simulation& s, Result& r) {
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
 }
 
+void add_communication(const Simulation& s, Result& r) {
+  const SimulationInput input = s.input();
+  r.communication = communication(
+      {.simulated = input,
+       .timeline = *s.timeline,
+       .gpus_per_device = s.scenario.tensor,
+       .exchange_s = [&](std::uint32_t g) { return exchange_s(s.scenario, s.program.ops[g]); }});
+}
+
 void add_links(const Simulation& s, Result& r) {
   r.ops = 0;
   for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0});
@@ -257,14 +272,6 @@ void add_links(const Simulation& s, Result& r) {
     r.links[l].busy_fraction =
         static_cast<double>(r.links[l].bytes) / s.channels->links()[l].bytes_per_s / r.makespan_s;
   }
-}
-
-/// Iteration time of a changed scenario, with `exact`.
-std::optional<double> iteration_with(Scenario changed) {
-  Simulation s = lowered(changed);
-  if (!why_not_exact(s.input()).empty()) return std::nullopt;
-  s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
-  return iteration_time_s(s);
 }
 
 }  // namespace
@@ -314,45 +321,10 @@ Result summarize(const Simulation& s) {
   add_bubble(s, r);
   add_rates(s, r);
   add_links(s, r);
+  add_communication(s, r);
   judge_memory(s, r);
-  r.critical_path = critical_path(s.view());
+  r.critical_path = s.measured ? critical_path(s.view()) : contended_path(s.input(), *s.timeline);
   return r;
-}
-
-std::vector<Sensitivity> sensitivities(const Simulation& s) {
-  constexpr std::uint32_t kLargest = 300'000;
-  std::vector<Sensitivity> out;
-  if (s.program.ops.size() > kLargest) return out;
-  const auto per_sample = iteration_with(s.scenario);
-  if (!per_sample) return out;
-  const auto add = [&](const std::string& change, const Scenario& changed, double samples = 1) {
-    if (const auto t = iteration_with(changed)) out.push_back({change, *t / samples});
-  };
-  // The stage with the most work, 10 % faster.
-  const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
-  const auto slowest = std::ranges::max_element(s.scenario.costs, {}, work);
-  Scenario faster = s.scenario;
-  const auto which = static_cast<std::size_t>(slowest - s.scenario.costs.begin());
-  StageCosts& stage = faster.costs[which];
-  const std::array<double*, 4> times{&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
-                                     &stage.backward_weight_s};
-  for (std::size_t kind = 0; kind < times.size(); ++kind) {
-    const double exchange_s = faster.tensor == 1 ? 0 : faster.tensor_s[which][kind];
-    *times[kind] = exchange_s + 0.9 * (*times[kind] - exchange_s);
-  }
-  add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
-  Scenario wider = s.scenario;
-  scale_bandwidth(wider.cluster, 2);
-  wider.update_reductions();
-  wider.update_tensor_times();
-  add("links of twice the bandwidth", wider);
-  Scenario longer = s.scenario;
-  longer.shape.microbatches_per_update *= 2;
-  const auto bubble = s.scenario.schedule->ideal_bubble;
-  if (bubble(longer.shape) < bubble(s.scenario.shape)) {
-    add("twice the microbatches per update (time per batch of today's size)", longer, 2);
-  }
-  return out;
 }
 
 }  // namespace penstock
