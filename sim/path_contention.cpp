@@ -183,8 +183,7 @@ ReductionParts reduction_parts(const SimulationInput& input) {
 std::vector<PathSegment> contended_path(const SimulationInput& input, const Timeline& timeline) {
   const TimelineView view{input.program.ops, input.table, timeline, input.program.transfers};
   std::vector<PathSegment> path = critical_path(view, reduction_parts(input));
-  if (input.program.transfers == Transfers::free || input.channels.contention().empty())
-    return path;
+  if (input.channels.contention().empty()) return path;
   const Contention contention(input, timeline);
   for (PathSegment& segment : path) contention.explain(segment);
   return path;

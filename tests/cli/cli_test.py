@@ -646,6 +646,8 @@ class Reports(Case):
                 [shared, *keys("width=4", "batches=2")],
                 [shared, *keys("width=4", "batches=2", "transfers=blocking",
                                "reduction.overlap=backward")],
+                [shared, *keys("width=4", "batches=2", "rank_order=pipeline-first",
+                               "model.gradients=2 GB")],
                 [shared, *keys("stages=3", "width=[4, 2, 1]", "microbatches=4", "batches=2")],
                 [shared, *keys("stages=3", "width=[1, 2, 4]", "microbatches=4", "batches=2",
                                "transfers=coupled", "reduction.overlap=backward")],
@@ -653,7 +655,7 @@ class Reports(Case):
                                "reduction.overlap=next-batch")],
                 [shared, *keys("width=4", "schedule=2bw", "batches=5", "transfers=coupled",
                                "reduction.overlap=next-batch")],
-                [pipedream], [pipedream, *keys("transfers=coupled")],
+                [pipedream], [pipedream, *keys("transfers=blocking")],
                 [pipedream, *keys("stages=3", "width=[13, 2, 1]", "batches=2")]]:
             with self.subTest(arguments):
                 yield self.result(*arguments)

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace penstock {
@@ -148,6 +149,73 @@ TEST(CriticalPath, LeavesABackwardWhereTheFirstPartOfItsGradientWasReady) {
   path = path_of(late, simulate_exact(late.input()));
   expect_chain(path, 3.5);
   EXPECT_EQ(path[0].end_s, 3);
+}
+
+/// Two pipelines of two stages between two nodes with one NIC each; F = 1 s, B = 2 s.
+Rig through_one_nic(std::int64_t output_bytes, std::int64_t reduced_bytes, bool fifo = false) {
+  StageCosts c = unit_costs(1, 2);
+  c.output_bytes = output_bytes;
+  c.reduced_bytes = reduced_bytes;
+  RigSpec spec{.schedule = "gpipe", .shape = {2, 1, 1}, .width = 2, .costs = {c, c}};
+  spec.reduction.priced = reduced_bytes == 0;
+  if (output_bytes == 0) spec.transfers = Transfers::free;
+  Rig rig(spec);
+  rig.cluster.link.reset();
+  rig.cluster.nodes = 2;
+  rig.cluster.devices_per_node = 2;
+  const double latency_s = reduced_bytes == 0 ? 0.25 : 0;
+  rig.cluster.inter = {.latency_s = latency_s, .bytes_per_s = 1e9, .fifo = fifo};
+  // Messages: stage 0 in node 0, stage 1 in node 1. Reductions: a replica in each.
+  std::vector<int> gpus{0, 2, 1, 3};
+  if (reduced_bytes > 0) gpus = {0, 1, 2, 3};
+  rig.channels = std::make_unique<Channels>(rig.program, rig.cluster, gpus, rig.reduction);
+  return rig;
+}
+
+/// Start, end, loss and link of the path's segments of a kind, from a run in a child process.
+std::vector<double> contended_segments(const Rig& rig, PathSegment::Kind kind) {
+  return in_child([&] {
+    std::vector<double> out;
+    for (const PathSegment& p : contended_path(rig.input(), simulate_simgrid(rig.input()))) {
+      if (p.kind == kind)
+        out.insert(out.end(), {p.start_s, p.end_s, p.contended_s, static_cast<double>(p.link)});
+    }
+    return out;
+  });
+}
+
+double link_number(const Rig& rig, const std::string& name) {
+  const auto& links = rig.channels->links();
+  return static_cast<double>(std::ranges::find(links, name, &NetworkLink::name) - links.begin());
+}
+
+void expect_segments(const std::vector<double>& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-8) << i;
+}
+
+TEST(PathContention, IsWhatAMessageLosesToOthersOnItsLink) {
+  // 1 GB at half of 1 GB/s, from 1 on: two seconds and a latency; the same for the gradients.
+  const Rig rig = through_one_nic(1'000'000'000, 0);
+  expect_segments(contended_segments(rig, PathSegment::Kind::transfer),
+                  {1, 3.25, 1, link_number(rig, "node0 nic0 out"),  //
+                   6.25, 8.5, 1, link_number(rig, "node1 nic0 out")});
+}
+
+TEST(PathContention, IsTheTimeInLineAtAFifoLink) {
+  // The second message leaves when the first one has; its gradient is alone.
+  const Rig rig = through_one_nic(1'000'000'000, 0, true);
+  expect_segments(contended_segments(rig, PathSegment::Kind::transfer),
+                  {1, 3.25, 1, link_number(rig, "node0 nic0 out"), 6.25, 7.5, 0, -1});
+}
+
+TEST(PathContention, IsWhatAReductionLosesToThatOfAnotherStage) {
+  // 3 GB around a ring of two: stage 1 from 4 on, stage 0 from 6 to 10, both slow until 8.
+  const Rig rig = through_one_nic(0, 3'000'000'000);
+  const auto found = contended_segments(rig, PathSegment::Kind::reduction);
+  ASSERT_EQ(found.size(), 4U);
+  expect_segments({found[0], found[1], found[2]}, {6, 10, 1});
+  EXPECT_GE(found[3], 0);  // the stages use the four ports alike
 }
 
 }  // namespace
