@@ -45,14 +45,34 @@ double exchange_s(const Scenario& scenario, const Op& op) {
   return scenario.tensor == 1 ? 0 : scenario.tensor_s[op.stage][static_cast<std::size_t>(op.kind)];
 }
 
-/// The key of the scenario that makes channels share a link.
+/// Two devices that exchange something over a link that others use as well.
+std::pair<int, int> sharing_devices(const Simulation& s) {
+  const auto& channels = s.channels->all();
+  const auto channel = std::ranges::find_if(channels, &Channel::contended);
+  if (channel != channels.end()) return {channel->source, channel->destination};
+  const auto& reductions = s.channels->reductions();
+  const auto reduction = std::ranges::find_if(reductions, &Reduction::contended);
+  const auto position = static_cast<std::uint32_t>(reduction - reductions.begin());
+  // Of its replicas, two in different nodes where there are any.
+  const Placement& placement = s.program.placement;
+  const auto node = [&](int d) {
+    return s.scenario.cluster.node_of(s.scenario.gpus_of(d).front());
+  };
+  const int first = placement.device_at(0, position);
+  int other = first;
+  for (int r = 1; r < placement.widths()[position] && node(other) == node(first); ++r)
+    other = placement.device_at(static_cast<std::uint32_t>(r), position);
+  return {first, other};
+}
+
+/// The key of the scenario that makes channels or reductions share a link.
 std::string sharing_key(const Simulation& s) {
   const Cluster& cluster = s.scenario.cluster;
   if (cluster.network) return "cluster.network";
   if (cluster.link) return "cluster.link.duplex";
   const auto node = [&](int device) { return cluster.node_of(s.scenario.gpus_of(device).front()); };
-  const auto shared = std::ranges::find_if(s.channels->all(), &Channel::contended);
-  if (node(shared->source) != node(shared->destination))
+  const auto [source, destination] = sharing_devices(s);
+  if (node(source) != node(destination))
     return cluster.fabric.topology == Topology::one_switch ? "cluster.inter" : "cluster.fabric";
   return cluster.attachment == Attachment::pairs ? "cluster.intra.duplex"
                                                  : "cluster.intra.attachment";

@@ -728,6 +728,16 @@ class Reports(Case):
         longer = self.result(path, "--set", "microbatches=12")["iteration_time_s"] / 2
         self.assertEqual([t for c, t in found.items() if c.startswith("twice the micro")], [longer])
 
+    def test_reductions_alone_can_share_a_link(self):
+        path = self.scenario(
+            "model: {forward: 10 ms, backward: 20 ms, output: 2 MB, gradients: 2 GB}\n"
+            "cluster: {nodes: 2, devices_per_node: 2, intra: 50 GB/s, inter: 10 GB/s}\n"
+            "schedule: 1f1b\n"
+            "pipeline: {stages: 2, width: 2, microbatches: 4, rank_order: pipeline-first}\n")
+        why = self.refused(2, "simulate", path, "--engine", "exact")
+        self.assertIn("the gradient reduction of stage 0", why)
+        self.assertIn("cluster.inter makes them share", why)
+
     def test_what_would_help_says_when_a_run_is_too_large_for_it(self):
         r = self.result(LARGE)
         self.assertEqual(r["what_would_help"], [])
