@@ -97,9 +97,9 @@ Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine)
   Sensitivities found;
   if (before.program.ops.size() > most) {
     found.none_because = fmt::format(
-        "what would help was not looked for: the run has {} ops, and changes are simulated (with "
-        "{}) up to {}; fewer batches would do",
-        before.program.ops.size(), exact ? "exact" : "simgrid", most);
+        "what would help is left out: {} ops, more than the {} of a run that {} repeats; "
+        "take fewer batches",
+        before.program.ops.size(), most, exact ? "exact" : "simgrid");
     return found;
   }
   if (!exact && !why_no_simgrid().empty()) return found;  // said by the run itself

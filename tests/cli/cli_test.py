@@ -741,8 +741,8 @@ class Reports(Case):
     def test_what_would_help_says_when_a_run_is_too_large_for_it(self):
         r = self.result(LARGE)
         self.assertEqual(r["what_would_help"], [])
-        self.assertRegex(" ".join(r["notes"]), r"what would help was not looked for: the run has "
-                         r"\d+ ops, and changes are simulated \(with simgrid\) up to 20000")
+        self.assertRegex(" ".join(r["notes"]), r"what would help is left out: \d+ ops, more than "
+                         r"the 20000 of a run that simgrid repeats; take fewer batches")
 
 
 class CrossCheck(Case):
