@@ -10,7 +10,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kMostExact = 300'000;   // ops of a run: half a second for all changes
-constexpr std::uint32_t kMostSimgrid = 20'000;  // flows that share links cost a hundred times more
+constexpr std::uint32_t kMostSimgrid = 50'000;  // flows that share links cost a hundred times more
 
 /// A changed scenario; its iteration is that of `samples` of today's.
 struct Change {

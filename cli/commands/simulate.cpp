@@ -10,13 +10,15 @@ int run_simulate(const Arguments& arguments) {
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   // First, as their runs are processes that must not have used SimGrid before.
   const auto perturbed = study_perturbations(scenario, engine_of(arguments));
-  const Sensitivities help = study_sensitivities(scenario, engine_of(arguments));
-  const Simulation simulation = simulate(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
   const std::string format = arguments.value("format", "table");
+  const bool events_only = format == "csv" && options.events;
+  Sensitivities help;
+  if (!events_only) help = study_sensitivities(scenario, engine_of(arguments));
+  const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
-  if (format == "csv" && options.events) {
+  if (events_only) {
     std::vector<std::vector<std::pair<std::string, Json>>> rows;
     for (const Json& event : events_json(simulation)) {
       auto& row = rows.emplace_back();

@@ -742,7 +742,7 @@ class Reports(Case):
         r = self.result(LARGE)
         self.assertEqual(r["what_would_help"], [])
         self.assertRegex(" ".join(r["notes"]), r"what would help is left out: \d+ ops, more than "
-                         r"the 20000 of a run that simgrid repeats; take fewer batches")
+                         r"the 50000 of a run that simgrid repeats; take fewer batches")
 
 
 class CrossCheck(Case):
