@@ -86,13 +86,12 @@ class Sums {
     return table_.consumer(ops_[g - 1]);
   }
 
-  /// When a reduction was under way: measured timelines only know its op.
-  const Span& under_way(std::uint32_t g) const {
-    return timeline_.has_message(g) ? timeline_.message(g) : timeline_.op(g);
+  void add_reduction(std::uint32_t g) {
+    if (timeline_.has_message(g)) sums_.data.total_s += timeline_.message(g).length_s();
   }
-  void add_reduction(std::uint32_t g) { sums_.data.total_s += under_way(g).length_s(); }
   void expose(std::uint32_t reduction, const Span& idle) {
-    sums_.data.exposed_s += overlap_s(idle, under_way(reduction));
+    if (timeline_.has_message(reduction))
+      sums_.data.exposed_s += overlap_s(idle, timeline_.message(reduction));
   }
 
   void add_exchange(std::uint32_t g) {
