@@ -31,6 +31,9 @@ std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>&
 std::string to_table(const Simulation& simulation, const Result& result,
                      const OutputOptions& options);
 
+/// Of a link of the simulation's channels.
+const std::string& link_name(const Simulation& simulation, int link);
+
 /// The timeline as Chrome trace. Throws SystemError.
 void write_trace(const Simulation& simulation, const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -41,7 +42,16 @@ Json path_json(const Simulation& s, const PathSegment& segment) {
           {"first_op", to_string(s.program.ops[segment.first])},
           {"last_op", to_string(s.program.ops[segment.last])},
           {"start_s", segment.start_s},
-          {"end_s", segment.end_s}};
+          {"end_s", segment.end_s},
+          {"contended_s", segment.contended_s},
+          {"link", segment.link < 0 ? Json(nullptr) : Json(link_name(s, segment.link))}};
+}
+
+Json communication_json(const Communication& c, double device_s) {
+  return {{"total_s", c.total_s},
+          {"exposed_s", c.exposed_s},
+          {"exposed_fraction", device_s > 0 ? c.exposed_s / device_s : 0},
+          {"bytes", std::llround(c.bytes)}};
 }
 
 template <class Items, class F>
@@ -92,6 +102,7 @@ Json width_json(const std::vector<int>& widths) {
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
   Json bubble = Json::object();
   for (std::size_t c = 0; c < kCauses; ++c) bubble[std::string(kCauseNames[c])] = r.bubble[c];
+  const double device_s = r.makespan_s * s.program.ops.devices();
   std::vector<std::string> reasons = r.infeasible_because;
   if (!r.stalled_because.empty()) reasons.push_back(r.stalled_because);
   Json out = {
@@ -122,6 +133,10 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"bubble_fraction", r.bubble_fraction},
       {"stage_bubble_fraction", r.stage_bubble_fraction},
       {"bubble", bubble},
+      {"communication",
+       {{"pp", communication_json(r.communication.pipeline, device_s)},
+        {"dp", communication_json(r.communication.data, device_s)},
+        {"tp", communication_json(r.communication.tensor, device_s)}}},
       {"critical_path", list(r.critical_path, [&](const auto& p) { return path_json(s, p); })},
       {"ops", r.ops}};
   if (!options.reproducible) out["engine_seconds"] = s.engine_seconds;

@@ -163,6 +163,42 @@ std::string path_summary(const Simulation& s, const Result& r) {
   return text + "\n";
 }
 
+/// What shared links cost the critical path, and the one that costs most.
+std::string contention_line(const Simulation& s, const Result& r) {
+  std::vector<double> lost(s.channels->links().size(), 0.0);
+  double sum = 0;
+  for (const PathSegment& p : r.critical_path) {
+    sum += p.contended_s;
+    if (p.link >= 0) lost[static_cast<std::size_t>(p.link)] += p.contended_s;
+  }
+  if (r.makespan_s <= 0 || sum < 5e-4 * r.makespan_s) return "";
+  std::string text =
+      fmt::format("           {} of it lost on shared links", format_percent(sum / r.makespan_s));
+  const auto most = std::ranges::max_element(lost);
+  if (most != lost.end() && *most > 0) {
+    text += fmt::format(", {} on {}",
+                        *most >= sum * (1 - 1e-9) ? "all" : format_percent(*most / r.makespan_s),
+                        link_name(s, static_cast<int>(most - lost.begin())));
+  }
+  return text + "\n";
+}
+
+/// How much of the devices' time communication takes that nothing hides.
+std::string communication_line(const Simulation& s, const Result& r) {
+  const double device_s = r.makespan_s * s.program.ops.devices();
+  std::string text;
+  const auto add = [&](const char* what, const Communication& c) {
+    if (device_s <= 0 || c.total_s <= 0) return;
+    text += fmt::format("{}{} {} ({} hidden)", text.empty() ? "" : ", ", what,
+                        format_percent(c.exposed_s / device_s),
+                        format_percent(1 - c.exposed_s / c.total_s));
+  };
+  add("pipeline", r.communication.pipeline);
+  add("data", r.communication.data);
+  add("tensor", r.communication.tensor);
+  return text.empty() ? "" : "           exposed communication, of device time: " + text + "\n";
+}
+
 std::string help(const Result& r) {
   std::string text;
   for (const Sensitivity& h : r.what_would_help) {
@@ -281,6 +317,10 @@ std::string events_table(const Simulation& s) {
 
 }  // namespace
 
+const std::string& link_name(const Simulation& s, int link) {
+  return s.channels->links()[static_cast<std::size_t>(link)].name;
+}
+
 std::string counted(std::int64_t count, std::string_view what) {
   const char* ending = count == 1 ? "" : what.ends_with("ch") ? "es" : "s";
   return fmt::format("{} {}{}", count, what, ending);
@@ -288,7 +328,8 @@ std::string counted(std::int64_t count, std::string_view what) {
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::string text = heading(s, options) + ends(r) + fits(r) + how_fast(s, r) + why(s, r) +
-                     path_summary(s, r) + link_line(s, r) + help(r);
+                     communication_line(s, r) + path_summary(s, r) + contention_line(s, r) +
+                     link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   text += "\n" + device_table(s, r);

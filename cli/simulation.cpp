@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "schedules/check.hpp"
+#include "sim/path_contention.hpp"
 
 #include <fmt/format.h>
 
@@ -294,14 +295,6 @@ void add_links(const Simulation& s, Result& r) {
   }
 }
 
-/// Iteration time of a changed scenario, with `exact`.
-std::optional<double> iteration_with(Scenario changed) {
-  Simulation s = lowered(changed);
-  if (!why_not_exact(s.input()).empty()) return std::nullopt;
-  s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
-  return iteration_time_s(s);
-}
-
 }  // namespace
 
 bool uses_exact(const Simulation& s, EngineChoice choice) {
@@ -353,6 +346,7 @@ Result summarize(const Simulation& s) {
   add_bubble(s, r);
   add_rates(s, r);
   add_links(s, r);
+  r.communication = communication(s.input(), *s.timeline);
   judge_memory(s, r);
   if (s.latest) {
     r.notes.push_back(
@@ -360,40 +354,8 @@ Result summarize(const Simulation& s) {
                     "({} where all update equally often)",
                     s.latest->staleness_mean(), s.program.ops.devices() - 1));
   }
-  r.critical_path = critical_path(s.view());
+  r.critical_path = s.measured ? critical_path(s.view()) : contended_path(s.input(), *s.timeline);
   return r;
-}
-
-std::vector<Sensitivity> sensitivities(const Simulation& s) {
-  constexpr std::uint32_t kLargest = 300'000;
-  std::vector<Sensitivity> out;
-  if (s.program.ops.size() > kLargest) return out;
-  const auto per_sample = iteration_with(s.scenario);
-  if (!per_sample) return out;
-  const auto add = [&](const std::string& change, const Scenario& changed, double samples = 1) {
-    if (const auto t = iteration_with(changed)) out.push_back({change, *t / samples});
-  };
-  // The stage with the most work, 10 % faster.
-  const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
-  const auto slowest = std::ranges::max_element(s.scenario.costs, {}, work);
-  Scenario faster = s.scenario;
-  const auto which = static_cast<std::size_t>(slowest - s.scenario.costs.begin());
-  StageCosts& stage = faster.costs[which];
-  for (double* t :
-       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
-    *t *= 0.9;
-  add(fmt::format("stage {} computes 10 % faster", slowest - s.scenario.costs.begin()), faster);
-  Scenario wider = s.scenario;
-  scale_bandwidth(wider.cluster, 2);
-  wider.update_reductions();
-  add("links of twice the bandwidth", wider);
-  Scenario longer = s.scenario;
-  longer.shape.microbatches_per_update *= 2;
-  const auto bubble = s.scenario.schedule->ideal_bubble;
-  if (bubble(longer.shape) < bubble(s.scenario.shape)) {
-    add("twice the microbatches per update (time per batch of today's size)", longer, 2);
-  }
-  return out;
 }
 
 }  // namespace penstock

@@ -4,6 +4,7 @@
 #include "models/goodput.hpp"
 #include "scenarios/scenario.hpp"
 #include "schedules/order_facts.hpp"
+#include "sim/communication.hpp"
 #include "sim/engine.hpp"
 #include "traces/latest_versions.hpp"
 #include "traces/memory.hpp"
@@ -89,6 +90,11 @@ struct Sensitivity {
   double iteration_time_s;
 };
 
+struct Sensitivities {
+  std::vector<Sensitivity> changes;
+  std::string none_because;  ///< why there are none, or not all
+};
+
 struct Percentiles {
   double mean, min, p5, p50, p95, max;
 };
@@ -134,15 +140,12 @@ struct Result {
   std::int64_t ops = 0;  ///< compute and transfers
   std::vector<DeviceResult> devices;
   std::vector<LinkResult> links;
+  CommunicationByDimension communication;
   std::vector<Sensitivity> what_would_help;
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };
 
 Result summarize(const Simulation& simulation);
-
-/// Re-evaluates the scenario with single changes. Empty where `exact` is not valid or the run
-/// large.
-std::vector<Sensitivity> sensitivities(const Simulation& simulation);
 
 }  // namespace penstock

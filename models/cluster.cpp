@@ -9,22 +9,26 @@
 namespace penstock {
 namespace {
 
-/// Calls f with every link that a cluster is described by.
+/// Calls f with every link of a class that a cluster is described by.
 template <typename C, typename F>
-void each_link(C& cluster, const F& f) {
+void each_link(C& cluster, LinkClass links, const F& f) {
+  const bool within = links != LinkClass::between_nodes, between = links != LinkClass::within_nodes;
   const auto of_node = [&](auto& node) {
-    f(node.intra);
-    f(node.inter);
-    if (!node.pcie) return;
+    if (within) f(node.intra);
+    if (between) f(node.inter);
+    if (!within || !node.pcie) return;
     f(node.pcie->link);
     f(node.pcie->uplink);
     f(node.pcie->host);
   };
   of_node(cluster);
   for (auto& group : cluster.groups) of_node(group.node);
-  for (auto& level : cluster.fabric.levels) f(level.uplink);
-  f(cluster.fabric.link);
-  f(cluster.fabric.global);
+  if (between) {
+    for (auto& level : cluster.fabric.levels) f(level.uplink);
+    f(cluster.fabric.link);
+    f(cluster.fabric.global);
+  }
+  if (links != LinkClass::all) return;
   if (cluster.link) f(*cluster.link);
   if (!cluster.network) return;
   for (auto& edge : cluster.network->edges) f(edge.link);
@@ -105,16 +109,16 @@ std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
   return std::nullopt;
 }
 
-void scale_bandwidth(Cluster& cluster, double factor) {
-  each_link(cluster, [&](LinkSpec& link) { link.bytes_per_s *= factor; });
-  if (!cluster.network) return;
+void scale_bandwidth(Cluster& cluster, double factor, LinkClass links) {
+  each_link(cluster, links, [&](LinkSpec& link) { link.bytes_per_s *= factor; });
+  if (links != LinkClass::all || !cluster.network) return;
   for (auto& edge : cluster.network->edges) edge.bytes_per_s_back *= factor;
 }
 
 LinkSpec slowest_way(const Cluster& cluster) {
   LinkSpec slowest;
   double latency_s = 0;
-  each_link(cluster, [&](const LinkSpec& link) {
+  each_link(cluster, LinkClass::all, [&](const LinkSpec& link) {
     latency_s += link.latency_s;
     slowest.bytes_per_s = std::min(slowest.bytes_per_s, link.bytes_per_s);
   });

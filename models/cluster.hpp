@@ -42,8 +42,12 @@ std::string device_names(const Cluster& cluster);
 /// The first two devices between which a cluster's graph has no route; none when all are joined.
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster);
 
-/// Multiplies the bandwidth of every link.
-void scale_bandwidth(Cluster& cluster, double factor);
+/// Links of nodes (what their GPUs hang on) and links between them (NICs and what is behind). Those
+/// of abstract clusters are neither.
+enum class LinkClass : std::uint8_t { all, within_nodes, between_nodes };
+
+/// Multiplies the bandwidth of every link of a class.
+void scale_bandwidth(Cluster& cluster, double factor, LinkClass links = LinkClass::all);
 
 /// A link that takes at least as long as any message of the cluster without other traffic.
 LinkSpec slowest_way(const Cluster& cluster);

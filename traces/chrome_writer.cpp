@@ -100,6 +100,37 @@ class Messages {
   std::map<std::tuple<int, int, bool>, std::uint32_t> known_;
 };
 
+/// Gradient reductions beside the compute of their device.
+class BesideCompute {
+ public:
+  struct Slice {
+    std::int64_t start_ns, end_ns;
+    std::uint32_t g;  ///< its REDUCE_GRAD
+    std::size_t lane;
+  };
+  /// Those of a device that run while it does other things: detached ones, and those whose first
+  /// parts start before the device waits for the rest.
+  BesideCompute(const TimelineView& view, int device) {
+    for (std::uint32_t g = view.ops.begin(device); g < view.ops.end(device); ++g) {
+      if (view.ops[g].kind != OpKind::reduce_grad || !view.timeline.has_message(g)) continue;
+      const std::int64_t start = to_ns(view.timeline.message(g).start_s);
+      const std::int64_t end = to_ns(view.timeline.message(g).end_s);
+      const bool alone =
+          view.ops[g].has(Op::detached) || start < to_ns(view.timeline.op(g).start_s);
+      if (alone && end > start) slices_.push_back({start, end, g, 0});
+    }
+    std::ranges::sort(slices_, {}, &Slice::start_ns);
+    for (Slice& slice : slices_) slice.lane = lanes_.place(slice.start_ns, slice.end_ns);
+  }
+  const std::vector<Slice>& slices() const { return slices_; }
+  std::size_t lanes() const { return lanes_.count(); }
+  int first_tid = 0;
+
+ private:
+  std::vector<Slice> slices_;
+  Lanes lanes_;
+};
+
 /// The file that the timelines share.
 struct Output {
   explicit Output(const std::string& path) : sink(path) {}
@@ -122,17 +153,24 @@ class Writer {
         sort_first_(timeline),
         sort_step_(timelines),
         output_(output),
-        sink_(output.sink) {}
+        sink_(output.sink) {
+    for (int d = 0; d < ops_.devices(); ++d) reductions_.emplace_back(trace.view, d);
+  }
 
   /// Names of processes and lanes: before every event of any timeline.
   void write_names() {
     for (int d = 0; d < ops_.devices(); ++d) put_process(d);
     for (Channel& channel : messages_.channels()) put_lanes(channel);
+    for (int d = 0; d < ops_.devices(); ++d) {
+      BesideCompute& own = reductions_[static_cast<std::size_t>(d)];
+      own.first_tid = new_lanes(d, own.lanes(), "reduction", 60);
+    }
   }
   void write_events() {
     for (int d = 0; d < ops_.devices(); ++d) {
       put_compute(d);
       put_bubbles(d);
+      put_reductions(d);
       if (trace_.memory_counters) put_memory(d);
     }
     for (const Message& message : messages_.all()) put_message(message);
@@ -263,11 +301,37 @@ class Writer {
     });
   }
 
+  void put_reductions(int d) {
+    const BesideCompute& own = reductions_[static_cast<std::size_t>(d)];
+    for (const auto& slice : own.slices()) {
+      const Op& op = ops_[slice.g];
+      open_slice("reduction", op.microbatch, "reduction", d,
+                 own.first_tid + static_cast<std::int64_t>(slice.lane), slice.start_ns,
+                 slice.end_ns, kOpColours[static_cast<std::size_t>(op.kind)]);
+      put_argument("stage", op.stage, true);
+      put_argument("bytes", trace_.memory.costs[op.stage].reduced_bytes);
+      sink_.put("}}");
+    }
+  }
+
+  /// Does the op wait for a reduction that runs beside the compute?
+  bool waits_for_reduction(const Gap& gap) const {
+    const BesideCompute& own =
+        reductions_[static_cast<std::size_t>(trace_.view.table.device_of(ops_[gap.op]))];
+    return ops_[gap.op].kind == OpKind::step &&
+           std::ranges::any_of(own.slices(), [&](const BesideCompute::Slice& slice) {
+             return ops_[slice.g].has(Op::detached) &&
+                    ops_[slice.g].microbatch == ops_[gap.op].microbatch &&
+                    slice.end_ns == to_ns(gap.span.end_s);
+           });
+  }
+
   std::string reason(const Gap& gap) const {
     if (gap.cause == Cause::drain) return "nothing left to do";
     const Op& op = ops_[gap.op];
     const std::string next = name_of(op);
     if (gap.cause == Cause::gradient_reduction) {
+      if (waits_for_reduction(gap)) return next + " waits for the reduction of its gradient";
       const bool under_way = gap.span.start_s >= timeline_.op(gap.op).start_s;
       return next + (under_way ? " is under way" : " waits for the other devices");
     }
@@ -382,7 +446,8 @@ class Writer {
   const OpLists& ops_;
   const Timeline& timeline_;
   Messages messages_;
-  std::vector<int> lanes_made_;  // per device
+  std::vector<BesideCompute> reductions_;  // per device
+  std::vector<int> lanes_made_;            // per device
   int first_pid_, sort_first_, sort_step_;
   Output& output_;
   ByteSink& sink_;

@@ -1,9 +1,10 @@
 // Timelines as Chrome Trace Event JSON, streamed: opens in ui.perfetto.dev and chrome://tracing.
 //
 // One process per device; lanes: compute, bubble (why the device waits), and per channel sends and
-// receives, joined by flow arrows. Times are integer nanoseconds printed as microseconds. Messages
-// that overlap (latency is pipelined) get lanes of their own, because viewers drop slices that
-// overlap on one. Memory is a counter per device with a series per owner. See docs/trace-format.md.
+// receives, joined by flow arrows, and reductions that run beside the compute. Times are integer
+// nanoseconds printed as microseconds. Messages that overlap (latency is pipelined) get lanes of
+// their own, because viewers drop slices that overlap on one. Memory is a counter per device with a
+// series per owner. See docs/trace-format.md.
 #pragma once
 
 #include "traces/memory.hpp"

@@ -78,12 +78,20 @@ class GapFinder {
 /// Follows what each op waited for, backwards from the last op.
 class CriticalPath {
  public:
-  explicit CriticalPath(const TimelineView& view) : view_(view) {}
+  CriticalPath(const TimelineView& view, const ReductionParts& parts)
+      : view_(view), parts_(parts) {}
 
   std::vector<PathSegment> trace() {
     std::uint32_t g = last_op();
     while (g != kNoOp) {
-      add_op(g);
+      const Op& op = view_.ops[g];
+      const bool reduces = op.kind == OpKind::reduce_grad;
+      if (reduces && !op.has(Op::detached) && view_.timeline.has_message(g)) {
+        g = reduction(g);
+        continue;
+      }
+      // A detached reduction only starts something.
+      if (!op.has(Op::detached)) add_op(g);
       g = before(g);
     }
     std::reverse(path_.begin(), path_.end());
@@ -103,13 +111,16 @@ class CriticalPath {
 
   int device_of(std::uint32_t g) const { return view_.table.device_of(view_.ops[g]); }
 
+  /// Adds an op, up to where the one after it on the path needed it.
   void add_op(std::uint32_t g) {
-    const Span& span = view_.timeline.op(g);
+    Span span = view_.timeline.op(g);
+    if (until_s_ >= 0) span.end_s = until_s_;
+    until_s_ = -1;
     const int device = device_of(g);
     const bool reduces = view_.ops[g].kind == OpKind::reduce_grad;
     const auto kind = reduces ? PathSegment::Kind::reduction : PathSegment::Kind::compute;
     const bool extends = !reduces && !path_.empty() && path_.back().kind == kind &&
-                         path_.back().device == device && path_.back().first == g + 1;
+                         path_.back().device == device && follows(path_.back().first, g);
     if (extends) {
       path_.back().first = g;
       path_.back().start_s = span.start_s;
@@ -118,7 +129,13 @@ class CriticalPath {
     }
   }
 
-  /// The op that an op waited for by itself: the one before it, its message, or its held send.
+  /// Does `next` come after g on its device, but for detached reductions?
+  bool follows(std::uint32_t next, std::uint32_t g) const {
+    return next == g + 1 || (next == g + 2 && view_.ops[g + 1].has(Op::detached));
+  }
+
+  /// The op that an op waited for by itself: the one before it, its message, its held send, or what
+  /// its detached reduction came from.
   std::uint32_t cause_at(std::uint32_t g, double start) {
     const Op& op = view_.ops[g];
     const bool first = g == view_.ops.begin(device_of(g));
@@ -128,7 +145,114 @@ class CriticalPath {
       const std::uint32_t to = view_.table.consumer(view_.ops[g - 1]);
       if (view_.timeline.message(to).end_s == start) return message(to);
     }
-    return kNoOp;
+    if (op.kind != OpKind::step) return kNoOp;
+    const std::uint32_t reduce = of_update(device_of(g), OpKind::reduce_grad, update_of(op));
+    const bool waited = reduce != kNoOp && view_.ops[reduce].has(Op::detached) &&
+                        view_.timeline.has_message(reduce) &&
+                        view_.timeline.message(reduce).end_s == start;
+    return waited ? reduction(reduce) : kNoOp;
+  }
+
+  /// What a reduction waited for at its last pause: its part `part` could start at `at_s`, when
+  /// `member` came (kNoOp: when the position's reduction before had ended).
+  struct Pause {
+    double at_s;
+    double rest_s;  ///< of the parts from there on, alone
+    std::uint32_t member;
+    double ready;  ///< of the part
+  };
+
+  /// Adds the reduction that ends with REDUCE_GRAD g, and those it stood in line behind; returns
+  /// the op they came from.
+  std::uint32_t reduction(std::uint32_t g) {
+    Pause pause = add_reduction(g);
+    while (pause.member == kNoOp) {
+      g = earlier_reduction(g);
+      pause = add_reduction(g);
+    }
+    if (pause.ready >= 1) return cause_at(pause.member, pause.at_s);
+    until_s_ = pause.at_s;
+    return view_.ops.previous_compute(device_of(pause.member), pause.member);
+  }
+
+  Pause add_reduction(std::uint32_t g) {
+    const double end_s = view_.timeline.message(g).end_s;
+    const Pause pause = last_pause(g);
+    path_.push_back({PathSegment::Kind::reduction, device_of(g), g, g, pause.at_s, end_s});
+    const double lost_s = end_s - pause.at_s - pause.rest_s;
+    const bool known = !parts_of(g).empty();
+    if (known && lost_s > kNegligible * (end_s - pause.at_s)) path_.back().contended_s = lost_s;
+    return pause;
+  }
+
+  /// Where the chain of parts that leads to the end of a reduction begins: the part k with the
+  /// largest (time it was there) + (time of the parts from k on).
+  Pause last_pause(std::uint32_t g) {
+    static const std::vector<ReductionPart> kWhole(1);
+    const auto& known = parts_of(g);
+    const auto& parts = known.empty() ? kWhole : known;
+    double rest_s = 0;
+    Pause best{-1, 0, kNoOp, 1};
+    for (std::size_t k = parts.size(); k-- > 0;) {
+      rest_s += parts[k].seconds;
+      const Pause pause = last_member_of(g, parts[k].ready, rest_s);
+      if (best.member == kNoOp || pause.at_s + rest_s > best.at_s + best.rest_s) best = pause;
+    }
+    const std::uint32_t before = earlier_reduction(g);
+    if (before == kNoOp || !view_.timeline.has_message(before)) return best;
+    const double free_s = view_.timeline.message(before).end_s;
+    if (free_s + rest_s > best.at_s + best.rest_s) return {free_s, rest_s, kNoOp, 1};
+    return best;
+  }
+
+  /// The last replica to have a part of its gradient.
+  Pause last_member_of(std::uint32_t g, double ready, double rest_s) {
+    const Placement& placement = view_.table.placement();
+    const std::uint32_t position = placement.position_of(device_of(g));
+    const std::uint32_t update = update_of(view_.ops[g]);
+    Pause last{-1, rest_s, kNoOp, ready};
+    const std::uint32_t width = parts_.asynchronous ? 1 : placement.width_of(view_.ops[g].stage);
+    for (std::uint32_t r = 0; r < width; ++r) {
+      const int d = parts_.asynchronous ? device_of(g) : placement.device_at(r, position);
+      const std::uint32_t member = of_update(d, OpKind::reduce_grad, update);
+      if (member == kNoOp) continue;
+      const double at_s = ready < 1 ? within_backward(d, member, ready) : arrival(member);
+      if (at_s > last.at_s) last = {at_s, rest_s, member, ready};
+    }
+    return last;
+  }
+
+  double within_backward(int device, std::uint32_t reduce, double share) const {
+    const Span& span = view_.timeline.op(view_.ops.previous_compute(device, reduce));
+    return span.start_s + share * span.length_s();
+  }
+
+  /// When a device came to its REDUCE_GRAD.
+  double arrival(std::uint32_t g) const {
+    const double free_s = view_.timeline.op(g - 1).end_s;
+    if (!ends_hold(view_.transfers) || !view_.ops[g - 1].has(Op::sends)) return free_s;
+    return std::max(free_s, view_.timeline.message(view_.table.consumer(view_.ops[g - 1])).end_s);
+  }
+
+  const std::vector<ReductionPart>& parts_of(std::uint32_t g) const {
+    static const std::vector<ReductionPart> kUnknown;
+    const int device = device_of(g);
+    const std::size_t party = parts_.asynchronous ? static_cast<std::size_t>(device)
+                                                  : view_.table.placement().position_of(device);
+    return party < parts_.of.size() ? parts_.of[party] : kUnknown;
+  }
+
+  std::uint32_t update_of(const Op& op) const {
+    return op.microbatch / view_.table.placement().width_of(op.stage);
+  }
+  /// A device's reduction or step of an update, or kNoOp.
+  std::uint32_t of_update(int device, OpKind kind, std::uint32_t update) {
+    const auto& mine = updates_of(device, kind);
+    return update < mine.size() ? mine[update] : kNoOp;
+  }
+  std::uint32_t earlier_reduction(std::uint32_t g) {
+    const std::uint32_t update = update_of(view_.ops[g]);
+    return update == 0 ? kNoOp : of_update(device_of(g), OpKind::reduce_grad, update - 1);
   }
 
   /// At a barrier, what the last of its members waited for.
@@ -137,11 +261,12 @@ class CriticalPath {
     const Placement& placement = view_.table.placement();
     const std::uint32_t position = placement.position_of(device_of(g));
     for (int d = 0; d < view_.ops.devices(); ++d) {
-      if (op.kind == OpKind::reduce_grad && placement.position_of(d) != position) continue;
-      const auto& ends = updates_of(d, op.kind);
-      const std::uint32_t update = op.microbatch / placement.width_of(op.stage);
-      if (update >= ends.size()) continue;
-      const std::uint32_t cause = cause_at(ends[update], start);
+      if (op.kind == OpKind::reduce_grad &&
+          (parts_.asynchronous ? d != device_of(g) : placement.position_of(d) != position))
+        continue;
+      const std::uint32_t member = of_update(d, op.kind, update_of(op));
+      if (member == kNoOp) continue;
+      const std::uint32_t cause = cause_at(member, start);
       if (cause != kNoOp) return cause;
     }
     return kNoOp;
@@ -190,15 +315,23 @@ class CriticalPath {
     }
     // A rendezvous that waited for its receiver came from there, not from the sender.
     const std::uint32_t posted = view_.ops.previous_compute(device_of(to), to);
-    if (view_.transfers == Transfers::coupled && sent.start_s > ready && posted != kNoOp) {
-      path_.back().start_s = sent.start_s;
-      return posted;
+    if (view_.transfers == Transfers::coupled && posted != kNoOp) {
+      const double posted_s = view_.timeline.op(posted).end_s;
+      if (posted_s > ready && posted_s <= sent.start_s) {
+        path_.back().start_s = posted_s;
+        return posted;
+      }
     }
     return from;
   }
 
+  /// A share of a segment that is rounding.
+  static constexpr double kNegligible = 1e-6;
+
   const TimelineView& view_;
+  const ReductionParts& parts_;
   std::vector<PathSegment> path_;
+  double until_s_ = -1;  // where the op added next is left; < 0: at its end
   std::vector<std::vector<std::uint32_t>> steps_, reductions_;  // per device, made when needed
 };
 
@@ -224,8 +357,8 @@ DeviceMetrics device_metrics(const TimelineView& view, int device) {
   return metrics;
 }
 
-std::vector<PathSegment> critical_path(const TimelineView& view) {
-  return CriticalPath(view).trace();
+std::vector<PathSegment> critical_path(const TimelineView& view, const ReductionParts& parts) {
+  return CriticalPath(view, parts).trace();
 }
 
 }  // namespace penstock

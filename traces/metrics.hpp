@@ -54,11 +54,27 @@ struct PathSegment {
   int device;  ///< of the ops; of the receiver for a message
   std::uint32_t first, last;
   double start_s, end_s;
+  double contended_s = 0;  ///< part of it that links of its own would have saved
+  int link = -1;           ///< where that was lost; -1: nowhere, or unknown
 };
 inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "reduction", "wait"};
 
-/// The chain of ops and messages, each starting when the one before ends, that ends with the last
-/// op of the run; in order of time.
-std::vector<PathSegment> critical_path(const TimelineView& view);
+/// A part of a gradient reduction: it can start when `ready` of the last backward's time has
+/// passed on every replica, and takes `seconds` where nothing else uses its links.
+struct ReductionPart {
+  double ready = 1;
+  double seconds = 0;
+};
+/// By position of the pipeline or, where replicas wait for no other, by device.
+struct ReductionParts {
+  std::vector<std::vector<ReductionPart>> of{};
+  bool asynchronous = false;
+};
+
+/// The chain of ops, messages and reductions, each starting when the one before ends, that ends
+/// with the last op of the run; in order of time. It enters a reduction at the part from which on
+/// there was no pause, and leaves the op that this part waited for where it was ready. Without
+/// `parts` a reduction has one, after the last backward. `contended_s` is set for reductions.
+std::vector<PathSegment> critical_path(const TimelineView& view, const ReductionParts& parts = {});
 
 }  // namespace penstock

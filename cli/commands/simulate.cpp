@@ -3,18 +3,22 @@
 #include "cli/output.hpp"
 #include "cli/perturbation_study.hpp"
 #include "cli/running.hpp"
+#include "cli/sensitivity.hpp"
 
 namespace penstock {
 int run_simulate(const Arguments& arguments) {
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
-  // First, as its runs are processes that must not have used SimGrid before.
+  // First, as their runs are processes that must not have used SimGrid before.
   const auto perturbed = study_perturbations(scenario, engine_of(arguments));
-  const Simulation simulation = simulate(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
   const std::string format = arguments.value("format", "table");
+  const bool events_only = format == "csv" && options.events;
+  Sensitivities help;
+  if (!events_only) help = study_sensitivities(scenario, engine_of(arguments));
+  const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
-  if (format == "csv" && options.events) {
+  if (events_only) {
     std::vector<std::vector<std::pair<std::string, Json>>> rows;
     for (const Json& event : events_json(simulation)) {
       auto& row = rows.emplace_back();
@@ -25,7 +29,8 @@ int run_simulate(const Arguments& arguments) {
   }
   Result result = summarize(simulation);
   result.perturbed = perturbed;
-  result.what_would_help = sensitivities(simulation);
+  result.what_would_help = help.changes;
+  if (!help.none_because.empty()) result.notes.push_back(help.none_because);
   if (format == "table") {
     put_output(arguments, to_table(simulation, result, options));
   } else {

@@ -28,15 +28,17 @@ Flows::Flows(const SimulationInput& input, SimgridCounts& counts, std::function<
       peaks_(input.channels.links().size(), 0) {}
 
 std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
-  lanes_.push_back({.flows = &flows, .first_source = lane_of_source_.size()});
-  for (const int l : crossed_by(flows)) {
-    if (input_.channels.links()[index(l)].fifo) lanes_.back().fifo_links.push_back(l);
+  for (const LinkFlow& way : flows) {
+    Flow& flow = flows_.emplace_back(Flow{.lane = lanes_.size(), .way = &way});
+    for (const int l : way.links) {
+      if (input_.channels.links()[index(l)].fifo) flow.fifo_links.push_back(l);
+    }
   }
-  lane_of_source_.resize(lane_of_source_.size() + flows.size(), lanes_.size() - 1);
+  lanes_.push_back({.first_flow = flows_.size() - flows.size(), .end_flow = flows_.size()});
   return lanes_.size() - 1;
 }
 
-/// Links as SimGrid links; one host per flow of a lane, whose way to the common sink crosses them.
+/// Links as SimGrid links; one host per flow, whose way to the common sink crosses them.
 void Flows::open() {
   auto* zone = sg4::create_star_zone("penstock");
   std::vector<sg4::Link*> links;
@@ -53,23 +55,20 @@ void Flows::open() {
     zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, way, true);
   };
   connect(sink_, {});
-  for (const Lane& lane : lanes_) {
-    for (const LinkFlow& flow : *lane.flows) {
-      sources_.push_back(zone->create_host("flow" + std::to_string(sources_.size()), 1e9));
-      sources_.back()->seal();
-      std::vector<sg4::LinkInRoute> way;
-      for (const int l : flow.links) way.emplace_back(links[index(l)]);
-      connect(sources_.back(), way);
-    }
+  for (std::size_t f = 0; f < flows_.size(); ++f) {
+    flows_[f].source = zone->create_host("flow" + std::to_string(f), 1e9);
+    flows_[f].source->seal();
+    std::vector<sg4::LinkInRoute> way;
+    for (const int l : flows_[f].way->links) way.emplace_back(links[index(l)]);
+    connect(flows_[f].source, way);
   }
-  comms_.resize(sources_.size());
   zone->seal();
   link_rates_.start();
   sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {
     const auto tag =
         reinterpret_cast<std::size_t>(const_cast<sg4::Activity&>(activity).get_data<void>());
     if (!LinkRates::in_time(sg4::Engine::get_clock())) {
-      stalled_.insert(lane_of_source_[tag - 1]);
+      stalled_.insert(flows_[tag - 1].lane);
       return;
     }
     ended_.push_back(tag - 1);
@@ -77,70 +76,96 @@ void Flows::open() {
   });
 }
 
+bool Flows::moves(const Flow& flow, const Job& job) const {
+  return units(flow.way->bytes * job.bytes) > 0;
+}
+
 void Flows::send(std::size_t lane, double bytes, std::uint32_t tag) {
-  lanes_[lane].queue.push_back({bytes, tag});
-  for (const int l : lanes_[lane].fifo_links) lines_[index(l)].push_back(lane);
-  start_if_first(lane);
+  const Job& job = lanes_[lane].queue.emplace_back(Job{bytes, tag});
+  for (std::size_t f = lanes_[lane].first_flow; f < lanes_[lane].end_flow; ++f) {
+    if (!moves(flows_[f], job)) continue;
+    for (const int l : flows_[f].fifo_links) lines_[index(l)].push_back(f);
+  }
+  if (!lanes_[lane].busy) begin_job(lane);
 }
 
-void Flows::start_if_first(std::size_t n) {
+void Flows::begin_job(std::size_t n) {
   Lane& lane = lanes_[n];
-  if (lane.moving > 0 || lane.queue.empty()) return;
-  for (const int l : lane.fifo_links) {
-    if (lines_[index(l)].front() != n) return;
+  lane.busy = true;
+  lane.started = false;
+  for (std::size_t f = lane.first_flow; f < lane.end_flow; ++f) {
+    flows_[f].waits = moves(flows_[f], lane.queue.front());
+    lane.left += flows_[f].waits ? 1 : 0;
   }
-  const Job job = lane.queue.front();
-  started(n, job.tag);
-  for (std::size_t i = 0; i < lane.flows->size(); ++i) {
-    const LinkFlow& flow = (*lane.flows)[i];
-    if (units(flow.bytes * job.bytes) == 0) continue;
-    ++lane.moving;
-    for (const int l : flow.links) peaks_[index(l)] = std::max(peaks_[index(l)], ++now_[index(l)]);
-    start_flow(lane.first_source + i, flow.bytes * job.bytes);
+  if (lane.left == 0) {
+    started(n, lane.queue.front().tag);
+    return end_job(n);
   }
-  if (lane.moving == 0) end_job(n);
+  for (std::size_t f = lane.first_flow; f < lane.end_flow; ++f) start_if_first(f);
 }
 
-void Flows::start_flow(std::size_t source, double bytes) {
+void Flows::start_if_first(std::size_t f) {
+  Flow& flow = flows_[f];
+  if (!flow.waits) return;
+  for (const int l : flow.fifo_links) {
+    if (lines_[index(l)].front() != f) return;
+  }
+  flow.waits = false;
+  Lane& lane = lanes_[flow.lane];
+  const Job& job = lane.queue.front();
+  if (!lane.started) started(flow.lane, job.tag);
+  lane.started = true;
+  for (const int l : flow.way->links)
+    peaks_[index(l)] = std::max(peaks_[index(l)], ++now_[index(l)]);
   ++counts_.flows;
-  sg4::CommPtr& comm = comms_[source];
-  comm = sg4::Comm::sendto_init();
-  comm->set_payload_size(units(bytes));
-  comm->set_data(reinterpret_cast<void*>(source + 1));  // NOLINT(performance-no-int-to-ptr)
-  comm->set_source(sources_[source])->set_destination(sink_);
-  if (comm->get_state() != sg4::Activity::State::STARTED) comm->vetoable_start();
+  flow.comm = sg4::Comm::sendto_init();
+  flow.comm->set_payload_size(units(flow.way->bytes * job.bytes));
+  flow.comm->set_data(reinterpret_cast<void*>(f + 1));  // NOLINT(performance-no-int-to-ptr)
+  flow.comm->set_source(flow.source)->set_destination(sink_);
+  if (flow.comm->get_state() != sg4::Activity::State::STARTED) flow.comm->vetoable_start();
 }
 
 void Flows::settle() {
   std::vector<std::size_t> ended;
   ended.swap(ended_);
   std::ranges::sort(ended);
-  for (const std::size_t source : ended) {
-    const std::size_t n = lane_of_source_[source];
-    for (const int l : (*lanes_[n].flows)[source - lanes_[n].first_source].links) --now_[index(l)];
-    graveyard_.push_back(std::move(comms_[source]));
-    if (--lanes_[n].moving == 0) end_job(n);
+  for (const std::size_t f : ended) end_flow(f);
+}
+
+void Flows::end_flow(std::size_t f) {
+  Flow& flow = flows_[f];
+  for (const int l : flow.way->links) --now_[index(l)];
+  graveyard_.push_back(std::move(flow.comm));
+  std::vector<std::size_t> next;
+  for (const int l : flow.fifo_links) {
+    lines_[index(l)].pop_front();
+    if (!lines_[index(l)].empty()) next.push_back(lines_[index(l)].front());
   }
+  if (--lanes_[flow.lane].left == 0) end_job(flow.lane);
+  for (const std::size_t other : next) start_if_first(other);
 }
 
 void Flows::end_job(std::size_t n) {
   Lane& lane = lanes_[n];
   const std::uint32_t tag = lane.queue.front().tag;
   lane.queue.pop_front();
-  std::vector<std::size_t> next;
-  for (const int l : lane.fifo_links) {
-    lines_[index(l)].pop_front();
-    if (!lines_[index(l)].empty()) next.push_back(lines_[index(l)].front());
-  }
+  lane.busy = false;
   done(n, tag);
-  start_if_first(n);
-  for (const std::size_t other : next) start_if_first(other);
+  if (!lane.busy && !lane.queue.empty()) begin_job(n);
+}
+
+std::string Flows::failed_link(const Lane& lane) const {
+  for (std::size_t f = lane.first_flow; f < lane.end_flow; ++f) {
+    const std::string link = link_rates_.failed(flows_[f].way->links);
+    if (!link.empty()) return link;
+  }
+  return "";
 }
 
 std::vector<std::pair<std::size_t, std::string>> Flows::stalled() const {
   std::vector<std::pair<std::size_t, std::string>> found;
   for (const std::size_t lane : stalled_) {
-    const std::string link = link_rates_.failed(crossed_by(*lanes_[lane].flows));
+    const std::string link = failed_link(lanes_[lane]);
     if (!link.empty()) found.emplace_back(lane, link);
   }
   return found;

@@ -2,9 +2,9 @@
 //
 // A lane sends one job after the other: the flows of a job start together, and the next job starts
 // when all of them have ended. Latency is ours: every Comm has zero latency, because SimGrid weighs
-// the shares of a link by the latency of the routes. On a link that serves first come, first
-// served, lanes stand in line with whole jobs. SimGrid's order of simultaneous completions is not
-// canonical, so they are collected and handled, sorted, when the owner of the clock says so.
+// the shares of a link by the latency of the routes. On links that serve first come, first served,
+// each flow stands in line from when its job is sent. SimGrid's order of simultaneous completions
+// is not canonical, so they are collected and handled, sorted, when the owner of the clock says so.
 #pragma once
 
 #include "sim/simgrid/link_rates.hpp"
@@ -33,7 +33,7 @@ class Flows {
 
   /// Sends a job; `started` and `done` are called at once or later, `tag` is the caller's.
   void send(std::size_t lane, double bytes, std::uint32_t tag);
-  /// The job is the first of its lane and on its way; all of it has been sent.
+  /// The first byte of a job is on its way; all of it has been sent.
   std::function<void(std::size_t lane, std::uint32_t tag)> started, done;
 
   bool any_ended() const { return !ended_.empty(); }
@@ -53,15 +53,25 @@ class Flows {
     std::uint32_t tag;
   };
   struct Lane {
-    const std::vector<LinkFlow>* flows;
-    std::size_t first_source;
+    std::size_t first_flow, end_flow;  // indices
+    std::deque<Job> queue{};           // the first one is on its way if the lane is busy
+    bool busy = false, started = false;
+    std::size_t left = 0;  // flows of that job that have not ended
+  };
+  struct Flow {
+    std::size_t lane;
+    const LinkFlow* way;
     std::vector<int> fifo_links{};  // in whose lines it stands
-    std::size_t moving = 0;         // flows of the job that is on its way
-    std::deque<Job> queue{};        // the first one is on its way or wants to be
+    bool waits = false;             // its job is on its way, its turn has not come
+    simgrid::s4u::Host* source = nullptr;
+    simgrid::s4u::CommPtr comm{};
   };
 
-  void start_if_first(std::size_t lane);
-  void start_flow(std::size_t source, double bytes);
+  bool moves(const Flow& flow, const Job& job) const;
+  std::string failed_link(const Lane& lane) const;
+  void begin_job(std::size_t lane);
+  void start_if_first(std::size_t flow);
+  void end_flow(std::size_t flow);
   void end_job(std::size_t lane);
 
   const SimulationInput& input_;
@@ -69,12 +79,10 @@ class Flows {
   std::function<void()> ended_callback_;
   LinkRates link_rates_;
   std::vector<Lane> lanes_;
-  std::vector<std::size_t> lane_of_source_;
+  std::vector<Flow> flows_;
   simgrid::s4u::Host* sink_ = nullptr;
-  std::vector<simgrid::s4u::Host*> sources_;    // one for every flow of every lane
-  std::vector<simgrid::s4u::CommPtr> comms_;    // per source
-  std::vector<std::deque<std::size_t>> lines_;  // FIFO links: lanes in line
-  std::vector<std::size_t> ended_;              // sources
+  std::vector<std::deque<std::size_t>> lines_;  // FIFO links: flows in line
+  std::vector<std::size_t> ended_;              // flows
   std::set<std::size_t> stalled_;               // lanes
   std::vector<simgrid::s4u::CommPtr> graveyard_;
   std::vector<std::uint32_t> now_, peaks_;  // per link: flows

@@ -31,6 +31,11 @@ const cases = [
     text: scenario(4, 8, 'schedule: 1f1b\ntransfers: blocking') },
   { name: 'no-flush', devices: 4, compute: 16, overlap: true,
     text: scenario(4, 1, 'schedule: pipedream\nbatches: 8') },
+  { name: 'reductions', devices: 8, compute: 32, reductions: 4,
+    text: scenario(4, 4, 'schedule: 2bw\nbatches: 4')
+        .replace('microbatches', 'width: 2, reduction: {overlap: next-batch}, microbatches')
+        .replace('parameters', 'gradients: 64 MiB, parameters')
+        .replace('devices: 4', 'devices: 8').replace('1500 us', '10 us') },
   { name: 'large', devices: 64, compute: 1024, only: '.json.gz',
     text: scenario(64, 512, 'schedule: 1f1b').replace('1500 us', '10 us') },
 ];
@@ -83,6 +88,8 @@ function checkProcess(seen, file, test) {
     assert.equal(thread.sort, file.threadSort.get(key));
     assert.equal(thread.slices, file.slices.get(key) ?? 0, `slices on ${key} ${thread.name}`);
   }
+  const reductions = seen.threads.filter(t => t.name === 'reduction').map(t => t.slices);
+  assert.deepEqual(reductions, test.reductions ? [test.reductions] : []);
   if (test.compute) assert.equal(seen.threads[0].slices, test.compute);
   assert.deepEqual(seen.counters.map(c => c.name), ['memory']);
   assert.ok(seen.counters[0].series.includes('activations'));

@@ -360,7 +360,7 @@ FIELDS = {
     "iteration_time_s": NUMBER_OR_NULL, "throughput_samples_per_s": NUMBER,
     "throughput_microbatches_per_s": NUMBER, "tokens_per_s_per_device": NUMBER_OR_NULL,
     "tflops_per_device": NUMBER_OR_NULL, "mfu": NUMBER_OR_NULL, "hfu": NUMBER_OR_NULL,
-    "bubble_fraction": NUMBER, "stage_bubble_fraction": NUMBER, "bubble": MAP,
+    "bubble_fraction": NUMBER, "stage_bubble_fraction": NUMBER, "bubble": MAP, "communication": MAP,
     "critical_path": LIST, "ops": WHOLE, "devices": LIST, "links": LIST}
 DEVICE_FIELDS = {
     "device": WHOLE, "stages": LIST, "busy_s": NUMBER, "idle_s": NUMBER, "stage_time_s": NUMBER,
@@ -674,6 +674,126 @@ def steady_iteration(r):
         if lasts:
             return (ends[lasts[-1]] - ends[first]) / (lasts[-1] - first)
     return None
+
+
+SHARED_NICS = """
+model: {forward: 10 ms, backward: 20 ms, step: 1 ms, output: 200 MB, gradients: 100 MB}
+cluster: {nodes: 4, devices_per_node: 4, intra: 50 GB/s, inter: {bandwidth: 10 GB/s, latency: 5 us}}
+"""
+
+
+class Reports(Case):
+    """Why it takes as long as it does: idle time, communication, contention, what would help."""
+
+    def variations(self):
+        """Results of every shipped scenario, and of what none of them has."""
+        shared = self.scenario(SHARED_NICS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 6}\n")
+        pipedream = self.scenario(
+            SHARED_NICS + "schedule: pipedream\nbatches: 12\npipeline: {stages: 2, width: [3, 1]}\n",
+            "uneven.yaml")
+        keys = lambda *pairs: [word for pair in pairs for word in ("--set", pair)]
+        for arguments in [
+                *([s] for s in SCENARIOS),
+                [shared, *keys("width=4", "batches=2")],
+                [shared, *keys("width=4", "batches=2", "transfers=blocking",
+                               "reduction.overlap=backward")],
+                [shared, *keys("width=4", "batches=2", "rank_order=pipeline-first",
+                               "model.gradients=2 GB")],
+                [shared, *keys("stages=3", "width=[4, 2, 1]", "microbatches=4", "batches=2")],
+                [shared, *keys("stages=3", "width=[1, 2, 4]", "microbatches=4", "batches=2",
+                               "transfers=coupled", "reduction.overlap=backward")],
+                [shared, *keys("width=4", "schedule=2bw", "batches=5",
+                               "reduction.overlap=next-batch")],
+                [shared, *keys("width=4", "schedule=2bw", "batches=5", "transfers=coupled",
+                               "reduction.overlap=next-batch")],
+                [pipedream], [pipedream, *keys("transfers=blocking")],
+                [pipedream, *keys("stages=3", "width=[13, 2, 1]", "batches=2")]]:
+            with self.subTest(arguments):
+                yield self.result(*arguments)
+
+    def test_causes_of_idle_time_add_up_and_have_room_for_exposed_communication(self):
+        for r in self.variations():
+            area = len(r["devices"]) * r["makespan_s"]
+            idle = sum(d["idle_s"] for d in r["devices"])
+            bubble, parts = r["bubble"], r["communication"]
+            self.assertEqual(sorted(bubble), sorted(CAUSES))
+            self.assertGreaterEqual(min(bubble.values()), 0)
+            self.assertAlmostEqual(sum(bubble.values()) * area, idle, delta=1e-9 * area)
+            self.assertEqual(list(parts), ["pp", "dp", "tp"])
+            for part in parts.values():
+                self.assertGreaterEqual(part["exposed_s"], 0)
+                self.assertLessEqual(part["exposed_s"], part["total_s"] * (1 + 1e-9))
+                self.assertAlmostEqual(part["exposed_fraction"], part["exposed_s"] / area)
+            self.assertLessEqual(parts["pp"]["exposed_fraction"],
+                                 bubble["transfer_wait"] + bubble["warmup"] + 1e-9)
+            self.assertLessEqual(parts["dp"]["exposed_fraction"],
+                                 bubble["gradient_reduction"] + 1e-9)
+
+    def test_critical_path_leads_from_start_to_end_and_names_shared_links(self):
+        contended = set()
+        for r in self.variations():
+            path, links = r["critical_path"], {link["name"] for link in r["links"]}
+            self.assertEqual(path[0]["start_s"], 0)
+            self.assertAlmostEqual(path[-1]["end_s"], r["makespan_s"])
+            for before, after in zip(path, path[1:]):
+                self.assertAlmostEqual(before["end_s"], after["start_s"],
+                                       delta=1e-9 * r["makespan_s"])
+            for p in path:
+                self.assertNotEqual(p["kind"], "wait")
+                self.assertGreaterEqual(p["end_s"] - p["start_s"], p["contended_s"])
+                self.assertEqual(p["link"] is not None, p["contended_s"] > 0)
+                if p["contended_s"] > 0:
+                    self.assertIn(p["link"], links)
+                    contended.add(p["kind"])
+        self.assertEqual(contended, {"transfer", "reduction"})
+
+    def test_exchange_of_tensor_ranks_is_exposed(self):
+        r = self.result(TENSOR)
+        tensor = r["communication"]["tp"]
+        self.assertGreater(tensor["bytes"], 0)
+        self.assertEqual(tensor["total_s"], tensor["exposed_s"])
+        self.assertLess(tensor["total_s"], sum(d["busy_s"] for d in r["devices"]))
+        self.assertEqual(self.result(SMALL)["communication"]["tp"]["total_s"], 0)
+
+    def test_bytes_are_those_of_the_links(self):
+        r = self.result(SMALL)
+        self.assertEqual(r["communication"]["pp"]["bytes"], sum(l["bytes"] for l in r["links"]))
+        table = list(csv.DictReader(io.StringIO(self.ok("simulate", SMALL, "--format", "csv"))))
+        self.assertEqual(float(table[0]["communication_pp_exposed_s"]),
+                         r["communication"]["pp"]["exposed_s"])
+
+    def test_what_would_help_on_shared_links_equals_a_run_of_the_change(self):
+        path = self.scenario(SHARED_NICS + "schedule: 1f1b\nbatches: 2\n"
+                             "pipeline: {stages: 4, width: 4, microbatches: 6}\n")
+        run = self.result(path)
+        found = {h["change"]: h["iteration_time_s"] for h in run["what_would_help"]}
+        within, between = ("--set", "cluster.intra=100 GB/s"), ("--set", "inter.bandwidth=20 GB/s")
+        changes = {"links within nodes of twice the bandwidth": within,
+                   "links between nodes of twice the bandwidth": between,
+                   "links of twice the bandwidth": (*within, *between)}
+        self.assertLessEqual(set(changes), set(found))
+        for change, sets in changes.items():
+            self.assertEqual(found[change], self.result(path, *sets)["iteration_time_s"], change)
+        self.assertLess(found["links between nodes of twice the bandwidth"],
+                        run["iteration_time_s"])
+        longer = self.result(path, "--set", "microbatches=12")["iteration_time_s"] / 2
+        self.assertEqual([t for c, t in found.items() if c.startswith("twice the micro")], [longer])
+
+    def test_reductions_alone_can_share_a_link(self):
+        path = self.scenario(
+            "model: {forward: 10 ms, backward: 20 ms, output: 2 MB, gradients: 2 GB}\n"
+            "cluster: {nodes: 2, devices_per_node: 2, intra: 50 GB/s, inter: 10 GB/s}\n"
+            "schedule: 1f1b\n"
+            "pipeline: {stages: 2, width: 2, microbatches: 4, rank_order: pipeline-first}\n")
+        why = self.refused(2, "simulate", path, "--engine", "exact")
+        self.assertIn("the gradient reduction of stage 0", why)
+        self.assertIn("cluster.inter makes them share", why)
+
+    def test_what_would_help_says_when_a_run_is_too_large_for_it(self):
+        r = self.result(LARGE[0])
+        self.assertEqual(r["what_would_help"], [])
+        self.assertRegex(" ".join(r["notes"]), r"what would help is left out: \d+ ops, more than "
+                         r"the 50000 of a run that simgrid repeats; take fewer batches")
 
 
 class CrossCheck(Case):

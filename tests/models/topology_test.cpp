@@ -412,6 +412,17 @@ TEST(Clusters, ScalingWidensEveryLink) {
   EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 8);
   EXPECT_EQ(c.fabric.link.bytes_per_s, 40);
   EXPECT_EQ(c.fabric.global.bytes_per_s, 60);
+  scale_bandwidth(c, 10, LinkClass::within_nodes);
+  EXPECT_EQ(c.intra.bytes_per_s, 2000);
+  EXPECT_EQ(c.pcie->host.bytes_per_s, 60);
+  EXPECT_EQ(c.inter.bytes_per_s, 20);
+  EXPECT_EQ(c.fabric.global.bytes_per_s, 60);
+  scale_bandwidth(c, 10, LinkClass::between_nodes);
+  EXPECT_EQ(c.intra.bytes_per_s, 2000);
+  EXPECT_EQ(c.inter.bytes_per_s, 200);
+  EXPECT_EQ(c.groups[0].node.inter.bytes_per_s, 200);
+  EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 80);
+  EXPECT_EQ(c.fabric.global.bytes_per_s, 600);
 }
 
 TEST(Clusters, NoMessageIsSlowerThanTheSlowestWay) {

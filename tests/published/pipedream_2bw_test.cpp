@@ -1,7 +1,7 @@
 // GPT-2.2B on 8 V100 against figures 6 and 7 of PipeDream-2BW (Narayanan et al., ICML'21). Bars are
 // read off the figures, +-1 sequence/s. No factor is tuned per schedule; the device's efficiency
 // curve is one for all. Assumptions: docs/validation.md.
-#include "cli/simulation.hpp"
+#include "cli/sensitivity.hpp"
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
       text, "test", {{"cluster.intra", "8 GB/s"}, {"cluster.inter.bandwidth", "4 GB/s"}});
   const Result expected = summarize(simulate(doubled, EngineChoice::exact));
   bool found = false;
-  for (const Sensitivity& h : sensitivities(s)) {
+  for (const Sensitivity& h : study_sensitivities(s.scenario, EngineChoice::exact).changes) {
     if (h.change != "links of twice the bandwidth") continue;
     found = true;
     EXPECT_DOUBLE_EQ(h.iteration_time_s, expected.iteration_time_s.value());

@@ -1,17 +1,40 @@
 // The critical path of real runs: from 0 to the end of the run without a wait that nothing
 // explains.
 #include "tests/rig.hpp"
+#include "sim/path_contention.hpp"
 #include "traces/metrics.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace penstock {
 namespace {
 
 std::vector<PathSegment> path_of(const Rig& rig, const Timeline& timeline) {
-  return critical_path({rig.program.ops, rig.table, timeline, rig.program.transfers});
+  return critical_path({rig.program.ops, rig.table, timeline, rig.program.transfers},
+                       reduction_parts(rig.input()));
+}
+
+/// From 0 to the end of the run, without a wait that nothing explains.
+void expect_chain(const std::vector<PathSegment>& path, double makespan_s) {
+  ASSERT_FALSE(path.empty());
+  EXPECT_EQ(path.front().start_s, 0);
+  EXPECT_EQ(path.back().end_s, makespan_s);
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    ASSERT_NE(path[i].kind, PathSegment::Kind::wait);
+    ASSERT_LE(path[i].start_s, path[i].end_s);
+    if (i > 0) {
+      ASSERT_EQ(path[i - 1].end_s, path[i].start_s);
+    }
+  }
+}
+
+double seconds_of(const std::vector<PathSegment>& path, PathSegment::Kind kind) {
+  double sum = 0;
+  for (const PathSegment& p : path) sum += p.kind == kind ? p.end_s - p.start_s : 0;
+  return sum;
 }
 
 TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
@@ -31,6 +54,13 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
     spec.width = static_cast<int>(pick(1, 3));
     spec.transfers = static_cast<Transfers>(pick(0, 3));
     spec.global_step = schedule.flushes() && pick(0, 1) == 0;
+    spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 0;
+    for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
+      if (pick(0, 1) == 0)
+        spec.reduction.buckets.push_back({{0.25, 0.5}, {0.5, 0.25}, {1, 0.25}});
+      else
+        spec.reduction.buckets.push_back({{1, 1}});
+    }
     for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
       StageCosts c = unit_costs(pick(1, 5), pick(1, 9));
       c.step_s = pick(0, 4);
@@ -44,15 +74,8 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
                  std::to_string(run));
     const Timeline timeline = simulate_exact(rig.input());
     const auto path = path_of(rig, timeline);
-    ASSERT_FALSE(path.empty());
-    EXPECT_EQ(path.front().start_s, 0);
-    EXPECT_EQ(path.back().end_s, timeline.makespan_s);
-    for (std::size_t i = 0; i < path.size(); ++i) {
-      ASSERT_NE(path[i].kind, PathSegment::Kind::wait);
-      if (i > 0) {
-        ASSERT_EQ(path[i - 1].end_s, path[i].start_s);
-      }
-    }
+    expect_chain(path, timeline.makespan_s);
+    for (const PathSegment& p : path) EXPECT_EQ(p.contended_s, 0);
   }
 }
 
@@ -75,10 +98,124 @@ TEST(CriticalPath, NamesTheReductionByItself) {
   costs[0].reduce_grad_s = costs[1].reduce_grad_s = 4;
   const Rig rig({.shape = {2, 1, 1}, .width = 2, .costs = costs});
   const auto path = path_of(rig, simulate_exact(rig.input()));
-  double reduction = 0;
-  for (const PathSegment& p : path)
-    reduction += p.kind == PathSegment::Kind::reduction ? p.end_s - p.start_s : 0;
-  EXPECT_EQ(reduction, 4);
+  EXPECT_EQ(seconds_of(path, PathSegment::Kind::reduction), 4);
+}
+
+/// 2BW on one stage of two replicas: 3 s of compute per batch, `reduction_s` beside the next one.
+RigSpec detached(double reduction_s, std::uint32_t batches) {
+  StageCosts c = unit_costs(1, 2);
+  c.reduce_grad_s = reduction_s;
+  return {.schedule = "pipedream-2bw",
+          .shape = {1, 1, batches},
+          .width = 2,
+          .costs = {c},
+          .detached = true};
+}
+
+TEST(CriticalPath, MeetsADetachedReductionOnlyAtTheEndWhenComputingTakesLonger) {
+  const Rig rig(detached(2, 6));
+  const Timeline timeline = simulate_exact(rig.input());
+  const auto path = path_of(rig, timeline);
+  expect_chain(path, 6 * 3 + 2);
+  ASSERT_EQ(path.size(), 3U);  // all computing, the last reduction, its step
+  EXPECT_EQ(path[1].kind, PathSegment::Kind::reduction);
+  EXPECT_EQ(path[1].start_s, 18);
+}
+
+TEST(CriticalPath, GoesFromReductionToReductionWhenTheyTakeLonger) {
+  // B 0 ends at 3, then six reductions of 10 s one after the other.
+  const Rig rig(detached(10, 6));
+  const Timeline timeline = simulate_exact(rig.input());
+  const auto path = path_of(rig, timeline);
+  expect_chain(path, timeline.makespan_s);
+  EXPECT_GE(seconds_of(path, PathSegment::Kind::reduction), 10 * 3);
+  EXPECT_LT(seconds_of(path, PathSegment::Kind::compute), 3 * 6);
+}
+
+TEST(CriticalPath, LeavesABackwardWhereTheFirstPartOfItsGradientWasReady) {
+  // F 0-1, B 1-3, parts of 4 s from 2 on: computing until 2, then reducing until 10.
+  std::vector<StageCosts> costs(1, unit_costs(1, 2));
+  costs[0].reduce_grad_s = 8;
+  RigSpec spec{.shape = {1, 1, 1}, .width = 2, .costs = costs};
+  spec.reduction.buckets = {{{0.5, 0.5}, {1, 0.5}}};
+  const Rig early(spec);
+  auto path = path_of(early, simulate_exact(early.input()));
+  expect_chain(path, 10);
+  EXPECT_EQ(path[0].kind, PathSegment::Kind::compute);
+  EXPECT_EQ(path[0].end_s, 2);
+  // With parts of half a second it is the last one that is waited for.
+  spec.costs[0].reduce_grad_s = 1;
+  const Rig late(spec);
+  path = path_of(late, simulate_exact(late.input()));
+  expect_chain(path, 3.5);
+  EXPECT_EQ(path[0].end_s, 3);
+}
+
+/// Two pipelines of two stages between two nodes with one NIC each; F = 1 s, B = 2 s.
+Rig through_one_nic(std::int64_t output_bytes, std::int64_t reduced_bytes, bool fifo = false) {
+  StageCosts c = unit_costs(1, 2);
+  c.output_bytes = output_bytes;
+  c.reduced_bytes = reduced_bytes;
+  RigSpec spec{.schedule = "gpipe", .shape = {2, 1, 1}, .width = 2, .costs = {c, c}};
+  spec.reduction.priced = reduced_bytes == 0;
+  if (output_bytes == 0) spec.transfers = Transfers::free;
+  Rig rig(spec);
+  rig.cluster.link.reset();
+  rig.cluster.nodes = 2;
+  rig.cluster.devices_per_node = 2;
+  const double latency_s = reduced_bytes == 0 ? 0.25 : 0;
+  rig.cluster.inter = {.latency_s = latency_s, .bytes_per_s = 1e9, .fifo = fifo};
+  // Messages: stage 0 in node 0, stage 1 in node 1. Reductions: a replica in each.
+  std::vector<int> gpus{0, 2, 1, 3};
+  if (reduced_bytes > 0) gpus = {0, 1, 2, 3};
+  rig.channels = std::make_unique<Channels>(rig.program, rig.cluster, gpus, rig.reduction);
+  return rig;
+}
+
+/// Start, end, loss and link of the path's segments of a kind, from a run in a child process.
+std::vector<double> contended_segments(const Rig& rig, PathSegment::Kind kind) {
+  return in_child([&] {
+    std::vector<double> out;
+    for (const PathSegment& p : contended_path(rig.input(), simulate_simgrid(rig.input()))) {
+      if (p.kind == kind)
+        out.insert(out.end(), {p.start_s, p.end_s, p.contended_s, static_cast<double>(p.link)});
+    }
+    return out;
+  });
+}
+
+double link_number(const Rig& rig, const std::string& name) {
+  const auto& links = rig.channels->links();
+  return static_cast<double>(std::ranges::find(links, name, &NetworkLink::name) - links.begin());
+}
+
+void expect_segments(const std::vector<double>& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-8) << i;
+}
+
+TEST(PathContention, IsWhatAMessageLosesToOthersOnItsLink) {
+  // 1 GB at half of 1 GB/s, from 1 on: two seconds and a latency; the same for the gradients.
+  const Rig rig = through_one_nic(1'000'000'000, 0);
+  expect_segments(contended_segments(rig, PathSegment::Kind::transfer),
+                  {1, 3.25, 1, link_number(rig, "node0 nic0 out"),  //
+                   6.25, 8.5, 1, link_number(rig, "node1 nic0 out")});
+}
+
+TEST(PathContention, IsTheTimeInLineAtAFifoLink) {
+  // The second message leaves when the first one has; its gradient is alone.
+  const Rig rig = through_one_nic(1'000'000'000, 0, true);
+  expect_segments(contended_segments(rig, PathSegment::Kind::transfer),
+                  {1, 3.25, 1, link_number(rig, "node0 nic0 out"), 6.25, 7.5, 0, -1});
+}
+
+TEST(PathContention, IsWhatAReductionLosesToThatOfAnotherStage) {
+  // 3 GB around a ring of two: stage 1 from 4 on, stage 0 from 6 to 10, both slow until 8.
+  const Rig rig = through_one_nic(0, 3'000'000'000);
+  const auto found = contended_segments(rig, PathSegment::Kind::reduction);
+  ASSERT_EQ(found.size(), 4U);
+  expect_segments({found[0], found[1], found[2]}, {6, 10, 1});
+  EXPECT_GE(found[3], 0);  // the stages use the four ports alike
 }
 
 }  // namespace

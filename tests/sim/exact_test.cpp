@@ -118,9 +118,9 @@ TEST(Exact, RefusesLinksThatChannelsShare) {
            .shape = {3, 4, 1},
            .costs = with_output(3, 10),
            .link = {.bytes_per_s = 1, .full_duplex = false}});
-  EXPECT_NE(
-      why_not_exact(rig.input()).find("channel 0->1 F and channel 1->0 B share the link '0--1' (fair)"),
-      std::string::npos);
+  EXPECT_NE(why_not_exact(rig.input())
+                .find("channel 0->1 F and channel 1->0 B share the link '0--1' (fair)"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,61 +1,11 @@
-#include "tests/rig.hpp"
+#include "random_spec.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 namespace penstock {
 namespace {
-
-/// A random uncontended scenario: any schedule, uneven stages, any transfer rule, FIFO links.
-RigSpec random_spec(std::mt19937_64& random) {
-  const auto pick = [&](std::uint32_t low, std::uint32_t high) {
-    return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
-  };
-  const auto log_uniform = [&](double low, double high) {
-    return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
-  };
-  RigSpec spec;
-  const auto all = schedules();
-  const Schedule& schedule = all[pick(0, static_cast<std::uint32_t>(all.size() - 1))];
-  spec.schedule = schedule.name;
-  spec.shape.depth = schedule.whole_model ? 1 : pick(1, 12);
-  spec.shape.batches = pick(1, 4);
-  const bool stash = schedule.update == UpdateRule::stash;
-  if (stash) spec.shape.batches = pick(1, 40);
-  spec.shape.microbatches_per_update =
-      stash ? 1 : pick(schedule.flushes() ? 1 : spec.shape.depth, 24);
-  spec.width = static_cast<int>(pick(1, 2));
-  if (spec.shape.depth <= 4 && spec.schedule != "dapple-pb" && pick(0, 2) == 0) {
-    for (std::uint32_t s = 0; s < spec.shape.depth; ++s)
-      spec.shape.widths.push_back(static_cast<int>(pick(1, 4)));
-  }
-  constexpr ReductionAlgorithm kAlgorithms[] = {
-      ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::server};
-  spec.reduction.priced = pick(0, 3) == 0;
-  spec.reduction.algorithm = kAlgorithms[pick(0, 2)];
-  spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;
-  if (pick(0, 1) == 1) {
-    spec.reduction.buckets.assign(spec.shape.depth,
-                                  {{0.25, 0.25}, {0.5, 0.25}, {0.75, 0.25}, {1, 0.25}});
-  }
-  spec.transfers = static_cast<Transfers>(pick(0, 3));
-  spec.global_step = schedule.flushes() && pick(0, 3) == 0;
-  for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
-    StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
-    c.step_s = pick(0, 1) * log_uniform(1e-6, 1e-2);
-    c.reduce_grad_s = log_uniform(1e-6, 1e-2);
-    // Whole bytes on every edge of rings of 2, 3 and 4.
-    c.reduced_bytes = 48 * static_cast<std::int64_t>(log_uniform(1, 1e8));
-    c.output_bytes = pick(0, 9) == 0 ? 0 : static_cast<std::int64_t>(log_uniform(1, 1e9));
-    spec.costs.push_back(c);
-  }
-  spec.link.latency_s = pick(0, 2) == 0 ? 0 : log_uniform(1e-6, 1e-2);
-  if (pick(0, 4) != 0) spec.link.bytes_per_s = log_uniform(1e8, 1e12);
-  spec.link.fifo = pick(0, 1) == 1;
-  return spec;
-}
 
 void expect_close(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());

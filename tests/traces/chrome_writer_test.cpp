@@ -262,6 +262,54 @@ TEST(ChromeWriter, BubblesOfReductionsSayWhetherTheyHaveBegun) {
                                                        "REDUCE_GRAD 0 is under way"}));
 }
 
+/// A reduction from 2 to 6 beside F 1; STEP 0 waits for it from 3 on.
+std::vector<std::vector<TimedOp>> detached_reduction() {
+  return {{{OpKind::backward, 0, 0, 0, 0, 2},
+           {OpKind::reduce_grad, 0, 0, Op::detached, 2, 2, {2, 6}},
+           {OpKind::forward, 0, 1, 0, 2, 3},
+           {OpKind::step, 0, 0, 0, 6, 7}}};
+}
+
+TEST(ChromeWriter, DetachedReductionsHaveALaneOfTheirOwn) {
+  HandMade run(detached_reduction());
+  run.costs[0].reduced_bytes = 48;
+  const json trace = written(trace_of(run));
+  const json found = slices(trace, "reduction", 1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0]["name"], "reduction 0");
+  EXPECT_EQ(found[0]["ts"], 2'000'000.0);
+  EXPECT_EQ(found[0]["dur"], 4'000'000.0);
+  EXPECT_EQ(found[0]["args"], json({{"stage", 0}, {"bytes", 48}}));
+  EXPECT_EQ(lane_names(trace, 1).at(found[0]["tid"]), "reduction");
+  EXPECT_EQ(slices(trace, "compute", 1).size(), 3U) << "the REDUCE_GRAD itself takes no time";
+  EXPECT_EQ(reasons(run, 0),
+            std::vector<std::string>{"STEP 0 waits for the reduction of its gradient"});
+}
+
+TEST(ChromeWriter, ReductionsThatStartDuringTheBackwardAreSeenFromThereOn) {
+  // The first parts from 1 on; the device waits for the rest from 2 to 4.
+  const HandMade early({{{OpKind::backward, 0, 0, 0, 0, 2},
+                         {OpKind::reduce_grad, 0, 0, 0, 2, 4, {1, 4}},
+                         {OpKind::step, 0, 0, 0, 4, 5}}});
+  const json found = slices(written(trace_of(early)), "reduction", 1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0]["ts"], 1'000'000.0);
+  // One that is all in the compute lane is not shown twice.
+  const HandMade whole({{{OpKind::backward, 0, 0, 0, 0, 2},
+                         {OpKind::reduce_grad, 0, 0, 0, 2, 4, {2, 4}},
+                         {OpKind::step, 0, 0, 0, 4, 5}}});
+  EXPECT_TRUE(slices(written(trace_of(whole)), "reduction", 1).empty());
+}
+
+TEST(ChromeWriter, ReductionsInFlightTogetherGetLanesOfTheirOwn) {
+  auto ops = detached_reduction();
+  ops[0].push_back({OpKind::reduce_grad, 0, 1, Op::detached, 7, 7, {5, 9}});
+  ops[0].push_back({OpKind::step, 0, 1, 0, 9, 10});
+  const json found = slices(written(trace_of(HandMade(ops))), "reduction", 1);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_NE(found[0]["tid"], found[1]["tid"]);
+}
+
 TEST(ChromeWriter, BubblesAreNamedByTheirCause) {
   std::set<std::string> names;
   for (int pid : {1, 2}) {

@@ -1,0 +1,116 @@
+#include "cli/sensitivity.hpp"
+
+#include "cli/running.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t kMostExact = 300'000;   // ops of a run: half a second for all changes
+constexpr std::uint32_t kMostSimgrid = 50'000;  // flows that share links cost a hundred times more
+
+/// A changed scenario; its iteration is that of `samples` of today's.
+struct Change {
+  std::string what;
+  Scenario scenario;
+  double samples = 1;
+};
+
+Change with_a_faster_stage(const Scenario& scenario) {
+  const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
+  const auto slowest = std::ranges::max_element(scenario.costs, {}, work);
+  const auto which = static_cast<std::size_t>(slowest - scenario.costs.begin());
+  Change change{fmt::format("stage {} computes 10 % faster", which), scenario};
+  StageCosts& stage = change.scenario.costs[which];
+  for (double* t :
+       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
+    *t *= 0.9;
+  return change;
+}
+
+Change with_wider_links(const Scenario& scenario, const char* which, LinkClass links) {
+  Change change{fmt::format("links{} of twice the bandwidth", which), scenario};
+  scale_bandwidth(change.scenario.cluster, 2, links);
+  change.scenario.update_reductions();
+  return change;
+}
+
+/// Does anything that the run sends cross a link whose bandwidth a change has changed?
+bool concerns(const Change& change, const Simulation& before) {
+  const Channels after(before.program, change.scenario.cluster, change.scenario.seats(),
+                       change.scenario.reduction);
+  const auto& links = before.channels->links();
+  for (std::size_t l = 0; l < links.size(); ++l) {
+    if (links[l].bytes_per_s != after.links()[l].bytes_per_s) return true;
+  }
+  return false;
+}
+
+std::vector<Change> changes_of(const Simulation& before) {
+  const Scenario& scenario = before.scenario;
+  std::vector<Change> changes{with_a_faster_stage(scenario)};
+  Change within = with_wider_links(scenario, " within nodes", LinkClass::within_nodes);
+  Change between = with_wider_links(scenario, " between nodes", LinkClass::between_nodes);
+  if (concerns(within, before) && concerns(between, before)) {
+    changes.push_back(std::move(within));
+    changes.push_back(std::move(between));
+  }
+  changes.push_back(with_wider_links(scenario, "", LinkClass::all));
+  Scenario longer = scenario;
+  longer.shape.microbatches_per_update *= 2;
+  const auto bubble = scenario.schedule->ideal_bubble;
+  if (bubble(longer.shape) < bubble(scenario.shape)) {
+    changes.push_back(
+        {"twice the microbatches per update (time per batch of today's size)", longer, 2});
+  }
+  return changes;
+}
+
+std::optional<double> run(Simulation& simulation, bool exact) {
+  const auto iteration = [&]() -> Json {
+    run_engine(simulation, exact ? EngineChoice::exact : EngineChoice::simgrid);
+    const auto seconds = iteration_time_s(simulation);
+    return seconds ? Json(*seconds) : Json(nullptr);
+  };
+  const Json answer = exact ? iteration()
+                            : Json::parse(in_child(simulation.scenario.origin, "simulated",
+                                                   [&] { return iteration().dump(); }));
+  if (answer.is_null()) return std::nullopt;
+  return answer.get<double>();
+}
+
+}  // namespace
+
+Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine) {
+  Simulation before = prepare(scenario);
+  uses_exact(before, engine);  // or is refused
+  const bool exact = uses_exact(before, EngineChoice::automatic);
+  const std::uint32_t most = exact ? kMostExact : kMostSimgrid;
+  Sensitivities found;
+  if (before.program.ops.size() > most) {
+    found.none_because = fmt::format(
+        "what would help is left out: {} ops, more than the {} of a run that {} repeats; "
+        "take fewer batches",
+        before.program.ops.size(), most, exact ? "exact" : "simgrid");
+    return found;
+  }
+  if (!exact && !why_no_simgrid().empty()) return found;  // said by the run itself
+  const std::vector<Change> changes = changes_of(before);
+  try {
+    // Nothing helps a run that is too short for an iteration, or that never ends.
+    if (!run(before, exact)) return found;
+    for (const Change& change : changes) {
+      Simulation changed = prepare(change.scenario);
+      if (const auto seconds = run(changed, exact))
+        found.changes.push_back({change.what, *seconds / change.samples});
+    }
+  } catch (const SystemError& error) {
+    found.none_because = fmt::format("what would help is not complete: {}", error.what());
+  }
+  return found;
+}
+
+}  // namespace penstock

@@ -1,0 +1,145 @@
+#include "sim/communication.hpp"
+
+#include "sim/durations.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+double overlap_s(const Span& a, const Span& b) {
+  return std::max(0.0, std::min(a.end_s, b.end_s) - std::max(a.start_s, b.start_s));
+}
+
+class Sums {
+ public:
+  Sums(const SimulationInput& input, const Timeline& timeline)
+      : input_(input),
+        program_(input.program),
+        ops_(program_.ops),
+        table_(input.table),
+        timeline_(timeline),
+        duration_(input) {}
+
+  CommunicationByDimension add_up() {
+    for (int d = 0; d < ops_.devices(); ++d) add_device(d);
+    for (const Reduction& reduction : input_.channels.reductions()) add_reduced_bytes(reduction);
+    return sums_;
+  }
+
+ private:
+  void add_device(int d) {
+    double free_s = 0;
+    std::uint32_t detached = kNoOp;
+    for (std::uint32_t g = ops_.begin(d); g < ops_.end(d); ++g) {
+      const Op& op = ops_[g];
+      Span idle{free_s, timeline_.op(g).start_s};
+      free_s = timeline_.op(g).end_s;
+      add_messages(d, g, idle);
+      const std::uint32_t held = held_by(d, g);
+      if (held != kNoOp) idle.start_s = std::max(idle.start_s, timeline_.message(held).end_s);
+      if (op.kind == OpKind::reduce_grad) {
+        add_reduction(g);
+        if (op.has(Op::detached)) {
+          detached = g;  // its step comes before the next one
+        } else {
+          expose(g, {idle.start_s, free_s});
+        }
+      }
+      if (op.kind == OpKind::step && detached != kNoOp) {
+        expose(detached, idle);
+        detached = kNoOp;
+      }
+      if (is_compute(op.kind)) add_exchange(d, g);
+    }
+  }
+
+  bool sender_held() const {
+    return program_.transfers == Transfers::blocking || program_.transfers == Transfers::coupled;
+  }
+
+  /// What op g of a device receives, and what its last compute op before g sent where that holds.
+  void add_messages(int d, std::uint32_t g, const Span& idle) {
+    Span received{0, 0}, sent{0, 0};
+    if (ops_[g].has(Op::receives) && timeline_.has_message(g)) {
+      received = timeline_.message(g);
+      sums_.pipeline.total_s += received.length_s();
+      const Op& sender = ops_[table_.producer(ops_[g])];
+      sums_.pipeline.bytes += shares(input_.channels.all()[input_.channels.of_send(sender)].flows) *
+                              static_cast<double>(message_bytes(input_.costs, sender));
+    }
+    const std::uint32_t to = held_by(d, g);
+    if (to != kNoOp && timeline_.has_message(to)) sent = timeline_.message(to);
+    const double both = overlap_s(idle, received) + overlap_s(idle, sent);
+    const Span common{std::max(received.start_s, sent.start_s),
+                      std::min(received.end_s, sent.end_s)};
+    sums_.pipeline.exposed_s += both - overlap_s(idle, common);
+    if (sender_held() && ops_[g].has(Op::sends)) {
+      const std::uint32_t consumer = table_.consumer(ops_[g]);
+      if (timeline_.has_message(consumer))
+        sums_.pipeline.total_s += timeline_.message(consumer).length_s();
+    }
+  }
+
+  /// The receiver of the message that holds a device in front of op g, or kNoOp.
+  std::uint32_t held_by(int d, std::uint32_t g) const {
+    if (!sender_held() || g == ops_.begin(d) || !ops_[g - 1].has(Op::sends)) return kNoOp;
+    return table_.consumer(ops_[g - 1]);
+  }
+
+  void add_reduction(std::uint32_t g) {
+    if (timeline_.has_message(g)) sums_.data.total_s += timeline_.message(g).length_s();
+  }
+  void expose(std::uint32_t reduction, const Span& idle) {
+    if (timeline_.has_message(reduction))
+      sums_.data.exposed_s += overlap_s(idle, timeline_.message(reduction));
+  }
+
+  static double shares(const std::vector<LinkFlow>& flows) {
+    double sum = 0;
+    for (const LinkFlow& flow : flows) sum += flow.bytes;
+    return sum;
+  }
+
+  void add_exchange(int d, std::uint32_t g) {
+    if (input_.channels.exchanges().empty() || timeline_.never_ran(g)) return;
+    const Op& op = ops_[g];
+    const TensorTraffic& traffic = input_.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
+    if (traffic.calls == 0) return;
+    const Span& span = timeline_.op(g);
+    const double computed_s = duration_.end_of_part(span.start_s, op, d, g, 1);
+    const double seconds = std::max(0.0, span.end_s - computed_s);
+    sums_.tensor.total_s += seconds;
+    sums_.tensor.exposed_s += seconds;
+    const Exchange& exchange = input_.channels.exchanges()[static_cast<std::size_t>(d)];
+    sums_.tensor.bytes += shares(exchange.ring.flows) * static_cast<double>(traffic.bytes);
+  }
+
+  /// What the replicas of a position send: as its flows do, as a ring where it is priced.
+  void add_reduced_bytes(const Reduction& reduction) {
+    const auto& positions = program_.placement.positions();
+    const auto stage = static_cast<std::uint32_t>(std::ranges::find(positions, reduction.position) -
+                                                  positions.begin());
+    const int width = program_.placement.widths()[reduction.position];
+    double sent = reduction.phases.empty() ? 2.0 * (width - 1) : 0.0;
+    for (const FlowGroup& phase : reduction.phases) sent += shares(phase.flows);
+    sums_.data.bytes +=
+        sent * static_cast<double>(input_.costs[stage].reduced_bytes) * program_.updates(stage);
+  }
+
+  const SimulationInput& input_;
+  const Program& program_;
+  const OpLists& ops_;
+  const DependencyTable& table_;
+  const Timeline& timeline_;
+  Durations duration_;
+  CommunicationByDimension sums_;
+};
+
+}  // namespace
+
+CommunicationByDimension communication(const SimulationInput& input, const Timeline& timeline) {
+  return Sums(input, timeline).add_up();
+}
+
+}  // namespace penstock
