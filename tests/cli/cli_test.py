@@ -633,7 +633,9 @@ def lone_iteration(r):
 
 
 def widths(r):
-    """Replicas of each stage."""
+    """Replicas of each stage that take turns."""
+    if r["replication"] == "split":
+        return [1] * r["stages"]
     return r["width"] if isinstance(r["width"], list) else [r["width"]] * r["stages"]
 
 
