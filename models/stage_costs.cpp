@@ -231,14 +231,15 @@ std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& 
 
 std::vector<int> balanced_split(const TransformerSpec& model,
                                 const std::vector<DeviceSpec>& devices,
-                                const StageCostOptions& options) {
+                                const StageCostOptions& options, const std::vector<int>& replicas) {
   std::vector<StageModel> models;
   for (const DeviceSpec& device : devices) models.emplace_back(model, device, options);
   const int stages = static_cast<int>(devices.size());
   return balanced_split_by_stage(model.num_layers, stages, [&](int layers, int stage) {
     const StageCosts c =
         models[static_cast<std::size_t>(stage)].costs(layers, stage == 0, stage + 1 == stages);
-    return c.forward_s + c.backward_s;
+    const int width = replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)];
+    return (c.forward_s + c.backward_s) / width;
   });
 }
 

@@ -81,10 +81,12 @@ std::vector<int> even_split(int layers, int stages);
 std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
                                 const StageCostOptions& options);
 
-/// The same with a device of its own for every stage.
+/// The same with a device of its own for every stage, and replicas that share its microbatches
+/// (empty: as many of every stage).
 std::vector<int> balanced_split(const TransformerSpec& model,
                                 const std::vector<DeviceSpec>& devices,
-                                const StageCostOptions& options);
+                                const StageCostOptions& options,
+                                const std::vector<int>& replicas = {});
 
 /// The same for any time of a stage with so many layers. Precondition: layers >= stages.
 std::vector<int> balanced_split(int layers, int stages,

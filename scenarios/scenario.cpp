@@ -2,12 +2,14 @@
 
 #include "base/suggest.hpp"
 #include "models/placement.hpp"
+#include "scenarios/costs.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
 #include "scenarios/profile_parts.hpp"
 #include "scenarios/reduction.hpp"
+#include "scenarios/replication.hpp"
 #include "scenarios/tensor.hpp"
 
 #include <fmt/format.h>
@@ -124,7 +126,7 @@ class Builder {
     out_.microbatch_size = pipeline_.integer("microbatch_size").value_or(1);
     out_.recompute = static_cast<Recompute>(pipeline_.choice("recompute").value_or(0));
     out_.lowering.width = static_cast<int>(natural("width", default_width()));
-    read_widths();
+    read_widths(pipeline_, out_, diagnostics_);
     reduction_value_ = section_of(pipeline_, "reduction");
     buckets_ =
         read_reduction(Section(reduction_value_, "reduction", diagnostics_), out_, diagnostics_);
@@ -143,72 +145,11 @@ class Builder {
     }
     read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
-    divide_microbatches();
+    if (depth_known_) divide_microbatches(pipeline_, out_, diagnostics_);
     if (out_.recompute == Recompute::selective && given_costs()) {
       diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
     }
     if (out_.schedule != nullptr) check_schedule();
-  }
-
-  /// Replicas of each stage, where they differ.
-  void read_widths() {
-    const auto list = pipeline_.list("width").value_or(std::vector<double>{});
-    if (pipeline_.at("width").kind != Value::Kind::list || list.empty()) return;
-    std::vector<int> widths;
-    for (const double w : list) widths.push_back(static_cast<int>(w));
-    out_.lowering.width = std::ranges::max(widths);
-    if (std::ranges::min(widths) != out_.lowering.width) out_.shape.widths = std::move(widths);
-    const std::size_t depth = natural("stages", static_cast<std::uint32_t>(list.size()));
-    if (list.size() != depth && !pipeline_.broken("stages")) {
-      diagnostics_.add(
-          pipeline_.at("width"),
-          fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
-      out_.shape.widths.clear();
-    }
-    if (!wants_split()) check_round();
-  }
-
-  bool wants_split() const { return pipeline_.choice("replication").value_or(0) == 1; }
-
-  /// Replicas that divide every microbatch are one device of the Program.
-  void divide_microbatches() {
-    if (!wants_split() || !depth_known_ || pipeline_.broken("width")) return;
-    if (out_.measured) {
-      diagnostics_.add(pipeline_.at("replication"),
-                       "'split' needs costs by formula or given ones; measured ones are those of "
-                       "whole microbatches (leave out the model's 'measured')");
-    }
-    if (out_.lowering.width == 1) return;
-    out_.split = out_.widths();
-    out_.shape.widths.clear();
-    out_.lowering.width = 1;
-    out_.lowering.divided = true;
-    if (pipeline_.broken("microbatch_size")) return;
-    for (const int width : out_.split) {
-      if (out_.microbatch_size % width == 0) continue;
-      diagnostics_.add(
-          pipeline_.at(pipeline_.has("microbatch_size") ? "microbatch_size" : "replication"),
-          fmt::format("a microbatch of {} cannot be split among {} replicas; make "
-                      "microbatch_size a multiple of {}",
-                      out_.microbatch_size, width, width));
-      return;
-    }
-  }
-
-  /// Every replica must have its turn equally often; only so long can a round be.
-  void check_round() {
-    constexpr std::uint64_t kMostRound = 10'000;
-    std::uint64_t round = 1;
-    for (const int width : out_.shape.widths) {
-      round = std::lcm(round, static_cast<std::uint64_t>(width));
-      if (round <= kMostRound) continue;
-      diagnostics_.add(pipeline_.at("width"),
-                       fmt::format("the least common multiple of the widths is over {}: give "
-                                   "widths that divide each other",
-                                   kMostRound));
-      out_.shape.widths.clear();
-      return;
-    }
   }
 
   /// Later checks make sense only when the depth is what the user meant.
@@ -303,9 +244,9 @@ class Builder {
   void read_what_disturbs() {
     if (!top_.has("perturbations") || top_.broken("perturbations")) return;
     const bool known = depth_known_ && !pipeline_.broken("width");
-    out_.perturbations =
-        read_perturbations(Section(top_.at("perturbations"), "perturbations", diagnostics_),
-                           known ? static_cast<int>(out_.devices()) : 0, out_.lowering.transfers, diagnostics_);
+    out_.perturbations = read_perturbations(
+        Section(top_.at("perturbations"), "perturbations", diagnostics_),
+        known ? static_cast<int>(out_.devices()) : 0, out_.lowering.transfers, diagnostics_);
   }
 
   bool cluster_broken() const {
@@ -519,80 +460,6 @@ class Builder {
     }
   }
 
-  double rate(const DeviceSpec& device) const {
-    return device.peak_flops_per_s.at(out_.transformer->compute_type) *
-           device.efficiency_at(static_cast<double>(out_.transformer->hidden_size));
-  }
-
-  /// The slowest GPU of a device of the Program.
-  const DeviceSpec& slowest_of(const std::vector<int>& gpus) const {
-    const auto slowest = std::ranges::min_element(
-        gpus, {}, [&](int gpu) { return rate(out_.cluster.device_of(gpu)); });
-    return out_.cluster.device_of(*slowest);
-  }
-
-  /// Costs of all stages on these devices, one for each; output_bytes are of a whole microbatch.
-  std::vector<StageCosts> costs_on(const std::vector<DeviceSpec>& devices) const {
-    StageCostOptions options = cost_options(out_);
-    if (out_.split.empty()) return stage_costs(*out_.transformer, devices, out_.layers, options);
-    std::vector<StageCosts> costs(out_.layers.size());
-    for (const int width : std::set<int>(out_.split.begin(), out_.split.end())) {
-      options.microbatch_size = static_cast<double>(out_.microbatch_size) / width;
-      const auto parts = stage_costs(*out_.transformer, devices, out_.layers, options);
-      for (std::size_t s = 0; s < costs.size(); ++s) {
-        if (out_.split[s] != width) continue;
-        costs[s] = parts[s];
-        costs[s].output_bytes *= width;
-      }
-    }
-    return costs;
-  }
-
-  /// Where the replicas of a stage are on different devices, each has times of its own.
-  void cost_unlike(const std::vector<const DeviceSpec*>& on) {
-    std::map<std::string, std::size_t> kinds;
-    for (const DeviceSpec* device : on) {
-      const auto [kind, added] = kinds.try_emplace(device->name, kinds.size());
-      out_.unlike.kind.push_back(kind->second);
-      if (!added) continue;
-      out_.unlike.costs.push_back(costs_on(std::vector<DeviceSpec>(out_.layers.size(), *device)));
-    }
-  }
-
-  void cost_by_shape() {
-    std::vector<DeviceSpec> devices(out_.shape.depth, out_.cluster.device);
-    std::vector<const DeviceSpec*> on;  // by device of the Program
-    bool unlike = false;
-    const Placement placement = out_.placement();
-    for (int d = 0; d < placement.devices() && !out_.cluster.groups.empty(); ++d) {
-      on.push_back(&slowest_of(out_.gpus_of(d)));
-      DeviceSpec& of_stage = devices[placement.position_of(d)];
-      if (placement.replica_of(d) == 0) of_stage = *on.back();
-      unlike = unlike || of_stage.name != on.back()->name;
-      if (rate(*on.back()) < rate(of_stage)) of_stage = *on.back();
-    }
-    if (out_.layers.empty()) {
-      StageCostOptions options = cost_options(out_);
-      if (!out_.split.empty()) options.microbatch_size /= out_.split.front();
-      out_.layers = balanced_split(*out_.transformer, devices, options);
-    }
-    out_.costs = costs_on(devices);
-    gradients_ = stage_gradients(*out_.transformer, devices, out_.layers, cost_options(out_));
-    if (unlike) cost_unlike(on);
-  }
-
-  /// Given costs are those of a whole microbatch on one device.
-  void divide_given_costs() {
-    for (std::size_t s = 0; s < out_.split.size(); ++s) {
-      StageCosts& c = out_.costs[s];
-      for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s})
-        *time /= out_.split[s];
-      for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
-                                  &c.forward_workspace_bytes, &c.backward_workspace_bytes})
-        *bytes /= out_.split[s];
-    }
-  }
-
   void cost() {
     if (out_.measured) {
       cost_measured();
@@ -603,9 +470,9 @@ class Builder {
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
-      cost_by_shape();
+      gradients_ = cost_by_shape(out_);
     }
-    if (given_costs()) divide_given_costs();
+    if (given_costs()) divide_given_costs(out_);
     if (out_.lowering.width > 1 || !out_.split.empty()) set_reductions();
     check_magnitudes();
   }

@@ -315,5 +315,20 @@ TEST(UnlikeReplicas, HaveTimesOfTheirOwn) {
   EXPECT_EQ(across.costs[1].forward_s, across.unlike.costs[1][1].forward_s) << "the slowest";
 }
 
+TEST(UnevenReplicas, AreGivenLayersForAllOfThem) {
+  const auto layers = [](const std::string& width) {
+    return parse_scenario(
+               "model: gpt-1.3b\ncluster: dgx-a100\nschedule: pipedream\npipeline: "
+               "{stages: 2, split: balanced, width: " +
+                   width + "}\n",
+               "test.yaml")
+        .layers;
+  };
+  EXPECT_EQ(layers("2"), (std::vector<int>{13, 11})) << "the LM head is on the last stage";
+  const std::vector<int> uneven = layers("[3, 1]");
+  EXPECT_GE(uneven[0], 18) << "three quarters of the layers, and more for the head";
+  EXPECT_LE(uneven[0], 20);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -1,0 +1,90 @@
+#include "scenarios/costs.hpp"
+
+#include "scenarios/tensor.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace penstock {
+namespace {
+
+double rate(const Scenario& scenario, const DeviceSpec& device) {
+  return device.peak_flops_per_s.at(scenario.transformer->compute_type) *
+         device.efficiency_at(static_cast<double>(scenario.transformer->hidden_size));
+}
+
+/// The slowest GPU of a device of the Program.
+const DeviceSpec& slowest_of(const Scenario& scenario, const std::vector<int>& gpus) {
+  const auto slowest = std::ranges::min_element(
+      gpus, {}, [&](int gpu) { return rate(scenario, scenario.cluster.device_of(gpu)); });
+  return scenario.cluster.device_of(*slowest);
+}
+
+/// Costs of all stages on these devices, one for each; output_bytes are of a whole microbatch.
+std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<DeviceSpec>& devices) {
+  StageCostOptions options = cost_options(scenario);
+  const auto costs_now = [&] {
+    return stage_costs(*scenario.transformer, devices, scenario.layers, options);
+  };
+  if (scenario.split.empty()) return costs_now();
+  std::vector<StageCosts> costs(scenario.layers.size());
+  for (const int width : std::set<int>(scenario.split.begin(), scenario.split.end())) {
+    options.microbatch_size = static_cast<double>(scenario.microbatch_size) / width;
+    const std::vector<StageCosts> parts = costs_now();
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      if (scenario.split[s] != width) continue;
+      costs[s] = parts[s];
+      costs[s].output_bytes *= width;
+    }
+  }
+  return costs;
+}
+
+/// Where the replicas of a stage are on different devices, each has times of its own.
+void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
+  std::map<const DeviceSpec*, std::size_t> kinds;
+  for (const DeviceSpec* device : on) {
+    const auto [kind, added] = kinds.try_emplace(device, kinds.size());
+    scenario.unlike.kind.push_back(kind->second);
+    if (!added) continue;
+    scenario.unlike.costs.push_back(
+        costs_on(scenario, std::vector<DeviceSpec>(scenario.layers.size(), *device)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
+  std::vector<DeviceSpec> devices(scenario.shape.depth, scenario.cluster.device);
+  std::vector<const DeviceSpec*> on;  // by device of the Program
+  bool unlike = false;
+  const Placement placement = scenario.placement();
+  for (int d = 0; d < placement.devices() && !scenario.cluster.groups.empty(); ++d) {
+    on.push_back(&slowest_of(scenario, scenario.gpus_of(d)));
+    DeviceSpec& of_stage = devices[placement.position_of(d)];
+    if (placement.replica_of(d) == 0) of_stage = *on.back();
+    const double mine = rate(scenario, *on.back()), slowest = rate(scenario, of_stage);
+    unlike = unlike || of_stage.name != on.back()->name || mine != slowest;
+    if (mine < slowest) of_stage = *on.back();
+  }
+  const StageCostOptions options = cost_options(scenario);
+  if (scenario.layers.empty())
+    scenario.layers = balanced_split(*scenario.transformer, devices, options, scenario.widths());
+  scenario.costs = costs_on(scenario, devices);
+  if (unlike) cost_unlike(scenario, on);
+  return stage_gradients(*scenario.transformer, devices, scenario.layers, options);
+}
+
+void divide_given_costs(Scenario& scenario) {
+  for (std::size_t s = 0; s < scenario.split.size(); ++s) {
+    StageCosts& c = scenario.costs[s];
+    for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s})
+      *time /= scenario.split[s];
+    for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
+                                &c.forward_workspace_bytes, &c.backward_workspace_bytes})
+      *bytes /= scenario.split[s];
+  }
+}
+
+}  // namespace penstock

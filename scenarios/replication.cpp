@@ -1,0 +1,75 @@
+#include "scenarios/replication.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+bool wants_split(const Section& pipeline) {
+  return pipeline.choice("replication").value_or(0) == 1;
+}
+
+/// Every replica must have its turn equally often; only so long can a round be.
+void check_round(const Section& pipeline, Scenario& scenario, Diagnostics& diagnostics) {
+  constexpr std::uint64_t kMostRound = 10'000;
+  std::uint64_t round = 1;
+  for (const int width : scenario.shape.widths) {
+    round = std::lcm(round, static_cast<std::uint64_t>(width));
+    if (round <= kMostRound) continue;
+    diagnostics.add(pipeline.at("width"),
+                    fmt::format("the least common multiple of the widths is over {}: give widths "
+                                "that divide each other",
+                                kMostRound));
+    scenario.shape.widths.clear();
+    return;
+  }
+}
+
+}  // namespace
+
+void read_widths(const Section& pipeline, Scenario& scenario, Diagnostics& diagnostics) {
+  const auto list = pipeline.list("width").value_or(std::vector<double>{});
+  if (pipeline.at("width").kind != Value::Kind::list || list.empty()) return;
+  std::vector<int> widths;
+  for (const double w : list) widths.push_back(static_cast<int>(w));
+  scenario.lowering.width = std::ranges::max(widths);
+  if (std::ranges::min(widths) != scenario.lowering.width)
+    scenario.shape.widths = std::move(widths);
+  const auto depth = pipeline.integer("stages").value_or(static_cast<std::int64_t>(list.size()));
+  if (static_cast<std::int64_t>(list.size()) != depth && !pipeline.broken("stages")) {
+    diagnostics.add(
+        pipeline.at("width"),
+        fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
+    scenario.shape.widths.clear();
+  }
+  if (!wants_split(pipeline)) check_round(pipeline, scenario, diagnostics);
+}
+
+void divide_microbatches(const Section& pipeline, Scenario& scenario, Diagnostics& diagnostics) {
+  if (!wants_split(pipeline) || pipeline.broken("width")) return;
+  if (scenario.measured) {
+    diagnostics.add(pipeline.at("replication"),
+                    "'split' needs costs by formula or given ones; measured ones are those of "
+                    "whole microbatches (leave out the model's 'measured')");
+  }
+  if (scenario.lowering.width == 1) return;
+  scenario.split = scenario.widths();
+  scenario.shape.widths.clear();
+  scenario.lowering.width = 1;
+  scenario.lowering.divided = true;
+  if (pipeline.broken("microbatch_size")) return;
+  for (const int width : scenario.split) {
+    if (scenario.microbatch_size % width == 0) continue;
+    diagnostics.add(
+        pipeline.at(pipeline.has("microbatch_size") ? "microbatch_size" : "replication"),
+        fmt::format("a microbatch of {} cannot be split among {} replicas; make microbatch_size a "
+                    "multiple of {}",
+                    scenario.microbatch_size, width, width));
+    return;
+  }
+}
+
+}  // namespace penstock
