@@ -117,6 +117,7 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"replication", s.scenario.split.empty() ? "round-robin" : "split"},
       {"tensor", s.scenario.tensor},
       {"microbatches", s.program.microbatches_per_update},
+      {"samples_per_update", s.scenario.samples_per_update()},
       {"microbatch_size", s.scenario.microbatch_size},
       {"batches", s.program.batches},
       {"feasible", reasons.empty()},
@@ -180,6 +181,8 @@ std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
         row.emplace_back(key + "_" + inner, std::move(scalar));
     } else if (!value.is_array()) {
       row.emplace_back(key, value);
+    } else if (key == "width") {
+      row.emplace_back(key, fmt::format("{}", fmt::join(value.get<std::vector<int>>(), " ")));
     } else if (key == "infeasible_because") {
       row.emplace_back(key, value.empty() ? Json("") : value[0]);
     }

@@ -92,11 +92,11 @@ std::string fits(const Result& r) {
 
 std::string how_fast(const Simulation& s, const Result& r) {
   std::string text = "How fast?  ";
-  text += r.iteration_time_s
-              ? fmt::format("{} per {}, ", format_time(*r.iteration_time_s),
-                            s.program.versions.kind == VersionRule::Kind::stash ? "microbatch"
-                                                                                : "iteration")
-              : "";
+  const bool each = s.program.versions.kind == VersionRule::Kind::stash;
+  const std::string per = !each                              ? "iteration"
+                          : s.program.placement.replicated() ? "microbatch of every replica"
+                                                             : "microbatch";
+  if (r.iteration_time_s) text += fmt::format("{} per {}, ", format_time(*r.iteration_time_s), per);
   text += fmt::format("{:.4g} samples/s", r.samples_per_s);
   if (r.tflops_per_device) {
     text += fmt::format(", {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU", *r.tokens_per_s_per_device,

@@ -24,10 +24,14 @@ Change with_a_faster_stage(const Scenario& scenario) {
   const auto slowest = std::ranges::max_element(scenario.costs, {}, work);
   const auto which = static_cast<std::size_t>(slowest - scenario.costs.begin());
   Change change{fmt::format("stage {} computes 10 % faster", which), scenario};
-  StageCosts& stage = change.scenario.costs[which];
-  for (double* t :
-       {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
-    *t *= 0.9;
+  const auto hurry = [&](std::vector<StageCosts>& costs) {
+    StageCosts& stage = costs[which];
+    for (double* t :
+         {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
+      *t *= 0.9;
+  };
+  hurry(change.scenario.costs);
+  for (std::vector<StageCosts>& costs : change.scenario.unlike.costs) hurry(costs);
   return change;
 }
 

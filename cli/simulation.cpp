@@ -44,7 +44,7 @@ Simulation lowered(const Scenario& scenario) {
 /// The key of the scenario that makes a link shared.
 std::string sharing_key(const Cluster& cluster, const std::string& link) {
   if (cluster.network) return "cluster.network";
-  if (cluster.link) return "cluster.link.duplex";
+  if (cluster.link) return cluster.link->full_duplex ? "pipeline.reduction" : "cluster.link.duplex";
   if (link.find(" nic") != std::string::npos) return "cluster.inter";
   if (link.starts_with("node") || link.find(" pcie") != std::string::npos) return "cluster.pcie";
   if (!link.starts_with("gpu")) return "cluster.fabric";
@@ -89,7 +89,9 @@ std::optional<double> steady_iteration_s(const Simulation& s) {
   const std::size_t m = s.program.per_update(0);
   const auto p = static_cast<std::size_t>(s.program.placement.depth());
   const std::size_t first = (2 * p + m - 1) / m;  // updates of the first 2p microbatches
-  for (const std::size_t available : {updates_before_drain(s), ends.size()}) {
+  std::vector<std::size_t> until{updates_before_drain(s)};
+  if (s.program.placement.even()) until.push_back(ends.size());
+  for (const std::size_t available : until) {
     for (std::size_t last = available; last > first; --last) {
       if ((last - first) * m % p != 0) continue;
       return (ends[last - 1] - ends[first - 1]) / static_cast<double>(last - first);
@@ -123,7 +125,12 @@ std::optional<double> asynchronous_iteration_s(const Simulation& s) {
 std::uint32_t updates_for_steady_state(const Simulation& s) {
   const std::uint32_t m = s.program.per_update(0);
   const auto p = static_cast<std::uint32_t>(s.program.placement.depth());
-  return (2 * p + m - 1) / m + p / std::gcd(p, m);
+  const std::uint32_t updates = (2 * p + m - 1) / m + p / std::gcd(p, m);
+  if (s.program.placement.even()) return updates;
+  // And what is in the pipeline at the end, in rounds of all replicas.
+  const auto& widths = s.program.placement.widths();
+  const auto inside = std::accumulate(widths.begin(), widths.end(), std::uint32_t{0});
+  return updates + (inside + s.program.placement.round() - 1) / s.program.placement.round();
 }
 
 DeviceResult summarize_device(const Simulation& s, int device) {
@@ -168,13 +175,19 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
-const DeviceSpec& device_spec(const Simulation& s, int device) {
-  return s.scenario.cluster.device_of(s.scenario.gpus_of(device).front());
+/// Of the smallest of a device's GPUs; 0 where none is known.
+std::int64_t capacity_of(const Simulation& s, int device) {
+  std::int64_t least = 0;
+  for (const int gpu : s.scenario.gpus_of(device)) {
+    const std::int64_t bytes = s.scenario.cluster.device_of(gpu).capacity_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
 }
 
 void judge_memory(const Simulation& s, Result& r) {
   for (DeviceResult& d : r.devices) {
-    d.capacity_bytes = device_spec(s, d.device).capacity_bytes();
+    d.capacity_bytes = capacity_of(s, d.device);
     const std::int64_t need = d.memory.use.total();
     if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
     const std::string needed = format_bytes(static_cast<double>(need));
@@ -185,8 +198,8 @@ void judge_memory(const Simulation& s, Result& r) {
             ? ": " + format_bytes(static_cast<double>(need - d.capacity_bytes)) + " too few"
             : "";
     r.infeasible_because.push_back(fmt::format(
-        "{}device {} needs {}, has {}{} ({}{})", s.scenario.tensor > 1 ? "each GPU of " : "",
-        d.device, needed, has, over, owners(d.memory.use),
+        "{}device {} needs {}, has {}{} ({}{})", d.gpus.size() > 1 ? "each GPU of " : "", d.device,
+        needed, has, over, owners(d.memory.use),
         d.memory.op == kNoOp ? "" : "; at " + to_string(s.program.ops[d.memory.op])));
   }
 }

@@ -16,6 +16,8 @@ namespace penstock {
 struct EfficiencyPoint {
   double hidden_size;
   double share_of_peak;
+
+  bool operator==(const EfficiencyPoint&) const = default;
 };
 
 struct DeviceSpec {
@@ -34,6 +36,8 @@ struct DeviceSpec {
   std::int64_t capacity_bytes() const;
   /// Achieved share of peak at a hidden size: linear in its logarithm, flat outside of the curve.
   double efficiency_at(double hidden_size) const;
+
+  bool operator==(const DeviceSpec&) const = default;
 };
 
 }  // namespace penstock

@@ -1,7 +1,9 @@
 #include "models/perturbation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 namespace penstock {
@@ -80,12 +82,24 @@ double PerturbationSpec::at_most_s(double undisturbed_s) const {
     const double sigma = std::sqrt(std::log1p(jitter->spread * jitter->spread));
     stretch *= std::max(1 + 8.6 * jitter->spread, std::exp(8.6 * sigma));
   }
-  for (const SlowDevice& s : slow_devices) stretch *= std::max(1.0, s.factor);
-  for (const Throttle& t : throttle) stretch /= t.speed;
+  std::map<int, double> of_device;
+  const auto slower = [](auto& factors, const auto& which, double factor) {
+    const auto [it, added] = factors.try_emplace(which, factor);
+    if (!added) it->second *= factor;
+  };
+  for (const SlowDevice& s : slow_devices) slower(of_device, s.device, std::max(1.0, s.factor));
+  for (const Throttle& t : throttle) slower(of_device, t.device, 1 / t.speed);
+  std::map<std::array<std::string, 3>, double> of_link;
   for (const LinkChange& c : links) {
-    if (c.share > 0) stretch /= c.share;
+    if (c.share > 0) slower(of_link, std::array{c.link, c.between[0], c.between[1]}, 1 / c.share);
     if (c.share == 0 && c.until_s < kForever) pauses_s += c.until_s;
   }
+  const auto most = [](const auto& factors) {
+    double factor = 1;
+    for (const auto& [which, of] : factors) factor = std::max(factor, of);
+    return factor;
+  };
+  stretch *= most(of_device) * most(of_link);
   return undisturbed_s * stretch + pauses_s;
 }
 

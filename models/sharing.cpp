@@ -23,6 +23,8 @@ class Filling {
     double now = 0;
     while (!moving_.empty()) {
       fill();
+      std::erase_if(moving_, [&](std::size_t f) { return rates_[f] == kForever; });  // no time
+      if (moving_.empty()) break;
       double next = kForever;
       for (const std::size_t f : moving_) next = std::min(next, left_[f] / rates_[f]);
       now += next;

@@ -124,16 +124,26 @@ void read_abstract_cluster(const Section& cluster, int devices_needed, Cluster& 
   c.link = read_plain_link(cluster, "link", {}, diagnostics);
 }
 
-/// Every group starts from the keys of its cluster.
+void add_entry(Value& map, const std::string& key, const Value& value) {
+  Value name = value;
+  name.kind = Value::Kind::scalar;
+  name.text = key;
+  map.entries.push_back({std::move(name), value});
+}
+
+/// Every group starts from the keys of its cluster; what the cluster says of `inter` also holds
+/// where a group has a base with a network of its own.
 std::vector<NodeGroup> read_groups(const Section& cluster, const NodeSpec& start, Library& library,
                                    Diagnostics& diagnostics) {
   std::vector<NodeGroup> groups;
   if (cluster.has("nodes"))
     diagnostics.add(cluster.at("nodes"), "'nodes' and 'groups' both say how many nodes there are");
   for (const Value& item : cluster.at("groups").items) {
-    const Value* found = item.kind == Value::Kind::map
-                             ? library.resolve(item, "cluster", "models/clusters")
-                             : nullptr;
+    Value own = item;
+    if (cluster.has("inter") && own.find("base") != nullptr && own.find("inter") == nullptr)
+      add_entry(own, "inter", cluster.at("inter"));
+    const Value* found =
+        own.kind == Value::Kind::map ? library.resolve(own, "cluster", "models/clusters") : nullptr;
     if (found == nullptr) continue;
     const std::optional<Section> group(std::in_place, *found, "cluster", diagnostics);
     refuse_keys(group, {"groups", "fabric", "devices", "link", "network"}, "groups", diagnostics);

@@ -64,9 +64,8 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
     on.push_back(&slowest_of(scenario, scenario.gpus_of(d)));
     DeviceSpec& of_stage = devices[placement.position_of(d)];
     if (placement.replica_of(d) == 0) of_stage = *on.back();
-    const double mine = rate(scenario, *on.back()), slowest = rate(scenario, of_stage);
-    unlike = unlike || of_stage.name != on.back()->name || mine != slowest;
-    if (mine < slowest) of_stage = *on.back();
+    unlike = unlike || of_stage != *on.back();
+    if (rate(scenario, *on.back()) < rate(scenario, of_stage)) of_stage = *on.back();
   }
   const StageCostOptions options = cost_options(scenario);
   if (scenario.layers.empty())

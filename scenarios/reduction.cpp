@@ -50,6 +50,12 @@ void read_asynchronous(const Section& reduction, Scenario& scenario, Diagnostics
   }
   scenario.reduction.algorithm = ReductionAlgorithm::server;
   scenario.reduction.priced = false;
+  if (scenario.distributed_optimizer) {
+    diagnostics.add(reduction.self(),
+                    fmt::format("'{}' has parameter servers, which keep the optimizer's state: "
+                                "leave out distributed_optimizer",
+                                scenario.schedule->name));
+  }
   if (reduction.choice("overlap").value_or(0) != 0) {
     diagnostics.add(
         reduction.at("overlap"),
@@ -91,6 +97,15 @@ std::vector<GradientBucket> buckets_of(const BucketRequest& request,
   if (!request.least_bytes) return equal_buckets(kEqualBuckets);
   return equal_buckets(static_cast<int>(
       std::clamp(bytes / std::max(least, 1.0), 1.0, static_cast<double>(kMostBuckets))));
+}
+
+void gather_weights_last(const ParameterBytes& bytes,
+                         std::vector<std::vector<GradientBucket>>& buckets) {
+  const double weights = bytes.weights / (bytes.reduced + bytes.weights);
+  for (std::vector<GradientBucket>& of_stage : buckets) {
+    for (GradientBucket& bucket : of_stage) bucket.share *= 1 - weights;
+    of_stage.push_back({1, weights});
+  }
 }
 
 }  // namespace penstock

@@ -26,4 +26,10 @@ BucketRequest read_reduction(const Section& reduction, Scenario& scenario,
 std::vector<GradientBucket> buckets_of(const BucketRequest& request,
                                        const std::vector<LayerGradient>& layers, double bytes);
 
+/// With a distributed optimizer the reduced bytes are half of the gradients and half of the
+/// weights; the weights are gathered when they have been updated: in a part of their own, behind
+/// all others.
+void gather_weights_last(const ParameterBytes& bytes,
+                         std::vector<std::vector<GradientBucket>>& buckets);
+
 }  // namespace penstock

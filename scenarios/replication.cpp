@@ -55,6 +55,12 @@ void divide_microbatches(const Section& pipeline, Scenario& scenario, Diagnostic
                     "'split' needs costs by formula or given ones; measured ones are those of "
                     "whole microbatches (leave out the model's 'measured')");
   }
+  if (scenario.schedule != nullptr && scenario.schedule->asynchronous) {
+    diagnostics.add(pipeline.at("replication"),
+                    fmt::format("the replicas of '{}' wait for no other, so they cannot split a "
+                                "microbatch; use replication: round-robin",
+                                scenario.schedule->name));
+  }
   if (scenario.lowering.width == 1) return;
   scenario.split = scenario.widths();
   scenario.shape.widths.clear();

@@ -484,9 +484,12 @@ class Builder {
       out_.reduction.buckets.push_back(
           buckets_of(buckets_, gradients_[s], static_cast<double>(out_.costs[s].reduced_bytes)));
     }
+    if (buckets_.overlapped && out_.distributed_optimizer)
+      gather_weights_last(out_.transformer->bytes, out_.reduction.buckets);
     // The next batch's gradients come while the last one's are on their way.
-    for (StageCosts& c : out_.costs)
-      if (out_.lowering.detached_reductions) c.gradient_bytes *= 2;
+    const std::vector<int> widths = out_.widths();
+    for (std::size_t s = 0; s < out_.costs.size() && out_.lowering.detached_reductions; ++s)
+      if (widths[s] > 1) out_.costs[s].gradient_bytes *= 2;
   }
 
   void cost_measured() {

@@ -35,6 +35,24 @@ void for_each_user(const Channels& channels, const Use& use) {
 
 std::size_t index(int link) { return static_cast<std::size_t>(link); }
 
+/// A link at which flows of one group stand in line; -1: none. Where it is all that they cross, it
+/// takes them as long one by one as side by side.
+int own_line(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
+  std::map<int, std::vector<const LinkFlow*>> users;
+  for (const LinkFlow& flow : flows) {
+    for (const int l : flow.links) {
+      if (links[index(l)].fifo && !std::isinf(links[index(l)].bytes_per_s))
+        users[l].push_back(&flow);
+    }
+  }
+  for (const auto& [link, here] : users) {
+    const bool elsewhere =
+        std::ranges::any_of(here, [](const LinkFlow* flow) { return flow->links.size() > 1; });
+    if (here.size() > 1 && elsewhere) return link;
+  }
+  return -1;
+}
+
 /// Bytes per second of flows that start together, whose shares are of 1 byte.
 double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
   double narrowest = std::numeric_limits<double>::infinity();
@@ -162,6 +180,9 @@ void Channels::add_reduction(std::uint32_t position, int replica,
   reduction.buckets = {{1, 1}};
   if (position < options.buckets.size() && !options.buckets[position].empty())
     reduction.buckets = options.buckets[position];
+  for (const CollectivePhase& phase : phases) {
+    for (const CollectiveFlow& flow : phase.flows) reduction.sent += flow.share;
+  }
   if (options.priced) return;
   for (const CollectivePhase& phase : phases) {
     reduction.phases.push_back(along_routes(phase.flows, true, network));
@@ -191,9 +212,9 @@ void Channels::find_contention() {
   });
   // A link without a limit is never fought over.
   const auto fought_over = [&](const std::vector<LinkFlow>& flows) {
-    return std::ranges::any_of(crossed_by(flows), [&](int l) {
-      return users[index(l)] > 1 && !std::isinf(links_[index(l)].bytes_per_s);
-    });
+    return own_line(flows, links_) >= 0 || std::ranges::any_of(crossed_by(flows), [&](int l) {
+             return users[index(l)] > 1 && !std::isinf(links_[index(l)].bytes_per_s);
+           });
   };
   for (Channel& c : channels_) {
     c.bytes_per_s = rate_alone(c.flows, links_);
@@ -220,7 +241,10 @@ std::vector<std::uint32_t> Channels::flows_of_one() const {
   std::vector<std::uint32_t> most(links_.size(), 0), now(links_.size(), 0);
   const auto look_at = [&](const std::vector<LinkFlow>& flows) {
     for (const LinkFlow& flow : flows) {
-      for (const int l : flow.links) most[index(l)] = std::max(most[index(l)], ++now[index(l)]);
+      for (const int l : flow.links) {
+        const std::uint32_t flows_now = links_[index(l)].fifo ? 1 : ++now[index(l)];
+        most[index(l)] = std::max(most[index(l)], flows_now);
+      }
     }
     for (const LinkFlow& flow : flows) {
       for (const int l : flow.links) now[index(l)] = 0;
@@ -246,6 +270,16 @@ std::optional<Contention> Channels::contention() const {
   for (std::size_t l = 0; l < links_.size(); ++l) {
     if (users[l].size() > 1 && !std::isinf(links_[l].bytes_per_s))
       return Contention{users[l][0], users[l][1], static_cast<int>(l)};
+  }
+  for (const Channel& c : channels_) {
+    const int link = messages_take_time_ ? own_line(c.flows, links_) : -1;
+    if (link >= 0) return Contention{describe(c), "", link};
+  }
+  for (const Reduction& r : reductions_) {
+    for (const FlowGroup& phase : r.phases) {
+      const int link = own_line(phase.flows, links_);
+      if (link >= 0) return Contention{r.describe(), "", link};
+    }
   }
   return std::nullopt;
 }

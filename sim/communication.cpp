@@ -115,16 +115,13 @@ class Sums {
     sums_.tensor.bytes += shares(exchange.ring.flows) * static_cast<double>(traffic.bytes);
   }
 
-  /// What the replicas of a position send: as its flows do, as a ring where it is priced.
+  /// What the replicas of a position send: as its algorithm does.
   void add_reduced_bytes(const Reduction& reduction) {
     const auto& positions = program_.placement.positions();
     const auto stage = static_cast<std::uint32_t>(std::ranges::find(positions, reduction.position) -
                                                   positions.begin());
-    const int width = program_.placement.widths()[reduction.position];
-    double sent = reduction.phases.empty() ? 2.0 * (width - 1) : 0.0;
-    for (const FlowGroup& phase : reduction.phases) sent += shares(phase.flows);
-    sums_.data.bytes +=
-        sent * static_cast<double>(input_.costs[stage].reduced_bytes) * program_.updates(stage);
+    sums_.data.bytes += reduction.sent * static_cast<double>(input_.costs[stage].reduced_bytes) *
+                        program_.updates(stage);
   }
 
   const SimulationInput& input_;

@@ -33,7 +33,7 @@ class Durations {
     const Time& time = at(op, device);
     return time.compute_s + time.exchange_s;
   }
-  double compute_s(const Op& op, int device) const { return at(op, device).compute_s; }
+  double exchange_s(const Op& op, int device) const { return at(op, device).exchange_s; }
 
   /// End of op g of a device that starts then, its links for itself. Only computing is disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {

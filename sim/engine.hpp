@@ -43,7 +43,7 @@ struct Channel {
   std::vector<LinkFlow> flows;  ///< of a message; `bytes` is a share of StageCosts::output_bytes
   double latency_s = 0;         ///< of the slowest
   double bytes_per_s = 0;       ///< of a message that has its links for itself
-  bool contended = false;       ///< shares a link with something else than itself
+  bool contended = false;       ///< shares a link with something else, or is `in_line`
 };
 
 /// Flows that start together, `bytes` being a share of what moves in all; done `latency_s` after
@@ -59,6 +59,7 @@ struct Reduction {
   std::uint32_t position = 0;
   int replica = -1;  ///< of this replica alone (asynchronous); -1: of all
   std::vector<FlowGroup> phases;
+  double sent = 0;  ///< over all flows, of the reduced bytes; also where it is priced
   std::vector<GradientBucket> buckets;  ///< at least one; their shares add up to 1
   bool contended = false;               ///< shares a link with something else
 
@@ -78,9 +79,9 @@ struct Exchange {
   }
 };
 
-/// Two of those who share a link.
+/// Two of those who share a link, or one whose own flows stand in line at one.
 struct Contention {
-  std::string first, second;
+  std::string first, second;  ///< second: "" for one alone
   int link = 0;
 };
 

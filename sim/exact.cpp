@@ -185,10 +185,13 @@ std::string why_not_exact(const SimulationInput& input) {
   const std::optional<Contention> shared = input.channels.contention();
   if (!shared) return "";
   const NetworkLink& link = input.channels.links()[static_cast<std::size_t>(shared->link)];
+  const std::string who = shared->second.empty()
+                              ? fmt::format("the flows of {}", shared->first)
+                              : fmt::format("{} and {}", shared->first, shared->second);
   return fmt::format(
-      "engine 'exact' cannot represent contention: {} and {} share the link '{}' ({}); use "
-      "--engine simgrid",
-      shared->first, shared->second, link.name, link.fifo ? "fifo" : "fair");
+      "engine 'exact' cannot represent contention: {} share the link '{}' ({}); use --engine "
+      "simgrid",
+      who, link.name, link.fifo ? "fifo" : "fair");
 }
 
 }  // namespace penstock

@@ -65,8 +65,7 @@ std::string comparison_table(const std::vector<Json>& results) {
   for (const Json& r : results) {
     const double rate = number(r, "throughput_samples_per_s");
     table.add({name_of(r), r.value("schedule", ""),
-               fmt::format("{:.0f}", number(r, "microbatches") * number(r, "microbatch_size") *
-                                         number(r, "width")),
+               fmt::format("{:.0f}", number(r, "samples_per_update")),
                r.value("feasible", true) ? "yes" : "NO",
                r["iteration_time_s"].is_null() ? "-" : format_time(number(r, "iteration_time_s")),
                rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",

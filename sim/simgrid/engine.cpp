@@ -226,7 +226,7 @@ class Simulation {
       case What::message_arrives: return message_arrived(event.g, event.time_s);
       case What::bucket_ready: return bucket_ready(event.g, event.bucket, event.time_s);
       case What::phase_ends: return phase_ended(event.g, event.time_s);
-      case What::part_ends: return exchange(event.g, event.time_s);
+      case What::part_ends: return exchange(event.g);
       case What::exchange_ends: return exchanged(event.g, event.time_s);
     }
   }
@@ -297,7 +297,7 @@ class Simulation {
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     events_.push({end, What::op_ends, g});
-    announce_buckets(d, g);
+    announce_buckets(d, g, timeline_.op(g));
   }
 
   // An op whose GPUs exchange by way of links that others use: it computes a part, they exchange
@@ -320,15 +320,17 @@ class Simulation {
   }
 
   void compute_part(int d, std::uint32_t g, double now) {
-    const double part = 1.0 / traffic(ops_[g]).calls;
+    const int parts = traffic(ops_[g]).calls;
+    const double end = duration_.end_of_part(now, ops_[g], d, g, 1.0 / parts);
     ++counts_.timers;
-    events_.push({duration_.end_of_part(now, ops_[g], d, g, part), What::part_ends, g});
+    events_.push({end, What::part_ends, g});
+    const double alone_s = (end - now) + duration_.exchange_s(ops_[g], d) / parts;
+    announce_buckets(d, g, {now, now + alone_s}, device(d).calls, parts);
   }
 
-  void exchange(std::uint32_t g, double now) {
+  void exchange(std::uint32_t g) {
     const int d = table_.device_of(ops_[g]);
     const TensorTraffic all = traffic(ops_[g]);
-    announce_buckets(d, g, device(d).calls, all.calls, now);
     flows_.send(lane_of_exchange_[static_cast<std::size_t>(d)],
                 static_cast<double>(all.bytes) / all.calls, g);
   }
@@ -404,29 +406,16 @@ class Simulation {
     return found ? reduce : kNoOp;
   }
 
-  /// The last backward of an update has started: when will the early parts of its gradient be
-  /// there?
-  void announce_buckets(int d, std::uint32_t g) {
-    const std::uint32_t reduce = reduces_next(d, g);
-    if (reduce == kNoOp) return;
-    const Span& span = timeline_.op(g);
-    const auto& buckets = buckets_.of(party_of(d));
-    for (std::uint32_t k = 0; k < buckets.size(); ++k) {
-      if (buckets[k].ready >= 1) continue;
-      events_.push(
-          {span.start_s + buckets[k].ready * span.length_s(), What::bucket_ready, reduce, k});
-    }
-  }
-
-  /// The same of a backward in parts, when part `i` of `n` has been computed.
-  void announce_buckets(int d, std::uint32_t g, int i, int n, double now) {
+  /// Part `i` of `n` of the last backward of an update has started, which takes so long with its
+  /// links for itself: when will the early parts of its gradient be there?
+  void announce_buckets(int d, std::uint32_t g, const Span& span, int i = 0, int n = 1) {
     const std::uint32_t reduce = reduces_next(d, g);
     if (reduce == kNoOp) return;
     const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
-      const double ready = buckets[k].ready;
-      if (ready < 1 && std::clamp(std::ceil(ready * n), 1.0, static_cast<double>(n)) == i + 1)
-        bucket_ready(reduce, k, now);
+      const double within = buckets[k].ready * n - i;  // of this part
+      if (buckets[k].ready >= 1 || within < 0 || within >= 1) continue;
+      events_.push({span.start_s + within * span.length_s(), What::bucket_ready, reduce, k});
     }
   }
 
