@@ -200,17 +200,23 @@ std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
 }
 
 std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>& rows) {
-  std::string out;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::string line;
-    if (i == 0) {
-      for (const auto& [key, value] : rows[i])
-        out += (out.empty() ? "" : ",") + csv_cell(Json(key));
-      out += '\n';
+  std::vector<std::string> columns;  // of any row
+  for (const auto& row : rows) {
+    for (const auto& [key, value] : row) {
+      if (std::ranges::find(columns, key) == columns.end()) columns.push_back(key);
     }
-    for (std::size_t c = 0; c < rows[i].size(); ++c)
-      line += (c > 0 ? "," : "") + csv_cell(rows[i][c].second);
-    out += line + '\n';
+  }
+  const auto line = [](const auto& cells) { return fmt::format("{}\n", fmt::join(cells, ",")); };
+  std::vector<std::string> cells;
+  for (const std::string& column : columns) cells.push_back(csv_cell(Json(column)));
+  std::string out = columns.empty() ? "" : line(cells);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const auto own =
+          std::ranges::find(row, columns[c], [](const auto& cell) { return cell.first; });
+      cells[c] = own == row.end() ? "" : csv_cell(own->second);
+    }
+    out += line(cells);
   }
   return out;
 }

@@ -18,8 +18,14 @@ namespace {
 void check_program(const Simulation& s) {
   const auto problems = check(s.program, *s.table);
   if (problems.empty()) return;
-  throw InputError(s.scenario.origin,
-                   fmt::format("the schedule cannot run: {}", fmt::join(problems, "; ")));
+  const bool coupled = s.program.transfers == Transfers::coupled;
+  throw InputError(
+      s.scenario.origin,
+      fmt::format("the schedule cannot run{}: {}",
+                  coupled ? " with transfers: coupled, where a message needs both of its "
+                            "ends free (use overlapped or blocking)"
+                          : "",
+                  fmt::join(problems, "; ")));
 }
 
 Simulation lowered(const Scenario& scenario) {

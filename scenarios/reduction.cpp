@@ -50,12 +50,6 @@ void read_asynchronous(const Section& reduction, Scenario& scenario, Diagnostics
   }
   scenario.reduction.algorithm = ReductionAlgorithm::server;
   scenario.reduction.priced = false;
-  if (scenario.distributed_optimizer) {
-    diagnostics.add(reduction.self(),
-                    fmt::format("'{}' has parameter servers, which keep the optimizer's state: "
-                                "leave out distributed_optimizer",
-                                scenario.schedule->name));
-  }
   if (reduction.choice("overlap").value_or(0) != 0) {
     diagnostics.add(
         reduction.at("overlap"),

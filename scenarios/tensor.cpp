@@ -81,6 +81,12 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
                     "'distributed_optimizer' divides the optimizer's state among replicas: it "
                     "needs a 'width' of 2 or more");
   }
+  const bool asynchronous = scenario.schedule != nullptr && scenario.schedule->asynchronous;
+  if (scenario.distributed_optimizer && asynchronous) {
+    diagnostics.add(pipeline.at("distributed_optimizer"),
+                    fmt::format("'{}' has parameter servers, which keep the optimizer's state",
+                                scenario.schedule->name));
+  }
   if (scenario.distributed_optimizer && !scenario.shape.widths.empty()) {
     diagnostics.add(pipeline.at("distributed_optimizer"),
                     "'distributed_optimizer' needs as many replicas of every stage");

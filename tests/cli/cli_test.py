@@ -576,6 +576,25 @@ class Result(Case):
         free = self.result(SMALL, *sets, "--set", "transfers=free")
         self.assertEqual({link["busy_fraction"] for link in free["links"]}, {0})
 
+    def test_a_batch_of_uneven_replicas_is_that_of_all(self):
+        uneven, even = "scenarios/gpt-355m-uneven.yaml", "scenarios/small-data-parallel.yaml"
+        self.assertEqual(self.result(uneven)["samples_per_update"], 24)
+        rows = list(csv.DictReader(io.StringIO(
+            self.ok("compare", uneven, even, "--format", "csv", "--reproducible"))))
+        self.assertEqual([row["width"] for row in rows], ["3 1", "4"])
+        self.assertEqual([row["schedule"] for row in rows], ["pipedream", "data-parallel"])
+        self.assertIn(" 24 ", self.ok("compare", uneven, even).splitlines()[1])
+
+    def test_a_device_holds_what_its_smallest_gpu_does(self):
+        path = self.scenario(
+            "model: gpt-355m\nschedule: 1f1b\n"
+            "cluster: {inter: 25 Gbps, intra: 50 GB/s, devices_per_node: 1, "
+            "groups: [{device: A100-80}, {device: V100-16}]}\n"
+            "pipeline: {stages: 1, width: 2, replication: split, microbatch_size: 2}\n")
+        for placement in ("[0, 1]", "[1, 0]"):
+            device = self.result(path, "--set", f"placement={placement}")["devices"][0]
+            self.assertLess(device["capacity_bytes"], 16 << 30)
+
     def test_links_carry_the_messages(self):
         r = self.result(SMALL)
         names = {f"{a}->{a + 1} F" for a in range(3)} | {f"{a + 1}->{a} B" for a in range(3)}

@@ -1,5 +1,7 @@
 #include "models/collectives.hpp"
 
+#include "models/sharing.hpp"
+
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -51,6 +53,14 @@ TEST(PushAndPull, OfAServerDoNotGoToItself) {
   ASSERT_EQ(alone.size(), 2U);
   EXPECT_TRUE(alone[0].flows.empty());
   EXPECT_TRUE(push_and_pull({3}, 3).empty());
+}
+
+TEST(SharedFlows, OnLinksWithoutALimitTakeNoTime) {
+  constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+  const std::vector<NetworkLink> links{{"wide", kUnlimited, false}, {"narrow", 2, false}};
+  EXPECT_EQ(shared_flows_s({{{0}, 5}, {{0}, 7}}, links), 0);
+  EXPECT_EQ(shared_flows_s({{{0}, 5}, {{0, 1}, 6}}, links), 3);
+  EXPECT_EQ(shared_flows_s({{{0, 1}, 2}, {{0, 1}, 6}, {{0}, 9}}, links), 4);
 }
 
 }  // namespace

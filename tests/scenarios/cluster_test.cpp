@@ -330,5 +330,53 @@ TEST(UnevenReplicas, AreGivenLayersForAllOfThem) {
   EXPECT_LE(uneven[0], 20);
 }
 
+TEST(UnlikeReplicas, AreToldApartByMoreThanTheirName) {
+  const Scenario s = parse_scenario(
+      "model: gpt-355m\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: 1, groups: "
+      "[{device: {peak: {fp16: 300 TFLOP/s}, memory: 80 GiB}}, {device: {peak: {fp16: 30 TFLOP/s}, "
+      "memory: 8 GiB}}]}\npipeline: {stages: 1, width: 2}\n",
+      "test.yaml");
+  ASSERT_EQ(s.unlike.costs.size(), 2U);
+  EXPECT_LT(s.unlike.costs[0][0].forward_s, 0.2 * s.unlike.costs[1][0].forward_s);
+}
+
+TEST(Groups, TakeTheNetworkOfTheirClusterOverTheirBases) {
+  const Cluster c = cluster_of(
+      "{inter: 10 Gbps, groups: [{base: dgx-a100}, {base: p3.16xlarge, inter: 20 Gbps}]}");
+  EXPECT_EQ(c.groups[0].node.inter.bytes_per_s, 10e9 / 8);
+  EXPECT_EQ(c.groups[0].node.inter.latency_s, load_cluster("dgx-a100").inter.latency_s);
+  EXPECT_EQ(c.groups[0].node.nics_per_node, 8);
+  EXPECT_EQ(c.groups[1].node.inter.bytes_per_s, 20e9 / 8);
+}
+
+TEST(NextBatch, KeepsSecondGradientsOnlyWhereSomethingIsReduced) {
+  const auto gradients = [](const std::string& overlap) {
+    const Scenario s = parse_scenario(
+        "model: {forward: 1 s, backward: 2 s, gradients: 1 GB}\nschedule: pipedream-2bw\n"
+        "pipeline: {stages: 2, width: [3, 1], microbatches: 6, reduction: {overlap: " +
+            overlap + "}}\n",
+        "test.yaml");
+    return std::pair(s.costs[0].gradient_bytes, s.costs[1].gradient_bytes);
+  };
+  EXPECT_EQ(gradients("none"), std::pair(std::int64_t{1'000'000'000}, std::int64_t{1'000'000'000}));
+  EXPECT_EQ(gradients("next-batch"),
+            std::pair(std::int64_t{2'000'000'000}, std::int64_t{1'000'000'000}));
+}
+
+TEST(DistributedOptimizer, GathersTheWeightsBehindAllGradients) {
+  const Scenario s = parse_scenario(
+      "model: gpt-355m\ncluster: dgx-a100\nschedule: data-parallel\n"
+      "pipeline: {distributed_optimizer: true}\n",
+      "test.yaml");
+  const auto& buckets = s.reduction.buckets.at(0);
+  ASSERT_GT(buckets.size(), 2U);
+  EXPECT_EQ(buckets.back().ready, 1);
+  const ParameterBytes& bytes = s.transformer->bytes;
+  EXPECT_DOUBLE_EQ(buckets.back().share, bytes.weights / (bytes.weights + bytes.reduced));
+  double sum = 0;
+  for (const GradientBucket& bucket : buckets) sum += bucket.share;
+  EXPECT_NEAR(sum, 1, 1e-12);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -230,5 +230,27 @@ TEST(Seats, BothEnginesAgreeOnRandomOnes) {
   EXPECT_GT(compared, 30);
 }
 
+TEST(OneReduction, StandsInLineAtFifoLinksOfItsOwn) {
+  // Everybody pushes to the server through its port: 3 flows of 4 bytes at 1 byte per second take
+  // 12 either way, but each also has a port of its own, so the order matters and only simgrid
+  // knows.
+  StageCosts c = costs_with({}, 0);
+  c.reduced_bytes = 4;
+  Cluster star = ports(4);
+  star.intra.fifo = true;
+  const RigSpec spec{.shape = {1, 1, 1},
+                     .width = 4,
+                     .costs = {c},
+                     .reduction = {.algorithm = ReductionAlgorithm::server, .priced = false}};
+  const Seated run(spec, star, {{{0}, {1}, {2}, {3}}, 1});
+  EXPECT_NE(
+      why_not_exact(run.input())
+          .find("the flows of the gradient reduction of stage 0 share the link 'gpu0 in' (fifo)"),
+      std::string::npos)
+      << why_not_exact(run.input());
+  const auto ends = run_simgrid(run);
+  EXPECT_NEAR(ends.at(0), 2 + 12 + 12, 1e-9);
+}
+
 }  // namespace
 }  // namespace penstock
