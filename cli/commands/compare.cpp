@@ -80,6 +80,10 @@ std::string comparison_table(const std::vector<Json>& results) {
       "batch, iteration: samples and time of a weight update; ratio: samples/s against the "
       "first row\n";
   for (const Json& r : results) {
+    for (const Json& note : r.value("notes", Json::array())) {
+      const auto words = note.get<std::string>();
+      if (words.starts_with("too few batches")) text += fmt::format("{}: {}\n", name_of(r), words);
+    }
     for (const Json& why : r.value("infeasible_because", Json::array())) {
       text += fmt::format("{}: {}\n", r.value("scenario", ""), why.get<std::string>());
       break;

@@ -37,7 +37,7 @@ BEYOND_A_SCHEMA = """
     profile-recompute profile-without-rows network-not-joined
     network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
     network-too-few-devices distributed-optimizer-alone megatron-parallelism
-    sequence-parallel-alone asp-split split-does-not-divide split-of-measured-model tensor-does-not-divide tensor-does-not-divide-key-value-heads
+    sequence-parallel-alone servers-more-than-replicas asp-split split-does-not-divide split-of-measured-model tensor-does-not-divide tensor-does-not-divide-key-value-heads
     tensor-of-abstract-model tensor-of-measured-model tensor-too-many-devices
     fabric-keys fabric-many-levels fabric-oversubscription
     fabric-oversubscription-zero fabric-switch-link fabric-torus-shape fabric-torus-size
