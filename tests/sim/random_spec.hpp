@@ -32,9 +32,10 @@ inline RigSpec random_spec(std::mt19937_64& random) {
       spec.shape.widths.push_back(static_cast<int>(pick(1, 4)));
   }
   constexpr ReductionAlgorithm kAlgorithms[] = {
-      ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::server};
+      ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,
+      ReductionAlgorithm::server};
   spec.reduction.priced = pick(0, 3) == 0;
-  spec.reduction.algorithm = kAlgorithms[pick(0, 2)];
+  spec.reduction.algorithm = kAlgorithms[pick(0, 3)];
   spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;
   if (pick(0, 1) == 1) {
     spec.reduction.buckets.assign(spec.shape.depth,
