@@ -1,6 +1,7 @@
 #include "cli/iteration_times.hpp"
 
 #include "base/error.hpp"
+#include "cli/measured_output.hpp"
 #include "cli/output.hpp"
 #include "scenarios/scenario.hpp"
 #include "traces/byte_sink.hpp"
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -30,15 +30,6 @@ constexpr ClusterName kNode = {"A100, one node", "megatron-a100-node.json", true
 constexpr ClusterName kNodes = {"A100, many nodes", "megatron-a100-nodes.json", false};
 
 bool in_one_node(const TrainingRun& run) { return run.gpus <= kNodeGpus; }
-
-std::uint64_t seed_of(const Arguments& arguments) {
-  const std::string text = arguments.value("seed", "1");
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError("--seed", fmt::format("must be an integer >= 0, got '{}'", text));
-  return seed;
-}
 
 TrainingCalibration shipped(const ClusterName& cluster, const Arguments& arguments) {
   const std::string path = arguments.flag("calibration")

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -175,6 +176,15 @@ std::string measured_table(const Json& report, const Json& rows, bool all_rows) 
   text += summaries_text(report) + parameters_text(report) + rows_text(rows, all_rows);
   for (const Json& note : report["notes"]) text += "note: " + note.get<std::string>() + "\n";
   return text;
+}
+
+std::uint64_t seed_of(const Arguments& arguments) {
+  const std::string text = arguments.value("seed", "1");
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw InputError("--seed", fmt::format("must be an integer >= 0, got '{}'", text));
+  return seed;
 }
 
 }  // namespace penstock

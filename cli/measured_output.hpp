@@ -17,4 +17,7 @@ Json measured_report_json(const MeasuredReport& report);
 /// `all_rows` lists every row.
 std::string measured_table(const Json& report, const Json& rows, bool all_rows);
 
+/// --seed, 1 without it. Throws InputError.
+std::uint64_t seed_of(const Arguments& arguments);
+
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "cli/measured_output.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/calibration.hpp"
 #include "validate/sailor_data.hpp"
@@ -10,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -132,15 +132,6 @@ void in_folds(const std::vector<Row>& rows, MeasuredReport& report) {
     report.rows.push_back(result_of(rows[i], fit_sailor(others)));
   }
   report.parameters = reported(fit_sailor(runs_of(rows, [](std::size_t) { return true; })));
-}
-
-std::uint64_t seed_of(const Arguments& arguments) {
-  const std::string text = arguments.value("seed", "1");
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError("--seed", fmt::format("must be an integer >= 0, got '{}'", text));
-  return seed;
 }
 
 MeasuredReport report_of(const std::vector<Row>& rows, const Arguments& arguments) {

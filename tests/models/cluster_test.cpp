@@ -1,6 +1,8 @@
 // Which links a message crosses, under which names, and which of them are one link.
 #include "models/collectives.hpp"
 
+#include "tests/links.hpp"
+
 #include <gtest/gtest.h>
 
 namespace penstock {
@@ -13,14 +15,6 @@ Names way(Network& network, int from, int to, bool backward = false) {
   for (const int l : network.route(from, to, backward).links)
     names.push_back(network.links().at(static_cast<std::size_t>(l)).name);
   return names;
-}
-
-LinkSpec wire(double latency_s, double bytes_per_s, bool full_duplex = true) {
-  LinkSpec link;
-  link.latency_s = latency_s;
-  link.bytes_per_s = bytes_per_s;
-  link.full_duplex = full_duplex;
-  return link;
 }
 
 Cluster abstract_cluster(bool full_duplex) {

@@ -312,7 +312,8 @@ struct Sums {
 /// Sums of reference/pipedream-family.md, section 3, which count the time of loading the input.
 TEST(PublicProfiles, SumsAreThoseOfTheReference) {
   const auto folder = shared_folder() / "data/pipedream_profiles";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+  if (!std::filesystem::exists(folder))
+    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << folder;
   constexpr Sums kSums[] = {{"vgg16", 252, 439, 553, 17.972},
                             {"resnet50", 201, 261, 102, 18.962},
                             {"gnmt", 33.5, 56, 775, 0},
@@ -333,7 +334,8 @@ TEST(PublicProfiles, SumsAreThoseOfTheReference) {
 
 TEST(PublicProfiles, AllAreReadAndSplit) {
   const auto data = shared_folder() / "data";
-  if (!std::filesystem::exists(data / "pipedream_profiles")) GTEST_SKIP() << "no " << data;
+  if (!std::filesystem::exists(data / "pipedream_profiles"))
+    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << data;
   int files = 0;
   for (const char* kind : {"pipedream_profiles", "pipedream_profiles_compressed",
                            "pipedream_partitioned", "dapple_profiles"}) {
@@ -351,7 +353,8 @@ TEST(PublicProfiles, AllAreReadAndSplit) {
 
 TEST(PublicProfiles, Vgg16SendsTheLastPooledImageToItsClassifier) {
   const auto file = shared_folder() / "data/pipedream_profiles/vgg16/graph.txt";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+  if (!std::filesystem::exists(file))
+    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << file;
   const PipedreamProfile p = load_pipedream_profile(file.string());
   const auto c = profiled_stage_costs(p, {31, 9}, {0.5, false, {4, 4, 4, 4, 4}});
   EXPECT_EQ(p.layers[30].id, "node32");

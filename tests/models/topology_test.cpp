@@ -3,6 +3,8 @@
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 
+#include "tests/links.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,14 +31,6 @@ std::map<std::string, double> rates(const Network& network) {
   std::map<std::string, double> found;
   for (const NetworkLink& link : network.links()) found[link.name] = link.bytes_per_s;
   return found;
-}
-
-LinkSpec wire(double latency_s, double bytes_per_s, bool full_duplex = true) {
-  LinkSpec link;
-  link.latency_s = latency_s;
-  link.bytes_per_s = bytes_per_s;
-  link.full_duplex = full_duplex;
-  return link;
 }
 
 /// Nodes of GPUs with one port each; NICs of 10 bytes/s and a latency of 1 s.

@@ -60,7 +60,8 @@ class PipedreamSosp19 : public testing::Test {
  protected:
   void SetUp() override {
     const auto folder = shared_folder() / "data/pipedream_profiles";
-    if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no " << folder;
+    if (!std::filesystem::exists(folder))
+      GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << folder;
   }
 };
 

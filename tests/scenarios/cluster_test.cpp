@@ -2,19 +2,14 @@
 // where a pipeline is placed on them.
 #include "scenarios/scenario.hpp"
 
+#include "tests/scenarios/first_gpus.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 namespace penstock {
 namespace {
-
-/// The first GPU of every device.
-std::vector<int> first_gpus(const Scenario& s) {
-  std::vector<int> first;
-  for (const std::vector<int>& gpus : s.gpus) first.push_back(gpus.front());
-  return first;
-}
 
 Scenario read(const std::string& cluster, const std::string& pipeline = "stages: 2",
               const std::string& model = "{forward: 1 s, backward: 2 s}") {

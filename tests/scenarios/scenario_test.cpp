@@ -3,6 +3,8 @@
 
 #include "base/error.hpp"
 
+#include "tests/scenarios/first_gpus.hpp"
+
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -15,13 +17,6 @@
 
 namespace penstock {
 namespace {
-
-/// The first GPU of every device.
-std::vector<int> first_gpus(const Scenario& s) {
-  std::vector<int> first;
-  for (const std::vector<int>& gpus : s.gpus) first.push_back(gpus.front());
-  return first;
-}
 
 const std::string kCosts =
     "model: {forward: 1 s, backward: 2 s, output: 48 MiB}\nschedule: gpipe\n";

@@ -3,19 +3,14 @@
 #include "models/collectives.hpp"
 #include "scenarios/scenario.hpp"
 
+#include "tests/scenarios/first_gpus.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 namespace penstock {
 namespace {
-
-/// The first GPU of every device.
-std::vector<int> first_gpus(const Scenario& s) {
-  std::vector<int> first;
-  for (const std::vector<int>& gpus : s.gpus) first.push_back(gpus.front());
-  return first;
-}
 
 Scenario gpt3(const std::string& pipeline, int nodes = 4) {
   return parse_scenario(

@@ -4,6 +4,8 @@
 // All runs are `flows` pipelines of two stages: every stage 0 sends `bytes` at time 1.
 #include "tests/rig.hpp"
 
+#include "tests/links.hpp"
+
 #include <gtest/gtest.h>
 
 namespace penstock {
@@ -11,14 +13,6 @@ namespace {
 
 constexpr double kGB = 1e9;
 using Pairs = std::vector<std::pair<int, int>>;  // sender, receiver
-
-LinkSpec wire(double latency_s, double bytes_per_s, bool full_duplex = true) {
-  LinkSpec link;
-  link.latency_s = latency_s;
-  link.bytes_per_s = bytes_per_s;
-  link.full_duplex = full_duplex;
-  return link;
-}
 
 /// Arrival of each pair's activation of 1 GB, all sent at time 1.
 std::vector<double> arrivals(const Cluster& cluster, const Pairs& pairs) {
