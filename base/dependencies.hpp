@@ -48,7 +48,14 @@ class DependencyTable {
     return backward(op.stage + 1U, op.microbatch);
   }
 
-  int device_of(const Op& op) const { return placement_->device_of(op.stage, op.microbatch); }
+  /// Where an op runs; a REDUCE_GRAD or STEP stands for all stages of its device.
+  int device_of(const Op& op) const {
+    if (placement_->mirrored() && !is_compute(op.kind)) {
+      const std::uint32_t replica = op.microbatch % placement_->width_of(op.stage);
+      return placement_->device_at(replica, placement_->positions()[op.stage]);
+    }
+    return placement_->device_of(op.stage, op.microbatch);
+  }
   /// Devices of `consumer(op)` and `producer(op)`, without looking at those ops.
   int consumer_device(const Op& op) const {
     return placement_->device_of(op.kind == OpKind::forward ? op.stage + 1U : op.stage - 1U,

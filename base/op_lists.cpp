@@ -19,8 +19,10 @@ std::uint32_t OpLists::next_compute(int device, std::uint32_t g) const {
   return kNoOp;
 }
 
-Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> position)
+Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> position,
+                     std::uint32_t mirrored)
     : depth_(static_cast<int>(widths.size())),
+      mirrored_(mirrored),
       widths_(std::move(widths)),
       position_(std::move(position)) {
   for (const int width : widths_) {
@@ -47,6 +49,28 @@ Placement loop_placement(std::vector<int> widths, int chunks) {
   for (std::size_t s = 0; s < depth * static_cast<std::size_t>(chunks); ++s)
     position.push_back(static_cast<std::uint32_t>(s % depth));
   return {std::move(widths), std::move(position)};
+}
+
+Placement snake_placement(std::vector<int> widths, int chunks) {
+  std::vector<std::uint32_t> position;
+  const auto depth = static_cast<std::uint32_t>(widths.size());
+  for (int c = 0; c < chunks; ++c) {
+    for (std::uint32_t s = 0; s < depth; ++s) position.push_back(c % 2 == 0 ? s : depth - 1 - s);
+  }
+  return {std::move(widths), std::move(position)};
+}
+
+Placement mirrored_placement(std::vector<int> widths, std::uint32_t per_batch) {
+  std::vector<std::uint32_t> position(widths.size());
+  std::iota(position.begin(), position.end(), 0U);
+  return {std::move(widths), std::move(position), per_batch};
+}
+
+std::vector<std::uint32_t> Placement::stages_at(std::uint32_t position) const {
+  std::vector<std::uint32_t> stages;
+  for (std::uint32_t s = 0; s < position_.size(); ++s)
+    if (position_[s] == position || position_[s] == twin(position)) stages.push_back(s);
+  return stages;
 }
 
 }  // namespace penstock

@@ -47,11 +47,17 @@ class OpLists {
 /// Where virtual stages live: on which of the p positions of a pipeline, and in which replica of
 /// that position; microbatches go round-robin over the replicas (PipeDream's 1F1B-RR). Devices are
 /// numbered replica by replica: with equal widths, replica r of position s is device r*p + s.
+///
+/// Mirrored (Chimera, DualPipe): stage s lives on position s for the first half of the microbatches
+/// of a batch, and on position p-1-s for the second half; both hold its weights.
 class Placement {
  public:
   Placement() = default;
   /// `widths[s]` replicas of position s; `position[stage]` is where a virtual stage lives.
-  Placement(std::vector<int> widths, std::vector<std::uint32_t> position);
+  /// `mirrored`: microbatches of a batch on a replica, of which the second half flows backwards
+  /// (equal widths only); 0: all flow one way.
+  Placement(std::vector<int> widths, std::vector<std::uint32_t> position,
+            std::uint32_t mirrored = 0);
 
   int depth() const { return depth_; }  ///< p, positions of the pipeline
   int stages() const { return static_cast<int>(position_.size()); }
@@ -71,8 +77,33 @@ class Placement {
   /// least common multiple of the widths.
   std::uint32_t round() const { return round_; }
 
+  bool mirrored() const { return mirrored_ != 0; }
+  std::uint32_t mirrored_batch() const { return mirrored_; }
+  /// Does a microbatch flow from the last position to the first?
+  bool reversed(std::uint32_t microbatch) const {
+    return mirrored_ != 0 && microbatch / most_ % mirrored_ >= (mirrored_ + 1) / 2;
+  }
+  /// Ways that microbatches take through the devices, and the way of one.
+  std::uint32_t ways() const { return mirrored_ == 0 ? round_ : 2 * round_; }
+  std::uint32_t way_of(std::uint32_t microbatch) const {
+    return microbatch % round_ + (reversed(microbatch) ? round_ : 0);
+  }
+  /// A stage's device on a way.
+  int device_on(std::uint32_t stage, std::uint32_t way) const {
+    const bool back = way >= round_;
+    const std::uint32_t position = back ? mirror(position_[stage]) : position_[stage];
+    return device_at(way % round_ % width_of(stage), position);
+  }
+  /// The other position that holds the same stages (mirrored); itself otherwise.
+  std::uint32_t twin(std::uint32_t position) const {
+    return mirrored_ == 0 ? position : mirror(position);
+  }
+  /// All virtual stages whose weights a position holds, in order.
+  std::vector<std::uint32_t> stages_at(std::uint32_t position) const;
+
   int device_of(std::uint32_t stage, std::uint32_t microbatch) const {
-    const std::uint32_t position = position_[stage];
+    std::uint32_t position = position_[stage];
+    if (mirrored_ != 0 && reversed(microbatch)) position = mirror(position);
     if (most_ == 1) return static_cast<int>(position);
     const std::uint32_t width = width_of(stage);
     return device_at(microbatch % width, position);
@@ -89,8 +120,12 @@ class Placement {
     std::uint32_t replica, position;
   };
   const Seat& seat(int device) const { return seats_[static_cast<std::size_t>(device)]; }
+  std::uint32_t mirror(std::uint32_t position) const {
+    return static_cast<std::uint32_t>(depth_) - 1 - position;
+  }
 
   int depth_ = 0;
+  std::uint32_t mirrored_ = 0;
   std::uint32_t most_ = 1, round_ = 1;
   bool even_ = true;
   std::vector<int> widths_;
@@ -102,5 +137,10 @@ class Placement {
 /// Consecutive stages on consecutive devices: stage s on position s mod p.
 Placement loop_placement(int depth, int chunks, int width);
 Placement loop_placement(std::vector<int> widths, int chunks);
+/// There and back: chunk c of a device counts from the first position when c is even, from the
+/// last when it is odd.
+Placement snake_placement(std::vector<int> widths, int chunks);
+/// Stage s on position s for the first half of a batch's microbatches, on p-1-s for the second.
+Placement mirrored_placement(std::vector<int> widths, std::uint32_t per_batch);
 
 }  // namespace penstock

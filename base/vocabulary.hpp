@@ -38,6 +38,8 @@ struct Op {
     receives = 1,  ///< its input comes from another device
     sends = 2,     ///< a message leaves for another device as soon as it ends
     detached = 4,  ///< REDUCE_GRAD: the device goes on at once, only its STEP waits for the traffic
+    paired = 8,    ///< runs together with the next op of its device: an overlapped F and B
+    stored = 16,   ///< F and its B: nothing is recomputed (torchgpipe's checkpoint)
   };
   std::uint32_t microbatch = 0;
   std::uint16_t stage = 0;
@@ -91,6 +93,10 @@ struct StageCosts {
   double reduce_grad_s = 0;      ///< all-reduce of the gradients over the replicas
   double step_s = 0;             ///< optimizer step
 
+  /// What an F and a B that run together (DualPipe) take less than one after the other.
+  double overlap_saving_s = 0;
+  double recompute_s = 0;  ///< of `backward_s` and `backward_input_s`: computing activations again
+
   /// Sent on per microbatch, by each GPU of the stage to its counterpart; the input gradient has
   /// the same size.
   std::int64_t output_bytes = 0;
@@ -102,6 +108,7 @@ struct StageCosts {
 
   std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
   std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
+  std::int64_t stored_activation_bytes = 0;       ///< kept from F by a microbatch not recomputed
   std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
 
@@ -111,6 +118,10 @@ struct StageCosts {
 
   std::array<TensorTraffic, 4> tensor{};  ///< of F, B, I, W (index = OpKind)
 
+  /// Microbatches of one backward op: all of an update where a schedule runs one backward for them
+  /// (TiMePReSt). The backward's times are of all of them; bytes stay those of one.
+  int backward_microbatches = 1;
+
   /// Duration of an op of this kind, seconds.
   double duration_s(OpKind kind) const;
 };
@@ -118,7 +129,12 @@ struct StageCosts {
 /// Bytes of the message an op sends: its stage's output, or the gradient of its stage's input,
 /// which is as large as the output of the stage before. `costs` is per virtual stage.
 inline std::int64_t message_bytes(const std::vector<StageCosts>& costs, const Op& sender) {
-  return costs[sender.kind == OpKind::forward ? sender.stage : sender.stage - 1U].output_bytes;
+  if (sender.kind == OpKind::forward) return costs[sender.stage].output_bytes;
+  return costs[sender.stage - 1U].output_bytes * costs[sender.stage].backward_microbatches;
 }
+
+/// Seconds of an F and a B that run together: what they take one after the other, less the mean of
+/// what their stages save.
+double paired_s(const StageCosts& forward, const StageCosts& backward);
 
 }  // namespace penstock

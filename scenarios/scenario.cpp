@@ -203,12 +203,8 @@ class Builder {
       diagnostics_.add(pipeline_.at("vertical_sync"),
                        "'vertical_sync' needs as many replicas of every stage");
     }
-    const std::string why = shaped ? schedule.refuse(out_.shape) : "";
-    ScheduleShape even = out_.shape;
-    even.widths.clear();
-    const bool by_width = !out_.shape.widths.empty() && schedule.refuse(even).empty();
-    const char* refused = schedule.whole_model ? "stages" : by_width ? "width" : "microbatches";
-    if (!why.empty()) diagnostics_.add(pipeline_.at(refused), why);
+    const Refusal refused = shaped ? schedule.refuse(out_.shape) : Refusal{};
+    if (!refused.empty()) diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
       if (pipeline_.has(key) && !stashes) {

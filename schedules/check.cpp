@@ -46,7 +46,9 @@ void check_each_op_once(const Program& program, const DependencyTable& table, Fi
     for (std::uint32_t k = 0; k < table.microbatches(); ++k) {
       const std::uint32_t backward = table.backward(s, k);
       if (table.forward(s, k) == kNoOp) findings.add("{}F{} is missing", s, k);
-      if (backward == kNoOp) {
+      if (!program.has_backward(s, k)) {
+        if (backward != kNoOp) findings.add("{}B{} is not the one backward of its update", s, k);
+      } else if (backward == kNoOp) {
         findings.add("{}B{} (or {}I{}) is missing", s, k, s, k);
       } else if (const bool split = ops[backward].kind == OpKind::backward_input;
                  split != (table.weight(s, k) != kNoOp)) {

@@ -1,10 +1,11 @@
 // What a schedule is: a pure function from its shape to the compute order of every device, plus the
-// rule of its weight versions. A new schedule is one file, one row of the table in catalog.cpp, one
-// test and one scenario.
+// rule of its weight versions. A new schedule is one file in catalog/, one line of the table in
+// catalog.cpp, one test and one scenario.
 #pragma once
 
 #include "schedules/program.hpp"
 
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,9 +13,25 @@
 
 namespace penstock {
 
+/// What a schedule that looks at costs knows of one virtual stage: times in any one unit, and
+/// activations in any one unit.
+struct StageTimes {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+  double activation = 1;              ///< kept from F to I, or to B
+  double activation_after_input = 1;  ///< of it, kept on from I to W
+
+  double backward() const { return backward_input + backward_weight; }
+  bool operator==(const StageTimes&) const = default;
+};
+
+/// When torchgpipe recomputes activations in the backward.
+enum class Checkpoint : std::uint8_t { always, except_last, never };
+
 /// The shape a schedule is asked for. Microbatches are those of one replica.
 struct ScheduleShape {
-  std::uint32_t depth = 1;                    ///< p
+  std::uint32_t depth = 1;                    ///< p, devices of a pipeline
   std::uint32_t microbatches_per_update = 1;  ///< m
   std::uint32_t batches = 1;
   bool vertical_sync = false;      ///< PipeDream: every stage uses the version stage 0 used
@@ -22,6 +39,23 @@ struct ScheduleShape {
 
   /// Replicas of each stage where they differ (PipeDream's 1F1B-RR); empty: all have as many.
   std::vector<int> widths{};
+
+  std::uint32_t chunks = 1;  ///< v, virtual stages per device
+  /// Interleaved 1F1B: microbatches of one chunk in a row (Megatron's
+  /// microbatch_group_size_per_vp_stage); 0: p.
+  std::uint32_t group = 0;
+  /// By virtual stage, for schedules that look at times; empty: F = I = W = 1 everywhere.
+  std::vector<StageTimes> times{};
+  double transfer = 0;  ///< time of a message between two devices, in the unit of `times`
+  /// Activations that a device may hold, in multiples of what 1F1B holds on device 0 (p
+  /// microbatches on all chunks of a device); 0: what the schedule takes when nothing is said.
+  double memory_limit = 0;
+  /// The same, for each device (the search of our own); empty: `memory_limit` for all.
+  std::vector<double> memory_limits{};
+  Checkpoint checkpoint = Checkpoint::except_last;
+
+  std::uint32_t stages() const { return depth * chunks; }
+  StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
 
   /// Microbatches of one batch, and of the run, on a replica of a stage.
   std::uint32_t per_batch(std::uint32_t stage) const;
@@ -35,27 +69,70 @@ struct ScheduleShape {
 /// How the weights of a schedule are updated.
 using UpdateRule = VersionRule::Kind;
 
+/// Why a schedule does not admit a shape, with the nearest legal values; empty when it does.
+struct Refusal {
+  std::string why;
+  std::string_view key = "microbatches";  ///< the key of `pipeline` to change
+
+  bool empty() const { return why.empty(); }
+};
+
+/// Which virtual stages live where on p devices.
+enum class Layout : std::uint8_t {
+  loop,      ///< stage s on device s mod p
+  snake,     ///< there and back: s mod 2p, counted back from p on (a V with two chunks)
+  mirrored,  ///< stage s on device s for the first half of a batch, on p-1-s for the second
+};
+
+/// Chunks per device that a schedule admits.
+struct Chunks {
+  std::uint32_t least = 1, most = 1;
+  std::uint32_t usual = 1;  ///< when nothing is said
+  std::uint32_t step = 1;
+};
+inline constexpr std::uint32_t kAnyNumber = std::numeric_limits<std::uint32_t>::max();
+
+/// No claim for this shape.
+inline constexpr double kNoClaim = std::numeric_limits<double>::quiet_NaN();
+
 struct Schedule {
   std::string_view name;
-  std::vector<std::string_view> aliases;
+  std::vector<std::string_view> aliases{};
   std::string_view paper;
   std::string_view summary;  ///< one line: order, flush, what it is for
   std::string_view bubble;   ///< formula of the bubble, where one is published
   std::string_view stash;    ///< microbatches stashed on stage s
-  UpdateRule update;
+  std::string_view when;     ///< one or two sentences: when to use it, and when not
+  UpdateRule update = UpdateRule::flush;
   /// Appends the compute order of every device: of one batch (m microbatches) when the schedule
   /// flushes, of the whole run otherwise.
-  void (*generate)(const ScheduleShape& shape, OpLists& order);
+  void (*generate)(const ScheduleShape& shape, OpLists& order) = nullptr;
   /// The bubble of equal stages and free transfers, of one flush; 0 in steady state without one.
-  double (*ideal_bubble)(const ScheduleShape& shape);
-  /// Why the schedule does not admit this shape, with the nearest legal value; "" when it does.
-  std::string (*refuse)(const ScheduleShape& shape);
+  double (*ideal_bubble)(const ScheduleShape& shape) = nullptr;
+  /// Why the schedule does not admit this shape, beyond its chunks; null: it admits every one.
+  Refusal (*refuse_shape)(const ScheduleShape& shape) = nullptr;
+  /// Activations of virtual stages that device d holds at most; null or kNoClaim: no claim.
+  double (*peak)(const ScheduleShape& shape, std::uint32_t device) = nullptr;
+  /// `ideal_bubble` is of the longest device alone, from its first op to its last (the zero-bubble
+  /// papers' measure), not of the makespan.
+  bool of_stage_time = false;
+  Layout layout = Layout::loop;
+  Chunks chunks{};
+  bool splits_backward = false;  ///< I and W instead of B
+  bool looks_at_costs = false;   ///< the order depends on ScheduleShape::times and the limits
+  /// UpdateRule::listed: fills in the versions of the order.
+  void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
+                        VersionRule& rule) = nullptr;
+  /// One backward for all microbatches of an update; it carries the number of the last.
+  bool whole_backward = false;
   /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last
   /// backward goes on.
   bool whole_model = false;
   bool asynchronous = false;  ///< replicas update the servers' weights without waiting for others
 
   bool flushes() const { return update == UpdateRule::flush; }
+  /// Why the schedule does not admit this shape.
+  Refusal refuse(const ScheduleShape& shape) const;
 };
 
 /// Every schedule, in the order `penstock schedule list` prints them.
@@ -68,20 +145,24 @@ const Schedule* find_schedule(std::string_view name);
 /// All names and aliases, for suggestions and completion.
 std::vector<std::string> schedule_names();
 
+/// Where the virtual stages of a schedule live. `widths` per position, `per_batch` microbatches of
+/// a batch on a replica (mirrored).
+Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
+                 std::uint32_t per_batch);
+
+/// For generators: one op of a virtual stage.
+inline Op make_op(OpKind kind, std::uint32_t stage, std::uint32_t microbatch) {
+  return {.microbatch = microbatch, .stage = static_cast<std::uint16_t>(stage), .kind = kind};
+}
+
 /// For generators: `warmup` forwards, then one forward and one backward in turn, then the backwards
 /// that are left, over microbatches 0 ... count-1 of stage `stage` (1F1B and its relatives).
 void append_one_f_one_b(OpLists& order, std::uint32_t stage, std::uint32_t warmup,
                         std::uint32_t count);
 
-// One function per schedule file.
-void generate_model_parallel(const ScheduleShape&, OpLists&);
-void generate_gpipe(const ScheduleShape&, OpLists&);
-void generate_gpipe_fifo(const ScheduleShape&, OpLists&);
-void generate_1f1b(const ScheduleShape&, OpLists&);
-void generate_dapple_pb(const ScheduleShape&, OpLists&);
-void generate_pipedream(const ScheduleShape&, OpLists&);
-void generate_pipedream_2bw(const ScheduleShape&, OpLists&);
-void generate_data_parallel(const ScheduleShape&, OpLists&);
-void generate_asp(const ScheduleShape&, OpLists&);
+/// The bubble (p-1) / (v m + p-1) of a pipeline that fills and drains once per batch.
+double fill_and_drain(const ScheduleShape& shape);
+/// No bubble in steady state.
+double no_bubble(const ScheduleShape& shape);
 
 }  // namespace penstock

@@ -11,11 +11,13 @@
 namespace penstock {
 namespace {
 
-VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape) {
+VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape,
+                         const OpLists& order) {
   VersionRule rule;
   rule.kind = schedule.update;
-  if (schedule.update != UpdateRule::stash) return rule;
   rule.extra_copies = shape.extra_copies;
+  if (schedule.list_versions != nullptr) schedule.list_versions(shape, order, rule);
+  if (schedule.update != UpdateRule::stash) return rule;
   for (std::uint32_t s = 0; s < shape.depth; ++s)
     rule.delay.push_back(shape.warmup(shape.vertical_sync ? 0 : s));
   return rule;
@@ -34,15 +36,19 @@ std::uint8_t flags(const Op& op, const Placement& placement) {
   const bool receives = op.kind == OpKind::forward ? !first && elsewhere(op.stage - 1U)
                         : is_backward(op.kind)     ? !last && elsewhere(op.stage + 1U)
                                                    : false;
-  return static_cast<std::uint8_t>((sends ? Op::sends : 0) | (receives ? Op::receives : 0));
+  return static_cast<std::uint8_t>((op.flags & (Op::paired | Op::stored)) |
+                                   (sends ? Op::sends : 0) | (receives ? Op::receives : 0));
 }
 
 /// Appends one device's compute order, shifted by `first_microbatch`, with a step after the last
 /// gradient of every update.
 class DeviceLowering {
  public:
-  DeviceLowering(Program& program, std::span<const Op> order, std::uint32_t replica)
-      : program_(program), order_(order), replica_(replica) {
+  DeviceLowering(Program& program, std::span<const Op> order, int device)
+      : program_(program), order_(order), replica_(program.placement.replica_of(device)) {
+    const auto& positions = program.placement.positions();
+    const auto first = std::ranges::find(positions, program.placement.position_of(device));
+    stage_ = static_cast<std::uint16_t>(first - positions.begin());
     // Gradients still to come before the step: one per microbatch and stage of this device.
     gradients_.assign(program.updates(stage()), 0);
   }
@@ -61,11 +67,11 @@ class DeviceLowering {
   }
 
  private:
-  bool finishes_gradient(const Op& op) const {
+  static bool finishes_gradient(const Op& op) {
     return op.kind == OpKind::backward || op.kind == OpKind::backward_weight;
   }
-  /// Stage of REDUCE_GRAD and STEP: the device's first; they stand for all of its stages.
-  std::uint16_t stage() const { return order_.front().stage; }
+  /// Stage of REDUCE_GRAD and STEP: the position's first; they stand for all of its stages.
+  std::uint16_t stage() const { return stage_; }
   std::uint32_t width() const { return program_.placement.width_of(stage()); }
   std::uint32_t update_of(std::uint32_t local) const {
     return local / program_.per_update(stage());
@@ -87,7 +93,8 @@ class DeviceLowering {
     add_pending_step();
     pending_ =
         Op{.microbatch = update * width() + replica_, .stage = stage(), .kind = OpKind::step};
-    if (width() == 1 && !program_.divided) return add_pending_step();
+    if (width() == 1 && !program_.divided && !program_.placement.mirrored())
+      return add_pending_step();
     Op reduce = *pending_;
     reduce.kind = OpKind::reduce_grad;
     reduce.flags = program_.detached_reductions ? Op::detached : 0;
@@ -105,6 +112,7 @@ class DeviceLowering {
   Program& program_;
   std::span<const Op> order_;
   std::uint32_t replica_;
+  std::uint16_t stage_ = 0;
   std::uint32_t made_ = 0;  // updates
   std::optional<Op> pending_;
   std::vector<std::uint32_t> gradients_;
@@ -113,8 +121,10 @@ class DeviceLowering {
 }  // namespace
 
 std::uint64_t count_ops(const ScheduleShape& shape, int width) {
+  // F and B, or F, I and W, which a count for limits may be generous with.
+  const std::uint64_t kinds = shape.chunks > 1 ? 3 : 2;
   const std::uint64_t per_device =
-      2 * std::uint64_t{shape.microbatches_per_update} * shape.batches +
+      kinds * std::uint64_t{shape.microbatches_per_update} * shape.batches * shape.chunks +
       2 * std::uint64_t{shape.batches};
   if (shape.widths.empty()) return per_device * shape.depth * static_cast<std::uint64_t>(width);
   std::uint64_t round = 1;
@@ -136,10 +146,11 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
 
   Program program;
   program.schedule = schedule.name;
-  program.placement = shape.widths.empty()
-                          ? loop_placement(static_cast<int>(shape.depth), 1, options.width)
-                          : loop_placement(shape.widths, 1);
-  program.versions = version_rule(schedule, shape);
+  const std::vector<int> widths =
+      shape.widths.empty() ? std::vector<int>(shape.depth, options.width) : shape.widths;
+  program.placement = layout(schedule.layout, widths, shape.chunks, shape.microbatches_per_update);
+  program.versions = version_rule(schedule, shape, order);
+  program.whole_backward = schedule.whole_backward;
   program.transfers = options.transfers;
   program.microbatches_per_update = shape.microbatches_per_update;
   program.batches = shape.batches;
@@ -151,8 +162,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
   for (int d = 0; d < program.placement.devices(); ++d) {
     const std::uint32_t position = program.placement.position_of(d);
-    DeviceLowering device(program, order.of(static_cast<int>(position)),
-                          program.placement.replica_of(d));
+    DeviceLowering device(program, order.of(static_cast<int>(position)), d);
     const std::uint32_t repeats = schedule.flushes() ? shape.batches : 1;
     for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * shape.per_batch(position));
     device.finish();

@@ -16,15 +16,22 @@ namespace penstock {
 ///   flush           floor(k / m)              held 1
 ///   stash           max(k - delay[s], 0)      held delay[s] + 1   (m = 1)
 ///   double_buffer   max(floor(k / m) - 1, 0)  held 2
-///   latest          what is there when the microbatch starts: floor(k / m) updates of its own
-///                   replica, and those of the others by then (traces/latest_versions.hpp)
+///   latest          what is there when the op starts: F floor(max(k - delay[s], 0) / m), B
+///                   floor(k / m) updates of its own replica (PipeMare), and those of the other
+///                   replicas by then (ASP; traces/latest_versions.hpp)
+///   listed          as the generator lists them, for F and for B (TiMePReSt)
 struct VersionRule {
-  enum class Kind : std::uint8_t { flush, stash, double_buffer, latest };
+  enum class Kind : std::uint8_t { flush, stash, double_buffer, latest, listed };
   Kind kind = Kind::flush;
-  std::vector<std::uint32_t> delay;  ///< stash only: per virtual stage
+  std::vector<std::uint32_t> delay;  ///< stash, latest: per virtual stage; empty: 0
   std::uint32_t extra_copies = 0;    ///< held beyond the rule by a particular implementation
+  /// listed: [stage][k], of F and of B (I, W); `listed_held`: versions kept per stage.
+  std::vector<std::vector<std::uint32_t>> forward_listed, backward_listed;
+  std::vector<std::uint32_t> listed_held;
 
-  std::uint32_t version(std::uint32_t stage, std::uint32_t k, std::uint32_t per_update) const;
+  /// `forward`: of F, otherwise of B, I and W.
+  std::uint32_t version(std::uint32_t stage, std::uint32_t k, std::uint32_t per_update,
+                        bool forward) const;
   /// Versions the rule keeps on a stage, the live one included.
   std::uint32_t held(std::uint32_t stage) const;
   std::string describe() const;
@@ -43,6 +50,7 @@ struct Program {
   bool asynchronous = false;         ///< REDUCE_GRAD: a replica and the parameter servers, alone
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
   bool divided = false;  ///< each device is all replicas of its stages, which divide microbatches
+  bool whole_backward = false;  ///< one B per update, with the number of its last microbatch
 
   /// Microbatches of the whole run, over all replicas and updates.
   std::uint32_t microbatches() const {
@@ -63,9 +71,15 @@ struct Program {
     return placement.even() ? batches
                             : microbatches() / placement.width_of(stage) / per_update(stage);
   }
+  /// Has a microbatch a backward of its own on a stage?
+  bool has_backward(std::uint32_t stage, std::uint32_t microbatch) const {
+    if (!whole_backward) return true;
+    const std::uint32_t m = per_update(stage);
+    return microbatch / placement.width_of(stage) % m == m - 1;
+  }
   /// Weight version an F, B, I or W uses.
   std::uint32_t version(const Op& op) const {
-    return versions.version(op.stage, local(op), per_update(op.stage));
+    return versions.version(op.stage, local(op), per_update(op.stage), op.kind == OpKind::forward);
   }
 };
 

@@ -18,4 +18,14 @@ std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
   return static_cast<std::uint32_t>((behind - 1) / widths[stage]);
 }
 
+Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
+                 std::uint32_t per_batch) {
+  switch (kind) {
+    case Layout::loop: return loop_placement(std::move(widths), static_cast<int>(chunks));
+    case Layout::snake: return snake_placement(std::move(widths), static_cast<int>(chunks));
+    case Layout::mirrored: return mirrored_placement(std::move(widths), per_batch);
+  }
+  return {};
+}
+
 }  // namespace penstock

@@ -112,9 +112,9 @@ TEST(Asynchronous, EveryReplicaReducesByItselfAndGoesOn) {
 }
 
 TEST(DataParallel, IsNoPipeline) {
-  EXPECT_NE(find_schedule("data-parallel")->refuse({4, 2, 1}).find("stages must be 1, not 4"),
+  EXPECT_NE(find_schedule("data-parallel")->refuse({4, 2, 1}).why.find("stages must be 1, not 4"),
             std::string::npos);
-  EXPECT_EQ(find_schedule("ddp")->refuse({1, 2, 1}), "");
+  EXPECT_EQ(find_schedule("ddp")->refuse({1, 2, 1}).why, "");
 }
 
 TEST(Schedules, NamesAndAliasesAreFoundWhateverTheirCase) {
@@ -125,10 +125,10 @@ TEST(Schedules, NamesAndAliasesAreFoundWhateverTheirCase) {
 }
 
 TEST(Schedules, RefuseShapesTheyDoNotAdmit) {
-  EXPECT_NE(find_schedule("pipedream")->refuse({4, 2, 1}), "");
-  EXPECT_NE(find_schedule("2bw")->refuse({4, 3, 1}).find("nearest legal value is 4"),
+  EXPECT_NE(find_schedule("pipedream")->refuse({4, 2, 1}).why, "");
+  EXPECT_NE(find_schedule("2bw")->refuse({4, 3, 1}).why.find("nearest legal value is 4"),
             std::string::npos);
-  EXPECT_EQ(find_schedule("2bw")->refuse({4, 4, 1}), "");
+  EXPECT_EQ(find_schedule("2bw")->refuse({4, 4, 1}).why, "");
 }
 
 TEST(Lowering, ReplicasTakeMicrobatchesInTurn) {

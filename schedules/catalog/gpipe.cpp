@@ -1,0 +1,55 @@
+// GPipe (Huang et al., NeurIPS'19): all m forwards, then all m backwards, on one weight version.
+// `gpipe` runs the backwards in reverse (B_m ... B_1, as torchgpipe's dependencies force them),
+// `gpipe-fifo` in ascending order (PyTorch's ScheduleGPipe, Megatron).
+#include "schedules/catalog.hpp"
+
+namespace penstock {
+namespace {
+
+void generate(const ScheduleShape& shape, OpLists& order, bool reverse) {
+  for (std::uint32_t s = 0; s < shape.depth; ++s) {
+    const std::uint32_t m = shape.per_batch(s);
+    const auto stage = static_cast<std::uint16_t>(s);
+    for (std::uint32_t k = 0; k < m; ++k) order.add({.microbatch = k, .stage = stage});
+    for (std::uint32_t j = 0; j < m; ++j) {
+      order.add({.microbatch = reverse ? m - 1 - j : j, .stage = stage, .kind = OpKind::backward});
+    }
+    order.end_device();
+  }
+}
+
+void generate_reversed(const ScheduleShape& shape, OpLists& order) { generate(shape, order, true); }
+void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate(shape, order, false); }
+
+double all_microbatches(const ScheduleShape& shape, std::uint32_t) {
+  return shape.microbatches_per_update;
+}
+
+}  // namespace
+
+Schedule gpipe() {
+  return {.name = "gpipe",
+          .paper = "GPipe, NeurIPS'19",
+          .summary = "all forwards, then all backwards in reverse; flush",
+          .bubble = "(p-1)/(m+p-1)",
+          .stash = "m",
+          .when = "The simplest schedule. 1F1B is as fast and holds p instead of m microbatches.",
+          .generate = generate_reversed,
+          .ideal_bubble = fill_and_drain,
+          .peak = all_microbatches};
+}
+
+Schedule gpipe_fifo() {
+  return {.name = "gpipe-fifo",
+          .aliases = {"ScheduleGPipe"},
+          .paper = "GPipe, NeurIPS'19",
+          .summary = "all forwards, then all backwards in order; flush",
+          .bubble = "(p-1)/(m+p-1)",
+          .stash = "m",
+          .when = "GPipe as PyTorch and Megatron order it; use it to compare with them.",
+          .generate = generate_fifo,
+          .ideal_bubble = fill_and_drain,
+          .peak = all_microbatches};
+}
+
+}  // namespace penstock
