@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -125,21 +127,67 @@ TEST_P(TwoWay, IdlesAsLongAsItsFormulaSaysWhereItSaysSo) {
   EXPECT_GT(claimed, 30);
 }
 
-TEST_P(TwoWay, LowersToAProgramThatTheCheckerPasses) {
-  for (const Transfers transfers : {Transfers::overlapped, Transfers::coupled}) {
-    for_each_admitted(GetParam(), {}, [&](const Schedule& schedule, const ScheduleShape& shape) {
-      ScheduleShape two_batches = shape;
-      two_batches.batches = 2;
-      const Program program = lower(schedule, two_batches, {1, transfers, false});
-      const DependencyTable table(program.ops, program.placement, program.microbatches());
-      EXPECT_EQ(fmt::format("{}", fmt::join(check(program, table), "\n")), "");
-    });
+/// What a device sends to another, and what that one needs from it, both in list order.
+using Channel = std::pair<std::vector<std::string>, std::vector<std::string>>;
+
+std::map<std::tuple<int, int, OpKind>, Channel> channels(const Generated& made) {
+  std::map<std::tuple<int, int, OpKind>, Channel> all;
+  const std::uint32_t last = static_cast<std::uint32_t>(made.where.stages()) - 1;
+  for (int d = 0; d < made.order.devices(); ++d) {
+    for (const Op& op : made.order.of(d)) {
+      if (op.kind == OpKind::backward_weight) continue;
+      const bool forward = op.kind == OpKind::forward;
+      const OpKind kind = forward ? OpKind::forward : OpKind::backward;
+      // A message is named by the stage that needs it.
+      const std::uint32_t next = forward ? op.stage + 1U : op.stage - 1U;
+      if (op.stage != (forward ? last : 0)) {
+        const int to = made.where.device_of(next, op.microbatch);
+        if (to != d)
+          all[{d, to, kind}].first.push_back(to_string(make_op(kind, next, op.microbatch)));
+      }
+      if (op.stage != (forward ? 0 : last)) {
+        const std::uint32_t before = forward ? op.stage - 1U : op.stage + 1U;
+        const int from = made.where.device_of(before, op.microbatch);
+        if (from != d)
+          all[{from, d, kind}].second.push_back(to_string(make_op(kind, op.stage, op.microbatch)));
+      }
+    }
   }
+  return all;
+}
+
+TEST_P(TwoWay, NeedsTheMessagesOfAChannelInTheOrderTheyAreSent) {
+  for_each_admitted(GetParam(), {}, [](const Schedule& schedule, const ScheduleShape& shape) {
+    for (const auto& [ends, channel] : channels(generate(schedule, shape)))
+      EXPECT_EQ(channel.first, channel.second);
+  });
+}
+
+void expect_checked(const char* name, Transfers transfers) {
+  for_each_admitted(name, {}, [&](const Schedule& schedule, const ScheduleShape& shape) {
+    ScheduleShape two_batches = shape;
+    two_batches.batches = 2;
+    const Program program = lower(schedule, two_batches, {1, transfers, false});
+    const DependencyTable table(program.ops, program.placement, program.microbatches());
+    EXPECT_EQ(fmt::format("{}", fmt::join(check(program, table), "\n")), "");
+  });
+}
+
+TEST_P(TwoWay, LowersToAProgramThatTheCheckerPasses) {
+  expect_checked(GetParam(), Transfers::overlapped);
+}
+
+TEST(Chimera, NeverDeadlocksWhenASendWaitsForItsReceiver) {
+  expect_checked("chimera", Transfers::coupled);
+}
+
+TEST(Hanayo, NeverDeadlocksWhenASendWaitsForItsReceiver) {
+  expect_checked("hanayo", Transfers::coupled);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, TwoWay,
                          testing::Values("dualpipe", "dualpipev", "chimera", "hanayo"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 class RecordedDualPipe : public testing::TestWithParam<const char*> {};
 
