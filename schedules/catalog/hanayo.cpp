@@ -9,15 +9,14 @@
 // full. The order is that of slots with F as long as B, whatever the times are.
 //
 // Bubble for m = P K, F and B of one chunk: 2(P-1)(K max(F,B) - (K-1) min(F,B)). With m = P that is
-// (P-1)/(2PW+P-1) for F = B and (2P-2)/(3PW+2P-2) for B = 2F; the paper's estimate for the latter
-// is (2P-2)/(3PW+P-1), which is larger than that.
+// (P-1)/(2PW+P-1) for F = B and (2P-2)/(3PW+2P-2) for B = 2F. The paper's estimate for the latter,
+// (2P-2)/(3PW+P-1), is larger; no order has exactly that share (P = 2, W = 1: 4.8 slots of F).
 #include "schedules/catalog.hpp"
 #include "schedules/catalog/two_lanes.hpp"
 
 #include <algorithm>
 
 namespace penstock {
-
 namespace {
 
 void generate(const ScheduleShape& shape, OpLists& order) {

@@ -14,7 +14,8 @@
 namespace penstock {
 
 /// Calls visit(kind, stage, k) in the order of device d's slots, with k the microbatch counted over
-/// all of `units` units; a unit that is not full leaves its slots empty.
+/// all of `units` units. Slots beyond the last microbatch are the caller's to leave empty: a unit
+/// that is not full takes as long to visit as a full one.
 template <class Visit>
 void for_each_slot(std::uint32_t n, std::uint32_t waves, std::uint32_t d, std::uint32_t units,
                    const Visit& visit) {
