@@ -12,8 +12,9 @@ namespace {
 
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
-      model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), data_parallel(), asp(),
+      model_parallel(), gpipe(),         gpipe_fifo(), one_f_one_b(), dapple_pb(),
+      pipedream(),      pipedream_2bw(), dualpipe(),   dualpipev(),   chimera(),
+      hanayo(),         data_parallel(), asp(),
   };
   return kTable;
 }
@@ -45,6 +46,13 @@ Refusal refuse_chunks(const Schedule& schedule, const ScheduleShape& shape) {
 double fill_and_drain(const ScheduleShape& shape) {
   const double p = shape.depth, v = shape.chunks;
   return (p - 1) / (v * shape.microbatches_per_update + p - 1);
+}
+
+Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
+  if (shape.widths.empty()) return {};
+  return {fmt::format("{} is defined for as many replicas of every stage: width must be one number",
+                      schedule),
+          "width"};
 }
 
 double no_bubble(const ScheduleShape&) { return 0; }
