@@ -9,7 +9,9 @@ namespace penstock {
 Schedule model_parallel();
 Schedule gpipe();
 Schedule gpipe_fifo();
+Schedule torchgpipe();
 Schedule one_f_one_b();
+Schedule eager_one_f_one_b();
 Schedule dapple_pb();
 Schedule pipedream();
 Schedule pipedream_2bw();
@@ -17,6 +19,10 @@ Schedule dualpipe();
 Schedule dualpipev();
 Schedule chimera();
 Schedule hanayo();
+Schedule interleaved_1f1b();
+Schedule interleaved_1f1b_torch();
+Schedule looped_bfs();
+Schedule interleaved_zb();
 Schedule data_parallel();
 Schedule asp();
 

@@ -44,6 +44,7 @@ struct ScheduleShape {
   /// Interleaved 1F1B: microbatches of one chunk in a row (Megatron's
   /// microbatch_group_size_per_vp_stage); 0: p.
   std::uint32_t group = 0;
+  std::uint32_t extra_warmup = 0;  ///< interleaved 1F1B: Megatron's 1 when it overlaps MoE traffic
   /// By virtual stage, for schedules that look at times; empty: F = I = W = 1 everywhere.
   std::vector<StageTimes> times{};
   double transfer = 0;  ///< time of a message between two devices, in the unit of `times`
