@@ -495,7 +495,7 @@ class Builder {
   void cost() {
     const Schedule& schedule = *out_.schedule;
     cost_stages();
-    if (schedule.checkpoints && out_.shape.checkpoint == Checkpoint::except_last) {
+    if (schedule.checkpoints && out_.shape.checkpoint != Checkpoint::always) {
       Scenario stored = out_;
       std::swap(out_, stored);
       out_.recompute = Recompute::none;

@@ -200,7 +200,8 @@ Schedule dualpipe() {
           .peak = dualpipe_peak,
           .layout = Layout::mirrored,
           .chunks = {.least = 1, .most = 2, .usual = 1},
-          .splits_backward = true};
+          .splits_backward = true,
+          .pairs = true};
 }
 
 Schedule dualpipev() {
@@ -221,7 +222,8 @@ Schedule dualpipev() {
       .of_stage_time = true,
       .layout = Layout::snake,
       .chunks = {.least = 2, .most = 2, .usual = 2},
-      .splits_backward = true};
+      .splits_backward = true,
+      .pairs = true};
 }
 
 }  // namespace penstock

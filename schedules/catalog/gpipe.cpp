@@ -79,7 +79,8 @@ Schedule torchgpipe() {
               "batch for the activations of one microbatch.",
           .generate = generate_torchgpipe,
           .ideal_bubble = fill_and_drain,
-          .peak = all_microbatches};
+          .peak = all_microbatches,
+          .checkpoints = true};
 }
 
 }  // namespace penstock

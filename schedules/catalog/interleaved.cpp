@@ -250,7 +250,8 @@ Schedule interleaved_1f1b() {
           .ideal_bubble = fill_and_drain,
           .refuse_shape = refuse_megatron,
           .peak = megatron_peak,
-          .chunks = kAnyChunks};
+          .chunks = kAnyChunks,
+          .groups = true};
 }
 
 Schedule interleaved_1f1b_torch() {
