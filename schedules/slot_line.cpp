@@ -114,7 +114,8 @@ void SlotLine::settle(const Placed& pass) {
 void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
   const std::uint32_t width = widths_.of(pass.op.kind);
   const Placed stays = pass;
-  // Nothing is held for an I, so only where it takes a W's place can it raise the peak.
+  // Nothing is held or freed by an I itself, only where it takes a W's place.
+  const bool changes = pass.op.kind != OpKind::backward_input || fills_weights_;
   const bool may_hold_more =
       pass.op.kind == OpKind::forward || (pass.op.kind == OpKind::backward_input && fills_weights_);
   take(stays);
@@ -124,7 +125,7 @@ void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
     const std::uint32_t beyond =
         may_hold_more ? first_beyond(limit, slot, stays.slot + width) : kNowhere;
     if (beyond == kNowhere) {
-      update(slot, stays.slot + width);
+      if (changes) update(slot, stays.slot + width);
       return settle(pass);
     }
     take(pass);
