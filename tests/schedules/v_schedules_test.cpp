@@ -100,7 +100,8 @@ TEST_P(EveryV, KeepsTheBubbleAndThePeaksItClaims) {
       }
       for (std::uint32_t d = 0; d < p; ++d) {
         const double peak = schedule.peak(shape, d);
-        if (!std::isnan(peak)) EXPECT_EQ(found.peaks[d], peak) << p << " " << m << " " << d;
+        if (std::isnan(peak)) continue;
+        EXPECT_EQ(found.peaks[d], peak) << p << " " << m << " " << d;
       }
     }
   }
