@@ -14,6 +14,8 @@ namespace {
 
 /// A microbatch's way from its first pass to its last takes at most this many intervals.
 constexpr std::uint64_t kMostIntervals = 16384;
+/// Slots are a coarse measure of time: an interval has at most this many, a pass of it one in 16.
+constexpr std::uint32_t kMostSlots = 65536;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// The slots of one kind of pass.
@@ -41,12 +43,14 @@ std::vector<std::string> malformed(const Block& b) {
     found.emplace_back("a block has either backward or backward_input");
   if (!b.backward.empty() && !b.backward_weight.empty())
     found.emplace_back("backward_weight belongs to backward_input; backward already contains it");
+  if (b.interval > kMostSlots)
+    found.push_back(fmt::format("interval must be at most {} slots", kMostSlots));
   for (const Passes& list : passes(b)) {
     if (!list.slots.empty() && list.slots.size() != b.forward.size())
       found.push_back(fmt::format("{} has {} slots, forward has {}: one per virtual stage",
                                   list.key, list.slots.size(), b.stages()));
-    if (b.widths.of(list.kind) == 0)
-      found.push_back(fmt::format("a pass of {} takes at least one slot", list.key));
+    if (b.widths.of(list.kind) == 0 || b.widths.of(list.kind) > kMostSlots / 16)
+      found.push_back(fmt::format("a pass of {} takes 1 to {} slots", list.key, kMostSlots / 16));
   }
   return found;
 }

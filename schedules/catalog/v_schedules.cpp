@@ -8,7 +8,7 @@
 //   V-ZB      4 2 4 2     1, 1, 1                     2p
 //   1F1B-V    1 1, B of two slots, three in a row     2 floor((2p+3)/3)     ~ 2/3
 // A device that holds k activations is idle for 6p - 1 - 3k slots or more (section 4.2), which
-// V-Half, V-ZB and most V-Min reach.
+// V-Half and V-ZB reach with enough microbatches, and V-Min unless p mod 3 is 2 (four more).
 #include "schedules/blocks.hpp"
 #include "schedules/catalog.hpp"
 #include "schedules/catalog/v_blocks.hpp"
@@ -145,8 +145,8 @@ Schedule v_zb() {
           .bubble = "0 of a device's time (F = I = W, m >= 2p)",
           .stash = "2p of chunks",
           .when =
-              "No bubble with the activations of 1F1B; more even than zb-v where F, I and W "
-              "take unlike times.",
+              "No bubble with the activations of 1F1B, at equal times. zb-v is as short or a "
+              "little shorter; this is the block to start from for one of your own.",
           .generate = generate<v_zb_block, Reorder::both_ends>,
           .ideal_bubble = v_zb_idle,
           .peak = peak<v_zb_peak>,

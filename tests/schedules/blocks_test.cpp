@@ -111,7 +111,10 @@ TEST(Blocks, MalformedBlocksAreRefused) {
   expect_problem({.chunks = 1, .forward = {0}, .backward = {1000000}}, "slot 1000000 is too late");
   Block none = one_f_one_b_block(2);
   none.widths.forward = 0;
-  expect_problem(none, "a pass of forward takes at least one slot");
+  expect_problem(none, "a pass of forward takes 1 to 4096 slots");
+  none = one_f_one_b_block(2);
+  none.interval = 4000000000;
+  expect_problem(none, "interval must be at most 65536 slots");
   // Four free slots in two halves leave no room for a W of three.
   const Block halves{.chunks = 1,
                      .forward = {0},
