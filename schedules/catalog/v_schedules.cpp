@@ -7,7 +7,7 @@
 //   V-Half    2 1 2 1     1, 1 (4 if 2 | p), 2        2 floor((p+2)/2)      ~ 1/2
 //   V-ZB      4 2 4 2     1, 1, 1                     2p
 //   1F1B-V    1 1, B of two slots, three in a row     2 floor((2p+3)/3)     ~ 2/3
-// A device that holds k activations is idle for 6p - 1 - 3k slots or more (section 4.2), which
+// A device that holds k activations is idle for 6p - 1 - 3k slots or more, which
 // V-Half and V-ZB reach with enough microbatches, and V-Min unless p mod 3 is 2 (four more).
 #include "schedules/blocks.hpp"
 #include "schedules/catalog.hpp"
