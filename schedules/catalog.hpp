@@ -25,6 +25,11 @@ Schedule looped_bfs();
 Schedule interleaved_zb();
 Schedule data_parallel();
 Schedule asp();
+Schedule zb_v();
+Schedule v_min();
+Schedule v_half();
+Schedule v_zb();
+Schedule one_f_one_b_v();
 
 /// For schedules that are defined for as many replicas of every stage.
 Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);
