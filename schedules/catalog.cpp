@@ -13,7 +13,8 @@ namespace {
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
       model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), data_parallel(), asp(),
+      pipedream(),      pipedream_2bw(), timeprest(),     v_timeprest(), i_timeprest(),
+      pipemare(),       data_parallel(), asp(),
   };
   return kTable;
 }
@@ -48,6 +49,13 @@ double fill_and_drain(const ScheduleShape& shape) {
 }
 
 double no_bubble(const ScheduleShape&) { return 0; }
+
+Refusal refuse_uneven(const ScheduleShape& shape, std::string_view schedule) {
+  if (shape.widths.empty()) return {};
+  return {fmt::format("{} is defined for as many replicas of every stage: width must be one number",
+                      schedule),
+          "width"};
+}
 
 Refusal Schedule::refuse(const ScheduleShape& shape) const {
   const Refusal by_chunks = refuse_chunks(*this, shape);

@@ -15,8 +15,14 @@ Schedule pipedream();
 Schedule pipedream_2bw();
 Schedule data_parallel();
 Schedule asp();
+Schedule timeprest();
+Schedule v_timeprest();
+Schedule i_timeprest();
+Schedule pipemare();
 
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);
+/// For orders that are defined for as many replicas of every stage.
+Refusal refuse_uneven(const ScheduleShape& shape, std::string_view schedule);
 
 }  // namespace penstock

@@ -74,8 +74,11 @@ void check_order_on_devices(const Program& program, const DependencyTable& table
     const Op& op = ops[g];
     if (!is_compute(op.kind)) continue;
     expect_order(ops, table, table.producer(op), g, findings);
-    if (is_backward(op.kind))
-      expect_order(ops, table, table.forward(op.stage, op.microbatch), g, findings);
+    if (is_backward(op.kind)) {
+      const std::uint32_t width = program.placement.width_of(op.stage);
+      for (std::uint32_t i = 0; i < program.microbatches_of(op); ++i)
+        expect_order(ops, table, table.forward(op.stage, op.microbatch - i * width), g, findings);
+    }
     if (op.kind == OpKind::backward_weight) {
       expect_order(ops, table, table.backward(op.stage, op.microbatch), g, findings);
     }

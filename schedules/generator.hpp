@@ -53,6 +53,9 @@ struct ScheduleShape {
   /// The same, for each device (the search of our own); empty: `memory_limit` for all.
   std::vector<double> memory_limits{};
   Checkpoint checkpoint = Checkpoint::except_last;
+  /// PipeMare: the backward corrects for the delay of the forward (T2), for one more buffer as
+  /// large as the weights.
+  bool correction = false;
 
   std::uint32_t stages() const { return depth * chunks; }
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
@@ -120,7 +123,7 @@ struct Schedule {
   Chunks chunks{};
   bool splits_backward = false;  ///< I and W instead of B
   bool looks_at_costs = false;   ///< the order depends on ScheduleShape::times and the limits
-  /// UpdateRule::listed: fills in the versions of the order.
+  /// Fills in what the rule needs to know: the delays, or the versions of the order (listed).
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;
   /// One backward for all microbatches of an update; it carries the number of the last.

@@ -48,12 +48,6 @@ double twice_the_distance(const ScheduleShape& shape, std::uint32_t device) {
   return std::min(2 * (shape.depth - device) - 1, shape.microbatches_per_update);
 }
 
-Refusal refuse_uneven(const ScheduleShape& shape) {
-  if (shape.widths.empty()) return {};
-  return {"dapple-pb is defined for as many replicas of every stage: width must be one number",
-          "width"};
-}
-
 }  // namespace
 
 Schedule one_f_one_b() {
@@ -82,7 +76,8 @@ Schedule dapple_pb() {
               "hides it, for twice the activations.",
           .generate = generate_dapple_pb,
           .ideal_bubble = fill_and_drain,
-          .refuse_shape = refuse_uneven,
+          .refuse_shape =
+              [](const ScheduleShape& shape) { return refuse_uneven(shape, "dapple-pb"); },
           .peak = twice_the_distance};
 }
 

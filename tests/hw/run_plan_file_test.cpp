@@ -73,7 +73,7 @@ TEST_P(WrongProgramFile, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
-        Change{"/penstock_program", 2, "version 2"}, Change{"/name", 3, "'name' must be a text"},
+        Change{"/penstock_program", 3, "version 3"}, Change{"/name", 3, "'name' must be a text"},
         Change{"/seed", -1, "'seed' must be an integer from 0"},
         Change{"/seed", 1.5, "'seed' must be an integer"},
         Change{"/compute", "magic", "'compute' must be one of stand_in, transformer"},
