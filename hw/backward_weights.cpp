@@ -32,13 +32,13 @@ Tensor BackwardWeights::of(Tensor version, Tensor latest, std::uint32_t behind) 
 
 void BackwardWeights::before_step(Tensor weights) {
   if (kind_ != VersionRule::Backward::corrected) return;
-  const pipemare::Correction c = pipemare::correction(delay_);
+  const delayed::Correction c = delayed::correction(delay_);
   blend(c.keep, {buffer_}, c.before, weights);
 }
 
 void BackwardWeights::after_step(Tensor weights) {
   if (kind_ != VersionRule::Backward::corrected) return;
-  blend(1, {buffer_}, pipemare::correction(delay_).after, weights);
+  blend(1, {buffer_}, delayed::correction(delay_).after, weights);
 }
 
 void BackwardWeights::blend(double a, Tensor x, double b, Tensor y) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace penstock::pipemare {
+namespace penstock::delayed {
 
 std::uint32_t slots(std::uint32_t depth, std::uint32_t stage) { return 2 * (depth - 1 - stage) + 1; }
 
@@ -30,4 +30,4 @@ Correction correction(double delay) {
   return {gamma, taken - gamma, 1 - taken};
 }
 
-}  // namespace penstock::pipemare
+}  // namespace penstock::delayed

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace penstock::pipemare {
+namespace penstock::delayed {
 
 /// The paper's D, of which the correction keeps a share over one delay; about e^-2.
 inline constexpr double kDecay = 0.135;
@@ -38,4 +38,4 @@ struct Correction {
 };
 Correction correction(double delay);
 
-}  // namespace penstock::pipemare
+}  // namespace penstock::delayed

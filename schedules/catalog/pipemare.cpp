@@ -15,21 +15,21 @@ namespace {
 
 void generate(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, pipemare::slots(shape.depth, s), shape.total());
+    append_one_f_one_b(order, s, delayed::slots(shape.depth, s), shape.total());
     order.end_device();
   }
 }
 
 void list_delays(const ScheduleShape& shape, const OpLists&, VersionRule& rule) {
   for (std::uint32_t s = 0; s < shape.depth; ++s)
-    rule.delay.push_back(pipemare::slots(shape.depth, s));
+    rule.delay.push_back(delayed::slots(shape.depth, s));
   if (!shape.correction) return;
   rule.backward = VersionRule::Backward::corrected;
   ++rule.extra_copies;
 }
 
 double slots_and_its_own(const ScheduleShape& shape, std::uint32_t device) {
-  return std::min(pipemare::slots(shape.depth, device) + 1, shape.total());
+  return std::min(delayed::slots(shape.depth, device) + 1, shape.total());
 }
 
 }  // namespace

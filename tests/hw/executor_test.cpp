@@ -216,7 +216,9 @@ TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
   const Rig rig(spec);
   const Timeline simulated = simulate_exact(rig.input());
   std::vector<std::uint32_t> more;
-  for (std::uint32_t s = 0; s < depth; ++s) more.push_back(rig.program.versions.held(s) - 1);
+  const VersionRule& rule = rig.program.versions;
+  for (std::uint32_t s = 0; s < depth; ++s)
+    more.push_back(rule.held(s) - 1 + rule.extra_copies);
   const RecordedRun run = run_alone(plan_of(spec), virtual_clock());
   ASSERT_EQ(run.devices.size(), depth);
   for (int d = 0; d < static_cast<int>(depth); ++d) {
