@@ -246,7 +246,8 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const
     InFlight& one = flying_.at({op.stage, k});
     StageBuffers b = buffers(s, one, k);
     b.weights = weights;
-    if (f.output_gradient != nullptr) b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
+    if (f.output_gradient != nullptr)
+      b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
     if (input) backward_input(s, one, b, k);
     if (op.kind != OpKind::backward_input) backward_weight(s, one, b, k);

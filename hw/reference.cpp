@@ -224,9 +224,8 @@ class Reference {
                             stages_[s]->allocate(sizes.kept_bytes)};
     if (s + 1 < stages_.size()) inputs_[{s + 1, k}] = stages_[s]->allocate(sizes.output_bytes);
     const Tensor weights = stages_[s]->version(version(s, k, true));
-    with_workspace(s, sizes.forward_workspace_bytes, [&] {
-      stages_[s]->stage().forward(device_.math(), buffers(s, k, weights), k);
-    });
+    with_workspace(s, sizes.forward_workspace_bytes,
+                   [&] { stages_[s]->stage().forward(device_.math(), buffers(s, k, weights), k); });
   }
 
   void backward_input(std::size_t s, std::uint32_t k) {

@@ -395,18 +395,17 @@ Findings wrong_sizes(const RunPlan& plan) {
          "only listed versions can be mixed");
   if (rule.kind == Kind::listed) check_listed(p, expect);
   const int together = p.whole_backward ? static_cast<int>(p.microbatches_per_update) : 1;
-  expect(std::ranges::all_of(
-             plan.costs, [&](const auto& c) { return c.backward_microbatches == together; }),
+  expect(std::ranges::all_of(plan.costs,
+                             [&](const auto& c) { return c.backward_microbatches == together; }),
          "backward_microbatches is not the number of microbatches of a backward");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   // Each microbatch has an F and a B on every stage; the product cannot overflow: 32 bits each.
   const std::uint64_t all = std::uint64_t{p.microbatches_per_update} * p.batches;
-  if (wrong.empty() &&
-      (all > p.ops.size() || p.placement.round() > p.ops.size() ||
-       static_cast<double>(p.whole_backward ? all + p.batches : 2 * all) * p.placement.round() *
-               static_cast<double>(stages) >
-           static_cast<double>(p.ops.size())))
+  if (wrong.empty() && (all > p.ops.size() || p.placement.round() > p.ops.size() ||
+                        static_cast<double>(p.whole_backward ? all + p.batches : 2 * all) *
+                                p.placement.round() * static_cast<double>(stages) >
+                            static_cast<double>(p.ops.size())))
     wrong.push_back(
         fmt::format("{} ops are too few for {} stages and {} updates of {} microbatches",
                     p.ops.size(), stages, p.batches, p.microbatches_per_update));

@@ -12,8 +12,8 @@ namespace {
 
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
-      model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), timeprest(),     v_timeprest(), i_timeprest(),
+      model_parallel(), gpipe(),         gpipe_fifo(), one_f_one_b(), dapple_pb(),
+      pipedream(),      pipedream_2bw(), timeprest(),  v_timeprest(), i_timeprest(),
       pipemare(),       data_parallel(), asp(),
   };
   return kTable;

@@ -6,7 +6,9 @@
 
 namespace penstock::delayed {
 
-std::uint32_t slots(std::uint32_t depth, std::uint32_t stage) { return 2 * (depth - 1 - stage) + 1; }
+std::uint32_t slots(std::uint32_t depth, std::uint32_t stage) {
+  return 2 * (depth - 1 - stage) + 1;
+}
 
 double delay(std::uint32_t depth, std::uint32_t stage, std::uint32_t per_update) {
   return static_cast<double>(slots(depth, stage)) / per_update;

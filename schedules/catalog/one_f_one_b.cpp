@@ -66,19 +66,19 @@ Schedule one_f_one_b() {
 }
 
 Schedule dapple_pb() {
-  return {.name = "dapple-pb",
-          .paper = "DAPPLE, PPoPP'21",
-          .summary = "1F1B with twice the warm-up, for expensive transfers; flush",
-          .bubble = "(p-1)/(m+p-1)",
-          .stash = "min(2(p-s)-1, m)",
-          .when =
-              "When a transfer takes a good part of a forward: the second half of the warm-up "
-              "hides it, for twice the activations.",
-          .generate = generate_dapple_pb,
-          .ideal_bubble = fill_and_drain,
-          .refuse_shape =
-              [](const ScheduleShape& shape) { return refuse_uneven(shape, "dapple-pb"); },
-          .peak = twice_the_distance};
+  return {
+      .name = "dapple-pb",
+      .paper = "DAPPLE, PPoPP'21",
+      .summary = "1F1B with twice the warm-up, for expensive transfers; flush",
+      .bubble = "(p-1)/(m+p-1)",
+      .stash = "min(2(p-s)-1, m)",
+      .when =
+          "When a transfer takes a good part of a forward: the second half of the warm-up "
+          "hides it, for twice the activations.",
+      .generate = generate_dapple_pb,
+      .ideal_bubble = fill_and_drain,
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "dapple-pb"); },
+      .peak = twice_the_distance};
 }
 
 }  // namespace penstock

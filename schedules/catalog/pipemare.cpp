@@ -35,22 +35,23 @@ double slots_and_its_own(const ScheduleShape& shape, std::uint32_t device) {
 }  // namespace
 
 Schedule pipemare() {
-  return {.name = "pipemare",
-          .paper = "PipeMare, MLSys'21",
-          .summary = "one forward and one backward per slot, no flush, one weight version",
-          .bubble = "0 in steady state",
-          .stash = "2(p-s)",
-          .when =
-              "When neither bubbles nor weight copies are affordable and training tolerates "
-              "forwards on weights 2(p-1-s)+1 microbatches older than the backward's; it takes twice 1F1B's "
-              "activations.",
-          .update = UpdateRule::latest,
-          .generate = generate,
-          .ideal_bubble = no_bubble,
-          .refuse_shape =
-              [](const ScheduleShape& shape) { return refuse_uneven(shape, "pipemare"); },
-          .peak = slots_and_its_own,
-          .list_versions = list_delays};
+  return {
+      .name = "pipemare",
+      .paper = "PipeMare, MLSys'21",
+      .summary = "one forward and one backward per slot, no flush, one weight version",
+      .bubble = "0 in steady state",
+      .stash = "2(p-s)",
+      .when =
+          "When neither bubbles nor weight copies are affordable and training tolerates "
+          "forwards on weights 2(p-1-s)+1 microbatches older than the backward's; it takes twice "
+          "1F1B's "
+          "activations.",
+      .update = UpdateRule::latest,
+      .generate = generate,
+      .ideal_bubble = no_bubble,
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "pipemare"); },
+      .peak = slots_and_its_own,
+      .list_versions = list_delays};
 }
 
 }  // namespace penstock

@@ -20,8 +20,7 @@
 // with W_stale the version the minibatch entered with (that of its first forward), W_latest the
 // stage's when the backward starts, and d the updates between them. It takes one buffer more.
 #include "schedules/catalog.hpp"
-
-#include <algorithm>
+#include "schedules/live_versions.hpp"
 
 namespace penstock {
 namespace {
@@ -117,19 +116,14 @@ void generate(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-/// Versions that each stage keeps at most: from the oldest that an op uses to the newest then made.
 void set_held(const OpLists& order, VersionRule& rule) {
-  for (int s = 0; s < order.devices(); ++s) {
-    const auto stage = static_cast<std::size_t>(s);
-    std::uint32_t made = 0, held = 1;
-    for (const Op& op : order.of(s)) {
-      const bool forward = op.kind == OpKind::forward;
-      const auto& listed = (forward ? rule.forward_listed : rule.backward_listed)[stage];
-      held = std::max(held, made - listed[op.microbatch] + 1);
-      if (!forward) ++made;
-    }
-    rule.listed_held.push_back(held);
-  }
+  const auto version_of = [&](const Op& op) {
+    const bool forward = op.kind == OpKind::forward;
+    return (forward ? rule.forward_listed : rule.backward_listed)[op.stage][op.microbatch];
+  };
+  const auto updates = [](const Op& op) { return op.kind == OpKind::backward; };
+  for (int s = 0; s < order.devices(); ++s)
+    rule.listed_held.push_back(live_versions(order.of(s), version_of, updates));
 }
 
 /// By microbatch, what `of` says of its minibatch.
@@ -185,23 +179,23 @@ double none_in_unit_slots(const ScheduleShape& shape) {
 }
 
 Schedule row() {
-  return {.name = "timeprest",
-          .paper = "TiMePReSt, FGCS 2026",
-          .summary =
-              "N forwards, then one backward of the whole minibatch; no flush, backward on newer "
-              "weights than the forward",
-          .bubble = "0 in steady state where a backward takes one forward's time",
-          .stash = "by the order of unit slots",
-          .when =
-              "When PipeDream's weight versions do not fit and the backward of a whole minibatch "
-              "is short; with backwards as long as N of a microbatch the stages wait for them.",
-          .update = UpdateRule::listed,
-          .generate = generate,
-          .ideal_bubble = none_in_unit_slots,
-          .refuse_shape =
-              [](const ScheduleShape& shape) { return refuse_uneven(shape, "timeprest"); },
-          .list_versions = list_synchronized,
-          .whole_backward = true};
+  return {
+      .name = "timeprest",
+      .paper = "TiMePReSt, FGCS 2026",
+      .summary =
+          "N forwards, then one backward of the whole minibatch; no flush, backward on newer "
+          "weights than the forward",
+      .bubble = "0 in steady state where a backward takes one forward's time",
+      .stash = "by the order of unit slots",
+      .when =
+          "When PipeDream's weight versions do not fit and the backward of a whole minibatch "
+          "is short; with backwards as long as N of a microbatch the stages wait for them.",
+      .update = UpdateRule::listed,
+      .generate = generate,
+      .ideal_bubble = none_in_unit_slots,
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "timeprest"); },
+      .list_versions = list_synchronized,
+      .whole_backward = true};
 }
 
 }  // namespace

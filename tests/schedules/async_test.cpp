@@ -25,8 +25,7 @@ Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uin
 }
 
 std::vector<std::string> problems(const Program& program) {
-  return check(program,
-               DependencyTable(program.ops, program.placement, program.microbatches()));
+  return check(program, DependencyTable(program.ops, program.placement, program.microbatches()));
 }
 
 Op forward(std::uint32_t stage, std::uint32_t k) { return make_op(OpKind::forward, stage, k); }
@@ -139,8 +138,8 @@ class Grid {
     for (std::uint32_t t = 0; t < slots; ++t) {
       const auto done_f = f, done_b = b;
       for (std::uint32_t s = 0; s < p; ++s) {
-        const bool ready = b[s] < minibatches &&
-                           (s + 1 == p ? done_f[s] >= (b[s] + 1) * n : done_b[s + 1] > b[s]);
+        const bool ready =
+            b[s] < minibatches && (s + 1 == p ? done_f[s] >= (b[s] + 1) * n : done_b[s + 1] > b[s]);
         if (ready) {
           rows[s][t] = backward(s, ++b[s] * n - 1);
         } else if (f[s] < minibatches * n && (s == 0 || done_f[s - 1] > f[s])) {
