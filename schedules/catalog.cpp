@@ -12,9 +12,9 @@ namespace {
 
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
-      model_parallel(), gpipe(),         gpipe_fifo(), one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), timeprest(),  v_timeprest(), i_timeprest(),
-      pipemare(),       data_parallel(), asp(),
+      model_parallel(), gpipe(),       gpipe_fifo(), one_f_one_b(),   dapple_pb(), pipedream(),
+      pipedream_2bw(),  dualpipe(),    dualpipev(),  chimera(),       hanayo(),    timeprest(),
+      v_timeprest(),    i_timeprest(), pipemare(),   data_parallel(), asp(),
   };
   return kTable;
 }
@@ -48,14 +48,14 @@ double fill_and_drain(const ScheduleShape& shape) {
   return (p - 1) / (v * shape.microbatches_per_update + p - 1);
 }
 
-double no_bubble(const ScheduleShape&) { return 0; }
-
-Refusal refuse_uneven(const ScheduleShape& shape, std::string_view schedule) {
+Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
   if (shape.widths.empty()) return {};
   return {fmt::format("{} is defined for as many replicas of every stage: width must be one number",
                       schedule),
           "width"};
 }
+
+double no_bubble(const ScheduleShape&) { return 0; }
 
 Refusal Schedule::refuse(const ScheduleShape& shape) const {
   const Refusal by_chunks = refuse_chunks(*this, shape);

@@ -13,6 +13,10 @@ Schedule one_f_one_b();
 Schedule dapple_pb();
 Schedule pipedream();
 Schedule pipedream_2bw();
+Schedule dualpipe();
+Schedule dualpipev();
+Schedule chimera();
+Schedule hanayo();
 Schedule data_parallel();
 Schedule asp();
 Schedule timeprest();
@@ -20,9 +24,13 @@ Schedule v_timeprest();
 Schedule i_timeprest();
 Schedule pipemare();
 
+/// For schedules that are defined for as many replicas of every stage.
+Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);
+
+/// For schedules of two opposite pipelines: those, and an even number of devices.
+Refusal refuse_two_ways(std::string_view schedule, const ScheduleShape& shape);
+
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);
-/// For orders that are defined for as many replicas of every stage.
-Refusal refuse_uneven(const ScheduleShape& shape, std::string_view schedule);
 
 }  // namespace penstock

@@ -53,9 +53,7 @@ struct ScheduleShape {
   /// The same, for each device (the search of our own); empty: `memory_limit` for all.
   std::vector<double> memory_limits{};
   Checkpoint checkpoint = Checkpoint::except_last;
-  /// PipeMare: the backward corrects for the delay of the forward (T2), for one more buffer as
-  /// large as the weights.
-  bool correction = false;
+  bool correction = true;  ///< PipeMare's T2: corrects the backward's weights, one more buffer
 
   std::uint32_t stages() const { return depth * chunks; }
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
@@ -123,6 +121,12 @@ struct Schedule {
   Chunks chunks{};
   bool splits_backward = false;  ///< I and W instead of B
   bool looks_at_costs = false;   ///< the order depends on ScheduleShape::times and the limits
+  /// Memory limit when nothing is said (ScheduleShape::memory_limit); 0: it takes none.
+  double usual_limit = 0;
+  bool groups = false;       ///< takes ScheduleShape::group
+  bool checkpoints = false;  ///< takes ScheduleShape::checkpoint
+  bool corrects = false;     ///< takes ScheduleShape::correction
+  bool pairs = false;        ///< overlaps an F and a B of its devices
   /// Fills in what the rule needs to know: the delays, or the versions of the order (listed).
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;

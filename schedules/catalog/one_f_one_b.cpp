@@ -77,7 +77,7 @@ Schedule dapple_pb() {
           "hides it, for twice the activations.",
       .generate = generate_dapple_pb,
       .ideal_bubble = fill_and_drain,
-      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "dapple-pb"); },
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven("dapple-pb", shape); },
       .peak = twice_the_distance};
 }
 

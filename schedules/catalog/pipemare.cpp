@@ -49,8 +49,9 @@ Schedule pipemare() {
       .update = UpdateRule::latest,
       .generate = generate,
       .ideal_bubble = no_bubble,
-      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "pipemare"); },
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven("pipemare", shape); },
       .peak = slots_and_its_own,
+      .corrects = true,
       .list_versions = list_delays};
 }
 

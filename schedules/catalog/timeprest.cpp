@@ -193,7 +193,7 @@ Schedule row() {
       .update = UpdateRule::listed,
       .generate = generate,
       .ideal_bubble = none_in_unit_slots,
-      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven(shape, "timeprest"); },
+      .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven("timeprest", shape); },
       .list_versions = list_synchronized,
       .whole_backward = true};
 }

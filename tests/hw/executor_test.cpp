@@ -143,28 +143,30 @@ TEST(WeightCheck, NoticesAWrongWeightVersion) {
 // --- forward and backward on different weights
 // ----------------------------------------------------
 
-RigSpec corrected(std::uint32_t p, std::uint32_t m, std::uint32_t batches) {
+RigSpec pipemare(bool corrected, std::uint32_t p, std::uint32_t m, std::uint32_t batches) {
   RigSpec spec{"pipemare", {p, m, batches}};
-  spec.shape.correction = true;
+  spec.shape.correction = corrected;
   return spec;
 }
 
-TEST(PipeMare, CorrectedBackwardsMakeTheWeightsOfACorrectedSequentialRun) {
+TEST(PipeMare, WeightsEqualTheSequentialRunWithAndWithoutCorrection) {
   for (const std::uint32_t p : {1U, 2U, 5U, 8U}) {
     for (const std::uint32_t m : {1U, 3U}) {
-      RunPlan plan = plan_of(corrected(p, m, 8));
-      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
-      make_transformer(plan, Recompute::full);
-      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
+      for (const bool corrected : {false, true}) {
+        RunPlan plan = plan_of(pipemare(corrected, p, m, 8));
+        EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
+        make_transformer(plan, Recompute::full);
+        EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
+      }
     }
   }
 }
 
 TEST(PipeMare, CorrectionChangesTheWeights) {
-  const RunPlan plain = plan_of({"pipemare", {4, 2, 8}});
+  const RunPlan plain = plan_of(pipemare(false, 4, 2, 8));
   RunOptions options = unpaced();
   options.reference = &plain;
-  EXPECT_EQ(run_alone(plan_of(corrected(4, 2, 8)), options).weights_equal, false);
+  EXPECT_EQ(run_alone(plan_of(pipemare(true, 4, 2, 8)), options).weights_equal, false);
 }
 
 TEST(Timeprest, EachOfTheFamilyEndsWithItsOwnWeights) {
@@ -284,7 +286,7 @@ TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
 }
 
 TEST(PipeMare, CorrectionTakesTheTimesAndTheMemoryThatAreSimulated) {
-  RigSpec spec = corrected(4, 2, 6);
+  RigSpec spec = pipemare(true, 4, 2, 6);
   spec.costs = ragged_costs(4, 3);
   expect_simulated_times(spec);
   expect_simulated_peaks(spec);

@@ -72,6 +72,7 @@ TEST(PipeMare, DelaysAreThePapersOnEveryStage) {
 
 TEST(PipeMare, CorrectionTakesOneMoreBufferAsLargeAsTheWeights) {
   ScheduleShape shape{4, 2, 3};
+  shape.correction = false;
   EXPECT_EQ(lower(*find_schedule("pipemare"), shape, {}).versions.extra_copies, 0U);
   shape.correction = true;
   const Program program = lower(*find_schedule("pipemare"), shape, {});
