@@ -35,7 +35,9 @@ AccountedBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes)
   a.kept = s.kept_bytes;
   // The message an op makes is beside its workspace until it ends; then it is a buffer.
   a.forward_workspace = s.forward_workspace_bytes + s.output_bytes;
-  a.backward_workspace = s.backward_workspace_bytes + s.input_bytes;
+  const std::int64_t together =
+      plan.program.whole_backward ? plan.program.microbatches_per_update : 1;
+  a.backward_workspace = s.backward_workspace_bytes + s.input_bytes * together;
   a.input_message = s.input_bytes;
   a.output_message = s.output_bytes;
   return a;

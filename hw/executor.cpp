@@ -60,7 +60,7 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
     if (is_compute(op.kind) && op.stage == number) last_use[program.version(op)] = g - first_;
   }
   s->weights = std::make_unique<WeightStore>(in_.plan, *s->stage, s->bytes, device_, ledger_,
-                                             std::move(last_use));
+                                             std::move(last_use), number);
   if (number + 1 == static_cast<std::uint32_t>(program.placement.stages())) {
     const std::int64_t bytes = std::int64_t{program.microbatches()} * 4;
     losses_ = allocate(bytes);
@@ -100,9 +100,10 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   const StageState& s = *stages_.at(op.stage);
   const bool forward = op.kind == OpKind::forward;
   const StageSizes& sizes = s.stage->sizes();
+  const std::int64_t parts = in_.plan.program.microbatches_of(producer);
   const std::int64_t bytes =
       payload_bytes(in_.plan, in_.settings.clock == Clock::virtual_clock, producer,
-                    forward ? sizes.input_bytes : sizes.output_bytes);
+                    parts * (forward ? sizes.input_bytes : sizes.output_bytes));
   ReceivingEnd& end = in_.backend.receiving(channel_of(producer));
   const std::uint32_t before = ops_.previous_compute(number_, g);
   const bool coupled = in_.plan.program.transfers == Transfers::coupled;
@@ -114,7 +115,7 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   r.message_arrived = received.arrived;
   arriving_[g] = block;
   ledger_.at_op(g);
-  ledger_.add(Owner::buffers, forward ? s.bytes.input_message : s.bytes.output_message,
+  ledger_.add(Owner::buffers, parts * (forward ? s.bytes.input_message : s.bytes.output_message),
               received.departed);
 }
 
@@ -135,7 +136,8 @@ void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
   const Op& op = ops_[g];
   const StageState& s = *stages_.at(op.stage);
   const std::int64_t bytes =
-      op.kind == OpKind::forward ? s.bytes.output_message : s.bytes.input_message;
+      in_.plan.program.microbatches_of(op) *
+      (op.kind == OpKind::forward ? s.bytes.output_message : s.bytes.input_message);
   ledger_.add(Owner::buffers, bytes, r.end);
   if (!op.has(Op::sends)) {
     arriving_[in_.table.consumer(op)] = block;
@@ -185,14 +187,15 @@ Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
   StageState& s = *stages_.at(op.stage);
   InFlight& f = flying_[{op.stage, op.microbatch}];
   if (op.kind == OpKind::forward) return forward(s, f, g, r);
-  if (is_backward(op.kind)) backward_input(s, f, g, r);
-  if (op.kind != OpKind::backward_input) backward_weight(s, f, g, r);
+  backward(s, f, g, r);
   // The gradient leaves after the op that the schedule says: I or B, or only W. To another stage of
   // this device it goes at once, as the dependencies say.
   const bool here = op.stage > 0 && in_.table.consumer_device(op) == number_;
   const bool leaves = here ? is_backward(op.kind) : op.stage > 0 && op.has(Op::sends);
   Block* made = leaves ? std::exchange(f.input_gradient, nullptr) : nullptr;
-  if (op.kind != OpKind::backward_input) flying_.erase({op.stage, op.microbatch});
+  if (op.kind == OpKind::backward_input) return made;
+  for (std::uint32_t i = 0; i < in_.plan.program.microbatches_of(op); ++i)
+    flying_.erase({op.stage, op.microbatch - i});
   return made;
 }
 
@@ -215,62 +218,97 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, cons
   f.saved_for_weight = allocate(sizes.saved_for_weight_bytes);
   f.workspace = allocate(sizes.forward_workspace_bytes);
   f.output = allocate_message(op, sizes.output_bytes);
-  s.stage->forward(device_.math(), buffers(s, f, op), op.microbatch);
+  StageBuffers b = buffers(s, f, op.microbatch);
+  b.weights = s.weights->version(in_.plan.program.version(op));
+  b.output = {f.output};
+  s.stage->forward(device_.math(), b, op.microbatch);
   release(f.workspace);
   return std::exchange(f.output, nullptr);
 }
 
-void DeviceExecutor::backward_input(StageState& s, InFlight& f, std::uint32_t g,
-                                    const OpRecord& r) {
+/// I, W, or B, which is both: of one microbatch, or, one after the other, of all of an update,
+/// whose gradients travel in one message.
+void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& r) {
   const Op& op = ops_[g];
+  const Program& program = in_.plan.program;
   const StageSizes& sizes = s.stage->sizes();
+  const std::uint32_t count = program.microbatches_of(op);
+  const bool input = is_backward(op.kind);
+  Tensor weights;
+  if (input) {
+    weights = s.weights->for_backward(program.version(op));
+    if (op.stage + 1 != program.placement.stages()) f.output_gradient = take_arrived(g);
+    f.input_gradient = allocate_message(op, sizes.input_bytes * count);
+  }
+  account_backward(s, op, r);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t k = op.microbatch + 1 - count + i;
+    InFlight& one = flying_.at({op.stage, k});
+    StageBuffers b = buffers(s, one, k);
+    b.weights = weights;
+    if (f.output_gradient != nullptr)
+      b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
+    if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
+    if (input) backward_input(s, one, b, k);
+    if (op.kind != OpKind::backward_input) backward_weight(s, one, b, k);
+  }
+  if (input) release(f.output_gradient);
+}
+
+/// What a backward holds while it runs, and what it frees when it ends.
+void DeviceExecutor::account_backward(const StageState& s, const Op& op, const OpRecord& r) {
+  const AccountedBytes& bytes = s.bytes;
+  const std::int64_t count = in_.plan.program.microbatches_of(op);
   const bool last = op.stage + 1 == in_.plan.program.placement.stages();
-  if (!last) {
-    f.output_gradient = take_arrived(g);
-    until_end_.emplace_back(Owner::buffers, s.bytes.output_message);
+  hold(Owner::workspace, bytes.backward_workspace, r);
+  if (is_backward(op.kind)) {
+    if (!last) until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
+    until_end_.emplace_back(Owner::activations, bytes.until_input * count);
   }
-  hold(Owner::workspace, s.bytes.backward_workspace, r);
-  until_end_.emplace_back(Owner::activations, s.bytes.until_input);
-  if (op.kind == OpKind::backward) {
-    hold(Owner::workspace, s.bytes.kept, r);
-  } else {
-    until_end_.emplace_back(Owner::activations, -s.bytes.kept);
+  switch (op.kind) {
+    case OpKind::backward: hold(Owner::workspace, bytes.kept, r); break;
+    case OpKind::backward_input: until_end_.emplace_back(Owner::activations, -bytes.kept); return;
+    default: until_end_.emplace_back(Owner::activations, bytes.kept);
   }
+  until_end_.emplace_back(Owner::activations, bytes.until_weight * count);
+}
+
+void DeviceExecutor::backward_input(const StageState& s, InFlight& f, StageBuffers& b,
+                                    std::uint32_t k) {
+  const StageSizes& sizes = s.stage->sizes();
   f.kept = allocate(sizes.kept_bytes);
   f.workspace = allocate(sizes.backward_workspace_bytes);
-  f.input_gradient = allocate_message(op, sizes.input_bytes);
-  s.stage->backward_input(device_.math(), buffers(s, f, op), op.microbatch);
-  for (Block** block : {&f.workspace, &f.saved, &f.output_gradient}) release(*block);
+  b.kept = {f.kept};
+  b.workspace = {f.workspace};
+  s.stage->backward_input(device_.math(), b, k);
+  for (Block** block : {&f.workspace, &f.saved}) release(*block);
   if (!sizes.weight_needs_input) release(f.input);
 }
 
-void DeviceExecutor::backward_weight(StageState& s, InFlight& f, std::uint32_t g,
-                                     const OpRecord& r) {
-  const Op& op = ops_[g];
-  if (op.kind == OpKind::backward_weight) {
-    hold(Owner::workspace, s.bytes.backward_workspace, r);
-    until_end_.emplace_back(Owner::activations, s.bytes.kept);
-  }
-  until_end_.emplace_back(Owner::activations, s.bytes.until_weight);
+void DeviceExecutor::backward_weight(const StageState& s, InFlight& f, StageBuffers& b,
+                                     std::uint32_t k) {
   f.workspace = allocate(s.stage->sizes().backward_workspace_bytes);
-  s.stage->backward_weight(device_.math(), buffers(s, f, op), op.microbatch);
+  b.workspace = {f.workspace};
+  s.stage->backward_weight(device_.math(), b, k);
   for (Block** block : {&f.workspace, &f.saved_for_weight, &f.kept, &f.input}) release(*block);
 }
 
-StageBuffers DeviceExecutor::buffers(const StageState& s, const InFlight& f, const Op& op) const {
-  StageBuffers b{.weights = s.weights->version(in_.plan.program.version(op)),
+/// What a microbatch keeps between its ops; weights and messages are the op's.
+StageBuffers DeviceExecutor::buffers(const StageState& s, const InFlight& f,
+                                     std::uint32_t microbatch) const {
+  StageBuffers b{.weights = {},
                  .gradients = s.weights->gradients(),
                  .input = {f.input},
-                 .output = {f.output},
+                 .output = {},
                  .saved = {f.saved},
                  .saved_for_weight = {f.saved_for_weight},
-                 .output_gradient = {f.output_gradient},
-                 .input_gradient = {f.input_gradient},
+                 .output_gradient = {},
+                 .input_gradient = {},
                  .kept = {f.kept},
                  .workspace = {f.workspace},
                  .loss = {}};
-  if (op.stage + 1 == in_.plan.program.placement.stages())
-    b.loss = {losses_, std::int64_t{op.microbatch} * 4};
+  if (s.number + 1 == static_cast<std::uint32_t>(in_.plan.program.placement.stages()))
+    b.loss = {losses_, std::int64_t{microbatch} * 4};
   return b;
 }
 

@@ -73,10 +73,12 @@ class DeviceExecutor {
   void issue(std::uint32_t g);
   Block* run_op(std::uint32_t g, OpRecord& record);
   Block* forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
-  void backward_input(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
-  void backward_weight(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
+  void backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
+  void account_backward(const StageState& s, const Op& op, const OpRecord& record);
+  void backward_input(const StageState& s, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
+  void backward_weight(const StageState& s, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
   void hold(Owner owner, std::int64_t bytes, const OpRecord& record);
-  StageBuffers buffers(const StageState& s, const InFlight& f, const Op& op) const;
+  StageBuffers buffers(const StageState& s, const InFlight& f, std::uint32_t microbatch) const;
   Block* take_arrived(std::uint32_t g);
   Block* allocate(std::int64_t bytes);
   Block* allocate_message(const Op& op, std::int64_t made);

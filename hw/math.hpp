@@ -105,6 +105,8 @@ class Math {
 
   /// sum = a + b. sum may be a or b.
   virtual void add(std::int64_t n, Tensor a, Tensor b, Tensor sum) = 0;
+  /// sum = a x + b y. sum may be x or y.
+  virtual void blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) = 0;
   virtual void copy(std::int64_t bytes, Tensor from, Tensor to) = 0;
   virtual void zero(std::int64_t bytes, Tensor to) = 0;
   /// Working elements from fp32 ones; a copy where the working type is fp32.

@@ -1,6 +1,7 @@
 #include "hw/reference.hpp"
 
 #include "base/error.hpp"
+#include "hw/backward_weights.hpp"
 #include "hw/math.hpp"
 
 #include <algorithm>
@@ -17,8 +18,13 @@ struct Activations {
 /// One stage with its versions as plain copies: the newest, and those still used.
 class ReferenceStage {
  public:
-  ReferenceStage(const RunPlan& plan, Device& device, std::unique_ptr<Stage> stage)
-      : plan_(plan), device_(device), stage_(std::move(stage)), math_(device.math()) {
+  ReferenceStage(const RunPlan& plan, Device& device, std::unique_ptr<Stage> stage,
+                 std::uint32_t number)
+      : plan_(plan),
+        device_(device),
+        stage_(std::move(stage)),
+        math_(device.math()),
+        backward_(plan, number, sizes().parameters, device) {
     const std::int64_t n = sizes().parameters;
     const bool mixed = math_.element_bytes() != 4;
     versions_.push_back(allocate(n * math_.element_bytes()));
@@ -29,6 +35,7 @@ class ReferenceStage {
     const Tensor first{mixed ? master_ : versions_[0]};
     device.upload(first, weights.data(), n * 4);
     if (mixed) math_.round(n, first, {versions_[0]});
+    backward_.start({versions_[0]});
     if (plan.optimizer.kind != OptimizerPlan::Kind::adamw) return;
     for (Block*& moment : moments_) moment = zeros(n * 4);
   }
@@ -36,6 +43,11 @@ class ReferenceStage {
   const StageSizes& sizes() const { return stage_->sizes(); }
   const Stage& stage() const { return *stage_; }
   Tensor version(std::uint32_t number) const { return {versions_.at(number - oldest_)}; }
+  /// For a backward, of the update that is going on.
+  Tensor for_backward(std::uint32_t number) {
+    const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
+    return backward_.of(version(number), {versions_.back()}, newest - number);
+  }
   Tensor gradients() const { return {gradients_}; }
   Block* allocate(std::int64_t bytes) const {
     return bytes > 0 ? device_.allocate(kComputeQueue, bytes) : nullptr;
@@ -53,6 +65,7 @@ class ReferenceStage {
                         .first_moment = {moments_[0]},
                         .second_moment = {moments_[1]}};
     versions_.push_back(next);
+    backward_.before_step(newest);
     const OptimizerPlan& o = plan_.optimizer;
     const double mean = 1.0 / plan_.program.microbatches_per_update;
     ++steps_;
@@ -63,6 +76,7 @@ class ReferenceStage {
                        {o.learning_rate, o.beta1, o.beta2, o.epsilon, o.weight_decay, mean},
                        steps_);
     }
+    backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
       versions_.pop_front();
@@ -87,6 +101,7 @@ class ReferenceStage {
   Device& device_;
   std::unique_ptr<Stage> stage_;
   Math& math_;
+  BackwardWeights backward_;
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
@@ -111,9 +126,12 @@ Orders orders_of(const Program& program, std::uint32_t update) {
   for (std::uint32_t g = 0; g < program.ops.size(); ++g) {
     const Op& op = program.ops[g];
     if (!is_compute(op.kind) || op.microbatch / program.microbatches_per_update != update) continue;
-    if (is_backward(op.kind)) orders.input[op.stage].push_back(op.microbatch);
-    if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
-      orders.weight[op.stage].push_back(op.microbatch);
+    const std::uint32_t count = program.microbatches_of(op);
+    for (std::uint32_t k = op.microbatch + 1 - count; k <= op.microbatch; ++k) {
+      if (is_backward(op.kind)) orders.input[op.stage].push_back(k);
+      if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
+        orders.weight[op.stage].push_back(k);
+    }
   }
   return orders;
 }
@@ -125,7 +143,7 @@ class Reference {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
       stages_.push_back(std::make_unique<ReferenceStage>(
-          plan, device, make_stage(plan, s, device.math().element_bytes())));
+          plan, device, make_stage(plan, s, device.math().element_bytes()), s));
     }
     const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
     losses_ = device.allocate(kComputeQueue, bytes);
@@ -153,7 +171,7 @@ class Reference {
     }
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const std::uint32_t next = std::min((update + 1) * m, plan_.program.microbatches() - 1);
-      stages_[s]->step(version(s, next));
+      stages_[s]->step(std::min(version(s, next, true), version(s, next, false)));
     }
   }
 
@@ -176,15 +194,15 @@ class Reference {
     }
   }
 
-  std::uint32_t version(std::size_t stage, std::uint32_t microbatch) const {
+  std::uint32_t version(std::size_t stage, std::uint32_t microbatch, bool forward) const {
     const auto s = static_cast<std::uint32_t>(stage);
     return plan_.program.versions.version(s, microbatch, plan_.program.microbatches_per_update,
-                                          true);
+                                          forward);
   }
 
-  StageBuffers buffers(std::size_t s, std::uint32_t k) {
+  StageBuffers buffers(std::size_t s, std::uint32_t k, Tensor weights = {}) {
     const Activations& a = activations_.at({s, k});
-    StageBuffers b{.weights = stages_[s]->version(version(s, k)),
+    StageBuffers b{.weights = weights,
                    .gradients = stages_[s]->gradients(),
                    .input = {find(inputs_, {s, k})},
                    .output = {find(inputs_, {s + 1, k})},
@@ -205,15 +223,18 @@ class Reference {
                             stages_[s]->allocate(sizes.saved_for_weight_bytes),
                             stages_[s]->allocate(sizes.kept_bytes)};
     if (s + 1 < stages_.size()) inputs_[{s + 1, k}] = stages_[s]->allocate(sizes.output_bytes);
+    const Tensor weights = stages_[s]->version(version(s, k, true));
     with_workspace(s, sizes.forward_workspace_bytes,
-                   [&] { stages_[s]->stage().forward(device_.math(), buffers(s, k), k); });
+                   [&] { stages_[s]->stage().forward(device_.math(), buffers(s, k, weights), k); });
   }
 
   void backward_input(std::size_t s, std::uint32_t k) {
     const StageSizes& sizes = stages_[s]->sizes();
     if (s > 0) gradients_[{s - 1, k}] = stages_[s]->allocate(sizes.input_bytes);
-    with_workspace(s, sizes.backward_workspace_bytes,
-                   [&] { stages_[s]->stage().backward_input(device_.math(), buffers(s, k), k); });
+    const Tensor weights = stages_[s]->for_backward(version(s, k, false));
+    with_workspace(s, sizes.backward_workspace_bytes, [&] {
+      stages_[s]->stage().backward_input(device_.math(), buffers(s, k, weights), k);
+    });
     if (s + 1 == stages_.size()) return;
     release(gradients_.at({s, k}));
     gradients_.erase({s, k});

@@ -251,6 +251,14 @@ PENSTOCK_HD void add_each(const Team& team, std::int64_t n, const T* a, const T*
   }
 }
 
+template <class Team, class T>
+PENSTOCK_HD void blend_each(const Team& team, std::int64_t n, float a, const T* x, float b,
+                            const T* y, T* sum) {
+  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
+    sum[i] = from_float<T>(a * to_float(x[i]) + b * to_float(y[i]));
+  }
+}
+
 /// `residual` may be null.
 template <class Team, class T>
 PENSTOCK_HD void add_bias_row(const Team& team, std::int64_t row, std::int64_t cols, const T* bias,

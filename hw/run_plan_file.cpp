@@ -21,7 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kRules[] = {"flush", "stash", "double_buffer", "latest"};
+constexpr const char* kRules[] = {"flush", "stash", "double_buffer", "latest", "listed"};
+constexpr const char* kBackwards[] = {"plain", "corrected", "mixed"};
 constexpr const char* kComputes[] = {"stand_in", "transformer"};
 constexpr const char* kOptimizers[] = {"sgd", "adamw"};
 constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
@@ -85,6 +86,16 @@ std::vector<T> values_of(const Json& json, const char* key) {
   std::vector<T> values;
   for (const Json& v : list(json, key)) take(key, v, values.emplace_back());
   return values;
+}
+
+std::vector<std::vector<std::uint32_t>> lists_of(const Json& json, const char* key) {
+  std::vector<std::vector<std::uint32_t>> lists;
+  for (const Json& one : list(json, key)) {
+    if (!one.is_array()) wrong(key, "a list of lists", one);
+    auto& values = lists.emplace_back();
+    for (const Json& v : one) take(key, v, values.emplace_back());
+  }
+  return lists;
 }
 
 template <class Enum, class Names>
@@ -157,6 +168,7 @@ void each_cost(Costs& c, Visit&& visit) {
   visit("forward_flops", c.forward_flops);
   visit("backward_flops", c.backward_flops);
   visit("recompute_flops", c.recompute_flops);
+  visit("backward_microbatches", c.backward_microbatches);
 }
 
 template <class Model, class Visit>
@@ -234,7 +246,12 @@ Json program_json(const Program& p) {
           {"position", p.placement.positions()},
           {"version_rule", kRules[static_cast<std::size_t>(p.versions.kind)]},
           {"version_delay", p.versions.delay},
-          {"extra_copies", p.versions.extra_copies}};
+          {"extra_copies", p.versions.extra_copies},
+          {"backward_weights", kBackwards[static_cast<std::size_t>(p.versions.backward)]},
+          {"forward_versions", p.versions.forward_listed},
+          {"backward_versions", p.versions.backward_listed},
+          {"versions_held", p.versions.listed_held},
+          {"whole_backward", p.whole_backward}};
 }
 
 /// Positions and replicas; checked here, because the Placement is built from them.
@@ -265,6 +282,11 @@ Program program_of(const Json& json) {
   p.versions.kind = enum_of<VersionRule::Kind>(json, kRules, "version_rule");
   p.versions.delay = values_of<std::uint32_t>(json, "version_delay");
   p.versions.extra_copies = value_of<std::uint32_t>(json, "extra_copies");
+  p.versions.backward = enum_of<VersionRule::Backward>(json, kBackwards, "backward_weights");
+  p.versions.forward_listed = lists_of(json, "forward_versions");
+  p.versions.backward_listed = lists_of(json, "backward_versions");
+  p.versions.listed_held = values_of<std::uint32_t>(json, "versions_held");
+  p.whole_backward = value_of<bool>(json, "whole_backward");
   return p;
 }
 
@@ -334,6 +356,22 @@ RunPlan plan_of(const Json& json) {
 
 using Findings = std::vector<std::string>;
 
+/// Versions that every op finds in the lists, and that never go back.
+void check_listed(const Program& p, const auto& expect) {
+  const auto stages = static_cast<std::size_t>(p.placement.stages());
+  const std::uint64_t each = std::uint64_t{p.microbatches_per_update} * p.batches;
+  const auto complete = [&](const std::vector<std::vector<std::uint32_t>>& lists) {
+    return lists.size() == stages && std::ranges::all_of(lists, [&](const auto& one) {
+             return one.size() == each && std::ranges::is_sorted(one);
+           });
+  };
+  const VersionRule& rule = p.versions;
+  expect(p.placement.even() && complete(rule.forward_listed) && complete(rule.backward_listed) &&
+             rule.listed_held.size() == stages,
+         "forward_versions, backward_versions and versions_held must have a rising version of each "
+         "stage's microbatches");
+}
+
 /// What every later check, and the dependency table, stands on: sizes that belong together.
 Findings wrong_sizes(const RunPlan& plan) {
   const Program& p = plan.program;
@@ -344,16 +382,30 @@ Findings wrong_sizes(const RunPlan& plan) {
   };
   expect(p.ops.devices() == p.placement.devices(), "devices and placement differ");
   expect(plan.costs.size() == stages, "costs and stages differ in number");
-  expect(p.versions.kind != VersionRule::Kind::stash || p.versions.delay.size() == stages,
+  using Kind = VersionRule::Kind;
+  const VersionRule& rule = p.versions;
+  const bool delays_all = rule.delay.size() == stages;
+  expect(rule.kind == Kind::latest ? delays_all || rule.delay.empty()
+                                   : delays_all || rule.kind != Kind::stash,
          "version_delay and stages differ in number");
+  expect(rule.backward != VersionRule::Backward::corrected ||
+             (rule.kind == Kind::latest && delays_all),
+         "only the latest weights, with a delay of each stage, can be corrected");
+  expect(rule.backward != VersionRule::Backward::mixed || rule.kind == Kind::listed,
+         "only listed versions can be mixed");
+  if (rule.kind == Kind::listed) check_listed(p, expect);
+  const int together = p.whole_backward ? static_cast<int>(p.microbatches_per_update) : 1;
+  expect(std::ranges::all_of(plan.costs,
+                             [&](const auto& c) { return c.backward_microbatches == together; }),
+         "backward_microbatches is not the number of microbatches of a backward");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   // Each microbatch has an F and a B on every stage; the product cannot overflow: 32 bits each.
   const std::uint64_t all = std::uint64_t{p.microbatches_per_update} * p.batches;
-  if (wrong.empty() &&
-      (all > p.ops.size() || p.placement.round() > p.ops.size() ||
-       static_cast<double>(all) * p.placement.round() * 2 * static_cast<double>(stages) >
-           static_cast<double>(p.ops.size())))
+  if (wrong.empty() && (all > p.ops.size() || p.placement.round() > p.ops.size() ||
+                        static_cast<double>(p.whole_backward ? all + p.batches : 2 * all) *
+                                p.placement.round() * static_cast<double>(stages) >
+                            static_cast<double>(p.ops.size())))
     wrong.push_back(
         fmt::format("{} ops are too few for {} stages and {} updates of {} microbatches",
                     p.ops.size(), stages, p.batches, p.microbatches_per_update));
@@ -386,7 +438,8 @@ void check_updates(const Program& p, Findings& wrong) {
 bool is_complete(const Program& p, const DependencyTable& table) {
   for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(p.placement.stages()); ++s) {
     for (std::uint32_t k = 0; k < p.microbatches(); ++k) {
-      if (table.forward(s, k) == kNoOp || table.backward(s, k) == kNoOp) return false;
+      if (table.forward(s, k) == kNoOp) return false;
+      if (p.has_backward(s, k) && table.backward(s, k) == kNoOp) return false;
     }
   }
   return table.rejected().empty();

@@ -42,6 +42,7 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   std::int64_t bytes = 0;
   const auto& position = plan.program.placement.positions();
+  const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
   for (std::uint32_t s = 0; s < position.size(); ++s) {
     if (static_cast<int>(position[s]) != device) continue;
     const auto stage = make_stage(plan, s, element_bytes);
@@ -50,10 +51,11 @@ std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
     for (const Op& op : plan.program.ops.of(device)) {
       if (op.stage != s || !is_compute(op.kind)) continue;
       most = std::max(most, flying += op.kind == OpKind::forward ? 1 : 0);
-      if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight) --flying;
+      if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
+        flying -= plan.program.microbatches_of(op);
     }
     bytes += a.weights + a.gradients + a.optimizer +
-             a.version * (plan.program.versions.held(s) - 1) +
+             a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most * (a.until_input + a.until_weight + a.kept) +
              std::max(a.forward_workspace, a.backward_workspace);
   }

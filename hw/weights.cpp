@@ -8,14 +8,16 @@
 namespace penstock {
 
 WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const AccountedBytes& bytes,
-                         Device& device, Ledger& ledger, std::vector<std::int64_t> last_use)
+                         Device& device, Ledger& ledger, std::vector<std::int64_t> last_use,
+                         std::uint32_t number)
     : plan_(plan),
       stage_(stage),
       bytes_(bytes),
       device_(device),
       ledger_(ledger),
       last_use_(std::move(last_use)),
-      mixed_(device.math().element_bytes() != 4) {
+      mixed_(device.math().element_bytes() != 4),
+      backward_(plan, number, stage.sizes().parameters, device) {
   const std::int64_t fp32 = stage.sizes().parameters * 4;
   versions_.push_back({0, allocate(stage.sizes().parameters * device.math().element_bytes())});
   gradients_ = allocate(fp32);
@@ -26,6 +28,7 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const Accounte
   ledger.add(Owner::weights, bytes.weights, nullptr);
   ledger.add(Owner::gradients, bytes.gradients, nullptr);
   ledger.add(Owner::optimizer, bytes.optimizer, nullptr);
+  if (!backward_.plain()) ledger.add(Owner::weight_versions, bytes.version, nullptr);
   load();
 }
 
@@ -39,6 +42,7 @@ void WeightStore::load() {
   const Tensor working{versions_[0].block};
   device_.upload(mixed_ ? Tensor{master_} : working, weights.data(), n * 4);
   if (mixed_) math.round(n, {master_}, working);
+  backward_.start(working);
   math.zero(n * 4, {gradients_});
   for (Block* moment : moments_) {
     if (moment != nullptr) math.zero(n * 4, {moment});
@@ -49,6 +53,10 @@ Tensor WeightStore::version(std::uint32_t version) const {
   const auto held = std::ranges::find(versions_, version, &Version::number);
   invariant(held != versions_.end(), "an op needs a weight version that is not held");
   return {held->block};
+}
+
+Tensor WeightStore::for_backward(std::uint32_t number) {
+  return backward_.of(version(number), {newest_version().block}, made_ - number);
 }
 
 WeightStore::Version& WeightStore::newest_version() {
@@ -80,6 +88,7 @@ void WeightStore::step(std::int64_t position, const Event& begin) {
   const double mean = 1.0 / plan_.program.microbatches_per_update;
   const std::int64_t n = stage_.sizes().parameters;
   next.number = ++made_;
+  backward_.before_step(newest);
   if (o.kind == OptimizerPlan::Kind::sgd) {
     device_.math().sgd_step(n, t, {o.learning_rate, mean});
   } else {
@@ -87,6 +96,7 @@ void WeightStore::step(std::int64_t position, const Event& begin) {
                                  o.epsilon,       o.weight_decay, mean};
     device_.math().adamw_step(n, t, settings, made_);
   }
+  backward_.after_step({next.block});
 }
 
 std::string WeightStore::newest() const {

@@ -3,10 +3,12 @@
 // Version v is made by the v-th optimizer step. A step writes the next version over the newest one
 // when no later op of the device's list uses that, else into a buffer whose version has retired;
 // only when there is none does it take a new one. So a flush holds 1, PipeDream on stage s its
-// delay + 1, 2BW 2 and never 3 (Narayanan et al., ICML'21, section 3.1).
+// delay + 1, 2BW 2 and never 3 (Narayanan et al., ICML'21, section 3.1). A rule whose backward uses
+// a blend of versions takes one buffer more.
 #pragma once
 
 #include "hw/accounting.hpp"
+#include "hw/backward_weights.hpp"
 #include "hw/ledger.hpp"
 
 #include <string>
@@ -16,11 +18,14 @@ namespace penstock {
 class WeightStore {
  public:
   /// `last_use[v]`: position in the device's list of the last op that uses version v; -1: none.
+  /// `number`: of the stage in the plan.
   WeightStore(const RunPlan& plan, const Stage& stage, const AccountedBytes& bytes, Device& device,
-              Ledger& ledger, std::vector<std::int64_t> last_use);
+              Ledger& ledger, std::vector<std::int64_t> last_use, std::uint32_t number = 0);
 
   /// Throws InternalBug when the version is not held.
   Tensor version(std::uint32_t version) const;
+  /// What a backward uses whose rule says this version; may issue the work that makes it.
+  Tensor for_backward(std::uint32_t version);
   Tensor gradients() const { return {gradients_}; }
   /// Makes the next version, as the op at `position` that starts with `begin`; zeroes the gradient.
   void step(std::int64_t position, const Event& begin);
@@ -49,6 +54,7 @@ class WeightStore {
   Block* gradients_ = nullptr;
   Block* moments_[2] = {nullptr, nullptr};
   std::vector<Version> versions_;
+  BackwardWeights backward_;
   std::uint32_t made_ = 0;
 };
 

@@ -34,6 +34,10 @@ const std::vector<Schedule>& table() {
       dualpipev(),
       chimera(),
       hanayo(),
+      timeprest(),
+      v_timeprest(),
+      i_timeprest(),
+      pipemare(),
       data_parallel(),
       asp(),
   };

@@ -30,6 +30,10 @@ Schedule v_min();
 Schedule v_half();
 Schedule v_zb();
 Schedule one_f_one_b_v();
+Schedule timeprest();
+Schedule v_timeprest();
+Schedule i_timeprest();
+Schedule pipemare();
 
 /// For schedules that are defined for as many replicas of every stage.
 Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);

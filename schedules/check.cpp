@@ -1,5 +1,6 @@
 #include "schedules/check.hpp"
 
+#include "schedules/live_versions.hpp"
 #include "schedules/walk.hpp"
 
 #include <fmt/format.h>
@@ -74,8 +75,11 @@ void check_order_on_devices(const Program& program, const DependencyTable& table
     const Op& op = ops[g];
     if (!is_compute(op.kind)) continue;
     expect_order(ops, table, table.producer(op), g, findings);
-    if (is_backward(op.kind))
-      expect_order(ops, table, table.forward(op.stage, op.microbatch), g, findings);
+    if (is_backward(op.kind)) {
+      const std::uint32_t width = program.placement.width_of(op.stage);
+      for (std::uint32_t i = 0; i < program.microbatches_of(op); ++i)
+        expect_order(ops, table, table.forward(op.stage, op.microbatch - i * width), g, findings);
+    }
     if (op.kind == OpKind::backward_weight) {
       expect_order(ops, table, table.backward(op.stage, op.microbatch), g, findings);
     }
@@ -89,7 +93,26 @@ std::uint32_t updates_of(const Program& program, int device) {
   return program.updates(static_cast<std::uint32_t>(here - positions.begin()));
 }
 
+/// Listed versions may leave gaps, so what counts is how many are needed at once.
+void check_held(const Program& program, Findings& findings) {
+  for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(program.placement.stages()); ++s) {
+    const auto version_of = [&](const Op& op) {
+      return is_compute(op.kind) && op.stage == s ? program.version(op) : kNoOp;
+    };
+    const auto makes = [](const Op& op) { return op.kind == OpKind::step; };
+    for (std::uint32_t r = 0; r < program.placement.width_of(s); ++r) {
+      const int d = program.placement.device_at(r, program.placement.positions()[s]);
+      const std::uint32_t needed = live_versions(program.ops.of(d), version_of, makes);
+      const std::uint32_t held = program.versions.held(s);
+      if (needed > held)
+        findings.add("stage {} on device {} needs {} weight versions at once, but holds {}", s, d,
+                     needed, held);
+    }
+  }
+}
+
 void check_versions(const Program& program, Findings& findings) {
+  const bool listed = program.versions.kind == VersionRule::Kind::listed;
   for (int d = 0; d < program.ops.devices(); ++d) {
     std::uint32_t made = 0;
     for (const Op& op : program.ops.of(d)) {
@@ -101,7 +124,7 @@ void check_versions(const Program& program, Findings& findings) {
         findings.add(
             "{} on device {} needs weight version {}, but only {} updates were made before it",
             to_string(op), d, version, made);
-      } else if (version + held <= made) {
+      } else if (!listed && version + held <= made) {
         findings.add(
             "{} on device {} needs weight version {}, no longer held after update {} ({} held)",
             to_string(op), d, version, made, held);
@@ -202,6 +225,8 @@ std::vector<std::string> check(const Program& program, const DependencyTable& ta
   check_each_op_once(program, table, findings);
   if (findings.empty()) check_order_on_devices(program, table, findings);
   if (findings.empty()) check_versions(program, findings);
+  if (findings.empty() && program.versions.kind == VersionRule::Kind::listed)
+    check_held(program, findings);
   if (findings.empty()) check_deadlock(program, table, findings);
   return findings.take();
 }

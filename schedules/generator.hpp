@@ -128,7 +128,7 @@ struct Schedule {
   bool checkpoints = false;  ///< takes ScheduleShape::checkpoint
   bool corrects = false;     ///< takes ScheduleShape::correction
   bool pairs = false;        ///< overlaps an F and a B of its devices
-  /// UpdateRule::listed: fills in the versions of the order.
+  /// Fills in what the rule needs to know: the delays, or the versions of the order (listed).
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;
   /// One backward for all microbatches of an update; it carries the number of the last.

@@ -8,7 +8,9 @@ namespace penstock {
 struct OrderFacts {
   std::uint32_t stash_peak = 0;            ///< microbatches in flight: +1 at F, -1 at W or B
   std::uint32_t weight_versions_peak = 1;  ///< the live one and those the rule still holds
-  std::uint32_t staleness_max = 0;         ///< updates made minus version used, at the update
+  /// Updates made minus version used, at the update; of the oldest weights that an F or B of the
+  /// update used, where they differ.
+  std::uint32_t staleness_max = 0;
 };
 
 OrderFacts order_facts(const Program& program, int device);

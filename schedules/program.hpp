@@ -25,6 +25,12 @@ struct VersionRule {
   Kind kind = Kind::flush;
   std::vector<std::uint32_t> delay;  ///< stash, latest: per virtual stage; empty: 0
   std::uint32_t extra_copies = 0;    ///< held beyond the rule by a particular implementation
+  /// The weights a backward uses where they are no version by themselves; each takes a buffer as
+  /// large as the weights, which `extra_copies` counts:
+  ///   corrected  u = w - tau delta, of the latest w (PipeMare's T2; schedules/pipemare.hpp)
+  ///   mixed      e^-d W(version) + (1 - e^-d) W(latest), d updates between them (I-TiMePReSt)
+  enum class Backward : std::uint8_t { plain, corrected, mixed };
+  Backward backward = Backward::plain;
   /// listed: [stage][k], of F and of B (I, W); `listed_held`: versions kept per stage.
   std::vector<std::vector<std::uint32_t>> forward_listed, backward_listed;
   std::vector<std::uint32_t> listed_held;
@@ -76,6 +82,10 @@ struct Program {
     if (!whole_backward) return true;
     const std::uint32_t m = per_update(stage);
     return microbatch / placement.width_of(stage) % m == m - 1;
+  }
+  /// Microbatches that an op computes: all of an update where that has one backward.
+  std::uint32_t microbatches_of(const Op& op) const {
+    return whole_backward && op.kind == OpKind::backward ? per_update(op.stage) : 1;
   }
   /// Weight version an F, B, I or W uses.
   std::uint32_t version(const Op& op) const {

@@ -48,9 +48,17 @@ struct Rig {
                   ? std::vector<StageCosts>(static_cast<std::size_t>(program.placement.stages()),
                                             unit_costs())
                   : spec.costs) {
+    if (program.whole_backward) join_backwards();
     cluster.devices_per_node = program.placement.devices();
     cluster.link = spec.link;
     connect();
+  }
+  /// The costs are of one microbatch.
+  void join_backwards() {
+    for (StageCosts& c : costs) {
+      c.backward_microbatches = static_cast<int>(program.microbatches_per_update);
+      c.backward_s *= c.backward_microbatches;
+    }
   }
   void connect() {
     std::vector<int> gpus(static_cast<std::size_t>(program.placement.devices()));

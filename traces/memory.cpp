@@ -86,7 +86,8 @@ class DeviceMemory {
     switch (op.kind) {
       case OpKind::forward: add(span.start_s, c.activation_bytes, g, Owner::activations); break;
       case OpKind::backward:
-        add(span.end_s, -c.activation_bytes, g, Owner::activations, at_once);
+        add(span.end_s, -c.activation_bytes * c.backward_microbatches, g, Owner::activations,
+            at_once);
         break;
       case OpKind::backward_input:
         add(span.end_s, c.activation_after_input_bytes - c.activation_bytes, g, Owner::activations,

@@ -97,6 +97,11 @@ class CudaMath : public Math {
       launch_grid<&k::add_each<GridTeam, T>>(stream_, sms_, n, n, in(a), in(b), out(sum));
     });
   }
+  void blend(int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) override {
+    enqueue_([=, this] {
+      launch_grid<&k::blend_each<GridTeam, T>>(stream_, sms_, n, n, a, in(x), b, in(y), out(sum));
+    });
+  }
   void copy(int64_t bytes, Tensor from, Tensor to) override {
     enqueue_([=, this] {
       check(cudaMemcpyAsync(to.data<void>(), from.data<void>(), static_cast<std::size_t>(bytes),

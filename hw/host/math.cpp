@@ -130,6 +130,10 @@ void HostMath::add(std::int64_t n, Tensor a, Tensor b, Tensor sum) {
   enqueue_([=] { kernels::add_each(kAlone, n, floats(a), floats(b), floats(sum)); });
 }
 
+void HostMath::blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) {
+  enqueue_([=] { kernels::blend_each(kAlone, n, a, floats(x), b, floats(y), floats(sum)); });
+}
+
 void HostMath::copy(std::int64_t bytes, Tensor from, Tensor to) {
   enqueue_(
       [=] { std::memcpy(to.data<char>(), from.data<char>(), static_cast<std::size_t>(bytes)); });

@@ -140,6 +140,60 @@ TEST(WeightCheck, NoticesAWrongWeightVersion) {
   EXPECT_EQ(run_alone(wrong, options).weights_equal, false);
 }
 
+// --- forward and backward on different weights
+// ----------------------------------------------------
+
+RigSpec pipemare(bool corrected, std::uint32_t p, std::uint32_t m, std::uint32_t batches) {
+  RigSpec spec{"pipemare", {p, m, batches}};
+  spec.shape.correction = corrected;
+  return spec;
+}
+
+TEST(PipeMare, WeightsEqualTheSequentialRunWithAndWithoutCorrection) {
+  for (const std::uint32_t p : {1U, 2U, 5U, 8U}) {
+    for (const std::uint32_t m : {1U, 3U}) {
+      for (const bool corrected : {false, true}) {
+        RunPlan plan = plan_of(pipemare(corrected, p, m, 8));
+        EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
+        make_transformer(plan, Recompute::full);
+        EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << p << " " << m;
+      }
+    }
+  }
+}
+
+TEST(PipeMare, CorrectionChangesTheWeights) {
+  const RunPlan plain = plan_of(pipemare(false, 4, 2, 8));
+  RunOptions options = unpaced();
+  options.reference = &plain;
+  EXPECT_EQ(run_alone(plan_of(pipemare(true, 4, 2, 8)), options).weights_equal, false);
+}
+
+TEST(Timeprest, EachOfTheFamilyEndsWithItsOwnWeights) {
+  const std::string names[] = {"timeprest", "v-timeprest", "i-timeprest"};
+  for (const std::string& name : names) {
+    for (const std::string& other : names) {
+      const RunPlan reference = plan_of({other, {4, 3, 6}});
+      RunOptions options = unpaced();
+      options.reference = &reference;
+      EXPECT_EQ(run_alone(plan_of({name, {4, 3, 6}}), options).weights_equal, name == other)
+          << name << " " << other;
+    }
+  }
+}
+
+TEST(Timeprest, ALostGradientInTheMiddleOfAMinibatchIsNoticed) {
+  RunOptions options = unpaced();
+  options.make_stage = [](const RunPlan& p, std::uint32_t stage,
+                          int bytes) -> std::unique_ptr<Stage> {
+    auto right = make_stage(p, stage, bytes);
+    if (stage != 1) return right;
+    return std::make_unique<WrongStage>(std::move(right), [](Stage&, Math&, const StageBuffers&,
+                                                             std::uint32_t k) { return k == 4; });
+  };
+  EXPECT_EQ(run_alone(plan_of({"timeprest", {3, 3, 3}}), options).weights_equal, false);
+}
+
 // --- the virtual clock
 // ----------------------------------------------------------------------------
 
@@ -208,22 +262,54 @@ TEST_P(EverySchedule, OnAVirtualClockEveryTransferSemanticsIsTheSimulators) {
   }
 }
 
-TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
-  RigSpec spec{GetParam(), shape_of(GetParam(), 4, 8, 3)};
+void expect_simulated_peaks(RigSpec spec) {
   const std::uint32_t depth = spec.shape.depth;
   spec.costs = ragged_costs(depth, 9);
   spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
   const Rig rig(spec);
   const Timeline simulated = simulate_exact(rig.input());
   std::vector<std::uint32_t> more;
-  for (std::uint32_t s = 0; s < depth; ++s) more.push_back(rig.program.versions.held(s) - 1);
+  const VersionRule& rule = rig.program.versions;
+  for (std::uint32_t s = 0; s < depth; ++s) more.push_back(rule.held(s) - 1 + rule.extra_copies);
   const RecordedRun run = run_alone(plan_of(spec), virtual_clock());
-  ASSERT_EQ(run.devices.size(), depth);
+  ASSERT_EQ(run.devices.size(), depth) << run.stopped_because;
   for (int d = 0; d < static_cast<int>(depth); ++d) {
     const MemoryPeak peak =
         memory_over_time({rig.program.ops, rig.table, simulated, rig.costs, more}, d);
     EXPECT_EQ(run.devices[static_cast<std::size_t>(d)].peak.bytes, peak.use.bytes)
-        << "device " << d;
+        << "device " << d << " of " << depth << ", " << spec.schedule;
+  }
+}
+
+TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
+  expect_simulated_peaks({GetParam(), shape_of(GetParam(), 4, 8, 3)});
+}
+
+TEST(PipeMare, CorrectionTakesTheTimesAndTheMemoryThatAreSimulated) {
+  RigSpec spec = pipemare(true, 4, 2, 6);
+  spec.costs = ragged_costs(4, 3);
+  expect_simulated_times(spec);
+  expect_simulated_peaks(spec);
+}
+
+TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
+  for (const char* name : {"timeprest", "v-timeprest", "i-timeprest"}) {
+    for (const std::uint32_t p : {1U, 2U, 3U, 6U, 8U}) {
+      for (const std::uint32_t n : {1U, 2U, 3U, 5U, 9U}) {
+        RigSpec spec{name, {p, n, 9}};
+        spec.costs.assign(p, unit_costs());
+        for (StageCosts& c : spec.costs) c.version_bytes = 1;
+        const RunPlan plan = plan_of(spec);
+        const RecordedRun run = run_alone(plan, virtual_clock());
+        ASSERT_EQ(run.devices.size(), p) << run.stopped_because;
+        const VersionRule& rule = plan.program.versions;
+        for (std::uint32_t s = 0; s < p; ++s) {
+          EXPECT_EQ(run.devices[s].peak[Owner::weight_versions],
+                    rule.held(s) - 1 + rule.extra_copies)
+              << name << " p " << p << " n " << n << " stage " << s;
+        }
+      }
+    }
   }
 }
 

@@ -270,6 +270,17 @@ TEST(RowKernels, BiasAndResidualAreAddedToEveryRow) {
   }
 }
 
+TEST(RowKernels, BlendsAreWeightedSums) {
+  const std::vector<float> x = random_values(kCols, 1), y = random_values(kCols, 2);
+  std::vector<double> want;
+  for (std::size_t i = 0; i < x.size(); ++i) want.push_back(0.75 * d(x[i]) - 2 * d(y[i]));
+  expect_near(on_both_teams(x,
+                            [&](const auto& team, float* sum) {
+                              kernels::blend_each(team, kCols, 0.75F, sum, -2, y.data(), sum);
+                            }),
+              want, 1e-6);
+}
+
 TEST(RowKernels, SumsRoundsAndCopiesAreElementByElement) {
   const std::vector<float> a = random_values(kCols, 1), b = random_values(kCols, 2);
   std::vector<float> sum(a.size());

@@ -73,7 +73,7 @@ TEST_P(WrongProgramFile, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
-        Change{"/penstock_program", 2, "version 2"}, Change{"/name", 3, "'name' must be a text"},
+        Change{"/penstock_program", 3, "version 3"}, Change{"/name", 3, "'name' must be a text"},
         Change{"/seed", -1, "'seed' must be an integer from 0"},
         Change{"/seed", 1.5, "'seed' must be an integer"},
         Change{"/compute", "magic", "'compute' must be one of stand_in, transformer"},
@@ -113,6 +113,29 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/devices/0", "0REDUCE_GRAD0", "out of place"},
         Change{"/devices/0", "9STEP0", "out of place"},
         Change{"/devices/0", "0STEP4294967295", "out of place"}));
+
+TEST(ProgramFile, WithListedVersionsIsRefusedWhereTheyAreNotWhatAnOpCanUse) {
+  const RunPlan right = plan_of({"i-timeprest", {2, 3, 3}});
+  const Change changes[] = {
+      {"/program/forward_versions", Json::array(), "must have a rising version"},
+      {"/program/forward_versions/0/8", 0, "must have a rising version"},
+      {"/program/forward_versions/0", 3, "a list of lists"},
+      {"/program/backward_versions/1/8", 7, "needs weight version 7"},
+      {"/program/versions_held", Json::array({1}), "must have a rising version"},
+      {"/program/versions_held/1", 1, "weight versions at once"},
+      {"/program/backward_weights", "corrected", "only the latest weights"},
+      {"/program/backward_weights", "halved", "must be one of plain, corrected, mixed"},
+      {"/program/whole_backward", false, "backward_microbatches is not the number"},
+      {"/costs/1/backward_microbatches", 2, "backward_microbatches is not the number"},
+  };
+  for (const Change& change : changes) {
+    Json json = Json::parse(to_text(right));
+    ASSERT_EQ(why(json), "");
+    json[Json::json_pointer(change.pointer)] = change.value;
+    EXPECT_NE(why(json).find(change.reason), std::string::npos)
+        << change.pointer << ": " << why(json);
+  }
+}
 
 /// One text of a device's list replaced by another.
 std::string after(const RunPlan& right, const std::string& from, const std::string& to) {

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace penstock {
@@ -107,6 +108,43 @@ TEST_F(WeightVersions, OfTwoBufferedWeightsAreNeverThree) {
   WeightStore weights = store(last_use);
   for (int v = 1; v <= 6; ++v) step(weights, 10 * v);
   EXPECT_EQ(weights.versions_peak(), 2);
+}
+
+// PipeMare's T2: w - tau delta, with delta the average of what the steps changed.
+TEST_F(WeightVersions, OfABackwardAreCorrectedForTheDelayOfItsForward) {
+  plan_.program.versions.kind = VersionRule::Kind::latest;
+  plan_.program.versions.backward = VersionRule::Backward::corrected;
+  plan_.program.versions.delay = {3};
+  const double tau = 3.0 / 2, gamma = std::pow(0.135, 1 / tau);
+  WeightStore weights = store({0, 2, 4, 6});
+  EXPECT_EQ(values(weights.for_backward(0)), values(weights.version(0)));
+  double delta = 0;
+  for (std::uint32_t made = 1; made <= 3; ++made) {
+    step(weights, 2 * made - 1);
+    delta = gamma * delta + (1 - gamma) * -0.5;  // every step takes 0.5 from every weight
+    const auto expected = values(weights.version(made)), found = values(weights.for_backward(made));
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(static_cast<double>(found[i]), static_cast<double>(expected[i]) - tau * delta,
+                  1e-6);
+  }
+  EXPECT_EQ(weights.versions_peak(), 1);
+  EXPECT_EQ(ledger_.peak().use[Owner::weight_versions], 17);
+}
+
+TEST_F(WeightVersions, OfABackwardAreMixedByHowStaleTheirsIs) {
+  plan_.program.versions.kind = VersionRule::Kind::listed;
+  plan_.program.versions.backward = VersionRule::Backward::mixed;
+  WeightStore weights = store({9, 9, 9, 9});
+  EXPECT_EQ(values(weights.for_backward(0)), (std::vector<float>{1, 2, 3, 4}));
+  step(weights, 1);
+  step(weights, 2);  // 0, 1, 2, 3
+  const auto of_two = values(weights.for_backward(0)), of_one = values(weights.for_backward(1));
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(static_cast<double>(of_two[i]), static_cast<double>(i) + std::exp(-2.0), 1e-6);
+    EXPECT_NEAR(static_cast<double>(of_one[i]), static_cast<double>(i) + std::exp(-1.0) / 2, 1e-6);
+  }
+  EXPECT_EQ(values(weights.for_backward(2)), values(weights.version(2)));
+  EXPECT_EQ(ledger_.peak().use[Owner::weight_versions], 3 * 17);  // two versions and the mix
 }
 
 TEST_F(WeightVersions, AreReadBackAsBytes) {
