@@ -1,0 +1,533 @@
+#include "schedules/exchange/torch_reader.hpp"
+
+#include "schedules/exchange/torch_source.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+namespace penstock {
+namespace {
+
+/// "2, 5, 7 and 12 more".
+std::string listed(const std::vector<std::uint32_t>& numbers) {
+  constexpr std::size_t kShown = 8;
+  const std::vector<std::uint32_t> shown(
+      numbers.begin(),
+      numbers.begin() + static_cast<std::ptrdiff_t>(std::min(numbers.size(), kShown)));
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (numbers.size() > kShown) text += fmt::format(" and {} more", numbers.size() - kShown);
+  return text;
+}
+
+/// Every stage and microbatch below the largest, and of each all ops.
+class Completeness {
+ public:
+  explicit Completeness(TorchSource& source) : source_(source) {
+    for (ActionId id = 0; id < source.size(); ++id) {
+      const Action& a = source[id];
+      if (!is_compute(a.kind)) continue;
+      first_of_stage_.try_emplace(a.stage, id);
+      first_of_microbatch_.try_emplace(a.microbatch, id);
+      backwards_ = backwards_ || is_backward(a.kind);
+    }
+  }
+
+  void check() {
+    if (first_of_stage_.empty() || too_sparse()) return;
+    report_gaps("stage", first_of_stage_);
+    report_gaps("microbatch", first_of_microbatch_);
+    if (!backwards_) {
+      source_.report(0,
+                     "the table has forwards only; a training schedule has B, or I and W, of "
+                     "every forward");
+    }
+    for (const auto& [stage, first] : first_of_stage_) check_stage(stage, first);
+    for (ActionId id = 0; id < source_.size(); ++id) check_weight(id);
+  }
+
+ private:
+  /// So few ops that a list of what is missing would say nothing.
+  bool too_sparse() {
+    const std::size_t wanted = first_of_stage_.size() * first_of_microbatch_.size();
+    if (wanted <= 16 * std::size_t{source_.size()} + 1000) return false;
+    source_.report(
+        0, fmt::format("the table has {} actions, too few for {} stages and {} "
+                       "microbatches",
+                       source_.size(), first_of_stage_.size(), first_of_microbatch_.size()));
+    source_.findings().throw_if_any(source_.origin());
+    return true;
+  }
+
+  void report_gaps(std::string_view what, const std::map<std::uint32_t, ActionId>& first) {
+    std::uint32_t expected = 0;
+    for (const auto& [number, id] : first) {
+      if (number > expected) {
+        const std::string missing =
+            number == expected + 1 ? fmt::format("{} {}", what, expected)
+                                   : fmt::format("{0}s {1} to {2}", what, expected, number - 1);
+        source_.report(id, fmt::format("'{}' is of {} {}, but {} nowhere; they are numbered from 0 "
+                                       "without gaps",
+                                       source_.name(id), what, number,
+                                       missing + (number == expected + 1 ? " is" : " are")));
+      }
+      expected = number + 1;
+    }
+  }
+
+  void check_stage(std::uint32_t stage, ActionId first) {
+    std::vector<std::uint32_t> forwards, backwards;
+    for (const auto& [k, somewhere] : first_of_microbatch_) {
+      if (source_.forward(stage, k) == kNoAction) forwards.push_back(k);
+      if (source_.backward(stage, k) == kNoAction) backwards.push_back(k);
+    }
+    if (!forwards.empty())
+      source_.report(first,
+                     fmt::format("stage {} has no F of microbatch {}", stage, listed(forwards)));
+    if (!backwards.empty() && backwards_) {
+      source_.report(first, fmt::format("stage {} has no B, and no I, of microbatch {}", stage,
+                                        listed(backwards)));
+    }
+  }
+
+  /// I and W come together.
+  void check_weight(ActionId id) {
+    const Action a = source_[id];
+    if (a.kind == ActionKind::backward_input &&
+        source_.find(ActionKind::backward_weight, a.stage, a.microbatch) == kNoAction) {
+      source_.report(id,
+                     fmt::format("'{}' has no '{}W{}'; without I and W apart it is '{}B{}'",
+                                 source_.name(id), a.stage, a.microbatch, a.stage, a.microbatch));
+    }
+    if (a.kind != ActionKind::backward_weight) return;
+    const ActionId input = source_.backward(a.stage, a.microbatch);
+    if (input == kNoAction || source_[input].kind != ActionKind::backward_input) {
+      source_.report(id, fmt::format("'{}' has no '{}I{}' that goes with it", source_.name(id),
+                                     a.stage, a.microbatch));
+    }
+  }
+
+  TorchSource& source_;
+  std::map<std::uint32_t, ActionId> first_of_stage_, first_of_microbatch_;
+  bool backwards_ = false;
+};
+
+/// Where the stages live, from the rows their forwards stand in.
+class Homes {
+ public:
+  explicit Homes(TorchSource& source) : source_(source) {}
+
+  /// Reports what has no home; else the placement.
+  std::optional<Placement> find() {
+    for (ActionId id = 0; id < source_.size(); ++id) {
+      if (is_compute(source_[id].kind)) visit(id);
+    }
+    for (std::size_t row = 0; row < source_.rows(); ++row) {
+      const bool computes = std::ranges::any_of(source_.table().rows[row],
+                                                [](const Action& a) { return is_compute(a.kind); });
+      if (computes) continue;
+      source_.report_row(row,
+                         fmt::format("device {} computes nothing; every line is a device", row));
+      right_ = false;
+    }
+    if (!right_ || stages_.size() != source_.stages()) return std::nullopt;
+    const bool mirrored =
+        std::ranges::any_of(stages_, [](const auto& s) { return s.second.size() > 1; });
+    return mirrored ? mirrored_placement() : one_way();
+  }
+
+  static std::uint32_t chunks(const Placement& placement) {
+    std::uint32_t most = 0;
+    for (int p = 0; p < placement.depth(); ++p) {
+      const auto here = std::ranges::count(placement.positions(), static_cast<std::uint32_t>(p));
+      most = std::max(most, static_cast<std::uint32_t>(here));
+    }
+    return most;
+  }
+
+ private:
+  /// All ops of a stage and microbatch stand where its forward does.
+  void visit(ActionId id) {
+    const Action& a = source_[id];
+    if (a.kind == ActionKind::forward) {
+      stages_[a.stage].try_emplace(source_.row_of(id), id);
+      return;
+    }
+    const ActionId forward = source_.forward(a.stage, a.microbatch);
+    if (forward == kNoAction || source_.row_of(forward) == source_.row_of(id)) return;
+    source_.report(id, fmt::format("'{}' stands on device {}, but '{}' on device {} ({})",
+                                   source_.name(id), source_.row_of(id), source_.name(forward),
+                                   source_.row_of(forward), source_.place(forward)));
+    right_ = false;
+  }
+
+  std::vector<int> widths() const { return std::vector<int>(source_.rows(), 1); }
+
+  Placement one_way() const {
+    std::vector<std::uint32_t> positions;
+    for (const auto& [stage, rows] : stages_) positions.push_back(rows.begin()->first);
+    return {widths(), std::move(positions)};
+  }
+
+  /// Stage s on one device for the first half of the microbatches, on the mirrored one for the
+  /// second half.
+  std::optional<Placement> mirrored_placement() {
+    std::vector<std::uint32_t> positions;
+    for (const auto& [stage, rows] : stages_) {
+      const ActionId first = source_.forward(stage, 0);
+      positions.push_back(first == kNoAction ? rows.begin()->first : source_.row_of(first));
+    }
+    Placement placement(widths(), std::move(positions), source_.microbatches());
+    for (const auto& [stage, rows] : stages_) report_unmirrored(placement, stage);
+    return right_ ? std::optional(placement) : std::nullopt;
+  }
+
+  void report_unmirrored(const Placement& placement, std::uint32_t stage) {
+    for (std::uint32_t k = 0; k < source_.microbatches(); ++k) {
+      const ActionId id = source_.forward(stage, k);
+      if (id == kNoAction) continue;
+      const auto home = static_cast<std::uint32_t>(placement.device_of(stage, k));
+      if (source_.row_of(id) == home) continue;
+      source_.report(
+          id, fmt::format("'{}' stands on device {}, but stage {} lives on device {}; only where "
+                          "the second half of the microbatches flows the other way (DualPipe, "
+                          "Chimera) it may have another home, and then '{}' belongs to device {}",
+                          source_.name(id), source_.row_of(id), stage,
+                          placement.device_of(stage, 0), source_.name(id), home));
+      right_ = false;
+      return;
+    }
+  }
+
+  TorchSource& source_;
+  std::map<std::uint32_t, std::map<std::uint32_t, ActionId>> stages_;  // [stage][row]: a forward
+  bool right_ = true;
+};
+
+/// What an action needs of its own row stands before it.
+class OrderOfRows {
+ public:
+  explicit OrderOfRows(TorchSource& source) : source_(source) {}
+
+  void check() {
+    for (ActionId id = 0; id < source_.size(); ++id) {
+      const Action a = source_[id];
+      if (is_backward(a.kind)) expect(source_.forward(a.stage, a.microbatch), id);
+      if (a.kind == ActionKind::backward_weight)
+        expect(source_.backward(a.stage, a.microbatch), id);
+      if (const auto from = source_.producer(a))
+        expect(source_.find(from->kind, from->stage, from->microbatch), id);
+    }
+    for (std::size_t row = 0; row < source_.rows(); ++row) check_parameters(row);
+  }
+
+ private:
+  void expect(ActionId first, ActionId then) {
+    if (first == kNoAction || first < then || source_.row_of(first) != source_.row_of(then)) return;
+    source_.report(then, fmt::format("'{}' needs '{}', which stands after it on device {} ({})",
+                                     source_.name(then), source_.name(first), source_.row_of(then),
+                                     source_.place(first)));
+  }
+
+  /// UNSHARD and RESHARD in turn and a stage's compute between them, where a row has any of a
+  /// stage; REDUCE_GRAD after its last gradient.
+  void check_parameters(std::size_t row) {
+    std::map<std::uint32_t, ActionId> reduced;
+    std::set<std::uint32_t> sharded, fetched;
+    for (ActionId id = source_.begin(row); id < source_.end(row); ++id) {
+      if (source_[id].kind == ActionKind::unshard || source_[id].kind == ActionKind::reshard)
+        sharded.insert(source_[id].stage);
+    }
+    for (ActionId id = source_.begin(row); id < source_.end(row); ++id) {
+      const Action& a = source_[id];
+      const auto complain = [&](const char* why) {
+        source_.report(
+            id, fmt::format("'{}' {}", source_.name(id), fmt::format(fmt::runtime(why), a.stage)));
+      };
+      if (a.kind == ActionKind::unshard) {
+        if (!fetched.insert(a.stage).second)
+          complain("fetches what is there; '{}RESHARD' comes first");
+      } else if (a.kind == ActionKind::reshard) {
+        if (fetched.erase(a.stage) == 0)
+          complain("gives up what is not there; '{}UNSHARD' comes first");
+      } else if (is_compute(a.kind) && sharded.contains(a.stage) && !fetched.contains(a.stage)) {
+        complain("computes without its parameters; '{}UNSHARD' comes first");
+      }
+      if (a.kind == ActionKind::reduce_grad) reduced.try_emplace(a.stage, id);
+      const bool gradient = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight;
+      const auto early = reduced.find(a.stage);
+      if (!gradient || early == reduced.end()) continue;
+      source_.report(early->second,
+                     fmt::format("'{}' stands before '{}' ({}), a gradient of the same stage",
+                                 source_.name(early->second), source_.name(id), source_.place(id)));
+      reduced.erase(early);
+    }
+  }
+
+  TorchSource& source_;
+};
+
+/// Sends and receives: each one for a hop between two devices, in the right row, after the producer
+/// and before the consumer, and in the same order at both ends.
+class Communication {
+ public:
+  explicit Communication(TorchSource& source)
+      : source_(source), partner_(source.size(), kNoAction) {}
+
+  void check() {
+    for (ActionId id = 0; id < source_.size(); ++id) {
+      const Action& a = source_[id];
+      if (is_send(a.kind)) check_send(id);
+      if (is_receive(a.kind)) check_receive(id);
+      if (a.kind == ActionKind::forward || is_backward(a.kind)) check_hop(id);
+    }
+    match();
+  }
+
+  /// Of each SEND the RECV it meets, and of each RECV its SEND; kNoAction where there is none.
+  const std::vector<ActionId>& partner() const { return partner_; }
+
+  /// Where the two ends of a pair of devices would wait for each other with one channel for both
+  /// directions.
+  std::vector<std::string> one_channel_warnings() const {
+    std::vector<std::string> out;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<ActionId>> ends;
+    for (ActionId id = 0; id < source_.size(); ++id) {
+      if (const auto peer = peer_of(id)) ends[{source_.row_of(id), *peer}].push_back(id);
+    }
+    for (const auto& [who, here] : ends) {
+      if (who.first > who.second) continue;
+      const auto& there = ends[{who.second, who.first}];
+      const auto clash = [&](ActionId x, ActionId y) {
+        return is_send(source_[x].kind) == is_send(source_[y].kind);
+      };
+      const auto [x, y] = std::ranges::mismatch(here, there, std::not_fn(clash));
+      if (x == here.end() || y == there.end()) continue;
+      out.push_back(fmt::format(
+          "with one channel for both directions between devices {} and {} (NCCL without batches) "
+          "'{}' ({}) and '{}' ({}) would wait for each other",
+          who.first, who.second, source_.name(*x), source_.place(*x), source_.name(*y),
+          source_.place(*y)));
+    }
+    return out;
+  }
+
+ private:
+  using Direction = std::pair<std::uint32_t, std::uint32_t>;  // source row, destination row
+
+  static bool is_forward(ActionKind kind) {
+    return kind == ActionKind::send_f || kind == ActionKind::recv_f;
+  }
+  /// The op a SEND sends the output of, or a RECV receives the input of.
+  ActionId own_op(const Action& a) const {
+    return is_forward(a.kind) ? source_.forward(a.stage, a.microbatch)
+                              : source_.backward(a.stage, a.microbatch);
+  }
+  /// The op at the other end; none at the ends of the pipeline.
+  std::optional<Action> other_op(const Action& a) const {
+    const bool up = is_send(a.kind) == is_forward(a.kind);  // towards the last stage
+    if (up ? a.stage + 1 >= source_.stages() : a.stage == 0) return std::nullopt;
+    return Action{is_forward(a.kind) ? ActionKind::forward : ActionKind::backward, false,
+                  up ? a.stage + 1 : a.stage - 1, a.microbatch};
+  }
+  std::optional<std::uint32_t> peer_of(ActionId id) const {
+    const Action& a = source_[id];
+    if (!is_send(a.kind) && !is_receive(a.kind)) return std::nullopt;
+    const auto other = other_op(a);
+    if (!other) return std::nullopt;
+    const ActionId op = source_.find(other->kind, other->stage, other->microbatch);
+    if (op == kNoAction || source_.row_of(op) == source_.row_of(id)) return std::nullopt;
+    return source_.row_of(op);
+  }
+
+  /// Is there anything to send, in this row, to another?
+  bool check_place(ActionId id) {
+    const Action& a = source_[id];
+    const ActionId op = own_op(a);
+    const auto complain = [&](const std::string& why) {
+      source_.report(id, fmt::format("'{}' {}", source_.name(id), why));
+      return false;
+    };
+    const auto other = other_op(a);
+    if (!other) {
+      return complain(fmt::format("is of stage {}, the {}, which has nobody to {}", a.stage,
+                                  a.stage == 0 ? "first" : "last",
+                                  is_send(a.kind) ? "send to" : "receive from"));
+    }
+    const std::string wanted =
+        fmt::format("{}{}{}", a.stage, is_forward(a.kind) ? "F" : "B", a.microbatch);
+    if (op == kNoAction) return complain(fmt::format("goes with '{}', which is nowhere", wanted));
+    if (source_.row_of(op) != source_.row_of(id)) {
+      return complain(fmt::format("stands on device {}, but '{}' on device {} ({})",
+                                  source_.row_of(id), source_.name(op), source_.row_of(op),
+                                  source_.place(op)));
+    }
+    const ActionId end = source_.find(other->kind, other->stage, other->microbatch);
+    if (end != kNoAction && source_.row_of(end) == source_.row_of(id)) {
+      return complain(
+          fmt::format("is a message of device {} to itself: '{}' stands there, too ({})",
+                      source_.row_of(id), source_.name(end), source_.place(end)));
+    }
+    return true;
+  }
+
+  void check_send(ActionId id) {
+    if (!check_place(id)) return;
+    const ActionId op = own_op(source_[id]);
+    if (id < op) {
+      source_.report(id, fmt::format("'{}' sends what '{}' makes only after it ({})",
+                                     source_.name(id), source_.name(op), source_.place(op)));
+    }
+    expect_other(id, is_forward(source_[id].kind) ? ActionKind::recv_f : ActionKind::recv_b,
+                 "is received nowhere");
+  }
+
+  void check_receive(ActionId id) {
+    if (!check_place(id)) return;
+    const ActionId op = own_op(source_[id]);
+    if (op < id) {
+      source_.report(id, fmt::format("'{}' comes after '{}', which needs it ({})", source_.name(id),
+                                     source_.name(op), source_.place(op)));
+    }
+    expect_other(id, is_forward(source_[id].kind) ? ActionKind::send_f : ActionKind::send_b,
+                 "is sent nowhere");
+  }
+
+  void expect_other(ActionId id, ActionKind kind, std::string_view why) {
+    const auto other = other_op(source_[id]);
+    if (source_.find(kind, other->stage, other->microbatch) != kNoAction) return;
+    source_.report(id,
+                   fmt::format("'{}' {}: there is no '{}'", source_.name(id), why,
+                               to_string(Action{kind, false, other->stage, other->microbatch})));
+  }
+
+  /// A hop between devices that is neither sent nor received.
+  void check_hop(ActionId id) {
+    const Action& a = source_[id];
+    const auto from = source_.producer(a);
+    if (!from) return;
+    const ActionId producer = source_.find(from->kind, from->stage, from->microbatch);
+    if (producer == kNoAction || source_.row_of(producer) == source_.row_of(id)) return;
+    const bool forward = a.kind == ActionKind::forward;
+    const Action receive{forward ? ActionKind::recv_f : ActionKind::recv_b, false, a.stage,
+                         a.microbatch};
+    const Action send{forward ? ActionKind::send_f : ActionKind::send_b, false, from->stage,
+                      a.microbatch};
+    const bool either = source_.find(receive.kind, a.stage, a.microbatch) != kNoAction ||
+                        source_.find(send.kind, send.stage, a.microbatch) != kNoAction;
+    if (either) return;
+    source_.report(id,
+                   fmt::format("'{}' needs '{}' of device {} ({}), but there is no '{}' and no "
+                               "'{}'",
+                               source_.name(id), source_.name(producer), source_.row_of(producer),
+                               source_.place(producer), to_string(send), to_string(receive)));
+  }
+
+  /// The k-th send of a direction meets the k-th receive.
+  void match() {
+    std::map<Direction, std::pair<std::vector<ActionId>, std::vector<ActionId>>> queues;
+    for (ActionId id = 0; id < source_.size(); ++id) {
+      const auto peer = peer_of(id);
+      if (!peer) continue;
+      const std::uint32_t here = source_.row_of(id);
+      if (is_send(source_[id].kind))
+        queues[{here, *peer}].first.push_back(id);
+      else
+        queues[{*peer, here}].second.push_back(id);
+    }
+    for (const auto& [direction, queue] : queues) {
+      const auto& [sends, receives] = queue;
+      const std::size_t both = std::min(sends.size(), receives.size());
+      for (std::size_t k = 0; k < both; ++k) {
+        partner_[sends[k]] = receives[k];
+        partner_[receives[k]] = sends[k];
+      }
+      report_mismatch(direction, sends, receives);
+    }
+  }
+
+  /// Only the first of a direction: what follows is out of step because of it.
+  void report_mismatch(const Direction& direction, const std::vector<ActionId>& sends,
+                       const std::vector<ActionId>& receives) {
+    for (std::size_t k = 0; k < std::min(sends.size(), receives.size()); ++k) {
+      const auto sent = other_op(source_[sends[k]]);
+      const Action& expected = source_[receives[k]];
+      const bool same = sent->stage == expected.stage && sent->microbatch == expected.microbatch &&
+                        is_forward(source_[sends[k]].kind) == is_forward(expected.kind);
+      if (same) continue;
+      source_.report(
+          receives[k],
+          fmt::format(
+              "'{}' is receive {} of device {} from device {}, but send {} the other way is "
+              "'{}' ({}); messages between two devices arrive in the order they are sent",
+              source_.name(receives[k]), k + 1, direction.second, direction.first, k + 1,
+              source_.name(sends[k]), source_.place(sends[k])));
+      return;
+    }
+  }
+
+  TorchSource& source_;
+  std::vector<ActionId> partner_;
+};
+
+OpLists order_of(const TorchTable& table) {
+  constexpr OpKind kKinds[] = {OpKind::forward, OpKind::backward, OpKind::backward_input,
+                               OpKind::backward_weight};
+  OpLists order;
+  for (const ActionRow& row : table.rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (!is_compute(row[i].kind)) continue;
+      const auto add = [&](const Action& a, bool paired) {
+        order.add({.microbatch = a.microbatch,
+                   .stage = static_cast<std::uint16_t>(a.stage),
+                   .kind = kKinds[static_cast<int>(a.kind)],
+                   .flags = static_cast<std::uint8_t>(paired ? Op::paired : 0)});
+      };
+      if (!row[i].paired) {
+        add(row[i], false);
+        continue;
+      }
+      const bool forward_first = row[i].kind == ActionKind::forward;
+      add(forward_first ? row[i] : row[i + 1], true);
+      add(forward_first ? row[i + 1] : row[i], false);
+      ++i;
+    }
+    order.end_device();
+  }
+  return order;
+}
+
+}  // namespace
+
+ImportedSchedule read_torch_csv(std::string_view text, const std::string& origin) {
+  TorchSource source(text, origin);
+  if (source.findings().empty() && source.microbatches() == 0)
+    throw InputError(origin, "has no compute actions; expected a line per device such as 0F0,0B0");
+  Completeness(source).check();
+  Homes homes(source);
+  const auto placement = homes.find();
+  OrderOfRows(source).check();
+  Communication communication(source);
+  if (source.communicates()) communication.check();
+  find_deadlocks(source, communication.partner());
+  source.findings().throw_if_any(origin);
+  invariant(placement.has_value(), "a table without errors has no placement");
+
+  ImportedSchedule out;
+  out.order = order_of(source.table());
+  out.placement = *placement;
+  out.depth = static_cast<std::uint32_t>(source.rows());
+  out.chunks = Homes::chunks(*placement);
+  out.microbatches = source.microbatches();
+  out.communicates = source.communicates();
+  if (out.communicates) out.warnings = communication.one_channel_warnings();
+  for (ActionId id = 0; id < source.size(); ++id) {
+    out.full_backward = out.full_backward || source[id].kind == ActionKind::backward;
+    out.split_backward = out.split_backward || source[id].kind == ActionKind::backward_input;
+  }
+  out.table = std::move(source.table());
+  return out;
+}
+
+}  // namespace penstock
