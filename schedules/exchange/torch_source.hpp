@@ -15,7 +15,6 @@ namespace penstock {
 /// What is wrong with a file, in the order found.
 class TorchFindings {
  public:
-  /// `columns`: of each line's characters.
   void add(const Diagnostic& diagnostic) {
     if (found_.size() < kMost) found_.push_back(diagnostic);
     ++count_;
@@ -100,7 +99,17 @@ class TorchSource {
   TorchFindings findings_;
 };
 
-/// Appends what every device is stuck on when a table never ends: the cycles, and the waits for
+struct MatchedMessages {
+  /// Of each SEND the RECV it meets, and of each RECV its SEND; kNoAction where there is none.
+  std::vector<ActionId> partner;
+  std::vector<std::string> warnings;
+};
+
+/// Reports every SEND and RECV that has no other end, stands in the wrong row or on the wrong side
+/// of its op, or meets another one than it should.
+MatchedMessages check_messages(TorchSource& source);
+
+/// Reports what every device is stuck on when a table never ends: the cycles, and the waits for
 /// what is not there.
 void find_deadlocks(TorchSource& source, const std::vector<ActionId>& partner);
 
