@@ -63,13 +63,11 @@ class Completeness {
     std::uint32_t expected = 0;
     for (const auto& [number, id] : first) {
       if (number > expected) {
-        const std::string missing =
-            number == expected + 1 ? fmt::format("{} {}", what, expected)
-                                   : fmt::format("{0}s {1} to {2}", what, expected, number - 1);
-        source_.report(id, fmt::format("'{}' is of {} {}, but {} nowhere; they are numbered from 0 "
-                                       "without gaps",
-                                       source_.name(id), what, number,
-                                       missing + (number == expected + 1 ? " is" : " are")));
+        source_.report(
+            id, fmt::format("'{}' is of {} {}, but there is no {} {}{}; they are numbered "
+                            "from 0 without gaps",
+                            source_.name(id), what, number, what, expected,
+                            number == expected + 1 ? "" : fmt::format(" to {}", number - 1)));
       }
       expected = number + 1;
     }
@@ -178,24 +176,29 @@ class Homes {
       positions.push_back(first == kNoAction ? rows.begin()->first : source_.row_of(first));
     }
     Placement placement(widths(), std::move(positions), source_.microbatches());
-    for (const auto& [stage, rows] : stages_) report_unmirrored(placement, stage);
-    return right_ ? std::optional(placement) : std::nullopt;
+    for (ActionId id = 0; id < source_.size() && right_; ++id) {
+      const Action& a = source_[id];
+      const bool at_home =
+          a.kind != ActionKind::forward ||
+          placement.device_of(a.stage, a.microbatch) == static_cast<int>(source_.row_of(id));
+      right_ = at_home;
+    }
+    if (right_) return placement;
+    for (const auto& [stage, rows] : stages_) report_homes(rows);
+    return std::nullopt;
   }
 
-  void report_unmirrored(const Placement& placement, std::uint32_t stage) {
-    for (std::uint32_t k = 0; k < source_.microbatches(); ++k) {
-      const ActionId id = source_.forward(stage, k);
-      if (id == kNoAction) continue;
-      const auto home = static_cast<std::uint32_t>(placement.device_of(stage, k));
-      if (source_.row_of(id) == home) continue;
-      source_.report(
-          id, fmt::format("'{}' stands on device {}, but stage {} lives on device {}; only where "
-                          "the second half of the microbatches flows the other way (DualPipe, "
-                          "Chimera) it may have another home, and then '{}' belongs to device {}",
-                          source_.name(id), source_.row_of(id), stage,
-                          placement.device_of(stage, 0), source_.name(id), home));
-      right_ = false;
-      return;
+  /// Of a stage: each device but that of the first forward in the file.
+  void report_homes(const std::map<std::uint32_t, ActionId>& rows) {
+    const ActionId first = rows.begin()->second;
+    for (const auto& [row, id] : rows) {
+      if (id == first) continue;
+      source_.report(id,
+                     fmt::format("'{}' stands on device {}, '{}' on device {} ({}); a stage lives "
+                                 "on one device, or, when the second half of the microbatches "
+                                 "flows the other way (DualPipe, Chimera), on d and p-1-d",
+                                 source_.name(id), row, source_.name(first), source_.row_of(first),
+                                 source_.place(first)));
     }
   }
 

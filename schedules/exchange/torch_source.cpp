@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -65,6 +66,8 @@ std::uint64_t key(ActionKind kind, std::uint32_t stage, std::uint32_t microbatch
 
 void TorchFindings::throw_if_any(const std::string& origin) {
   if (found_.empty()) return;
+  std::ranges::stable_sort(
+      found_, {}, [](const Diagnostic& d) { return std::pair(d.where.line, d.where.column); });
   if (count_ > found_.size())
     found_.push_back(
         {{origin, 0, 0}, fmt::format("and {} more", count_ - found_.size()), "", 1, 0});

@@ -318,7 +318,7 @@ class Graphs(Case):
 
     def test_replicas_reduce_their_gradients_together(self):
         scenario = str(SOURCE / "scenarios/small-1f1b.yaml")
-        set_ = ("--set", "width=3")
+        set_ = ("--set", "width=3", "--set", "cluster.devices=12")
         goal = activity_graphs.read_goal(self.ok("export", scenario, "--to", "goal", *set_))
         self.assertIsNotNone(activity_graphs.makespan(goal))
         nodes = self.chakra(scenario, *set_)

@@ -60,12 +60,15 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NoWeight", "0F0,0I0\n", "'0I0' has no '0W0'; without I and W apart it is '0B0'"},
         Wrong{"NoInput", "0F0,0B0,0W0\n", "'0W0' has no '0I0' that goes with it"},
         Wrong{"ForwardsOnly", "0F0,0F1\n", "the table has forwards only"},
-        Wrong{"StageGap", "0F0,0B0\n2F0,2B0\n", "t.csv:2:1: '2F0' is of stage 2, but stage 1 is"},
-        Wrong{"MicrobatchGap", "0F0,0B0,0F4,0B4\n", "but microbatches 1 to 3 are nowhere"},
+        Wrong{"StageGap", "0F0,0B0\n2F0,2B0\n",
+              "t.csv:2:1: '2F0' is of stage 2, but there is no stage 1;"},
+        Wrong{"MicrobatchGap", "0F0,0B0,0F4,0B4\n",
+              "but there is no microbatch 1 to 3; they are numbered"},
         Wrong{"OtherDevice", "0F0\n0B0\n", "t.csv:2:1: '0B0' stands on device 1, but '0F0' on"},
         Wrong{"IdleDevice", "0F0,0B0\n\n1F0,1B0\n", "t.csv:2:1: device 1 computes nothing"},
-        Wrong{"TwoHomes", "0F0,0B0,1F0,1B0,0F1,0B1\n1F1,1B1\n",
-              "'1F1' stands on device 1, but stage 1 lives on device 0; only where"},
+        Wrong{
+            "TwoHomes", "0F0,0B0,1F0,1B0,0F1,0B1\n1F1,1B1\n",
+            "'1F1' stands on device 1, '1F0' on device 0 (line 1, column 9); a stage lives on one"},
         Wrong{"Sparse",
               "0F0,1F1,2F2,3F3,4F4,5F5,6F6,7F7,8F8,9F9,10F10,11F11,12F12,13F13,14F14,15F15,16F16,"
               "17F17,18F18,19F19,20F20,21F21,22F22,23F23,24F24,25F25,26F26,27F27,28F28,29F29,"
@@ -267,7 +270,9 @@ TEST(TorchCsv, RecordedOrdersRunAndRecordedDeadlocksAreNamed) {
       if (one.order.empty()) continue;
       const std::string text = said(to_csv(table_of(recorded_order(one))));
       EXPECT_EQ(text.find("deadlock: ") != std::string::npos, one.deadlocks()) << one.name();
-      if (!one.deadlocks()) EXPECT_EQ(text, "") << one.name();
+      if (!one.deadlocks()) {
+        EXPECT_EQ(text, "") << one.name();
+      }
       right += text.empty() ? 1 : 0;
     }
   }
