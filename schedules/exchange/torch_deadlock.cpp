@@ -121,14 +121,16 @@ class Runner {
     if (found == kNoAction)
       return {fmt::format("'{}', which is nowhere", to_string(wanted)), kNoAction, {}, kNoAction};
     if (done_[found]) return {};
-    // The two of a pair run together: neither can need the other.
     const std::uint32_t row = source_.row_of(found);
     if (row == source_.row_of(id)) {
-      return {fmt::format("'{}', which stands after it ({})", source_.name(found),
-                          source_.place(found)),
-              found,
-              {},
-              kNoAction};
+      const bool paired =
+          found < id;  // all that stands before has run, but for the other of a pair
+      return {
+          fmt::format("'{}', which {} ({})", source_.name(found),
+                      paired ? "runs together with it" : "stands after it", source_.place(found)),
+          found,
+          {},
+          kNoAction};
     }
     return {fmt::format("'{}' of device {} ({})", source_.name(found), row, source_.place(found)),
             found, row, kNoAction};

@@ -232,39 +232,46 @@ class OrderOfRows {
                                      source_.place(first)));
   }
 
+  void complain(ActionId id, const std::string& why) {
+    source_.report(id, fmt::format("'{}' {}", source_.name(id), why));
+  }
+
   /// UNSHARD and RESHARD in turn and a stage's compute between them, where a row has any of a
   /// stage; REDUCE_GRAD after its last gradient.
   void check_parameters(std::size_t row) {
-    std::map<std::uint32_t, ActionId> reduced;
-    std::set<std::uint32_t> sharded, fetched;
-    for (ActionId id = source_.begin(row); id < source_.end(row); ++id) {
-      if (source_[id].kind == ActionKind::unshard || source_[id].kind == ActionKind::reshard)
-        sharded.insert(source_[id].stage);
-    }
+    std::set<std::uint32_t> computed, sharded, fetched;
+    std::map<std::uint32_t, ActionId> last_gradient;
     for (ActionId id = source_.begin(row); id < source_.end(row); ++id) {
       const Action& a = source_[id];
-      const auto complain = [&](const char* why) {
-        source_.report(
-            id, fmt::format("'{}' {}", source_.name(id), fmt::format(fmt::runtime(why), a.stage)));
-      };
-      if (a.kind == ActionKind::unshard) {
+      if (is_compute(a.kind)) computed.insert(a.stage);
+      if (a.kind == ActionKind::unshard || a.kind == ActionKind::reshard) sharded.insert(a.stage);
+      if (a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight)
+        last_gradient[a.stage] = id;
+    }
+    for (ActionId id = source_.begin(row); id < source_.end(row); ++id) {
+      const Action a = source_[id];
+      if (is_compute(a.kind)) {
+        if (sharded.contains(a.stage) && !fetched.contains(a.stage))
+          complain(
+              id, fmt::format("computes without its parameters; '{}UNSHARD' comes first", a.stage));
+      } else if (a.microbatch == kNoMicrobatch && !computed.contains(a.stage)) {
+        complain(id, fmt::format("is of a stage that device {} does not compute", row));
+      } else if (a.kind == ActionKind::unshard) {
         if (!fetched.insert(a.stage).second)
-          complain("fetches what is there; '{}RESHARD' comes first");
+          complain(id, fmt::format("fetches what is there; '{}RESHARD' comes first", a.stage));
       } else if (a.kind == ActionKind::reshard) {
         if (fetched.erase(a.stage) == 0)
-          complain("gives up what is not there; '{}UNSHARD' comes first");
-      } else if (is_compute(a.kind) && sharded.contains(a.stage) && !fetched.contains(a.stage)) {
-        complain("computes without its parameters; '{}UNSHARD' comes first");
+          complain(id, fmt::format("gives up what is not there; '{}UNSHARD' comes first", a.stage));
+      } else if (a.kind == ActionKind::reduce_grad) {
+        check_reduction(id, last_gradient[a.stage]);
       }
-      if (a.kind == ActionKind::reduce_grad) reduced.try_emplace(a.stage, id);
-      const bool gradient = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight;
-      const auto early = reduced.find(a.stage);
-      if (!gradient || early == reduced.end()) continue;
-      source_.report(early->second,
-                     fmt::format("'{}' stands before '{}' ({}), a gradient of the same stage",
-                                 source_.name(early->second), source_.name(id), source_.place(id)));
-      reduced.erase(early);
     }
+  }
+
+  void check_reduction(ActionId id, ActionId last_gradient) {
+    if (last_gradient < id) return;
+    complain(id, fmt::format("stands before '{}' ({}), a gradient of the same stage",
+                             source_.name(last_gradient), source_.place(last_gradient)));
   }
 
   TorchSource& source_;

@@ -143,6 +143,11 @@ class Tables(Case):
         result = json.loads(self.ok("schedule", "check", self.file(text), "--format", "json"))
         self.assertEqual([row["empty_cells"] for row in result["rows"]], [3, 1])
 
+    def test_a_small_table_with_communication(self):
+        self.golden("torch-csv-comms-1f1b.csv", self.ok(
+            "schedule", "export", "1f1b", "--to", "torch-csv-comms", "--set", "stages=3", "--set",
+            "microbatches=3"))
+
     def test_a_scenario_is_exported_as_its_schedule_is(self):
         text = self.ok("export", "scenarios/small-1f1b.yaml", "--to", "torch-csv")
         self.assertEqual(text, self.ok("schedule", "export", "1f1b", "--set", "stages=4", "--set",
@@ -258,16 +263,29 @@ class Layouts(Case):
     def test_megatron_arguments(self):
         self.golden("megatron-args-gpt3-175b.txt", self.ok(
             "export", "scenarios/gpt3-175b-1f1b.yaml", "--to", "megatron-args"))
+
+    def test_megatron_arguments_of_uneven_stages_and_what_megatron_does_not_run(self):
+        uneven = "[3,4,4,4,4,4,4,5]"
+        text = self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
+                       f"pipeline.split={uneven}", "--set", "recompute=selective")
+        self.assertIn("--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L'\n", text)
+        self.assertIn("--recompute-granularity selective\n", text)
+        self.assertNotIn("recompute-method", text)
         text = self.fails("export", "scenarios/small-gpipe.yaml", "--to", "megatron-args")
         self.assertIn("Megatron-LM runs 1f1b and interleaved-1f1b, not 'gpipe'", text)
         self.assertIn("a model given by its costs has no shape", text)
 
-    def test_a_csv_becomes_a_scenario(self):
+    def test_a_csv_becomes_a_scenario_that_simulates(self):
         path = self.file("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
         self.assertEqual(self.ok("import", path),
                          f"# {path} with unit costs\nmodel: {{forward: 1 s, backward: 2 s}}\n"
                          f"cluster: {{link: {{latency: 0}}}}\nschedule: {path}\n"
                          "pipeline: {stages: 2, microbatches: 2}\n")
+        scenario = self.file(self.ok("import", path), "imported.yaml")
+        result = json.loads(self.ok("simulate", scenario, "--engine", "exact", "--format", "json",
+                                    "--set", "schedule=1f1b"))
+        checked = json.loads(self.ok("schedule", "check", path, "--format", "json"))
+        self.assertEqual(result["makespan_s"], checked["makespan"])
 
 
 class Graphs(Case):
@@ -340,7 +358,14 @@ class Graphs(Case):
         self.assertAlmostEqual(activity_graphs.makespan(activity_graphs.graph_of_chakra(nodes)),
                                activity_graphs.makespan(plain))
 
+    def test_a_small_goal_file(self):
+        self.golden("goal-1f1b.txt", self.ok("export", "scenarios/small-1f1b.yaml", "--to", "goal",
+                                             "--set", "stages=2", "--set", "microbatches=2"))
+
     def test_what_they_have_no_words_for(self):
+        done = run("export", "scenarios/perturbed-jitter.yaml", "--to", "goal")
+        self.assertEqual((done.returncode, done.stderr),
+                         (0, "note: the perturbations of the scenario are left out\n"))
         self.assertIn("update the weights of servers",
                       self.fails("export", "scenarios/small-asp.yaml", "--to", "goal"))
         self.assertIn("name them with -o PREFIX",

@@ -90,6 +90,11 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NeverThere", "0F0,0B0\n1B0\n",
               "is stuck before '1B0', which waits for '1F0', which "
               "is nowhere"},
+        Wrong{"PairOfOneMicrobatch", "(0F0;0B0)OVERLAP_F_B\n",
+              "t.csv:1:6: deadlock: device 0 is stuck before '0B0', which waits for '0F0', which "
+              "runs together with it (line 1, column 2)"},
+        Wrong{"OfAnotherDevice", "0F0,0B0,1REDUCE_GRAD\n1F0,1B0\n",
+              "t.csv:1:9: '1REDUCE_GRAD' is of a stage that device 0 does not compute"},
         Wrong{"Resharded", "0UNSHARD,0F0,0RESHARD,0B0\n",
               "'0B0' computes without its parameters; '0UNSHARD' comes first"},
         Wrong{"FetchedTwice", "0UNSHARD,0F0,0UNSHARD,0B0\n", "'0UNSHARD' fetches what is there"},
@@ -169,8 +174,8 @@ TEST(TorchCsv, WhatSpreadsheetsAddDoesNotMatter) {
 TEST(TorchCsv, EveryShippedScheduleIsReadBackAsItWas) {
   int read = 0;
   for (const Schedule& schedule : schedules()) {
-    for (std::uint32_t p = 1; p <= 6; ++p) {
-      for (std::uint32_t m = 1; m <= 12; ++m) {
+    for (std::uint32_t p = 1; p <= 8; ++p) {
+      for (const std::uint32_t m : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 24U}) {
         const ScheduleShape shape{
             .depth = p, .microbatches_per_update = m, .chunks = schedule.chunks.usual};
         if (!schedule.refuse(shape).empty() || schedule.whole_backward) continue;
