@@ -1,8 +1,8 @@
 """Readers of what `penstock export` writes for other simulators, and a replay of it: Chakra's
 protobuf messages decoded from the bytes, GOAL as its grammar has it.
 
-A graph is, per rank, a dict from id to (kind, seconds or bytes, peer, tag, what it needs); kinds are
-calc, send, recv and coll (where `peer` is the group).
+A graph is, per rank, a dict from id to (kind, seconds or bytes, peer, tag, what it needs); kinds
+are calc, send, recv and coll (where `peer` is the group).
 """
 
 import re

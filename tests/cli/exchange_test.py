@@ -1,5 +1,5 @@
-"""What goes in and out: tables of torch.distributed.pipelining, Megatron's layouts and flags, Chakra
-and GOAL, each against an independent reader.
+"""What goes in and out: tables of torch.distributed.pipelining, Megatron's layouts and flags,
+Chakra and GOAL, each against an independent reader.
 
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an argument;
 UPDATE_GOLDEN=1 rewrites golden/ and marks the run skipped.
@@ -53,6 +53,10 @@ def csv_of(rows):
     return "".join(",".join(row.split()) + "\n" for row in rows)
 
 
+def lowered_by_the_rules(text):
+    return torch_tables.write(torch_tables.lower(torch_tables.read(text)))
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -73,6 +77,10 @@ class Case(unittest.TestCase):
         path = self.folder / name
         path.write_text(text)
         return str(path)
+
+    def checked(self, table):
+        """What `schedule check` says of a table that is right."""
+        return json.loads(self.ok("schedule", "check", self.file(table), "--format", "json"))
 
     def golden(self, name, text):
         path = GOLDEN / name
@@ -105,8 +113,7 @@ class Tables(Case):
             if accepted == 0:  # of one stage, or of one microbatch
                 plain = self.ok("schedule", "export", name)
                 comms = self.ok("schedule", "export", name, "--to", "torch-csv-comms")
-                self.assertEqual(comms,
-                                 torch_tables.write(torch_tables.lower(torch_tables.read(plain))))
+                self.assertEqual(comms, lowered_by_the_rules(plain))
 
     def test_torchs_own_lowering_is_reproduced(self):
         count = 0
@@ -117,8 +124,7 @@ class Tables(Case):
             with self.subTest(schedule=case["schedule"], p=case["p"], m=case["m"], v=case["v"]):
                 text = csv_of(case["order"])
                 self.assertEqual(self.lowered(self.file(text)), csv_of(case["comms"]))
-                self.assertEqual(torch_tables.write(torch_tables.lower(torch_tables.read(text))),
-                                 csv_of(case["comms"]))
+                self.assertEqual(lowered_by_the_rules(text), csv_of(case["comms"]))
                 self.ok("schedule", "check", self.file(csv_of(case["comms"])))
         self.assertGreater(count, 50)
 
@@ -127,9 +133,9 @@ class Tables(Case):
             with self.subTest(schedule=case["schedule"], p=case["p"], m=case["m"]):
                 text = csv_of(case["order"])
                 comms = self.lowered(self.file(text))
-                self.assertEqual(comms, torch_tables.write(torch_tables.lower(torch_tables.read(text))))
+                self.assertEqual(comms, lowered_by_the_rules(text))
                 self.assertTrue(torch_tables.runs(torch_tables.read(comms)))
-                result = json.loads(self.ok("schedule", "check", self.file(comms), "--format", "json"))
+                result = self.checked(comms)
                 self.assertEqual(result["mirrored"], case["schedule"] == "dualpipe")
                 # as DualPipe's own code sends: [..] is one batch
                 own = [row.replace("[", "").replace("]", "") for row in case["with_comm"]]
@@ -140,7 +146,7 @@ class Tables(Case):
         self.assertEqual(self.ok("schedule", "export", self.file(text)), text)
         self.assertEqual(self.ok("schedule", "export", self.file(text.replace("\n", "\r\n"))), text)
         self.assertEqual(self.ok("schedule", "export", self.file(text.replace(",", " , "))), text)
-        result = json.loads(self.ok("schedule", "check", self.file(text), "--format", "json"))
+        result = self.checked(text)
         self.assertEqual([row["empty_cells"] for row in result["rows"]], [3, 1])
 
     def test_a_small_table_with_communication(self):
@@ -178,8 +184,7 @@ class Check(Case):
                 if case["ref"].get("deadlock"):
                     continue
                 with self.subTest(schedule=case["schedule"], p=case["p"], m=case["m"]):
-                    result = json.loads(self.ok("schedule", "check", self.file(csv_of(case["order"])),
-                                                "--format", "json"))
+                    result = self.checked(csv_of(case["order"]))
                     self.assertEqual([row["peak_activations"] for row in result["rows"]],
                                      case["ref"]["peak_act_chunks"])
                     self.assertEqual((result["devices"], result["stages"], result["microbatches"]),

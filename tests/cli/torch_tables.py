@@ -94,8 +94,8 @@ def add_reductions(row):
 
 
 def add_messages(rows, home):
-    """One cell of each device in turn; a SEND follows its op at once, and the RECV is the next thing
-    in the row of the peer."""
+    """One cell of each device in turn; a SEND follows its op at once, and the RECV is the next
+    thing in the row of the peer."""
     last = max(stage for stage, _ in home)
     out = [[] for _ in rows]
     left = [list(row) for row in rows]

@@ -249,8 +249,10 @@ TEST(TorchCsv, RandomOrdersDeadlockWhenTheEvaluationDoesAndNameABlockedOp) {
 TEST(TorchCsv, DamagedTablesAreRefusedOrRunButNeverCrash) {
   std::mt19937 rng(3);
   const std::string alphabet = "0123,;()\nFBIWSEND_RCV \"";
-  for (int i = 0; i < 4000; ++i) {
-    std::string text = kRight;
+  const std::string lowered =
+      to_csv(with_communication(read_torch_csv(kRight, "t.csv").table, loop_placement(2, 1, 1)));
+  for (int i = 0; i < 8000; ++i) {
+    std::string text = i % 2 == 0 ? kRight : lowered;
     for (std::size_t n = 1 + rng() % 3; n-- > 0;) {
       const std::size_t at = rng() % text.size();
       if (rng() % 2 == 0) {
