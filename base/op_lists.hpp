@@ -31,6 +31,10 @@ class OpLists {
   std::uint32_t end(int device) const { return offsets_[static_cast<std::size_t>(device) + 1]; }
   const Op& operator[](std::uint32_t index) const { return ops_[index]; }
   Op& operator[](std::uint32_t index) { return ops_[index]; }
+  /// Does op `g` run together with the one before it?
+  bool second_of_pair(std::uint32_t g) const { return g > 0 && ops_[g - 1].has(Op::paired); }
+  /// Ops that start together with `g`, itself included.
+  std::uint32_t together(std::uint32_t g) const { return ops_[g].has(Op::paired) ? 2 : 1; }
   /// The device's last compute op before op `g`, or its next one after it; kNoOp when there is
   /// none.
   std::uint32_t previous_compute(int device, std::uint32_t g) const;

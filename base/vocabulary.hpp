@@ -108,7 +108,9 @@ struct StageCosts {
 
   std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
   std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
-  std::int64_t stored_activation_bytes = 0;       ///< kept from F by a microbatch not recomputed
+  /// Of a microbatch that is not recomputed where others are: kept from F, and while B runs.
+  std::int64_t stored_activation_bytes = 0;
+  std::int64_t stored_workspace_bytes = 0;
   std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
 

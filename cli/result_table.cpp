@@ -115,7 +115,7 @@ std::string how_fast(const Simulation& s, const Result& r) {
 /// How much of it is the schedule's own, however well the stages are balanced.
 std::string ideal(const Simulation& s) {
   const double own = s.scenario.schedule->ideal_bubble(s.scenario.shape);
-  if (own <= 0) return "";
+  if (!(own > 0)) return "";  // none, or none claimed for this shape
   return fmt::format("           equal stages and free transfers would leave {}: {} per update\n",
                      format_percent(own), s.scenario.schedule->bubble);
 }

@@ -142,12 +142,9 @@ std::uint32_t updates_for_steady_state(const Simulation& s) {
 DeviceResult summarize_device(const Simulation& s, int device) {
   DeviceResult d;
   d.device = device;
-  for (const Op& op : s.program.ops.of(device)) {
-    if (std::ranges::find(d.stages, int{op.stage}) == d.stages.end()) d.stages.push_back(op.stage);
-    if (d.stages.size() * static_cast<std::size_t>(s.program.placement.depth()) >=
-        s.scenario.costs.size())
-      break;
-  }
+  const Placement& placement = s.program.placement;
+  for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
+    d.stages.push_back(static_cast<int>(stage));
   d.time = device_metrics(s.view(), device);
   d.gpus = s.scenario.gpus_of(device);
   d.idle_s = s.timeline->makespan_s - d.time.busy_s;

@@ -178,7 +178,8 @@ class Reference {
 
   std::uint32_t version(std::size_t stage, std::uint32_t microbatch) const {
     const auto s = static_cast<std::uint32_t>(stage);
-    return plan_.program.versions.version(s, microbatch, plan_.program.microbatches_per_update);
+    return plan_.program.versions.version(s, microbatch, plan_.program.microbatches_per_update,
+                                          true);
   }
 
   StageBuffers buffers(std::size_t s, std::uint32_t k) {

@@ -56,20 +56,25 @@ void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
 }  // namespace
 
 std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
-  std::vector<DeviceSpec> devices(scenario.shape.depth, scenario.cluster.device);
+  std::vector<DeviceSpec> at(scenario.shape.depth, scenario.cluster.device);  // by position
   std::vector<const DeviceSpec*> on;  // by device of the Program
   bool unlike = false;
   const Placement placement = scenario.placement();
   for (int d = 0; d < placement.devices() && !scenario.cluster.groups.empty(); ++d) {
     on.push_back(&slowest_of(scenario, scenario.gpus_of(d)));
-    DeviceSpec& of_stage = devices[placement.position_of(d)];
-    if (placement.replica_of(d) == 0) of_stage = *on.back();
-    unlike = unlike || of_stage != *on.back();
-    if (rate(scenario, *on.back()) < rate(scenario, of_stage)) of_stage = *on.back();
+    const std::uint32_t position = placement.position_of(d);
+    const std::uint32_t first = std::min(position, placement.twin(position));
+    if (placement.replica_of(d) == 0 && position == first) at[position] = *on.back();
+    unlike = unlike || at[first] != *on.back();
+    if (rate(scenario, *on.back()) < rate(scenario, at[first])) at[first] = *on.back();
   }
+  std::vector<DeviceSpec> devices;  // by virtual stage
+  for (const std::uint32_t position : placement.positions())
+    devices.push_back(at[std::min(position, placement.twin(position))]);
   const StageCostOptions options = cost_options(scenario);
   if (scenario.layers.empty())
-    scenario.layers = balanced_split(*scenario.transformer, devices, options, scenario.widths());
+    scenario.layers =
+        balanced_split(*scenario.transformer, devices, options, scenario.stage_widths());
   scenario.costs = costs_on(scenario, devices);
   if (unlike) cost_unlike(scenario, on);
   return stage_gradients(*scenario.transformer, devices, scenario.layers, options);

@@ -290,6 +290,7 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
   const auto forward = per_stage.or_zero("forward");
   const BackwardTimes backward = read_backward(model, per_stage, diagnostics);
   const auto step = per_stage.or_zero("step");
+  const auto both = per_stage.or_zero("forward_backward");
   std::vector<StageCosts> costs(static_cast<std::size_t>(stages));
   const auto bytes = [&](const std::string& key, std::int64_t StageCosts::*field) {
     const auto values = per_stage.or_zero(key);
@@ -314,6 +315,8 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
     c.backward_input_s = backward.input[i] + again;
     c.backward_weight_s = backward.weight[i];
     c.step_s = step[i];
+    if (model.has("forward_backward"))
+      c.overlap_saving_s = std::max(0.0, forward[i] + backward.full[i] - both[i]);
     if (recompute == Recompute::none) continue;
     // Only the stage's input is kept; the activations live while B runs.
     c.backward_workspace_bytes += c.activation_bytes;

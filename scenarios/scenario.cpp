@@ -1,5 +1,6 @@
 #include "scenarios/scenario.hpp"
 
+#include "base/position_costs.hpp"
 #include "base/suggest.hpp"
 #include "models/placement.hpp"
 #include "scenarios/costs.hpp"
@@ -10,6 +11,7 @@
 #include "scenarios/profile_parts.hpp"
 #include "scenarios/reduction.hpp"
 #include "scenarios/replication.hpp"
+#include "scenarios/schedule_parts.hpp"
 #include "scenarios/tensor.hpp"
 
 #include <fmt/format.h>
@@ -138,11 +140,7 @@ class Builder {
     out_.shape.batches = static_cast<std::uint32_t>(top_.integer("batches").value_or(1));
     out_.shape.vertical_sync = pipeline_.boolean("vertical_sync").value_or(false);
     out_.shape.extra_copies = pipeline_.choice("weight_copies").value_or(0) == 1 ? 1 : 0;
-    if (pipeline_.integer("chunks").value_or(1) != 1 && out_.schedule != nullptr) {
-      diagnostics_.add(
-          pipeline_.at("chunks"),
-          fmt::format("'{}' runs one stage per device: chunks must be 1", out_.schedule->name));
-    }
+    read_schedule_options(pipeline_, out_, diagnostics_);
     read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
     if (depth_known_) divide_microbatches(pipeline_, out_, diagnostics_);
@@ -157,9 +155,9 @@ class Builder {
     const bool from_cluster = !pipeline_.has("stages") && top_.has("cluster");
     depth_known_ = !pipeline_.broken("stages") && !top_.broken("pipeline") &&
                    !(from_cluster && !cluster_) && !(from_cluster && cluster_broken());
-    if (out_.shape.depth <= kMaxDepth) return;
+    if (std::uint64_t{out_.shape.depth} * out_.shape.chunks <= kMaxDepth) return;
     depth_known_ = false;
-    diagnostics_.add(pipeline_.at("stages"),
+    diagnostics_.add(pipeline_.at(out_.shape.depth > kMaxDepth ? "stages" : "chunks"),
                      fmt::format("a pipeline has at most {} stages", kMaxDepth));
   }
 
@@ -188,8 +186,10 @@ class Builder {
                                 cluster_->integer("nodes").value_or(1);
       return clamp(gpus / replicas);
     }
+    const std::int64_t usual = out_.schedule == nullptr ? 1 : out_.schedule->chunks.usual;
     if (model_ && model_->has("forward"))
-      return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()));
+      return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()) /
+                   pipeline_.integer("chunks").value_or(usual));
     return 1;
   }
   static std::uint32_t clamp(std::int64_t n) {
@@ -213,10 +213,37 @@ class Builder {
             fmt::format("'{}' has a meaning for pipedream only, not for '{}'", key, schedule.name));
       }
     }
+    if (schedule.pairs && out_.lowering.transfers == Transfers::coupled) {
+      diagnostics_.add(
+          top_.at("transfers"),
+          fmt::format("'{}' overlaps a forward and a backward, whose messages 'coupled' "
+                      "cannot pair; use overlapped or blocking",
+                      schedule.name));
+    }
+    check_replicas();
     if (out_.lowering.global_step && !schedule.flushes()) {
       diagnostics_.add(pipeline_.at("optimizer_sync"),
                        fmt::format("'{}' never flushes, so its devices cannot step all at once; "
                                    "use optimizer_sync: device",
+                                   schedule.name));
+    }
+  }
+
+  /// What replicas cannot do where a device has several stages.
+  void check_replicas() {
+    const Schedule& schedule = *out_.schedule;
+    const bool several = out_.shape.chunks > 1 || schedule.layout == Layout::mirrored;
+    if (!several) return;
+    if (!out_.shape.widths.empty() || !out_.split.empty()) {
+      diagnostics_.add(pipeline_.at(out_.split.empty() ? "width" : "replication"),
+                       fmt::format("'{}' has several stages on a device: its replicas take turns, "
+                                   "and width must be one number",
+                                   schedule.name));
+    }
+    if (buckets_.overlapped) {
+      diagnostics_.add(Section(reduction_value_, "reduction", diagnostics_).at("overlap"),
+                       fmt::format("'{}' has several stages on a device, which reduces them at "
+                                   "once after its last backward; use overlap: none",
                                    schedule.name));
     }
   }
@@ -316,7 +343,7 @@ class Builder {
   void place() {
     std::vector<int> gpus = penstock::place(out_.cluster, placement());
     std::erase(gpus, -1);  // seats of positions with fewer replicas than others
-    const Placement replicas = loop_placement(out_.widths(), 1);
+    const Placement replicas = loop_placement(out_.widths(), 1);  // a seat for each device
     out_.gpus.resize(static_cast<std::size_t>(out_.devices()));
     auto next = gpus.begin();
     for (int replica = 0; replica < replicas.devices(); ++replica, next += out_.tensor) {
@@ -384,7 +411,7 @@ class Builder {
       diagnostics_.add(pipeline_.at("split"),
                        "a model by costs is given per stage; there is nothing to split");
     }
-    const int stages = depth_known_ ? static_cast<int>(out_.shape.depth) : 0;
+    const int stages = depth_known_ ? static_cast<int>(out_.shape.stages()) : 0;
     out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
   }
 
@@ -393,13 +420,13 @@ class Builder {
     const int layers = known_layers();
     if (layers == 0 || pipeline_.broken("split") || !depth_known_) return;
     const Value& where = pipeline_.at(pipeline_.has("split") ? "split" : "stages");
-    const int stages = static_cast<int>(out_.shape.depth);
+    const int stages = static_cast<int>(out_.shape.stages());
     if (pipeline_.has("split") && where.kind == Value::Kind::list) {
       read_split(where, stages, layers);
     } else if (stages > layers) {
-      diagnostics_.add(
-          pipeline_.at("stages"),
-          fmt::format("{} layers cannot fill {} stages; use at most {}", layers, stages, layers));
+      diagnostics_.add(pipeline_.at("stages"),
+                       fmt::format("{} layers cannot fill {} stages{}; use at most {}", layers,
+                                   stages, chunked(), layers));
     } else if (pipeline_.choice("split").value_or(by_layers_ ? 1 : 0) == 0) {
       split_evenly(stages, layers);
     }
@@ -433,10 +460,18 @@ class Builder {
     int below = stages, above = stages;
     while (layers % below != 0) --below;
     while (layers % above != 0) ++above;
-    diagnostics_.add(pipeline_.at("stages"),
-                     fmt::format("{} layers do not divide evenly into {} stages; the nearest "
-                                 "depths that do are {} and {}, or use split: balanced or a list",
-                                 layers, stages, below, above));
+    diagnostics_.add(
+        pipeline_.at("stages"),
+        fmt::format("{} layers do not divide evenly into {} stages{}; the nearest "
+                    "{} that do are {} and {}, or use split: balanced or a list",
+                    layers, stages, chunked(),
+                    out_.shape.chunks > 1 ? "numbers of stages" : "depths", below, above));
+  }
+
+  /// " (4 devices x 2 chunks)", or nothing.
+  std::string chunked() const {
+    if (out_.shape.chunks == 1) return "";
+    return fmt::format(" ({} devices x {} chunks)", out_.shape.depth, out_.shape.chunks);
   }
 
   /// What a user should know about how far the analytic model reaches.
@@ -456,11 +491,33 @@ class Builder {
     }
   }
 
+  /// Where some microbatches are recomputed and some are not, both costs are needed.
   void cost() {
+    const Schedule& schedule = *out_.schedule;
+    cost_stages();
+    if (schedule.checkpoints && out_.shape.checkpoint != Checkpoint::always) {
+      Scenario stored = out_;
+      std::swap(out_, stored);
+      out_.recompute = Recompute::none;
+      cost_stages();
+      std::swap(out_, stored);
+      add_stored(out_.costs, stored.costs);
+    }
+    if (out_.lowering.width > 1 || !out_.split.empty() || mirrored()) set_reductions();
+    if (schedule.whole_backward) cost_whole_backwards(out_);
+    check_magnitudes();
+    if (schedule.looks_at_costs) tell_schedule();
+  }
+
+  void cost_stages() {
+    if (abstract_)
+      out_.costs = read_abstract_costs(*model_, static_cast<int>(out_.shape.stages()),
+                                       out_.recompute, diagnostics_);
     if (out_.measured) {
       cost_measured();
     } else if (by_layers_) {
-      if (out_.layers.empty()) out_.layers = profiled_balanced_split(*out_.profile, out_.widths());
+      if (out_.layers.empty())
+        out_.layers = profiled_balanced_split(*out_.profile, out_.stage_widths());
       cost_profiled(*model_, out_, diagnostics_);
       gradients_ = profiled_stage_gradients(*out_.profile, out_.layers);
     } else if (!abstract_) {
@@ -469,12 +526,20 @@ class Builder {
       gradients_ = cost_by_shape(out_);
     }
     if (given_costs()) divide_given_costs(out_);
-    if (out_.lowering.width > 1 || !out_.split.empty()) set_reductions();
-    check_magnitudes();
+  }
+
+  bool mirrored() const { return out_.schedule->layout == Layout::mirrored; }
+
+  /// A schedule that looks at costs may refuse them.
+  void tell_schedule() {
+    tell_costs(out_);
+    const Refusal refused = out_.schedule->refuse(out_.shape);
+    if (!refused.empty()) diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
   }
 
   void set_reductions() {
     out_.update_reductions();
+    if (out_.shape.chunks > 1 || mirrored()) return;  // all of a device's gradients at once
     gradients_.resize(out_.costs.size());
     for (std::size_t s = 0; s < out_.costs.size(); ++s) {
       out_.reduction.buckets.push_back(
@@ -493,7 +558,7 @@ class Builder {
     const MeasuredRow row = out_.measured->row(use);
     if (out_.layers.empty())
       out_.layers =
-          measured_balanced_split(*out_.transformer, row, static_cast<int>(out_.shape.depth));
+          measured_balanced_split(*out_.transformer, row, static_cast<int>(out_.shape.stages()));
     out_.costs =
         measured_stage_costs(*out_.transformer, row, out_.measured->step(use), out_.layers);
     gradients_ = measured_stage_gradients(*out_.transformer, row, out_.layers);
@@ -509,7 +574,7 @@ class Builder {
     const double runs = static_cast<double>(out_.shape.total());
     const double width = out_.lowering.width;
     // PipeDream keeps the most versions: one per stage, the live one and a further copy.
-    const double versions = static_cast<double>(out_.shape.depth) + 2;
+    const double versions = static_cast<double>(out_.shape.depth) * 2 + 2;
     double seconds = 0, most_bytes = 0, reduce_s = 0;
     for (const StageCosts& c : out_.costs) {
       seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(c);
@@ -602,7 +667,18 @@ std::int64_t Scenario::devices() const {
 }
 
 Placement Scenario::placement() const {
-  return loop_placement(split.empty() ? widths() : std::vector<int>(shape.depth, 1), 1);
+  const std::vector<int> seats = split.empty() ? widths() : std::vector<int>(shape.depth, 1);
+  const Layout kind = schedule == nullptr ? Layout::loop : schedule->layout;
+  return layout(kind, seats, shape.chunks, shape.microbatches_per_update);
+}
+
+std::vector<int> Scenario::stage_widths() const {
+  const std::vector<int> of_position = widths();
+  std::vector<int> of_stage;
+  const Placement where = placement();
+  for (const std::uint32_t position : where.positions())
+    of_stage.push_back(of_position[position]);
+  return of_stage;
 }
 
 double Scenario::samples_per_update() const {
@@ -613,9 +689,13 @@ double Scenario::samples_per_update() const {
 }
 
 void Scenario::update_reductions() {
-  for (std::uint32_t s = 0; s < costs.size(); ++s) {
-    costs[s].reduce_grad_s = all_reduce_s(cluster, reduction_groups(placement(), seats(), s),
-                                          static_cast<double>(costs[s].reduced_bytes), reduction);
+  const Placement where = placement();
+  for (StageCosts& c : costs) c.reduce_grad_s = 0;
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(where.depth()); ++p) {
+    if (where.twin(p) < p) continue;  // reduces with its twin
+    const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
+    costs[where.stages_at(p).front()].reduce_grad_s = all_reduce_s(
+        cluster, reduction_groups(where, seats(), p), static_cast<double>(bytes), reduction);
   }
 }
 

@@ -55,6 +55,7 @@ struct Scenario {
   Seats seats() const { return {gpus, tensor}; }
   /// Replicas of each stage, whether they take turns or divide every microbatch.
   std::vector<int> widths() const;
+  std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
   /// GPUs of all stages.
   std::int64_t gpu_count() const;
   /// Devices of the Program, and where they are.

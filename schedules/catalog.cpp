@@ -12,8 +12,25 @@ namespace {
 
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
-      model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), data_parallel(), asp(),
+      model_parallel(),
+      gpipe(),
+      gpipe_fifo(),
+      torchgpipe(),
+      one_f_one_b(),
+      dapple_pb(),
+      eager_one_f_one_b(),
+      pipedream(),
+      pipedream_2bw(),
+      interleaved_1f1b(),
+      interleaved_1f1b_torch(),
+      looped_bfs(),
+      interleaved_zb(),
+      dualpipe(),
+      dualpipev(),
+      chimera(),
+      hanayo(),
+      data_parallel(),
+      asp(),
   };
   return kTable;
 }
@@ -34,7 +51,8 @@ Refusal refuse_chunks(const Schedule& schedule, const ScheduleShape& shape) {
       c.least == c.most ? (c.most == 1 ? "one stage" : fmt::format("{} chunks", c.most))
       : c.step > 1
           ? fmt::format("{}, {}, {}, ... chunks", c.least, c.least + c.step, c.least + 2 * c.step)
-          : fmt::format("{} to {} chunks", c.least, c.most == kAnyNumber ? "any number of" : "2");
+          : fmt::format("{} to {} chunks", c.least,
+                        c.most == kAnyNumber ? "any number of" : fmt::format("{}", c.most));
   return {fmt::format("'{}' runs {} per device: chunks is {}, the nearest legal value is {}",
                       schedule.name, rule, v, nearest(c, v)),
           "chunks"};
@@ -45,6 +63,13 @@ Refusal refuse_chunks(const Schedule& schedule, const ScheduleShape& shape) {
 double fill_and_drain(const ScheduleShape& shape) {
   const double p = shape.depth, v = shape.chunks;
   return (p - 1) / (v * shape.microbatches_per_update + p - 1);
+}
+
+Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
+  if (shape.widths.empty()) return {};
+  return {fmt::format("{} is defined for as many replicas of every stage: width must be one number",
+                      schedule),
+          "width"};
 }
 
 double no_bubble(const ScheduleShape&) { return 0; }

@@ -9,12 +9,28 @@ namespace penstock {
 Schedule model_parallel();
 Schedule gpipe();
 Schedule gpipe_fifo();
+Schedule torchgpipe();
 Schedule one_f_one_b();
+Schedule eager_one_f_one_b();
 Schedule dapple_pb();
 Schedule pipedream();
 Schedule pipedream_2bw();
+Schedule dualpipe();
+Schedule dualpipev();
+Schedule chimera();
+Schedule hanayo();
+Schedule interleaved_1f1b();
+Schedule interleaved_1f1b_torch();
+Schedule looped_bfs();
+Schedule interleaved_zb();
 Schedule data_parallel();
 Schedule asp();
+
+/// For schedules that are defined for as many replicas of every stage.
+Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);
+
+/// For schedules of two opposite pipelines: those, and an even number of devices.
+Refusal refuse_two_ways(std::string_view schedule, const ScheduleShape& shape);
 
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);

@@ -44,6 +44,7 @@ struct ScheduleShape {
   /// Interleaved 1F1B: microbatches of one chunk in a row (Megatron's
   /// microbatch_group_size_per_vp_stage); 0: p.
   std::uint32_t group = 0;
+  std::uint32_t extra_warmup = 0;  ///< interleaved 1F1B: Megatron's 1 when it overlaps MoE traffic
   /// By virtual stage, for schedules that look at times; empty: F = I = W = 1 everywhere.
   std::vector<StageTimes> times{};
   double transfer = 0;  ///< time of a message between two devices, in the unit of `times`
@@ -53,6 +54,7 @@ struct ScheduleShape {
   /// The same, for each device (the search of our own); empty: `memory_limit` for all.
   std::vector<double> memory_limits{};
   Checkpoint checkpoint = Checkpoint::except_last;
+  bool correction = true;  ///< PipeMare's T2: corrects the backward's weights, one more buffer
 
   std::uint32_t stages() const { return depth * chunks; }
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
@@ -120,6 +122,12 @@ struct Schedule {
   Chunks chunks{};
   bool splits_backward = false;  ///< I and W instead of B
   bool looks_at_costs = false;   ///< the order depends on ScheduleShape::times and the limits
+  /// Memory limit when nothing is said (ScheduleShape::memory_limit); 0: it takes none.
+  double usual_limit = 0;
+  bool groups = false;       ///< takes ScheduleShape::group
+  bool checkpoints = false;  ///< takes ScheduleShape::checkpoint
+  bool corrects = false;     ///< takes ScheduleShape::correction
+  bool pairs = false;        ///< overlaps an F and a B of its devices
   /// UpdateRule::listed: fills in the versions of the order.
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;

@@ -12,7 +12,9 @@ Barriers::Barriers(const Program& program)
     const std::uint32_t position =
         asynchronous_ ? placement_->position_of(static_cast<int>(party)) : party;
     first_.push_back(groups_);
-    if (placement_->widths()[position] < 2 && !program.divided) continue;
+    const bool counted_with_twin = !asynchronous_ && placement_->twin(party) < party;
+    const std::uint32_t sharers = asynchronous_ ? replicas(position) : party_size(party);
+    if (counted_with_twin || (sharers < 2 && !program.divided)) continue;
     std::uint32_t stage = 0;
     while (stage + 1 < stages && placement_->positions()[stage] != position) ++stage;
     groups_ += program.updates(stage);
@@ -25,8 +27,7 @@ Barriers::Barriers(const Program& program)
 }
 
 std::uint32_t Barriers::group(const Op& op, int device) const {
-  const std::uint32_t width = this->width(device);
-  const std::uint32_t update = op.microbatch / width;
+  const std::uint32_t update = op.microbatch / replicas(placement_->position_of(device));
   if (everybody(op)) return reductions_ + update;
   return first_[party(device)] + update;
 }

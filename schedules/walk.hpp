@@ -10,15 +10,21 @@
 // the post); whatever the sender does next waits for it, too.
 //
 // A detached REDUCE_GRAD does not hold its device: the STEP of the same update waits in its place.
+//
+// An overlapped F and B (Op::paired) start together, when the messages of both are there, and end
+// together. `coupled` transfers know no pairs.
 #pragma once
 
 #include "base/dependencies.hpp"
 #include "schedules/program.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
-/// Who meets at a barrier: a party, which is the replicas of a position (REDUCE_GRAD), or all
-/// devices (a global STEP). Asynchronous replicas are parties of one.
+/// Who meets at a barrier: a party, which is the replicas of a position and, where the placement is
+/// mirrored, of its twin (REDUCE_GRAD), or all devices (a global STEP). Asynchronous replicas are
+/// parties of one.
 class Barriers {
  public:
   explicit Barriers(const Program& program);
@@ -26,7 +32,7 @@ class Barriers {
   bool holds(const Op& op, int device) const {
     if (op.kind == OpKind::reduce_grad) return !op.has(Op::detached);
     return op.kind == OpKind::step &&
-           (global_step_ || (detached_ && (divided_ || width(device) > 1)));
+           (global_step_ || (detached_ && (divided_ || party_size(party(device)) > 1)));
   }
   /// Is the op a device's way of coming to the meeting?
   bool comes(const Op& op) const {
@@ -37,16 +43,23 @@ class Barriers {
   std::uint32_t members(const Op& op, int device) const {
     return everybody(op) ? devices() : party_size(party(device));
   }
-  /// Number of the party that a device reduces gradients with: its position, or itself.
+  /// Number of the party that a device reduces gradients with: its position (the first of twins),
+  /// or itself.
   std::uint32_t party(int device) const {
-    return asynchronous_ ? static_cast<std::uint32_t>(device) : placement_->position_of(device);
+    if (asynchronous_) return static_cast<std::uint32_t>(device);
+    const std::uint32_t position = placement_->position_of(device);
+    return std::min(position, placement_->twin(position));
   }
   std::uint32_t party_size(std::uint32_t party) const {
-    return asynchronous_ ? 1 : static_cast<std::uint32_t>(placement_->widths()[party]);
+    if (asynchronous_) return 1;
+    return replicas(party) * (placement_->twin(party) == party ? 1 : 2);
   }
   /// The i-th device of a party.
   int of_party(std::uint32_t party, std::uint32_t i) const {
-    return asynchronous_ ? static_cast<int>(party) : placement_->device_at(i, party);
+    if (asynchronous_) return static_cast<int>(party);
+    const std::uint32_t here = replicas(party);
+    return i < here ? placement_->device_at(i, party)
+                    : placement_->device_at(i - here, placement_->twin(party));
   }
   /// Calls `visit(device)` for every member of the meeting of an op.
   template <class Visit>
@@ -64,8 +77,8 @@ class Barriers {
  private:
   bool everybody(const Op& op) const { return op.kind == OpKind::step && global_step_; }
   std::uint32_t devices() const { return static_cast<std::uint32_t>(placement_->devices()); }
-  std::uint32_t width(int device) const {
-    return static_cast<std::uint32_t>(placement_->widths()[placement_->position_of(device)]);
+  std::uint32_t replicas(std::uint32_t position) const {
+    return static_cast<std::uint32_t>(placement_->widths()[position]);
   }
 
   const Placement* placement_;
@@ -79,8 +92,9 @@ class Barriers {
 // A Clock has
 //   bool arrived(g)                        has the message that op g waits for been sent (and
 //   timed)? void transfer(from, from_device, to)   the message from op `from` to op `to` is sent
-//   void run(device, g, held_by)           op g runs; `held_by`: the op whose incoming message the
-//                                          device also waits for (coupled), or kNoOp
+//   void run(device, g, held_by)           op g (and its pair) runs; `held_by`: the op whose
+//                                          incoming message the device also waits for (coupled),
+//                                          or kNoOp
 //   void meet(device, g, group, held_by)   the device has come to the meeting of op g
 //   void leave(device, g, group)           all have, and op g, which waited for them, runs next
 template <class Clock>
@@ -131,17 +145,22 @@ class Walk {
       const Op& op = ops[g];
       std::uint32_t held_by = kNoOp;
       if constexpr (coupled) held_by = previous_send(device, g);
+      const std::uint32_t count = ops.together(g);
       const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
+                         (count > 1 && ops[g + 1].has(Op::receives) && !clock_.arrived(g + 1)) ||
                          (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
                          (barriers_.holds(op, device) && !all_met(device, g, held_by));
       if (waits) break;
       if (op.has(Op::detached)) come(device, g, held_by);
       clock_.run(device, g, held_by);
-      cursor_[d] = ++g;
+      cursor_[d] = g += count;
       if constexpr (coupled) {
         after_run_coupled(device, g - 1);
-      } else if (op.has(Op::sends)) {
-        send(g - 1, device, table_.consumer(op), table_.consumer_device(op));
+      } else {
+        for (std::uint32_t done = g - count; done < g; ++done) {
+          if (ops[done].has(Op::sends))
+            send(done, device, table_.consumer(ops[done]), table_.consumer_device(ops[done]));
+        }
       }
     }
     parked_[d] = g < end ? 1 : 0;
@@ -162,7 +181,8 @@ class Walk {
 
   void send(std::uint32_t from, int from_device, std::uint32_t to, int to_device) {
     clock_.transfer(from, from_device, to);
-    if (cursor(to_device) == to) wake(to_device);
+    const std::uint32_t at = cursor(to_device);
+    if (at == to || (at + 1 == to && program_.ops.second_of_pair(to))) wake(to_device);
   }
 
   /// Both ends of a batch may now be there: what `done` sends, what the next compute op receives.

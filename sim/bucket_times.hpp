@@ -1,6 +1,7 @@
 // What the parts of each party's gradient reduction take where nothing else uses their links.
 #pragma once
 
+#include "base/position_costs.hpp"
 #include "sim/engine.hpp"
 
 #include <algorithm>
@@ -15,14 +16,17 @@ class BucketTimes {
     double seconds;  ///< alone
   };
   explicit BucketTimes(const SimulationInput& input) {
-    const auto& positions = input.program.placement.positions();
     for (const Reduction& reduction : input.channels.reductions()) {
-      const auto stage = std::ranges::find(positions, reduction.position) - positions.begin();
-      const StageCosts& costs = input.costs[static_cast<std::size_t>(stage)];
+      const auto all = [&](auto what) {
+        return static_cast<double>(
+            at_position(input.program.placement, input.costs, reduction.position, what));
+      };
+      const double all_bytes = all(&StageCosts::reduced_bytes);
+      const double all_s = all(&StageCosts::reduce_grad_s);
       auto& buckets = parties_.emplace_back();
       for (const GradientBucket& b : reduction.buckets) {
-        const double bytes = b.share * static_cast<double>(costs.reduced_bytes);
-        const double seconds = reduction.phases.empty() ? b.share * costs.reduce_grad_s
+        const double bytes = b.share * all_bytes;
+        const double seconds = reduction.phases.empty() ? b.share * all_s
                                                         : input.channels.alone_s(reduction, bytes);
         buckets.push_back({b.ready, bytes, seconds});
       }

@@ -106,11 +106,15 @@ std::string Reduction::describe() const {
 std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
                                                std::uint32_t position) {
   std::vector<std::vector<int>> groups(static_cast<std::size_t>(seats.tensor));
-  for (int r = 0; r < placement.widths()[position]; ++r) {
-    const int device = placement.device_at(static_cast<std::uint32_t>(r), position);
-    const std::vector<int>& gpus = seats.gpus[index(device)];
-    for (std::size_t i = 0; i < gpus.size(); ++i) groups[i % groups.size()].push_back(gpus[i]);
-  }
+  const auto add_replicas = [&](std::uint32_t at) {
+    for (int r = 0; r < placement.widths()[at]; ++r) {
+      const int device = placement.device_at(static_cast<std::uint32_t>(r), at);
+      const std::vector<int>& gpus = seats.gpus[index(device)];
+      for (std::size_t i = 0; i < gpus.size(); ++i) groups[i % groups.size()].push_back(gpus[i]);
+    }
+  };
+  add_replicas(position);
+  if (placement.twin(position) != position) add_replicas(placement.twin(position));
   return groups;
 }
 
@@ -118,7 +122,10 @@ Channels::Channels(const Program& program, const Cluster& cluster, const Seats& 
                    const ReductionOptions& reductions)
     : messages_take_time_(program.transfers != Transfers::free),
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
-      width_(program.placement.round()),
+      round_(program.placement.round()),
+      mirrored_(program.placement.mirrored()),
+      width_(program.placement.ways()),
+      placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
   add_channels(program, seats, network);
@@ -131,8 +138,8 @@ Channels::Channels(const Program& program, const Cluster& cluster, const Seats& 
 void Channels::add_channels(const Program& program, const Seats& seats, Network& network) {
   std::map<std::tuple<int, int, bool>, std::uint32_t> known;
   const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t turn, bool backward) {
-    const int source = program.placement.device_of(from, turn);
-    const int destination = program.placement.device_of(to, turn);
+    const int source = program.placement.device_on(from, turn);
+    const int destination = program.placement.device_on(to, turn);
     if (source == destination) return;
     const auto [it, added] = known.try_emplace({source, destination, backward},
                                                static_cast<std::uint32_t>(channels_.size()));
@@ -156,6 +163,10 @@ void Channels::add_reductions(const Program& program, const Cluster& cluster, co
                               const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
+    if (program.placement.twin(p) < p) {  // reduces with its twin
+      add_reduction(p, -1, {}, options, network);
+      continue;
+    }
     const auto groups = reduction_groups(program.placement, seats, p);
     if (!program.asynchronous) {
       add_reduction(p, -1, all_reduce(options.algorithm, groups, node_of, options.servers), options,

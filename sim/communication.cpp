@@ -105,23 +105,23 @@ class Sums {
     if (input_.channels.exchanges().empty() || timeline_.never_ran(g)) return;
     const Op& op = ops_[g];
     const TensorTraffic& traffic = input_.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
-    if (traffic.calls == 0) return;
-    const Span& span = timeline_.op(g);
-    const double computed_s = duration_.end_of_part(span.start_s, op, d, g, 1);
-    const double seconds = std::max(0.0, span.end_s - computed_s);
-    sums_.tensor.total_s += seconds;
-    sums_.tensor.exposed_s += seconds;
+    if (!ops_.second_of_pair(g)) {  // the seconds of a pair are counted once
+      const Span& span = timeline_.op(g);
+      const double computed_s = duration_.end_of_part(span.start_s, op, d, g, 1);
+      const double seconds = std::max(0.0, span.end_s - computed_s);
+      sums_.tensor.total_s += seconds;
+      sums_.tensor.exposed_s += seconds;
+    }
     const Exchange& exchange = input_.channels.exchanges()[static_cast<std::size_t>(d)];
     sums_.tensor.bytes += shares(exchange.ring.flows) * static_cast<double>(traffic.bytes);
   }
 
   /// What the replicas of a position send: as its algorithm does.
   void add_reduced_bytes(const Reduction& reduction) {
-    const auto& positions = program_.placement.positions();
-    const auto stage = static_cast<std::uint32_t>(std::ranges::find(positions, reduction.position) -
-                                                  positions.begin());
-    sums_.data.bytes += reduction.sent * static_cast<double>(input_.costs[stage].reduced_bytes) *
-                        program_.updates(stage);
+    const std::int64_t bytes = at_position(program_.placement, input_.costs, reduction.position,
+                                           &StageCosts::reduced_bytes);
+    const std::uint32_t stage = program_.placement.stages_at(reduction.position).front();
+    sums_.data.bytes += reduction.sent * static_cast<double>(bytes) * program_.updates(stage);
   }
 
   const SimulationInput& input_;

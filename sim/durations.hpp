@@ -1,11 +1,14 @@
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)
-// The table has a row for each set of devices that are alike.
+// An overlapped F and B take paired_s together. A STEP or a priced REDUCE_GRAD is that of all
+// stages of the device. The table has a row for each set of devices that are alike.
 #pragma once
 
+#include "base/position_costs.hpp"
 #include "sim/engine.hpp"
 
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -22,26 +25,29 @@ class Durations {
       const std::size_t kind = input.unlike == nullptr ? 0 : input.unlike->kind[d];
       const auto [row, added] =
           rows.try_emplace({kind, exchange.ring.latency_s, exchange.s_per_byte}, rows.size());
-      first_.push_back(row->second * stages_ * kKinds);
+      first_.push_back(row->second * stages_);
       if (added)
-        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], exchange);
+        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], exchange,
+                input.program.placement);
     }
   }
 
   /// Undisturbed and with its links for itself.
-  double operator()(const Op& op, int device) const {
-    const Time& time = at(op, device);
+  double operator()(const Op& op, int device, std::uint32_t g) const {
+    const Time time = of(op, device, g);
     return time.compute_s + time.exchange_s;
   }
-  double exchange_s(const Op& op, int device) const { return at(op, device).exchange_s; }
+  double exchange_s(const Op& op, int device, std::uint32_t g) const {
+    return of(op, device, g).exchange_s;
+  }
 
   /// End of op g of a device that starts then, its links for itself. Only computing is disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {
-    return end_of_part(start_s, op, device, g, 1) + at(op, device).exchange_s;
+    return end_of_part(start_s, op, device, g, 1) + of(op, device, g).exchange_s;
   }
   /// End of a part of its computing. Gradient reductions are never disturbed.
   double end_of_part(double start_s, const Op& op, int device, std::uint32_t g, double part) const {
-    const double cost_s = part * at(op, device).compute_s;
+    const double cost_s = part * of(op, device, g).compute_s;
     if (perturbation_ == nullptr || op.kind == OpKind::reduce_grad) return start_s + cost_s;
     return perturbation_->end_of(start_s, cost_s, static_cast<std::uint32_t>(device),
                                  g - ops_.begin(device));
@@ -52,26 +58,56 @@ class Durations {
     double compute_s, exchange_s;
   };
   static constexpr std::size_t kKinds = 6;
+  struct OfStage {
+    std::array<Time, kKinds> kinds;
+    double recompute_s, saving_s;
+  };
 
-  void add_row(const std::vector<StageCosts>& costs, const Exchange& exchange) {
-    for (const StageCosts& c : costs) {
+  void add_row(const std::vector<StageCosts>& costs, const Exchange& exchange,
+               const Placement& placement) {
+    for (std::uint32_t s = 0; s < costs.size(); ++s) {
+      const StageCosts& c = costs[s];
+      OfStage& row = times_.emplace_back();
+      row.recompute_s = c.recompute_s;
+      row.saving_s = c.overlap_saving_s;
       for (std::size_t kind = 0; kind < kKinds; ++kind) {
         const bool exchanges = kind < c.tensor.size();
-        times_.push_back({c.duration_s(static_cast<OpKind>(kind)),
-                          exchanges ? exchange.alone_s(c.tensor[kind]) : 0});
+        row.kinds[kind] = {c.duration_s(static_cast<OpKind>(kind)),
+                           exchanges ? exchange.alone_s(c.tensor[kind]) : 0};
       }
+      const auto all = [&](double StageCosts::*what) {
+        return at_position(placement, costs, placement.positions()[s], what);
+      };
+      row.kinds[static_cast<std::size_t>(OpKind::reduce_grad)] = {all(&StageCosts::reduce_grad_s),
+                                                                  0};
+      row.kinds[static_cast<std::size_t>(OpKind::step)] = {all(&StageCosts::step_s), 0};
     }
   }
-  const Time& at(const Op& op, int device) const {
-    return times_[first_[static_cast<std::size_t>(device)] + std::size_t{op.stage} * kKinds +
-                  static_cast<std::size_t>(op.kind)];
+
+  Time of(const Op& op, int device, std::uint32_t g) const {
+    if (op.flags < Op::paired) return alone(op, device);
+    Time time = alone(op, device);
+    if (!op.has(Op::paired)) return time;
+    const Op& backward = ops_[g + 1];
+    const Time other = alone(backward, device);
+    const double saving_s = (row(op, device).saving_s + row(backward, device).saving_s) / 2;
+    return {time.compute_s + other.compute_s - saving_s, time.exchange_s + other.exchange_s};
+  }
+  Time alone(const Op& op, int device) const {
+    const OfStage& stage = row(op, device);
+    Time time = stage.kinds[static_cast<std::size_t>(op.kind)];
+    if (op.has(Op::stored) && is_backward(op.kind)) time.compute_s -= stage.recompute_s;
+    return time;
+  }
+  const OfStage& row(const Op& op, int device) const {
+    return times_[first_[static_cast<std::size_t>(device)] + op.stage];
   }
 
   const OpLists& ops_;
   const Perturbation* perturbation_;
   std::size_t stages_;
   std::vector<std::size_t> first_;  // per device: its row
-  std::vector<Time> times_;         // [row][stage][kind]
+  std::vector<OfStage> times_;      // [row][stage]
 };
 
 }  // namespace penstock

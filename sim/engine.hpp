@@ -95,8 +95,9 @@ class Channels {
   const std::vector<NetworkLink>& links() const { return links_; }
   /// Channel of the message that `op` sends.
   std::uint32_t of_send(const Op& op) const {
-    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ +
-                  op.microbatch % width_];
+    const std::uint32_t way =
+        mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
+    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
   }
   /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
   /// where there is nothing to reduce or it is priced.
@@ -130,12 +131,15 @@ class Channels {
   void find_contention();
 
   bool messages_take_time_;
-  std::uint32_t stages_, width_;
+  std::uint32_t stages_, round_;
+  bool mirrored_;
+  std::uint32_t width_;  // ways
+  Placement placement_;
   std::vector<Channel> channels_;
   std::vector<Reduction> reductions_;
   std::vector<Exchange> exchanges_;
   std::vector<NetworkLink> links_;
-  std::vector<std::uint32_t> index_;  // [forward or backward][stage][replica] -> channel
+  std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> channel
 };
 
 /// Times of ops where not all devices are alike: `costs[kind[d]][stage]` are those on device d.

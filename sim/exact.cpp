@@ -31,8 +31,15 @@ class ExactClock {
         barriers_(input.program),
         ended_(barriers_.groups(), 0.0),
         ready_(barriers_.groups() * bucket_times_.most(), 0.0) {
-    for (const StageCosts& c : input.costs)
-      output_bytes_.push_back(static_cast<double>(c.output_bytes));
+    for (std::uint32_t s = 0; s < input.costs.size(); ++s) {
+      const auto bytes = [&](OpKind kind) {
+        const bool none = kind == OpKind::backward && s == 0;
+        const Op sender{.stage = static_cast<std::uint16_t>(s), .kind = kind};
+        return none ? 0 : static_cast<double>(message_bytes(input.costs, sender));
+      };
+      forward_bytes_.push_back(bytes(OpKind::forward));
+      backward_bytes_.push_back(bytes(OpKind::backward));
+    }
     for (const Channel& c : input.channels.all()) lanes_.push_back({c.bytes_per_s, c.latency_s, 0});
   }
 
@@ -43,15 +50,19 @@ class ExactClock {
     double& free_at = free_at_[static_cast<std::size_t>(device)];
     double start = free_at;
     if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
+    const bool paired = op.has(Op::paired);
+    if (paired && ops_[g + 1].has(Op::receives))
+      start = std::max(start, timeline_.message(g + 1).end_s);
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
     if (op.kind == OpKind::reduce_grad) {
       free_at = op.has(Op::detached) ? start : reduced_at_;
     } else if constexpr (disturbed) {
       free_at = duration_.end_of(start, op, device, g);
     } else {
-      free_at = start + duration_(op, device);
+      free_at = start + duration_(op, device, g);
     }
     timeline_.op(g) = {start, free_at};
+    if (paired) timeline_.op(g + 1) = {start, free_at};
     latest_ = std::max(latest_, free_at);
   }
 
@@ -64,7 +75,8 @@ class ExactClock {
     const Op& op = ops_[from];
     Lane& lane = lanes_[channels_.of_send(op)];
     const double occupied =
-        output_bytes_[op.kind == OpKind::forward ? op.stage : op.stage - 1U] / lane.bytes_per_s;
+        (op.kind == OpKind::forward ? forward_bytes_ : backward_bytes_)[op.stage] /
+        lane.bytes_per_s;
     if constexpr (transfers == Transfers::coupled) {
       // The receiver posts its part when its compute op before `to` ends.
       const int receiver = channels_.all()[channels_.of_send(op)].destination;
@@ -76,8 +88,10 @@ class ExactClock {
     }
     const double arrival = depart + occupied + lane.latency_s;
     timeline_.message(to) = {depart, arrival};
-    if constexpr (transfers == Transfers::blocking)
-      free_at_[static_cast<std::size_t>(from_device)] = arrival;
+    if constexpr (transfers == Transfers::blocking) {
+      double& free_at = free_at_[static_cast<std::size_t>(from_device)];
+      free_at = std::max(free_at, arrival);  // of the two messages of a pair, the later
+    }
   }
 
   void meet(int device, std::uint32_t g, std::uint32_t group, std::uint32_t held_by) {
@@ -136,7 +150,7 @@ class ExactClock {
   Timeline& timeline_;
   Durations duration_;
   BucketTimes bucket_times_;
-  std::vector<double> output_bytes_;
+  std::vector<double> forward_bytes_, backward_bytes_;  // of a message, per sending stage
   std::vector<double> free_at_;         // per device
   std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
   Barriers barriers_;

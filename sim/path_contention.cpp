@@ -32,7 +32,7 @@ class LinkUses {
         add_exchange(input, ops[g], device, timeline.op(g));
       if (!timeline.has_message(g)) continue;
       if (ops[g].kind == OpKind::reduce_grad) {
-        add_reduction(input, ops[g], device, timeline.message(g));
+        add_reduction(input, device, timeline.message(g));
       } else {
         add_message(input, ops[input.table.producer(ops[g])], timeline.message(g));
       }
@@ -79,12 +79,14 @@ class LinkUses {
         channels_.all().size() + channels_.reductions().size() + static_cast<std::size_t>(device));
   }
 
-  void add_reduction(const SimulationInput& input, const Op& op, int device, const Span& span) {
+  void add_reduction(const SimulationInput& input, int device, const Span& span) {
     const std::uint32_t party = barriers_.party(device);
     const Reduction& reduction = channels_.reductions()[party];
     // Every member has the same span.
     if (!reduction.contended || barriers_.of_party(party, 0) != device) return;
-    const auto bytes = static_cast<double>(input.costs[op.stage].reduced_bytes);
+    const auto bytes = static_cast<double>(at_position(input.program.placement, input.costs,
+                                                       reduction.position,
+                                                       &StageCosts::reduced_bytes));
     for (const FlowGroup& phase : reduction.phases)
       add(phase.flows, bytes, span, user_of_party(party));
   }

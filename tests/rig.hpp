@@ -44,8 +44,10 @@ struct Rig {
                       {spec.width, spec.transfers, spec.global_step, spec.detached, spec.divided})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
-        costs(spec.costs.empty() ? std::vector<StageCosts>(spec.shape.depth, unit_costs())
-                                 : spec.costs) {
+        costs(spec.costs.empty()
+                  ? std::vector<StageCosts>(static_cast<std::size_t>(program.placement.stages()),
+                                            unit_costs())
+                  : spec.costs) {
     cluster.devices_per_node = program.placement.devices();
     cluster.link = spec.link;
     connect();

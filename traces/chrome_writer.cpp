@@ -1,5 +1,6 @@
 #include "traces/chrome_writer.hpp"
 
+#include "base/position_costs.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -275,10 +276,19 @@ class Writer {
       const Op& op = ops_[g];
       const Span& span = timeline_.op(g);
       if (!is_compute(op.kind) && span.length_s() == 0) continue;
+      if (ops_.second_of_pair(g)) continue;  // in the slice of the first
       const auto kind = static_cast<std::size_t>(op.kind);
-      open_slice(token(op.kind), op.microbatch, "compute", d, pid(d), to_ns(span.start_s),
-                 to_ns(span.end_s), kOpColours[kind]);
+      const bool paired = op.has(Op::paired);
+      const std::string both =
+          paired ? fmt::format("{} {} & {}", token(op.kind), op.microbatch, name_of(ops_[g + 1]))
+                 : "";
+      open_slice(paired ? both : token(op.kind), paired ? -1 : std::int64_t{op.microbatch},
+                 "compute", d, pid(d), to_ns(span.start_s), to_ns(span.end_s), kOpColours[kind]);
       put_argument("stage", op.stage, true);
+      if (paired) {
+        put_argument("backward_stage", ops_[g + 1].stage);
+        put_argument("backward_microbatch", ops_[g + 1].microbatch);
+      }
       if (is_compute(op.kind)) {
         put_argument("microbatch", op.microbatch);
         put_argument("weight_version", trace_.weight_version(op));
@@ -309,7 +319,10 @@ class Writer {
                  own.first_tid + static_cast<std::int64_t>(slice.lane), slice.start_ns,
                  slice.end_ns, kOpColours[static_cast<std::size_t>(op.kind)]);
       put_argument("stage", op.stage, true);
-      put_argument("bytes", trace_.memory.costs[op.stage].reduced_bytes);
+      put_argument("bytes",
+                   at_position(trace_.memory.table.placement(), trace_.memory.costs,
+                               trace_.memory.table.placement().positions()[op.stage],
+                               &StageCosts::reduced_bytes));
       sink_.put("}}");
     }
   }

@@ -45,34 +45,42 @@ class GapFinder {
 
   void before(std::uint32_t g, double from_s, double to_s) {
     if (to_s <= from_s) return;
-    const Op& op = view_.ops[g];
-    std::array<Flight, 2> flights{};
-    std::size_t count = 0;
-    if (op.has(Op::receives)) {
-      flights[count++] = {
-          {view_.timeline.op(view_.table.producer(op)).end_s, view_.timeline.message(g).end_s}, g};
-    }
-    const Op& previous = view_.ops[g - 1];
-    if (ends_hold(view_.transfers) && previous.has(Op::sends)) {
-      const std::uint32_t to = view_.table.consumer(previous);
-      flights[count++] = {view_.timeline.message(to), to};
-    }
-    if (count == 2 && flights[1].span.start_s < flights[0].span.start_s)
-      std::swap(flights[0], flights[1]);
+    collect_flights(g);
+    std::ranges::sort(flights_, {}, [](const Flight& f) { return f.span.start_s; });
     double at = from_s;
-    for (std::size_t i = 0; i < count; ++i) {
-      const double start = std::clamp(flights[i].span.start_s, at, to_s);
-      const double end = std::clamp(flights[i].span.end_s, start, to_s);
+    for (const Flight& flight : flights_) {
+      const double start = std::clamp(flight.span.start_s, at, to_s);
+      const double end = std::clamp(flight.span.end_s, start, to_s);
       put(at, start, Cause::imbalance, g);
-      put(start, end, Cause::transfer_wait, g, flights[i].to);
+      put(start, end, Cause::transfer_wait, g, flight.to);
       at = end;
     }
-    put(at, to_s, is_compute(op.kind) ? Cause::imbalance : Cause::gradient_reduction, g);
+    const bool compute = is_compute(view_.ops[g].kind);
+    put(at, to_s, compute ? Cause::imbalance : Cause::gradient_reduction, g);
+  }
+
+  /// The messages that op g, and what runs together with it, wait for; and those that hold what ran
+  /// before.
+  void collect_flights(std::uint32_t g) {
+    flights_.clear();
+    for (std::uint32_t i = g; i < g + view_.ops.together(g); ++i) {
+      const Op& op = view_.ops[i];
+      if (!op.has(Op::receives)) continue;
+      const double sent_s = view_.timeline.op(view_.table.producer(op)).end_s;
+      flights_.push_back({{sent_s, view_.timeline.message(i).end_s}, i});
+    }
+    if (!ends_hold(view_.transfers)) return;
+    for (std::uint32_t i = g - (view_.ops.second_of_pair(g - 1) ? 2 : 1); i < g; ++i) {
+      if (!view_.ops[i].has(Op::sends)) continue;
+      const std::uint32_t to = view_.table.consumer(view_.ops[i]);
+      flights_.push_back({view_.timeline.message(to), to});
+    }
   }
 
   const TimelineView& view_;
   int device_;
   const std::function<void(const Gap&)>& report_;
+  std::vector<Flight> flights_;
 };
 
 /// Follows what each op waited for, backwards from the last op.
@@ -111,8 +119,12 @@ class CriticalPath {
 
   int device_of(std::uint32_t g) const { return view_.table.device_of(view_.ops[g]); }
 
+  /// The op whose start is that of op g: the first of a pair.
+  std::uint32_t first_of(std::uint32_t g) const { return view_.ops.second_of_pair(g) ? g - 1 : g; }
+
   /// Adds an op, up to where the one after it on the path needed it.
   void add_op(std::uint32_t g) {
+    g = first_of(g);
     Span span = view_.timeline.op(g);
     if (until_s_ >= 0) span.end_s = until_s_;
     until_s_ = -1;
@@ -131,16 +143,21 @@ class CriticalPath {
 
   /// Does `next` come after g on its device, but for detached reductions?
   bool follows(std::uint32_t next, std::uint32_t g) const {
-    return next == g + 1 || (next == g + 2 && view_.ops[g + 1].has(Op::detached));
+    const std::uint32_t after = g + view_.ops.together(g);
+    return next == after || (next == after + 1 && view_.ops[after].has(Op::detached));
   }
 
   /// The op that an op waited for by itself: the one before it, its message, its held send, or what
   /// its detached reduction came from.
   std::uint32_t cause_at(std::uint32_t g, double start) {
+    g = first_of(g);
     const Op& op = view_.ops[g];
     const bool first = g == view_.ops.begin(device_of(g));
     if (!first && view_.timeline.op(g - 1).end_s == start) return g - 1;
-    if (op.has(Op::receives) && view_.timeline.message(g).end_s == start) return message(g);
+    for (std::uint32_t i = g; i < g + view_.ops.together(g); ++i) {
+      if (view_.ops[i].has(Op::receives) && view_.timeline.message(i).end_s == start)
+        return message(i);
+    }
     if (!first && ends_hold(view_.transfers) && view_.ops[g - 1].has(Op::sends)) {
       const std::uint32_t to = view_.table.consumer(view_.ops[g - 1]);
       if (view_.timeline.message(to).end_s == start) return message(to);
@@ -207,13 +224,10 @@ class CriticalPath {
 
   /// The last replica to have a part of its gradient.
   Pause last_member_of(std::uint32_t g, double ready, double rest_s) {
-    const Placement& placement = view_.table.placement();
-    const std::uint32_t position = placement.position_of(device_of(g));
     const std::uint32_t update = update_of(view_.ops[g]);
     Pause last{-1, rest_s, kNoOp, ready};
-    const std::uint32_t width = parts_.asynchronous ? 1 : placement.width_of(view_.ops[g].stage);
-    for (std::uint32_t r = 0; r < width; ++r) {
-      const int d = parts_.asynchronous ? device_of(g) : placement.device_at(r, position);
+    for (int d = 0; d < view_.ops.devices(); ++d) {
+      if (!reduce_together(d, device_of(g))) continue;
       const std::uint32_t member = of_update(d, OpKind::reduce_grad, update);
       if (member == kNoOp) continue;
       const double at_s = ready < 1 ? within_backward(d, member, ready) : arrival(member);
@@ -237,9 +251,19 @@ class CriticalPath {
   const std::vector<ReductionPart>& parts_of(std::uint32_t g) const {
     static const std::vector<ReductionPart> kUnknown;
     const int device = device_of(g);
-    const std::size_t party = parts_.asynchronous ? static_cast<std::size_t>(device)
-                                                  : view_.table.placement().position_of(device);
+    const std::size_t party =
+        parts_.asynchronous ? static_cast<std::size_t>(device) : party_of(device);
     return party < parts_.of.size() ? parts_.of[party] : kUnknown;
+  }
+
+  /// The position a device reduces its gradients at, the first of twins.
+  std::uint32_t party_of(int device) const {
+    const Placement& placement = view_.table.placement();
+    const std::uint32_t position = placement.position_of(device);
+    return std::min(position, placement.twin(position));
+  }
+  bool reduce_together(int a, int b) const {
+    return parts_.asynchronous ? a == b : party_of(a) == party_of(b);
   }
 
   std::uint32_t update_of(const Op& op) const {
@@ -258,12 +282,8 @@ class CriticalPath {
   /// At a barrier, what the last of its members waited for.
   std::uint32_t last_member(std::uint32_t g, double start) {
     const Op& op = view_.ops[g];
-    const Placement& placement = view_.table.placement();
-    const std::uint32_t position = placement.position_of(device_of(g));
     for (int d = 0; d < view_.ops.devices(); ++d) {
-      if (op.kind == OpKind::reduce_grad &&
-          (parts_.asynchronous ? d != device_of(g) : placement.position_of(d) != position))
-        continue;
+      if (op.kind == OpKind::reduce_grad && !reduce_together(d, device_of(g))) continue;
       const std::uint32_t member = of_update(d, op.kind, update_of(op));
       if (member == kNoOp) continue;
       const std::uint32_t cause = cause_at(member, start);
@@ -295,6 +315,7 @@ class CriticalPath {
   /// In a measured timeline an op starts a little after the last thing it waited for: the wait
   /// between them, and that thing's op.
   std::uint32_t latest_before(std::uint32_t g, double start) {
+    g = first_of(g);
     const bool first = g == view_.ops.begin(device_of(g));
     double from = first ? -1 : view_.timeline.op(g - 1).end_s;
     const bool by_message = view_.ops[g].has(Op::receives) &&
@@ -347,7 +368,8 @@ DeviceMetrics device_metrics(const TimelineView& view, int device) {
   const std::uint32_t begin = view.ops.begin(device);
   const std::uint32_t end = view.ops.end(device);
   for (std::uint32_t g = begin; g < end; ++g) {
-    if (view.ops[g].kind != OpKind::reduce_grad) metrics.busy_s += view.timeline.op(g).length_s();
+    if (view.ops[g].kind != OpKind::reduce_grad && !view.ops.second_of_pair(g))
+      metrics.busy_s += view.timeline.op(g).length_s();
   }
   if (begin < end)
     metrics.stage_time_s = view.timeline.op(end - 1).end_s - view.timeline.op(begin).start_s;

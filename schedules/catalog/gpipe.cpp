@@ -1,6 +1,10 @@
 // GPipe (Huang et al., NeurIPS'19): all m forwards, then all m backwards, on one weight version.
 // `gpipe` runs the backwards in reverse (B_m ... B_1, as torchgpipe's dependencies force them),
 // `gpipe-fifo` in ascending order (PyTorch's ScheduleGPipe, Megatron).
+// `torchgpipe` (Kim et al., "torchgpipe: On-the-fly Pipeline Parallelism for Training Giant
+// Models", arXiv:2004.09910) is gpipe with a choice of the microbatches whose activations are
+// recomputed in the backward: all, all but the last (whose backward follows its forward at once, so
+// recomputing it saves nothing), or none.
 #include "schedules/catalog.hpp"
 
 namespace penstock {
@@ -19,6 +23,18 @@ void generate(const ScheduleShape& shape, OpLists& order, bool reverse) {
 }
 
 void generate_reversed(const ScheduleShape& shape, OpLists& order) { generate(shape, order, true); }
+
+/// Marks the ops of microbatches that are not recomputed.
+void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
+  const std::uint32_t before = order.size();
+  generate(shape, order, true);
+  if (shape.checkpoint == Checkpoint::always) return;
+  for (std::uint32_t g = before; g < order.size(); ++g) {
+    const bool last = order[g].microbatch + 1 == shape.per_batch(order[g].stage);
+    if (last || shape.checkpoint == Checkpoint::never) order[g].flags |= Op::stored;
+  }
+}
+
 void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate(shape, order, false); }
 
 double all_microbatches(const ScheduleShape& shape, std::uint32_t) {
@@ -50,6 +66,21 @@ Schedule gpipe_fifo() {
           .generate = generate_fifo,
           .ideal_bubble = fill_and_drain,
           .peak = all_microbatches};
+}
+
+Schedule torchgpipe() {
+  return {.name = "torchgpipe",
+          .paper = "torchgpipe, arXiv:2004.09910",
+          .summary = "gpipe that recomputes all microbatches, all but the last, or none; flush",
+          .bubble = "(p-1)/(m+p-1)",
+          .stash = "m, of which 0, 1 or m with all activations",
+          .when =
+              "GPipe as torchgpipe runs it: checkpoint: except_last spares one recomputation per "
+              "batch for the activations of one microbatch.",
+          .generate = generate_torchgpipe,
+          .ideal_bubble = fill_and_drain,
+          .peak = all_microbatches,
+          .checkpoints = true};
 }
 
 }  // namespace penstock

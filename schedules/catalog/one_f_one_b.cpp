@@ -2,6 +2,11 @@
 // (Fan et al., PPoPP'21) and Megatron's default. Stage s runs K_s - 1 forwards ahead, then one
 // forward and one backward in turn; at most K_s microbatches are stashed.
 //   P_A: K_s = min(p - s, m)           P_B: K_s = min(2(p - s) - 1, m), for expensive transfers
+// Eager 1F1B (Zhuang et al., "On Optimizing the Communication of Model Parallelism", MLSys'23,
+// section 4) is P_B's order under the name and with the bound of another paper. With F and B on
+// every stage and c for a transfer, a batch takes
+//   1F1B    m(F+B) + (p-1)(F+B+2c) + 2c(m-1 - ceil((m-1)/p))
+//   eager   m(F+B) + (p-1)(F+B+2c)        if 2c <= F+B
 #include "schedules/catalog.hpp"
 
 #include <algorithm>
@@ -48,11 +53,8 @@ double twice_the_distance(const ScheduleShape& shape, std::uint32_t device) {
   return std::min(2 * (shape.depth - device) - 1, shape.microbatches_per_update);
 }
 
-Refusal refuse_uneven(const ScheduleShape& shape) {
-  if (shape.widths.empty()) return {};
-  return {"dapple-pb is defined for as many replicas of every stage: width must be one number",
-          "width"};
-}
+Refusal refuse_dapple_pb(const ScheduleShape& shape) { return refuse_uneven("dapple-pb", shape); }
+Refusal refuse_eager(const ScheduleShape& shape) { return refuse_uneven("eager-1f1b", shape); }
 
 }  // namespace
 
@@ -82,7 +84,22 @@ Schedule dapple_pb() {
               "hides it, for twice the activations.",
           .generate = generate_dapple_pb,
           .ideal_bubble = fill_and_drain,
-          .refuse_shape = refuse_uneven,
+          .refuse_shape = refuse_dapple_pb,
+          .peak = twice_the_distance};
+}
+
+Schedule eager_one_f_one_b() {
+  return {.name = "eager-1f1b",
+          .paper = "On Optimizing the Communication of Model Parallelism, MLSys'23",
+          .summary = "1F1B with a warm-up of 2(p-1-s), which hides transfers up to (F+B)/2; flush",
+          .bubble = "(p-1)/(m+p-1)",
+          .stash = "min(2(p-s)-1, m)",
+          .when =
+              "When 1F1B waits for its transfers in every microbatch and twice the activations "
+              "fit.",
+          .generate = generate_dapple_pb,
+          .ideal_bubble = fill_and_drain,
+          .refuse_shape = refuse_eager,
           .peak = twice_the_distance};
 }
 

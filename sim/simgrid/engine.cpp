@@ -126,7 +126,7 @@ class Simulation {
     std::uint32_t cursor = 0;
     std::uint32_t met_at = kNoOp;
     bool busy = false;
-    bool held = false;                 // blocking: its send is on the way
+    int held = 0;                      // blocking: its sends on the way
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
     int calls = 0;                     // exchanges of the running op that have ended
@@ -284,61 +284,73 @@ class Simulation {
   void try_start(int d, double now) {
     Device& dev = device(d);
     const std::uint32_t g = dev.cursor;
-    if (dev.busy || dev.held || g == ops_.end(d)) return;
+    if (dev.busy || dev.held > 0 || g == ops_.end(d)) return;
     const Op& op = ops_[g];
-    if (op.has(Op::receives) && !timeline_.has_message(g)) return;
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
+      if (ops_[i].has(Op::receives) && !timeline_.has_message(i)) return;
     if (held_by_send(d, g)) return;
     if (op.kind == OpKind::reduce_grad) return reduce(d, g, now);
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
-    if (exchanges_as_flows(op, d)) return start_in_parts(d, g, now);
+    if (exchanges_as_flows(g, d)) return start_in_parts(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
-    timeline_.op(g) = {now, end};
+    set_span(g, {now, end});
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     events_.push({end, What::op_ends, g});
-    announce_buckets(d, g, timeline_.op(g));
+    announce_buckets(d, g + ops_.together(g) - 1, timeline_.op(g));
   }
 
   // An op whose GPUs exchange by way of links that others use: it computes a part, they exchange
   // that part's share, and so on, as often as they call each other.
 
-  bool exchanges_as_flows(const Op& op, int d) const {
+  bool exchanges_as_flows(std::uint32_t g, int d) const {
     if (lane_of_exchange_.empty()) return false;
-    return lane_of_exchange_[static_cast<std::size_t>(d)] != kNoLane && traffic(op).calls > 0;
+    return lane_of_exchange_[static_cast<std::size_t>(d)] != kNoLane && traffic(g).calls > 0;
   }
-  TensorTraffic traffic(const Op& op) const {
-    const auto& tensor = input_.costs[op.stage].tensor;
-    const auto kind = static_cast<std::size_t>(op.kind);
-    return kind < tensor.size() ? tensor[kind] : TensorTraffic{};
+  /// Of op g and the one that runs together with it.
+  TensorTraffic traffic(std::uint32_t g) const {
+    TensorTraffic sum;
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
+      const auto& tensor = input_.costs[ops_[i].stage].tensor;
+      const auto kind = static_cast<std::size_t>(ops_[i].kind);
+      if (kind >= tensor.size()) continue;
+      sum.bytes += tensor[kind].bytes;
+      sum.calls += tensor[kind].calls;
+    }
+    return sum;
+  }
+
+  void set_span(std::uint32_t g, const Span& span) {
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i) timeline_.op(i) = span;
   }
 
   void start_in_parts(int d, std::uint32_t g, double now) {
     device(d).calls = 0;
-    timeline_.op(g) = {now, now};
+    set_span(g, {now, now});
     compute_part(d, g, now);
   }
 
   void compute_part(int d, std::uint32_t g, double now) {
-    const int parts = traffic(ops_[g]).calls;
+    const int parts = traffic(g).calls;
     const double end = duration_.end_of_part(now, ops_[g], d, g, 1.0 / parts);
     ++counts_.timers;
     events_.push({end, What::part_ends, g});
-    const double alone_s = (end - now) + duration_.exchange_s(ops_[g], d) / parts;
-    announce_buckets(d, g, {now, now + alone_s}, device(d).calls, parts);
+    const double alone_s = (end - now) + duration_.exchange_s(ops_[g], d, g) / parts;
+    announce_buckets(d, g + ops_.together(g) - 1, {now, now + alone_s}, device(d).calls, parts);
   }
 
   void exchange(std::uint32_t g) {
     const int d = table_.device_of(ops_[g]);
-    const TensorTraffic all = traffic(ops_[g]);
+    const TensorTraffic all = traffic(g);
     flows_.send(lane_of_exchange_[static_cast<std::size_t>(d)],
                 static_cast<double>(all.bytes) / all.calls, g);
   }
 
   void exchanged(std::uint32_t g, double now) {
     const int d = table_.device_of(ops_[g]);
-    if (++device(d).calls < traffic(ops_[g]).calls) return compute_part(d, g, now);
-    timeline_.op(g).end_s = now;
+    if (++device(d).calls < traffic(g).calls) return compute_part(d, g, now);
+    set_span(g, {timeline_.op(g).start_s, now});
     latest_ = std::max(latest_, now);
     op_ended(g, now);
   }
@@ -362,20 +374,25 @@ class Simulation {
   }
 
   void op_ended(std::uint32_t g, double now) {
-    const Op& op = ops_[g];
-    const int d = table_.device_of(op);
+    const int d = table_.device_of(ops_[g]);
     Device& dev = device(d);
     dev.busy = false;
-    ++dev.cursor;
-    ++done_;
-    if (op.has(Op::sends)) {
-      const std::uint32_t to = table_.consumer(op);
-      const bool posted = program_.transfers != Transfers::coupled || at_post(to);
-      if (program_.transfers == Transfers::blocking) dev.held = true;
-      if (posted) depart(g, to, now);
-    }
-    if (program_.transfers == Transfers::coupled && is_compute(op.kind)) post_receive(d, g, now);
+    const std::uint32_t end = g + ops_.together(g);
+    dev.cursor = end;
+    done_ += end - g;
+    for (std::uint32_t i = g; i < end; ++i)
+      if (ops_[i].has(Op::sends) && program_.transfers == Transfers::blocking) ++dev.held;
+    for (std::uint32_t i = g; i < end; ++i)
+      if (ops_[i].has(Op::sends)) send(i, now);
+    if (program_.transfers == Transfers::coupled && is_compute(ops_[g].kind))
+      post_receive(d, g, now);
     try_start(d, now);
+  }
+
+  void send(std::uint32_t g, double now) {
+    const std::uint32_t to = table_.consumer(ops_[g]);
+    const bool posted = program_.transfers != Transfers::coupled || at_post(to);
+    if (posted) depart(g, to, now);
   }
 
   /// Has the receiver run its compute op before `to`?
@@ -549,11 +566,12 @@ class Simulation {
     timeline_.message(to).end_s = now;
     const Op& op = ops_[to];
     const int receiver = table_.device_of(op);
-    if (device(receiver).cursor == to) try_start(receiver, now);
+    const std::uint32_t at = device(receiver).cursor;
+    if (at == to || (at + 1 == to && ops_.second_of_pair(to))) try_start(receiver, now);
     if (program_.transfers != Transfers::blocking && program_.transfers != Transfers::coupled)
       return;
     const int sender = table_.device_of(ops_[table_.producer(op)]);
-    device(sender).held = false;
+    if (program_.transfers == Transfers::blocking) --device(sender).held;
     try_start(sender, now);
   }
 

@@ -195,8 +195,9 @@ class Check(Case):
     def test_tables_with_a_message_elsewhere_run_when_the_slow_way_says_so(self):
         rng = random.Random(7)
         seen = {True: 0, False: 0}
-        orders = [self.ok("schedule", "export", name, "--to", "torch-csv-comms", "--set", "stages=3",
-                          "--set", "microbatches=4") for name in ("1f1b", "gpipe")]
+        shape = ("--set", "stages=3", "--set", "microbatches=4")
+        orders = [self.ok("schedule", "export", name, "--to", "torch-csv-comms", *shape)
+                  for name in ("1f1b", "gpipe")]
         for _ in range(120):
             rows = torch_tables.read(rng.choice(orders))
             row = rng.choice(rows)
@@ -232,7 +233,8 @@ class Check(Case):
 
     def test_a_right_table(self):
         self.file("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "right.csv")
-        self.golden("schedule-check.txt", self.ok("schedule", "check", "right.csv", cwd=self.folder))
+        self.golden("schedule-check.txt",
+                    self.ok("schedule", "check", "right.csv", cwd=self.folder))
 
     def test_what_hangs_with_one_channel_for_both_directions_is_noted(self):
         text = ("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
@@ -256,8 +258,10 @@ class Layouts(Case):
 
     def test_what_a_layout_may_not_say(self):
         self.golden("import-layout-wrong.txt", self.fails("import", "layout", "Et*|(t|(x)*2T||tL"))
-        self.assertIn("layout:1:2: a second embedding ('E')", self.fails("import", "layout", "EE|tL"))
-        self.assertIn("stage 1 holds no transformer layer", self.fails("import", "layout", "Et||tL"))
+        self.assertIn("layout:1:2: a second embedding ('E')",
+                      self.fails("import", "layout", "EE|tL"))
+        self.assertIn("stage 1 holds no transformer layer",
+                      self.fails("import", "layout", "Et||tL"))
         self.assertIn("--stages: must divide the layout's 3 virtual stages (one of 1, 3), got '2'",
                       self.fails("import", "layout", "Et|t|tL", "--stages", "2"))
         self.assertIn("the layout is missing", self.fails("import", "layout"))

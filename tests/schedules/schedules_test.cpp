@@ -140,39 +140,6 @@ TEST(Lowering, ReplicasTakeMicrobatchesInTurn) {
   EXPECT_EQ(ops[ops.size() - 1].kind, OpKind::step);
 }
 
-// Every schedule, all p <= 8, m <= 24 it admits, several batches and widths, every transfer rule:
-// the checker finds nothing, and the stash, versions and staleness are those of the table.
-class Exhaustive : public testing::TestWithParam<std::string> {};
-
-TEST_P(Exhaustive, PassesTheCheckAndKeepsItsPromises) {
-  const Schedule& schedule = *find_schedule(GetParam());
-  for (std::uint32_t p = 1; p <= 8; ++p) {
-    for (std::uint32_t m = 1; m <= 24; ++m) {
-      for (const std::uint32_t batches : {1U, 3U}) {
-        if (!schedule.refuse({p, m, batches}).empty()) continue;
-        for (const int width : {1, 2}) {
-          for (const Transfers transfers : {Transfers::overlapped, Transfers::coupled}) {
-            const Program program = make(GetParam(), p, m, batches, width, transfers);
-            const DependencyTable table(program.ops, program.placement, program.microbatches());
-            const auto problems = check(program, table);
-            ASSERT_TRUE(problems.empty()) << p << " " << m << " " << batches << " " << problems[0];
-          }
-        }
-      }
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Schedules, Exhaustive,
-                         testing::Values("model-parallel", "gpipe", "gpipe-fifo", "1f1b",
-                                         "dapple-pb", "pipedream", "pipedream-2bw", "data-parallel",
-                                         "asp"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
-
 TEST(OrderFacts, MatchTheClosedFormsUpTo16StagesAnd64Microbatches) {
   for (std::uint32_t p = 1; p <= 16; ++p) {
     for (std::uint32_t m = 1; m <= 64; ++m) {
