@@ -44,9 +44,8 @@ std::string torch_csv(const Scenario& scenario) {
 /// Undisturbed; the times of what a device's own GPUs exchange are part of its ops.
 ActivityGraph activities_of(const Simulation& s) {
   return {s.program, *s.table, s.scenario.costs,
-          [duration = std::make_shared<Durations>(s.input())](const Op& op, int device) {
-            return (*duration)(op, device);
-          }};
+          [duration = std::make_shared<Durations>(s.input())](
+              const Op& op, int device, std::uint32_t g) { return (*duration)(op, device, g); }};
 }
 
 void put_file(const std::string& path, const std::string& text) {

@@ -1,6 +1,7 @@
 #include "schedules/exchange/activities.hpp"
 
 #include "base/error.hpp"
+#include "base/position_costs.hpp"
 #include "schedules/walk.hpp"
 
 #include <fmt/format.h>
@@ -95,8 +96,7 @@ class ActivityGraph::Device {
     a.name = end == g + 1
                  ? to_string(ops[g])
                  : fmt::format("({};{})OVERLAP_F_B", to_string(ops[g]), to_string(ops[g + 1]));
-    a.seconds =
-        end == g + 1 ? graph_.seconds_(ops[g], device_) : paired_seconds(ops[g], ops[g + 1]);
+    a.seconds = graph_.seconds_(ops[g], device_, g);
     const std::uint32_t done = add(std::move(a));
     after_ = {done};
     for (std::uint32_t i = g; i < end; ++i) {
@@ -104,14 +104,6 @@ class ActivityGraph::Device {
       const std::uint32_t sent = send(i, done);
       if (holds()) after_.push_back(sent);
     }
-  }
-
-  /// As one after the other, less what their stages save together.
-  double paired_seconds(const Op& first, const Op& second) const {
-    const double saved = (graph_.costs_[first.stage].overlap_saving_s +
-                          graph_.costs_[second.stage].overlap_saving_s) /
-                         2;
-    return graph_.seconds_(first, device_) + graph_.seconds_(second, device_) - saved;
   }
 
   std::uint32_t send(std::uint32_t g, std::uint32_t made_by) {
@@ -136,10 +128,9 @@ class ActivityGraph::Device {
   }
 
   void reduce(const Op& op) {
-    std::int64_t bytes = 0;
     const Placement& placement = graph_.program_.placement;
-    for (const std::uint32_t stage : placement.stages_at(placement.position_of(device_)))
-      bytes += graph_.costs_[stage].reduced_bytes;
+    const std::int64_t bytes = at_position(placement, graph_.costs_, placement.position_of(device_),
+                                           &StageCosts::reduced_bytes);
     if (!op.has(Op::detached)) return meet(op, to_string(op), bytes);
     const Needs before = after_;
     meet(op, to_string(op), bytes);

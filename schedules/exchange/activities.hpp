@@ -29,8 +29,8 @@ struct Activity {
   std::vector<std::uint32_t> needs{};  ///< earlier activities of the device
 };
 
-/// Seconds of an op on a device; of a pair, of both together.
-using OpSeconds = std::function<double(const Op& op, int device)>;
+/// Seconds of op number g of the Program on a device; of the first of a pair, of both together.
+using OpSeconds = std::function<double(const Op& op, int device, std::uint32_t g)>;
 
 /// The activities of a device, in an order that respects what they need.
 class ActivityGraph {
