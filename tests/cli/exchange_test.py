@@ -298,9 +298,11 @@ class Layouts(Case):
 
 
 class Graphs(Case):
-    SCENARIOS = [f"scenarios/small-{s}.yaml" for s in
-                 ("1f1b", "gpipe", "gpipe-fifo", "dapple-pb", "pipedream", "pipedream-2bw",
-                  "model-parallel")]
+    # Without replicas. The twins of Chimera and DualPipe reduce their gradients: over links that
+    # take no time, as all messages do here.
+    SCENARIOS = sorted(p.relative_to(SOURCE).as_posix()
+                       for p in SOURCE.glob("scenarios/small-*.yaml")
+                       if p.stem not in ("small-asp", "small-data-parallel"))
 
     def chakra(self, scenario, *options):
         self.ok("export", scenario, "--to", "chakra", "-o", "t", *options, cwd=self.folder)
@@ -322,10 +324,15 @@ class Graphs(Case):
             for transfers in ("overlapped", "coupled", "blocking"):
                 with self.subTest(scenario=name, transfers=transfers):
                     set_ = ("--set", f"transfers={transfers}")
-                    goal = activity_graphs.read_goal(
-                        self.ok("export", scenario, "--to", "goal", *set_))
+                    done = run("export", scenario, "--to", "goal", *set_)
+                    if transfers == "coupled" and done.returncode == 2:
+                        self.assertIn("coupled", done.stderr)
+                        continue
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    goal = activity_graphs.read_goal(done.stdout)
                     chakra = activity_graphs.graph_of_chakra(self.chakra(scenario, *set_))
-                    expected = self.simulated(scenario)
+                    expected = self.simulated(scenario, "--set", "cluster.link.latency=0",
+                                              "--set", "cluster.link.bandwidth=1000000 GB/s")
                     self.assertAlmostEqual(activity_graphs.makespan(goal), expected, places=6)
                     self.assertAlmostEqual(activity_graphs.makespan(chakra), expected, places=6)
 
