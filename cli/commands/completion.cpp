@@ -35,7 +35,7 @@ std::string arms() {
         for (const char* section : {"scenario", "pipeline"}) {
           for (const std::string& key : keys_of(section)) keys.insert(key + "=");
         }
-        if (command.name == "schedule show") {
+        if (command.name == "schedule show" || command.name == "schedule export") {
           for (const char* key :
                {"forward", "backward", "backward_input", "backward_weight", "step", "transfer"})
             keys.insert(std::string(key) + "=");

@@ -1,9 +1,11 @@
-// penstock schedule list | show
+// penstock schedule list | show | export
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/table.hpp"
 #include "cli/drawing.hpp"
 #include "cli/running.hpp"
+#include "schedules/exchange/torch_reader.hpp"
+#include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -101,6 +103,36 @@ int columns(const Arguments& arguments) {
   return 100;
 }
 
+struct ComputeTable {
+  TorchTable table;
+  Placement placement;
+};
+
+/// A shipped schedule's order of one batch (of the whole run, where it does not flush).
+ComputeTable generated_table(const std::string& name, const std::vector<Override>& overrides) {
+  const Scenario scenario = unitless_scenario(name, overrides);
+  const ScheduleShape& shape = scenario.shape;
+  if (!shape.widths.empty()) {
+    throw InputError("--set width",
+                     "the table has a row per device of one pipeline; stages with "
+                     "different numbers of replicas do not make one");
+  }
+  OpLists order;
+  scenario.schedule->generate(shape, order);
+  return {table_of(order), layout(scenario.schedule->layout, std::vector<int>(shape.depth, 1),
+                                  shape.chunks, shape.microbatches_per_update)};
+}
+
+ComputeTable imported_table(const std::string& path, const std::vector<Override>& overrides) {
+  require_file(path);
+  if (!overrides.empty()) {
+    throw InputError("--set " + overrides.front().key,
+                     "a file's schedule is as it stands; --set goes with a schedule's name");
+  }
+  ImportedSchedule imported = read_torch_csv(read_file(path), path);
+  return {std::move(imported.table), std::move(imported.placement)};
+}
+
 }  // namespace
 
 int run_schedule_list(const Arguments& arguments) {
@@ -151,6 +183,17 @@ int run_schedule_show(const Arguments& arguments) {
   }
   const bool colour = arguments.value("output", "-") == "-" && colour_allowed(STDOUT_FILENO);
   put_output(arguments, draw_schedule(simulation, result, columns(arguments), colour));
+  return exit_ok;
+}
+
+int run_schedule_export(const Arguments& arguments) {
+  const std::string& name = arguments.positional[0];
+  const auto overrides = overrides_of(arguments);
+  const ComputeTable compute =
+      name.ends_with(".csv") ? imported_table(name, overrides) : generated_table(name, overrides);
+  const bool communicates = arguments.value("to", "torch-csv") == "torch-csv-comms";
+  put_output(arguments, to_csv(communicates ? with_communication(compute.table, compute.placement)
+                                            : compute.table));
   return exit_ok;
 }
 

@@ -45,8 +45,9 @@ CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
              "pipedream-2bw", "data-parallel", "asp"]
 FLUSHING = [s for s in SCHEDULES if s != "asp" and not s.startswith("pipedream")]
-COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "trace check", "list", "init",
-            "replay", "export", "calibrate", "validate",
+COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "schedule export",
+            "schedule check", "trace check", "list", "init",
+            "replay", "export", "import", "calibrate", "validate",
             "doctor", "completion"]
 # LeakSanitizer's own tracer crashes now and then in one of many short-lived processes; leaks are
 # looked for in the GoogleTest programs.

@@ -1,0 +1,110 @@
+#include "cli/megatron_arguments.hpp"
+
+#include "base/error.hpp"
+#include "models/layout_string.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace penstock {
+namespace {
+
+/// Megatron-LM runs 1F1B, interleaved where a device has several chunks; without a pipeline, every
+/// schedule that flushes is the same.
+std::vector<Diagnostic> refusals(const Scenario& s) {
+  std::vector<Diagnostic> out;
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    out.push_back({{s.origin + ", " + key, 0, 0}, why, "", 1, 0});
+  };
+  const std::string_view name = s.schedule->name;
+  const bool runs =
+      name == "1f1b" || name == "interleaved-1f1b" || (s.shape.depth == 1 && s.schedule->flushes());
+  if (!runs) {
+    refuse("schedule", fmt::format("Megatron-LM runs 1f1b and interleaved-1f1b, not '{}'", name));
+  }
+  if (!s.transformer)
+    refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
+  if (!s.shape.widths.empty() || !s.split.empty())
+    refuse("pipeline.width", "Megatron-LM replicates all stages alike");
+  return out;
+}
+
+class Flags {
+ public:
+  void add(std::string_view flag) { text_ += fmt::format("--{}\n", flag); }
+  template <class Value>
+  void add(std::string_view flag, const Value& value) {
+    text_ += fmt::format("--{} {}\n", flag, value);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void add_model(Flags& flags, const TransformerSpec& m) {
+  flags.add("num-layers", m.num_layers);
+  flags.add("hidden-size", m.hidden_size);
+  flags.add("ffn-hidden-size", m.ffn_hidden_size);
+  flags.add("num-attention-heads", m.num_attention_heads);
+  if (m.num_query_groups != m.num_attention_heads) {
+    flags.add("group-query-attention");
+    flags.add("num-query-groups", m.num_query_groups);
+  }
+  flags.add("seq-length", m.seq_length);
+  flags.add("max-position-embeddings", m.seq_length);
+  if (m.family == Family::llama) {
+    flags.add("swiglu");
+    flags.add("normalization", "RMSNorm");
+    flags.add("position-embedding-type", "rope");
+    flags.add("disable-bias-linear");
+  }
+  if (!m.tie_embeddings) flags.add("untie-embeddings-and-output-weights");
+  if (m.flash_attention) flags.add("use-flash-attn");
+  if (m.compute_type == "fp16" || m.compute_type == "bf16") flags.add(m.compute_type);
+}
+
+/// Equal stages by their number, others by a layout.
+void add_pipeline(Flags& flags, const Scenario& s) {
+  flags.add("pipeline-model-parallel-size", s.shape.depth);
+  const bool even = std::ranges::adjacent_find(s.layers, std::not_equal_to<>()) == s.layers.end();
+  if (!even) {
+    flags.add("pipeline-model-parallel-layout",
+              fmt::format("'{}'", to_layout(layout_of(s.layers))));
+  } else if (s.shape.chunks > 1) {
+    flags.add("num-layers-per-virtual-pipeline-stage", s.layers.front());
+  }
+  if (s.shape.chunks > 1 && s.shape.group != 0 && s.shape.group != s.shape.depth)
+    flags.add("microbatch-group-size-per-virtual-pipeline-stage", s.shape.group);
+  if (s.shape.chunks > 1 && s.lowering.transfers == Transfers::coupled)
+    flags.add("no-overlap-p2p-communication");
+}
+
+void add_recompute(Flags& flags, Recompute recompute) {
+  if (recompute == Recompute::none) return;
+  flags.add("recompute-granularity", kRecomputeNames[static_cast<int>(recompute)]);
+  if (recompute == Recompute::selective) return;
+  flags.add("recompute-method", "uniform");
+  flags.add("recompute-num-layers", 1);
+}
+
+}  // namespace
+
+std::string megatron_arguments(const Scenario& s) {
+  if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));
+  Flags flags;
+  add_model(flags, *s.transformer);
+  flags.add("tensor-model-parallel-size", s.tensor);
+  if (s.sequence_parallel) flags.add("sequence-parallel");
+  add_pipeline(flags, s);
+  flags.add("micro-batch-size", s.microbatch_size);
+  flags.add("global-batch-size",
+            s.microbatch_size * s.shape.microbatches_per_update * s.lowering.width);
+  add_recompute(flags, s.recompute);
+  if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
+  return flags.text();
+}
+
+}  // namespace penstock
