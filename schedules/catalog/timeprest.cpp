@@ -15,7 +15,7 @@
 //
 // V-TiMePReSt and I-TiMePReSt (arXiv 2509.23241) run the same order. V uses the weights as they are
 // in every F and B and keeps no other. I runs the forwards as TiMePReSt and the backward on weights
-// between stale and latest ones. The paper's text is public, its formulas are not at hand; assumed:
+// between stale and latest ones. Its formula is not at hand; assumed:
 //   e^-d W_stale + (1 - e^-d) W_latest
 // with W_stale the version the minibatch entered with (that of its first forward), W_latest the
 // stage's when the backward starts, and d the updates between them. It takes one buffer more.
@@ -208,6 +208,7 @@ Schedule v_timeprest() {
   v.paper = "V-TiMePReSt, arXiv 2509.23241";
   v.summary = "TiMePReSt's order with the latest weights in every forward and backward";
   v.when = "TiMePReSt where one weight version is all that fits.";
+  v.refuse_shape = [](const ScheduleShape& s) { return refuse_uneven("v-timeprest", s); };
   v.list_versions = list_latest;
   return v;
 }
@@ -220,6 +221,7 @@ Schedule i_timeprest() {
   i.when =
       "TiMePReSt where forward and backward on different weights harm training and memory is left "
       "for the mix.";
+  i.refuse_shape = [](const ScheduleShape& s) { return refuse_uneven("i-timeprest", s); };
   i.list_versions = list_mixed;
   return i;
 }
