@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace penstock {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kSlack = 1e-9;  // rounding of sums
 
 }  // namespace
 
@@ -15,13 +15,14 @@ Dispatch::Dispatch(const LinearProblem& problem)
     : problem_(problem),
       p_(problem.depth),
       m_(problem.microbatches),
-      leaves_(std::bit_ceil(problem.depth)),
+      leaves_(std::max(2U, std::bit_ceil(problem.depth))),
       devices_(p_),
       forward_end_(std::size_t{p_} * m_),
       input_end_(std::size_t{p_} * m_),
       key_(leaves_, kNever),
       tree_(std::size_t{2} * leaves_) {
   for (std::uint32_t d = 0; d < leaves_; ++d) tree_[leaves_ + d] = d;
+  for (std::uint32_t at = leaves_ - 1; at > 0; --at) tree_[at] = tree_[2 * at];
 }
 
 void Dispatch::wake(std::uint32_t d, double time) {
@@ -32,21 +33,22 @@ void Dispatch::wake(std::uint32_t d, double time) {
   }
 }
 
+void Dispatch::wake_sleeper(std::uint32_t d) {
+  if (key_[d] == kNever && devices_[d].w < m_) wake(d, std::max(clock_, devices_[d].now));
+}
+
 void Dispatch::reset(const DispatchRule& rule) {
   rule_ = rule;
   clock_ = 0;
+  done_ = 0;
   for (std::uint32_t d = 0; d < p_; ++d) {
-    const double ahead = 1 + std::ceil(rule.reach * (p_ - 1 - d) - 1e-9);
-    devices_[d] = {.time = problem_.times[d], .limit = problem_.limits[d]};
-    devices_[d].most_ahead = d + 1 == p_ && std::isinf(rule.reach) ? m_
-                             : ahead < m_                          ? static_cast<std::uint32_t>(ahead)
-                                                                   : m_;
+    const StageTimes& t = problem_.times[d];
+    devices_[d] = {.time = t,
+                   .limit = problem_.limits[d] * (1 + kSlack),
+                   .spare = (rule.target - m_ * (t.forward + t.backward())) * (1 + kSlack),
+                   .most_ahead = rule.ahead == nullptr ? m_ : (*rule.ahead)[d]};
     wake(d, 0);
   }
-}
-
-bool Dispatch::room(const Device& device) const {
-  return device.held + device.time.activation <= device.limit * (1 + 1e-9);
 }
 
 /// When the next F, or I, is there; kNever while nobody knows.
@@ -66,101 +68,104 @@ double Dispatch::input_at(std::uint32_t d) const {
   return input_end_[std::size_t{d + 1} * m_ + k] + problem_.transfer;
 }
 
-/// A bound on it from below while nobody knows: the neighbour has first to end what it does.
+/// No sooner than this while nobody knows: the neighbour has to end what it does first.
 double Dispatch::forward_not_before(std::uint32_t d) const {
-  if (devices_[d].f == m_) return kNever;
-  const double busy = std::max(clock_, devices_[d - 1].now);
-  return busy + devices_[d - 1].time.forward + problem_.transfer;
+  if (d == 0 || devices_[d].f == m_) return kNever;
+  const Device& before = devices_[d - 1];
+  return std::max(clock_, before.now) + before.time.forward + problem_.transfer;
 }
 
 double Dispatch::input_not_before(std::uint32_t d) const {
-  if (devices_[d].i == m_) return kNever;
-  if (d + 1 == p_) return kNever;
-  const double busy = std::max(clock_, devices_[d + 1].now);
-  return busy + devices_[d + 1].time.backward_input + problem_.transfer;
+  if (d + 1 == p_ || devices_[d].i == m_) return kNever;
+  const Device& behind = devices_[d + 1];
+  return std::max(clock_, behind.now) + behind.time.backward_input + problem_.transfer;
+}
+
+bool Dispatch::is_ahead(std::uint32_t d) const {
+  const Device& device = devices_[d];
+  return device.f - device.i >= device.most_ahead ||
+         (d + 1 < p_ && device.f - devices_[d + 1].f >= rule_.lead);
 }
 
 void Dispatch::start(std::uint32_t d, OpKind kind) {
   Device& device = devices_[d];
   const StageTimes& t = device.time;
-  letters_[d * problem_.word() + device.f + device.i + device.w] = kind;
-  if (device.f + device.i + device.w == 0) device.begin = clock_;
+  letters_[d * problem_.word() + device.done()] = kind;
+  if (device.done() == 0) device.begin = device.now = clock_;
+  device.idle += clock_ - device.now;
   if (kind == OpKind::forward) {
     device.held += t.activation;
     device.now = clock_ + t.forward;
     forward_end_[std::size_t{d} * m_ + device.f++] = device.now;
-    if (d + 1 < p_ && key_[d + 1] == kNever) wake(d + 1, clock_);
   } else if (kind == OpKind::backward_input) {
     device.held -= t.activation - t.activation_after_input;
     device.now = clock_ + t.backward_input;
     input_end_[std::size_t{d} * m_ + device.i++] = device.now;
-    if (d > 0 && key_[d - 1] == kNever) wake(d - 1, clock_);
   } else {
     device.held -= t.activation_after_input;
     device.now = clock_ + t.backward_weight;
     ++device.w;
   }
-  if (kind != OpKind::backward_weight) device.last = kind;
+  ++done_;
   wake(d, device.w == m_ ? kNever : device.now);
+  if (kind == OpKind::backward_weight) return;
+  device.last = kind;
+  if (d > 0) wake_sleeper(d - 1);
+  if (d + 1 < p_) wake_sleeper(d + 1);
 }
 
 void Dispatch::decide(std::uint32_t d) {
   const Device& device = devices_[d];
-  const bool ahead = device.f - device.i < device.most_ahead &&
-                     (d + 1 == p_ || device.f < devices_[d + 1].f + rule_.lead);
-  const bool fits = room(device);
-  const double forward = forward_at(d), input = input_at(d);
-  const bool has_weight = device.w < device.i;
-  const bool can_forward = forward <= clock_ && ahead && fits;
-  const bool can_input = input <= clock_;
-  using First = DispatchRule::First;
-  const bool forward_first =
-      rule_.first == First::forward ||
-      (rule_.first == First::in_turn && device.last == OpKind::backward_input);
+  const double forward = is_ahead(d) ? kNever : forward_at(d), input = input_at(d);
+  const bool fits = device.held + device.time.activation <= device.limit;
+  const bool forward_first = rule_.first == DispatchRule::First::in_turn &&
+                             device.last == OpKind::backward_input;
+  const bool can_forward = fits && forward <= clock_, can_input = input <= clock_;
   if (can_forward && (forward_first || !can_input)) return start(d, OpKind::forward);
-  if (can_input && !(forward_first && forward <= clock_ && ahead && !fits && has_weight && rule_.eager_weight))
-    return start(d, OpKind::backward_input);
-  if (!has_weight) {
-    const double next = std::min(ahead && fits ? forward : kNever, input);
-    return wake(d, next > clock_ ? next : kNever);
+  if (can_input) return start(d, OpKind::backward_input);
+  if (device.w == device.i) {
+    const double next = std::min(fits ? forward : kNever, input);
+    return wake(d, next);
   }
-  const double next_forward = !(ahead && fits)   ? kNever
-                              : forward < kNever ? forward
-                                                 : forward_not_before(d);
-  const double next_input = input < kNever ? input : input_not_before(d);
-  const double next = std::min(next_forward, next_input);
-  const bool blocked = forward <= clock_ && ahead && !fits;
-  if (blocked || next - clock_ >= rule_.patience * device.time.backward_weight)
+  if (forward <= clock_) return start(d, OpKind::backward_weight);  // which makes room for it
+  decide_on_weight(d, fits && !is_ahead(d), forward, input);
+}
+
+/// Neither an F nor an I is there: runs a W, or waits for them.
+void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input) {
+  const Device& device = devices_[d];
+  if (!may_forward) forward = kNever;
+  const double known = std::min(forward, input);
+  double next = known;
+  if (may_forward && forward == kNever) next = std::min(next, forward_not_before(d));
+  if (input == kNever) next = std::min(next, input_not_before(d));
+  const bool affordable = device.idle + (next - device.now) <= device.spare;
+  if (affordable && next - clock_ < rule_.patience * device.time.backward_weight)
+    return wake(d, known);
+  start(d, OpKind::backward_weight);
+}
+
+/// All wait for one another: only a W can make room.
+void Dispatch::start_any_weight() {
+  for (std::uint32_t d = 0; d < p_; ++d) {
+    if (devices_[d].w == devices_[d].i) continue;
+    clock_ = std::max(clock_, devices_[d].now);
     return start(d, OpKind::backward_weight);
-  const double known = std::min(ahead && fits ? forward : kNever, input);
-  wake(d, known > clock_ ? known : kNever);
+  }
 }
 
 LinearCost Dispatch::run(const DispatchRule& rule, std::vector<OpKind>& letters) {
   letters.resize(p_ * problem_.word());
   letters_ = letters.data();
   reset(rule);
-  const std::size_t total = letters.size();
-  for (std::size_t done = 0; done < total;) {
-    const std::uint32_t d = earliest();
+  while (done_ < letters.size()) {
+    const std::uint32_t d = tree_[1];
     if (key_[d] == kNever) {
-      // All wait for one another: those that hold a W run it.
-      bool any = false;
-      for (std::uint32_t e = 0; e < p_; ++e) {
-        if (devices_[e].w < devices_[e].i) {
-          clock_ = std::max(clock_, devices_[e].now);
-          start(e, OpKind::backward_weight);
-          ++done;
-          any = true;
-        }
-      }
-      if (!any) return {};
+      start_any_weight();
       continue;
     }
     clock_ = key_[d];
-    const std::uint32_t before = devices_[d].f + devices_[d].i + devices_[d].w;
     decide(d);
-    done += devices_[d].f + devices_[d].i + devices_[d].w - before;
   }
   LinearCost cost{0, 0};
   for (const Device& device : devices_) {

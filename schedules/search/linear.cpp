@@ -140,8 +140,12 @@ class Replay {
       cost.stage_time = std::max(cost.stage_time, one.now - one.begin);
       cost.makespan = std::max(cost.makespan, one.now);
     }
+    pot = 0; for (const Cursor& one : at_) pot += one.now - one.begin;
+    pot = cost.stage_time + 0.01 * pot / p;
     return cost;
   }
+  double pot = 0;
+  double potential(const OpKind* l) { run(l); return pot; }
 
  private:
   struct Cursor {
@@ -200,29 +204,32 @@ class Search {
   explicit Search(const LinearProblem& problem)
       : problem_(problem), least_(least_stage_time(problem)), replay_(problem), dispatch_(problem) {}
 
-  LinearOrder run(std::uint64_t) {
+  LinearOrder run(std::uint64_t steps) {
     for (const double reach : {1.0, 2.0}) try_handcrafted(handcrafted(problem_.depth, reach));
     LinearShape plain = handcrafted(problem_.depth, 1);
     std::ranges::fill(plain.behind, 0U);
     try_handcrafted(plain);
     using First = DispatchRule::First;
-    for (const First first : {First::input, First::in_turn, First::forward})
-      for (const double patience : {1.0, 0.5, 0.0})
-        for (const double reach : {kNever, 2.0, 1.0})
-          for (const std::uint32_t lead : {10000u, 2u, 1u})
-            for (const bool eager : {false, true})
-              try_rule({first, patience, reach, lead, eager});
+    const auto ps = profiles();
+    for (double target : {1.0, 1.003, 1.01, 1.03})
+    for (const double patience : {1.0, 0.5})
+    for (const First first : {First::input, First::in_turn})
+    for (std::size_t n = 0; n < ps.size(); ++n)
+          for (const std::uint32_t lead : {10000u, 2u})
+              { profile = n; try_rule({first, target * least_, patience, lead, n ? &ps[n]:nullptr}); }
+    improve(steps);
     return best_;
   }
 
  private:
   void try_rule(const DispatchRule& rule) {
+    if (best_.cost.stage_time <= least_ * (1 + 1e-12) && ++extra > 6) return;
     const LinearCost cost = dispatch_.run(rule, trial_);
     keep(cost, fmt(rule));
   }
   std::string fmt(const DispatchRule& r) {
     char b[100];
-    snprintf(b, 100, "first%d pat%g reach%g lead%u eager%d", int(r.first), r.patience, r.reach, r.lead, r.eager_weight);
+    snprintf(b, 100, "first%d pat%g prof%zu lead%u target%.3f eager0", int(r.first), r.patience, profile, r.lead, r.target/least_);
     return b;
   }
   void keep(const LinearCost& cost, std::string what) {
@@ -243,6 +250,58 @@ class Search {
               [&](OpKind kind, std::uint32_t) { trial_.push_back(kind); });
     }
     keep(replay_.run(trial_.data()), "hand");
+  }
+ std::size_t profile=0, extra = 0;
+  std::uint64_t state = 88172645463325252ULL;
+  std::uint32_t random(std::uint32_t n) { state ^= state << 13; state ^= state >> 7; state ^= state << 17; return std::uint32_t((state >> 32) % n); }
+  bool valid(std::uint32_t d, const OpKind* word, std::size_t upto) {
+    const auto& t = problem_.times[d]; double held = 0; std::uint32_t f=0,i=0,w=0;
+    for (std::size_t n = 0; n <= upto; ++n) {
+      if (word[n]==OpKind::forward) { ++f; held += t.activation; if (held > problem_.limits[d]*(1+kSlack)) return false; }
+      else if (word[n]==OpKind::backward_input) { if (i++ == f) return false; held -= t.activation - t.activation_after_input; }
+      else { if (w++ == i) return false; held -= t.activation_after_input; }
+    }
+    return true;
+  }
+  void improve(std::uint64_t steps) {
+    auto now = best_.letters; double pot = replay_.potential(best_.letters.data());
+    trial_ = now;
+    const std::uint64_t evals = steps / now.size();
+    for (std::uint64_t e = 0; e < evals && best_.cost.stage_time > least_ * (1 + 1e-12); ++e) {
+      const std::uint32_t d = random(problem_.depth);
+      const std::uint32_t a = random(std::uint32_t(problem_.word())), b = std::min<std::uint32_t>(std::uint32_t(problem_.word() - 1), a + 1 + random(8));
+      OpKind* w = trial_.data() + d * problem_.word();
+      const bool later = random(2);
+      if (later) std::rotate(w + a, w + a + 1, w + b + 1); else std::rotate(w + a, w + b, w + b + 1);
+      bool ok = valid(d, w, b);
+      if (ok) {
+        const LinearCost c = replay_.run(trial_.data());
+        const double np = replay_.pot;
+        if (std::isinf(c.stage_time) || np > pot * (1 + 1e-12)) ok = false;
+        else { pot = np; keep(c, "improved"); }
+      }
+      if (!ok) { if (later) std::rotate(w + a, w + b, w + b + 1); else std::rotate(w + a, w + a + 1, w + b + 1); }
+    }
+  }
+
+  std::vector<std::vector<std::uint32_t>> profiles() {
+    const std::uint32_t p = problem_.depth, m = problem_.microbatches;
+    std::vector<std::vector<std::uint32_t>> out(6, std::vector<std::uint32_t>(p, m));
+    double trip = 0; 
+    for (std::uint32_t d = p; d-- > 0;) {
+      const auto& t = problem_.times[d];
+      out[1][d] = std::min<std::uint32_t>(m, std::uint32_t(trip / t.forward + 1e-9) + 1);
+      out[2][d] = std::min<std::uint32_t>(m, std::uint32_t(std::ceil(trip / t.forward - 1e-9)) + 1);
+      trip += t.forward + t.backward_input + 2 * problem_.transfer;
+    }
+    for (std::uint32_t d = 0; d < p; ++d) {
+      const auto cap = std::max(1u, std::uint32_t(problem_.limits[d] * (1 + kSlack) / problem_.times[d].activation));
+      out[3][d] = std::min(out[1][d], cap);
+      if (d && out[3][d] >= out[3][d - 1] && out[3][d-1] > 1) out[3][d] = out[3][d - 1] - 1;
+      out[4][d] = p - d;
+      out[5][d] = 2 * (p - d) - 1;
+    }
+    return out;
   }
  public:
   std::string best_what;
