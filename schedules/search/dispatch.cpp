@@ -37,16 +37,15 @@ void Dispatch::wake_sleeper(std::uint32_t d) {
   if (key_[d] == kNever && devices_[d].w < m_) wake(d, std::max(clock_, devices_[d].now));
 }
 
-void Dispatch::reset(const DispatchRule& rule) {
-  rule_ = rule;
+void Dispatch::reset(const std::vector<DispatchRule>& rules, double target) {
   clock_ = 0;
   done_ = 0;
   for (std::uint32_t d = 0; d < p_; ++d) {
     const StageTimes& t = problem_.times[d];
     devices_[d] = {.time = t,
                    .limit = problem_.limits[d] * (1 + kSlack),
-                   .spare = (rule.target - m_ * (t.forward + t.backward())) * (1 + kSlack),
-                   .most_ahead = rule.ahead == nullptr ? m_ : (*rule.ahead)[d]};
+                   .spare = (target - m_ * (t.forward + t.backward())) * (1 + kSlack),
+                   .rule = rules[d]};
     wake(d, 0);
   }
 }
@@ -83,8 +82,8 @@ double Dispatch::input_not_before(std::uint32_t d) const {
 
 bool Dispatch::is_ahead(std::uint32_t d) const {
   const Device& device = devices_[d];
-  return device.f - device.i >= device.most_ahead ||
-         (d + 1 < p_ && device.f - devices_[d + 1].f >= rule_.lead);
+  return device.f - device.i >= device.rule.ahead ||
+         (d + 1 < p_ && device.f - devices_[d + 1].f >= device.rule.lead);
 }
 
 void Dispatch::start(std::uint32_t d, OpKind kind) {
@@ -118,7 +117,7 @@ void Dispatch::decide(std::uint32_t d) {
   const Device& device = devices_[d];
   const double forward = is_ahead(d) ? kNever : forward_at(d), input = input_at(d);
   const bool fits = device.held + device.time.activation <= device.limit;
-  const bool forward_first = rule_.first == DispatchRule::First::in_turn &&
+  const bool forward_first = device.rule.in_turn &&
                              device.last == OpKind::backward_input;
   const bool can_forward = fits && forward <= clock_, can_input = input <= clock_;
   if (can_forward && (forward_first || !can_input)) return start(d, OpKind::forward);
@@ -140,7 +139,7 @@ void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forwar
   if (may_forward && forward == kNever) next = std::min(next, forward_not_before(d));
   if (input == kNever) next = std::min(next, input_not_before(d));
   const bool affordable = device.idle + (next - device.now) <= device.spare;
-  if (affordable && next - clock_ < rule_.patience * device.time.backward_weight)
+  if (affordable && next - clock_ < device.rule.patience * device.time.backward_weight)
     return wake(d, known);
   start(d, OpKind::backward_weight);
 }
@@ -154,10 +153,11 @@ void Dispatch::start_any_weight() {
   }
 }
 
-LinearCost Dispatch::run(const DispatchRule& rule, std::vector<OpKind>& letters) {
+LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, double target,
+                         std::vector<OpKind>& letters) {
   letters.resize(p_ * problem_.word());
   letters_ = letters.data();
-  reset(rule);
+  reset(rules, target);
   while (done_ < letters.size()) {
     const std::uint32_t d = tree_[1];
     if (key_[d] == kNever) {
@@ -172,6 +172,8 @@ LinearCost Dispatch::run(const DispatchRule& rule, std::vector<OpKind>& letters)
     cost.stage_time = std::max(cost.stage_time, device.now - device.begin);
     cost.makespan = std::max(cost.makespan, device.now);
   }
+  pot = 0; for (const Device& one : devices_) pot += one.now - one.begin;
+  pot = cost.stage_time + 0.01 * pot / p_ + 0.001 * cost.makespan;
   return cost;
 }
 

@@ -9,25 +9,25 @@ namespace penstock {
 
 /// What a device prefers.
 struct DispatchRule {
-  enum class First : std::uint8_t { input, in_turn };
-  First first = First::input;  ///< when both an F and an I are there
-  /// The stage time aimed at. It says how long each device may stand idle in all; one that cannot
-  /// afford a wait runs a W instead, also one that is longer than the wait.
-  double target = std::numeric_limits<double>::infinity();
+  bool in_turn = false;  ///< F after I and I after F when both are there; otherwise I first
   /// A W is begun when nothing else will be there for this share of its time.
-  double patience = 1;
+  float patience = 1;
   /// Forwards that a device may be ahead of the next one.
   std::uint32_t lead = std::numeric_limits<std::uint32_t>::max();
-  /// By device: forwards at most without their I; null: as many as fit.
-  const std::vector<std::uint32_t>* ahead = nullptr;
+  /// Forwards at most without their I.
+  std::uint32_t ahead = std::numeric_limits<std::uint32_t>::max();
 };
 
 class Dispatch {
  public:
   explicit Dispatch(const LinearProblem& problem);
 
-  /// Runs the rule, writes the order it makes and returns what that takes.
-  LinearCost run(const DispatchRule& rule, std::vector<OpKind>& letters);
+  /// Runs the rules of the devices, writes the order it makes and returns what that takes.
+  /// `target`: the stage time aimed at. It says how long each device may stand idle in all; one that
+  /// cannot afford a wait runs a W instead, also one that is longer than the wait.
+  LinearCost run(const std::vector<DispatchRule>& rules, double target,
+                 std::vector<OpKind>& letters);
+  double pot = 0;
 
  private:
   struct Device {
@@ -35,13 +35,14 @@ class Dispatch {
     double limit = 0, held = 0;
     double now = 0, begin = 0;   // end of its last op, start of its first
     double idle = 0, spare = 0;  // so far; what the target allows
-    std::uint32_t f = 0, i = 0, w = 0, most_ahead = 0;
+    std::uint32_t f = 0, i = 0, w = 0;
+    DispatchRule rule;
     OpKind last = OpKind::backward_input;  // of F and I
 
     std::uint32_t done() const { return f + i + w; }
   };
 
-  void reset(const DispatchRule& rule);
+  void reset(const std::vector<DispatchRule>& rules, double target);
   void decide(std::uint32_t d);
   void decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input);
   void start(std::uint32_t d, OpKind kind);
@@ -55,7 +56,6 @@ class Dispatch {
   void wake_sleeper(std::uint32_t d);
 
   const LinearProblem& problem_;
-  DispatchRule rule_;
   std::uint32_t p_, m_, leaves_;
   double clock_ = 0;
   std::size_t done_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -141,7 +142,7 @@ class Replay {
       cost.makespan = std::max(cost.makespan, one.now);
     }
     pot = 0; for (const Cursor& one : at_) pot += one.now - one.begin;
-    pot = cost.stage_time + 0.01 * pot / p;
+    pot = cost.stage_time + 0.01 * pot / p + 0.001 * cost.makespan;
     return cost;
   }
   double pot = 0;
@@ -209,28 +210,47 @@ class Search {
     LinearShape plain = handcrafted(problem_.depth, 1);
     std::ranges::fill(plain.behind, 0U);
     try_handcrafted(plain);
-    using First = DispatchRule::First;
     const auto ps = profiles();
+    std::vector<DispatchRule> rules(problem_.depth);
     for (double target : {1.0, 1.003, 1.01, 1.03})
-    for (const double patience : {1.0, 0.5})
-    for (const First first : {First::input, First::in_turn})
+    for (const float patience : {1.0f, 0.5f})
+    for (const bool in_turn : {false, true})
     for (std::size_t n = 0; n < ps.size(); ++n)
           for (const std::uint32_t lead : {10000u, 2u})
-              { profile = n; try_rule({first, target * least_, patience, lead, n ? &ps[n]:nullptr}); }
-    improve(steps);
+              { profile = n; for (std::uint32_t d = 0; d < problem_.depth; ++d) rules[d] = {in_turn, patience, lead, ps[n][d]};
+                 try_rule(rules, target * least_); }
+    tune(steps);
+    improve(steps / 4);
     return best_;
   }
 
  private:
-  void try_rule(const DispatchRule& rule) {
+  void try_rule(const std::vector<DispatchRule>& rules, double target) {
     if (best_.cost.stage_time <= least_ * (1 + 1e-12) && ++extra > 6) return;
-    const LinearCost cost = dispatch_.run(rule, trial_);
-    keep(cost, fmt(rule));
+    const LinearCost cost = dispatch_.run(rules, target, trial_);
+    if (dispatch_.pot < best_pot) { best_pot = dispatch_.pot; best_rules = rules; best_target = target; }
+    keep(cost, "rule" + std::to_string(profile));
   }
-  std::string fmt(const DispatchRule& r) {
-    char b[100];
-    snprintf(b, 100, "first%d pat%g prof%zu lead%u target%.3f eager0", int(r.first), r.patience, profile, r.lead, r.target/least_);
-    return b;
+  double best_pot = kNever, best_target = 0; std::vector<DispatchRule> best_rules;
+  void tune(std::uint64_t steps) {
+    if (best_rules.empty()) return;
+    auto rules = best_rules; double target = best_target;
+    for (std::uint64_t e = 0; e < steps / 10 / best_.letters.size(); ++e) {
+      auto old = rules; double old_target = target;
+      do {
+        DispatchRule& r = rules[random(problem_.depth)];
+        switch (random(5)) {
+          case 0: r.in_turn = !r.in_turn; break;
+          case 1: r.patience = std::array{0.f,0.5f,1.f,10.f}[random(4)]; break;
+          case 2: r.lead = std::array{1u,2u,3u,10000u}[random(4)]; break;
+          case 3: { auto now = std::min(r.ahead, problem_.microbatches); r.ahead = random(2) ? now + 1 : std::max(1u, now - 1);} break;
+          case 4: target = least_ * std::array{1.0,1.001,1.003,1.01,1.03,1.1}[random(6)]; break;
+        }
+      } while (random(2));
+      const LinearCost cost = dispatch_.run(rules, target, trial_);
+      keep(cost, "tune");
+      if (dispatch_.pot > best_pot * (1 + 1e-12)) rules = old, target = old_target; else best_pot = dispatch_.pot;
+    }
   }
   void keep(const LinearCost& cost, std::string what) {
     if (!(cost < best_.cost)) return;
@@ -267,7 +287,7 @@ class Search {
     auto now = best_.letters; double pot = replay_.potential(best_.letters.data());
     trial_ = now;
     const std::uint64_t evals = steps / now.size();
-    for (std::uint64_t e = 0; e < evals && best_.cost.stage_time > least_ * (1 + 1e-12); ++e) {
+    for (std::uint64_t e = 0; e < evals; ++e) {
       const std::uint32_t d = random(problem_.depth);
       const std::uint32_t a = random(std::uint32_t(problem_.word())), b = std::min<std::uint32_t>(std::uint32_t(problem_.word() - 1), a + 1 + random(8));
       OpKind* w = trial_.data() + d * problem_.word();
