@@ -167,13 +167,12 @@ LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, double target,
     clock_ = key_[d];
     decide(d);
   }
-  LinearCost cost{0, 0};
+  LinearCost cost{0, 0, 0};
   for (const Device& device : devices_) {
     cost.stage_time = std::max(cost.stage_time, device.now - device.begin);
     cost.makespan = std::max(cost.makespan, device.now);
+    cost.mean += (device.now - device.begin) / p_;
   }
-  pot = 0; for (const Device& one : devices_) pot += one.now - one.begin;
-  pot = cost.stage_time + 0.01 * pot / p_ + 0.001 * cost.makespan;
   return cost;
 }
 

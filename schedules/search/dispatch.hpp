@@ -27,7 +27,6 @@ class Dispatch {
   /// cannot afford a wait runs a W instead, also one that is longer than the wait.
   LinearCost run(const std::vector<DispatchRule>& rules, double target,
                  std::vector<OpKind>& letters);
-  double pot = 0;
 
  private:
   struct Device {
