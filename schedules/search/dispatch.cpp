@@ -20,7 +20,12 @@ Dispatch::Dispatch(const LinearProblem& problem)
       forward_end_(std::size_t{p_} * m_),
       input_end_(std::size_t{p_} * m_),
       key_(leaves_, kNever),
-      tree_(std::size_t{2} * leaves_) {
+      tree_(std::size_t{2} * leaves_),
+      way_back_(p_) {
+  for (std::uint32_t d = p_ - 1; d-- > 0;) {
+    const bool next = d + 2 == p_;
+    way_back_[d] = problem.transfer + (next ? 0 : problem.times[d + 1].backward_input + way_back_[d + 1]);
+  }
   for (std::uint32_t d = 0; d < leaves_; ++d) tree_[leaves_ + d] = d;
   for (std::uint32_t at = leaves_ - 1; at > 0; --at) tree_[at] = tree_[2 * at];
 }
@@ -34,7 +39,7 @@ void Dispatch::wake(std::uint32_t d, double time) {
 }
 
 void Dispatch::wake_sleeper(std::uint32_t d) {
-  if (key_[d] == kNever && devices_[d].w < m_) wake(d, std::max(clock_, devices_[d].now));
+  if (devices_[d].now <= clock_ && key_[d] > clock_ && devices_[d].w < m_) wake(d, clock_);
 }
 
 void Dispatch::reset(const std::vector<DispatchRule>& rules, double target) {
@@ -84,6 +89,16 @@ bool Dispatch::is_ahead(std::uint32_t d) const {
   const Device& device = devices_[d];
   return device.f - device.i >= device.rule.ahead ||
          (d + 1 < p_ && device.f - devices_[d + 1].f >= device.rule.lead);
+}
+
+/// Would the I that are there be done by the arrival of the last one, if a W ran now? The last device
+/// is thought to go on without a gap.
+bool Dispatch::can_catch_up(std::uint32_t d) const {
+  const Device &device = devices_[d], &last = devices_[p_ - 1];
+  const double arrival = last.now + (m_ - last.f) * last.time.forward +
+                         (m_ - last.i) * last.time.backward_input + way_back_[d];
+  const double behind = (m_ - 1 - device.i) * device.time.backward_input;
+  return clock_ + device.time.backward_weight + behind <= arrival;
 }
 
 void Dispatch::start(std::uint32_t d, OpKind kind) {
@@ -138,7 +153,7 @@ void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forwar
   double next = known;
   if (may_forward && forward == kNever) next = std::min(next, forward_not_before(d));
   if (input == kNever) next = std::min(next, input_not_before(d));
-  const bool affordable = device.idle + (next - device.now) <= device.spare;
+  const bool affordable = device.f == m_ && device.rule.late_waits ? !can_catch_up(d) : device.idle + (next - device.now) <= device.spare;
   if (affordable && next - clock_ < device.rule.patience * device.time.backward_weight)
     return wake(d, known);
   start(d, OpKind::backward_weight);

@@ -16,6 +16,7 @@ struct DispatchRule {
   std::uint32_t lead = std::numeric_limits<std::uint32_t>::max();
   /// Forwards at most without their I.
   std::uint32_t ahead = std::numeric_limits<std::uint32_t>::max();
+  bool late_waits = false;
 };
 
 class Dispatch {
@@ -51,6 +52,7 @@ class Dispatch {
   double input_at(std::uint32_t d) const;
   double forward_not_before(std::uint32_t d) const;
   double input_not_before(std::uint32_t d) const;
+  bool can_catch_up(std::uint32_t d) const;
   void wake(std::uint32_t d, double time);
   void wake_sleeper(std::uint32_t d);
 
@@ -62,6 +64,7 @@ class Dispatch {
   std::vector<double> forward_end_, input_end_;  // [device][microbatch]
   std::vector<double> key_;                      // when a device decides next; kNever: asleep
   std::vector<std::uint32_t> tree_;              // tournament of the keys; its winner is in [1]
+  std::vector<double> way_back_;  // of an I, from the end on the last device to the arrival
   OpKind* letters_ = nullptr;
 };
 

@@ -207,10 +207,10 @@ class Search {
     for (const double over : {1.0, 1.01, 1.03}) {
       for (const bool in_turn : {false, true}) {
         for (const Ahead& ahead : profiles) {
-          for (const std::uint32_t lead : {DispatchRule{}.lead, 2U}) {
+          for (const std::uint32_t lead : {DispatchRule{}.lead, 2U}) for (const bool late: {false,true}) {
             if (finished() || (tried >= kSurelyTried && left_ < until)) return;
             Rules rules{{}, over * least_.stage_time};
-            for (const std::uint32_t most : ahead) rules.of.push_back({in_turn, 1, lead, most});
+            for (const std::uint32_t most : ahead) rules.of.push_back({in_turn, 1, lead, most, late});
             try_rules(rules);
             ++tried;
           }
@@ -243,11 +243,12 @@ class Search {
     static constexpr std::array kOver = {1.0, 1.001, 1.003, 1.01, 1.03, 1.1};
     const auto any = [&](const auto& values) { return values[dice_.below(values.size())]; };
     DispatchRule& rule = rules.of[dice_.below(problem_.depth)];
-    switch (dice_.below(5)) {
+    switch (dice_.below(6)) {
       case 0: rule.in_turn = !rule.in_turn; break;
       case 1: rule.patience = any(kPatience); break;
       case 2: rule.lead = any(kLead); break;
       case 3: rule.ahead = dice_.below(2) == 0 ? rule.ahead + 1 : std::max(rule.ahead, 2U) - 1; break;
+      case 4: rule.late_waits = !rule.late_waits; break;
       default: rules.target = any(kOver) * least_.stage_time; break;
     }
   }
