@@ -153,7 +153,9 @@ void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forwar
   double next = known;
   if (may_forward && forward == kNever) next = std::min(next, forward_not_before(d));
   if (input == kNever) next = std::min(next, input_not_before(d));
-  const bool affordable = device.f == m_ && device.rule.late_waits ? !can_catch_up(d) : device.idle + (next - device.now) <= device.spare;
+  const bool affordable = device.f == m_ && device.rule.waits_late
+                              ? !can_catch_up(d)
+                              : device.idle + (next - device.now) <= device.spare;
   if (affordable && next - clock_ < device.rule.patience * device.time.backward_weight)
     return wake(d, known);
   start(d, OpKind::backward_weight);

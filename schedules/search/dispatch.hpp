@@ -16,7 +16,9 @@ struct DispatchRule {
   std::uint32_t lead = std::numeric_limits<std::uint32_t>::max();
   /// Forwards at most without their I.
   std::uint32_t ahead = std::numeric_limits<std::uint32_t>::max();
-  bool late_waits = false;
+  /// After its last F a device waits only where a W would hold up the last I: idle time is spent
+  /// late. Otherwise it waits as long as it can afford to.
+  bool waits_late = false;
 };
 
 class Dispatch {

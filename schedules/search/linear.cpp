@@ -105,6 +105,36 @@ namespace {
 constexpr std::uint64_t kDispatch = 10;  // steps of an op dispatched; one is an op replayed
 constexpr std::size_t kSurelyTried = 4;  // rules, however many ops there are
 
+/// Forwards that a device may hold without their I.
+enum class AheadOf : std::uint8_t { limit, first_input, delayed_first_input, descending };
+
+struct KnownRule {
+  double over;  ///< the stage time aimed at, in multiples of the least
+  AheadOf ahead;
+  bool in_turn;
+  bool waits_late = false;
+  std::uint32_t lead = DispatchRule{}.lead;
+};
+/// Chosen one after the other, each for what it adds to those before it, over 160 problems with
+/// random times, transfers and limits, p = 4 ... 64. The 96 rules they were chosen from leave 1.44 %
+/// above the least stage time in the mean, these 1.45 %, the first four 1.57 %.
+constexpr std::array<KnownRule, 14> kKnownRules = {{
+    {1, AheadOf::delayed_first_input, true},
+    {1, AheadOf::descending, true},
+    {1.03, AheadOf::first_input, false},
+    {1, AheadOf::limit, false},
+    {1, AheadOf::first_input, true},
+    {1, AheadOf::delayed_first_input, false, true},
+    {1.03, AheadOf::descending, true},
+    {1, AheadOf::first_input, false, false, 2},
+    {1.01, AheadOf::delayed_first_input, true},
+    {1.03, AheadOf::limit, true, true},
+    {1, AheadOf::limit, false, false, 2},
+    {1, AheadOf::first_input, false, true, 2},
+    {1.03, AheadOf::first_input, true, false, 2},
+    {1, AheadOf::limit, true, true, 2},
+}};
+
 /// What all devices prefer, and the stage time they aim at.
 struct Rules {
   std::vector<DispatchRule> of;
@@ -197,25 +227,18 @@ class Search {
     return ahead;
   }
 
-  /// In the order of how often they were the best.
   void try_known_rules() {
-    const std::array<Ahead, 4> profiles = {Ahead(problem_.depth, problem_.microbatches),
-                                           until_first_input(false), descending(),
-                                           until_first_input(true)};
-    std::size_t tried = 0;
+    const std::array<Ahead, 4> ahead = {Ahead(problem_.depth, problem_.microbatches),
+                                        until_first_input(false), until_first_input(true),
+                                        descending()};
     const std::int64_t until = left_ / 2;
-    for (const double over : {1.0, 1.01, 1.03}) {
-      for (const bool in_turn : {false, true}) {
-        for (const Ahead& ahead : profiles) {
-          for (const std::uint32_t lead : {DispatchRule{}.lead, 2U}) for (const bool late: {false,true}) {
-            if (finished() || (tried >= kSurelyTried && left_ < until)) return;
-            Rules rules{{}, over * least_.stage_time};
-            for (const std::uint32_t most : ahead) rules.of.push_back({in_turn, 1, lead, most, late});
-            try_rules(rules);
-            ++tried;
-          }
-        }
-      }
+    for (std::size_t n = 0; n < kKnownRules.size() && !finished(); ++n) {
+      if (n >= kSurelyTried && left_ < until) return;
+      const KnownRule& known = kKnownRules[n];
+      Rules rules{{}, known.over * least_.stage_time};
+      for (const std::uint32_t most : ahead[static_cast<std::size_t>(known.ahead)])
+        rules.of.push_back({known.in_turn, 1, known.lead, most, known.waits_late});
+      try_rules(rules);
     }
   }
 
@@ -248,7 +271,7 @@ class Search {
       case 1: rule.patience = any(kPatience); break;
       case 2: rule.lead = any(kLead); break;
       case 3: rule.ahead = dice_.below(2) == 0 ? rule.ahead + 1 : std::max(rule.ahead, 2U) - 1; break;
-      case 4: rule.late_waits = !rule.late_waits; break;
+      case 4: rule.waits_late = !rule.waits_late; break;
       default: rules.target = any(kOver) * least_.stage_time; break;
     }
   }
