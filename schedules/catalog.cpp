@@ -13,7 +13,8 @@ namespace {
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
       model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), data_parallel(), asp(),
+      pipedream(),      pipedream_2bw(), zb_h1(),         zb_h2(),       zb(),
+      zb_1p(),          zb_2p(),         data_parallel(), asp(),
   };
   return kTable;
 }

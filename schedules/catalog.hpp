@@ -13,6 +13,11 @@ Schedule one_f_one_b();
 Schedule dapple_pb();
 Schedule pipedream();
 Schedule pipedream_2bw();
+Schedule zb_h1();
+Schedule zb_h2();
+Schedule zb();
+Schedule zb_1p();
+Schedule zb_2p();
 Schedule data_parallel();
 Schedule asp();
 

@@ -42,16 +42,19 @@ void Dispatch::wake_sleeper(std::uint32_t d) {
   if (devices_[d].now <= clock_ && key_[d] > clock_ && devices_[d].w < m_) wake(d, clock_);
 }
 
-void Dispatch::reset(const std::vector<DispatchRule>& rules, double target) {
+void Dispatch::reset(const std::vector<DispatchRule>& rules, const LinearCost& target) {
   clock_ = 0;
   done_ = 0;
+  double head = 0;  // before the device can begin
   for (std::uint32_t d = 0; d < p_; ++d) {
     const StageTimes& t = problem_.times[d];
+    const double aim = std::min(target.stage_time, target.makespan - head);
     devices_[d] = {.time = t,
                    .limit = problem_.limits[d] * (1 + kSlack),
-                   .spare = (target - m_ * (t.forward + t.backward())) * (1 + kSlack),
+                   .spare = (aim - m_ * (t.forward + t.backward())) * (1 + kSlack),
                    .rule = rules[d]};
     wake(d, 0);
+    head += t.forward + problem_.transfer;
   }
 }
 
@@ -170,7 +173,7 @@ void Dispatch::start_any_weight() {
   }
 }
 
-LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, double target,
+LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, const LinearCost& target,
                          std::vector<OpKind>& letters) {
   letters.resize(p_ * problem_.word());
   letters_ = letters.data();

@@ -26,9 +26,9 @@ class Dispatch {
   explicit Dispatch(const LinearProblem& problem);
 
   /// Runs the rules of the devices, writes the order it makes and returns what that takes.
-  /// `target`: the stage time aimed at. It says how long each device may stand idle in all; one that
-  /// cannot afford a wait runs a W instead, also one that is longer than the wait.
-  LinearCost run(const std::vector<DispatchRule>& rules, double target,
+  /// `target`: the stage time and makespan aimed at. They say how long each device may stand idle in
+  /// all; one that cannot afford a wait runs a W instead, also one that is longer than the wait.
+  LinearCost run(const std::vector<DispatchRule>& rules, const LinearCost& target,
                  std::vector<OpKind>& letters);
 
  private:
@@ -44,7 +44,7 @@ class Dispatch {
     std::uint32_t done() const { return f + i + w; }
   };
 
-  void reset(const std::vector<DispatchRule>& rules, double target);
+  void reset(const std::vector<DispatchRule>& rules, const LinearCost& target);
   void decide(std::uint32_t d);
   void decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input);
   void start(std::uint32_t d, OpKind kind);

@@ -44,19 +44,20 @@ LinearProblem linear_problem(const ScheduleShape& shape, double multiple) {
                         .times = {},
                         .limits = {}};
   if (shape.memory_limit > 0) multiple = shape.memory_limit;
-  const double unit = shape.depth * shape.time(0).activation;
+  for (std::uint32_t d = 0; d < shape.depth; ++d) problem.times.push_back(shape.time(d));
+  if (most_activation(problem) <= 0)
+    for (StageTimes& t : problem.times) t.activation = t.activation_after_input = 1;
+  const double unit = shape.depth * problem.times[0].activation;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
-    problem.times.push_back(shape.time(d));
-    problem.limits.push_back(unit *
-                             (shape.memory_limits.empty() ? multiple : shape.memory_limits[d]));
+    const double own = shape.memory_limits.empty() ? multiple : shape.memory_limits[d];
+    problem.limits.push_back(unit * own);
   }
   return problem;
 }
 
-double least_memory_limit(const ScheduleShape& shape) {
-  double most = 0;
-  for (std::uint32_t d = 0; d < shape.depth; ++d) most = std::max(most, shape.time(d).activation);
-  return most / (shape.depth * shape.time(0).activation);
+double most_activation(const LinearProblem& problem) {
+  const auto kept = [](const StageTimes& t) { return t.activation; };
+  return std::ranges::max(problem.times, {}, kept).activation;
 }
 
 // Three things keep a device from being shorter: its work; the first microbatch, which has to go to
@@ -138,7 +139,7 @@ constexpr std::array<KnownRule, 14> kKnownRules = {{
 /// What all devices prefer, and the stage time they aim at.
 struct Rules {
   std::vector<DispatchRule> of;
-  double target = 0;
+  LinearCost target;
 };
 
 class Search {
@@ -235,7 +236,8 @@ class Search {
     for (std::size_t n = 0; n < kKnownRules.size() && !finished(); ++n) {
       if (n >= kSurelyTried && left_ < until) return;
       const KnownRule& known = kKnownRules[n];
-      Rules rules{{}, known.over * least_.stage_time};
+      Rules rules;
+      rules.target.stage_time = known.over * least_.stage_time;
       for (const std::uint32_t most : ahead[static_cast<std::size_t>(known.ahead)])
         rules.of.push_back({known.in_turn, 1, known.lead, most, known.waits_late});
       try_rules(rules);
@@ -244,8 +246,7 @@ class Search {
 
   /// Changes the best rules device by device and keeps what makes nothing worse.
   void try_changed_rules() {
-    // Only the makespan can still improve: worth less.
-    if (longest_is_least()) left_ /= 4;
+    if (longest_is_least()) left_ /= 2;  // only the makespan can still improve
     const std::int64_t until = left_ / 4;
     Rules now = rules_;
     double mixed = mixed_;
@@ -266,13 +267,14 @@ class Search {
     static constexpr std::array kOver = {1.0, 1.001, 1.003, 1.01, 1.03, 1.1};
     const auto any = [&](const auto& values) { return values[dice_.below(values.size())]; };
     DispatchRule& rule = rules.of[dice_.below(problem_.depth)];
-    switch (dice_.below(6)) {
+    switch (dice_.below(7)) {
       case 0: rule.in_turn = !rule.in_turn; break;
       case 1: rule.patience = any(kPatience); break;
       case 2: rule.lead = any(kLead); break;
       case 3: rule.ahead = dice_.below(2) == 0 ? rule.ahead + 1 : std::max(rule.ahead, 2U) - 1; break;
       case 4: rule.waits_late = !rule.waits_late; break;
-      default: rules.target = any(kOver) * least_.stage_time; break;
+      case 5: rules.target.stage_time = any(kOver) * least_.stage_time; break;
+      default: rules.target.makespan = any(kOver) * least_.makespan; break;
     }
   }
 

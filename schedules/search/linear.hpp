@@ -35,7 +35,7 @@ struct LinearCost {
   /// The longest device first, then the makespan, both up to rounding.
   bool operator<(const LinearCost& other) const;
   /// For walks through orders: a smooth mixture, in which every device counts.
-  double mixed() const { return stage_time + 0.01 * mean + 0.001 * makespan; }
+  double mixed() const { return stage_time + 0.01 * mean + 0.01 * makespan; }
 };
 
 /// The letters (forward, backward_input, backward_weight) of all devices, one after the other.
@@ -86,11 +86,11 @@ void each_handcrafted(Handcrafted how, std::uint32_t m, const StageTimes& time, 
 }
 
 /// The problem of a shape: its limits are `multiple` (the shape's own where it has them) times what
-/// 1F1B holds on device 0, p microbatches.
+/// 1F1B holds on device 0, p microbatches. Where no stage keeps any activations each counts as one.
 LinearProblem linear_problem(const ScheduleShape& shape, double multiple);
 
-/// The least multiple for which every device can hold one microbatch.
-double least_memory_limit(const ScheduleShape& shape);
+/// The most that a device keeps of one microbatch.
+double most_activation(const LinearProblem& problem);
 
 /// What no order of the problem can beat.
 LinearCost least_cost(const LinearProblem& problem);
@@ -98,7 +98,7 @@ LinearCost least_cost(const LinearProblem& problem);
 /// The best order found, never worse than 1F1B with a split backward, ZB-H1 and ZB-H2 where those
 /// are kept within the same limits. Precondition: every device can hold one microbatch.
 /// `steps`: what to spend beyond that; one is an op replayed, about 5 ns.
-LinearOrder search_linear(const LinearProblem& problem, std::uint64_t steps = 4000000);
+LinearOrder search_linear(const LinearProblem& problem, std::uint64_t steps = 8000000);
 
 /// Appends the letters as ops.
 void append_letters(const LinearProblem& problem, const std::vector<OpKind>& letters,
