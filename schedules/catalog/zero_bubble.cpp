@@ -1,12 +1,13 @@
 // Zero-bubble schedules (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24; arXiv 2401.10241):
-// the backward is split into I, which the device before waits for, and W, which nobody waits for and
-// which fills what would be bubbles. With F, I, W = f, b, w on every device and free transfers, the
-// longest device stands idle for
+// the backward is split into I, which the device before waits for, and W, which nobody waits for
+// and which fills what would be bubbles. With F, I, W = f, b, w on every device and free transfers,
+// the longest device stands idle for
 //   ZB-H1   (p-1)(f + b - w)     with 1F1B's memory, p microbatches
 //   ZB-H2   (p-1)(f + b - 2w)    with almost twice that, 2p-1
-// where these are not negative and there are microbatches enough. ZB-1p and ZB-2p are the orders that
-// a search finds within 1 and 2 times 1F1B's memory; it takes any limit, times and transfer, also
-// those of stages that differ (search/linear.hpp). With m <= p it comes to (m+p-1)(f+b) + w.
+// where w <= f, m >= p (2p-1 for ZB-H2), and that is not negative. ZB-1p and ZB-2p are the orders
+// that a search finds within 1 and 2 times 1F1B's memory; it takes any limit, times and transfer,
+// also those of stages that differ (search/linear.hpp). With m <= p and w <= f it comes to
+// (m+p-1)(f+b) + w.
 #include "schedules/catalog.hpp"
 #include "schedules/search/linear.hpp"
 
@@ -32,9 +33,10 @@ double share_of_idle(const ScheduleShape& shape, double idle) {
 
 Refusal refuse_replicas(const ScheduleShape& shape) {
   if (shape.widths.empty()) return {};
-  return {"zero-bubble schedules are defined for as many replicas of every stage: width must be one "
-          "number",
-          "width"};
+  return {
+      "zero-bubble schedules are defined for as many replicas of every stage: width must be one "
+      "number",
+      "width"};
 }
 
 void generate_handcrafted(const ScheduleShape& shape, std::uint32_t reach, OpLists& order) {
@@ -57,7 +59,8 @@ double idle_of_handcrafted(const ScheduleShape& shape, std::uint32_t reach) {
   const StageTimes t = shape.time(0);
   const double idle = t.forward + t.backward_input - reach * t.backward_weight;
   const std::uint32_t enough = reach * (shape.depth - 1) + 1;
-  if (!alike(shape) || idle < 0 || shape.microbatches_per_update < enough) return kNoClaim;
+  if (shape.microbatches_per_update < enough || !alike(shape)) return kNoClaim;
+  if (idle < 0 || t.backward_weight > t.forward) return kNoClaim;
   return share_of_idle(shape, (shape.depth - 1) * idle);
 }
 
@@ -88,9 +91,10 @@ Refusal refuse_limit(const ScheduleShape& shape, double multiple) {
   const LinearProblem problem = linear_problem(shape, multiple);
   const double unit = shape.depth * problem.times[0].activation;
   if (unit <= 0)
-    return {"memory_limit counts in activations of the first device, which keeps none: its "
-            "activation must be more than 0",
-            "memory_limit"};
+    return {
+        "memory_limit counts in activations of the first device, which keeps none: its "
+        "activation must be more than 0",
+        "memory_limit"};
   const auto multiple_of = [&](double activation) {  // rounded up to the digits that are printed
     return std::ceil(activation / unit * 1e6) / 1e6;
   };
@@ -113,9 +117,8 @@ double bubble_within(const ScheduleShape& shape, double multiple) {
   const double p = shape.depth, m = shape.microbatches_per_update;
   const double limit = shape.memory_limit > 0 ? shape.memory_limit : multiple;
   if (!alike(shape) || !shape.memory_limits.empty() || limit < 1) return kNoClaim;
-  const double idle =
-      (p - 1) * (t.forward + t.backward_input) - (m - 1) * t.backward_weight;
-  if (m <= p && idle >= 0) return share_of_idle(shape, idle);
+  const double idle = (p - 1) * (t.forward + t.backward_input) - (m - 1) * t.backward_weight;
+  if (m <= p && idle >= 0 && t.backward_weight <= t.forward) return share_of_idle(shape, idle);
   const bool unit = t.forward == t.backward_input && t.forward == t.backward_weight;
   return unit && limit >= 2 && m >= 2 * p - 1 ? 0 : kNoClaim;
 }
@@ -130,8 +133,7 @@ double bubble_of_search(const ScheduleShape& shape) {
 }
 template <int kMultiple>
 Refusal refuse_other_limit(const ScheduleShape& shape) {
-  if (shape.memory_limits.empty() &&
-      (shape.memory_limit == 0 || shape.memory_limit == kMultiple))
+  if (shape.memory_limits.empty() && (shape.memory_limit == 0 || shape.memory_limit == kMultiple))
     return refuse_limit(shape, kMultiple);
   return {fmt::format("'zb-{}p' is 'zb' with memory_limit: {}; take zb for any other limit",
                       kMultiple, kMultiple),
@@ -194,8 +196,7 @@ Schedule zb_h2() {
 
 Schedule zb() {
   Schedule row = named<2>(
-      "zb",
-      "the order that a search finds for the times, the transfer and memory_limit (2); flush",
+      "zb", "the order that a search finds for the times, the transfer and memory_limit (2); flush",
       "When measured times are at hand and the memory that is free says how far to go: the "
       "shortest of the linear schedules within a limit, for stages that differ as well.");
   row.aliases = {"zb-auto"};

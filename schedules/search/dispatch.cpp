@@ -24,7 +24,8 @@ Dispatch::Dispatch(const LinearProblem& problem)
       way_back_(p_) {
   for (std::uint32_t d = p_ - 1; d-- > 0;) {
     const bool next = d + 2 == p_;
-    way_back_[d] = problem.transfer + (next ? 0 : problem.times[d + 1].backward_input + way_back_[d + 1]);
+    way_back_[d] =
+        problem.transfer + (next ? 0 : problem.times[d + 1].backward_input + way_back_[d + 1]);
   }
   for (std::uint32_t d = 0; d < leaves_; ++d) tree_[leaves_ + d] = d;
   for (std::uint32_t at = leaves_ - 1; at > 0; --at) tree_[at] = tree_[2 * at];
@@ -94,8 +95,8 @@ bool Dispatch::is_ahead(std::uint32_t d) const {
          (d + 1 < p_ && device.f - devices_[d + 1].f >= device.rule.lead);
 }
 
-/// Would the I that are there be done by the arrival of the last one, if a W ran now? The last device
-/// is thought to go on without a gap.
+/// Would the I that are there be done by the arrival of the last one, if a W ran now? The last
+/// device is thought to go on without a gap.
 bool Dispatch::can_catch_up(std::uint32_t d) const {
   const Device &device = devices_[d], &last = devices_[p_ - 1];
   const double arrival = last.now + (m_ - last.f) * last.time.forward +
@@ -135,8 +136,7 @@ void Dispatch::decide(std::uint32_t d) {
   const Device& device = devices_[d];
   const double forward = is_ahead(d) ? kNever : forward_at(d), input = input_at(d);
   const bool fits = device.held + device.time.activation <= device.limit;
-  const bool forward_first = device.rule.in_turn &&
-                             device.last == OpKind::backward_input;
+  const bool forward_first = device.rule.in_turn && device.last == OpKind::backward_input;
   const bool can_forward = fits && forward <= clock_, can_input = input <= clock_;
   if (can_forward && (forward_first || !can_input)) return start(d, OpKind::forward);
   if (can_input) return start(d, OpKind::backward_input);
@@ -164,13 +164,15 @@ void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forwar
   start(d, OpKind::backward_weight);
 }
 
-/// All wait for one another: only a W can make room.
-void Dispatch::start_any_weight() {
+/// All wait for one another: only a W can make room. False when there is none.
+bool Dispatch::start_any_weight() {
   for (std::uint32_t d = 0; d < p_; ++d) {
     if (devices_[d].w == devices_[d].i) continue;
     clock_ = std::max(clock_, devices_[d].now);
-    return start(d, OpKind::backward_weight);
+    start(d, OpKind::backward_weight);
+    return true;
   }
+  return false;
 }
 
 LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, const LinearCost& target,
@@ -181,7 +183,7 @@ LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, const LinearCos
   while (done_ < letters.size()) {
     const std::uint32_t d = tree_[1];
     if (key_[d] == kNever) {
-      start_any_weight();
+      if (!start_any_weight()) return {};
       continue;
     }
     clock_ = key_[d];

@@ -25,9 +25,10 @@ class Dispatch {
  public:
   explicit Dispatch(const LinearProblem& problem);
 
-  /// Runs the rules of the devices, writes the order it makes and returns what that takes.
-  /// `target`: the stage time and makespan aimed at. They say how long each device may stand idle in
-  /// all; one that cannot afford a wait runs a W instead, also one that is longer than the wait.
+  /// Runs the rules of the devices, writes the order it makes and returns what that takes;
+  /// infinite when a device cannot hold a single microbatch.
+  /// `target`: the stage time and makespan aimed at. They say how long each device may stand idle
+  /// in all; one that cannot afford a wait runs a W instead, also one that is longer than the wait.
   LinearCost run(const std::vector<DispatchRule>& rules, const LinearCost& target,
                  std::vector<OpKind>& letters);
 
@@ -48,7 +49,7 @@ class Dispatch {
   void decide(std::uint32_t d);
   void decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input);
   void start(std::uint32_t d, OpKind kind);
-  void start_any_weight();
+  bool start_any_weight();
   bool is_ahead(std::uint32_t d) const;
   double forward_at(std::uint32_t d) const;
   double input_at(std::uint32_t d) const;

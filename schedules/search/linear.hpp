@@ -8,8 +8,8 @@
 //   2. a simulation in the order of time in which each device takes by a rule what is there
 //      (dispatch.hpp), for the rules known to be good, and then for rules changed at random;
 //   3. moves of single letters along the critical path (moves.hpp).
-// What no order can beat is known (`least_cost`) and ends the search when it is reached; otherwise a
-// number of simulated ops does, so the same problem always has the same answer.
+// What no order can beat is known (`least_cost`) and ends the search when it is reached; otherwise
+// a number of simulated ops does, so the same problem always has the same answer.
 #pragma once
 
 #include "schedules/generator.hpp"
@@ -47,14 +47,14 @@ struct LinearOrder {
 /// Most activations on a device, with room for the rounding of sums.
 inline double with_slack(double limit) { return limit * (1 + 1e-9); }
 
-/// How a handcrafted order runs on a device: up to `ahead` forwards before the first I, then F and I
-/// in turn, and a W as soon as `behind` more I have run than W.
+/// How a handcrafted order runs on a device: up to `ahead` forwards before the first I, then F and
+/// I in turn, and a W as soon as `behind` more I have run than W.
 struct Handcrafted {
   std::uint32_t ahead = 1, behind = 0;
 };
 
-/// ZB-H1 with reach 1, ZB-H2 with reach 2: device d runs reach (p-1-d) + 1 forwards ahead, and its W
-/// are reach d behind.
+/// ZB-H1 with reach 1, ZB-H2 with reach 2: device d runs reach (p-1-d) + 1 forwards ahead, and its
+/// W are reach d behind.
 inline Handcrafted handcrafted(std::uint32_t depth, std::uint32_t device, std::uint32_t reach) {
   return {reach * (depth - 1 - device) + 1, reach * device};
 }

@@ -108,12 +108,12 @@ class Walk {
 
   void step() {
     const std::size_t word = problem_.word();
-    const std::size_t from = dice_.below(4) == 0 ? dice_.below(now_.size())
-                                                 : path_[dice_.below(path_.size())];
+    const std::size_t from =
+        dice_.below(4) == 0 ? dice_.below(now_.size()) : path_[dice_.below(path_.size())];
     const std::size_t start = from - from % word, reach = 1 + dice_.below(8);
     const bool later = dice_.below(2) == 0;
-    const std::size_t to = later ? std::min(from + reach, start + word - 1)
-                                 : std::max(from, start + reach) - reach;
+    const std::size_t to =
+        later ? std::min(from + reach, start + word - 1) : std::max(from, start + reach) - reach;
     if (now_[from] == now_[to] && reach == 1) return;
     shift(from, to);
     if (!allowed(start, std::max(from, to)) || !accept()) shift(to, from);

@@ -1,7 +1,7 @@
-// Orders of a linear pipeline changed letter by letter. The longest device ends when it does because
-// of a chain of ops without a gap, the critical path; only a change on it can shorten the whole. So a
-// move takes a letter of the path, or now and then any letter, and puts it some places earlier or
-// later on its device. What makes nothing worse is kept.
+// Orders of a linear pipeline changed letter by letter. The longest device ends when it does
+// because of a chain of ops without a gap, the critical path; only a change on it can shorten the
+// whole. So a move takes a letter of the path, or now and then any letter, and puts it some places
+// earlier or later on its device. What makes nothing worse is kept.
 #pragma once
 
 #include "schedules/search/linear.hpp"
@@ -29,7 +29,7 @@ class Replay {
   bool advance(std::uint32_t d, const OpKind* word);
 
   const LinearProblem& problem_;
-  std::vector<double> forward_end_, input_end_;  // [device][microbatch]
+  std::vector<double> forward_end_, input_end_;       // [device][microbatch]
   std::vector<std::uint32_t> forward_at_, input_at_;  // places of the letters in their words
   std::vector<double> begin_;                         // of every letter
   std::vector<std::uint32_t> microbatch_;

@@ -41,8 +41,7 @@ bool complete(const OpLists& order, const ScheduleShape& shape) {
       if (op.stage != d || op.microbatch >= m) return false;
       ++seen[static_cast<std::size_t>(op.kind)][op.microbatch];
     }
-    for (const OpKind kind :
-         {OpKind::forward, OpKind::backward_input, OpKind::backward_weight}) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward_input, OpKind::backward_weight}) {
       const auto& counts = seen[static_cast<std::size_t>(kind)];
       if (std::ranges::any_of(counts, [](int n) { return n != 1; })) return false;
     }
@@ -69,11 +68,10 @@ TEST(ZbH2, RunsTwiceAsFarAhead) {
 
 /// Times whose bubble the formulas give, and times for which they make no claim.
 const std::vector<StageTimes>& various_times() {
-  static const std::vector<StageTimes> kTimes = {{1, 1, 1, 1, 1},     {10, 12, 8, 1, 1},
-                                                 {10, 12, 11, 1, 1},  {20, 17, 15, 1, 1},
-                                                 {5, 6, 4, 1, 1},     {3, 1, 1, 1, 1},
-                                                 {1, 3, 2, 1, 1},     {1, 1, 3, 1, 1},
-                                                 {18522, 18086, 9337, 1, 1}};
+  static const std::vector<StageTimes> kTimes = {
+      {1, 1, 1, 1, 1},    {10, 12, 8, 1, 1}, {10, 12, 11, 1, 1},
+      {20, 17, 15, 1, 1}, {5, 6, 4, 1, 1},   {3, 1, 1, 1, 1},
+      {1, 3, 2, 1, 1},    {1, 1, 3, 1, 1},   {18522, 18086, 9337, 1, 1}};
   return kTimes;
 }
 
@@ -116,15 +114,14 @@ TEST(ZeroBubbleTables, AreReproducedToFourDigits) {
   for (const char* table : {"iclr_bubble_rates", "arxiv_bubble_rates"}) {
     for (const auto& row : tables[table]["rows"]) {
       const double h = row["h"], a = row["a"], s = row["seq"];
-      const ScheduleShape shape =
-          even_shape(row["p"], row["m"],
-                     {row["f"], row["b"], row["w"], 34 * h + 5 * a * s, 32 * h}, row["c"]);
+      const ScheduleShape shape = even_shape(
+          row["p"], row["m"], {row["f"], row["b"], row["w"], 34 * h + 5 * a * s, 32 * h}, row["c"]);
       const double work = row["expected_time"];
       const auto rate = [&](const char* name) {
         return 1 - work / run(order_of(named(name), shape), shape).stage_time;
       };
-      const auto where = fmt::format("{} p={} m={}", table, shape.depth,
-                                     shape.microbatches_per_update);
+      const auto where =
+          fmt::format("{} p={} m={}", table, shape.depth, shape.microbatches_per_update);
       EXPECT_NEAR(rate("1f1b"), row["bubble_1f1b"].get<double>(), 5e-5) << where;
       EXPECT_NEAR(rate("zb-h1"), row["h1_bubble"].get<double>(), 5e-5) << where;
       EXPECT_NEAR(rate("zb-1p"), row["p1_bubble"].get<double>(), 5e-5) << where;
@@ -139,12 +136,15 @@ TEST(ZeroBubbleTables, AreReproducedToFourDigits) {
 }
 
 LinearProblem problem_of(const RecordedCase& one) {
-  LinearProblem problem{.depth = one.p, .microbatches = one.m, .transfer = one.number("c"),
-                        .times = {}, .limits = {}};
+  LinearProblem problem{.depth = one.p,
+                        .microbatches = one.m,
+                        .transfer = one.number("c"),
+                        .times = {},
+                        .limits = {}};
   const auto& memory = one.all["mem"];
   const double kept = memory["f"], after_input = -memory["w"].get<double>();
-  problem.times.assign(one.p, {one.number("f"), one.number("b"), one.number("w"), kept,
-                               after_input});
+  problem.times.assign(one.p,
+                       {one.number("f"), one.number("b"), one.number("w"), kept, after_input});
   problem.limits.assign(one.p, memory["limit"].get<double>());
   return problem;
 }
@@ -184,8 +184,8 @@ TEST_P(RecordedSearches, ProvenOptimaAreReached) {
   SKIP_WITHOUT_RECORDED(GetParam());
   for (const RecordedCase& one : recorded_cases(GetParam())) {
     if (one.all.value("status", "") != "Optimal") continue;
-    EXPECT_NEAR(search_linear(problem_of(one)).cost.stage_time,
-                one.all["ilp_best"].get<double>(), 1e-6)
+    EXPECT_NEAR(search_linear(problem_of(one)).cost.stage_time, one.all["ilp_best"].get<double>(),
+                1e-6)
         << one.name();
   }
 }
