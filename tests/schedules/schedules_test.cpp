@@ -166,7 +166,7 @@ TEST_P(Exhaustive, PassesTheCheckAndKeepsItsPromises) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Exhaustive,
                          testing::Values("model-parallel", "gpipe", "gpipe-fifo", "1f1b",
                                          "dapple-pb", "pipedream", "pipedream-2bw", "data-parallel",
-                                         "asp"),
+                                         "asp", "zb-h1"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

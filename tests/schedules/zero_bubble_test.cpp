@@ -1,7 +1,9 @@
 // Zero-bubble schedules: the handcrafted orders have the bubble and the memory of their formulas,
 // the search is never worse than what other tools found, than what is proven, and than 1F1B.
+#include "base/dependencies.hpp"
+#include "schedules/check.hpp"
 #include "schedules/evaluate.hpp"
-#include "schedules/search/dispatch.hpp"
+#include "schedules/lowering.hpp"
 #include "schedules/search/linear.hpp"
 #include "schedules/search/moves.hpp"
 #include "tests/schedules/recorded.hpp"
@@ -211,6 +213,30 @@ TEST(ZbSearch, MeetsTheClosedFormsWhereTheyClaim) {
     }
   }
   EXPECT_GT(claims, 600);
+}
+
+void expect_no_problem(const Schedule& schedule, const ScheduleShape& shape) {
+  ASSERT_EQ(schedule.refuse(shape).why, "");
+  const Program program = lower(schedule, shape, {1, Transfers::overlapped, false});
+  const DependencyTable table(program.ops, program.placement, program.microbatches());
+  const auto problems = check(program, table);
+  ASSERT_TRUE(problems.empty()) << schedule.name << " p=" << shape.depth << " "
+                                << shape.microbatches_per_update << " " << problems[0];
+}
+
+TEST(ZeroBubble, PassesTheCheckerWithinEveryLimit) {
+  for (std::uint32_t p = 1; p <= 8; ++p) {
+    for (std::uint32_t m = 1; m <= 24; ++m) {
+      ScheduleShape shape{.depth = p, .microbatches_per_update = m};
+      for (const char* name : {"zb-h1", "zb-h2", "zb-1p", "zb-2p"})
+        expect_no_problem(named(name), shape);
+      const std::array limits = {1.0 / p, 0.5 + 0.5 / p, 1.25, 1.5, 3.0};
+      shape.memory_limit = limits[(p + m) % limits.size()];
+      expect_no_problem(named("zb"), shape);
+      for (const double peak : run(order_of(named("zb"), shape), shape).peaks)
+        ASSERT_LE(peak, p * shape.memory_limit * (1 + 1e-9)) << p << " " << m;
+    }
+  }
 }
 
 /// Uneven times, activations and limits, from one microbatch on.
