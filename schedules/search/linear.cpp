@@ -103,8 +103,9 @@ void append_letters(const LinearProblem& problem, const std::vector<OpKind>& let
 
 namespace {
 
-constexpr std::uint64_t kDispatch = 10;  // steps of an op dispatched; one is an op replayed
-constexpr std::size_t kSurelyTried = 4;  // rules, however many ops there are
+constexpr std::int64_t kDispatch = 10;       // steps of an op dispatched; one is an op replayed
+constexpr std::size_t kSurelyTried = 4;      // rules, however many ops there are
+constexpr std::int64_t kFewestChanges = 20;  // fewer changes at random are seldom worth their time
 
 /// Forwards that a device may hold without their I.
 enum class AheadOf : std::uint8_t { limit, first_input, delayed_first_input, descending };
@@ -156,10 +157,12 @@ class Search {
     try_handcrafted(1, false);
     try_handcrafted(2, false);
     if (!finished()) try_known_rules();
-    if (!finished()) try_changed_rules();
-    if (!finished()) {
-      const auto trials = static_cast<std::uint64_t>(std::max(left_, std::int64_t{0}));
-      improve_by_moves(problem_, trials / problem_.letters(), least_, replay_, dice_, best_);
+    const auto ops = static_cast<std::int64_t>(problem_.letters());
+    if (finished() || left_ < kFewestChanges * kDispatch * ops) return std::move(best_);
+    try_changed_rules();
+    if (!finished() && left_ > 0) {
+      const auto trials = static_cast<std::uint64_t>(left_ / ops);
+      improve_by_moves(problem_, trials, least_, replay_, dice_, best_);
     }
     return std::move(best_);
   }
@@ -190,7 +193,7 @@ class Search {
   }
 
   LinearCost try_rules(const Rules& rules) {
-    left_ -= static_cast<std::int64_t>(kDispatch * problem_.letters());
+    left_ -= kDispatch * static_cast<std::int64_t>(problem_.letters());
     const LinearCost cost = dispatch_.run(rules.of, rules.target, trial_);
     if (cost.mixed() <= mixed_) {
       mixed_ = cost.mixed();
