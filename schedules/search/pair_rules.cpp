@@ -1,6 +1,7 @@
 #include "schedules/search/pair_rules.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace penstock {
@@ -9,22 +10,12 @@ namespace {
 /// Slots of a building block of two chunks whose backward is split.
 constexpr double kInterval = 6;
 
-/// Slots of the first microbatch on a device: down and up the V, and down and up again.
-std::array<double, 4> slots_of(const PairRule& rule, std::uint32_t depth, std::uint32_t d) {
-  const double down = d, up = depth - 1.0 - d, length = depth - 1.0;
-  const auto& [f_lower, f_upper, i_upper, i_lower] = rule.paces;
-  return {f_lower * down, f_lower * length + 1 + f_upper * up,
-          (f_lower + f_upper) * length + 2 + i_upper * down,
-          (f_lower + f_upper + i_upper) * length + 3 + i_lower * up};
-}
-
 }  // namespace
 
 PairRules::PairRules(const PairProblem& problem)
     : problem_(problem),
       run_(problem),
       lower_most_(problem.devices),
-      offsets_(problem.devices),
       after_forward_(problem.devices),
       wake_(problem.devices) {
   while (leaves_ < problem.devices) leaves_ *= 2;
@@ -40,7 +31,6 @@ void PairRules::reset(const PairRule& rule) {
     if (rule.half && upper > 0) reserve = std::min(reserve, std::floor(limit / upper / 2));
     const double least = run_.activation(d, Pass::f_lower);
     lower_most_[d] = std::max(limit - upper * std::max(reserve, 1.0), least);
-    offsets_[d] = slots_of(rule, problem_.devices, d);
   }
   std::fill(after_forward_.begin(), after_forward_.end(), false);
   std::fill(wake_.begin(), wake_.end(), kNever);
@@ -78,7 +68,7 @@ std::array<Pass, 4> PairRules::preference(std::uint32_t d) const {
   if (rule_.prefer == PairRule::Prefer::slots) {
     std::array<double, 4> slot{};
     for (const Pass pass : order)
-      slot[index(pass)] = offsets_[d][index(pass)] + kInterval * run_.count(d, pass);
+      slot[index(pass)] = rule_.slots[d][index(pass)] + kInterval * run_.count(d, pass);
     for (std::size_t i = 1; i < order.size(); ++i) {
       for (std::size_t j = i; j > 0 && slot[index(order[j])] < slot[index(order[j - 1])]; --j)
         std::swap(order[j], order[j - 1]);
@@ -157,7 +147,62 @@ const T& any_of(std::mt19937_64& random, const std::array<T, N>& values) {
 
 constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper, kI1 = Pass::i_upper, kI0 = Pass::i_lower;
 
-PairRule any_rule(std::mt19937_64& random) {
+using Paces = std::array<std::uint32_t, 4>;  // slots from one device to the next, of each kind
+using Slots = std::vector<std::array<double, 4>>;
+
+/// Paces with a sum near `sum`.
+Paces any_paces(std::mt19937_64& random, double sum) {
+  Paces paces{1, 1, 1, 1};
+  for (auto left = static_cast<int>(std::lround(sum)) - 4; left > 0; --left) ++paces[random() % 4];
+  return paces;
+}
+
+/// Slots down and up the V, and down and up again. From device `bend` on the paces are `far`.
+Slots slots_of(std::uint32_t p, const Paces& near, const Paces& far, std::uint32_t bend,
+               const std::array<std::uint32_t, 3>& turns) {
+  Slots slots(p);
+  double slot = 0;
+  for (std::size_t leg = 0; leg < 4; ++leg) {
+    for (std::uint32_t i = 0; i < p; ++i) {
+      const std::uint32_t d = leg % 2 == 0 ? i : p - 1 - i;
+      slots[d][leg] = slot;
+      if (i + 1 < p) slot += std::max(d, leg % 2 == 0 ? d + 1 : d - 1) < bend ? near[leg] : far[leg];
+    }
+    if (leg < 3) slot += turns[leg];
+  }
+  return slots;
+}
+
+/// Do no two ops of a device meet when the block repeats?
+bool is_block(const Slots& slots) {
+  return std::ranges::all_of(slots, [](const auto& device) {
+    std::uint32_t taken = 0;
+    for (const double slot : device) taken |= 1U << static_cast<std::uint32_t>(std::fmod(slot, kInterval));
+    return std::popcount(taken) == 4;
+  });
+}
+
+/// The slots of a building block that holds about as much as there is room for: a sixth of the sum
+/// of its paces per device. The last one tried when none fits in a few tries.
+Slots any_slots(std::mt19937_64& random, std::uint32_t p, double room) {
+  constexpr int kTries = 24;
+  Slots slots;
+  for (int i = 0; i < kTries; ++i) {
+    const double sum = kInterval * room + 1 - static_cast<double>(random() % 4);
+    const double bent = random() % 2 == 0 ? 0 : static_cast<double>(random() % 4);
+    const auto bend = static_cast<std::uint32_t>(random() % (p + 1));
+    const std::array<std::uint32_t, 4> kTurns = {1, 1, 2, 3};
+    std::array<std::uint32_t, 3> turns{};
+    for (std::uint32_t& turn : turns) turn = random() % 4 == 0 ? static_cast<std::uint32_t>(1 + random() % 6) : kTurns[random() % 4];
+    slots = slots_of(p, any_paces(random, sum - bent), any_paces(random, sum + bent), bend, turns);
+    if (is_block(slots)) break;
+  }
+  return slots;
+}
+
+}  // namespace
+
+PairRule any_rule(std::mt19937_64& random, std::uint32_t p, double room) {
   using Prefer = PairRule::Prefer;
   static constexpr std::array kRanks = {
       std::array{kI1, kI0, kF1, kF0}, std::array{kI0, kI1, kF1, kF0},
@@ -166,7 +211,7 @@ PairRule any_rule(std::mt19937_64& random) {
   PairRule rule;
   rule.prefer = any_of(random, std::array{Prefer::slots, Prefer::slots, Prefer::fixed, Prefer::in_turn});
   rule.ranks = any_of(random, kRanks);
-  for (double& pace : rule.paces) pace = 1.0 + static_cast<double>(random() % 5);
+  if (rule.prefer == Prefer::slots) rule.slots = any_slots(random, p, room);
   rule.patience = any_of(random, std::array{0.0, 0.5, 1.0});
   rule.overrun = any_of(random, std::array{0.0, 0.3, 0.6, 1.0});
   rule.pending = any_of(random, std::array{0U, 1U, 2U, 1000U});
@@ -177,13 +222,23 @@ PairRule any_rule(std::mt19937_64& random) {
   return rule;
 }
 
-}  // namespace
-
-std::vector<PairRule> pair_rules(std::size_t count) {
-  std::mt19937_64 random(20240515);
-  std::vector<PairRule> rules;
-  while (rules.size() < count) rules.push_back(any_rule(random));
-  return rules;
+PairRule similar_rule(const PairRule& rule, const PairRule& other, std::mt19937_64& random) {
+  PairRule mixed = rule;
+  const auto take = [&](auto PairRule::*field) {
+    if (random() % 4 == 0) mixed.*field = other.*field;
+  };
+  take(&PairRule::prefer);
+  take(&PairRule::ranks);
+  take(&PairRule::patience);
+  take(&PairRule::overrun);
+  take(&PairRule::pending);
+  take(&PairRule::reserve);
+  take(&PairRule::reserve_slope);
+  take(&PairRule::half);
+  take(&PairRule::idle);
+  if (other.prefer == PairRule::Prefer::slots && random() % 4 == 0) mixed.slots = other.slots;
+  if (mixed.slots.empty()) mixed.prefer = rule.prefer;
+  return mixed;
 }
 
 }  // namespace penstock

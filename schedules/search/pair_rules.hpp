@@ -17,12 +17,12 @@ struct PairRule {
   enum class Prefer : std::uint8_t {
     fixed,    ///< by `ranks`
     in_turn,  ///< backwards after a forward, forwards after a backward; among them by `ranks`
-    slots,    ///< the op whose slot in a building block with these `paces` comes first
+    slots,    ///< the op whose slot in a building block comes first
   };
   Prefer prefer = Prefer::fixed;
   std::array<Pass, 4> ranks{Pass::i_upper, Pass::i_lower, Pass::f_upper, Pass::f_lower};
-  /// Slots from one device to the next, of F lower, F upper, I upper, I lower.
-  std::array<double, 4> paces{};
+  /// By device: slots of F lower, F upper, I upper, I lower of the first microbatch.
+  std::vector<std::array<double, 4>> slots{};
   double patience = 0;  ///< waits for a better op this share of the op's time that it puts off
   double overrun = 0;   ///< a W may put off an op that is on its way by this share of its time
   std::uint32_t pending = 1000;  ///< W's that may wait while an F is there
@@ -62,16 +62,17 @@ class PairRules {
   const PairProblem& problem_;
   PairRun run_;
   PairRule rule_;
-  std::vector<double> lower_most_;              // by device: activations of the lower chunk
-  std::vector<std::array<double, 4>> offsets_;  // by device: slots of the first microbatch
+  std::vector<double> lower_most_;  // by device: activations of the lower chunk
   std::vector<bool> after_forward_;
   std::vector<double> wake_;         // when a device decides next; kNever: when an input comes
   std::vector<std::uint32_t> tree_;  // tournament of wake_, the winner in [1]
   std::uint32_t leaves_ = 1;
 };
 
-/// The rules a search tries, the ones that are best most often first; the rest at random, the same
-/// for every problem. `idle`: a share of what the best order so far stands idle.
-std::vector<PairRule> pair_rules(std::size_t count);
+/// A rule at random, for p devices. `room`: activations that a device may hold per device of the
+/// pipeline. `idle` is a share, of what the best order so far stands idle.
+PairRule any_rule(std::mt19937_64& random, std::uint32_t p, double room);
+/// A rule like `rule`, with some of what another has.
+PairRule similar_rule(const PairRule& rule, const PairRule& other, std::mt19937_64& random);
 
 }  // namespace penstock

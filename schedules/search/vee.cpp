@@ -41,16 +41,36 @@ double longest_work(const PairProblem& problem) {
   return longest;
 }
 
-void try_rules(const PairProblem& problem, Best& best) {
+/// Activations of the upper chunk that a device may hold, per device of the pipeline.
+double least_room(const PairProblem& problem) {
+  double least = problem.devices * 2.0;
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    const double activation = problem.times[problem.stages[d][1]].activation;
+    if (activation > 0) least = std::min(least, problem.limits[d] / activation);
+  }
+  return least / problem.devices;
+}
+
+/// Rules at random, and then ones like the best of them.
+void try_rules(const PairProblem& problem, const PairAim& aim, Best& best) {
   const std::size_t count = std::clamp(kOpsByRules / problem.ops(), kLeastRules, kMostRules);
-  const double work = longest_work(problem);
+  const double work = longest_work(problem), room = least_room(problem);
+  std::mt19937_64 random(20240515);
   PairRules rules(problem);
-  for (PairRule rule : pair_rules(count)) {
-    if (rule.idle < kNever) {
-      if (best.orders().empty()) continue;
-      rule.idle *= best.orders().front().stage_time - work;
+  std::vector<std::pair<double, PairRule>> tried;
+  for (std::size_t i = 0; i < count; ++i) {
+    PairRule rule = any_rule(random, problem.devices, room);
+    if (i >= count / 2) rule = similar_rule(tried[random() % std::min<std::size_t>(4,tried.size())].second, rule, random);
+    PairRule now = rule;
+    if (now.idle < kNever && !best.orders().empty()) {
+      now.idle *= best.orders().front().stage_time - work;
     }
-    best.offer(rules.run(rule), rules.word());
+    const PairOrder order = rules.run(now);
+    best.offer(order, rules.word());
+    const double cost = aim.cost(order);
+    const auto place = std::ranges::find_if(tried, [&](const auto& t) { return cost < t.first; });
+    if (place != tried.end() || tried.size() < 4) tried.insert(place, {cost, rule});
+    if (tried.size() > 4) tried.pop_back();
   }
 }
 
@@ -63,7 +83,7 @@ PairOrder search_vee(const PairProblem& problem) {
   aim.add(rounds);
   Best best(aim, kImproved);
   best.offer(rounds, rounds.word);
-  try_rules(problem, best);
+  try_rules(problem, aim, best);
   PairMoves moves(problem, aim);
   std::mt19937_64 random(20240515);
   for (PairOrder& order : best.orders())
