@@ -1,0 +1,286 @@
+#include "schedules/blocks.hpp"
+
+#include "schedules/repeated_block.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+/// A microbatch's way from its first pass to its last takes at most this many intervals.
+constexpr std::uint64_t kMostIntervals = 16384;
+
+/// The slots of one kind of pass.
+struct Passes {
+  OpKind kind;
+  const char* key;
+  const std::vector<std::uint32_t>& slots;
+};
+
+std::vector<Passes> passes(const Block& b) {
+  return {{OpKind::forward, "forward", b.forward},
+          {OpKind::backward, "backward", b.backward},
+          {OpKind::backward_input, "backward_input", b.backward_input},
+          {OpKind::backward_weight, "backward_weight", b.backward_weight}};
+}
+
+std::vector<std::string> malformed(const Block& b) {
+  std::vector<std::string> found;
+  if (b.layout == Layout::mirrored) found.emplace_back("the layout of a block is loop or snake");
+  if (b.forward.empty()) found.emplace_back("forward needs a slot for every virtual stage");
+  if (b.chunks == 0 || b.stages() % std::max(b.chunks, 1U) != 0)
+    found.push_back(fmt::format("{} virtual stages do not divide into {} chunks per device",
+                                b.stages(), b.chunks));
+  if (b.backward.empty() == b.backward_input.empty())
+    found.emplace_back("a block has either backward or backward_input");
+  if (!b.backward.empty() && !b.backward_weight.empty())
+    found.emplace_back("backward_weight belongs to backward_input; backward already contains it");
+  for (const Passes& list : passes(b)) {
+    if (!list.slots.empty() && list.slots.size() != b.forward.size())
+      found.push_back(fmt::format("{} has {} slots, forward has {}: one per virtual stage",
+                                  list.key, list.slots.size(), b.stages()));
+    if (b.widths.of(list.kind) == 0)
+      found.push_back(fmt::format("a pass of {} takes at least one slot", list.key));
+  }
+  return found;
+}
+
+std::string name(const Op& op) { return fmt::format("{}{}", op.stage, token(op.kind)); }
+
+/// One pass of a block.
+struct Pass {
+  Op op;
+  std::uint32_t slot = 0;
+};
+
+std::vector<std::vector<Pass>> by_device(const Block& b) {
+  const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
+  std::vector<std::vector<Pass>> devices(b.depth());
+  for (const Passes& list : passes(b)) {
+    for (std::uint32_t s = 0; s < list.slots.size(); ++s)
+      devices[where.positions()[s]].push_back({make_op(list.kind, s, 0), list.slots[s]});
+  }
+  for (auto& device : devices) std::ranges::stable_sort(device, {}, &Pass::slot);
+  return devices;
+}
+
+/// Every pass that starts before what it waits for has ended.
+std::vector<std::string> too_early(const Block& b) {
+  std::vector<std::string> found;
+  const auto after = [&](const Pass& pass, const Pass& producer) {
+    const std::uint32_t end = producer.slot + b.widths.of(producer.op.kind);
+    if (pass.slot >= end) return;
+    found.push_back(fmt::format("{} in slot {} needs {}, which ends with slot {}: slot {} or later",
+                                name(pass.op), pass.slot, name(producer.op), end - 1, end));
+  };
+  const OpKind gradient = b.splits_backward() ? OpKind::backward_input : OpKind::backward;
+  for (std::uint32_t s = 0; s < b.stages(); ++s) {
+    const Pass f{make_op(OpKind::forward, s, 0), b.forward[s]};
+    const Pass g{make_op(gradient, s, 0), b.gradients()[s]};
+    if (s > 0) after(f, {make_op(OpKind::forward, s - 1, 0), b.forward[s - 1]});
+    after(g, f);
+    if (s + 1 < b.stages()) after(g, {make_op(gradient, s + 1, 0), b.gradients()[s + 1]});
+    if (!b.backward_weight.empty())
+      after({make_op(OpKind::backward_weight, s, 0), b.backward_weight[s]}, g);
+  }
+  return found;
+}
+
+/// Passes of a device that meet in a slot of the interval, and devices with more passes than slots.
+std::vector<std::string> collisions(const Block& b) {
+  std::vector<std::string> found;
+  const std::uint32_t T = b.period();
+  const auto devices = by_device(b);
+  for (std::uint32_t d = 0; d < devices.size(); ++d) {
+    std::uint64_t work = 0;
+    for (const Pass& pass : devices[d]) work += b.widths.of(pass.op.kind);
+    if (b.splits_backward() && b.backward_weight.empty())
+      work += std::uint64_t{b.chunks} * b.widths.backward_weight;
+    if (work > T) {
+      found.push_back(
+          fmt::format("device {} works {} slots in every interval of {}: interval must "
+                      "be at least {}",
+                      d, work, T, work));
+      continue;
+    }
+    std::vector<const Pass*> taken(T, nullptr);
+    for (const Pass& pass : devices[d]) {
+      const Pass* other = nullptr;
+      for (std::uint32_t i = 0; i < b.widths.of(pass.op.kind); ++i) {
+        const Pass*& slot = taken[(pass.slot + i) % T];
+        if (slot != nullptr) other = slot;
+        slot = &pass;
+      }
+      if (other == nullptr) continue;
+      found.push_back(
+          fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
+                      "modulo the interval {}",
+                      name(other->op), other->slot, name(pass.op), pass.slot, d, other->slot % T,
+                      pass.slot % T, T));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> too_late(const Block& b) {
+  std::vector<std::string> found;
+  const std::uint64_t most = kMostIntervals * b.period();
+  for (const Passes& list : passes(b)) {
+    for (const std::uint32_t slot : list.slots)
+      if (slot > most)
+        found.push_back(fmt::format("{}: slot {} is too late, the last one is {} ({} intervals)",
+                                    list.key, slot, most, kMostIntervals));
+  }
+  return found;
+}
+
+/// Gives every W of a device the slots it takes when the block repeats for ever, first come, first
+/// served; false when the free slots do not suffice.
+bool fill_device(const Block& b, const std::vector<Pass>& device,
+                 std::vector<std::uint32_t>& weights) {
+  const std::uint32_t T = b.period(), width = b.widths.backward_weight;
+  std::vector<Pass> cycle = device;  // in the slots of one interval
+  for (Pass& pass : cycle) pass.slot %= T;
+  std::ranges::sort(cycle, {}, &Pass::slot);
+  struct Waiting {
+    std::uint32_t stage, since;
+  };
+  std::deque<Waiting> waiting;
+  std::uint32_t free = 0;
+  // What waits after one interval is what waits after any; the second one serves them all.
+  constexpr std::uint32_t kRounds = 4;
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    for (const Pass& pass : cycle) {
+      const std::uint32_t slot = pass.slot + round * T;
+      for (; !waiting.empty() && free + width <= slot; free += width) {
+        weights[waiting.front().stage] =
+            b.backward_input[waiting.front().stage] + (free - waiting.front().since);
+        waiting.pop_front();
+      }
+      if (pass.op.kind == OpKind::backward_input) waiting.push_back({pass.op.stage, slot});
+      free = std::max(free, slot) + b.widths.of(pass.op.kind);
+    }
+  }
+  return waiting.size() <= b.chunks;
+}
+
+std::string draw_bounds(const Block& b) {
+  const auto spans = lifespans(b);
+  const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
+  std::string text;
+  for (std::uint32_t d = 0; d < b.depth(); ++d) {
+    text += fmt::format("device {} holds at most {} activations:", d, memory_bound(b, d));
+    for (const std::uint32_t s : where.stages_at(d))
+      text += fmt::format(" stage {} for {} slots", s, spans[s]);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::uint32_t SlotWidths::of(OpKind kind) const {
+  switch (kind) {
+    case OpKind::forward: return forward;
+    case OpKind::backward: return backward;
+    case OpKind::backward_input: return backward_input;
+    case OpKind::backward_weight: return backward_weight;
+    default: return 0;
+  }
+}
+
+std::uint32_t Block::period() const {
+  if (interval != 0) return interval;
+  const std::uint32_t gradient =
+      splits_backward() ? widths.backward_input + widths.backward_weight : widths.backward;
+  return chunks * (widths.forward + gradient);
+}
+
+std::vector<std::string> problems(const Block& block) {
+  std::vector<std::string> found = malformed(block);
+  if (found.empty()) found = too_late(block);
+  if (!found.empty()) return found;
+  found = too_early(block);
+  std::ranges::move(collisions(block), std::back_inserter(found));
+  if (found.empty() && block.splits_backward() && block.backward_weight.empty() &&
+      with_weights(block).backward_weight.empty())
+    found.emplace_back("the free slots of a device leave no room for every W");
+  return found;
+}
+
+Block with_weights(const Block& block) {
+  if (!block.splits_backward() || !block.backward_weight.empty()) return block;
+  Block filled = block;
+  filled.backward_weight.assign(block.stages(), 0);
+  for (const auto& device : by_device(block))
+    if (!fill_device(block, device, filled.backward_weight)) return block;
+  return filled;
+}
+
+std::vector<std::uint32_t> lifespans(const Block& block) {
+  const Block b = with_weights(block);
+  const bool split = b.splits_backward();
+  const auto& last = split ? b.backward_weight : b.backward;
+  const std::uint32_t slots = split ? b.widths.backward_weight : b.widths.backward;
+  std::vector<std::uint32_t> spans;
+  for (std::uint32_t s = 0; s < b.stages(); ++s) spans.push_back(last[s] + slots - b.forward[s]);
+  return spans;
+}
+
+std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
+  const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
+  const auto spans = lifespans(block);
+  std::uint32_t bound = 0;
+  for (const std::uint32_t s : where.stages_at(device))
+    bound += (spans[s] + block.period() - 1) / block.period();
+  return bound;
+}
+
+void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
+                         Reorder reorder) {
+  RepeatedBlock repeated(block, shape.microbatches_per_update);
+  if (reorder == Reorder::greedy) repeated.reorder();
+  repeated.append_to(order);
+}
+
+std::string draw(const Block& block) {
+  const Block b = with_weights(block);
+  const auto devices = by_device(b);
+  const std::size_t cell = fmt::formatted_size("{}", b.stages() - 1) + 1;
+  std::string text = fmt::format("interval {} slots\n", b.period());
+  for (std::uint32_t d = 0; d < devices.size(); ++d) {
+    text += fmt::format("device {:<{}}", d, cell);
+    std::uint32_t free = 0;
+    const auto put = [&](std::string_view what) { text += fmt::format(" {:<{}}", what, cell); };
+    for (const Pass& pass : devices[d]) {
+      for (; free < pass.slot; ++free) put(".");
+      put(name(pass.op));
+      for (++free; free < pass.slot + b.widths.of(pass.op.kind); ++free) put("=");
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text + draw_bounds(b);
+}
+
+Block v_block(std::uint32_t depth, const VShape& shape) {
+  Block block;
+  block.forward.resize(2 * std::size_t{depth});
+  block.backward_input.resize(2 * std::size_t{depth});
+  std::uint32_t slot = 0;
+  for (std::uint32_t leg = 0; leg < 4; ++leg) {
+    auto& slots = leg < 2 ? block.forward : block.backward_input;
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      const std::uint32_t s = leg % 2 * depth + i;
+      slots[leg < 2 ? s : 2 * depth - 1 - s] = slot;
+      slot += i + 1 < depth ? shape.legs[leg] : leg < 3 ? shape.turns[leg] : 0;
+    }
+  }
+  return block;
+}
+
+}  // namespace penstock

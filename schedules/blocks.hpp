@@ -1,0 +1,90 @@
+// Building blocks (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS'24).
+//
+// A schedule is the passes of one microbatch, each in a slot, repeated every T slots. It can run
+// when no two passes of a device meet in a slot modulo T. A stage holds its activations for its
+// lifespan l, from the start of F to the end of W (or B), so a device never holds more than
+//     sum over its stages of ceil(l / T)                                          (equation 1)
+// The pipeline is the block *repeated* for every microbatch, *squeezed* (every pass as early as the
+// order on its device allows) and *reordered*: while the pipeline fills and drains, passes move to
+// earlier free slots where the peak does not rise for it.
+#pragma once
+
+#include "schedules/generator.hpp"
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Slots that passes take; a B is an I and a W.
+struct SlotWidths {
+  std::uint32_t forward = 1;
+  std::uint32_t backward = 2;
+  std::uint32_t backward_input = 1;
+  std::uint32_t backward_weight = 1;
+
+  std::uint32_t of(OpKind kind) const;
+};
+
+/// The passes of one microbatch. Slots count from 0; every list has one entry per virtual stage.
+struct Block {
+  Layout layout = Layout::snake;  ///< loop or snake
+  std::uint32_t chunks = 2;       ///< v, virtual stages per device
+  std::vector<std::uint32_t> forward;
+  std::vector<std::uint32_t> backward;  ///< B; or else I and W:
+  std::vector<std::uint32_t> backward_input;
+  /// Empty: each W takes the next free slot of its device after its I.
+  std::vector<std::uint32_t> backward_weight;
+  std::uint32_t interval = 0;  ///< T; 0: as many slots as the passes of a device take
+  SlotWidths widths{};
+
+  std::uint32_t stages() const { return static_cast<std::uint32_t>(forward.size()); }
+  std::uint32_t depth() const { return stages() / chunks; }
+  bool splits_backward() const { return !backward_input.empty(); }
+  /// B or I, whichever the block has.
+  const std::vector<std::uint32_t>& gradients() const {
+    return splits_backward() ? backward_input : backward;
+  }
+  /// T.
+  std::uint32_t period() const;
+};
+
+/// What is wrong with a block, one sentence each, naming passes, device and slots; empty when
+/// nothing is. Nothing below may be asked of a block with problems.
+std::vector<std::string> problems(const Block& block);
+
+/// The block with a slot for every W, those it takes when the block repeats for ever. Unchanged
+/// when it has them, or has none.
+Block with_weights(const Block& block);
+
+/// Slots from the start of F to the end of W, or of B, per virtual stage.
+std::vector<std::uint32_t> lifespans(const Block& block);
+
+/// Equation 1: activations of virtual stages that a device holds at most.
+std::uint32_t memory_bound(const Block& block, std::uint32_t device);
+
+/// What becomes of a repeated block.
+enum class Reorder : std::uint8_t {
+  none,    ///< the order of the repeated block
+  greedy,  ///< before the first microbatch is through and after the last one has entered
+};
+
+/// Appends the order of m = microbatches_per_update microbatches, of depth() devices.
+/// Precondition: the block has no problems, and the stages of the shape.
+void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
+                         Reorder reorder = Reorder::greedy);
+
+/// A block as text: a line per device, a column per slot, e.g. "F0 F1 .  I1"; below the lifespans
+/// and the bound of each device.
+std::string draw(const Block& block);
+
+/// A V of p devices (two chunks, there and back) from the slots between neighbours on the four legs
+/// of a microbatch, F of the first and second chunk, I of the second and first, and those at the
+/// three turns between the legs.
+struct VShape {
+  std::uint32_t legs[4] = {1, 1, 1, 1};
+  std::uint32_t turns[3] = {1, 1, 1};
+};
+Block v_block(std::uint32_t depth, const VShape& shape);
+
+}  // namespace penstock
