@@ -81,6 +81,13 @@ bool PairMoves::evaluate(Times& times) {
   return true;
 }
 
+PairOrder PairMoves::evaluated(std::vector<Pass> word) {
+  if (word.size() != problem_.ops() || !admissible(problem_, word)) return {};
+  word_ = std::move(word);
+  if (!evaluate(now_)) return {};
+  return {now_.makespan, now_.stage_time, word_};
+}
+
 /// Of two orders as good, the one whose devices end earlier is nearer to a better one.
 double PairMoves::cost(const Times& times) const {
   constexpr double kOfEnds = 1e-4;
@@ -138,28 +145,6 @@ void PairMoves::find_critical(std::uint32_t d) {
   }
 }
 
-/// Do the ops of device d fit its limit, each I after its F and each W after its I?
-bool PairMoves::admissible(std::uint32_t d) const {
-  std::array<std::uint32_t, kPasses> done{};
-  const auto count = [&](Pass pass) { return done[index(pass)]; };
-  double held = 0;
-  for (std::uint32_t i = 0; i < length_; ++i) {
-    const Pass pass = word_[at(d, i)];
-    const StageTimes& t = problem_.times[problem_.stage(d, pass)];
-    ++done[index(pass)];
-    if (is_forward(pass)) {
-      held += t.activation;
-      if (held > problem_.limits[d]) return false;
-    } else {
-      held -= is_weight(pass) ? t.activation_after_input : t.activation - t.activation_after_input;
-    }
-    if (count(Pass::i_lower) > count(Pass::f_lower) || count(Pass::i_upper) > count(Pass::f_upper) ||
-        count(Pass::w_lower) > count(Pass::i_lower) || count(Pass::w_upper) > count(Pass::i_upper))
-      return false;
-  }
-  return true;
-}
-
 /// Moves an op of the critical path, or the one before it; false when that is no order.
 bool PairMoves::move(Place place, std::mt19937_64& random) {
   constexpr std::uint32_t kFurthest = 12;
@@ -180,7 +165,7 @@ bool PairMoves::move(Place place, std::mt19937_64& random) {
       if (first[i] == first[i - 1]) return false;
       std::swap(first[i], first[i - 1]);
   }
-  return admissible(place.device);
+  return admissible(problem_, place.device, std::span(word_).subspan(at(place.device, 0), length_));
 }
 
 void PairMoves::improve(PairOrder& order, std::size_t evaluations, std::mt19937_64& random) {

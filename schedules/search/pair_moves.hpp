@@ -15,6 +15,8 @@ class PairMoves {
  public:
   PairMoves(const PairProblem& problem, const PairAim& aim);
 
+  /// What a word takes; not found() when it is no order of the problem, or above a limit.
+  PairOrder evaluated(std::vector<Pass> word);
   /// Replaces `order` by the best order found in `evaluations`, if that costs less.
   void improve(PairOrder& order, std::size_t evaluations, std::mt19937_64& random);
 
@@ -37,7 +39,6 @@ class PairMoves {
   bool producer(Place& place) const;
   Place pass_at(std::uint32_t stage, bool forward, std::uint32_t k) const;
   bool move(Place place, std::mt19937_64& random);
-  bool admissible(std::uint32_t d) const;
 
   std::size_t at(std::uint32_t d, std::uint32_t i) const { return std::size_t{d} * length_ + i; }
   std::size_t input(std::uint32_t stage, std::uint32_t k) const {

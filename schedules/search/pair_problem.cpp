@@ -50,9 +50,10 @@ double PairAim::cost(double stage, double whole) const {
 }
 
 PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, double usual_limit) {
-  PairProblem problem{.devices = shape.depth,
-                      .microbatches = shape.microbatches_per_update,
-                      .transfer = shape.transfer};
+  PairProblem problem;
+  problem.devices = shape.depth;
+  problem.microbatches = shape.microbatches_per_update;
+  problem.transfer = shape.transfer;
   for (std::uint32_t s = 0; s < shape.stages(); ++s) {
     problem.times.push_back(shape.time(s));
     problem.device.push_back(where.positions()[s]);
@@ -102,6 +103,89 @@ PairAim least_times(const PairProblem& problem) {
     least.makespan = std::max(least.makespan, arrival[d] + problem.work(d));
   }
   return least;
+}
+
+bool admissible(const PairProblem& problem, std::uint32_t d, std::span<const Pass> passes) {
+  std::array<std::uint32_t, kPasses> done{};
+  const auto count = [&](Pass pass) { return done[index(pass)]; };
+  double held = 0;
+  for (const Pass pass : passes) {
+    const StageTimes& t = problem.times[problem.stage(d, pass)];
+    ++done[index(pass)];
+    if (is_forward(pass)) {
+      held += t.activation;
+      if (held > problem.limits[d]) return false;
+    } else {
+      held -= is_weight(pass) ? t.activation_after_input : t.activation - t.activation_after_input;
+    }
+    if (count(Pass::i_lower) > count(Pass::f_lower) || count(Pass::i_upper) > count(Pass::f_upper) ||
+        count(Pass::w_lower) > count(Pass::i_lower) || count(Pass::w_upper) > count(Pass::i_upper))
+      return false;
+  }
+  return true;
+}
+
+bool admissible(const PairProblem& problem, const std::vector<Pass>& word) {
+  const std::uint32_t length = problem.word_length();
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    if (!admissible(problem, d, std::span(word).subspan(std::size_t{d} * length, length)))
+      return false;
+  }
+  return true;
+}
+
+std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order) {
+  std::vector<Pass> word;
+  word.reserve(problem.ops());
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    for (const Op& op : order.of(static_cast<int>(d))) {
+      const bool upper = op.stage == problem.stages[d][1];
+      switch (op.kind) {
+        case OpKind::forward: word.push_back(upper ? Pass::f_upper : Pass::f_lower); break;
+        case OpKind::backward_input: word.push_back(upper ? Pass::i_upper : Pass::i_lower); break;
+        default: word.push_back(upper ? Pass::w_upper : Pass::w_lower);
+      }
+    }
+  }
+  return word;
+}
+
+namespace {
+
+/// Where passes begin, `length` of them, in which each kind stands as often: the place nearest to
+/// the middle; the end when there is none.
+std::size_t period_in(std::span<const Pass> passes, std::size_t length) {
+  if (passes.size() < length) return passes.size();
+  const std::size_t last = passes.size() - length, middle = last / 2;
+  const auto is_period = [&](std::size_t from) {
+    std::array<std::size_t, kPasses> count{};
+    for (const Pass pass : passes.subspan(from, length)) ++count[index(pass)];
+    return std::ranges::all_of(count, [&](std::size_t n) { return n * kPasses == length; });
+  };
+  for (std::size_t away = 0; away <= middle; ++away) {
+    if (is_period(middle - away)) return middle - away;
+    if (middle + away <= last && is_period(middle + away)) return middle + away;
+  }
+  return passes.size();
+}
+
+}  // namespace
+
+std::vector<Pass> lengthened(const PairProblem& problem, const std::vector<Pass>& word) {
+  const std::size_t before = word.size() / problem.devices;
+  const std::size_t more = problem.word_length() - before;
+  std::vector<Pass> longer;
+  longer.reserve(problem.ops());
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    const auto passes = std::span(word).subspan(d * before, before);
+    std::size_t length = kPasses, from = period_in(passes, length);
+    if (from == before && more % (2 * kPasses) == 0) from = period_in(passes, length = 2 * kPasses);
+    if (from == before) return {};
+    longer.insert(longer.end(), passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(from));
+    for (std::size_t i = 0; i < more; ++i) longer.push_back(passes[from + i % length]);
+    longer.insert(longer.end(), passes.begin() + static_cast<std::ptrdiff_t>(from), passes.end());
+  }
+  return longer;
 }
 
 void append_order(const PairProblem& problem, std::span<const Pass> word, OpLists& order) {

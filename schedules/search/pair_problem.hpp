@@ -80,6 +80,18 @@ bool fits_at_all(const PairProblem& problem);
 /// Stage time and makespan that no order is below.
 PairAim least_times(const PairProblem& problem);
 
+/// Can device d run these passes in this order: each I after its F, each W after its I, and never
+/// more activations than its limit?
+bool admissible(const PairProblem& problem, std::uint32_t d, std::span<const Pass> passes);
+bool admissible(const PairProblem& problem, const std::vector<Pass>& word);
+
+/// The word of an order with two ops of each kind per microbatch and device.
+std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order);
+
+/// The word of a shorter problem made as long as that of `problem`: on every device, ops from its
+/// middle in which each kind of op stands as often are repeated. Empty when there are none.
+std::vector<Pass> lengthened(const PairProblem& problem, const std::vector<Pass>& word);
+
 /// Appends the order of every device.
 void append_order(const PairProblem& problem, std::span<const Pass> word, OpLists& order);
 

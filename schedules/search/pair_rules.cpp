@@ -1,16 +1,9 @@
 #include "schedules/search/pair_rules.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace penstock {
-namespace {
-
-/// Slots of a building block of two chunks whose backward is split.
-constexpr double kInterval = 6;
-
-}  // namespace
 
 PairRules::PairRules(const PairProblem& problem)
     : problem_(problem),
@@ -68,7 +61,7 @@ std::array<Pass, 4> PairRules::preference(std::uint32_t d) const {
   if (rule_.prefer == PairRule::Prefer::slots) {
     std::array<double, 4> slot{};
     for (const Pass pass : order)
-      slot[index(pass)] = rule_.slots[d][index(pass)] + kInterval * run_.count(d, pass);
+      slot[index(pass)] = rule_.slots[d][index(pass)] + kBlockInterval * run_.count(d, pass);
     for (std::size_t i = 1; i < order.size(); ++i) {
       for (std::size_t j = i; j > 0 && slot[index(order[j])] < slot[index(order[j - 1])]; --j)
         std::swap(order[j], order[j - 1]);
@@ -146,59 +139,6 @@ const T& any_of(std::mt19937_64& random, const std::array<T, N>& values) {
 }
 
 constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper, kI1 = Pass::i_upper, kI0 = Pass::i_lower;
-
-using Paces = std::array<std::uint32_t, 4>;  // slots from one device to the next, of each kind
-using Slots = std::vector<std::array<double, 4>>;
-
-/// Paces with a sum near `sum`.
-Paces any_paces(std::mt19937_64& random, double sum) {
-  Paces paces{1, 1, 1, 1};
-  for (auto left = static_cast<int>(std::lround(sum)) - 4; left > 0; --left) ++paces[random() % 4];
-  return paces;
-}
-
-/// Slots down and up the V, and down and up again. From device `bend` on the paces are `far`.
-Slots slots_of(std::uint32_t p, const Paces& near, const Paces& far, std::uint32_t bend,
-               const std::array<std::uint32_t, 3>& turns) {
-  Slots slots(p);
-  double slot = 0;
-  for (std::size_t leg = 0; leg < 4; ++leg) {
-    for (std::uint32_t i = 0; i < p; ++i) {
-      const std::uint32_t d = leg % 2 == 0 ? i : p - 1 - i;
-      slots[d][leg] = slot;
-      if (i + 1 < p) slot += std::max(d, leg % 2 == 0 ? d + 1 : d - 1) < bend ? near[leg] : far[leg];
-    }
-    if (leg < 3) slot += turns[leg];
-  }
-  return slots;
-}
-
-/// Do no two ops of a device meet when the block repeats?
-bool is_block(const Slots& slots) {
-  return std::ranges::all_of(slots, [](const auto& device) {
-    std::uint32_t taken = 0;
-    for (const double slot : device) taken |= 1U << static_cast<std::uint32_t>(std::fmod(slot, kInterval));
-    return std::popcount(taken) == 4;
-  });
-}
-
-/// The slots of a building block that holds about as much as there is room for: a sixth of the sum
-/// of its paces per device. The last one tried when none fits in a few tries.
-Slots any_slots(std::mt19937_64& random, std::uint32_t p, double room) {
-  constexpr int kTries = 24;
-  Slots slots;
-  for (int i = 0; i < kTries; ++i) {
-    const double sum = kInterval * room + 1 - static_cast<double>(random() % 4);
-    const double bent = random() % 2 == 0 ? 0 : static_cast<double>(random() % 4);
-    const auto bend = static_cast<std::uint32_t>(random() % (p + 1));
-    const std::array<std::uint32_t, 4> kTurns = {1, 1, 2, 3};
-    std::array<std::uint32_t, 3> turns{};
-    for (std::uint32_t& turn : turns) turn = random() % 4 == 0 ? static_cast<std::uint32_t>(1 + random() % 6) : kTurns[random() % 4];
-    slots = slots_of(p, any_paces(random, sum - bent), any_paces(random, sum + bent), bend, turns);
-    if (is_block(slots)) break;
-  }
-  return slots;
-}
 
 }  // namespace
 

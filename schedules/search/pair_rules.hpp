@@ -7,8 +7,7 @@
 #pragma once
 
 #include "schedules/search/pair_run.hpp"
-
-#include <random>
+#include "schedules/search/pair_slots.hpp"
 
 namespace penstock {
 
@@ -22,7 +21,7 @@ struct PairRule {
   Prefer prefer = Prefer::fixed;
   std::array<Pass, 4> ranks{Pass::i_upper, Pass::i_lower, Pass::f_upper, Pass::f_lower};
   /// By device: slots of F lower, F upper, I upper, I lower of the first microbatch.
-  std::vector<std::array<double, 4>> slots{};
+  PairSlots slots{};
   double patience = 0;  ///< waits for a better op this share of the op's time that it puts off
   double overrun = 0;   ///< a W may put off an op that is on its way by this share of its time
   std::uint32_t pending = 1000;  ///< W's that may wait while an F is there

@@ -3,35 +3,46 @@
 #include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "schedules/search/pair_rules.hpp"
+#include "schedules/search/pair_slots.hpp"
 
 #include <algorithm>
 
 namespace penstock {
 namespace {
 
-/// Ops that the rules and the moves may visit in all, and at least and at most so many of them.
-constexpr std::size_t kOpsByRules = 400'000, kOpsByMoves = 4'000'000;
-constexpr std::size_t kLeastRules = 6, kMostRules = 1000;
+constexpr std::uint64_t kSeed = 20240515;
+
+/// Ops that each source may visit in all: of a whole search, and of one that begins with the orders
+/// of a shorter problem.
+struct Effort {
+  std::size_t by_rules, by_blocks, by_moves;
+};
+constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 0, 500'000};
 
 /// The best orders so far, unlike in what they take, the best first.
 class Best {
  public:
-  Best(const PairAim& aim, std::size_t most) : aim_(aim), most_(most) {}
+  explicit Best(std::size_t most) : most_(most) {}
 
-  void offer(const PairOrder& order, const std::vector<Pass>& word) {
+  /// `cost` orders them; `word` is copied only where the order is kept.
+  void offer(double cost, const PairOrder& order, const std::vector<Pass>& word) {
     if (!order.found()) return;
-    const auto place = std::ranges::find_if(
-        orders_, [&](const PairOrder& other) { return aim_.cost(order) <= aim_.cost(other); });
-    if (place != orders_.end() && aim_.cost(*place) == aim_.cost(order)) return;
-    if (place == orders_.end() && orders_.size() == most_) return;
-    orders_.insert(place, {order.makespan, order.stage_time, word});
-    if (orders_.size() > most_) orders_.pop_back();
+    const auto place = std::ranges::lower_bound(costs_, cost);
+    const auto at = place - costs_.begin();
+    if (place != costs_.end() && *place == cost) return;
+    if (costs_.size() == most_) {
+      if (place == costs_.end()) return;
+      costs_.pop_back();
+      orders_.pop_back();
+    }
+    costs_.insert(costs_.begin() + at, cost);
+    orders_.insert(orders_.begin() + at, {order.makespan, order.stage_time, word});
   }
   std::vector<PairOrder>& orders() { return orders_; }
 
  private:
-  PairAim aim_;
   std::size_t most_;
+  std::vector<double> costs_;
   std::vector<PairOrder> orders_;
 };
 
@@ -41,54 +52,121 @@ double longest_work(const PairProblem& problem) {
   return longest;
 }
 
-/// Activations of the upper chunk that a device may hold, per device of the pipeline.
+/// Activations of the upper chunk that a device may hold.
 double least_room(const PairProblem& problem) {
   double least = problem.devices * 2.0;
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     const double activation = problem.times[problem.stages[d][1]].activation;
     if (activation > 0) least = std::min(least, problem.limits[d] / activation);
   }
-  return least / problem.devices;
+  return least;
 }
 
-/// Rules at random, and then ones like the best of them.
-void try_rules(const PairProblem& problem, const PairAim& aim, Best& best) {
-  const std::size_t count = std::clamp(kOpsByRules / problem.ops(), kLeastRules, kMostRules);
-  const double work = longest_work(problem), room = least_room(problem);
-  std::mt19937_64 random(20240515);
-  PairRules rules(problem);
-  std::vector<std::pair<double, PairRule>> tried;
-  for (std::size_t i = 0; i < count; ++i) {
-    PairRule rule = any_rule(random, problem.devices, room);
-    if (i >= count / 2) rule = similar_rule(tried[random() % std::min<std::size_t>(4,tried.size())].second, rule, random);
-    PairRule now = rule;
-    if (now.idle < kNever && !best.orders().empty()) {
-      now.idle *= best.orders().front().stage_time - work;
-    }
-    const PairOrder order = rules.run(now);
-    best.offer(order, rules.word());
-    const double cost = aim.cost(order);
-    const auto place = std::ranges::find_if(tried, [&](const auto& t) { return cost < t.first; });
-    if (place != tried.end() || tried.size() < 4) tried.insert(place, {cost, rule});
-    if (tried.size() > 4) tried.pop_back();
+class Search {
+ public:
+  Search(const PairProblem& problem, const Effort& effort)
+      : problem_(problem), effort_(effort), room_(least_room(problem)), best_(kImproved) {}
+
+  /// An order to begin with.
+  void know(PairOrder order) {
+    if (order.found()) known_.push_back(std::move(order));
   }
-}
+
+  std::vector<PairOrder> run() {
+    const PairOrder rounds = round_order(problem_);
+    aim_.add(rounds);
+    know(rounds);
+    for (const PairOrder& order : known_) best_.offer(aim_.cost(order), order, order.word);
+    try_rules();
+    try_blocks();
+    improve();
+    return std::move(best_.orders());
+  }
+
+ private:
+  static constexpr std::size_t kImproved = 4;
+
+  /// Rules at random, and then ones like the best of them.
+  void try_rules() {
+    constexpr std::size_t kLeast = 4, kMost = 1000;
+    const std::size_t count = std::clamp(effort_.by_rules / problem_.ops(), kLeast, kMost);
+    const double work = longest_work(problem_);
+    std::mt19937_64 random(kSeed);
+    PairRules rules(problem_);
+    std::vector<std::pair<double, PairRule>> good;
+    for (std::size_t i = 0; i < count; ++i) {
+      PairRule rule = any_rule(random, problem_.devices, room_ / problem_.devices);
+      if (i >= count / 2) rule = similar_rule(good[random() % good.size()].second, rule, random);
+      PairRule timed = rule;
+      if (rule.idle < kNever && !best_.orders().empty())
+        timed.idle *= best_.orders().front().stage_time - work;
+      const PairOrder order = rules.run(timed);
+      const double cost = aim_.cost(order);
+      best_.offer(cost, order, rules.word());
+      const auto worse = std::ranges::find_if(good, [&](const auto& g) { return cost < g.first; });
+      good.insert(worse, {cost, std::move(rule)});
+      if (good.size() > kImproved) good.pop_back();
+    }
+  }
+
+  /// Building blocks that fit: regular ones, and as many at random.
+  void try_blocks() {
+    constexpr std::size_t kMost = 60;
+    const std::size_t count = std::min(effort_.by_blocks / problem_.ops(), kMost);
+    if (count == 0) return;
+    std::mt19937_64 random(kSeed);
+    std::vector<PairSlots> blocks = regular_blocks(problem_.devices, room_);
+    if (blocks.size() > count / 2) blocks.resize(count / 2 + 1);
+    for (std::size_t i = blocks.size(); i < count; ++i) {
+      PairSlots slots = any_slots(random, problem_.devices, room_ / problem_.devices);
+      if (is_block(slots) && expected_peak(slots) <= room_) blocks.push_back(std::move(slots));
+    }
+    for (const PairSlots& slots : blocks) try_block(slots);
+  }
+
+  void try_block(const PairSlots& slots) {
+    const ScheduleShape shape{.depth = problem_.devices,
+                              .microbatches_per_update = problem_.microbatches,
+                              .chunks = 2};
+    OpLists lists;
+    generate_from_block(block_of(slots), shape, lists);
+    const PairOrder order = PairMoves(problem_, aim_).evaluated(word_of(problem_, lists));
+    best_.offer(aim_.cost(order), order, order.word);
+  }
+
+  void improve() {
+    std::mt19937_64 random(kSeed);
+    PairMoves moves(problem_, aim_);
+    std::vector<PairOrder>& orders = best_.orders();
+    const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
+    for (PairOrder& order : orders) moves.improve(order, evaluations, random);
+    std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
+  }
+
+  const PairProblem& problem_;
+  Effort effort_;
+  double room_;
+  PairAim aim_;
+  std::vector<PairOrder> known_;
+  Best best_;
+};
+
+/// Microbatches after which an order of the V only repeats itself.
+std::uint32_t long_enough(const PairProblem& problem) { return 4 * problem.devices; }
 
 }  // namespace
 
 PairOrder search_vee(const PairProblem& problem) {
-  constexpr std::size_t kImproved = 4;
-  PairAim aim;
-  const PairOrder rounds = round_order(problem);
-  aim.add(rounds);
-  Best best(aim, kImproved);
-  best.offer(rounds, rounds.word);
-  try_rules(problem, aim, best);
-  PairMoves moves(problem, aim);
-  std::mt19937_64 random(20240515);
-  for (PairOrder& order : best.orders())
-    moves.improve(order, kOpsByMoves / problem.ops() / best.orders().size(), random);
-  return std::ranges::min(best.orders(), {}, [&](const PairOrder& o) { return aim.cost(o); });
+  constexpr std::size_t kFewOps = 20'000;
+  PairProblem shorter = problem;
+  shorter.microbatches = std::min(problem.microbatches, long_enough(problem));
+  if (shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps)
+    return Search(problem, kWhole).run().front();
+  Search search(problem, kAfterShorter);
+  PairMoves times(problem, {});
+  for (const PairOrder& order : Search(shorter, kWhole).run())
+    search.know(times.evaluated(lengthened(problem, order.word)));
+  return search.run().front();
 }
 
 }  // namespace penstock
