@@ -1,5 +1,6 @@
 #include "schedules/blocks.hpp"
 
+#include "schedules/evaluate.hpp"
 #include "schedules/repeated_block.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@ namespace {
 
 /// A microbatch's way from its first pass to its last takes at most this many intervals.
 constexpr std::uint64_t kMostIntervals = 16384;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// The slots of one kind of pass.
 struct Passes {
@@ -107,6 +109,10 @@ std::vector<std::string> collisions(const Block& b) {
                       d, work, T, work));
       continue;
     }
+    const auto within = [&](const Pass& pass) {
+      const std::uint32_t slot = pass.slot % T, width = b.widths.of(pass.op.kind);
+      return width == 1 ? fmt::format("{}", slot) : fmt::format("{}-{}", slot, slot + width - 1);
+    };
     std::vector<const Pass*> taken(T, nullptr);
     for (const Pass& pass : devices[d]) {
       const Pass* other = nullptr;
@@ -119,8 +125,8 @@ std::vector<std::string> collisions(const Block& b) {
       found.push_back(
           fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
                       "modulo the interval {}",
-                      name(other->op), other->slot, name(pass.op), pass.slot, d, other->slot % T,
-                      pass.slot % T, T));
+                      name(other->op), other->slot, name(pass.op), pass.slot, d, within(*other),
+                      within(pass), T));
     }
   }
   return found;
@@ -240,11 +246,42 @@ std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
   return bound;
 }
 
+namespace {
+
+OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how) {
+  RepeatedBlock repeated(block, shape.microbatches_per_update);
+  repeated.reorder(how);
+  OpLists order;
+  repeated.append_to(order);
+  return order;
+}
+
+/// The order that is through first; of those, the one with the shortest longest device.
+OpLists best(const Block& block, const ScheduleShape& shape) {
+  const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
+  OpLists least;
+  auto shortest = std::pair{kNever, kNever};
+  for (const Reorder how : {Reorder::both_ends, Reorder::everywhere, Reorder::none}) {
+    OpLists order = reordered(block, shape, how);
+    const Evaluation found = evaluate(order, where, shape);
+    const auto takes = std::pair{found.makespan, found.stage_time};
+    if (takes >= shortest) continue;
+    shortest = takes;
+    least = std::move(order);
+  }
+  return least;
+}
+
+}  // namespace
+
 void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
                          Reorder reorder) {
-  RepeatedBlock repeated(block, shape.microbatches_per_update);
-  if (reorder == Reorder::greedy) repeated.reorder();
-  repeated.append_to(order);
+  const OpLists made =
+      reorder == Reorder::best ? best(block, shape) : reordered(block, shape, reorder);
+  for (int d = 0; d < made.devices(); ++d) {
+    for (const Op& op : made.of(d)) order.add(op);
+    order.end_device();
+  }
 }
 
 std::string draw(const Block& block) {

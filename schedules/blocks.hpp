@@ -30,11 +30,11 @@ struct SlotWidths {
 struct Block {
   Layout layout = Layout::snake;  ///< loop or snake
   std::uint32_t chunks = 2;       ///< v, virtual stages per device
-  std::vector<std::uint32_t> forward;
-  std::vector<std::uint32_t> backward;  ///< B; or else I and W:
-  std::vector<std::uint32_t> backward_input;
+  std::vector<std::uint32_t> forward{};
+  std::vector<std::uint32_t> backward{};  ///< B; or else I and W:
+  std::vector<std::uint32_t> backward_input{};
   /// Empty: each W takes the next free slot of its device after its I.
-  std::vector<std::uint32_t> backward_weight;
+  std::vector<std::uint32_t> backward_weight{};
   std::uint32_t interval = 0;  ///< T; 0: as many slots as the passes of a device take
   SlotWidths widths{};
 
@@ -65,14 +65,16 @@ std::uint32_t memory_bound(const Block& block, std::uint32_t device);
 
 /// What becomes of a repeated block.
 enum class Reorder : std::uint8_t {
-  none,    ///< the order of the repeated block
-  greedy,  ///< before the first microbatch is through and after the last one has entered
+  none,        ///< the order of the repeated block
+  both_ends,   ///< before the first microbatch is through and after the last one has entered
+  everywhere,  ///< between the two as well
+  best,        ///< whichever of the three is through first with the times of the shape
 };
 
 /// Appends the order of m = microbatches_per_update microbatches, of depth() devices.
 /// Precondition: the block has no problems, and the stages of the shape.
 void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
-                         Reorder reorder = Reorder::greedy);
+                         Reorder reorder = Reorder::best);
 
 /// A block as text: a line per device, a column per slot, e.g. "F0 F1 .  I1"; below the lifespans
 /// and the bound of each device.

@@ -15,6 +15,13 @@ Schedule pipedream();
 Schedule pipedream_2bw();
 Schedule data_parallel();
 Schedule asp();
+Schedule zb_v();
+Schedule zb_v_search();
+Schedule v_min();
+Schedule v_half();
+Schedule v_zb();
+Schedule v_search();
+Schedule one_f_one_b_v();
 
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);

@@ -131,7 +131,8 @@ void RepeatedBlock::move_passes(Part part) {
     const bool last_enters = pass.op.kind == OpKind::forward && pass.op.stage < block_.depth() &&
                              pass.op.microbatch + 1 == microbatches_;
     if (phase == Phase::fill && first_is_through) phase = Phase::steady;
-    const bool moves = phase == Phase::drain || (phase == Phase::fill && part == Part::both_ends);
+    const bool moves = phase == Phase::drain || part == Part::all ||
+                       (phase == Phase::fill && part == Part::both_ends);
     if (phase == Phase::steady && last_enters) phase = Phase::drain;
     if (moves) {
       lines[d].move(pass, ends.ready(pass.op, d), limit);
@@ -195,10 +196,12 @@ void RepeatedBlock::take_out_weights() {
                   [](const Placed& pass) { return pass.op.kind == OpKind::backward_weight; });
 }
 
-void RepeatedBlock::reorder() {
-  if (!weights_fill_) return move_passes(Part::both_ends);
+void RepeatedBlock::reorder(Reorder how) {
+  if (how == Reorder::none) return;
+  const Part part = how == Reorder::everywhere ? Part::all : Part::both_ends;
+  if (!weights_fill_) return move_passes(part);
   add_placeholders();
-  move_passes(Part::both_ends);
+  move_passes(part);
   squeeze();
   take_out_weights();
   move_passes(Part::end);

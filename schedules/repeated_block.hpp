@@ -18,12 +18,12 @@ class RepeatedBlock {
   /// Precondition: the block has no problems.
   RepeatedBlock(const Block& block, std::uint32_t microbatches);
 
-  void reorder();
+  void reorder(Reorder how);
   void append_to(OpLists& order) const;
 
  private:
-  /// What moves: passes while the pipeline fills and drains, or only while it drains.
-  enum class Part : std::uint8_t { both_ends, end };
+  /// What moves: passes while the pipeline fills and drains, only while it drains, or all.
+  enum class Part : std::uint8_t { both_ends, end, all };
   struct Where {
     std::uint32_t device, index;
   };

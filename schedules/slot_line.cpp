@@ -10,19 +10,18 @@ SlotLine::SlotLine(const SlotWidths& widths, std::span<const Placed> passes, boo
   const std::uint32_t end =
       passes.empty() ? 0 : passes.back().slot + widths_.of(passes.back().op.kind);
   uses_.assign(end, Use::idle);
-  states_.resize(end);
   unsettled_.resize(end + 1);
   std::iota(unsettled_.begin(), unsettled_.end(), 0U);
   for (const Placed& pass : passes) put(pass);
   State state;
-  for (std::uint32_t slot = 0; slot < end; ++slot) states_[slot] = state = after(state, slot);
+  for (std::uint32_t slot = 0; slot < end; ++slot) {
+    state = after(state, slot);
+    held_.push_back(state.held);
+    if (fills_weights) states_.push_back(state);
+  }
 }
 
-std::int32_t SlotLine::peak() const {
-  std::int32_t most = 0;
-  for (const State& state : states_) most = std::max(most, state.held);
-  return most;
-}
+std::int32_t SlotLine::peak() const { return held_.empty() ? 0 : std::ranges::max(held_); }
 
 SlotLine::Use SlotLine::use_of(OpKind kind) {
   switch (kind) {
@@ -112,28 +111,43 @@ void SlotLine::settle(const Placed& pass) {
 }
 
 void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
+  if (fills_weights_) {
+    move_filling(pass, earliest, limit);
+  } else {
+    move_listed(pass, earliest, limit);
+  }
+  settle(pass);
+}
+
+void SlotLine::move_listed(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
+  const std::uint32_t stays = pass.slot;
+  const bool holds = pass.op.kind == OpKind::forward;
+  const bool frees = pass.op.kind != OpKind::backward_input && !holds;
+  for (std::uint32_t slot = stays; holds && slot > earliest; --slot)
+    if (held_[slot - 1] >= limit) earliest = slot;
+  const std::uint32_t slot = next_free(earliest, widths_.of(pass.op.kind));
+  if (slot >= stays) return;
+  pass.slot = slot;
+  const std::int32_t change = holds ? 1 : frees ? -1 : 0;
+  if (change == 0) return;
+  for (std::uint32_t i = slot; i < stays; ++i) held_[i] += change;
+}
+
+void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
   const std::uint32_t width = widths_.of(pass.op.kind);
   const Placed stays = pass;
-  // Nothing is held for an I, so only where it takes a W's place can it raise the peak.
-  const bool may_hold_more =
-      pass.op.kind == OpKind::forward || (pass.op.kind == OpKind::backward_input && fills_weights_);
   take(stays);
   for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {
     pass.slot = slot;
     put(pass);
-    const std::uint32_t beyond =
-        may_hold_more ? first_beyond(limit, slot, stays.slot + width) : kNowhere;
-    if (beyond == kNowhere) {
-      update(slot, stays.slot + width);
-      return settle(pass);
-    }
+    const std::uint32_t beyond = first_beyond(limit, slot, stays.slot + width);
+    if (beyond == kNowhere) return update(slot, stays.slot + width);
     take(pass);
     // Later slots up to there do no better: the device holds as much, and frees no more.
     slot = beyond < stays.slot ? next_free(beyond + 1, width) : stays.slot;
   }
   pass = stays;
   put(pass);
-  settle(pass);
 }
 
 }  // namespace penstock

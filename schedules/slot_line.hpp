@@ -53,6 +53,8 @@ class SlotLine {
   bool room_for_weight(std::uint32_t slot) const;
   State after(State before, std::uint32_t slot) const;
   State before(std::uint32_t slot) const { return slot == 0 ? State{} : states_[slot - 1]; }
+  void move_listed(Placed& pass, std::uint32_t earliest, std::int32_t limit);
+  void move_filling(Placed& pass, std::uint32_t earliest, std::int32_t limit);
   std::uint32_t first_beyond(std::int32_t limit, std::uint32_t from, std::uint32_t past) const;
   void update(std::uint32_t from, std::uint32_t past);
   std::uint32_t free_from(std::uint32_t slot);
@@ -61,7 +63,8 @@ class SlotLine {
   SlotWidths widths_;
   bool fills_weights_;
   std::vector<Use> uses_;
-  std::vector<State> states_;             ///< after each slot
+  std::vector<State> states_;             ///< after each slot, where Ws fill
+  std::vector<std::int32_t> held_;        ///< after each slot, where all passes are listed
   std::vector<std::uint32_t> unsettled_;  ///< from each slot: the next that may be free
 };
 

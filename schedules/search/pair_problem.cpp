@@ -70,13 +70,10 @@ PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, dou
   return problem;
 }
 
-double least_limit(const PairProblem& problem, const ScheduleShape& shape) {
+double least_limit(const PairProblem& problem) {
   double least = 0;
-  for (std::uint32_t d = 0; d < problem.devices; ++d) {
-    const double needed = both_activations(problem, d);
-    if (!shape.memory_limits.empty() && needed <= problem.limits[d]) continue;
-    least = std::max(least, needed / limit_unit(problem));
-  }
+  for (std::uint32_t d = 0; d < problem.devices; ++d)
+    least = std::max(least, both_activations(problem, d) / limit_unit(problem));
   constexpr double kPrinted = 1e4;
   return std::ceil(least * kPrinted * (1 - kSlack)) / kPrinted;
 }
@@ -140,11 +137,10 @@ std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order) {
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     for (const Op& op : order.of(static_cast<int>(d))) {
       const bool upper = op.stage == problem.stages[d][1];
-      switch (op.kind) {
-        case OpKind::forward: word.push_back(upper ? Pass::f_upper : Pass::f_lower); break;
-        case OpKind::backward_input: word.push_back(upper ? Pass::i_upper : Pass::i_lower); break;
-        default: word.push_back(upper ? Pass::w_upper : Pass::w_lower);
-      }
+      if (op.kind == OpKind::forward) word.push_back(upper ? Pass::f_upper : Pass::f_lower);
+      if (is_backward(op.kind)) word.push_back(upper ? Pass::i_upper : Pass::i_lower);
+      if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
+        word.push_back(upper ? Pass::w_upper : Pass::w_lower);
     }
   }
   return word;

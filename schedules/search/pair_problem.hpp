@@ -73,8 +73,8 @@ struct PairAim {
 /// does not say how much may be held.
 PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, double usual_limit);
 
-/// The least memory_limit that each device can do with, at most as fine as it is printed.
-double least_limit(const PairProblem& problem, const ScheduleShape& shape);
+/// The least memory_limit that every device can do with, rounded up to four digits.
+double least_limit(const PairProblem& problem);
 bool fits_at_all(const PairProblem& problem);
 
 /// Stage time and makespan that no order is below.
@@ -85,7 +85,7 @@ PairAim least_times(const PairProblem& problem);
 bool admissible(const PairProblem& problem, std::uint32_t d, std::span<const Pass> passes);
 bool admissible(const PairProblem& problem, const std::vector<Pass>& word);
 
-/// The word of an order with two ops of each kind per microbatch and device.
+/// The word of an order; a B becomes an I and a W.
 std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order);
 
 /// The word of a shorter problem made as long as that of `problem`: on every device, ops from its

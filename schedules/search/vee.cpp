@@ -1,5 +1,6 @@
 #include "schedules/search/vee.hpp"
 
+#include "schedules/catalog.hpp"
 #include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "schedules/search/pair_rules.hpp"
@@ -76,6 +77,7 @@ class Search {
     const PairOrder rounds = round_order(problem_);
     aim_.add(rounds);
     know(rounds);
+    know_published();
     for (const PairOrder& order : known_) best_.offer(aim_.cost(order), order, order.word);
     try_rules();
     try_blocks();
@@ -125,13 +127,32 @@ class Search {
   }
 
   void try_block(const PairSlots& slots) {
-    const ScheduleShape shape{.depth = problem_.devices,
-                              .microbatches_per_update = problem_.microbatches,
-                              .chunks = 2};
     OpLists lists;
-    generate_from_block(block_of(slots), shape, lists);
-    const PairOrder order = PairMoves(problem_, aim_).evaluated(word_of(problem_, lists));
+    generate_from_block(block_of(slots), shape(), lists);
+    const PairOrder order = evaluated(lists);
     best_.offer(aim_.cost(order), order, order.word);
+  }
+
+  /// The schedules of two chunks there and back whose order does not depend on costs, where their
+  /// own bound does not say that they hold too much.
+  void know_published() {
+    for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
+      if (schedule.peak(shape(), problem_.devices - 1) > room_) continue;
+      OpLists lists;
+      schedule.generate(shape(), lists);
+      const PairOrder order = evaluated(lists);
+      aim_.add(order);
+      know(order);
+    }
+  }
+
+  ScheduleShape shape() const {
+    return {.depth = problem_.devices,
+            .microbatches_per_update = problem_.microbatches,
+            .chunks = 2};
+  }
+  PairOrder evaluated(const OpLists& lists) const {
+    return PairMoves(problem_, aim_).evaluated(word_of(problem_, lists));
   }
 
   void improve() {

@@ -1,0 +1,13 @@
+// The building blocks of the V-shaped schedules in the catalog, for p devices.
+#pragma once
+
+#include "schedules/blocks.hpp"
+
+namespace penstock {
+
+Block v_min_block(std::uint32_t depth);
+Block v_half_block(std::uint32_t depth);
+Block v_zb_block(std::uint32_t depth);
+Block one_f_one_b_v_block(std::uint32_t depth);
+
+}  // namespace penstock
