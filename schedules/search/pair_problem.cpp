@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -39,8 +40,9 @@ double PairProblem::work(std::uint32_t d) const {
 }
 
 void PairAim::add(const PairOrder& known) {
-  stage_time = std::min(stage_time, known.stage_time);
-  makespan = std::min(makespan, known.makespan);
+  if (std::tie(known.stage_time, known.makespan) >= std::tie(stage_time, makespan)) return;
+  stage_time = known.stage_time;
+  makespan = known.makespan;
 }
 
 double PairAim::cost(double stage, double whole) const {

@@ -59,8 +59,8 @@ struct PairOrder {
   bool found() const { return makespan < kNever; }
 };
 
-/// What a good order is: one no worse than known ones in stage time and in makespan, and then the
-/// least sum of the two.
+/// What a good order is: no worse in stage time and in makespan than the known order that is best by
+/// stage time, then makespan; and then the least sum of the two.
 struct PairAim {
   double stage_time = kNever, makespan = kNever;
 

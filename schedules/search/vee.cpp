@@ -18,7 +18,7 @@ constexpr std::uint64_t kSeed = 20240515;
 struct Effort {
   std::size_t by_rules, by_blocks, by_moves;
 };
-constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 0, 500'000};
+constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 20'000, 500'000};
 
 /// The best orders so far, unlike in what they take, the best first.
 class Best {
@@ -63,10 +63,20 @@ double least_room(const PairProblem& problem) {
   return least;
 }
 
+PairProblem shortened(const PairProblem& problem, std::uint32_t microbatches) {
+  PairProblem shorter = problem;
+  shorter.microbatches = std::min(problem.microbatches, microbatches);
+  return shorter;
+}
+
 class Search {
  public:
   Search(const PairProblem& problem, const Effort& effort)
-      : problem_(problem), effort_(effort), room_(least_room(problem)), best_(kImproved) {}
+      : problem_(problem),
+        short_(shortened(problem, 2 * problem.devices + 8)),
+        effort_(effort),
+        room_(least_room(problem)),
+        best_(kImproved) {}
 
   /// An order to begin with.
   void know(PairOrder order) {
@@ -90,7 +100,7 @@ class Search {
 
   /// Rules at random, and then ones like the best of them.
   void try_rules() {
-    constexpr std::size_t kLeast = 4, kMost = 1000;
+    constexpr std::size_t kLeast = 4, kMost = 3000;
     const std::size_t count = std::clamp(effort_.by_rules / problem_.ops(), kLeast, kMost);
     const double work = longest_work(problem_);
     std::mt19937_64 random(kSeed);
@@ -113,8 +123,9 @@ class Search {
 
   /// Building blocks that fit: regular ones, and as many at random.
   void try_blocks() {
-    constexpr std::size_t kMost = 60;
-    const std::size_t count = std::min(effort_.by_blocks / problem_.ops(), kMost);
+    constexpr std::size_t kMost = 60, kOrderPerEvaluation = 20;
+    const std::size_t each = short_.ops() + problem_.ops() / kOrderPerEvaluation;
+    const std::size_t count = std::min(effort_.by_blocks / each, kMost);
     if (count == 0) return;
     std::mt19937_64 random(kSeed);
     std::vector<PairSlots> blocks = regular_blocks(problem_.devices, room_);
@@ -123,36 +134,40 @@ class Search {
       PairSlots slots = any_slots(random, problem_.devices, room_ / problem_.devices);
       if (is_block(slots) && expected_peak(slots) <= room_) blocks.push_back(std::move(slots));
     }
-    for (const PairSlots& slots : blocks) try_block(slots);
-  }
-
-  void try_block(const PairSlots& slots) {
-    OpLists lists;
-    generate_from_block(block_of(slots), shape(), lists);
-    const PairOrder order = evaluated(lists);
-    best_.offer(aim_.cost(order), order, order.word);
-  }
-
-  /// The schedules of two chunks there and back whose order does not depend on costs, where their
-  /// own bound does not say that they hold too much.
-  void know_published() {
-    for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
-      if (schedule.peak(shape(), problem_.devices - 1) > room_) continue;
+    for (const PairSlots& slots : blocks) {
       OpLists lists;
-      schedule.generate(shape(), lists);
+      generate_from_block(block_of(slots), short_shape(), lists);
+      const PairOrder order = evaluated(lists);
+      best_.offer(aim_.cost(order), order, order.word);
+    }
+  }
+
+  /// The schedules of two chunks there and back whose order does not depend on costs, where by
+  /// their own formula they do not hold too much.
+  void know_published() {
+    constexpr std::size_t kManyOps = 50'000;
+    constexpr double kFarFromFull = 1.5;
+    for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
+      const double peak = schedule.peak(short_shape(), problem_.devices - 1);
+      if (peak > room_) continue;
+      if (problem_.ops() > kManyOps && peak * kFarFromFull < room_) continue;
+      OpLists lists;
+      schedule.generate(short_shape(), lists);
       const PairOrder order = evaluated(lists);
       aim_.add(order);
       know(order);
     }
   }
 
-  ScheduleShape shape() const {
+  /// The shape of a batch long enough for what repeats to show.
+  ScheduleShape short_shape() const {
     return {.depth = problem_.devices,
-            .microbatches_per_update = problem_.microbatches,
+            .microbatches_per_update = short_.microbatches,
             .chunks = 2};
   }
-  PairOrder evaluated(const OpLists& lists) const {
-    return PairMoves(problem_, aim_).evaluated(word_of(problem_, lists));
+  PairOrder evaluated(const OpLists& short_order) const {
+    return PairMoves(problem_, aim_)
+        .evaluated(lengthened(problem_, word_of(short_, short_order)));
   }
 
   void improve() {
@@ -165,6 +180,7 @@ class Search {
   }
 
   const PairProblem& problem_;
+  PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
   Effort effort_;
   double room_;
   PairAim aim_;
@@ -172,15 +188,11 @@ class Search {
   Best best_;
 };
 
-/// Microbatches after which an order of the V only repeats itself.
-std::uint32_t long_enough(const PairProblem& problem) { return 4 * problem.devices; }
-
 }  // namespace
 
 PairOrder search_vee(const PairProblem& problem) {
   constexpr std::size_t kFewOps = 20'000;
-  PairProblem shorter = problem;
-  shorter.microbatches = std::min(problem.microbatches, long_enough(problem));
+  const PairProblem shorter = shortened(problem, 4 * problem.devices);
   if (shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps)
     return Search(problem, kWhole).run().front();
   Search search(problem, kAfterShorter);
