@@ -54,9 +54,7 @@ Refusal refuse_zb_v(const ScheduleShape& shape) { return refuse(shape, kAsOneFOn
 void generate_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, usual_of_v(shape));
 }
-Refusal refuse_v(const ScheduleShape& shape) {
-  return refuse(shape, usual_of_v(shape), kVSearch);
-}
+Refusal refuse_v(const ScheduleShape& shape) { return refuse(shape, usual_of_v(shape), kVSearch); }
 
 double no_claim(const ScheduleShape&) { return kNoClaim; }
 

@@ -109,8 +109,8 @@ void PairMoves::number() {
 PairMoves::Place PairMoves::pass_at(std::uint32_t stage, bool forward, std::uint32_t k) const {
   const std::uint32_t d = problem_.device[stage];
   const bool upper = problem_.stages[d][1] == stage;
-  const Pass pass = forward ? (upper ? Pass::f_upper : Pass::f_lower)
-                            : (upper ? Pass::i_upper : Pass::i_lower);
+  const Pass pass =
+      forward ? (upper ? Pass::f_upper : Pass::f_lower) : (upper ? Pass::i_upper : Pass::i_lower);
   return {d, position_[(std::size_t{d} * kPasses + index(pass)) * problem_.microbatches + k]};
 }
 
@@ -149,7 +149,8 @@ void PairMoves::find_critical(std::uint32_t d) {
 bool PairMoves::move(Place place, std::mt19937_64& random) {
   constexpr std::uint32_t kFurthest = 12;
   const auto first = word_.begin() + static_cast<std::ptrdiff_t>(at(place.device, 0));
-  const std::uint32_t i = place.position, far = 1 + static_cast<std::uint32_t>(random() % kFurthest);
+  const std::uint32_t i = place.position,
+                      far = 1 + static_cast<std::uint32_t>(random() % kFurthest);
   switch (random() % 4) {
     case 0: {  // the op before moves behind this one and on
       const std::uint32_t to = std::min(length_ - 1, i - 1 + far);
@@ -169,12 +170,13 @@ bool PairMoves::move(Place place, std::mt19937_64& random) {
 }
 
 void PairMoves::improve(PairOrder& order, std::size_t evaluations, std::mt19937_64& random) {
-  constexpr double kFirstThreshold = 0.002;
+  constexpr double kFirstThreshold = 3;  // times of an op
   constexpr std::size_t kAttempts = 8;
   word_ = order.word;
   if (!evaluate(now_)) return;
   number();
   double current = cost(now_), best = current;
+  const double mean = problem_.work(0) / length_;
   bool moved = true;
   std::vector<Pass> before(length_);
   std::size_t evaluated = 0;
@@ -191,7 +193,7 @@ void PairMoves::improve(PairOrder& order, std::size_t evaluations, std::mt19937_
     if (moved && evaluate(trial_)) {
       const double share = static_cast<double>(random() % 1024) / 1024;
       const double left = 1 - static_cast<double>(evaluated) / static_cast<double>(evaluations);
-      const double threshold = kFirstThreshold * now_.makespan * left * share * share * share;
+      const double threshold = kFirstThreshold * mean * left * share * share * share;
       moved = cost(trial_) <= current + threshold;
     } else {
       moved = false;

@@ -117,7 +117,8 @@ bool admissible(const PairProblem& problem, std::uint32_t d, std::span<const Pas
     } else {
       held -= is_weight(pass) ? t.activation_after_input : t.activation - t.activation_after_input;
     }
-    if (count(Pass::i_lower) > count(Pass::f_lower) || count(Pass::i_upper) > count(Pass::f_upper) ||
+    if (count(Pass::i_lower) > count(Pass::f_lower) ||
+        count(Pass::i_upper) > count(Pass::f_upper) ||
         count(Pass::w_lower) > count(Pass::i_lower) || count(Pass::w_upper) > count(Pass::i_upper))
       return false;
   }
@@ -190,7 +191,8 @@ void append_order(const PairProblem& problem, std::span<const Pass> word, OpList
   order.reserve(problem.devices, problem.ops());
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     std::array<std::uint32_t, kPasses> next{};
-    for (const Pass pass : word.subspan(std::size_t{d} * problem.word_length(), problem.word_length()))
+    for (const Pass pass :
+         word.subspan(std::size_t{d} * problem.word_length(), problem.word_length()))
       order.add(make_op(kind_of(pass), problem.stage(d, pass), next[index(pass)]++));
     order.end_device();
   }

@@ -6,8 +6,8 @@
 //     activation from F to I,  activation_after_input from I to W
 // of each chunk. The F of the upper chunk comes while the lower one's activation of that microbatch
 // is still held, so no device can do with less room than for one activation of each; and this much
-// always is enough: where the activations of lower chunks leave room for one of the upper chunk, the
-// oldest microbatch in flight can always go on (its upper F waits for nothing but W's that are
+// always is enough: where the activations of lower chunks leave room for one of the upper chunk,
+// the oldest microbatch in flight can always go on (its upper F waits for nothing but W's that are
 // free to run), and after it the next.
 #pragma once
 
@@ -59,8 +59,8 @@ struct PairOrder {
   bool found() const { return makespan < kNever; }
 };
 
-/// What a good order is: no worse in stage time and in makespan than the known order that is best by
-/// stage time, then makespan; and then the least sum of the two.
+/// What a good order is: no worse in stage time and in makespan than the known order that is best
+/// by stage time, then makespan; and then the least sum of the two.
 struct PairAim {
   double stage_time = kNever, makespan = kNever;
 

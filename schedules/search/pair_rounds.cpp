@@ -10,9 +10,9 @@ namespace {
 constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper, kI1 = Pass::i_upper, kI0 = Pass::i_lower;
 
 struct RoundRule {
-  bool before_forward = true;          ///< a W may put off an F
-  bool before_first_backward = true;   ///< and an I of the upper chunk
-  std::vector<double> allowed;         ///< idle time by device, of the rounds before; may be empty
+  bool before_forward = true;         ///< a W may put off an F
+  bool before_first_backward = true;  ///< and an I of the upper chunk
+  std::vector<double> allowed;        ///< idle time by device, of the rounds before; may be empty
 };
 
 class Rounds {
@@ -49,7 +49,9 @@ class Rounds {
 
  private:
   bool left(std::uint32_t d, Pass pass) const { return run_.count(d, pass) < m_; }
-  std::uint32_t forwards_of(std::uint32_t d) const { return run_.count(d, kF0) + run_.count(d, kF1); }
+  std::uint32_t forwards_of(std::uint32_t d) const {
+    return run_.count(d, kF0) + run_.count(d, kF1);
+  }
 
   /// Runs an op as early as it can; stuck when its input never comes or it does not fit.
   void put(std::uint32_t d, Pass pass) {

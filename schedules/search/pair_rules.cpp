@@ -27,7 +27,8 @@ void PairRules::reset(const PairRule& rule) {
   }
   std::fill(after_forward_.begin(), after_forward_.end(), false);
   std::fill(wake_.begin(), wake_.end(), kNever);
-  for (std::uint32_t i = 0; i < leaves_; ++i) tree_[leaves_ + i] = std::min(i, problem_.devices - 1);
+  for (std::uint32_t i = 0; i < leaves_; ++i)
+    tree_[leaves_ + i] = std::min(i, problem_.devices - 1);
   for (std::uint32_t i = leaves_; i-- > 1;) tree_[i] = tree_[2 * std::size_t{i}];
   wake(problem_.device[0], 0);
 }
@@ -72,8 +73,7 @@ std::array<Pass, 4> PairRules::preference(std::uint32_t d) const {
 
 bool PairRules::has_room(std::uint32_t d, Pass pass) const {
   if (!run_.fits(d, pass)) return false;
-  return pass != Pass::f_lower ||
-         run_.held_lower(d) + run_.activation(d, pass) <= lower_most_[d];
+  return pass != Pass::f_lower || run_.held_lower(d) + run_.activation(d, pass) <= lower_most_[d];
 }
 
 PairRules::Choice PairRules::choose(std::uint32_t d, double now) const {
@@ -149,7 +149,8 @@ PairRule any_rule(std::mt19937_64& random, std::uint32_t p, double room) {
       std::array{kF1, kI1, kI0, kF0}, std::array{kF1, kF0, kI1, kI0},
       std::array{kI1, kF1, kI0, kF0}};
   PairRule rule;
-  rule.prefer = any_of(random, std::array{Prefer::slots, Prefer::slots, Prefer::fixed, Prefer::in_turn});
+  rule.prefer =
+      any_of(random, std::array{Prefer::slots, Prefer::slots, Prefer::fixed, Prefer::in_turn});
   rule.ranks = any_of(random, kRanks);
   if (rule.prefer == Prefer::slots) rule.slots = any_slots(random, p, room);
   rule.patience = any_of(random, std::array{0.0, 0.5, 1.0});

@@ -76,7 +76,7 @@ class Search {
         short_(shortened(problem, 2 * problem.devices + 8)),
         effort_(effort),
         room_(least_room(problem)),
-        best_(kImproved) {}
+        best_(std::clamp<std::size_t>(effort.by_moves / problem.ops() / 1500, 4, 16)) {}
 
   /// An order to begin with.
   void know(PairOrder order) {
@@ -96,11 +96,9 @@ class Search {
   }
 
  private:
-  static constexpr std::size_t kImproved = 4;
-
   /// Rules at random, and then ones like the best of them.
   void try_rules() {
-    constexpr std::size_t kLeast = 4, kMost = 3000;
+    constexpr std::size_t kLeast = 2, kMost = 3000, kParents = 4;
     const std::size_t count = std::clamp(effort_.by_rules / problem_.ops(), kLeast, kMost);
     const double work = longest_work(problem_);
     std::mt19937_64 random(kSeed);
@@ -117,7 +115,7 @@ class Search {
       best_.offer(cost, order, rules.word());
       const auto worse = std::ranges::find_if(good, [&](const auto& g) { return cost < g.first; });
       good.insert(worse, {cost, std::move(rule)});
-      if (good.size() > kImproved) good.pop_back();
+      if (good.size() > kParents) good.pop_back();
     }
   }
 
@@ -142,15 +140,14 @@ class Search {
     }
   }
 
-  /// The schedules of two chunks there and back whose order does not depend on costs, where by
-  /// their own formula they do not hold too much.
+  /// The schedules of two chunks there and back whose order does not depend on costs; where there
+  /// are many ops, only those that by their own formula hold about as much as they may.
   void know_published() {
     constexpr std::size_t kManyOps = 50'000;
     constexpr double kFarFromFull = 1.5;
     for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
       const double peak = schedule.peak(short_shape(), problem_.devices - 1);
-      if (peak > room_) continue;
-      if (problem_.ops() > kManyOps && peak * kFarFromFull < room_) continue;
+      if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
       OpLists lists;
       schedule.generate(short_shape(), lists);
       const PairOrder order = evaluated(lists);
@@ -161,20 +158,19 @@ class Search {
 
   /// The shape of a batch long enough for what repeats to show.
   ScheduleShape short_shape() const {
-    return {.depth = problem_.devices,
-            .microbatches_per_update = short_.microbatches,
-            .chunks = 2};
+    return {.depth = problem_.devices, .microbatches_per_update = short_.microbatches, .chunks = 2};
   }
   PairOrder evaluated(const OpLists& short_order) const {
-    return PairMoves(problem_, aim_)
-        .evaluated(lengthened(problem_, word_of(short_, short_order)));
+    return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
   }
 
   void improve() {
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
     std::vector<PairOrder>& orders = best_.orders();
+    constexpr std::size_t kTooFew = 50;
     const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
+    if (evaluations < kTooFew) return;
     for (PairOrder& order : orders) moves.improve(order, evaluations, random);
     std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
   }
