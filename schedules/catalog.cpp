@@ -12,8 +12,9 @@ namespace {
 
 const std::vector<Schedule>& table() {
   static const std::vector<Schedule> kTable = {
-      model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(),
-      pipedream(),      pipedream_2bw(), zb_v(), zb_v_search(), v_min(), v_half(), v_zb(), v_search(), one_f_one_b_v(), data_parallel(), asp(),
+      model_parallel(), gpipe(),         gpipe_fifo(),    one_f_one_b(), dapple_pb(), pipedream(),
+      pipedream_2bw(),  zb_v(),          zb_v_search(),   v_min(),       v_half(),    v_zb(),
+      v_search(),       one_f_one_b_v(), data_parallel(), asp(),
   };
   return kTable;
 }

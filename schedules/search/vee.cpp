@@ -76,7 +76,7 @@ class Search {
         short_(shortened(problem, 2 * problem.devices + 8)),
         effort_(effort),
         room_(least_room(problem)),
-        best_(std::clamp<std::size_t>(effort.by_moves / problem.ops() / 1500, 4, 16)) {}
+        best_(kImproved) {}
 
   /// An order to begin with.
   void know(PairOrder order) {
@@ -164,16 +164,26 @@ class Search {
     return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
   }
 
+  /// Few ops leave the time to begin again: moves end in another order each time.
   void improve() {
-    std::mt19937_64 random(kSeed);
-    PairMoves moves(problem_, aim_);
+    constexpr std::size_t kTooFew = 50, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
-    constexpr std::size_t kTooFew = 50;
     const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
     if (evaluations < kTooFew) return;
-    for (PairOrder& order : orders) moves.improve(order, evaluations, random);
+    std::mt19937_64 random(kSeed);
+    PairMoves moves(problem_, aim_);
+    const std::vector<PairOrder> first = orders;
+    for (std::size_t i = 0; i < (problem_.ops() < kFewOps ? kTimes : 1); ++i) {
+      for (PairOrder order : first) {
+        moves.improve(order, evaluations, random);
+        orders.push_back(std::move(order));
+      }
+    }
     std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
+    orders.resize(first.size());
   }
+
+  static constexpr std::size_t kImproved = 4;  // orders that moves begin with
 
   const PairProblem& problem_;
   PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
