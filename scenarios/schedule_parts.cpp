@@ -61,7 +61,6 @@ void read_schedule_options(const Section& pipeline, Scenario& scenario, Diagnost
       pipeline.choice("checkpoint").value_or(static_cast<int>(Checkpoint::except_last)));
   shape.correction = pipeline.boolean("correction").value_or(true);
   if (schedule == nullptr) return;
-  shape.memory_limit = schedule->usual_limit;
   read_memory_limit(pipeline, scenario, diagnostics);
   refuse_without_meaning(pipeline, *schedule, diagnostics);
   if (schedule->checkpoints)
