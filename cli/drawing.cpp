@@ -72,9 +72,11 @@ Scale scale_of(const Simulation& s, int room) {
   if (!std::isfinite(cells)) return in(fitting, room);
   const int readable =  // a letter and a number
       1 + static_cast<int>(std::to_string(s.program.microbatches() - 1).size());
-  const int part = room / readable * readable;
-  if (cells < readable && makespan / shortest * readable <= kMostParts * part)
-    return in(readable / shortest, part);
+  const double wanted = std::ceil(makespan / shortest - 1e-9) * readable;
+  const double parts = std::ceil(wanted / (room / readable * readable));
+  if (cells < readable && parts <= kMostParts)
+    return in(readable / shortest,
+              static_cast<int>(std::ceil(wanted / parts / readable)) * readable);
   return in(cells < 1 ? fitting : std::min(4.0, std::floor(cells)) / shortest, room);
 }
 

@@ -77,7 +77,7 @@ class Columns {
   Columns(std::string_view longest_name, std::size_t columns)
       : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 60) - name_ - 6) {
     const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
-    const std::size_t stash = std::min<std::size_t>(room_ * 2 / 10, 24);
+    const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
     widths_ = {name_, std::min<std::size_t>(room_ - bubble - stash, 60), bubble, stash};
   }
 
