@@ -28,6 +28,8 @@ SAME = 1e-9  # what rounding may cost a share of the time
 # twice as long as W.
 SHAPES = [{}, {"stages": 8, "microbatches": 32},
           {"microbatches": 16, "forward": 2, "backward_input": 2, "backward_weight": 1}]
+# Where one backward follows four forwards: it takes as long as one of them.
+SLOW_FORWARD = {"forward": 4, "backward": 1}
 STEADY = 64  # microbatches that a schedule without flush runs for its steady state
 
 
@@ -49,22 +51,22 @@ def show(row, keys):
 
 
 def keys_of(row, shape):
-    """A shape of the tables as this schedule can be asked for it: with as many microbatches in all,
-    in updates of its own where it does not flush."""
+    """A shape of the tables as this schedule can be asked for it: without flush, with updates of its
+    usual size and enough of them."""
     keys = dict(shape)
     if row["family"].startswith("whole model"):
         keys.pop("stages", None)
     if row["flush"]:
         return keys
-    microbatches = keys.pop("microbatches", None)
-    usual = show(row, keys)
-    if microbatches and usual["microbatches"] > 1:
-        keys["microbatches"] = usual["microbatches"]
-    return keys | {"batches": max(1, STEADY // usual["microbatches"])}
+    keys.pop("microbatches", None)
+    return keys | {"batches": STEADY // show(row, keys)["microbatches"]}
 
 
 def page_shapes(row):
-    return [show(row, keys_of(row, shape)) | {"asked": shape} for shape in SHAPES]
+    """What the simulation says of every shape that is not asked for twice."""
+    shapes = SHAPES[:2] + [SLOW_FORWARD] if row["whole_backward"] else SHAPES
+    asked = {str(keys): keys for keys in (keys_of(row, shape) for shape in shapes)}
+    return [show(row, keys) | {"asked": keys} for keys in asked.values()]
 
 
 # Checks --------------------------------------------------------------------------------------------
@@ -102,15 +104,18 @@ def percent(share):
 def numbers(values):
     """Device by device; once where all are alike."""
     words = ["–" if v is None else f"{v:g}" for v in values]
+    if set(words) == {"–"}:
+        return "–"
     return f"{words[0]} each" if len(words) > 1 and len(set(words)) == 1 else " ".join(words)
+
+
+TIMES = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
 
 
 def shape_words(r):
     words = [f"p={r['stages']}" if r["stages"] > 1 else f"{len(r['devices'])} replicas",
              f"m={r['microbatches']}"]
-    times = [f"{key[0].upper() if key == 'forward' else {'input': 'I', 'weight': 'W'}[key[9:]]}="
-             f"{value}" for key, value in r["asked"].items()
-             if key in ("forward", "backward_input", "backward_weight")]
+    times = [f"{TIMES[key]}={value}" for key, value in r["asked"].items() if key in TIMES]
     return ", ".join(words + times)
 
 
@@ -155,7 +160,7 @@ def facts(row):
 
 
 def section(row, results):
-    lines = [f"### {row['name']}", "", f"**{escaped(row['rule'])}.** {escaped(row['when'])}", ""]
+    lines = [f"### {row['name']}", "", escaped(row["when"]), "", f"- Rule: {escaped(row['rule'])}"]
     lines.append(f"- Paper: {escaped(row['paper'])}")
     if row["aliases"]:
         lines.append("- Also: " + ", ".join(f"`{alias}`" for alias in row["aliases"]))

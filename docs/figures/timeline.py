@@ -1,6 +1,6 @@
 """Timelines of schedules as SVG text: a row per device, a cell per op.
 
-F is blue, B and I are green, W is yellow; the stages of a device differ in shade. Cells of a colour
+F is blue, B green, I teal, W yellow; the stages of a device differ in shade. Cells of a colour
 are one path, so that the files stay small.
 """
 import html
@@ -10,9 +10,9 @@ import svg
 
 SHADES = {"F": ["#a9cdf2", "#4f8fd6", "#d5e7fa", "#2c69ad"],
           "B": ["#a8dcb0", "#55ad66", "#d5f0d9", "#2f8443"],
+          "I": ["#a3dcd6", "#3fa79c", "#d2f0ec", "#22796f"],
           "W": ["#f7dc8c", "#dba735", "#fcf0c8", "#b5831a"]}
-SHADES["I"] = SHADES["B"]
-DARK = {"#2c69ad", "#2f8443"}  # white figures on these
+DARK = {"#2c69ad", "#2f8443", "#22796f"}  # white figures on these
 ROW, GAP, LEFT, TOP, MOST_WIDE = 20, 5, 62, 12, 840
 
 
@@ -94,7 +94,7 @@ def legend(row, cells, top):
         parts.append(svg.text(x + 4, top + 10, kind, 11))
         x += 26
     if len(shades) > 1:
-        words = ("dark: stages that the device holds for the other way" if row["layout"] == "mirrored"
+        words = ("dark: microbatches from the last device to the first" if row["layout"] == "mirrored"
                  else "first chunk light, second dark" + (", ..." if len(shades) > 2 else ""))
         parts.append(svg.text(x + 6, top + 10, words, 11))
     return parts
@@ -131,6 +131,6 @@ def drawing(row, result):
         parts += [svg.line(x, bottom - 2, x, bottom + 2, "#888"),
                   svg.text(x, bottom + 13, str(time), 10, "middle", color="#555")]
     parts += legend(row, cells, bottom + 22)
-    wide = max(LEFT + end * unit + 14, 480)
+    wide = max(LEFT + end * unit + 14, 620 if row["layout"] == "mirrored" else 480)
     title = f"{row['name']}: {result['stages']} devices, {result['microbatches']} microbatches"
     return svg.figure(svg.number(wide), height + TOP + 42, html.unescape(title), parts)
