@@ -6,6 +6,7 @@
 #include "scenarios/costs.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
+#include "scenarios/own_schedule.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
 #include "scenarios/profile_parts.hpp"
@@ -105,8 +106,14 @@ class Builder {
       diagnostics_.add(top_.self(), "the scenario needs a 'schedule'");
       return;
     }
+    if (top_.broken("schedule")) return;
+    if (is_own_schedule(top_.at("schedule"))) {
+      out_.own_schedule = read_own_schedule(top_.at("schedule"), library_, out_, diagnostics_);
+      out_.schedule = out_.own_schedule.get();
+      return;
+    }
     const auto name = top_.text("schedule");
-    if (!name || top_.broken("schedule")) return;
+    if (!name) return;
     out_.schedule = find_schedule(*name);
     if (out_.schedule == nullptr) {
       diagnostics_.add(top_.at("schedule"),
@@ -136,7 +143,8 @@ class Builder {
         top_.choice("transfers").value_or(static_cast<int>(Transfers::overlapped)));
     out_.lowering.global_step = pipeline_.choice("optimizer_sync").value_or(0) == 1;
     out_.shape.depth = natural("stages", default_stages());
-    out_.shape.microbatches_per_update = natural("microbatches", 1);
+    out_.shape.microbatches_per_update = natural(
+        "microbatches", out_.own_schedule ? std::max(out_.schedule->only_microbatches, 1U) : 1);
     out_.shape.batches = static_cast<std::uint32_t>(top_.integer("batches").value_or(1));
     out_.shape.vertical_sync = pipeline_.boolean("vertical_sync").value_or(false);
     out_.shape.extra_copies = pipeline_.choice("weight_copies").value_or(0) == 1 ? 1 : 0;
@@ -163,7 +171,10 @@ class Builder {
 
   bool whole_model() const { return out_.schedule != nullptr && out_.schedule->whole_model; }
 
-  std::uint32_t default_stages() { return whole_model() ? 1 : default_positions(); }
+  std::uint32_t default_stages() {
+    if (out_.own_schedule) return out_.own_schedule->only_depth;
+    return whole_model() ? 1 : default_positions();
+  }
   std::uint32_t default_width() {
     const bool one_stage = pipeline_.integer("stages").value_or(1) == 1;
     return whole_model() && cluster_ && one_stage ? default_positions() : 1;
@@ -668,16 +679,15 @@ std::int64_t Scenario::devices() const {
 
 Placement Scenario::placement() const {
   const std::vector<int> seats = split.empty() ? widths() : std::vector<int>(shape.depth, 1);
-  const Layout kind = schedule == nullptr ? Layout::loop : schedule->layout;
-  return layout(kind, seats, shape.chunks, shape.microbatches_per_update);
+  if (schedule == nullptr) return loop_placement(seats, static_cast<int>(shape.chunks));
+  return placement_of(*schedule, seats, shape);
 }
 
 std::vector<int> Scenario::stage_widths() const {
   const std::vector<int> of_position = widths();
   std::vector<int> of_stage;
   const Placement where = placement();
-  for (const std::uint32_t position : where.positions())
-    of_stage.push_back(of_position[position]);
+  for (const std::uint32_t position : where.positions()) of_stage.push_back(of_position[position]);
   return of_stage;
 }
 

@@ -9,6 +9,7 @@
 #include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct Scenario {
   std::string text;    ///< as YAML, the overrides applied
 
   const Schedule* schedule = nullptr;
+  std::shared_ptr<const Schedule> own_schedule;  ///< where it is the user's own
   ScheduleShape shape;
   LoweringOptions lowering;
 

@@ -56,12 +56,13 @@ void read_schedule_options(const Section& pipeline, Scenario& scenario, Diagnost
   const Schedule* schedule = scenario.schedule;
   const std::uint32_t usual = schedule == nullptr ? 1 : schedule->chunks.usual;
   shape.chunks = static_cast<std::uint32_t>(pipeline.integer("chunks").value_or(usual));
+  if (schedule != nullptr)
+    shape.own_stages = static_cast<std::uint32_t>(schedule->positions.size());
   shape.group = static_cast<std::uint32_t>(pipeline.integer("group").value_or(0));
   shape.checkpoint = static_cast<Checkpoint>(
       pipeline.choice("checkpoint").value_or(static_cast<int>(Checkpoint::except_last)));
   shape.correction = pipeline.boolean("correction").value_or(true);
   if (schedule == nullptr) return;
-  shape.memory_limit = schedule->usual_limit;
   read_memory_limit(pipeline, scenario, diagnostics);
   refuse_without_meaning(pipeline, *schedule, diagnostics);
   if (schedule->checkpoints)

@@ -31,9 +31,11 @@ const std::vector<Schedule>& table() {
       zb_2p(),
       interleaved_zb(),
       zb_v(),
+      zb_v_search(),
       v_min(),
       v_half(),
       v_zb(),
+      v_search(),
       one_f_one_b_v(),
       dualpipe(),
       dualpipev(),
@@ -72,6 +74,18 @@ Refusal refuse_chunks(const Schedule& schedule, const ScheduleShape& shape) {
           "chunks"};
 }
 
+/// The user's own schedule is what it is.
+Refusal refuse_other(const Schedule& schedule, const ScheduleShape& shape) {
+  const auto other = [&](std::uint32_t only, std::uint32_t asked, const char* key) -> Refusal {
+    if (only == 0 || only == asked) return {};
+    return {fmt::format("'{}' is a schedule of {} {}, not {}", schedule.name, only, key, asked),
+            key};
+  };
+  const Refusal depth = other(schedule.only_depth, shape.depth, "stages");
+  if (!depth.empty()) return depth;
+  return other(schedule.only_microbatches, shape.microbatches_per_update, "microbatches");
+}
+
 }  // namespace
 
 double fill_and_drain(const ScheduleShape& shape) {
@@ -89,6 +103,8 @@ Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
 double no_bubble(const ScheduleShape&) { return 0; }
 
 Refusal Schedule::refuse(const ScheduleShape& shape) const {
+  const Refusal by_size = refuse_other(*this, shape);
+  if (!by_size.empty()) return by_size;
   const Refusal by_chunks = refuse_chunks(*this, shape);
   if (!by_chunks.empty() || refuse_shape == nullptr) return by_chunks;
   return refuse_shape(shape);

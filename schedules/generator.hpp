@@ -5,6 +5,7 @@
 
 #include "schedules/program.hpp"
 
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -58,7 +59,9 @@ struct ScheduleShape {
   Checkpoint checkpoint = Checkpoint::except_last;
   bool correction = true;  ///< PipeMare's T2: corrects the backward's weights, one more buffer
 
-  std::uint32_t stages() const { return depth * chunks; }
+  std::uint32_t own_stages = 0;  ///< virtual stages where not every device has as many; 0: p v
+
+  std::uint32_t stages() const { return own_stages > 0 ? own_stages : depth * chunks; }
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
 
   /// Microbatches of one batch, and of the run, on a replica of a stage.
@@ -111,7 +114,7 @@ struct Schedule {
   UpdateRule update = UpdateRule::flush;
   /// Appends the compute order of every device: of one batch (m microbatches) when the schedule
   /// flushes, of the whole run otherwise.
-  void (*generate)(const ScheduleShape& shape, OpLists& order) = nullptr;
+  std::function<void(const ScheduleShape& shape, OpLists& order)> generate = nullptr;
   /// The bubble of equal stages and free transfers, of one flush; 0 in steady state without one.
   double (*ideal_bubble)(const ScheduleShape& shape) = nullptr;
   /// Why the schedule does not admit this shape, beyond its chunks; null: it admits every one.
@@ -123,6 +126,10 @@ struct Schedule {
   bool of_stage_time = false;
   Layout layout = Layout::loop;
   Chunks chunks{};
+  /// The user's own: the only shape there is of it, and by virtual stage its position; else 0 and
+  /// empty.
+  std::uint32_t only_depth = 0, only_microbatches = 0;
+  std::vector<std::uint32_t> positions{};
   bool splits_backward = false;  ///< I and W instead of B
   bool looks_at_costs = false;   ///< the order depends on ScheduleShape::times and the limits
   /// Memory limit when nothing is said (ScheduleShape::memory_limit); 0: it takes none.
@@ -158,10 +165,14 @@ const Schedule* find_schedule(std::string_view name);
 /// All names and aliases, for suggestions and completion.
 std::vector<std::string> schedule_names();
 
-/// Where the virtual stages of a schedule live. `widths` per position, `per_batch` microbatches of
-/// a batch on a replica (mirrored).
+/// Where virtual stages live. `widths` per position, `per_batch` microbatches of a batch on a
+/// replica (mirrored).
 Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
                  std::uint32_t per_batch);
+
+/// Where those of a schedule live.
+Placement placement_of(const Schedule& schedule, std::vector<int> widths,
+                       const ScheduleShape& shape);
 
 /// For generators: one op of a virtual stage.
 inline Op make_op(OpKind kind, std::uint32_t stage, std::uint32_t microbatch) {

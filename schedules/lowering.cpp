@@ -148,7 +148,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.schedule = schedule.name;
   const std::vector<int> widths =
       shape.widths.empty() ? std::vector<int>(shape.depth, options.width) : shape.widths;
-  program.placement = layout(schedule.layout, widths, shape.chunks, shape.microbatches_per_update);
+  program.placement = placement_of(schedule, widths, shape);
   program.versions = version_rule(schedule, shape, order);
   program.whole_backward = schedule.whole_backward;
   program.transfers = options.transfers;

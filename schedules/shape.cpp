@@ -28,4 +28,13 @@ Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
   return {};
 }
 
+Placement placement_of(const Schedule& schedule, std::vector<int> widths,
+                       const ScheduleShape& shape) {
+  const std::uint32_t per_batch = shape.microbatches_per_update;
+  if (schedule.positions.empty())
+    return layout(schedule.layout, std::move(widths), shape.chunks, per_batch);
+  return {std::move(widths), schedule.positions,
+          schedule.layout == Layout::mirrored ? per_batch : 0};
+}
+
 }  // namespace penstock

@@ -1,0 +1,109 @@
+// Searched orders of two chunks per device, there and back, for given times, transfers and limits:
+// ZB-V under a memory limit (Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241) and
+// the V with any memory (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS'24,
+// section 4.2). One search serves both (search/vee.hpp); they differ in what they hold when nothing
+// is said. With k activations of chunks, all ops of one length, a device is idle for
+//     max(0, 6p - 1 - 3k)    or more.
+#include "schedules/catalog.hpp"
+#include "schedules/search/vee.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+PairProblem problem_of(const ScheduleShape& shape, double usual_limit) {
+  const std::vector<int> widths(shape.depth, 1);
+  const Placement where = layout(Layout::snake, widths, 2, shape.microbatches_per_update);
+  return pair_problem(shape, where, usual_limit);
+}
+
+void generate(const ScheduleShape& shape, OpLists& order, double usual_limit) {
+  const PairProblem problem = problem_of(shape, usual_limit);
+  append_order(problem, search_vee(problem).word, order);
+}
+
+Refusal refuse(const ScheduleShape& shape, double usual_limit, std::string_view name) {
+  if (!shape.memory_limits.empty() && shape.memory_limits.size() != shape.depth) {
+    return {fmt::format("memory_limits has {} values for {} devices", shape.memory_limits.size(),
+                        shape.depth),
+            "memory_limit"};
+  }
+  const PairProblem problem = problem_of(shape, usual_limit);
+  if (fits_at_all(problem)) return {};
+  return {fmt::format("'{}' holds a microbatch's activations of both chunks of a device at once: "
+                      "the least memory_limit is {}",
+                      name, least_limit(problem)),
+          "memory_limit"};
+}
+
+// What is held when nothing is said: as much as 1F1B, or half of it.
+constexpr double kAsOneFOneB = 1, kHalf = 0.5;
+constexpr std::string_view kZbVSearch = "zb-v-search", kVSearch = "v-search";
+
+/// Half of 1F1B's activations, or what one microbatch needs.
+double usual_of_v(const ScheduleShape& shape) { return std::max(kHalf, 1.0 / shape.depth); }
+
+void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
+  generate(shape, order, kAsOneFOneB);
+}
+Refusal refuse_zb_v(const ScheduleShape& shape) { return refuse(shape, kAsOneFOneB, kZbVSearch); }
+
+void generate_v(const ScheduleShape& shape, OpLists& order) {
+  generate(shape, order, usual_of_v(shape));
+}
+Refusal refuse_v(const ScheduleShape& shape) { return refuse(shape, usual_of_v(shape), kVSearch); }
+
+double no_claim(const ScheduleShape&) { return kNoClaim; }
+
+}  // namespace
+
+Schedule zb_v_search() {
+  return {.name = kZbVSearch,
+          .aliases = {"zbv-heuristic"},
+          .paper = "Zero Bubble Pipeline Parallelism, ICLR'24",
+          .summary =
+              "two chunks there and back, searched for the given times with the memory of 1F1B, "
+              "or any other; flush",
+          .bubble = "searched",
+          .stash = "at most memory_limit",
+          .when =
+              "Where F, I and W take unlike times, transfers cost, or stages differ: never worse "
+              "than zb-v at the same memory.",
+          .generate = generate_zb_v,
+          .ideal_bubble = no_claim,
+          .refuse_shape = refuse_zb_v,
+          .of_stage_time = true,
+          .layout = Layout::snake,
+          .chunks = {2, 2, 2, 1},
+          .splits_backward = true,
+          .looks_at_costs = true,
+          .usual_limit = 1};
+}
+
+Schedule v_search() {
+  return {.name = kVSearch,
+          .aliases = {"v-adaptive"},
+          .paper = "Pipeline Parallelism with Controllable Memory, NeurIPS'24",
+          .summary =
+              "two chunks there and back, searched for the given times with half the memory of "
+              "1F1B, or any other; flush",
+          .bubble = "6p-1-3k slots of a device's time or more, k the activations it holds",
+          .stash = "at most memory_limit",
+          .when =
+              "When memory is what limits you: say how much there is, per device where they "
+              "differ, and take the best order for it.",
+          .generate = generate_v,
+          .ideal_bubble = no_claim,
+          .refuse_shape = refuse_v,
+          .of_stage_time = true,
+          .layout = Layout::snake,
+          .chunks = {2, 2, 2, 1},
+          .splits_backward = true,
+          .looks_at_costs = true,
+          .usual_limit = 0.5};
+}
+
+}  // namespace penstock

@@ -1,0 +1,32 @@
+// Building blocks of a V at random (blocks.hpp has what a block is): slots of one microbatch that
+// repeat every six, in which no two of the four F and I of a device meet.
+#pragma once
+
+#include "schedules/blocks.hpp"
+
+#include <array>
+#include <random>
+
+namespace penstock {
+
+/// Slots per microbatch of a device with two chunks and a split backward.
+inline constexpr std::uint32_t kBlockInterval = 6;
+
+/// By device: slots of F lower, F upper, I upper, I lower of the first microbatch.
+using PairSlots = std::vector<std::array<double, 4>>;
+
+/// Slots of p devices that hold about `room` activations each per device of the pipeline. They are
+/// those of a block, unless none was found in a few tries.
+PairSlots any_slots(std::mt19937_64& random, std::uint32_t p, double room);
+bool is_block(const PairSlots& slots);
+Block block_of(const PairSlots& slots);
+
+/// The blocks of p devices with one pace down and one up the V, forward and backward alike, of
+/// which a device holds at most `room` activations: those that hold most first, of these the
+/// shortest. V-Min, V-Half and V-ZB are among them.
+std::vector<PairSlots> regular_blocks(std::uint32_t p, double room);
+
+/// Activations that a device holds at most when a block repeats, with each W soon after its I.
+double expected_peak(const PairSlots& slots);
+
+}  // namespace penstock

@@ -1,0 +1,211 @@
+#include "schedules/search/vee.hpp"
+
+#include "schedules/catalog.hpp"
+#include "schedules/search/pair_moves.hpp"
+#include "schedules/search/pair_rounds.hpp"
+#include "schedules/search/pair_rules.hpp"
+#include "schedules/search/pair_slots.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t kSeed = 20240515;
+
+/// Ops that each source may visit in all: of a whole search, and of one that begins with the orders
+/// of a shorter problem.
+struct Effort {
+  std::size_t by_rules, by_blocks, by_moves;
+};
+constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 20'000, 500'000};
+
+/// The best orders so far, unlike in what they take, the best first.
+class Best {
+ public:
+  explicit Best(std::size_t most) : most_(most) {}
+
+  /// `cost` orders them; `word` is copied only where the order is kept.
+  void offer(double cost, const PairOrder& order, const std::vector<Pass>& word) {
+    if (!order.found()) return;
+    const auto place = std::ranges::lower_bound(costs_, cost);
+    const auto at = place - costs_.begin();
+    if (place != costs_.end() && *place == cost) return;
+    if (costs_.size() == most_) {
+      if (place == costs_.end()) return;
+      costs_.pop_back();
+      orders_.pop_back();
+    }
+    costs_.insert(costs_.begin() + at, cost);
+    orders_.insert(orders_.begin() + at, {order.makespan, order.stage_time, word});
+  }
+  std::vector<PairOrder>& orders() { return orders_; }
+
+ private:
+  std::size_t most_;
+  std::vector<double> costs_;
+  std::vector<PairOrder> orders_;
+};
+
+double longest_work(const PairProblem& problem) {
+  double longest = 0;
+  for (std::uint32_t d = 0; d < problem.devices; ++d) longest = std::max(longest, problem.work(d));
+  return longest;
+}
+
+/// Activations of the upper chunk that a device may hold.
+double least_room(const PairProblem& problem) {
+  double least = problem.devices * 2.0;
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    const double activation = problem.times[problem.stages[d][1]].activation;
+    if (activation > 0) least = std::min(least, problem.limits[d] / activation);
+  }
+  return least;
+}
+
+PairProblem shortened(const PairProblem& problem, std::uint32_t microbatches) {
+  PairProblem shorter = problem;
+  shorter.microbatches = std::min(problem.microbatches, microbatches);
+  return shorter;
+}
+
+class Search {
+ public:
+  Search(const PairProblem& problem, const Effort& effort)
+      : problem_(problem),
+        short_(shortened(problem, 2 * problem.devices + 8)),
+        effort_(effort),
+        room_(least_room(problem)),
+        best_(kImproved) {}
+
+  /// An order to begin with.
+  void know(PairOrder order) {
+    if (order.found()) known_.push_back(std::move(order));
+  }
+
+  std::vector<PairOrder> run() {
+    const PairOrder rounds = round_order(problem_);
+    aim_.add(rounds);
+    know(rounds);
+    know_published();
+    for (const PairOrder& order : known_) best_.offer(aim_.cost(order), order, order.word);
+    try_rules();
+    try_blocks();
+    improve();
+    return std::move(best_.orders());
+  }
+
+ private:
+  /// Rules at random, and then ones like the best of them.
+  void try_rules() {
+    constexpr std::size_t kLeast = 2, kMost = 3000, kParents = 4;
+    const std::size_t count = std::clamp(effort_.by_rules / problem_.ops(), kLeast, kMost);
+    const double work = longest_work(problem_);
+    std::mt19937_64 random(kSeed);
+    PairRules rules(problem_);
+    std::vector<std::pair<double, PairRule>> good;
+    for (std::size_t i = 0; i < count; ++i) {
+      PairRule rule = any_rule(random, problem_.devices, room_ / problem_.devices);
+      if (i >= count / 2) rule = similar_rule(good[random() % good.size()].second, rule, random);
+      PairRule timed = rule;
+      if (rule.idle < kNever && !best_.orders().empty())
+        timed.idle *= best_.orders().front().stage_time - work;
+      const PairOrder order = rules.run(timed);
+      const double cost = aim_.cost(order);
+      best_.offer(cost, order, rules.word());
+      const auto worse = std::ranges::find_if(good, [&](const auto& g) { return cost < g.first; });
+      good.insert(worse, {cost, std::move(rule)});
+      if (good.size() > kParents) good.pop_back();
+    }
+  }
+
+  /// Building blocks that fit: regular ones, and as many at random.
+  void try_blocks() {
+    constexpr std::size_t kMost = 60, kOrderPerEvaluation = 20;
+    const std::size_t each = short_.ops() + problem_.ops() / kOrderPerEvaluation;
+    const std::size_t count = std::min(effort_.by_blocks / each, kMost);
+    if (count == 0) return;
+    std::mt19937_64 random(kSeed);
+    std::vector<PairSlots> blocks = regular_blocks(problem_.devices, room_);
+    if (blocks.size() > count / 2) blocks.resize(count / 2 + 1);
+    for (std::size_t i = blocks.size(); i < count; ++i) {
+      PairSlots slots = any_slots(random, problem_.devices, room_ / problem_.devices);
+      if (is_block(slots) && expected_peak(slots) <= room_) blocks.push_back(std::move(slots));
+    }
+    for (const PairSlots& slots : blocks) {
+      OpLists lists;
+      generate_from_block(block_of(slots), short_shape(), lists);
+      const PairOrder order = evaluated(lists);
+      best_.offer(aim_.cost(order), order, order.word);
+    }
+  }
+
+  /// The schedules of two chunks there and back whose order does not depend on costs; where there
+  /// are many ops, only those that by their own formula hold about as much as they may.
+  void know_published() {
+    constexpr std::size_t kManyOps = 50'000;
+    constexpr double kFarFromFull = 1.5;
+    for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
+      const double peak = schedule.peak(short_shape(), problem_.devices - 1);
+      if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
+      OpLists lists;
+      schedule.generate(short_shape(), lists);
+      const PairOrder order = evaluated(lists);
+      aim_.add(order);
+      know(order);
+    }
+  }
+
+  /// The shape of a batch long enough for what repeats to show.
+  ScheduleShape short_shape() const {
+    return {.depth = problem_.devices, .microbatches_per_update = short_.microbatches, .chunks = 2};
+  }
+  PairOrder evaluated(const OpLists& short_order) const {
+    return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
+  }
+
+  /// Few ops leave the time to begin again: moves end in another order each time.
+  void improve() {
+    constexpr std::size_t kTooFew = 50, kFewOps = 600, kTimes = 4;
+    std::vector<PairOrder>& orders = best_.orders();
+    const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
+    if (evaluations < kTooFew) return;
+    std::mt19937_64 random(kSeed);
+    PairMoves moves(problem_, aim_);
+    const std::vector<PairOrder> first = orders;
+    for (std::size_t i = 0; i < (problem_.ops() < kFewOps ? kTimes : 1); ++i) {
+      for (PairOrder order : first) {
+        moves.improve(order, evaluations, random);
+        orders.push_back(std::move(order));
+      }
+    }
+    std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
+    orders.resize(first.size());
+  }
+
+  static constexpr std::size_t kImproved = 4;  // orders that moves begin with
+
+  const PairProblem& problem_;
+  PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
+  Effort effort_;
+  double room_;
+  PairAim aim_;
+  std::vector<PairOrder> known_;
+  Best best_;
+};
+
+}  // namespace
+
+PairOrder search_vee(const PairProblem& problem) {
+  constexpr std::size_t kFewOps = 20'000;
+  const PairProblem shorter = shortened(problem, 4 * problem.devices);
+  if (shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps)
+    return Search(problem, kWhole).run().front();
+  Search search(problem, kAfterShorter);
+  PairMoves times(problem, {});
+  for (const PairOrder& order : Search(shorter, kWhole).run())
+    search.know(times.evaluated(lengthened(problem, order.word)));
+  return search.run().front();
+}
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// The search for orders of a V: two chunks per device, there and back, the backward split into I
+// and W; for any times, transfer and memory limits of the devices (zb-v-search, v-search).
+//
+// Candidates come from ZB-V's heuristic (pair_rounds.hpp), from the building blocks of the
+// controllable-memory paper where they fit, and from pipelines run by many rules (pair_rules.hpp);
+// the best few are improved by moves of single ops (pair_moves.hpp). All are evaluated with the
+// times of the shape. What is found is no worse than any known order in stage time and makespan,
+// where one order can be both, and has the least sum of the two. The work is linear in ops: as many
+// rules and moves are tried as a fixed number of ops allows.
+#pragma once
+
+#include "schedules/search/pair_problem.hpp"
+
+namespace penstock {
+
+/// The best order found. Precondition: fits_at_all(problem), on the V placement.
+PairOrder search_vee(const PairProblem& problem);
+
+}  // namespace penstock

@@ -1,0 +1,238 @@
+// The searches over two chunks there and back: valid for any shape, never above a limit, never
+// worse than recorded searches and published orders of the same memory.
+#include "schedules/search/vee.hpp"
+
+#include "schedules/check.hpp"
+#include "schedules/evaluate.hpp"
+#include "schedules/search/pair_rounds.hpp"
+#include "tests/schedules/recorded.hpp"
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace penstock {
+namespace {
+
+Placement placement(const ScheduleShape& shape) {
+  return layout(Layout::snake, std::vector<int>(shape.depth, 1), 2, shape.microbatches_per_update);
+}
+
+OpLists generated(std::string_view name, const ScheduleShape& shape) {
+  OpLists order;
+  find_schedule(name)->generate(shape, order);
+  return order;
+}
+
+Evaluation evaluated(const OpLists& order, const ScheduleShape& shape) {
+  return evaluate(order, placement(shape), shape);
+}
+
+double limit_of(const ScheduleShape& shape, double multiple) {
+  return multiple * shape.depth *
+         (shape.time(0).activation + shape.time(shape.stages() - 1).activation);
+}
+
+/// F, I and W of every microbatch once on its device, in an order that can run and keeps the limit.
+void expect_valid(const OpLists& order, const ScheduleShape& shape,
+                  const std::vector<double>& limits, const std::string& what) {
+  const Placement where = placement(shape);
+  std::set<std::tuple<OpKind, std::uint32_t, std::uint32_t>> seen;
+  for (int d = 0; d < order.devices(); ++d) {
+    for (const Op& op : order.of(d)) {
+      EXPECT_EQ(where.device_of(op.stage, op.microbatch), d) << what;
+      EXPECT_TRUE(seen.emplace(op.kind, op.stage, op.microbatch).second) << what;
+      EXPECT_TRUE(is_compute(op.kind) && op.kind != OpKind::backward) << what;
+    }
+  }
+  EXPECT_EQ(seen.size(), std::size_t{3} * shape.stages() * shape.microbatches_per_update) << what;
+  const Evaluation result = evaluate(order, where, shape);
+  EXPECT_TRUE(result.stuck.empty()) << what;
+  for (std::size_t d = 0; d < limits.size(); ++d)
+    EXPECT_LE(result.peaks[d], limits[d] * (1 + 2e-9)) << what << " device " << d;
+}
+
+ScheduleShape even_shape(std::uint32_t p, std::uint32_t m, double limit) {
+  ScheduleShape shape{.depth = p, .microbatches_per_update = m, .chunks = 2};
+  shape.memory_limit = limit;
+  return shape;
+}
+
+ScheduleShape recorded_shape(const RecordedCase& one) {
+  ScheduleShape shape = one.shape(2 * one.p);
+  shape.chunks = 2;
+  const auto& memory = one.all["mem"];
+  if (memory.contains("limit_chunks")) {
+    shape.memory_limit = memory["limit_chunks"].get<double>() / (2 * one.p);
+    return shape;
+  }
+  shape.memory_limit = memory["limit_x"];
+  for (StageTimes& t : shape.times) {
+    t.activation = memory["f"];
+    t.activation_after_input = -memory["w"].get<double>();
+  }
+  return shape;
+}
+
+void expect_as_good_as_recorded(const std::string& file, std::string_view name, std::size_t cases) {
+  std::size_t compared = 0;
+  for (const RecordedCase& one : recorded_cases(file)) {
+    const ScheduleShape shape = recorded_shape(one);
+    ASSERT_TRUE(find_schedule(name)->refuse(shape).empty()) << one.name();
+    const OpLists order = generated(name, shape);
+    const double limit = limit_of(shape, shape.memory_limit);
+    expect_valid(order, shape, std::vector<double>(one.p, limit), one.name());
+    if (!one.all.contains("ref")) continue;  // the recorded search failed
+    const Evaluation ours = evaluated(order, shape);
+    EXPECT_LE(ours.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
+    EXPECT_LE(ours.makespan, one.all["ref"]["makespan"].get<double>()) << one.name();
+    ++compared;
+  }
+  EXPECT_EQ(compared, cases);
+}
+
+TEST(VeeSearch, IsNeverWorseThanTheRecordedHeuristicOfZbV) {
+  SKIP_WITHOUT_RECORDED("sail_zbv_heuristic.jsonl.gz");
+  expect_as_good_as_recorded("sail_zbv_heuristic.jsonl.gz", "zb-v-search", 300);
+}
+
+TEST(VeeSearch, IsNeverWorseThanTheRecordedAdaptiveSearch) {
+  SKIP_WITHOUT_RECORDED("sail_v_adaptive_search.jsonl.gz");
+  expect_as_good_as_recorded("sail_v_adaptive_search.jsonl.gz", "v-search", 16);
+}
+
+TEST(VeeSearch, RoundsAreTheRecordedHeuristicOfZbV) {
+  SKIP_WITHOUT_RECORDED("sail_zbv_heuristic.jsonl.gz");
+  for (const RecordedCase& one : recorded_cases("sail_zbv_heuristic.jsonl.gz")) {
+    const ScheduleShape shape = recorded_shape(one);
+    const PairOrder rounds = round_order(pair_problem(shape, placement(shape), 1));
+    EXPECT_EQ(rounds.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
+  }
+}
+
+TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
+  const auto file = shared_folder() / "oracles" / "zbpaper_bubble_tables.json";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+  const auto rows = nlohmann::json::parse(read_file(file.string()))["arxiv_bubble_rates"]["rows"];
+  ASSERT_EQ(rows.size(), 9);
+  for (const auto& row : rows) {
+    ScheduleShape shape = even_shape(row["p"], row["m"], 1);
+    const double hidden = row["h"], heads = row["a"], sequence = row["seq"];
+    // Chunks are half a device; activations per layer: 34 h + 5 a s, of which W keeps 32 h.
+    const StageTimes chunk{row["f"].get<double>() / 2, row["b"].get<double>() / 2,
+                           row["w"].get<double>() / 2, 34 * hidden + 5 * heads * sequence,
+                           32 * hidden};
+    shape.times.assign(shape.stages(), chunk);
+    shape.transfer = row["c"];
+    const double taken = evaluated(generated("zb-v-search", shape), shape).stage_time;
+    const double work = 2 * row["m"].get<double>() * (chunk.forward + chunk.backward());
+    EXPECT_LE(1 - work / taken, row["zbv_bubble"].get<double>() + 5e-5) << row.dump();
+  }
+}
+
+TEST(VeeSearch, ReachesTheLowerBoundAtTheMemoryOfVMinVHalfAndVZb) {
+  for (const std::uint32_t p : {4U, 6U, 9U, 12U}) {
+    const std::uint32_t m = 3 * p;
+    for (const std::uint32_t k : {2 * ((p + 4) / 3), 2 * ((p + 2) / 2), 2 * p}) {
+      const ScheduleShape shape = even_shape(p, m, k / (2.0 * p));
+      const double idle = evaluated(generated("v-search", shape), shape).stage_time - 6.0 * m;
+      EXPECT_EQ(idle, std::max(0.0, 6.0 * p - 1 - 3.0 * k)) << "p " << p << " k " << k;
+    }
+  }
+}
+
+/// Times and activations of every stage at random, of some half of the cases all alike.
+ScheduleShape random_shape(std::mt19937_64& random) {
+  const auto any = [&](double least, double most) {
+    return least + (most - least) * static_cast<double>(random() % 1000) / 1000;
+  };
+  ScheduleShape shape = even_shape(static_cast<std::uint32_t>(1 + random() % 7),
+                                   static_cast<std::uint32_t>(1 + random() % 20), 0);
+  const auto one = [&] {
+    const double activation = any(0.5, 3);
+    return StageTimes{any(0.5, 2), any(0.5, 2), any(0.2, 2), activation, activation * any(0, 1)};
+  };
+  shape.times.assign(shape.stages(), one());
+  if (random() % 2 == 0) {
+    for (StageTimes& t : shape.times) t = one();
+  }
+  shape.transfer = random() % 2 == 0 ? 0 : any(0, 0.5);
+  return shape;
+}
+
+TEST(VeeSearch, AnyTimesActivationsAndLimitsGiveAValidOrderWithinTheLimits) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 60; ++i) {
+    ScheduleShape shape = random_shape(random);
+    std::vector<double> limits;
+    for (std::uint32_t d = 0; d < shape.depth; ++d) {
+      const double both = shape.time(d).activation + shape.time(shape.stages() - 1 - d).activation;
+      const double more = 1 + static_cast<double>(random() % 8) * shape.depth / 8;
+      limits.push_back(both * more);
+      shape.memory_limits.push_back(limits.back() / limit_of(shape, 1));
+    }
+    ASSERT_TRUE(find_schedule("v-search")->refuse(shape).empty()) << i;
+    expect_valid(generated("v-search", shape), shape, limits, fmt::format("case {}", i));
+  }
+}
+
+TEST(VeeSearch, EverySmallShapeIsValidAtItsLeastLimit) {
+  for (std::uint32_t p = 1; p <= 8; ++p) {
+    for (const std::uint32_t m : {1U, 2U, 3U, 7U, 13U, 24U}) {
+      const ScheduleShape shape = even_shape(p, m, 1.0 / p);
+      const OpLists order = generated("v-search", shape);
+      expect_valid(order, shape, std::vector<double>(p, 2), fmt::format("p {} m {}", p, m));
+    }
+  }
+}
+
+TEST(VeeSearch, IsNoWorseThanPublishedOrdersThatFit) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 24; ++i) {
+    ScheduleShape shape = random_shape(random);
+    shape.microbatches_per_update = 1 + 5 * shape.microbatches_per_update;
+    for (const char* name : {"v-min", "v-half", "v-zb", "zb-v"}) {
+      const Evaluation published = evaluated(generated(name, shape), shape);
+      shape.memory_limits.clear();
+      for (const double peak : published.peaks)
+        shape.memory_limits.push_back(peak / limit_of(shape, 1));
+      const Evaluation ours = evaluated(generated("v-search", shape), shape);
+      EXPECT_LE(ours.stage_time, published.stage_time * (1 + 1e-9)) << name << " case " << i;
+    }
+  }
+}
+
+TEST(VeeSearch, MoreMemoryIsUsedToSaveTime) {
+  std::map<std::uint32_t, double> taken;
+  for (const std::uint32_t k : {6U, 8U, 10U, 12U}) {
+    const ScheduleShape shape = even_shape(6, 24, k / 12.0);
+    taken[k] = evaluated(generated("v-search", shape), shape).stage_time;
+  }
+  EXPECT_GT(taken[6], taken[8]);
+  EXPECT_GT(taken[8], taken[10]);
+  EXPECT_GT(taken[10], taken[12]);
+}
+
+TEST(VeeSearch, TooLittleMemoryIsRefusedWithTheLeastThatIsEnough) {
+  for (const std::uint32_t p : {1U, 3U, 7U, 8U}) {
+    for (const char* name : {"v-search", "zb-v-search"}) {
+      const Refusal refusal = find_schedule(name)->refuse(even_shape(p, 8, 0.9 / p));
+      ASSERT_EQ(refusal.key, "memory_limit");
+      const std::size_t at = refusal.why.find(" is ");
+      ASSERT_NE(at, std::string::npos) << refusal.why;
+      const ScheduleShape least = even_shape(p, 8, std::stod(refusal.why.substr(at + 4)));
+      EXPECT_TRUE(find_schedule(name)->refuse(least).empty()) << refusal.why;
+      expect_valid(generated(name, least), least, std::vector<double>(p, 3), refusal.why);
+    }
+  }
+}
+
+TEST(VeeSearch, FindsTheSameOrderEveryTime) {
+  const ScheduleShape shape = even_shape(4, 9, 0.75);
+  const OpLists once = generated("v-search", shape), again = generated("v-search", shape);
+  for (int d = 0; d < 4; ++d) EXPECT_EQ(tokens_of(once, d), tokens_of(again, d));
+}
+
+}  // namespace
+}  // namespace penstock
