@@ -13,94 +13,181 @@ namespace {
 
 constexpr int kLabel = 9;  // "device 0 "
 
-/// Cells per second: a whole number of cells per shortest op where that fits.
-double scale_of(const Simulation& s, int width) {
-  double shortest = HUGE_VAL;
-  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
-    const double length = s.timeline->op(g).length_s();
-    if (length > 0) shortest = std::min(shortest, length);
-  }
-  const double makespan = std::max(s.timeline->makespan_s, 1e-300);
-  const double fitting = width / makespan;
-  const double cells = fitting * shortest;
-  if (!std::isfinite(cells) || cells < 1) return fitting;
-  return std::min(4.0, std::floor(cells)) / shortest;
+/// Stages of a device are told apart by upper and lower case: its first, third ... chunk and the
+/// others; or, where microbatches enter at both ends, the two ways.
+bool is_lower(const Simulation& s, const Op& op) {
+  const Placement& where = s.program.placement;
+  if (where.mirrored()) return where.reversed(op.microbatch);
+  return op.stage / static_cast<std::uint32_t>(where.depth()) % 2 == 1;
 }
 
-std::string label(const Op& op, int width) {
-  const std::string kind(op.kind == OpKind::step          ? "S"
-                         : op.kind == OpKind::reduce_grad ? "R"
-                                                          : token(op.kind));
+std::string kind_letter(const Simulation& s, const Op& op) {
+  if (op.kind == OpKind::step) return "S";
+  if (op.kind == OpKind::reduce_grad) return "R";
+  const auto letter = static_cast<char>(token(op.kind)[0] + (is_lower(s, op) ? 'a' - 'A' : 0));
+  return {letter};
+}
+
+std::string label(const Simulation& s, const Op& op, int width) {
+  const std::string kind = kind_letter(s, op);
   const std::string number = std::to_string(op.microbatch);
   const bool numbered = is_compute(op.kind);
   if (numbered && static_cast<int>(kind.size() + number.size()) <= width) return kind + number;
   return width >= 1 ? kind : "";
 }
 
-const char* colour_of(OpKind kind) {
+const char* colour_of(OpKind kind, bool lower) {
   switch (kind) {
-    case OpKind::forward: return "\x1b[30;46m";
+    case OpKind::forward: return lower ? "\x1b[30;106m" : "\x1b[30;46m";
     case OpKind::backward:
-    case OpKind::backward_input: return "\x1b[30;42m";
-    case OpKind::backward_weight: return "\x1b[30;43m";
+    case OpKind::backward_input: return lower ? "\x1b[30;102m" : "\x1b[30;42m";
+    case OpKind::backward_weight: return lower ? "\x1b[30;103m" : "\x1b[30;43m";
     default: return "\x1b[30;47m";
   }
 }
 
+/// How the time of a run is laid out: cells per second, and cells in all and in one drawing. What
+/// is too long for one drawing that can be read is cut into several, one below the other.
+struct Scale {
+  double cells_per_s = 0;
+  int width = 0;
+  int part = 0;
+};
+
+constexpr int kMostParts = 4;
+
+Scale scale_of(const Simulation& s, int room) {
+  double shortest = HUGE_VAL;
+  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
+    const double length = s.timeline->op(g).length_s() / s.program.ops.together(g);
+    if (length > 0) shortest = std::min(shortest, length);
+  }
+  const double makespan = std::max(s.timeline->makespan_s, 1e-300);
+  const double fitting = room / makespan;
+  const auto in = [&](double cells_per_s, int part) {
+    const int width = static_cast<int>(std::ceil(makespan * cells_per_s - 1e-9));
+    return Scale{cells_per_s, width, std::min(part, width)};
+  };
+  const double cells = fitting * shortest;
+  if (!std::isfinite(cells)) return in(fitting, room);
+  const int readable =  // a letter and a number
+      1 + static_cast<int>(std::to_string(s.program.microbatches() - 1).size());
+  const double wanted = std::ceil(makespan / shortest - 1e-9) * readable;
+  const double parts = std::ceil(wanted / (room / readable * readable));
+  if (cells < readable && parts <= kMostParts)
+    return in(readable / shortest,
+              static_cast<int>(std::ceil(wanted / parts / readable)) * readable);
+  return in(cells < 1 ? fitting : std::min(4.0, std::floor(cells)) / shortest, room);
+}
+
 class Row {
  public:
-  Row(int width, bool colour) : cells_(static_cast<std::size_t>(width), "·"), colour_(colour) {}
+  Row(int width, bool colour) : cells_(static_cast<std::size_t>(width)), colour_(colour) {}
 
-  void put(int from, int to, const std::string& text, OpKind kind) {
+  void put(int from, int to, const std::string& text, char fill, const char* paint) {
     to = std::min(to, static_cast<int>(cells_.size()));
-    if (from >= to) return;
     for (int i = from; i < to; ++i) {
       const auto c = static_cast<std::size_t>(i - from);
-      std::string cell = c < text.size()     ? std::string(1, text[c])
-                         : colour_           ? " "
-                         : is_backward(kind) ? "="
-                                             : "-";
-      if (colour_) cell = (c == 0 ? colour_of(kind) : "") + cell + (i + 1 == to ? "\x1b[0m" : "");
-      cells_[static_cast<std::size_t>(i)] = cell;
+      cells_[static_cast<std::size_t>(i)] = {c < text.size() ? text[c]
+                                             : colour_       ? ' '
+                                                             : fill,
+                                             paint};
     }
   }
-  std::string text() const {
+  std::string text(int from, int to) const {
     std::string out;
-    for (const std::string& cell : cells_) out += cell;
+    const char* paint = nullptr;
+    const auto change = [&](const char* next) {
+      if (colour_ && paint != next) out += next == nullptr ? "\x1b[0m" : next;
+      paint = next;
+    };
+    for (int i = from; i < std::min(to, static_cast<int>(cells_.size())); ++i) {
+      const Cell& cell = cells_[static_cast<std::size_t>(i)];
+      change(cell.paint);
+      out += cell.paint == nullptr ? "·" : std::string(1, cell.letter);
+    }
+    change(nullptr);
     return out;
   }
 
  private:
-  std::vector<std::string> cells_;
+  struct Cell {
+    char letter = ' ';
+    const char* paint = nullptr;  // null: idle
+  };
+  std::vector<Cell> cells_;
   bool colour_;
 };
+
+void put_op(const Simulation& s, const Op& op, int from, int to, Row& row) {
+  row.put(from, to, label(s, op, to - from), is_backward(op.kind) ? '=' : '-',
+          colour_of(op.kind, is_lower(s, op)));
+}
+
+/// An F and a B that run together share their box, half and half.
+void put_pair(const Simulation& s, std::uint32_t g, int from, int to, Row& row) {
+  const int middle = from + (to - from) / 2;
+  put_op(s, s.program.ops[g], from, middle, row);
+  put_op(s, s.program.ops[g + 1], middle, to, row);
+  if (to - from > 5) row.put(middle - 1, middle, "&", '&', colour_of(OpKind::step, false));
+}
+
+Row row_of(const Simulation& s, int device, const Scale& scale, bool colour) {
+  Row row(scale.width, colour);
+  const OpLists& ops = s.program.ops;
+  for (std::uint32_t g = ops.begin(device); g < ops.end(device); g += ops.together(g)) {
+    const Span& span = s.timeline->op(g);
+    const int from = static_cast<int>(std::lround(span.start_s * scale.cells_per_s));
+    const int to = static_cast<int>(std::lround(span.end_s * scale.cells_per_s));
+    if (ops[g].has(Op::paired))
+      put_pair(s, g, from, to, row);
+    else
+      put_op(s, ops[g], from, to, row);
+  }
+  return row;
+}
+
+std::string draw_rows(const Simulation& s, const Scale& scale, bool colour) {
+  constexpr int kDevices = 64;
+  const int devices = std::min(kDevices, s.program.ops.devices());
+  const int digits = s.program.ops.devices() > 10 ? 2 : 1;
+  std::vector<Row> rows;
+  for (int d = 0; d < devices; ++d) rows.push_back(row_of(s, d, scale, colour));
+  std::string out;
+  for (int from = 0; from < scale.width; from += scale.part) {
+    const int to = std::min(from + scale.part, scale.width);
+    if (scale.part < scale.width)
+      out += fmt::format("{}time {:.4g} to {:.4g}\n", from == 0 ? "" : "\n",
+                         from / scale.cells_per_s, to / scale.cells_per_s);
+    for (std::size_t d = 0; d < rows.size(); ++d)
+      out += fmt::format("device {:<{}} {}\n", d, digits, rows[d].text(from, to));
+  }
+  if (s.program.ops.devices() > kDevices)
+    out += fmt::format("... {} more devices\n", s.program.ops.devices() - kDevices);
+  return out;
+}
+
+std::string explain_cases(const Simulation& s) {
+  const Placement& where = s.program.placement;
+  if (where.mirrored()) return "lower case: microbatches from the last device to the first\n";
+  const int p = where.depth(), chunks = where.stages() / p;
+  if (chunks < 2) return "";
+  return fmt::format("lower case: stages {} to {}{}\n", p, 2 * p - 1,
+                     chunks > 3 ? fmt::format(", {} to {} ...", 3 * p, 4 * p - 1) : "");
+}
 
 }  // namespace
 
 std::string draw_schedule(const Simulation& s, const Result& r, int columns, bool colour) {
-  const int room = std::max(20, columns - kLabel);
-  const double scale = scale_of(s, room);
-  const int width =
-      std::min(room, static_cast<int>(std::ceil(s.timeline->makespan_s * scale - 1e-9)));
+  const Scale scale = scale_of(s, std::max(20, columns - kLabel));
+  const std::uint32_t chunks = s.scenario.shape.chunks;
   std::string out =
-      fmt::format("{}: {}, {} per update, {}; transfers {}\n\n", s.program.schedule,
-                  counted(s.scenario.shape.depth, "stage"),
+      fmt::format("{}: {}{}, {} per update, {}; transfers {}\n\n", s.program.schedule,
+                  counted(s.scenario.shape.depth, chunks > 1 ? "device" : "stage"),
+                  chunks > 1 ? fmt::format(" of {} chunks", chunks) : "",
                   counted(s.scenario.shape.microbatches_per_update, "microbatch"),
                   counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers));
-  constexpr int kDevices = 64;
-  const int digits = s.program.ops.devices() > 10 ? 2 : 1;
-  for (int d = 0; d < std::min(kDevices, s.program.ops.devices()); ++d) {
-    Row row(width, colour);
-    for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
-      const Span& span = s.timeline->op(g);
-      const int from = static_cast<int>(std::lround(span.start_s * scale));
-      const int to = static_cast<int>(std::lround(span.end_s * scale));
-      row.put(from, to, label(s.program.ops[g], to - from), s.program.ops[g].kind);
-    }
-    out += fmt::format("device {:<{}} {}\n", d, digits, row.text());
-  }
-  if (s.program.ops.devices() > kDevices)
-    out += fmt::format("... {} more devices\n", s.program.ops.devices() - kDevices);
+  out += draw_rows(s, scale, colour) + explain_cases(s);
   out += fmt::format("\ntime {:.6g}, bubble {}", r.makespan_s, format_percent(r.bubble_fraction));
   if (r.iteration_time_s)
     out += fmt::format(", {:.6g} per {}", *r.iteration_time_s,

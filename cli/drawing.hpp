@@ -5,9 +5,10 @@
 
 namespace penstock {
 
-/// At most `columns` wide. Each op is a box as wide as its time, labelled with its kind and, where
-/// that fits, its microbatch (0-based, over all batches): "F0---", "B0=====". A dot is idle time.
-/// With `colour`, escape codes paint the boxes.
+/// At most `columns` wide; what would be too narrow to read is cut into a few drawings. Each op is
+/// a box as wide as its time, labelled with its kind and, where that fits, its microbatch (0-based,
+/// over all batches): "F0---", "B0=====", in lower case for every other stage of a device; an
+/// overlapped pair "F4-&B1==". A dot is idle time. With `colour`, escape codes paint the boxes.
 std::string draw_schedule(const Simulation& simulation, const Result& result, int columns,
                           bool colour);
 

@@ -178,6 +178,20 @@ bool fill_device(const Block& b, const std::vector<Pass>& device,
   return waiting.size() <= b.chunks;
 }
 
+/// By device, what is in each slot up to its last pass.
+std::vector<std::vector<std::string>> slot_rows(const Block& b) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& device : by_device(b)) {
+    auto& row = rows.emplace_back();
+    for (const Pass& pass : device) {
+      row.resize(pass.slot, ".");
+      row.push_back(name(pass.op));
+      row.resize(pass.slot + b.widths.of(pass.op.kind), "=");
+    }
+  }
+  return rows;
+}
+
 std::string draw_bounds(const Block& b) {
   const auto spans = lifespans(b);
   const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
@@ -288,22 +302,25 @@ void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists
   }
 }
 
-std::string draw(const Block& block) {
+std::string draw(const Block& block, std::size_t columns) {
   const Block b = with_weights(block);
-  const auto devices = by_device(b);
-  const std::size_t cell = fmt::formatted_size("{}", b.stages() - 1) + 1;
+  const auto rows = slot_rows(b);
+  const std::size_t digits = fmt::formatted_size("{}", rows.size() - 1);
+  const std::size_t cell = fmt::formatted_size("{}", b.stages() - 1) + 2, label = 8 + digits;
+  std::size_t slots = 0;
+  for (const auto& row : rows) slots = std::max(slots, row.size());
+  const std::size_t room = columns > label + cell ? (columns - label) / cell : 1;
   std::string text = fmt::format("interval {} slots\n", b.period());
-  for (std::uint32_t d = 0; d < devices.size(); ++d) {
-    text += fmt::format("device {:<{}}", d, cell);
-    std::uint32_t free = 0;
-    const auto put = [&](std::string_view what) { text += fmt::format(" {:<{}}", what, cell); };
-    for (const Pass& pass : devices[d]) {
-      for (; free < pass.slot; ++free) put(".");
-      put(name(pass.op));
-      for (++free; free < pass.slot + b.widths.of(pass.op.kind); ++free) put("=");
+  for (std::size_t from = 0; from < slots; from += room) {
+    const std::size_t to = std::min(slots, from + room);
+    if (slots > room) text += fmt::format("slots {} to {}\n", from, to - 1);
+    for (std::size_t d = 0; d < rows.size(); ++d) {
+      text += fmt::format("device {:<{}}", d, digits + 1);
+      for (std::size_t i = from; i < std::min(to, rows[d].size()); ++i)
+        text += fmt::format(" {:<{}}", rows[d][i], cell - 1);
+      text.erase(text.find_last_not_of(' ') + 1);
+      text += '\n';
     }
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
   }
   return text + draw_bounds(b);
 }

@@ -76,9 +76,10 @@ enum class Reorder : std::uint8_t {
 void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
                          Reorder reorder = Reorder::best);
 
-/// A block as text: a line per device, a column per slot, e.g. "F0 F1 .  I1"; below the lifespans
-/// and the bound of each device.
-std::string draw(const Block& block);
+/// A block as text: a line per device, a column per slot, e.g. "0F 1F .  1I"; below the lifespans
+/// and the bound of each device. Lines longer than `columns` are cut into one drawing after the
+/// other.
+std::string draw(const Block& block, std::size_t columns = std::string::npos);
 
 /// A V of p devices (two chunks, there and back) from the slots between neighbours on the four legs
 /// of a microbatch, F of the first and second chunk, I of the second and first, and those at the

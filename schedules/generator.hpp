@@ -14,6 +14,8 @@
 
 namespace penstock {
 
+struct Block;  // schedules/blocks.hpp
+
 /// What a schedule that looks at costs knows of one virtual stage: times in any one unit, and
 /// activations in any one unit.
 struct StageTimes {
@@ -88,6 +90,7 @@ enum class Layout : std::uint8_t {
   snake,     ///< there and back: s mod 2p, counted back from p on (a V with two chunks)
   mirrored,  ///< stage s on device s for the first half of a batch, on p-1-s for the second
 };
+inline constexpr std::string_view kLayoutNames[] = {"loop", "snake", "mirrored"};
 
 /// Chunks per device that a schedule admits.
 struct Chunks {
@@ -138,6 +141,8 @@ struct Schedule {
   /// Fills in what the rule needs to know: the delays, or the versions of the order (listed).
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;
+  /// The building block that is repeated for p devices; null: the schedule is made of none.
+  Block (*block)(std::uint32_t depth) = nullptr;
   /// One backward for all microbatches of an update; it carries the number of the last.
   bool whole_backward = false;
   /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last

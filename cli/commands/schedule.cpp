@@ -1,9 +1,13 @@
 // penstock schedule list | show | export
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
-#include "base/table.hpp"
+#include "base/units.hpp"
 #include "cli/drawing.hpp"
 #include "cli/running.hpp"
+#include "cli/schedule_claims.hpp"
+#include "cli/schedule_table.hpp"
+#include "cli/unitless.hpp"
+#include "schedules/blocks.hpp"
 #include "schedules/exchange/torch_reader.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -11,81 +15,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
-#include <map>
 
 namespace penstock {
 namespace {
-
-Json schedule_rows() {
-  Json rows = Json::array();
-  for (const Schedule& s : schedules()) {
-    rows.push_back({{"name", s.name},
-                    {"aliases", s.aliases},
-                    {"rule", s.summary},
-                    {"bubble", s.bubble},
-                    {"stash", s.stash},
-                    {"flush", s.flushes()},
-                    {"paper", s.paper}});
-  }
-  return rows;
-}
-
-bool is_time_key(const std::string& key) {
-  static const std::vector<std::string> kKeys{"forward", "backward", "backward_input",
-                                              "backward_weight", "step"};
-  return std::ranges::find(kKeys, key) != kKeys.end();
-}
-
-/// A unitless schedule as a scenario: times in seconds, transfers as latency.
-Scenario unitless_scenario(const std::string& schedule, const std::vector<Override>& overrides) {
-  const std::string origin = "schedule show " + schedule;
-  std::map<std::string, std::string> model{{"forward", "1 s"}};
-  std::string transfer = "0";
-  std::vector<Override> rest;
-  bool backward = false;
-  for (const Override& o : overrides) {
-    const bool unitless = o.value.find_first_not_of("0123456789.eE+-[], ") == std::string::npos;
-    std::string value = o.value;
-    if (!unitless && (is_time_key(o.key) || o.key == "transfer")) {
-      throw InputError("--set " + o.key + "=" + o.value,
-                       "times of `schedule show` have no unit; expected a number such as 1.5");
-    }
-    if (unitless && (is_time_key(o.key) || o.key == "transfer")) {
-      value = "";  // every number becomes seconds
-      for (std::size_t i = 0; i < o.value.size(); ++i) {
-        const bool in_number =
-            o.value[i] != '[' && o.value[i] != ']' && o.value[i] != ',' && o.value[i] != ' ';
-        const bool ends = i + 1 == o.value.size() ||
-                          std::string_view("[], ").find(o.value[i + 1]) != std::string_view::npos;
-        value += o.value[i];
-        if (in_number && ends) value += " s";
-      }
-    }
-    if (o.key == "transfer") {
-      transfer = value;
-    } else if (is_time_key(o.key)) {
-      model[o.key] = value;
-      backward = backward || o.key.starts_with("backward");
-    } else {
-      rest.push_back(o);
-    }
-  }
-  if (!backward) model["backward"] = "2 s";
-  std::string text = "model: {";
-  for (const auto& [key, value] : model) text += fmt::format("{}: {}, ", key, value);
-  const Schedule* known = find_schedule(schedule);
-  const bool one_per_update = known != nullptr && known->update == UpdateRule::stash;
-  text +=
-      fmt::format("}}\ncluster: {{link: {{latency: {}}}}}\nschedule: '{}'\n", transfer, schedule);
-  text += one_per_update ? "batches: 8\npipeline: {stages: 4}\n"
-          : known != nullptr && known->whole_model
-              ? "batches: 2\npipeline: {stages: 1, width: 4, microbatches: 2}\n"
-          : known != nullptr && !known->flushes()
-              ? "batches: 2\npipeline: {stages: 4, microbatches: 4}\n"
-              : "pipeline: {stages: 4, microbatches: 8}\n";
-  return parse_scenario(text, origin, rest);
-}
 
 int columns(const Arguments& arguments) {
   const std::string given = arguments.value("width");
@@ -133,40 +67,87 @@ ComputeTable imported_table(const std::string& path, const std::vector<Override>
   return {std::move(imported.table), std::move(imported.placement)};
 }
 
+void add_claims(const Simulation& simulation, const Result& result, Json& json) {
+  const Claims claims = claims_of(simulation, result);
+  const auto nullable = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
+  json["bubble_of"] = bubble_of(*simulation.scenario.schedule);
+  json["ideal_bubble"] = nullable(claims.bubble);
+  json["simulated_bubble"] = nullable(claims.simulated_bubble);
+  json["ideal_peak"] = Json::array();
+  for (const auto& peak : claims.peaks) json["ideal_peak"].push_back(nullable(peak));
+}
+
+/// The formulas of the row that hold for this run, with their values.
+std::string claims_text(const Simulation& simulation, const Result& result) {
+  const Schedule& schedule = *simulation.scenario.schedule;
+  const Claims claims = claims_of(simulation, result);
+  std::string text;
+  if (claims.bubble) {
+    text += fmt::format("bubble {}: {} of the {}", schedule.bubble, format_percent(*claims.bubble),
+                        bubble_of(schedule));
+    if (claims.simulated_bubble)
+      text += fmt::format(", simulated {}", format_percent(*claims.simulated_bubble));
+    text += '\n';
+  }
+  const auto is_claimed = [](const std::optional<double>& peak) { return peak.has_value(); };
+  if (std::ranges::any_of(claims.peaks, is_claimed)) {
+    constexpr std::size_t kShown = 16;
+    text += fmt::format("stash {}:", schedule.stash);
+    for (std::size_t d = 0; d < std::min(kShown, claims.peaks.size()); ++d)
+      text += claims.peaks[d] ? fmt::format(" {:g}", *claims.peaks[d]) : " -";
+    text += claims.peaks.size() > kShown ? " ...\n" : "\n";
+  }
+  return text;
+}
+
+Json block_json(const Scenario& scenario) {
+  const Block block = with_weights(scenario.schedule->block(scenario.shape.depth));
+  Json bounds = Json::array();
+  for (std::uint32_t d = 0; d < block.depth(); ++d) bounds.push_back(memory_bound(block, d));
+  return {{"interval", block.period()},
+          {"forward", block.forward},
+          {"backward", block.backward},
+          {"backward_input", block.backward_input},
+          {"backward_weight", block.backward_weight},
+          {"lifespans", lifespans(block)},
+          {"bound", bounds},
+          {"drawing", draw(block)}};
+}
+
+/// The block, its bound, and what the order made of it holds.
+std::string block_text(const Scenario& scenario, const Result& result, int columns) {
+  std::string text = fmt::format(
+      "\nbuilding block, {}",
+      draw(scenario.schedule->block(scenario.shape.depth), static_cast<std::size_t>(columns)));
+  text += "held in the order above:";
+  for (const DeviceResult& d : result.devices) text += fmt::format(" {}", d.order.stash_peak);
+  return text + '\n';
+}
+
 }  // namespace
 
 int run_schedule_list(const Arguments& arguments) {
-  const Json rows = schedule_rows();
   const std::string format = arguments.value("format", "table");
+  if (format == "table") {
+    put_output(arguments, schedules_text(static_cast<std::size_t>(columns(arguments))));
+    return exit_ok;
+  }
+  const Json rows = schedules_json();
   if (format == "json") {
     put_output(arguments, rows.dump(2) + "\n");
     return exit_ok;
   }
-  if (format == "csv") {
-    std::vector<std::vector<std::pair<std::string, Json>>> cells;
-    for (const Json& row : rows) {
-      auto& line = cells.emplace_back();
-      for (const auto& [key, value] : row.items()) {
-        line.emplace_back(
-            key,
-            value.is_array()
-                ? Json(fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), " ")))
-                : value);
-      }
+  std::vector<std::vector<std::pair<std::string, Json>>> cells;
+  for (const Json& row : rows) {
+    auto& line = cells.emplace_back();
+    for (const auto& [key, value] : row.items()) {
+      line.emplace_back(
+          key, value.is_array()
+                   ? Json(fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), " ")))
+                   : value);
     }
-    put_output(arguments, to_csv(cells));
-    return exit_ok;
   }
-  using enum TextTable::Align;
-  TextTable table({"schedule", "rule", "bubble", "stash at stage s"}, {left, left, left, left});
-  for (const Schedule& s : schedules()) {
-    table.add(
-        {std::string(s.name), std::string(s.summary), std::string(s.bubble), std::string(s.stash)});
-    const std::string also =
-        s.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(s.aliases, ", "));
-    table.add({"", fmt::format("  {}{}", s.paper, also)});
-  }
-  put_output(arguments, table.render());
+  put_output(arguments, to_csv(cells));
   return exit_ok;
 }
 
@@ -176,13 +157,18 @@ int run_schedule_show(const Arguments& arguments) {
   const Result result = summarize(simulation);
   const std::string format = arguments.value("format", "table");
   if (format != "table") {
-    const Json json =
-        to_json(simulation, result, {.events = format == "json", .reproducible = true});
+    Json json = to_json(simulation, result, {.events = format == "json", .reproducible = true});
+    add_claims(simulation, result, json);
+    if (scenario.schedule->block != nullptr) json["building_block"] = block_json(scenario);
     put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
     return exit_ok;
   }
   const bool colour = arguments.value("output", "-") == "-" && colour_allowed(STDOUT_FILENO);
-  put_output(arguments, draw_schedule(simulation, result, columns(arguments), colour));
+  const int width = columns(arguments);
+  std::string text = draw_schedule(simulation, result, width, colour);
+  text += claims_text(simulation, result);
+  if (scenario.schedule->block != nullptr) text += block_text(scenario, result, width);
+  put_output(arguments, text);
   return exit_ok;
 }
 

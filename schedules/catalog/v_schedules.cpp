@@ -115,7 +115,8 @@ Schedule v_min() {
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},
-          .splits_backward = true};
+          .splits_backward = true,
+          .block = v_min_block};
 }
 
 Schedule v_half() {
@@ -133,7 +134,8 @@ Schedule v_half() {
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},
-          .splits_backward = true};
+          .splits_backward = true,
+          .block = v_half_block};
 }
 
 Schedule v_zb() {
@@ -153,7 +155,8 @@ Schedule v_zb() {
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},
-          .splits_backward = true};
+          .splits_backward = true,
+          .block = v_zb_block};
 }
 
 Schedule one_f_one_b_v() {
@@ -168,7 +171,8 @@ Schedule one_f_one_b_v() {
           .peak = peak<one_f_one_b_v_peak>,
           .of_stage_time = true,
           .layout = Layout::snake,
-          .chunks = {2, 2, 2, 1}};
+          .chunks = {2, 2, 2, 1},
+          .block = one_f_one_b_v_block};
 }
 
 }  // namespace penstock

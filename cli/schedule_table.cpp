@@ -1,0 +1,149 @@
+#include "cli/schedule_table.hpp"
+
+#include "base/table.hpp"
+#include "cli/schedule_claims.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kFamilies[] = {
+    "flush, one stage per device",
+    "flush, chunks in a loop: stage s on device s mod p",
+    "flush, chunks there and back: a V where there are two",
+    "flush, from both ends: two opposite pipelines on the same devices",
+    "no flush: F and B of a microbatch may use other weights than the latest",
+    "whole model on every device",
+};
+
+std::string_view family(const Schedule& s) {
+  if (s.whole_model) return kFamilies[5];
+  if (!s.flushes()) return kFamilies[4];
+  if (s.layout == Layout::mirrored) return kFamilies[3];
+  if (s.layout == Layout::snake) return kFamilies[2];
+  return kFamilies[s.chunks.most > 1 ? 1 : 0];
+}
+
+/// "1", "2", "1 to 2", "2, 4, 6, ...".
+std::string admitted(const Chunks& c) {
+  if (c.least == c.most) return fmt::format("{}", c.least);
+  if (c.most == kAnyNumber)
+    return fmt::format("{}, {}, {}, ...", c.least, c.least + c.step, c.least + 2 * c.step);
+  return fmt::format("{} to {}", c.least, c.most);
+}
+
+Json schedule_json(const Schedule& s) {
+  return {{"name", s.name},
+          {"aliases", s.aliases},
+          {"family", family(s)},
+          {"rule", s.summary},
+          {"bubble", s.bubble},
+          {"bubble_of", bubble_of(s)},
+          {"stash", s.stash},
+          {"flush", s.flushes()},
+          {"paper", s.paper},
+          {"when", s.when},
+          {"layout", kLayoutNames[static_cast<std::size_t>(s.layout)]},
+          {"chunks", admitted(s.chunks)},
+          {"usual_chunks", s.chunks.usual},
+          {"splits_backward", s.splits_backward},
+          {"overlaps_pairs", s.pairs},
+          {"whole_backward", s.whole_backward},
+          {"looks_at_costs", s.looks_at_costs},
+          {"memory_limit", s.usual_limit > 0 ? Json(s.usual_limit) : Json(nullptr)},
+          {"building_block", s.block != nullptr}};
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)
+      lines.push_back(word);
+    else
+      lines.back() += " " + word;
+  }
+  return lines;
+}
+
+/// Columns of words that are wrapped, side by side.
+class Columns {
+ public:
+  Columns(std::string_view longest_name, std::size_t columns)
+      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 60) - name_ - 6) {
+    const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
+    const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
+    widths_ = {name_, std::min<std::size_t>(room_ - bubble - stash, 60), bubble, stash};
+  }
+
+  std::string row(const std::array<std::string_view, 4>& cells) const {
+    std::vector<std::vector<std::string>> lines;
+    std::size_t height = 0;
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      lines.push_back(wrapped(cells[c], widths_[c]));
+      height = std::max(height, lines.back().size());
+    }
+    std::string text;
+    for (std::size_t i = 0; i < height; ++i) {
+      std::string line;
+      for (std::size_t c = 0, from = 0; c < lines.size(); from += widths_[c++] + 2) {
+        if (i >= lines[c].size()) continue;
+        line.resize(std::max(from, line.size()), ' ');
+        line += lines[c][i];
+      }
+      text += line + '\n';
+    }
+    return text;
+  }
+  /// Below the row, under its second column.
+  std::string below(std::string_view words) const {
+    std::string text;
+    for (const std::string& line : wrapped(words, std::min<std::size_t>(room_ + 4, 120)))
+      text += std::string(name_ + 2, ' ') + line + '\n';
+    return text;
+  }
+
+ private:
+  std::size_t name_, room_;
+  std::array<std::size_t, 4> widths_{};
+};
+
+std::string details(const Schedule& s) {
+  std::string text;
+  if (s.chunks.most > 1) text += fmt::format("chunks {}; ", admitted(s.chunks));
+  if (s.usual_limit > 0) text += fmt::format("memory_limit {}; ", s.usual_limit);
+  text += s.paper;
+  return text + (s.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(s.aliases, ", ")));
+}
+
+}  // namespace
+
+Json schedules_json() {
+  Json rows = Json::array();
+  for (const Schedule& s : schedules()) rows.push_back(schedule_json(s));
+  return rows;
+}
+
+std::string schedules_text(std::size_t columns) {
+  const auto longest =
+      std::ranges::max(schedules(), {}, [](const Schedule& s) { return s.name.size(); });
+  const Columns table(longest.name, columns);
+  std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
+  for (const std::string_view name : kFamilies) {
+    text += fmt::format("\n{}\n\n", name);
+    for (const Schedule& s : schedules()) {
+      if (family(s) != name) continue;
+      text += table.row({s.name, s.summary, s.bubble, s.stash});
+      text += table.below(s.when);
+      text += table.below(details(s));
+    }
+  }
+  return text;
+}
+
+}  // namespace penstock

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Writes docs/schedules.md and its pictures, docs/figures/schedules/*.svg.
+
+usage: docs/figures/schedules.py [--check]
+
+Everything on the page is what `penstock schedule list` and `show` (of $PENSTOCK_BINARY, else
+./penstock) say. --check writes nothing and fails where the page or a picture is not what it would
+write. Either way it fails where a formula of a schedule is not what the simulation shows.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True  # the source tree stays clean
+import timeline
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+HOME = FOLDER.parent.parent
+PAGE = FOLDER.parent / "schedules.md"
+PICTURES = FOLDER / "schedules"
+BINARY = os.environ.get("PENSTOCK_BINARY", str(HOME / "penstock"))
+SAME = 1e-9  # what rounding may cost a share of the time
+
+# The shapes of the tables: what is shown by itself, more devices, and an F that is as long as I and
+# twice as long as W.
+SHAPES = [{}, {"stages": 8, "microbatches": 32},
+          {"microbatches": 16, "forward": 2, "backward_input": 2, "backward_weight": 1}]
+# Where one backward follows four forwards: it takes as long as one of them.
+SLOW_FORWARD = {"forward": 4, "backward": 1}
+STEADY = 64  # microbatches that a schedule without flush runs for its steady state
+
+
+def penstock(*arguments):
+    done = subprocess.run([BINARY, "schedule", *arguments, "--format", "json"],
+                          capture_output=True, text=True,
+                          env=os.environ | {"PENSTOCK_HOME": str(HOME)})
+    if done.returncode != 0:
+        sys.exit(f"{done.stderr}of penstock schedule {' '.join(arguments)}")
+    return json.loads(done.stdout)
+
+
+def sets(keys):
+    return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+
+
+def show(row, keys):
+    return penstock("show", row["name"], *sets(keys))
+
+
+def keys_of(row, shape):
+    """A shape of the tables as this schedule can be asked for it: without flush, with updates of its
+    usual size and enough of them."""
+    keys = dict(shape)
+    if row["family"].startswith("whole model"):
+        keys.pop("stages", None)
+    if row["flush"]:
+        return keys
+    keys.pop("microbatches", None)
+    return keys | {"batches": STEADY // show(row, keys)["microbatches"]}
+
+
+def page_shapes(row):
+    """What the simulation says of every shape that is not asked for twice."""
+    shapes = SHAPES[:2] + [SLOW_FORWARD] if row["whole_backward"] else SHAPES
+    asked = {str(keys): keys for keys in (keys_of(row, shape) for shape in shapes)}
+    return [show(row, keys) | {"asked": keys} for keys in asked.values()]
+
+
+# Checks --------------------------------------------------------------------------------------------
+
+
+def wrong_claims(results):
+    """One sentence for each formula that is not what the simulation shows."""
+    for r in results:
+        what = f"{r['schedule']} with {r['stages']} devices, {r['microbatches']} microbatches"
+        ideal, simulated = r["ideal_bubble"], r["simulated_bubble"]
+        if ideal is not None and (simulated is None or abs(ideal - simulated) > SAME):
+            yield f"{what}: the formula's bubble is {ideal}, the simulated one {simulated}"
+        for device, peak in zip(r["devices"], r["ideal_peak"]):
+            if peak is not None and peak != device["stash_peak"]:
+                yield (f"{what}: device {device['device']} holds {device['stash_peak']} "
+                       f"activations, by the formula {peak}")
+
+
+# The page ------------------------------------------------------------------------------------------
+
+
+def escaped(words):
+    return words.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
+
+
+def table(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def percent(share):
+    return "–" if share is None else f"{100 * share + 0:.2f} %"
+
+
+def numbers(values):
+    """Device by device; once where all are alike."""
+    words = ["–" if v is None else f"{v:g}" for v in values]
+    if set(words) == {"–"}:
+        return "–"
+    return f"{words[0]} each" if len(words) > 1 and len(set(words)) == 1 else " ".join(words)
+
+
+TIMES = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
+
+
+def shape_words(r):
+    words = [f"p={r['stages']}" if r["stages"] > 1 else f"{len(r['devices'])} replicas",
+             f"m={r['microbatches']}"]
+    times = [f"{TIMES[key]}={value}" for key, value in r["asked"].items() if key in TIMES]
+    return ", ".join(words + times)
+
+
+def values_table(row, results):
+    measure = {"makespan": "bubble", "longest device": "bubble of the longest device",
+               "steady state": "bubble in steady state"}[row["bubble_of"]]
+    header = ["shape", f"{measure}: formula", "simulated", "activations by device: formula",
+              "simulated"]
+    more = not row["flush"]
+    rows = []
+    for r in results:
+        devices = r["devices"]
+        cells = [shape_words(r), percent(r["ideal_bubble"]), percent(r["simulated_bubble"]),
+                 numbers(r["ideal_peak"]), numbers([d["stash_peak"] for d in devices])]
+        if more:
+            cells += [numbers([d["weight_versions_peak"] for d in devices]),
+                      numbers([d["staleness_max"] for d in devices])]
+        rows.append(cells)
+    return table(header + ["weight versions", "staleness"] * more, rows)
+
+
+def block_words(r):
+    block = r["building_block"]
+    return (f"Its building block for {r['stages']} devices, with the bound of equation 1 (lifespans "
+            f"over the interval, rounded up); the order above holds "
+            f"{numbers([d['stash_peak'] for d in r['devices']])}.\n\n```\n{block['drawing']}```")
+
+
+def facts(row):
+    chunks = {"loop": "chunks in a loop", "snake": "chunks there and back",
+              "mirrored": "chunks, two opposite pipelines"}[row["layout"]]
+    words = []
+    if row["chunks"] != "1" or row["layout"] != "loop":
+        words.append(f"{row['chunks']} {chunks} (usual {row['usual_chunks']})")
+    if row["splits_backward"]:
+        words.append("splits B into I and W")
+    if row["overlaps_pairs"]:
+        words.append("overlaps F and B")
+    if row["memory_limit"] is not None:
+        words.append(f"`memory_limit` {row['memory_limit']:g}, in 1F1B's peak, when nothing is said")
+    return "; ".join(words)
+
+
+def section(row, results):
+    lines = [f"### {row['name']}", "", escaped(row["when"]), "", f"- Rule: {escaped(row['rule'])}"]
+    lines.append(f"- Paper: {escaped(row['paper'])}")
+    if row["aliases"]:
+        lines.append("- Also: " + ", ".join(f"`{alias}`" for alias in row["aliases"]))
+    if facts(row):
+        lines.append(f"- {facts(row)[0].upper()}{facts(row)[1:]}")
+    lines.append(f"- Bubble: {escaped(row['bubble'])}")
+    lines.append(f"- Stash: {escaped(row['stash'])}")
+    lines += ["", f"![{row['name']}]({picture(row).relative_to(PAGE.parent)})", "",
+              values_table(row, results)]
+    if row["building_block"]:
+        lines += ["", block_words(results[0])]
+    return "\n".join(lines)
+
+
+def picture(row):
+    return PICTURES / f"{row['name']}.svg"
+
+
+INTRODUCTION = """# Schedules
+
+Written by `docs/figures/schedules.py` from what `penstock schedule list` and `penstock schedule
+show` say; do not edit. `penstock schedule show NAME` draws any of them in the terminal, for any
+shape and op times.
+
+p devices, m microbatches per update, v chunks (virtual stages) per device; stage s, device d. F, B,
+I and W are the times of a forward, a backward and its two parts, of one virtual stage. *Activations*
+are those of one microbatch on one virtual stage. In the pictures F = I = W = 1 and B = 2, messages
+take no time, and updates are thin black lines.
+
+The tables put each formula beside what the simulation shows; a test fails where they differ. "–" is
+no claim: the formula is for other times or numbers of microbatches. The bubble is a share of the
+makespan; or, where the paper counts it so, of the time of the longest device alone from its first op
+to its last; or of an iteration in the steady state of a schedule that never flushes.
+"""
+
+
+def families(rows):
+    """Family -> its rows, in the order of the list."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["family"], []).append(row)
+    return found
+
+
+def page(rows, results):
+    parts = [INTRODUCTION]
+    overview = [[f"[{row['name']}](#{row['name']})", escaped(row["rule"]), escaped(row["bubble"]),
+                 escaped(row["stash"]), row["chunks"]] for row in rows]
+    parts.append(table(["schedule", "rule", "bubble", "stash at stage s", "chunks"], overview))
+    for family, members in families(rows).items():
+        parts.append(f"\n## {family[0].upper()}{family[1:]}\n")
+        parts.append("\n\n".join(section(row, results[row["name"]]) for row in members))
+    return "\n".join(parts) + "\n"
+
+
+def main():
+    rows = penstock("list")
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = dict(zip((row["name"] for row in rows), pool.map(page_shapes, rows)))
+        pictures = pool.map(lambda row: timeline.drawing(row, show(row, {})), rows)
+        wanted = dict(zip(map(picture, rows), pictures))
+    wanted[PAGE] = page(rows, results)
+    wrong = [claim for of_one in results.values() for claim in wrong_claims(of_one)]
+    stale = [path for path, content in wanted.items()
+             if not path.exists() or path.read_text() != content]
+    left_over = set(PICTURES.glob("*")) - set(wanted)
+    if "--check" in sys.argv[1:]:
+        wrong += [f"{path.relative_to(HOME)} is not what docs/figures/schedules.py writes"
+                  for path in stale]
+        wrong += [f"{path.relative_to(HOME)} is of no schedule" for path in sorted(left_over)]
+    else:
+        PICTURES.mkdir(exist_ok=True)
+        for path in stale:
+            path.write_text(wanted[path])
+        for path in left_over:
+            path.unlink()
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
