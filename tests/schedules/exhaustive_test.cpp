@@ -65,9 +65,10 @@ void expect_valid(const Schedule& schedule, const ScheduleShape& shape, int widt
 
 /// Can every message be a rendezvous? Where forwards also flow from the last device to the first, a
 /// device may have to send to one that has to send to it, and both wait: such schedules need
-/// senders that go on (see LoopedBfs.NeedsSendersThatGoOn).
+/// senders that go on (see LoopedBfs.NeedsSendersThatGoOn). So does a W between an F and the I
+/// whose gradient the receiver of the F must make first.
 bool one_way(const Schedule& schedule, const ScheduleShape& shape) {
-  return schedule.layout == Layout::loop && shape.chunks == 1;
+  return schedule.layout == Layout::loop && shape.chunks == 1 && !schedule.splits_backward;
 }
 
 void expect_peaks(const Schedule& schedule, const ScheduleShape& shape, const Evaluation& found) {
