@@ -43,4 +43,16 @@ class BucketTimes {
   std::size_t most_ = 1;
 };
 
+/// Seconds of the reduction that a position takes part in, alone; 0: it reduces nothing.
+inline std::vector<double> reductions_alone_s(const SimulationInput& input) {
+  const Placement& placement = input.program.placement;
+  const BucketTimes times(input);
+  std::vector<double> seconds;
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
+    double& sum = seconds.emplace_back();
+    for (const BucketTimes::Bucket& b : times.of(std::min(p, placement.twin(p)))) sum += b.seconds;
+  }
+  return seconds;
+}
+
 }  // namespace penstock

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hw/run.hpp"
+#include "sim/bucket_times.hpp"
 #include "tests/rig.hpp"
 
 namespace penstock {
@@ -14,6 +15,7 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.costs = rig.costs;
   for (const Channel& c : rig.channels->all())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
+  if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(rig.input());
   return plan;
 }
 
