@@ -153,7 +153,8 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   r.message_arrived = received.arrived;
   arriving_[g] = block;
   ledger_.at_op(g);
-  ledger_.add(Owner::buffers, parts * (forward ? s.bytes().input_message : s.bytes().output_message),
+  ledger_.add(Owner::buffers,
+              parts * (forward ? s.bytes().input_message : s.bytes().output_message),
               received.departed);
 }
 
@@ -361,8 +362,7 @@ void DeviceExecutor::account_backward(const AccountedBytes& bytes, const Op& op,
   const std::int64_t count = in_.plan.program.microbatches_of(op);
   hold(Owner::workspace, bytes.backward_workspace, r);
   if (is_backward(op.kind)) {
-    if (op.has(Op::receives))
-      until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
+    if (op.has(Op::receives)) until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
     until_end_.emplace_back(Owner::activations, bytes.until_input * count);
   }
   switch (op.kind) {
@@ -407,8 +407,7 @@ StageBuffers DeviceExecutor::buffers(const StageState& s, const InFlight& f,
                  .kept = {f.kept},
                  .workspace = {f.workspace},
                  .loss = {}};
-  if (is_last(s.number))
-    b.loss = {losses_, std::int64_t{microbatch} * 4};
+  if (is_last(s.number)) b.loss = {losses_, std::int64_t{microbatch} * 4};
   return b;
 }
 

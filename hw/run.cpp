@@ -201,6 +201,7 @@ class LocalRun {
       RecordedOp recorded{e.device(), op, {r.begin->time_s(), r.end->time_s()}};
       if (r.message_arrived && r.message_arrived->fired())
         recorded.message = Span{r.message_departed->time_s(), r.message_arrived->time_s()};
+      if (op.kind == OpKind::reduce_grad) recorded.message = recorded.span;
       if (is_compute(op.kind)) recorded.weight_version = plan_.program.version(op);
       run.ops.push_back(recorded);
     }
@@ -241,9 +242,7 @@ void append(RecordedRun& to, RecordedRun part) {
 }
 
 /// Of twins, each has the losses of half the microbatches.
-void sort_losses(RecordedRun& run) {
-  std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch);
-}
+void sort_losses(RecordedRun& run) { std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch); }
 
 /// All ranks' parts on rank 0; elsewhere the own one.
 RecordedRun gathered(RecordedRun mine, Recording head, Group& group) {

@@ -14,8 +14,7 @@ double alone_s(const RunPlan& plan, const Op& op) {
   const std::uint32_t position = placement.positions()[op.stage];
   if (op.kind == OpKind::step)
     return at_position(placement, plan.costs, position, &StageCosts::step_s);
-  if (op.kind == OpKind::reduce_grad)
-    return plan.reduce_s.empty() ? 0 : plan.reduce_s[position];
+  if (op.kind == OpKind::reduce_grad) return plan.reduce_s.empty() ? 0 : plan.reduce_s[position];
   const bool spared = is_backward(op.kind) && op.has(Op::stored);
   return costs.duration_s(op.kind) - (spared ? costs.recompute_s : 0);
 }

@@ -304,8 +304,9 @@ Placement placement_of(const Json& json) {
   const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == widths[0]; });
   if (mirrored > 0 && (!all_alike || position.size() != widths.size() || widths.size() % 2 != 0 ||
                        !std::ranges::equal(position, std::views::iota(0U, widths.size()))))
-    throw Unsound("a mirrored placement must have an even number of devices and one stage for each "
-                  "in their order");
+    throw Unsound(
+        "a mirrored placement must have an even number of devices and one stage for each "
+        "in their order");
   return {std::move(widths), std::move(position), mirrored};
 }
 
@@ -475,11 +476,10 @@ void check_updates(const Program& p, const DependencyTable& table, Findings& wro
       }
       const std::uint32_t width = p.placement.width_of(op.stage);
       const std::uint64_t number = std::uint64_t{counted++} * width + p.placement.replica_of(d);
-      const bool right = op.microbatch == number && counted <= p.updates(op.stage) &&
-                         table.device_of(op) == d &&
-                         (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
-                         (op.kind == OpKind::step || width > 1 || mirrored) &&
-                         (!mirrored || made <= reduced);
+      const bool right =
+          op.microbatch == number && counted <= p.updates(op.stage) && table.device_of(op) == d &&
+          (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
+          (op.kind == OpKind::step || width > 1 || mirrored) && (!mirrored || made <= reduced);
       if (!right) wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
       if (!right) return;
     }

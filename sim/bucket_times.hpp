@@ -26,8 +26,8 @@ class BucketTimes {
       auto& buckets = parties_.emplace_back();
       for (const GradientBucket& b : reduction.buckets) {
         const double bytes = b.share * all_bytes;
-        const double seconds = reduction.phases.empty() ? b.share * all_s
-                                                        : input.channels.alone_s(reduction, bytes);
+        const double seconds =
+            reduction.phases.empty() ? b.share * all_s : input.channels.alone_s(reduction, bytes);
         buckets.push_back({b.ready, bytes, seconds});
       }
       most_ = std::max(most_, buckets.size());
