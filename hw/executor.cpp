@@ -278,7 +278,7 @@ void DeviceExecutor::add_exchanged() {
 Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
   const Op& op = ops_[g];
   if (op.kind == OpKind::step) {
-    for (auto& [number, s] : stages_) s->weights->step(g - first_, r.begin);
+    for (auto& [number, s] : stages_) s->weights->step(g - first_);
     return nullptr;
   }
   if (op.kind == OpKind::reduce_grad) {
