@@ -107,17 +107,23 @@ void DeviceExecutor::find_incoming() {
   }
 }
 
-/// Posts what may be posted before op `next` is issued.
+/// Posts what may be posted before op `next` is issued. In the order of the ops: ends of channels
+/// may share a queue.
 void DeviceExecutor::issue_receives(std::uint32_t next) {
   const bool coupled = in_.plan.program.transfers == Transfers::coupled;
   const auto ahead = static_cast<std::uint32_t>(device_.receive_ahead());
   while (next_receive_ < last_) {
-    if (ops_[next_receive_].has(Op::receives)) {
+    const Op& op = ops_[next_receive_];
+    if (op.has(Op::receives) || exchanges(op)) {
       const std::uint32_t before = ops_.previous_compute(number_, next_receive_);
       const bool posts = coupled ? before == kNoOp || before < next
                                  : next_receive_ - first_ <= next - first_ + ahead;
       if (!posts) return;
-      issue_receives_until(next_receive_);
+      if (exchanges(op)) {
+        receive_gradients(next_receive_);
+      } else {
+        issue_receives_until(next_receive_);
+      }
     }
     receives_issued_.store(++next_receive_, std::memory_order_release);
   }
@@ -227,8 +233,13 @@ void DeviceExecutor::wait_for_inputs(std::uint32_t g) {
   if (in_.plan.program.transfers == Transfers::coupled && last_delivered_)
     device_.wait(kComputeQueue, last_delivered_);
   if (is_compute(op.kind)) last_delivered_ = nullptr;
-  if (op.has(Op::receives)) device_.wait(kComputeQueue, record(g).message_arrived);
-  if (op.kind == OpKind::reduce_grad) exchange_gradients(op);
+  if (exchanges(op)) send_gradients(op);
+  if (record(g).message_arrived) device_.wait(kComputeQueue, record(g).message_arrived);
+}
+
+/// Is it the REDUCE_GRAD of a device that has a twin?
+bool DeviceExecutor::exchanges(const Op& op) const {
+  return op.kind == OpKind::reduce_grad && twin_of(in_.plan, number_) != number_;
 }
 
 /// The twin's REDUCE_GRAD of the same update: of the first stage that counts from its position.
@@ -240,38 +251,48 @@ Op DeviceExecutor::twins(Op op) const {
   return op;
 }
 
-/// Sends the gradients of all stages here to the twin, and waits for its own.
-void DeviceExecutor::exchange_gradients(const Op& op) {
-  const int twin = twin_of(in_.plan, number_);
-  if (twin == number_) return;
+std::int64_t DeviceExecutor::gradient_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& [number, s] : stages_) bytes += s->sizes().parameters * 4;
-  Block* mine = allocate(bytes);
-  Tensor to{mine};
+  return bytes;
+}
+
+void DeviceExecutor::receive_gradients(std::uint32_t g) {
+  const int twin = twin_of(in_.plan, number_);
+  ReceivingEnd& end = in_.backend.receiving(channel_between(twin, number_, false, true));
+  Block* block = device_.allocate(end.queue(), gradient_bytes());
+  const auto received = end.receive(nullptr, block, gradient_bytes(), twins(ops_[g]));
+  record(g).message_departed = received.departed;
+  record(g).message_arrived = received.arrived;
+  arriving_[g] = block;
+}
+
+/// Those of all stages here, one after the other.
+void DeviceExecutor::send_gradients(const Op& op) {
+  Block* block = allocate(gradient_bytes());
+  Tensor to{block};
   for (const auto& [number, s] : stages_) {
-    const std::int64_t of_stage = s->sizes().parameters * 4;
-    device_.math().copy(of_stage, s->weights->gradients(), to);
-    to = to.at(of_stage);
+    const std::int64_t bytes = s->sizes().parameters * 4;
+    device_.math().copy(bytes, s->weights->gradients(), to);
+    to = to.at(bytes);
   }
   const Event ready = device_.record(kComputeQueue);
-  ReceivingEnd& in = in_.backend.receiving(channel_between(twin, number_, false, true));
-  twins_gradients_ = device_.allocate(in.queue(), bytes);
-  const auto received = in.receive(nullptr, twins_gradients_, bytes, twins(op));
-  SendingEnd& out = in_.backend.sending(channel_between(number_, twin, false, true));
-  out.send(ready, mine, bytes, op);
-  device_.release(out.queue(), mine);
-  device_.wait(kComputeQueue, received.arrived);
+  const int twin = twin_of(in_.plan, number_);
+  SendingEnd& end = in_.backend.sending(channel_between(number_, twin, false, true));
+  end.send(ready, block, gradient_bytes(), op);
+  device_.release(end.queue(), block);
 }
 
 /// The sum of two is the same on both sides, bit for bit.
-void DeviceExecutor::add_exchanged() {
-  if (twins_gradients_ == nullptr) return;
-  Tensor from{twins_gradients_};
+void DeviceExecutor::add_gradients(std::uint32_t g) {
+  Block* block = take_arrived(g);
+  Tensor from{block};
   for (const auto& [number, s] : stages_) {
-    device_.math().accumulate(s->sizes().parameters, from, s->weights->gradients());
-    from = from.at(s->sizes().parameters * 4);
+    const std::int64_t n = s->sizes().parameters;
+    device_.math().accumulate(n, from, s->weights->gradients());
+    from = from.at(n * 4);
   }
-  release(twins_gradients_);
+  release(block);
 }
 
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
@@ -282,7 +303,7 @@ Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
     return nullptr;
   }
   if (op.kind == OpKind::reduce_grad) {
-    add_exchanged();
+    if (exchanges(op)) add_gradients(g);
     return nullptr;
   }
   StageState& s = *stages_.at(op.stage);

@@ -28,7 +28,8 @@ using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::u
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  Event message_departed, message_arrived;  ///< of the message it waited for
+  /// Of the message it waited for: another stage's, or the gradients of the twin.
+  Event message_departed, message_arrived;
 };
 
 /// What an executor needs, alike for all devices of a process.
@@ -83,9 +84,12 @@ class DeviceExecutor {
 
   void issue(std::uint32_t g);
   void wait_for_inputs(std::uint32_t g);
+  bool exchanges(const Op& op) const;
   Op twins(Op op) const;
-  void exchange_gradients(const Op& op);
-  void add_exchanged();
+  std::int64_t gradient_bytes() const;
+  void receive_gradients(std::uint32_t g);
+  void send_gradients(const Op& op);
+  void add_gradients(std::uint32_t g);
   Block* run_op(std::uint32_t g, OpRecord& record);
   Block* forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
   void backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
@@ -120,7 +124,6 @@ class DeviceExecutor {
   Event last_delivered_;                                   // of the last compute op's message
   std::vector<std::pair<Owner, std::int64_t>> until_end_;  // of the op being issued
   Block* losses_ = nullptr;
-  Block* twins_gradients_ = nullptr;  // from the exchange until they are added
   // For where(): how far the issuing thread has got, and how far the queue.
   std::atomic<std::uint32_t> issued_, done_;
   std::atomic<std::uint32_t> receives_issued_;
