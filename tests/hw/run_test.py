@@ -102,11 +102,12 @@ class Case(unittest.TestCase):
                 recompute="none", microbatch_size=1, **changes):
         """The path of a program file; changes replace fields of it."""
         size = f", microbatch_size: {microbatch_size}" if microbatch_size > 1 else ""
+        again = f", recompute: {recompute}" if recompute != "none" else ""
         scenario = self.scenario(f"""
 name: test
 schedule: {schedule}
 batches: {batches}
-pipeline: {{stages: {stages}, microbatches: {microbatches}, recompute: {recompute}{size}}}
+pipeline: {{stages: {stages}, microbatches: {microbatches}{again}{size}}}
 {model or stand_in()}""")
         path = self.folder / "program.json"
         code, _, err = self.penstock("export", scenario, "--to", "program", "-o", path)
@@ -229,7 +230,7 @@ class Weights(Case):
                                  ("interleaved-1f1b", 2), ("v-half", 2), ("torchgpipe", 4)):
             for model in (None, TRANSFORMER):
                 program = self.program(schedule, stages=stages, microbatches=8, batches=2,
-                                       model=model, recompute="full" if model else "none")
+                                       model=model)
                 with self.subTest(schedule, transformer=model is not None):
                     self.assert_equal_weights(program)
 
