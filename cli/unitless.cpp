@@ -110,8 +110,10 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
   text +=
       fmt::format("}}\ncluster: {{link: {{latency: {}}}}}\nschedule: '{}'\n", transfer, schedule);
   const Schedule* known = find_schedule(schedule);
-  text += known == nullptr ? "pipeline: {stages: 4}\n" : usual_pipeline(*known, overrides);
-  return parse_scenario(text, "schedule show " + schedule, rest);
+  if (known != nullptr) text += usual_pipeline(*known, overrides);
+  // A building block of the user's own says how many devices; a table also how many microbatches.
+  if (known == nullptr && !schedule.ends_with(".csv")) text += "pipeline: {microbatches: 8}\n";
+  return parse_scenario(text, "schedule show", rest);
 }
 
 }  // namespace penstock
