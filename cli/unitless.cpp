@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kTimes[] = {"forward",         "backward", "backward_input",
                                        "backward_weight", "step",     "forward_backward"};
+// Keys that other sections have, too.
+constexpr std::string_view kOfPipeline[] = {"checkpoint", "chunks"};
 constexpr std::string_view kSizes[] = {"activation", "activation_after_input"};
 
 template <class Keys>
@@ -101,7 +103,7 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
     } else if (among(kSizes, o.key)) {
       model[o.key] = is_unitless(o.value) ? with_unit(o.value, "B") : o.value;
     } else {
-      rest.push_back({o.key == "checkpoint" ? "pipeline.checkpoint" : o.key, o.value});
+      rest.push_back({among(kOfPipeline, o.key) ? "pipeline." + o.key : o.key, o.value});
     }
   }
   if (!backward) model["backward"] = "2 s";
