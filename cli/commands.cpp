@@ -22,6 +22,8 @@ const OptionSpec kCompute{"compute",
                           {}};
 const OptionSpec kReproducible{"reproducible", "", "leave out what varies between two runs", {},
                                false,          {}};
+const OptionSpec kWidth{
+    "width", "COLUMNS", "columns of the terminal; default: those it has, else 100", {}, false, {}};
 const OptionSpec kOutput{"output", "FILE", "write there instead of to standard output",
                          "file",   false,  "o"};
 
@@ -222,7 +224,7 @@ const std::vector<CommandSpec>& table() {
        "",
        0,
        0,
-       {kFormat, kOutput},
+       {kWidth, kFormat, kOutput},
        "penstock schedule list",
        run_schedule_list},
       {"schedule show",
@@ -230,20 +232,14 @@ const std::vector<CommandSpec>& table() {
        "NAME",
        1,
        1,
-       {kSet,
-        {"width",
-         "COLUMNS",
-         "columns to draw in; default: the terminal's, else 100",
-         {},
-         false,
-         {}},
-        kFormat,
-        kOutput},
+       {kSet, kWidth, kFormat, kOutput},
        "penstock schedule show 1f1b --set stages=4 --set microbatches=8\n"
        "penstock schedule show gpipe --set forward=1 --set backward=2 --set transfer=0.5\n"
-       "keys: stages, microbatches, batches, forward, backward, backward_input, backward_weight, "
-       "step,\n"
-       "      transfer, transfers, and the pipeline's own (vertical_sync ...)",
+       "penstock schedule show v-half                       # and its building block\n"
+       "penstock schedule show my-block.yaml                # or an order.csv\n"
+       "keys: stages, microbatches, batches, chunks, forward, backward, backward_input,\n"
+       "      backward_weight, forward_backward, step, transfer, transfers, activation,\n"
+       "      activation_after_input, memory_limit, and the pipeline's own (group, checkpoint ...)",
        run_schedule_show,
        "schedule"},
       {"schedule export",

@@ -18,7 +18,10 @@ constexpr int kLabel = 9;  // "device 0 "
 bool is_lower(const Simulation& s, const Op& op) {
   const Placement& where = s.program.placement;
   if (where.mirrored()) return where.reversed(op.microbatch);
-  return op.stage / static_cast<std::uint32_t>(where.depth()) % 2 == 1;
+  if (where.stages() == where.depth()) return false;
+  const auto& positions = where.positions();
+  const auto before = positions.begin() + op.stage;
+  return std::count(positions.begin(), before, positions[op.stage]) % 2 == 1;
 }
 
 std::string kind_letter(const Simulation& s, const Op& op) {
@@ -167,13 +170,18 @@ std::string draw_rows(const Simulation& s, const Scale& scale, bool colour) {
   return out;
 }
 
+std::vector<std::uint32_t> every_second(const std::vector<std::uint32_t>& stages) {
+  std::vector<std::uint32_t> second;
+  for (std::size_t i = 1; i < stages.size(); i += 2) second.push_back(stages[i]);
+  return second;
+}
+
 std::string explain_cases(const Simulation& s) {
   const Placement& where = s.program.placement;
   if (where.mirrored()) return "lower case: microbatches from the last device to the first\n";
-  const int p = where.depth(), chunks = where.stages() / p;
-  if (chunks < 2) return "";
-  return fmt::format("lower case: stages {} to {}{}\n", p, 2 * p - 1,
-                     chunks > 3 ? fmt::format(", {} to {} ...", 3 * p, 4 * p - 1) : "");
+  if (where.stages() == where.depth()) return "";
+  return fmt::format("lower case: every second stage of a device ({} on device 0)\n",
+                     fmt::join(every_second(where.stages_at(0)), ", "));
 }
 
 }  // namespace

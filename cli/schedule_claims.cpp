@@ -37,9 +37,11 @@ bool claims_bubble(const Simulation& s, const ScheduleShape& shape) {
                              [&](const StageCosts& c) { return is_plain(c, s.scenario); });
 }
 
-/// Of the time of an iteration, what a device does not compute.
+/// Of the time of an iteration, what a device does not compute. Filling and draining take up to 2p
+/// microbatches each; a run of four times as many has a steady state between them.
 std::optional<double> steady_bubble(const Simulation& s, const Result& r) {
-  if (!r.iteration_time_s) return std::nullopt;
+  if (!r.iteration_time_s || s.scenario.shape.total() < 8 * s.scenario.shape.depth)
+    return std::nullopt;
   const StageCosts& c = s.scenario.costs.front();
   const double work = c.forward_s + c.backward_s / c.backward_microbatches;
   const double microbatches = s.scenario.shape.microbatches_per_update * s.scenario.shape.chunks;

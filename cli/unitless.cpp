@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view kTimes[] = {"forward",         "backward", "backward_input",
                                        "backward_weight", "step",     "forward_backward"};
+// Keys that other sections have, too.
+constexpr std::string_view kOfPipeline[] = {"checkpoint", "chunks"};
 constexpr std::string_view kSizes[] = {"activation", "activation_after_input"};
 
 template <class Keys>
@@ -101,7 +103,7 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
     } else if (among(kSizes, o.key)) {
       model[o.key] = is_unitless(o.value) ? with_unit(o.value, "B") : o.value;
     } else {
-      rest.push_back({o.key == "checkpoint" ? "pipeline.checkpoint" : o.key, o.value});
+      rest.push_back({among(kOfPipeline, o.key) ? "pipeline." + o.key : o.key, o.value});
     }
   }
   if (!backward) model["backward"] = "2 s";
@@ -110,8 +112,10 @@ Scenario unitless_scenario(const std::string& schedule, const std::vector<Overri
   text +=
       fmt::format("}}\ncluster: {{link: {{latency: {}}}}}\nschedule: '{}'\n", transfer, schedule);
   const Schedule* known = find_schedule(schedule);
-  text += known == nullptr ? "pipeline: {stages: 4}\n" : usual_pipeline(*known, overrides);
-  return parse_scenario(text, "schedule show " + schedule, rest);
+  if (known != nullptr) text += usual_pipeline(*known, overrides);
+  // A building block of the user's own says how many devices; a table also how many microbatches.
+  if (known == nullptr && !schedule.ends_with(".csv")) text += "pipeline: {microbatches: 8}\n";
+  return parse_scenario(text, "schedule show", rest);
 }
 
 }  // namespace penstock

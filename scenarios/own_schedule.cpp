@@ -103,6 +103,7 @@ std::shared_ptr<const Schedule> built(const Section& section, const std::string&
   row.generate = [block = &own->block](const ScheduleShape& shape, OpLists& out) {
     generate_from_block(*block, shape, out);
   };
+  row.block = [block = &own->block](std::uint32_t) { return *block; };
   row.only_depth = own->block.depth();
   row.chunks = {own->block.chunks, own->block.chunks, own->block.chunks};
   row.layout = own->block.layout;

@@ -142,7 +142,7 @@ struct Schedule {
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;
   /// The building block that is repeated for p devices; null: the schedule is made of none.
-  Block (*block)(std::uint32_t depth) = nullptr;
+  std::function<Block(std::uint32_t depth)> block = nullptr;
   /// One backward for all microbatches of an update; it carries the number of the last.
   bool whole_backward = false;
   /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last

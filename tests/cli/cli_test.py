@@ -42,9 +42,20 @@ SHARED = {s: ("cluster.inter", "nic0") for s in (CONTENDED, TENSOR, *LARGE)} | {
     "scenarios/gpt-355m-uneven.yaml": ("cluster.pcie", "gpu0 pcie out"),
     "scenarios/llama-3-70b-nvl72.yaml": ("cluster.intra.attachment", "gpu0 out")}
 CHANGING_LINKS = "scenarios/perturbed-links.yaml"
-SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
+# Those that the slow reference of these tests knows.
+BASELINES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
              "pipedream-2bw", "data-parallel", "asp"]
-FLUSHING = [s for s in SCHEDULES if s != "asp" and not s.startswith("pipedream")]
+SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "torchgpipe", "1f1b", "dapple-pb",
+             "eager-1f1b", "pipedream", "pipedream-2bw", "interleaved-1f1b",
+             "interleaved-1f1b-torch", "looped-bfs", "zb-h1", "zb-h2", "zb", "zb-1p", "zb-2p",
+             "interleaved-zb", "zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search",
+             "1f1b-v", "dualpipe", "dualpipev", "chimera", "hanayo", "timeprest", "v-timeprest",
+             "i-timeprest", "pipemare", "data-parallel", "asp"]
+NEVER_FLUSHING = ["pipedream", "pipedream-2bw", "timeprest", "v-timeprest", "i-timeprest",
+                  "pipemare", "asp"]
+FLUSHING = [s for s in SCHEDULES if s not in NEVER_FLUSHING]
+# What is shown of these is kept under golden/.
+SHOWN = ["1f1b", "pipedream", "interleaved-1f1b", "v-half", "dualpipe", "data-parallel"]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "schedule export",
             "schedule check", "trace check", "list", "init",
             "replay", "export", "import", "calibrate", "validate",
@@ -86,6 +97,11 @@ def on_terminal(*arguments, **environment):
     process.stderr.close()
     process.wait(timeout=60)
     return out.decode()
+
+
+def keys(*pairs):
+    """Options that set them."""
+    return [word for pair in pairs for word in ("--set", pair)]
 
 
 class Case(unittest.TestCase):
@@ -386,7 +402,6 @@ class Result(Case):
     def runs(self):
         """Results to look at, one subtest each."""
         stepping = self.scenario(STEPPING + "schedule: 1f1b\npipeline: {stages: 3}\n")
-        keys = lambda *pairs: [word for pair in pairs for word in ("--set", pair)]
         many = [[s] for s in SCENARIOS if s not in LARGE]
         many += [[stepping, *keys("microbatches=5", "batches=3", "width=2", "transfers=coupled")],
                  [stepping, *keys("microbatches=4", "batches=2", "optimizer_sync=global",
@@ -713,7 +728,6 @@ class Reports(Case):
         pipedream = self.scenario(
             SHARED_NICS + "schedule: pipedream\nbatches: 12\npipeline: {stages: 2, width: [3, 1]}\n",
             "uneven.yaml")
-        keys = lambda *pairs: [word for pair in pairs for word in ("--set", pair)]
         for arguments in [
                 *([s] for s in SCENARIOS),
                 [shared, *keys("width=4", "batches=2")],
@@ -866,7 +880,7 @@ class CrossCheck(Case):
 
 def random_run(rng, transfers):
     """A scenario's text, and what the reference needs: costs, link and shape."""
-    schedule = rng.choice([s for s in SCHEDULES if s != "asp"])  # nobody waits for another there
+    schedule = rng.choice([s for s in BASELINES if s != "asp"])  # nobody waits for another there
     p = 1 if schedule == "data-parallel" else rng.randint(2, 6)
     width = rng.choice((1, 1, 1, 2, 3))
     m = {"pipedream": 1, "pipedream-2bw": p + rng.randint(0, 3)}.get(schedule, rng.randint(1, 7))
@@ -1002,7 +1016,7 @@ class Help(Case):
     def test_fits_a_screen_and_names_options_examples_and_exit_codes(self):
         expected = {"simulate": "set engine format events trace output reproducible",
                     "compare": "set engine format output reproducible",
-                    "schedule list": "format output", "schedule show": "set width format output",
+                    "schedule list": "width format output", "schedule show": "set width format output",
                     "list": "format output", "trace check": "format", "doctor": "format"}
         for command in COMMANDS:
             with self.subTest(command):
@@ -1111,6 +1125,13 @@ class OtherCommands(Case):
         by_name = {s["name"]: s for s in self.rows("schedule", "list")}
         self.assertIn("pipedream-flush", by_name["1f1b"]["aliases"])
         self.assertTrue(by_name["gpipe"]["flush"])
+        self.assertEqual([s["name"] for s in by_name.values() if not s["flush"]], NEVER_FLUSHING)
+        self.assertEqual(by_name["hanayo"]["chunks"], "2, 4, 6, ...")
+        self.assertEqual((by_name["zb"]["memory_limit"], by_name["1f1b"]["memory_limit"]), (2, None))
+        for width in (60, 80, 160):
+            text = self.ok("schedule", "list", "--width", str(width))
+            self.assertLessEqual(max(map(len, text.splitlines())), width)
+            self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s} ", text)], [])
         self.assertFalse(by_name["pipedream-2bw"]["flush"])
 
     def test_doctor(self):
@@ -1195,21 +1216,119 @@ class Transcripts(Case):
     def test_schedule_list(self):
         self.golden("schedule-list.txt", "schedule", "list")
 
-    def test_every_schedule_is_shown(self):
-        listed = [s["name"] for s in json.loads(self.ok("schedule", "list", "--format", "json"))]
-        self.assertEqual([s for s in SCHEDULES if hasattr(self, test_name(s))], listed)
 
-
-def test_name(schedule):
-    return "test_show_" + schedule.replace("-", "_")
-
-
-for schedule in SCHEDULES:
-    setattr(Transcripts, test_name(schedule),
+for schedule in SHOWN:
+    setattr(Transcripts, "test_show_" + schedule.replace("-", "_"),
             lambda self, s=schedule: self.golden(f"show-{s}.txt", "schedule", "show", s))
 setattr(Transcripts, "test_show_1f1b_coupled",
         lambda self: self.golden("show-1f1b-coupled.txt", "schedule", "show", "1f1b", "--set",
                                  "transfer=0.5", "--set", "transfers=coupled"))
+
+
+class Show(Case):
+    """`schedule show` of every schedule."""
+
+    def shown(self, schedule, *overrides):
+        return json.loads(self.ok("schedule", "show", schedule, *keys(*overrides), "--format",
+                                  "json"))
+
+    def test_every_op_is_in_its_place_in_the_drawing(self):
+        for schedule in SCHEDULES:
+            with self.subTest(schedule):
+                text = self.ok("schedule", "show", schedule, "--width", "2000")
+                events = self.shown(schedule)["events"]
+                for device in range(4):
+                    (drawn,) = re.findall(rf"(?m)^device {device} ([^h\n]*?[·=-].*)$",
+                                          text.split("building block")[0])
+                    own = [reference.parse(e["op"]) for e in events if e["device"] == device]
+                    labels = re.findall(r"([A-Za-z])(\d*)", drawn)
+                    self.assertEqual([(kind.upper(), int(k)) for kind, k in labels],
+                                     [(kind, k) for _, kind, k in own])
+                    pairs = {(stage, kind.islower()) for (stage, *_), (kind, _) in zip(own, labels)}
+                    self.assertEqual(len(pairs), len({stage for stage, _ in pairs}))
+                    several = len(pairs) > 1
+                    self.assertEqual({case for _, case in pairs}, {False, True} if several else {False})
+
+    def test_a_drawing_that_is_cut_is_the_same_drawing(self):
+        for schedule in ("interleaved-1f1b", "dualpipev", "v-min"):
+            parts = collections.defaultdict(str)
+            for line in self.ok("schedule", "show", schedule, "--width", "60").split("building")[0] \
+                            .splitlines():
+                if line.startswith("device "):
+                    parts[line[:9]] += line[9:]
+            ops = {d: re.findall(r"[A-Za-z]\d+", row) for d, row in parts.items()}
+            events = self.shown(schedule)["events"]
+            self.assertEqual({d: len(o) for d, o in ops.items()},
+                             {f"device {d} ": sum(e["device"] == d for e in events)
+                              for d in range(4)})
+
+    def test_claims_hold_wherever_they_are_made(self):
+        made = collections.Counter()
+        for schedule in SCHEDULES:
+            for p, m in ((2, 4), (3, 6), (4, 9), (6, 12), (6, 5)):
+                many = "batches=64" if schedule in NEVER_FLUSHING else f"microbatches={m}"
+                sets = keys(f"stages={p}", many, "forward=3", "backward_input=3",
+                            "backward_weight=3")
+                done = run("schedule", "show", schedule, *sets, "--format", "json")
+                if done.returncode != 0:  # not admitted
+                    self.assertRegex(done.stderr, r"must be|is (\d|legal)|nearest|even")
+                    continue
+                r = json.loads(done.stdout)
+                if r["ideal_bubble"] is not None and r["simulated_bubble"] is not None:
+                    self.assertAlmostEqual(r["ideal_bubble"], r["simulated_bubble"], 12, schedule)
+                    made[schedule] += 1
+                for d, peak in zip(r["devices"], r["ideal_peak"]):
+                    self.assertIn(peak, (None, d["stash_peak"]), schedule)
+        self.assertGreater(len(made), 20)
+
+    def test_nothing_is_claimed_of_what_formulas_do_not_cover(self):
+        for override in ("transfer=0.5", "step=1", "forward=[1, 2, 1, 1]", "batches=2",
+                         "transfers=coupled"):
+            r = self.shown("1f1b", override)
+            self.assertIsNone(r["ideal_bubble"], override)
+            self.assertEqual(r["ideal_peak"], [4, 3, 2, 1])
+        self.assertIsNotNone(self.shown("dualpipe")["ideal_bubble"])
+        self.assertIsNone(self.shown("dualpipe", "forward_backward=2.5")["ideal_bubble"])
+        self.assertIsNone(self.shown("torchgpipe")["ideal_bubble"])
+        self.assertIsNotNone(self.shown("torchgpipe", "checkpoint=always")["ideal_bubble"])
+
+    def test_microbatches_are_the_nearest_that_are_admitted(self):
+        for schedule, stages, expected in (("1f1b", 4, 8), ("dualpipe", 8, 16), ("dualpipev", 6, 12),
+                                           ("interleaved-1f1b", 6, 6), ("pipedream-2bw", 7, 7)):
+            r = self.shown(schedule, f"stages={stages}")
+            self.assertEqual((schedule, r["microbatches"]), (schedule, expected))
+
+    def test_building_blocks_are_shown_with_their_bound_and_the_peak(self):
+        for schedule in ("v-min", "v-half", "v-zb", "1f1b-v"):
+            for p in (3, 4, 7):
+                r = self.shown(schedule, f"stages={p}", f"microbatches={4 * p}")
+                block = r["building_block"]
+                for device, bound in enumerate(block["bound"]):
+                    spans = [block["lifespans"][s] for s in (device, 2 * p - 1 - device)]
+                    self.assertEqual(bound, sum(math.ceil(s / block["interval"]) for s in spans))
+                peaks = [d["stash_peak"] for d in r["devices"]]
+                self.assertLessEqual(max(peaks), max(block["bound"]))
+                text = self.ok("schedule", "show", schedule, *keys(f"stages={p}",
+                                                                   f"microbatches={4 * p}"))
+                self.assertIn("held in the order above: " + " ".join(map(str, peaks)), text)
+                self.assertIn("slots 0 to" if p == 7 else "interval 6 slots", text)
+        self.assertNotIn("building_block", self.shown("1f1b"))
+
+    def test_a_block_of_ones_own_is_shown(self):
+        path = self.scenario("{layout: loop, forward: [0, 1], backward: [4, 2]}", "mine.yaml")
+        text = self.ok("schedule", "show", path)
+        self.assertIn("building block, interval 3 slots", text)
+        self.assertIn("device 0 holds at most 2 activations", text)
+        self.assertIn("held in the order above: 2 1", text)
+
+    def test_numbers_need_no_unit(self):
+        r = self.shown("1f1b", "activation=[3, 2, 1, 5]", "activation_after_input=1")
+        self.assertEqual([d["memory"]["activations"] for d in r["devices"]], [12, 6, 2, 5])
+        for schedule, override, makespan in (
+                ("dualpipe", "forward_backward=2.5", 24), ("zb", "memory_limit=1", 27),
+                ("interleaved-1f1b", "group=8", 57), ("torchgpipe", "checkpoint=never", 33),
+                ("hanayo", "chunks=4", 114)):
+            self.assertEqual(self.shown(schedule, override)["makespan_s"], makespan, schedule)
 
 
 class Terminal(Case):
@@ -1234,8 +1353,10 @@ class Terminal(Case):
         for width in (40, 60, 200):
             for schedule in SCHEDULES:
                 text = self.ok("schedule", "show", schedule, "--width", str(width))
-                rows = [line for line in text.splitlines() if line.startswith("device ")]
-                self.assertEqual(len(rows), 4)
+                rows = [line for line in text.splitlines()
+                        if line.startswith("device ") and "holds" not in line]
+                self.assertEqual(len(rows) % 4, 0)
+                self.assertGreaterEqual(len(rows), 4)
                 self.assertLessEqual(max(map(len, rows)), width)
 
 

@@ -14,7 +14,7 @@ when all of them are there) and STEP, whether or not they take time.
 import functools
 import re
 
-TOKEN = re.compile(r"(\d+)(REDUCE_GRAD|STEP|F|B)(\d+)$")
+TOKEN = re.compile(r"(\d+)(REDUCE_GRAD|STEP|F|B|I|W)(\d+)$")
 
 
 def parse(token):
