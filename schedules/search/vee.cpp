@@ -119,25 +119,26 @@ class Search {
     }
   }
 
-  /// Building blocks that fit: regular ones, and as many at random.
+  /// Building blocks that fit: those of known families, then others at random.
   void try_blocks() {
     constexpr std::size_t kMost = 60, kOrderPerEvaluation = 20;
     const std::size_t each = short_.ops() + problem_.ops() / kOrderPerEvaluation;
     const std::size_t count = std::min(effort_.by_blocks / each, kMost);
-    if (count == 0) return;
     std::mt19937_64 random(kSeed);
-    std::vector<PairSlots> blocks = regular_blocks(problem_.devices, room_);
-    if (blocks.size() > count / 2) blocks.resize(count / 2 + 1);
-    for (std::size_t i = blocks.size(); i < count; ++i) {
-      PairSlots slots = any_slots(random, problem_.devices, room_ / problem_.devices);
-      if (is_block(slots) && expected_peak(slots) <= room_) blocks.push_back(std::move(slots));
-    }
+    std::vector<PairSlots> blocks = bent_blocks(problem_.devices, room_);
+    while (blocks.size() < count)
+      blocks.push_back(any_slots(random, problem_.devices, room_ / problem_.devices));
     for (const PairSlots& slots : blocks) {
-      OpLists lists;
-      generate_from_block(block_of(slots), short_shape(), lists);
-      const PairOrder order = evaluated(lists);
-      best_.offer(aim_.cost(order), order, order.word);
+      if (is_block(slots) && repeated_peak(slots) <= room_) try_block(block_of(slots));
     }
+  }
+
+  void try_block(const Block& block) {
+    OpLists lists;
+    generate_from_block(block, short_shape(), lists, Reorder::best,
+                        static_cast<std::int32_t>(room_));
+    const PairOrder order = evaluated(lists);
+    best_.offer(aim_.cost(order), order, order.word);
   }
 
   /// The schedules of two chunks there and back whose order does not depend on costs; where there
@@ -158,7 +159,11 @@ class Search {
 
   /// The shape of a batch long enough for what repeats to show.
   ScheduleShape short_shape() const {
-    return {.depth = problem_.devices, .microbatches_per_update = short_.microbatches, .chunks = 2};
+    return {.depth = problem_.devices,
+            .microbatches_per_update = short_.microbatches,
+            .chunks = 2,
+            .times = problem_.times,
+            .transfer = problem_.transfer};
   }
   PairOrder evaluated(const OpLists& short_order) const {
     return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
