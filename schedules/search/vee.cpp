@@ -7,6 +7,7 @@
 #include "schedules/search/pair_slots.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::uint64_t kSeed = 20240515;
 struct Effort {
   std::size_t by_rules, by_blocks, by_moves;
 };
-constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 20'000, 500'000};
+constexpr Effort kWhole{250'000, 40'000, 4'000'000}, kAfterShorter{50'000, 20'000, 500'000};
 
 /// The best orders so far, unlike in what they take, the best first.
 class Best {
@@ -119,23 +120,27 @@ class Search {
     }
   }
 
-  /// Building blocks that fit: those of known families, then others at random.
+  /// Building blocks that fit: those of known families, then others at random. Where there is no
+  /// time for them all, one, unless a published order already holds what may be held.
   void try_blocks() {
-    constexpr std::size_t kMost = 60, kOrderPerEvaluation = 20;
+    constexpr std::size_t kMost = 80, kOrderPerEvaluation = 20;
     const std::size_t each = short_.ops() + problem_.ops() / kOrderPerEvaluation;
     const std::size_t count = std::min(effort_.by_blocks / each, kMost);
     std::mt19937_64 random(kSeed);
     std::vector<PairSlots> blocks = bent_blocks(problem_.devices, room_);
+    const std::size_t known = blocks.size();
+    if (count == 0 && known > 0) blocks.resize(published_ + 1 < std::floor(room_) ? 1 : 0);
     while (blocks.size() < count)
       blocks.push_back(any_slots(random, problem_.devices, room_ / problem_.devices));
-    for (const PairSlots& slots : blocks) {
-      if (is_block(slots) && repeated_peak(slots) <= room_) try_block(block_of(slots));
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (!is_block(blocks[i]) || repeated_peak(blocks[i]) > room_) continue;
+      try_block(blocks[i], i < known ? Reorder::both_ends : Reorder::best);
     }
   }
 
-  void try_block(const Block& block) {
+  void try_block(const PairSlots& slots, Reorder reorder) {
     OpLists lists;
-    generate_from_block(block, short_shape(), lists, Reorder::best,
+    generate_from_block(block_of(slots), short_shape(), lists, reorder,
                         static_cast<std::int32_t>(room_));
     const PairOrder order = evaluated(lists);
     best_.offer(aim_.cost(order), order, order.word);
@@ -148,6 +153,7 @@ class Search {
     constexpr double kFarFromFull = 1.5;
     for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
       const double peak = schedule.peak(short_shape(), problem_.devices - 1);
+      if (peak <= room_) published_ = std::max(published_, peak);
       if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
       OpLists lists;
       schedule.generate(short_shape(), lists);
@@ -194,6 +200,7 @@ class Search {
   PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
   Effort effort_;
   double room_;
+  double published_ = 0;  // activations that the fullest published order which fits holds
   PairAim aim_;
   std::vector<PairOrder> known_;
   Best best_;
