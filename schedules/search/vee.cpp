@@ -18,6 +18,8 @@ constexpr std::uint64_t kSeed = 20240515;
 /// of a shorter problem.
 struct Effort {
   std::size_t by_rules, by_blocks, by_moves;
+
+  Effort times(std::size_t n) const { return {n * by_rules, n * by_blocks, n * by_moves}; }
 };
 constexpr Effort kWhole{250'000, 40'000, 4'000'000}, kAfterShorter{50'000, 20'000, 500'000};
 
@@ -177,9 +179,10 @@ class Search {
 
   /// Few ops leave the time to begin again: moves end in another order each time.
   void improve() {
-    constexpr std::size_t kTooFew = 50, kFewOps = 600, kTimes = 4;
+    constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
-    const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
+    const std::size_t evaluations =
+        std::min(effort_.by_moves / problem_.ops() / orders.size(), kMost);
     if (evaluations < kTooFew) return;
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
@@ -208,14 +211,16 @@ class Search {
 
 }  // namespace
 
-PairOrder search_vee(const PairProblem& problem) {
+PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
+                     const std::vector<std::vector<Pass>>& known) {
   constexpr std::size_t kFewOps = 20'000;
   const PairProblem shorter = shortened(problem, 4 * problem.devices);
-  if (shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps)
-    return Search(problem, kWhole).run().front();
-  Search search(problem, kAfterShorter);
+  const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
+  Search search(problem, (whole ? kWhole : kAfterShorter).times(budget));
   PairMoves times(problem, {});
-  for (const PairOrder& order : Search(shorter, kWhole).run())
+  for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
+  if (whole) return search.run().front();
+  for (const PairOrder& order : Search(shorter, kWhole.times(budget)).run())
     search.know(times.evaluated(lengthened(problem, order.word)));
   return search.run().front();
 }
