@@ -135,7 +135,7 @@ std::string schedules_text(std::size_t columns) {
   const Columns table(longest.name, columns);
   std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
   for (const std::string_view name : kFamilies) {
-    text += fmt::format("\n{}\n\n", name);
+    text += fmt::format("\n{}\n\n", fmt::join(wrapped(name, columns), "\n"));
     for (const Schedule& s : schedules()) {
       if (family(s) != name) continue;
       text += table.row({s.name, s.summary, s.bubble, s.stash});

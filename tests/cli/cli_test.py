@@ -1082,7 +1082,8 @@ class Completion(Case):
 
     def test_schedules_and_files(self):
         self.assertEqual(self.complete("penstock schedule show dapple-p"), {"dapple-pa", "dapple-pb"})
-        self.assertEqual(self.complete("penstock simulate scenarios/small-1"), {SMALL})
+        self.assertEqual(self.complete("penstock simulate scenarios/small-1"),
+                         {SMALL, "scenarios/small-1f1b-v.yaml"})
         self.assertEqual(self.complete("penstock compare a.yaml scenarios/small-1"), {SMALL})
 
 
@@ -1128,7 +1129,7 @@ class OtherCommands(Case):
         self.assertEqual([s["name"] for s in by_name.values() if not s["flush"]], NEVER_FLUSHING)
         self.assertEqual(by_name["hanayo"]["chunks"], "2, 4, 6, ...")
         self.assertEqual((by_name["zb"]["memory_limit"], by_name["1f1b"]["memory_limit"]), (2, None))
-        for width in (60, 80, 160):
+        for width in (80, 100, 160):
             text = self.ok("schedule", "list", "--width", str(width))
             self.assertLessEqual(max(map(len, text.splitlines())), width)
             self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s} ", text)], [])
