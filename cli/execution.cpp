@@ -1,6 +1,7 @@
 #include "cli/execution.hpp"
 
 #include "base/error.hpp"
+#include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fcntl.h>
@@ -98,6 +99,7 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);
+  if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(s.input());
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   if (compute == ComputeChoice::real && !s.scenario.transformer) {

@@ -5,18 +5,19 @@
 namespace penstock {
 namespace {
 
-AccountedBytes stated(const RunPlan& plan, std::uint32_t stage) {
+AccountedBytes stated(const RunPlan& plan, std::uint32_t stage, bool stored) {
   const StageCosts& c = plan.costs[stage];
+  const std::int64_t activations = stored ? c.stored_activation_bytes : c.activation_bytes;
   AccountedBytes a;
   a.weights = c.weight_bytes;
   a.version = c.version_bytes;
   a.gradients = c.gradient_bytes;
   a.optimizer = c.optimizer_bytes;
-  a.until_weight = std::min(c.activation_bytes, c.activation_after_input_bytes);
-  a.until_input = c.activation_bytes - a.until_weight;
+  a.until_weight = std::min(activations, c.activation_after_input_bytes);
+  a.until_input = activations - a.until_weight;
   a.kept = c.activation_after_input_bytes - a.until_weight;
   a.forward_workspace = c.forward_workspace_bytes;
-  a.backward_workspace = c.backward_workspace_bytes;
+  a.backward_workspace = stored ? c.stored_workspace_bytes : c.backward_workspace_bytes;
   a.input_message = stage > 0 ? plan.costs[stage - 1].output_bytes : 0;
   a.output_message = c.output_bytes;
   return a;
@@ -46,8 +47,9 @@ AccountedBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes)
 }  // namespace
 
 AccountedBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
-                               int element_bytes) {
-  return plan.compute == Compute::stand_in ? stated(plan, stage) : real(plan, sizes, element_bytes);
+                               int element_bytes, bool stored) {
+  return plan.compute == Compute::stand_in ? stated(plan, stage, stored)
+                                           : real(plan, sizes, element_bytes);
 }
 
 std::int64_t payload_bytes(const RunPlan& plan, bool logical_clock, const Op& sender,

@@ -17,8 +17,9 @@ struct AccountedBytes {
 };
 
 /// For a stand-in its stated costs (see StageCosts), for a transformer what is really allocated.
+/// `stored`: of microbatches of which nothing is recomputed (Op::stored).
 AccountedBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
-                               int element_bytes);
+                               int element_bytes, bool stored = false);
 
 /// Bytes a message must carry: what the stage makes, and on a wall clock at least what is stated.
 std::int64_t payload_bytes(const RunPlan& plan, bool logical_clock, const Op& sender,

@@ -6,14 +6,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace penstock {
 
 struct DeviceExecutor::StageState {
+  /// A way of computing a microbatch, and what it takes.
+  struct Way {
+    std::unique_ptr<Stage> stage;
+    AccountedBytes bytes;
+  };
+
   std::uint32_t number;
-  std::unique_ptr<Stage> stage;
-  AccountedBytes bytes;
+  Way usual;
+  Way stored;  // without recomputation; no stage where no op asks for it
   std::unique_ptr<WeightStore> weights;
+
+  const Way& way(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
+  const AccountedBytes& bytes() const { return usual.bytes; }
+  const StageSizes& sizes() const { return usual.stage->sizes(); }
 };
 
 /// The buffers of one microbatch on one stage, from its F to its W or B.
@@ -40,9 +51,8 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
       issued_(first_),
       done_(first_),
       receives_issued_(first_) {
-  for (const Op& op : ops_.of(device)) {
-    if (is_compute(op.kind) && !stages_.contains(op.stage)) add_stage(op.stage);
-  }
+  for (const std::uint32_t stage : stages_on(input.plan, device)) add_stage(stage);
+  find_incoming();
 }
 
 DeviceExecutor::~DeviceExecutor() = default;
@@ -52,16 +62,22 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   auto s = std::make_unique<StageState>();
   const int element_bytes = device_.math().element_bytes();
   s->number = number;
-  s->stage = in_.make_stage(in_.plan, number, element_bytes);
-  s->bytes = accounted_bytes(in_.plan, number, s->stage->sizes(), element_bytes);
+  const auto make_way = [&](bool stored) {
+    auto stage = in_.make_stage(in_.plan, number, element_bytes, stored);
+    const auto bytes = accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored);
+    return StageState::Way{std::move(stage), bytes};
+  };
+  s->usual = make_way(false);
   std::vector<std::int64_t> last_use(program.batches + 1, -1);
   for (std::uint32_t g = first_; g < last_; ++g) {
     const Op& op = ops_[g];
-    if (is_compute(op.kind) && op.stage == number) last_use[program.version(op)] = g - first_;
+    if (!is_compute(op.kind) || op.stage != number) continue;
+    last_use[program.version(op)] = g - first_;
+    if (op.has(Op::stored) && !s->stored.stage) s->stored = make_way(true);
   }
-  s->weights = std::make_unique<WeightStore>(in_.plan, *s->stage, s->bytes, device_, ledger_,
-                                             std::move(last_use), number);
-  if (number + 1 == static_cast<std::uint32_t>(program.placement.stages())) {
+  s->weights = std::make_unique<WeightStore>(in_.plan, *s->usual.stage, s->bytes(), device_,
+                                             ledger_, std::move(last_use), number);
+  if (is_last(number)) {
     const std::int64_t bytes = std::int64_t{program.microbatches()} * 4;
     losses_ = allocate(bytes);
     device_.math().zero(bytes, {losses_});
@@ -71,26 +87,54 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
 
 void DeviceExecutor::run() {
   issue_receives(first_);
-  for (std::uint32_t g = first_; g < last_; ++g) issue(g);
+  for (std::uint32_t g = first_; g < last_; g += ops_.together(g)) issue(g);
   if (last_ > first_) wait_until_done(last_ - 1);
   device_.finish();
 }
 
 // --- messages ------------------------------------------------------------------------------------
 
-/// Posts what may be posted before op `next` is issued.
+void DeviceExecutor::find_incoming() {
+  for (std::size_t c = 0; c < in_.plan.channels.size(); ++c) {
+    const ChannelPlan& channel = in_.plan.channels[c];
+    if (channel.destination != number_ || channel.exchange) continue;
+    Incoming& incoming = incoming_[static_cast<int>(c)];
+    for (const Op& op : ops_.of(channel.source)) {
+      const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
+                        in_.table.consumer_device(op) == number_;
+      if (here) incoming.consumers.push_back(in_.table.consumer(op));
+    }
+  }
+}
+
+/// Posts what may be posted before op `next` is issued. In the order of the ops: ends of channels
+/// may share a queue.
 void DeviceExecutor::issue_receives(std::uint32_t next) {
   const bool coupled = in_.plan.program.transfers == Transfers::coupled;
   const auto ahead = static_cast<std::uint32_t>(device_.receive_ahead());
   while (next_receive_ < last_) {
-    if (ops_[next_receive_].has(Op::receives)) {
+    const Op& op = ops_[next_receive_];
+    if (op.has(Op::receives) || exchanges(op)) {
       const std::uint32_t before = ops_.previous_compute(number_, next_receive_);
       const bool posts = coupled ? before == kNoOp || before < next
                                  : next_receive_ - first_ <= next - first_ + ahead;
       if (!posts) return;
-      issue_receive(next_receive_);
+      if (exchanges(op)) {
+        receive_gradients(next_receive_);
+      } else {
+        issue_receives_until(next_receive_);
+      }
     }
     receives_issued_.store(++next_receive_, std::memory_order_release);
+  }
+}
+
+/// The receive of the message that op `g` waits for, after those sent before it.
+void DeviceExecutor::issue_receives_until(std::uint32_t g) {
+  Incoming& in = incoming_.at(channel_of(ops_[in_.table.producer(ops_[g])]));
+  while (!record(g).message_arrived) {
+    invariant(in.posted < in.consumers.size(), "a message is waited for that nobody sends");
+    issue_receive(in.consumers[in.posted++]);
   }
 }
 
@@ -99,7 +143,7 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   const Op& producer = ops_[in_.table.producer(op)];
   const StageState& s = *stages_.at(op.stage);
   const bool forward = op.kind == OpKind::forward;
-  const StageSizes& sizes = s.stage->sizes();
+  const StageSizes& sizes = s.sizes();
   const std::int64_t parts = in_.plan.program.microbatches_of(producer);
   const std::int64_t bytes =
       payload_bytes(in_.plan, in_.settings.clock == Clock::virtual_clock, producer,
@@ -115,17 +159,21 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   r.message_arrived = received.arrived;
   arriving_[g] = block;
   ledger_.at_op(g);
-  ledger_.add(Owner::buffers, parts * (forward ? s.bytes.input_message : s.bytes.output_message),
+  ledger_.add(Owner::buffers,
+              parts * (forward ? s.bytes().input_message : s.bytes().output_message),
               received.departed);
 }
 
 int DeviceExecutor::channel_of(const Op& sender) const {
-  const int from = in_.table.device_of(sender);
-  const int to = in_.table.consumer_device(sender);
-  const bool backward = sender.kind != OpKind::forward;
+  return channel_between(in_.table.device_of(sender), in_.table.consumer_device(sender),
+                         sender.kind != OpKind::forward);
+}
+
+int DeviceExecutor::channel_between(int from, int to, bool backward, bool exchange) const {
   const auto& channels = in_.plan.channels;
   const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
-    return c.source == from && c.destination == to && c.backward == backward;
+    return c.source == from && c.destination == to && c.backward == backward &&
+           c.exchange == exchange;
   });
   invariant(found != channels.end(), "the plan lacks a channel its program uses");
   return static_cast<int>(found - channels.begin());
@@ -134,15 +182,15 @@ int DeviceExecutor::channel_of(const Op& sender) const {
 /// What `g` made leaves for another device, or goes to another stage of this one.
 void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
   const Op& op = ops_[g];
-  const StageState& s = *stages_.at(op.stage);
-  const std::int64_t bytes =
-      in_.plan.program.microbatches_of(op) *
-      (op.kind == OpKind::forward ? s.bytes.output_message : s.bytes.input_message);
-  ledger_.add(Owner::buffers, bytes, r.end);
   if (!op.has(Op::sends)) {
     arriving_[in_.table.consumer(op)] = block;
     return;
   }
+  const AccountedBytes& sizes = stages_.at(op.stage)->bytes();
+  const std::int64_t bytes =
+      in_.plan.program.microbatches_of(op) *
+      (op.kind == OpKind::forward ? sizes.output_message : sizes.input_message);
+  ledger_.add(Owner::buffers, bytes, r.end);
   SendingEnd& end = in_.backend.sending(channel_of(op));
   const auto sent = end.send(r.end, block, block->bytes, op);
   ledger_.add(Owner::buffers, -bytes, sent.delivered);
@@ -154,36 +202,110 @@ void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
 
 // --- one op --------------------------------------------------------------------------------------
 
+/// Op g and what runs together with it.
 void DeviceExecutor::issue(std::uint32_t g) {
+  const std::uint32_t next = g + ops_.together(g);
+  for (std::uint32_t i = g; i < next; ++i) wait_for_inputs(i);
+  const Event begin = device_.record(kComputeQueue);
+  std::array<Block*, 2> made{};
+  for (std::uint32_t i = g; i < next; ++i) {
+    ledger_.at_op(i);
+    record(i).begin = begin;
+    made[i - g] = run_op(i, record(i));
+  }
+  if (in_.settings.pace) device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
+  const Event end = device_.record(kComputeQueue);
+  for (const auto& [owner, bytes] : until_end_) ledger_.add(owner, -bytes, end);
+  until_end_.clear();
+  for (std::uint32_t i = g; i < next; ++i) {
+    record(i).end = end;
+    if (Block* block = made[i - g]) hand_over(i, block, record(i));
+  }
+  issued_.store(next, std::memory_order_release);
+  issue_receives(next);
+  const auto ahead = static_cast<std::uint32_t>(device_.issue_ahead());
+  if (next - 1 - first_ >= ahead) wait_until_done(next - 1 - ahead);
+}
+
+/// Messages, what holds the device until its last one has been delivered, and the twin's gradients.
+void DeviceExecutor::wait_for_inputs(std::uint32_t g) {
   const Op& op = ops_[g];
-  OpRecord& r = record(g);
   if (in_.plan.program.transfers == Transfers::coupled && last_delivered_)
     device_.wait(kComputeQueue, last_delivered_);
   if (is_compute(op.kind)) last_delivered_ = nullptr;
-  if (op.has(Op::receives)) device_.wait(kComputeQueue, r.message_arrived);
-  ledger_.at_op(g);
-  r.begin = device_.record(kComputeQueue);
-  Block* made = run_op(g, r);
-  if (in_.settings.pace)
-    device_.pace(kComputeQueue, r.begin, in_.plan.costs[op.stage].duration_s(op.kind));
-  r.end = device_.record(kComputeQueue);
-  for (const auto& [owner, bytes] : until_end_) ledger_.add(owner, -bytes, r.end);
-  until_end_.clear();
-  if (made != nullptr) hand_over(g, made, r);
-  issued_.store(g + 1, std::memory_order_release);
-  issue_receives(g + 1);
-  const auto ahead = static_cast<std::uint32_t>(device_.issue_ahead());
-  if (g - first_ >= ahead) wait_until_done(g - ahead);
+  if (exchanges(op)) send_gradients(op);
+  if (record(g).message_arrived) device_.wait(kComputeQueue, record(g).message_arrived);
+}
+
+/// Is it the REDUCE_GRAD of a device that has a twin?
+bool DeviceExecutor::exchanges(const Op& op) const {
+  return op.kind == OpKind::reduce_grad && twin_of(in_.plan, number_) != number_;
+}
+
+/// The twin's REDUCE_GRAD of the same update: of the first stage that counts from its position.
+Op DeviceExecutor::twins(Op op) const {
+  const Placement& placement = in_.plan.program.placement;
+  const std::uint32_t position = placement.twin(placement.position_of(number_));
+  const auto first = std::ranges::find(placement.positions(), position);
+  op.stage = static_cast<std::uint16_t>(first - placement.positions().begin());
+  return op;
+}
+
+std::int64_t DeviceExecutor::gradient_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [number, s] : stages_) bytes += s->sizes().parameters * 4;
+  return bytes;
+}
+
+void DeviceExecutor::receive_gradients(std::uint32_t g) {
+  const int twin = twin_of(in_.plan, number_);
+  ReceivingEnd& end = in_.backend.receiving(channel_between(twin, number_, false, true));
+  Block* block = device_.allocate(end.queue(), gradient_bytes());
+  const auto received = end.receive(nullptr, block, gradient_bytes(), twins(ops_[g]));
+  record(g).message_departed = received.departed;
+  record(g).message_arrived = received.arrived;
+  arriving_[g] = block;
+}
+
+/// Those of all stages here, one after the other.
+void DeviceExecutor::send_gradients(const Op& op) {
+  Block* block = allocate(gradient_bytes());
+  Tensor to{block};
+  for (const auto& [number, s] : stages_) {
+    const std::int64_t bytes = s->sizes().parameters * 4;
+    device_.math().copy(bytes, s->weights->gradients(), to);
+    to = to.at(bytes);
+  }
+  const Event ready = device_.record(kComputeQueue);
+  const int twin = twin_of(in_.plan, number_);
+  SendingEnd& end = in_.backend.sending(channel_between(number_, twin, false, true));
+  end.send(ready, block, gradient_bytes(), op);
+  device_.release(end.queue(), block);
+}
+
+/// The sum of two is the same on both sides, bit for bit.
+void DeviceExecutor::add_gradients(std::uint32_t g) {
+  Block* block = take_arrived(g);
+  Tensor from{block};
+  for (const auto& [number, s] : stages_) {
+    const std::int64_t n = s->sizes().parameters;
+    device_.math().accumulate(n, from, s->weights->gradients());
+    from = from.at(n * 4);
+  }
+  release(block);
 }
 
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
 Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
   const Op& op = ops_[g];
   if (op.kind == OpKind::step) {
-    for (auto& [number, s] : stages_) s->weights->step(g - first_, r.begin);
+    for (auto& [number, s] : stages_) s->weights->step(g - first_);
     return nullptr;
   }
-  invariant(is_compute(op.kind), "the executor cannot reduce gradients");
+  if (op.kind == OpKind::reduce_grad) {
+    if (exchanges(op)) add_gradients(g);
+    return nullptr;
+  }
   StageState& s = *stages_.at(op.stage);
   InFlight& f = flying_[{op.stage, op.microbatch}];
   if (op.kind == OpKind::forward) return forward(s, f, g, r);
@@ -207,13 +329,12 @@ void DeviceExecutor::hold(Owner owner, std::int64_t bytes, const OpRecord& r) {
 
 Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& r) {
   const Op& op = ops_[g];
-  const StageSizes& sizes = s.stage->sizes();
-  if (op.stage > 0) {
-    f.input = take_arrived(g);
-    ledger_.add(Owner::buffers, -s.bytes.input_message, r.begin);
-  }
-  ledger_.add(Owner::activations, s.bytes.until_input + s.bytes.until_weight, r.begin);
-  hold(Owner::workspace, s.bytes.forward_workspace, r);
+  const auto& [stage, bytes] = s.way(op);
+  const StageSizes& sizes = stage->sizes();
+  if (op.stage > 0) f.input = take_arrived(g);
+  if (op.has(Op::receives)) ledger_.add(Owner::buffers, -bytes.input_message, r.begin);
+  ledger_.add(Owner::activations, bytes.until_input + bytes.until_weight, r.begin);
+  hold(Owner::workspace, bytes.forward_workspace, r);
   f.saved = allocate(sizes.saved_bytes);
   f.saved_for_weight = allocate(sizes.saved_for_weight_bytes);
   f.workspace = allocate(sizes.forward_workspace_bytes);
@@ -221,7 +342,7 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, cons
   StageBuffers b = buffers(s, f, op.microbatch);
   b.weights = s.weights->version(in_.plan.program.version(op));
   b.output = {f.output};
-  s.stage->forward(device_.math(), b, op.microbatch);
+  stage->forward(device_.math(), b, op.microbatch);
   release(f.workspace);
   return std::exchange(f.output, nullptr);
 }
@@ -231,16 +352,17 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, cons
 void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& r) {
   const Op& op = ops_[g];
   const Program& program = in_.plan.program;
-  const StageSizes& sizes = s.stage->sizes();
+  const auto& [stage, bytes] = s.way(op);
+  const StageSizes& sizes = stage->sizes();
   const std::uint32_t count = program.microbatches_of(op);
   const bool input = is_backward(op.kind);
   Tensor weights;
   if (input) {
     weights = s.weights->for_backward(program.version(op));
-    if (op.stage + 1 != program.placement.stages()) f.output_gradient = take_arrived(g);
+    if (!is_last(op.stage)) f.output_gradient = take_arrived(g);
     f.input_gradient = allocate_message(op, sizes.input_bytes * count);
   }
-  account_backward(s, op, r);
+  account_backward(bytes, op, r);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t k = op.microbatch + 1 - count + i;
     InFlight& one = flying_.at({op.stage, k});
@@ -249,20 +371,19 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const
     if (f.output_gradient != nullptr)
       b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
-    if (input) backward_input(s, one, b, k);
-    if (op.kind != OpKind::backward_input) backward_weight(s, one, b, k);
+    if (input) backward_input(*stage, one, b, k);
+    if (op.kind != OpKind::backward_input) backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);
 }
 
 /// What a backward holds while it runs, and what it frees when it ends.
-void DeviceExecutor::account_backward(const StageState& s, const Op& op, const OpRecord& r) {
-  const AccountedBytes& bytes = s.bytes;
+void DeviceExecutor::account_backward(const AccountedBytes& bytes, const Op& op,
+                                      const OpRecord& r) {
   const std::int64_t count = in_.plan.program.microbatches_of(op);
-  const bool last = op.stage + 1 == in_.plan.program.placement.stages();
   hold(Owner::workspace, bytes.backward_workspace, r);
   if (is_backward(op.kind)) {
-    if (!last) until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
+    if (op.has(Op::receives)) until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
     until_end_.emplace_back(Owner::activations, bytes.until_input * count);
   }
   switch (op.kind) {
@@ -273,23 +394,23 @@ void DeviceExecutor::account_backward(const StageState& s, const Op& op, const O
   until_end_.emplace_back(Owner::activations, bytes.until_weight * count);
 }
 
-void DeviceExecutor::backward_input(const StageState& s, InFlight& f, StageBuffers& b,
+void DeviceExecutor::backward_input(const Stage& stage, InFlight& f, StageBuffers& b,
                                     std::uint32_t k) {
-  const StageSizes& sizes = s.stage->sizes();
+  const StageSizes& sizes = stage.sizes();
   f.kept = allocate(sizes.kept_bytes);
   f.workspace = allocate(sizes.backward_workspace_bytes);
   b.kept = {f.kept};
   b.workspace = {f.workspace};
-  s.stage->backward_input(device_.math(), b, k);
+  stage.backward_input(device_.math(), b, k);
   for (Block** block : {&f.workspace, &f.saved}) release(*block);
   if (!sizes.weight_needs_input) release(f.input);
 }
 
-void DeviceExecutor::backward_weight(const StageState& s, InFlight& f, StageBuffers& b,
+void DeviceExecutor::backward_weight(const Stage& stage, InFlight& f, StageBuffers& b,
                                      std::uint32_t k) {
-  f.workspace = allocate(s.stage->sizes().backward_workspace_bytes);
+  f.workspace = allocate(stage.sizes().backward_workspace_bytes);
   b.workspace = {f.workspace};
-  s.stage->backward_weight(device_.math(), b, k);
+  stage.backward_weight(device_.math(), b, k);
   for (Block** block : {&f.workspace, &f.saved_for_weight, &f.kept, &f.input}) release(*block);
 }
 
@@ -307,8 +428,7 @@ StageBuffers DeviceExecutor::buffers(const StageState& s, const InFlight& f,
                  .kept = {f.kept},
                  .workspace = {f.workspace},
                  .loss = {}};
-  if (s.number + 1 == static_cast<std::uint32_t>(in_.plan.program.placement.stages()))
-    b.loss = {losses_, std::int64_t{microbatch} * 4};
+  if (is_last(s.number)) b.loss = {losses_, std::int64_t{microbatch} * 4};
   return b;
 }
 
@@ -376,6 +496,9 @@ std::string DeviceExecutor::where() const {
                        place, to_string(from), c.source, c.destination,
                        c.backward ? "backward" : "forward");
   }
+  if (g < issued && op.kind == OpKind::reduce_grad)
+    return fmt::format("{}, waiting for the gradients of device {}", place,
+                       twin_of(in_.plan, number_));
   return place + ", waiting for its turn";
 }
 

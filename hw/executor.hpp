@@ -7,6 +7,9 @@
 //   blocking          the device goes on when its message has been delivered
 //   coupled           the device goes on when the batch of its last send and its next receive is
 //                     done, and posts that receive when its last compute op has ended
+// Messages of a channel are received in the order they are sent, whichever stages they are for. An
+// overlapped F and B start when both may, and end together. Twins (mirrored placements) send each
+// other their gradients and add them before their step.
 #pragma once
 
 #include "hw/backend.hpp"
@@ -18,14 +21,15 @@
 
 namespace penstock {
 
-/// Makes the stage `stage` of a plan; tests put in stages that break a rule.
-using StageFactory =
-    std::function<std::unique_ptr<Stage>(const RunPlan&, std::uint32_t stage, int element_bytes)>;
+/// make_stage() of hw/stages.hpp; tests put in stages that break a rule.
+using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::uint32_t stage,
+                                                          int element_bytes, bool stored)>;
 
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  Event message_departed, message_arrived;  ///< of the message it waited for
+  /// Of the message it waited for: another stage's, or the gradients of the twin.
+  Event message_departed, message_arrived;
 };
 
 /// What an executor needs, alike for all devices of a process.
@@ -54,7 +58,7 @@ class DeviceExecutor {
   const Ledger& ledger() const { return ledger_; }
   /// fp32 weights of a stage after the run, as bytes.
   std::string weights(std::uint32_t stage) const;
-  /// Of the microbatches, where the last stage is here; else empty.
+  /// Of all microbatches, where the last stage is here; else empty. 0 of those computed elsewhere.
   std::vector<float> losses() const;
   int versions_peak(std::uint32_t stage) const;
   /// One line: the op the device stands before, and what it waits for. From any thread.
@@ -63,20 +67,35 @@ class DeviceExecutor {
  private:
   struct StageState;
   struct InFlight;
+  /// The ops that use a channel's messages, in the order these are sent.
+  struct Incoming {
+    std::vector<std::uint32_t> consumers;
+    std::size_t posted = 0;
+  };
 
   void add_stage(std::uint32_t stage);
+  void find_incoming();
   void issue_receives(std::uint32_t next);
+  void issue_receives_until(std::uint32_t g);
   void issue_receive(std::uint32_t g);
+  int channel_between(int from, int to, bool backward, bool exchange = false) const;
   int channel_of(const Op& sender) const;
   void hand_over(std::uint32_t g, Block* block, OpRecord& record);
 
   void issue(std::uint32_t g);
+  void wait_for_inputs(std::uint32_t g);
+  bool exchanges(const Op& op) const;
+  Op twins(Op op) const;
+  std::int64_t gradient_bytes() const;
+  void receive_gradients(std::uint32_t g);
+  void send_gradients(const Op& op);
+  void add_gradients(std::uint32_t g);
   Block* run_op(std::uint32_t g, OpRecord& record);
   Block* forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
   void backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
-  void account_backward(const StageState& s, const Op& op, const OpRecord& record);
-  void backward_input(const StageState& s, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
-  void backward_weight(const StageState& s, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
+  void account_backward(const AccountedBytes& bytes, const Op& op, const OpRecord& record);
+  void backward_input(const Stage& stage, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
+  void backward_weight(const Stage& stage, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
   void hold(Owner owner, std::int64_t bytes, const OpRecord& record);
   StageBuffers buffers(const StageState& s, const InFlight& f, std::uint32_t microbatch) const;
   Block* take_arrived(std::uint32_t g);
@@ -85,6 +104,10 @@ class DeviceExecutor {
   void release(Block*& block);
   void wait_until_done(std::uint32_t g);
   OpRecord& record(std::uint32_t g) { return records_[g - first_]; }
+
+  bool is_last(std::uint32_t stage) const {
+    return stage + 1 == static_cast<std::uint32_t>(in_.plan.program.placement.stages());
+  }
 
   const ExecutionInput in_;
   const OpLists& ops_;
@@ -96,6 +119,7 @@ class DeviceExecutor {
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
   std::vector<OpRecord> records_;
+  std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;
   Event last_delivered_;                                   // of the last compute op's message
   std::vector<std::pair<Owner, std::int64_t>> until_end_;  // of the op being issued

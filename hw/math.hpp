@@ -107,6 +107,8 @@ class Math {
   virtual void add(std::int64_t n, Tensor a, Tensor b, Tensor sum) = 0;
   /// sum = a x + b y. sum may be x or y.
   virtual void blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) = 0;
+  /// sum += x, both fp32.
+  virtual void accumulate(std::int64_t n, Tensor x, Tensor sum) = 0;
   virtual void copy(std::int64_t bytes, Tensor from, Tensor to) = 0;
   virtual void zero(std::int64_t bytes, Tensor to) = 0;
   /// Working elements from fp32 ones; a copy where the working type is fp32.

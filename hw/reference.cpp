@@ -29,6 +29,7 @@ class ReferenceStage {
     const bool mixed = math_.element_bytes() != 4;
     versions_.push_back(allocate(n * math_.element_bytes()));
     gradients_ = zeros(n * 4);
+    if (plan.program.placement.mirrored()) reversed_gradients_ = zeros(n * 4);
     std::vector<float> weights(static_cast<std::size_t>(n));
     stage_->initialize(weights);
     if (mixed) master_ = allocate(n * 4);
@@ -48,7 +49,10 @@ class ReferenceStage {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
     return backward_.of(version(number), {versions_.back()}, newest - number);
   }
-  Tensor gradients() const { return {gradients_}; }
+  /// Where a microbatch adds its gradient: twins add theirs by themselves, and then the two sums.
+  Tensor gradients(std::uint32_t microbatch) const {
+    return {plan_.program.placement.reversed(microbatch) ? reversed_gradients_ : gradients_};
+  }
   Block* allocate(std::int64_t bytes) const {
     return bytes > 0 ? device_.allocate(kComputeQueue, bytes) : nullptr;
   }
@@ -56,6 +60,7 @@ class ReferenceStage {
   /// Makes the next version; those before `still_used` are dropped.
   void step(std::uint32_t still_used) {
     const bool mixed = math_.element_bytes() != 4;
+    add_reversed();
     const Tensor newest{versions_.back()};
     Block* next = allocate(versions_.back()->bytes);
     const StepTensors t{.master_in = mixed ? Tensor{master_} : newest,
@@ -91,6 +96,12 @@ class ReferenceStage {
   }
 
  private:
+  void add_reversed() {
+    if (reversed_gradients_ == nullptr) return;
+    math_.accumulate(sizes().parameters, {reversed_gradients_}, {gradients_});
+    math_.zero(reversed_gradients_->bytes, {reversed_gradients_});
+  }
+
   Block* zeros(std::int64_t bytes) {
     Block* block = allocate(bytes);
     math_.zero(bytes, {block});
@@ -105,6 +116,7 @@ class ReferenceStage {
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
+  Block* reversed_gradients_ = nullptr;
   Block *gradients_ = nullptr, *master_ = nullptr, *moments_[2] = {nullptr, nullptr};
 };
 
@@ -143,7 +155,7 @@ class Reference {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
       stages_.push_back(std::make_unique<ReferenceStage>(
-          plan, device, make_stage(plan, s, device.math().element_bytes()), s));
+          plan, device, make_stage(plan, s, device.math().element_bytes(), false), s));
     }
     const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
     losses_ = device.allocate(kComputeQueue, bytes);
@@ -203,7 +215,7 @@ class Reference {
   StageBuffers buffers(std::size_t s, std::uint32_t k, Tensor weights = {}) {
     const Activations& a = activations_.at({s, k});
     StageBuffers b{.weights = weights,
-                   .gradients = stages_[s]->gradients(),
+                   .gradients = stages_[s]->gradients(k),
                    .input = {find(inputs_, {s, k})},
                    .output = {find(inputs_, {s + 1, k})},
                    .saved = {a.saved},

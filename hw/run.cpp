@@ -57,7 +57,7 @@ double patience_s(const RunPlan& plan, const RunSettings& settings) {
   std::int64_t largest = 0;
   for (std::uint32_t g = 0; g < plan.program.ops.size(); ++g) {
     const Op& op = plan.program.ops[g];
-    op_s = std::max(op_s, plan.costs[op.stage].duration_s(op.kind));
+    op_s = std::max(op_s, duration_s(plan, g));
     if (op.has(Op::sends)) largest = std::max(largest, message_bytes(plan.costs, op));
   }
   for (const ChannelPlan& c : plan.channels)
@@ -147,22 +147,13 @@ class LocalRun {
   std::string digests() const {
     std::string lines;
     for (const auto& e : executors_) {
-      for (const std::uint32_t stage : stages_of(e->device()))
+      for (const std::uint32_t stage : stages_on(plan_, e->device()))
         lines += fmt::format("{} {}\n", stage, digest(e->weights(stage)));
     }
     return lines;
   }
 
  private:
-  std::vector<std::uint32_t> stages_of(int device) const {
-    std::vector<std::uint32_t> stages;
-    const auto& position = plan_.program.placement.positions();
-    for (std::uint32_t s = 0; s < position.size(); ++s) {
-      if (static_cast<int>(position[s]) == device) stages.push_back(s);
-    }
-    return stages;
-  }
-
   static bool all_ready(const std::vector<std::future<void>>& all, double wait_s) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
     return std::ranges::all_of(all, [&](const std::future<void>& one) {
@@ -210,12 +201,17 @@ class LocalRun {
       RecordedOp recorded{e.device(), op, {r.begin->time_s(), r.end->time_s()}};
       if (r.message_arrived && r.message_arrived->fired())
         recorded.message = Span{r.message_departed->time_s(), r.message_arrived->time_s()};
+      if (op.kind == OpKind::reduce_grad) recorded.message = recorded.span;
       if (is_compute(op.kind)) recorded.weight_version = plan_.program.version(op);
       run.ops.push_back(recorded);
     }
     record_memory(e, run);
     const auto losses = control_.stopped() ? std::vector<float>{} : e.losses();
-    for (std::uint32_t k = 0; k < losses.size(); ++k) run.losses.push_back({k, losses[k]});
+    const Placement& placement = plan_.program.placement;
+    const auto last = static_cast<std::uint32_t>(placement.stages()) - 1;
+    for (std::uint32_t k = 0; k < losses.size(); ++k) {
+      if (placement.device_of(last, k) == e.device()) run.losses.push_back({k, losses[k]});
+    }
   }
 
   void record_memory(const DeviceExecutor& e, RecordedRun& run) const {
@@ -244,6 +240,9 @@ void append(RecordedRun& to, RecordedRun part) {
   to.devices.insert(to.devices.end(), part.devices.begin(), part.devices.end());
   to.losses.insert(to.losses.end(), part.losses.begin(), part.losses.end());
 }
+
+/// Of twins, each has the losses of half the microbatches.
+void sort_losses(RecordedRun& run) { std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch); }
 
 /// All ranks' parts on rank 0; elsewhere the own one.
 RecordedRun gathered(RecordedRun mine, Recording head, Group& group) {
@@ -274,15 +273,17 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options) {
 bool weights_equal(const RunPlan& plan, const RunOptions& options,
                    const std::vector<std::string>& digests) {
   const ReferenceResult reference = reference_of(plan, options);
-  std::map<std::size_t, std::string> measured;
+  std::map<std::size_t, std::vector<std::string>> measured;  // of a stage: of each of its devices
   for (const std::string& lines : digests) {
     std::istringstream in(lines);
     std::size_t stage = 0;
     std::string hash;
-    while (in >> stage >> hash) measured[stage] = hash;
+    while (in >> stage >> hash) measured[stage].push_back(hash);
   }
   for (std::size_t s = 0; s < reference.weights.size(); ++s) {
-    if (!measured.contains(s) || measured[s] != digest(reference.weights[s])) return false;
+    const std::string right = digest(reference.weights[s]);
+    const auto is_right = [&](const std::string& hash) { return hash == right; };
+    if (measured[s].empty() || !std::ranges::all_of(measured[s], is_right)) return false;
   }
   return true;
 }
@@ -332,8 +333,9 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequ
   return name == "cuda" ? open_cuda_backend(request) : open_host_backend(request);
 }
 
-RecordedRun run_plan(const RunPlan& plan, const RunOptions& given, Group& group,
+RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& group,
                      Description* description) {
+  const RunPlan plan = with_exchange_channels(stated);
   RunOptions options = given;
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;
@@ -353,6 +355,7 @@ RecordedRun run_plan(const RunPlan& plan, const RunOptions& given, Group& group,
       return stopped(std::move(run), error);
     }
   }
+  sort_losses(run);
   try {
     if (options.check_weights) check_weights(plan, options, group, digests, run);
   } catch (const SystemError& error) {

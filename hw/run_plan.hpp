@@ -18,6 +18,8 @@ struct ChannelPlan {
   bool backward = false;
   double latency_s = 0;
   double bytes_per_s = 0;
+  /// Gradients of twins (Placement::twin), which REDUCE_GRAD adds; they cost what that op does.
+  bool exchange = false;
 };
 
 /// What the stages compute.
@@ -37,7 +39,8 @@ struct RunPlan {
   std::string scenario;  ///< its resolved text, for the recording; may be empty
   Program program;
   std::vector<StageCosts> costs;      ///< per virtual stage
-  std::vector<ChannelPlan> channels;  ///< every channel the Program uses, once
+  std::vector<ChannelPlan> channels;  ///< every channel the Program's messages use, once
+  std::vector<double> reduce_s;       ///< REDUCE_GRAD, per position; empty: there is none
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
@@ -46,5 +49,17 @@ struct RunPlan {
   OptimizerPlan optimizer;
   std::uint64_t seed = 1;
 };
+
+/// Seconds an op is stated to last, together with the one it is paired with.
+double duration_s(const RunPlan& plan, std::uint32_t g);
+
+/// The stages whose weights a device holds.
+std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
+
+/// The device that holds the same stages (mirrored placements); else the device itself.
+int twin_of(const RunPlan& plan, int device);
+
+/// The plan with the channels by which twins exchange their gradients.
+RunPlan with_exchange_channels(RunPlan plan);
 
 }  // namespace penstock

@@ -13,6 +13,7 @@
 #include <concepts>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -98,6 +99,17 @@ std::vector<std::vector<std::uint32_t>> lists_of(const Json& json, const char* k
   return lists;
 }
 
+std::vector<double> seconds_of(const Json& json, const char* key) {
+  std::vector<double> seconds;
+  for (const Json& v : list(json, key)) {
+    const double value = v.is_number() ? v.get<double>() : -1;
+    if (!(value >= 0 && value <= kLongest_s))
+      wrong(key, fmt::format("numbers from 0 to {:g}", kLongest_s), v);
+    seconds.push_back(value);
+  }
+  return seconds;
+}
+
 template <class Enum, class Names>
 Enum enum_of(const Json& json, const Names& names, const char* key) {
   const Json& given = member(json, key);
@@ -107,19 +119,32 @@ Enum enum_of(const Json& json, const Names& names, const char* key) {
   return static_cast<Enum>(found - std::begin(names));
 }
 
-/// `2F5` with '<' where it receives and '>' where it sends.
+/// How an op's flags are written behind its token, in this order.
+constexpr std::pair<char, Op::Flag> kMarks[] = {{'<', Op::receives},
+                                                {'>', Op::sends},
+                                                {'~', Op::detached},
+                                                {'+', Op::paired},
+                                                {'=', Op::stored}};
+
+/// `2F5` with its marks, e.g. '<' where it receives and '>' where it sends.
 std::string marked(const Op& op) {
-  return to_string(op) + (op.has(Op::receives) ? "<" : "") + (op.has(Op::sends) ? ">" : "");
+  std::string text = to_string(op);
+  for (const auto& [mark, flag] : kMarks)
+    if (op.has(flag)) text += mark;
+  return text;
 }
 
 Op unmarked(std::string_view text) {
-  const auto end = std::min(text.find_first_of("<>"), text.size());
+  const auto end = std::min(text.find_first_of("<>~+="), text.size());
   auto op = parse_op(text.substr(0, end));
-  const std::string_view marks = text.substr(end);
-  if (!op || (marks != "" && marks != "<" && marks != ">" && marks != "<>"))
+  std::string_view marks = text.substr(end);
+  for (const auto& [mark, flag] : kMarks) {
+    if (!op || !marks.starts_with(mark)) continue;
+    op->flags = static_cast<std::uint8_t>(op->flags | flag);
+    marks.remove_prefix(1);
+  }
+  if (!op || !marks.empty())
     throw Unsound(fmt::format("'{}' in 'devices' is no op", text.substr(0, 60)));
-  for (const char mark : marks)
-    op->flags = static_cast<std::uint8_t>(op->flags | (mark == '<' ? Op::receives : Op::sends));
   return *op;
 }
 
@@ -155,6 +180,8 @@ void each_cost(Costs& c, Visit&& visit) {
   visit("backward_weight_s", c.backward_weight_s);
   visit("reduce_grad_s", c.reduce_grad_s);
   visit("step_s", c.step_s);
+  visit("overlap_saving_s", c.overlap_saving_s);
+  visit("recompute_s", c.recompute_s);
   visit("output_bytes", c.output_bytes);
   visit("weight_bytes", c.weight_bytes);
   visit("gradient_bytes", c.gradient_bytes);
@@ -163,6 +190,8 @@ void each_cost(Costs& c, Visit&& visit) {
   visit("reduced_bytes", c.reduced_bytes);
   visit("activation_bytes", c.activation_bytes);
   visit("activation_after_input_bytes", c.activation_after_input_bytes);
+  visit("stored_activation_bytes", c.stored_activation_bytes);
+  visit("stored_workspace_bytes", c.stored_workspace_bytes);
   visit("forward_workspace_bytes", c.forward_workspace_bytes);
   visit("backward_workspace_bytes", c.backward_workspace_bytes);
   visit("forward_flops", c.forward_flops);
@@ -244,6 +273,10 @@ Json program_json(const Program& p) {
           {"global_step", p.global_step},
           {"widths", p.placement.widths()},
           {"position", p.placement.positions()},
+          {"mirrored_batch", p.placement.mirrored_batch()},
+          {"asynchronous", p.asynchronous},
+          {"detached_reductions", p.detached_reductions},
+          {"divided", p.divided},
           {"version_rule", kRules[static_cast<std::size_t>(p.versions.kind)]},
           {"version_delay", p.versions.delay},
           {"extra_copies", p.versions.extra_copies},
@@ -267,7 +300,14 @@ Placement placement_of(const Json& json) {
     throw Unsound(fmt::format("the placement has more than {} devices", kMostDevices));
   if (std::ranges::any_of(position, [&](auto at) { return at >= widths.size(); }))
     throw Unsound("a stage is placed outside of the pipeline");
-  return {std::move(widths), std::move(position)};
+  const auto mirrored = value_of<std::uint32_t>(json, "mirrored_batch");
+  const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == widths[0]; });
+  if (mirrored > 0 && (!all_alike || position.size() != widths.size() || widths.size() % 2 != 0 ||
+                       !std::ranges::equal(position, std::views::iota(0U, widths.size()))))
+    throw Unsound(
+        "a mirrored placement must have an even number of devices and one stage for each "
+        "in their order");
+  return {std::move(widths), std::move(position), mirrored};
 }
 
 Program program_of(const Json& json) {
@@ -278,6 +318,9 @@ Program program_of(const Json& json) {
   p.batches = value_of<std::uint32_t>(json, "batches");
   p.flushes = value_of<bool>(json, "flushes");
   p.global_step = value_of<bool>(json, "global_step");
+  p.asynchronous = value_of<bool>(json, "asynchronous");
+  p.detached_reductions = value_of<bool>(json, "detached_reductions");
+  p.divided = value_of<bool>(json, "divided");
   p.placement = placement_of(json);
   p.versions.kind = enum_of<VersionRule::Kind>(json, kRules, "version_rule");
   p.versions.delay = values_of<std::uint32_t>(json, "version_delay");
@@ -323,6 +366,7 @@ Json plan_json(const RunPlan& plan) {
   json["costs"] = Json::array();
   for (const StageCosts& c : plan.costs)
     json["costs"].push_back(fields(c, [](const auto& v, auto w) { each_cost(v, w); }));
+  json["reduce_s"] = plan.reduce_s;
   json["devices"] = devices_json(plan.program.ops);
   return json;
 }
@@ -348,6 +392,7 @@ RunPlan plan_of(const Json& json) {
   for (const Json& c : list(json, "channels"))
     each_channel_field(plan.channels.emplace_back(), Reader{c});
   for (const Json& c : list(json, "costs")) each_cost(plan.costs.emplace_back(), Reader{c});
+  plan.reduce_s = seconds_of(json, "reduce_s");
   plan.program.ops = devices_of(json);
   return plan;
 }
@@ -398,6 +443,11 @@ Findings wrong_sizes(const RunPlan& plan) {
   expect(std::ranges::all_of(plan.costs,
                              [&](const auto& c) { return c.backward_microbatches == together; }),
          "backward_microbatches is not the number of microbatches of a backward");
+  const bool mirrored = p.placement.mirrored();
+  expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
+         "mirrored_batch is not microbatches_per_update");
+  expect(plan.reduce_s.size() == (mirrored ? p.placement.widths().size() : 0),
+         "reduce_s must have a number for each position of a mirrored placement, and no other");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   // Each microbatch has an F and a B on every stage; the product cannot overflow: 32 bits each.
@@ -413,7 +463,8 @@ Findings wrong_sizes(const RunPlan& plan) {
 }
 
 /// Steps and reductions: in their places, and counted one after the other.
-void check_updates(const Program& p, Findings& wrong) {
+void check_updates(const Program& p, const DependencyTable& table, Findings& wrong) {
+  const bool mirrored = p.placement.mirrored();
   for (int d = 0; d < p.ops.devices() && wrong.size() < 20; ++d) {
     std::uint32_t made = 0, reduced = 0;
     for (const Op& op : p.ops.of(d)) {
@@ -425,10 +476,10 @@ void check_updates(const Program& p, Findings& wrong) {
       }
       const std::uint32_t width = p.placement.width_of(op.stage);
       const std::uint64_t number = std::uint64_t{counted++} * width + p.placement.replica_of(d);
-      const bool right = op.microbatch == number && counted <= p.updates(op.stage) &&
-                         p.placement.device_of(op.stage, op.microbatch) == d &&
-                         (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
-                         (op.kind == OpKind::step || width > 1);
+      const bool right =
+          op.microbatch == number && counted <= p.updates(op.stage) && table.device_of(op) == d &&
+          (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
+          (op.kind == OpKind::step || width > 1 || mirrored) && (!mirrored || made <= reduced);
       if (!right) wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
       if (!right) return;
     }
@@ -463,6 +514,44 @@ void check_marks(const Program& p, const DependencyTable& table, Findings& wrong
     const bool receives = op.kind != OpKind::backward_weight && elsewhere(op, table.producer(op));
     if (!sends_right || op.has(Op::receives) != receives)
       wrong.push_back(fmt::format("{} is marked wrongly: '<' receives, '>' sends", marked(op)));
+  }
+}
+
+/// Pairs are an F and the backward that follows it, and no op takes less than no time.
+void check_together(const RunPlan& plan, Findings& wrong) {
+  const Program& p = plan.program;
+  const auto is_pair = [&](int d, std::uint32_t g) {
+    return p.ops[g].kind == OpKind::forward && g + 1 < p.ops.end(d) &&
+           is_backward(p.ops[g + 1].kind) && !p.ops[g + 1].has(Op::paired) &&
+           p.transfers != Transfers::coupled;
+  };
+  for (int d = 0; d < p.ops.devices(); ++d) {
+    for (std::uint32_t g = p.ops.begin(d); g < p.ops.end(d) && wrong.size() < 20; ++g) {
+      if (p.ops[g].has(Op::paired) && !is_pair(d, g)) {
+        wrong.push_back(fmt::format(
+            "{} can run together only with a backward that follows it, and not with coupled "
+            "transfers",
+            marked(p.ops[g])));
+      } else if (!(duration_s(plan, g) >= 0)) {
+        wrong.push_back(fmt::format("{} would take {:g} s", marked(p.ops[g]), duration_s(plan, g)));
+      }
+    }
+  }
+}
+
+/// What F stores is there for all of its backward.
+void check_stored(const Program& p, const DependencyTable& table, Findings& wrong) {
+  for (std::uint32_t g = 0; g < p.ops.size() && wrong.size() < 20; ++g) {
+    const Op& op = p.ops[g];
+    if (!is_compute(op.kind) || op.kind == OpKind::forward) continue;
+    const bool right = [&] {
+      for (std::uint32_t i = 0; i < p.microbatches_of(op); ++i) {
+        const std::uint32_t f = table.forward(op.stage, op.microbatch - i);
+        if (f != kNoOp && p.ops[f].has(Op::stored) != op.has(Op::stored)) return false;
+      }
+      return true;
+    }();
+    if (!right) wrong.push_back(fmt::format("{} stores ('=') what its F does not", marked(op)));
   }
 }
 
@@ -523,10 +612,12 @@ void require_sound(const RunPlan& plan, const std::string& origin) {
   const Program& p = plan.program;
   Findings wrong = wrong_sizes(plan);
   if (wrong.empty() && plan.compute == Compute::transformer) check_model(plan, wrong);
-  if (wrong.empty()) check_updates(p, wrong);
   if (wrong.empty()) {
     const DependencyTable table(p.ops, p.placement, p.microbatches());
-    if (is_complete(p, table)) check_marks(p, table, wrong);
+    check_updates(p, table, wrong);
+    if (wrong.empty()) check_together(plan, wrong);
+    if (wrong.empty() && is_complete(p, table)) check_marks(p, table, wrong);
+    if (wrong.empty()) check_stored(p, table, wrong);
     if (wrong.empty()) wrong = check(p, table);
     if (wrong.empty()) check_channels(plan, table, wrong);
   }

@@ -10,7 +10,8 @@
 
 namespace penstock {
 
-std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes) {
+std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
+                                  bool stored) {
   const int stages = plan.program.placement.stages();
   const bool first = stage == 0;
   const bool last = static_cast<int>(stage) + 1 == stages;
@@ -19,7 +20,8 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
                                           plan.seed);
   const auto before = plan.layers.begin() + stage;
   const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0), *before, first, last};
-  return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size, plan.recompute,
+  return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
+                                            stored ? Recompute::none : plan.recompute,
                                             element_bytes, plan.seed);
 }
 
@@ -30,6 +32,8 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
     why.push_back(fmt::format("the executor runs one replica, not {}; use --set pipeline.width=1",
                               p.placement.width()));
   }
+  if (p.placement.mirrored() && p.detached_reductions)
+    why.emplace_back("the executor reduces gradients before it goes on; use overlap: none");
   if (p.global_step)
     why.emplace_back("the executor steps each device by itself; use optimizer_sync: device");
   if (plan.compute == Compute::transformer) {
@@ -39,25 +43,41 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
   return why;
 }
 
+namespace {
+
+AccountedBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored) {
+  const auto made = make_stage(plan, stage, element_bytes, stored);
+  return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
+}
+
+/// Of one stage on a device, if what I makes for W were there from F on.
+std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t stage,
+                              const AccountedBytes& usual, const AccountedBytes& stored) {
+  std::int64_t held = 0, most = 0;
+  for (const Op& op : plan.program.ops.of(device)) {
+    if (op.stage != stage || !is_compute(op.kind)) continue;
+    const AccountedBytes& a = op.has(Op::stored) ? stored : usual;
+    const std::int64_t each = a.until_input + a.until_weight + a.kept;
+    if (op.kind == OpKind::forward) most = std::max(most, held += each);
+    if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
+      held -= each * plan.program.microbatches_of(op);
+  }
+  return most;
+}
+
+}  // namespace
+
 std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   std::int64_t bytes = 0;
-  const auto& position = plan.program.placement.positions();
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
-  for (std::uint32_t s = 0; s < position.size(); ++s) {
-    if (static_cast<int>(position[s]) != device) continue;
-    const auto stage = make_stage(plan, s, element_bytes);
-    const AccountedBytes a = accounted_bytes(plan, s, stage->sizes(), element_bytes);
-    std::int64_t flying = 0, most = 0;
-    for (const Op& op : plan.program.ops.of(device)) {
-      if (op.stage != s || !is_compute(op.kind)) continue;
-      most = std::max(most, flying += op.kind == OpKind::forward ? 1 : 0);
-      if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
-        flying -= plan.program.microbatches_of(op);
-    }
-    bytes += a.weights + a.gradients + a.optimizer +
+  const bool exchanges = twin_of(plan, device) != device;
+  for (const std::uint32_t s : stages_on(plan, device)) {
+    const AccountedBytes a = bytes_of(plan, s, element_bytes, false);
+    const AccountedBytes stored = bytes_of(plan, s, element_bytes, true);
+    bytes += a.weights + a.gradients * (exchanges ? 3 : 1) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
-             most * (a.until_input + a.until_weight + a.kept) +
-             std::max(a.forward_workspace, a.backward_workspace);
+             most_activations(plan, device, s, a, stored) +
+             std::max({a.forward_workspace, a.backward_workspace, stored.backward_workspace});
   }
   return bytes;
 }

@@ -9,8 +9,10 @@
 
 namespace penstock {
 
-/// The stage `stage` of the plan, of the real model or a stand-in.
-std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes);
+/// The stage `stage` of the plan, of the real model or a stand-in; `stored`: for microbatches of
+/// which nothing is recomputed (Op::stored). Its weights are the same.
+std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
+                                  bool stored = false);
 
 /// Why the executor cannot run the plan, each with what to do instead; empty when it can.
 std::vector<std::string> why_not_executable(const RunPlan& plan);

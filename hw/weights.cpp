@@ -64,20 +64,20 @@ WeightStore::Version& WeightStore::newest_version() {
 }
 
 /// The buffer the next version goes to.
-WeightStore::Version& WeightStore::target(std::int64_t position, const Event& begin) {
+WeightStore::Version& WeightStore::target(std::int64_t position) {
   const auto retired = [&](const Version& v) { return last_use_[v.number] < position; };
   Version& newest = newest_version();
   if (retired(newest)) return newest;
   const auto free = std::ranges::find_if(versions_, retired);
   if (free != versions_.end()) return *free;
-  ledger_.add(Owner::weight_versions, bytes_.version, begin);
+  ledger_.add(Owner::weight_versions, bytes_.version, nullptr);
   const std::int64_t bytes = newest.block->bytes;
   return versions_.emplace_back(made_, allocate(bytes));
 }
 
-void WeightStore::step(std::int64_t position, const Event& begin) {
+void WeightStore::step(std::int64_t position) {
   const Tensor newest{newest_version().block};
-  Version& next = target(position, begin);
+  Version& next = target(position);
   StepTensors t{.master_in = mixed_ ? Tensor{master_} : newest,
                 .master_out = mixed_ ? Tensor{master_} : Tensor{next.block},
                 .working_out = mixed_ ? Tensor{next.block} : Tensor{},

@@ -4,7 +4,8 @@
 // when no later op of the device's list uses that, else into a buffer whose version has retired;
 // only when there is none does it take a new one. So a flush holds 1, PipeDream on stage s its
 // delay + 1, 2BW 2 and never 3 (Narayanan et al., ICML'21, section 3.1). A rule whose backward uses
-// a blend of versions takes one buffer more.
+// a blend of versions takes one buffer more. Whoever sizes a device counts all of them from the
+// start, and so does the ledger.
 #pragma once
 
 #include "hw/accounting.hpp"
@@ -27,8 +28,8 @@ class WeightStore {
   /// What a backward uses whose rule says this version; may issue the work that makes it.
   Tensor for_backward(std::uint32_t version);
   Tensor gradients() const { return {gradients_}; }
-  /// Makes the next version, as the op at `position` that starts with `begin`; zeroes the gradient.
-  void step(std::int64_t position, const Event& begin);
+  /// Makes the next version, as the op at `position`; zeroes the gradient.
+  void step(std::int64_t position);
   /// fp32 weights of the newest version; waits.
   std::string newest() const;
   int versions_peak() const { return static_cast<int>(versions_.size()); }
@@ -41,7 +42,7 @@ class WeightStore {
   Block* allocate(std::int64_t bytes);
   void load();
   Version& newest_version();
-  Version& target(std::int64_t position, const Event& begin);
+  Version& target(std::int64_t position);
 
   const RunPlan& plan_;
   const Stage& stage_;

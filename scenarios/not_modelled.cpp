@@ -16,7 +16,7 @@ constexpr std::string_view kZero =
     "ZeRO-2, ZeRO-3 and FSDP are not modelled; ZeRO-1 is (pipeline.distributed_optimizer: true)";
 
 constexpr std::string_view kInterleaved =
-    "interleaved stages are not modelled yet: every device runs one stage";
+    "give pipeline.chunks, the number of virtual stages per device";
 
 constexpr NotModelled kAll[] = {
     {"context", 2, kContext},
@@ -40,7 +40,6 @@ constexpr NotModelled kAll[] = {
     {"use_torch_fsdp2", 1, kZero},
     {"use_custom_fsdp", 1, kZero},
     {"use_megatron_fsdp", 1, kZero},
-    {"virtual_pipeline_model_parallel_size", 2, kInterleaved},
     {"num_layers_per_virtual_pipeline_stage", 1, kInterleaved},
     {"num_virtual_stages_per_pipeline_rank", 2, kInterleaved},
 };

@@ -87,7 +87,9 @@ Path resolve(const std::string& key, std::string& problem) {
   for (const Place& place : all_places()) {
     names.emplace_back(place.back()->key);
     if (given.size() > 1) names.push_back(dotted(place));
-    if (ends_with(place, given)) matches.push_back(place);
+    // The slots of a building block have the names of the model's times.
+    const bool of_block = place.size() > 1 && place.front()->key == "schedule";
+    if (ends_with(place, given) && !of_block) matches.push_back(place);
   }
   const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
   if (shortest == matches.end()) {

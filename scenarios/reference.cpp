@@ -70,6 +70,11 @@ struct Chapter {
 
 constexpr Chapter kChapters[] = {
     {"scenario", "The scenario", "Only `model` and `schedule` are required."},
+    {"block", "`schedule` as a building block",
+     "The passes of one microbatch, repeated every `interval` slots, squeezed and reordered (Qi et "
+     "al., NeurIPS'24). Example, a V on two devices: `{forward: [0, 1, 2, 3], backward_input: [7, "
+     "6, 5, 4]}`. `penstock schedule show FILE.yaml` draws it."},
+    {"slots", "`schedule.slots`", ""},
     {"pipeline", "`pipeline`", ""},
     {"reduction", "`pipeline.reduction`", ""},
     {"model", "`model`",

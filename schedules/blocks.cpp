@@ -266,21 +266,22 @@ std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
 
 namespace {
 
-OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how) {
+OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how,
+                  std::int32_t limit) {
   RepeatedBlock repeated(block, shape.microbatches_per_update);
-  repeated.reorder(how);
+  repeated.reorder(how, limit);
   OpLists order;
   repeated.append_to(order);
   return order;
 }
 
 /// The order that is through first; of those, the one with the shortest longest device.
-OpLists best(const Block& block, const ScheduleShape& shape) {
+OpLists best(const Block& block, const ScheduleShape& shape, std::int32_t limit) {
   const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
   OpLists least;
   auto shortest = std::pair{kNever, kNever};
   for (const Reorder how : {Reorder::both_ends, Reorder::everywhere, Reorder::none}) {
-    OpLists order = reordered(block, shape, how);
+    OpLists order = reordered(block, shape, how, limit);
     const Evaluation found = evaluate(order, where, shape);
     const auto takes = std::pair{found.makespan, found.stage_time};
     if (takes >= shortest) continue;
@@ -293,9 +294,9 @@ OpLists best(const Block& block, const ScheduleShape& shape) {
 }  // namespace
 
 void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
-                         Reorder reorder) {
-  const OpLists made =
-      reorder == Reorder::best ? best(block, shape) : reordered(block, shape, reorder);
+                         Reorder reorder, std::int32_t limit) {
+  const OpLists made = reorder == Reorder::best ? best(block, shape, limit)
+                                                : reordered(block, shape, reorder, limit);
   for (int d = 0; d < made.devices(); ++d) {
     for (const Op& op : made.of(d)) order.add(op);
     order.end_device();

@@ -72,9 +72,11 @@ enum class Reorder : std::uint8_t {
 };
 
 /// Appends the order of m = microbatches_per_update microbatches, of depth() devices.
-/// Precondition: the block has no problems, and the stages of the shape.
+/// Passes move where no device then holds more than `limit` activations, or than any did in the
+/// repeated block where that is more. Precondition: the block has no problems, and the stages of
+/// the shape.
 void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
-                         Reorder reorder = Reorder::best);
+                         Reorder reorder = Reorder::best, std::int32_t limit = 0);
 
 /// A block as text: a line per device, a column per slot, e.g. "0F 1F .  1I"; below the lifespans
 /// and the bound of each device. Lines longer than `columns` are cut into one drawing after the

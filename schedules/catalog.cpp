@@ -37,6 +37,7 @@ const std::vector<Schedule>& table() {
       v_zb(),
       v_search(),
       one_f_one_b_v(),
+      search(),
       dualpipe(),
       dualpipev(),
       chimera(),

@@ -37,6 +37,7 @@ Schedule v_half();
 Schedule v_zb();
 Schedule v_search();
 Schedule one_f_one_b_v();
+Schedule search();
 Schedule timeprest();
 Schedule v_timeprest();
 Schedule i_timeprest();
@@ -47,6 +48,12 @@ Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);
 
 /// For schedules of two opposite pipelines: those, and an even number of devices.
 Refusal refuse_two_ways(std::string_view schedule, const ScheduleShape& shape);
+
+/// For searches within a limit, `usual_limit` where the shape has none: every device needs room for
+/// a microbatch, of its stage or of its two chunks there and back.
+Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit);
+Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_limit,
+                                    std::string_view schedule);
 
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);

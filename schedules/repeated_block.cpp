@@ -116,9 +116,8 @@ std::vector<RepeatedBlock::Where> RepeatedBlock::by_slot() const {
   return walk;
 }
 
-void RepeatedBlock::move_passes(Part part) {
+void RepeatedBlock::move_passes(Part part, std::int32_t limit) {
   std::vector<SlotLine> lines;
-  std::int32_t limit = 0;
   for (const auto& device : devices_) {
     lines.emplace_back(block_.widths, device, weights_fill_ && part == Part::end);
     limit = std::max(limit, lines.back().peak());
@@ -196,15 +195,15 @@ void RepeatedBlock::take_out_weights() {
                   [](const Placed& pass) { return pass.op.kind == OpKind::backward_weight; });
 }
 
-void RepeatedBlock::reorder(Reorder how) {
+void RepeatedBlock::reorder(Reorder how, std::int32_t limit) {
   if (how == Reorder::none) return;
   const Part part = how == Reorder::everywhere ? Part::all : Part::both_ends;
-  if (!weights_fill_) return move_passes(part);
+  if (!weights_fill_) return move_passes(part, limit);
   add_placeholders();
-  move_passes(part);
+  move_passes(part, limit);
   squeeze();
   take_out_weights();
-  move_passes(Part::end);
+  move_passes(Part::end, limit);
   add_placeholders();
   squeeze();
   take_out_weights();

@@ -18,7 +18,9 @@ class RepeatedBlock {
   /// Precondition: the block has no problems.
   RepeatedBlock(const Block& block, std::uint32_t microbatches);
 
-  void reorder(Reorder how);
+  /// With no more activations on a device than `limit`, or than any holds as the block repeats
+  /// where that is more.
+  void reorder(Reorder how, std::int32_t limit);
   void append_to(OpLists& order) const;
 
  private:
@@ -30,7 +32,7 @@ class RepeatedBlock {
 
   void repeat(OpKind kind, const std::vector<std::uint32_t>& slots);
   std::vector<Where> by_slot() const;
-  void move_passes(Part part);
+  void move_passes(Part part, std::int32_t limit);
   void squeeze();
   void add_placeholders();
   void take_out_weights();

@@ -26,8 +26,8 @@ class BucketTimes {
       auto& buckets = parties_.emplace_back();
       for (const GradientBucket& b : reduction.buckets) {
         const double bytes = b.share * all_bytes;
-        const double seconds = reduction.phases.empty() ? b.share * all_s
-                                                        : input.channels.alone_s(reduction, bytes);
+        const double seconds =
+            reduction.phases.empty() ? b.share * all_s : input.channels.alone_s(reduction, bytes);
         buckets.push_back({b.ready, bytes, seconds});
       }
       most_ = std::max(most_, buckets.size());
@@ -42,5 +42,17 @@ class BucketTimes {
   std::vector<std::vector<Bucket>> parties_;
   std::size_t most_ = 1;
 };
+
+/// Seconds of the reduction that a position takes part in, alone; 0: it reduces nothing.
+inline std::vector<double> reductions_alone_s(const SimulationInput& input) {
+  const Placement& placement = input.program.placement;
+  const BucketTimes times(input);
+  std::vector<double> seconds;
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
+    double& sum = seconds.emplace_back();
+    for (const BucketTimes::Bucket& b : times.of(std::min(p, placement.twin(p)))) sum += b.seconds;
+  }
+  return seconds;
+}
 
 }  // namespace penstock

@@ -27,6 +27,7 @@ struct RigSpec {
   ReductionOptions reduction{.priced = true};  ///< priced: as costs say
   bool detached = false;                       ///< reductions run beside the next batch
   bool divided = false;                        ///< a device is replicas that split microbatches
+  const Schedule* own = nullptr;               ///< in place of the one called `schedule`
 };
 
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
@@ -40,7 +41,7 @@ inline StageCosts unit_costs(double forward = 1, double backward = 2) {
 /// A run with everything an engine needs, kept alive together.
 struct Rig {
   explicit Rig(const RigSpec& spec)
-      : program(lower(*find_schedule(spec.schedule), spec.shape,
+      : program(lower(spec.own != nullptr ? *spec.own : *find_schedule(spec.schedule), spec.shape,
                       {spec.width, spec.transfers, spec.global_step, spec.detached, spec.divided})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),

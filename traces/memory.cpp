@@ -81,17 +81,18 @@ class DeviceMemory {
     const Span& span = in_.timeline.op(g);
     const bool forward = op.kind == OpKind::forward;
     const bool at_once = span.start_s == span.end_s;
-    hold(span.start_s, span.end_s, forward ? c.forward_workspace_bytes : c.backward_workspace_bytes,
-         g, Owner::workspace);
+    const bool stored = op.has(Op::stored);
+    const std::int64_t kept = stored ? c.stored_activation_bytes : c.activation_bytes;
+    const std::int64_t backward = stored ? c.stored_workspace_bytes : c.backward_workspace_bytes;
+    hold(span.start_s, span.end_s, forward ? c.forward_workspace_bytes : backward, g,
+         Owner::workspace);
     switch (op.kind) {
-      case OpKind::forward: add(span.start_s, c.activation_bytes, g, Owner::activations); break;
+      case OpKind::forward: add(span.start_s, kept, g, Owner::activations); break;
       case OpKind::backward:
-        add(span.end_s, -c.activation_bytes * c.backward_microbatches, g, Owner::activations,
-            at_once);
+        add(span.end_s, -kept * c.backward_microbatches, g, Owner::activations, at_once);
         break;
       case OpKind::backward_input:
-        add(span.end_s, c.activation_after_input_bytes - c.activation_bytes, g, Owner::activations,
-            at_once);
+        add(span.end_s, c.activation_after_input_bytes - kept, g, Owner::activations, at_once);
         break;
       default: add(span.end_s, -c.activation_after_input_bytes, g, Owner::activations, at_once);
     }

@@ -1,7 +1,8 @@
 // Memory of a device over time, by owner, from a Timeline and the stages' costs.
 //
 // Weights, versions, gradients and optimizer state are there all the time. Activations live from
-// the start of F to the end of B (or I, then a part of them to the end of W); a received message is
+// the start of F to the end of B (or I, then a part of them to the end of W), those of a stored
+// microbatch (Op::stored) as StageCosts says; a received message is
 // a buffer from its departure until F takes it over or B has used it, a sent one until it has
 // arrived; workspace lives while its op runs. At one instant, what ends is freed before what starts
 // is allocated.

@@ -158,9 +158,12 @@ class CriticalPath {
       if (view_.ops[i].has(Op::receives) && view_.timeline.message(i).end_s == start)
         return message(i);
     }
-    if (!first && ends_hold(view_.transfers) && view_.ops[g - 1].has(Op::sends)) {
-      const std::uint32_t to = view_.table.consumer(view_.ops[g - 1]);
-      if (view_.timeline.message(to).end_s == start) return message(to);
+    if (!first && ends_hold(view_.transfers)) {
+      for (std::uint32_t i = first_of(g - 1); i < g; ++i) {
+        if (!view_.ops[i].has(Op::sends)) continue;
+        const std::uint32_t to = view_.table.consumer(view_.ops[i]);
+        if (view_.timeline.message(to).end_s == start) return message(to);
+      }
     }
     if (op.kind != OpKind::step) return kNoOp;
     const std::uint32_t reduce = of_update(device_of(g), OpKind::reduce_grad, update_of(op));
@@ -243,9 +246,12 @@ class CriticalPath {
 
   /// When a device came to its REDUCE_GRAD.
   double arrival(std::uint32_t g) const {
-    const double free_s = view_.timeline.op(g - 1).end_s;
-    if (!ends_hold(view_.transfers) || !view_.ops[g - 1].has(Op::sends)) return free_s;
-    return std::max(free_s, view_.timeline.message(view_.table.consumer(view_.ops[g - 1])).end_s);
+    double free_s = view_.timeline.op(g - 1).end_s;
+    for (std::uint32_t i = first_of(g - 1); i < g && ends_hold(view_.transfers); ++i) {
+      if (view_.ops[i].has(Op::sends))
+        free_s = std::max(free_s, view_.timeline.message(view_.table.consumer(view_.ops[i])).end_s);
+    }
+    return free_s;
   }
 
   const std::vector<ReductionPart>& parts_of(std::uint32_t g) const {

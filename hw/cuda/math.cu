@@ -102,6 +102,12 @@ class CudaMath : public Math {
       launch_grid<&k::blend_each<GridTeam, T>>(stream_, sms_, n, n, a, in(x), b, in(y), out(sum));
     });
   }
+  void accumulate(int64_t n, Tensor x, Tensor sum) override {
+    enqueue_([=, this] {
+      launch_grid<&k::add_each<GridTeam, float>>(stream_, sms_, n, n, fp32_in(sum), fp32_in(x),
+                                                 fp32(sum));
+    });
+  }
   void copy(int64_t bytes, Tensor from, Tensor to) override {
     enqueue_([=, this] {
       check(cudaMemcpyAsync(to.data<void>(), from.data<void>(), static_cast<std::size_t>(bytes),

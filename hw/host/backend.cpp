@@ -135,6 +135,7 @@ class HostBackend : public Backend {
     const bool within = here(channel.source) && here(channel.destination);
     LinkSettings link{&request_.plan, channel.latency_s, channel.bytes_per_s};
     link.paced = within && request_.settings.pace && !clock_.logical();
+    link.exchange = channel.exchange;
     return link;
   }
 
@@ -143,7 +144,7 @@ class HostBackend : public Backend {
     if (!here(channel.source) && !here(channel.destination)) return;
     const LinkSettings link = settings_of(channel);
     const WireSettings wire{channel_name(channel), link.receive_ahead,
-                            request_.plan.program.transfers == Transfers::coupled};
+                            link.transfers() == Transfers::coupled};
     std::unique_ptr<WireSender> sender;
     std::unique_ptr<WireReceiver> receiver;
     if (here(channel.source) && here(channel.destination)) {

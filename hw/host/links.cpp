@@ -28,14 +28,14 @@ void HostSendingEnd::send_now(double ready_s, const Block& block, std::int64_t b
 MessageHeader HostSendingEnd::timed(double ready_s, std::int64_t bytes, const Op& op) {
   const bool logical = device_.clock().logical();
   double depart = logical ? ready_s : device_.clock().wall_s();
-  if (link_.plan->program.transfers == Transfers::coupled) {
+  if (link_.transfers() == Transfers::coupled) {
     const double posted = wire_->wait_posted(op);
     depart = std::max(logical ? depart : device_.clock().wall_s(), posted);
-  } else if (link_.plan->program.transfers != Transfers::free) {
+  } else if (link_.transfers() != Transfers::free) {
     depart = std::max(depart, free_at_s_);
   }
   MessageHeader header{op, depart, depart, bytes};
-  if ((!logical && !link_.paced) || link_.plan->program.transfers == Transfers::free) return header;
+  if ((!logical && !link_.paced) || link_.transfers() == Transfers::free) return header;
   const double occupied =
       static_cast<double>(message_bytes(link_.plan->costs, op)) / link_.bytes_per_s;
   free_at_s_ = depart + occupied;
@@ -55,7 +55,7 @@ ReceivingEnd::Received HostReceivingEnd::receive(const Event& posted, Block* blo
   Pending message{std::make_shared<HostEvent>(device_.control()),
                   std::make_shared<HostEvent>(device_.control())};
   device_.queue(queue_).push([=, this] {
-    if (link_.plan->program.transfers == Transfers::coupled) {
+    if (link_.transfers() == Transfers::coupled) {
       // The device posts the next receive only when it has used the last message.
       while (complete_oldest()) continue;
       const double at = posted ? posted->time_s() : 0;

@@ -15,6 +15,9 @@ struct LinkSettings {
   double bytes_per_s = 0;
   bool paced = false;  ///< wall clock: the wire is memory, and shall take as long as the plan says
   int receive_ahead = 2;
+  bool exchange = false;  ///< costs nothing by itself, whatever the plan's transfers
+
+  Transfers transfers() const { return exchange ? Transfers::free : plan->program.transfers; }
 };
 
 class HostSendingEnd : public SendingEnd {

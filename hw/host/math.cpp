@@ -134,6 +134,10 @@ void HostMath::blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tenso
   enqueue_([=] { kernels::blend_each(kAlone, n, a, floats(x), b, floats(y), floats(sum)); });
 }
 
+void HostMath::accumulate(std::int64_t n, Tensor x, Tensor sum) {
+  enqueue_([=] { kernels::add_each(kAlone, n, floats(sum), floats(x), floats(sum)); });
+}
+
 void HostMath::copy(std::int64_t bytes, Tensor from, Tensor to) {
   enqueue_(
       [=] { std::memcpy(to.data<char>(), from.data<char>(), static_cast<std::size_t>(bytes)); });

@@ -39,7 +39,10 @@ struct WireSettings {
 /// "device 1 -> device 2 (forward)".
 inline std::string channel_name(const ChannelPlan& channel) {
   return "device " + std::to_string(channel.source) + " -> device " +
-         std::to_string(channel.destination) + (channel.backward ? " (backward)" : " (forward)");
+         std::to_string(channel.destination) +
+         (channel.exchange   ? " (gradients)"
+          : channel.backward ? " (backward)"
+                             : " (forward)");
 }
 
 class WireSender {

@@ -25,7 +25,10 @@ void generate(const ScheduleShape& shape, OpLists& order, double usual_limit) {
   append_order(problem, search_vee(problem).word, order);
 }
 
-Refusal refuse(const ScheduleShape& shape, double usual_limit, std::string_view name) {
+}  // namespace
+
+Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_limit,
+                                    std::string_view schedule) {
   if (!shape.memory_limits.empty() && shape.memory_limits.size() != shape.depth) {
     return {fmt::format("memory_limits has {} values for {} devices", shape.memory_limits.size(),
                         shape.depth),
@@ -35,9 +38,11 @@ Refusal refuse(const ScheduleShape& shape, double usual_limit, std::string_view 
   if (fits_at_all(problem)) return {};
   return {fmt::format("'{}' holds a microbatch's activations of both chunks of a device at once: "
                       "the least memory_limit is {}",
-                      name, least_limit(problem)),
+                      schedule, least_limit(problem)),
           "memory_limit"};
 }
+
+namespace {
 
 // What is held when nothing is said: as much as 1F1B, or half of it.
 constexpr double kAsOneFOneB = 1, kHalf = 0.5;
@@ -49,12 +54,12 @@ double usual_of_v(const ScheduleShape& shape) { return std::max(kHalf, 1.0 / sha
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, kAsOneFOneB);
 }
-Refusal refuse_zb_v(const ScheduleShape& shape) { return refuse(shape, kAsOneFOneB, kZbVSearch); }
+Refusal refuse_zb_v(const ScheduleShape& shape) { return refuse_limit_there_and_back(shape, kAsOneFOneB, kZbVSearch); }
 
 void generate_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, usual_of_v(shape));
 }
-Refusal refuse_v(const ScheduleShape& shape) { return refuse(shape, usual_of_v(shape), kVSearch); }
+Refusal refuse_v(const ScheduleShape& shape) { return refuse_limit_there_and_back(shape, usual_of_v(shape), kVSearch); }
 
 double no_claim(const ScheduleShape&) { return kNoClaim; }
 

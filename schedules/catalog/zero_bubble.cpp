@@ -80,7 +80,9 @@ void generate_within(const ScheduleShape& shape, double multiple, OpLists& order
   append_letters(problem, search_linear(problem).letters, order);
 }
 
-Refusal refuse_limit(const ScheduleShape& shape, double multiple) {
+}  // namespace
+
+Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit) {
   const Refusal replicas = refuse_replicas(shape);
   if (!replicas.empty()) return replicas;
   const std::vector<double>& limits = shape.memory_limits;
@@ -88,7 +90,7 @@ Refusal refuse_limit(const ScheduleShape& shape, double multiple) {
     return {fmt::format("memory_limit has {} values for {} devices: give one for all, or {}",
                         limits.size(), shape.depth, shape.depth),
             "memory_limit"};
-  const LinearProblem problem = linear_problem(shape, multiple);
+  const LinearProblem problem = linear_problem(shape, usual_limit);
   const double unit = shape.depth * problem.times[0].activation;
   if (unit <= 0)
     return {
@@ -109,6 +111,8 @@ Refusal refuse_limit(const ScheduleShape& shape, double multiple) {
   }
   return {};
 }
+
+namespace {
 
 /// Published for m <= p, where the first microbatch there and back and the last one are all that
 /// counts, and for unit times within twice 1F1B's memory, where no bubble is left.
@@ -134,12 +138,12 @@ double bubble_of_search(const ScheduleShape& shape) {
 template <int kMultiple>
 Refusal refuse_other_limit(const ScheduleShape& shape) {
   if (shape.memory_limits.empty() && (shape.memory_limit == 0 || shape.memory_limit == kMultiple))
-    return refuse_limit(shape, kMultiple);
+    return refuse_limit_of_line(shape, kMultiple);
   return {fmt::format("'zb-{}p' is 'zb' with memory_limit: {}; take zb for any other limit",
                       kMultiple, kMultiple),
           "memory_limit"};
 }
-Refusal refuse_any_limit(const ScheduleShape& shape) { return refuse_limit(shape, 2); }
+Refusal refuse_any_limit(const ScheduleShape& shape) { return refuse_limit_of_line(shape, 2); }
 
 /// A search within 1 or 2 times 1F1B's memory under a name of its own.
 template <int kMultiple>

@@ -95,10 +95,12 @@ double most_activation(const LinearProblem& problem);
 /// What no order of the problem can beat.
 LinearCost least_cost(const LinearProblem& problem);
 
+inline constexpr std::uint64_t kUsualSteps = 8'000'000;
+
 /// The best order found, never worse than 1F1B with a split backward, ZB-H1 and ZB-H2 where those
 /// are kept within the same limits. Precondition: every device can hold one microbatch.
 /// `steps`: what to spend beyond that; one is an op replayed, about 5 ns.
-LinearOrder search_linear(const LinearProblem& problem, std::uint64_t steps = 8000000);
+LinearOrder search_linear(const LinearProblem& problem, std::uint64_t steps = kUsualSteps);
 
 /// Appends the letters as ops.
 void append_letters(const LinearProblem& problem, const std::vector<OpKind>& letters,

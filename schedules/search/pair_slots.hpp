@@ -21,12 +21,14 @@ PairSlots any_slots(std::mt19937_64& random, std::uint32_t p, double room);
 bool is_block(const PairSlots& slots);
 Block block_of(const PairSlots& slots);
 
-/// The blocks of p devices with one pace down and one up the V, forward and backward alike, of
-/// which a device holds at most `room` activations: those that hold most first, of these the
-/// shortest. V-Min, V-Half and V-ZB are among them.
-std::vector<PairSlots> regular_blocks(std::uint32_t p, double room);
+/// Blocks of p devices whose F of the lower chunk and I of the upper one, on their way down the V,
+/// change pace on one device, and of which a device holds at most `room` activations: of each known
+/// family the one that holds most. With F, I and W of one length and an even `room`, one of them
+/// reaches the least idle time once its ends are reordered, as far as `room` is no less than V-Min's.
+std::vector<PairSlots> bent_blocks(std::uint32_t p, double room);
 
-/// Activations that a device holds at most when a block repeats, with each W soon after its I.
-double expected_peak(const PairSlots& slots);
+/// Activations that a device holds at most when a block repeats, with W's that take the next free
+/// slot, first come, first served.
+double repeated_peak(const PairSlots& slots);
 
 }  // namespace penstock

@@ -7,6 +7,7 @@
 #include "schedules/search/pair_slots.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -17,8 +18,10 @@ constexpr std::uint64_t kSeed = 20240515;
 /// of a shorter problem.
 struct Effort {
   std::size_t by_rules, by_blocks, by_moves;
+
+  Effort times(std::size_t n) const { return {n * by_rules, n * by_blocks, n * by_moves}; }
 };
-constexpr Effort kWhole{250'000, 30'000, 2'500'000}, kAfterShorter{50'000, 20'000, 500'000};
+constexpr Effort kWhole{250'000, 40'000, 4'000'000}, kAfterShorter{50'000, 20'000, 500'000};
 
 /// The best orders so far, unlike in what they take, the best first.
 class Best {
@@ -119,25 +122,30 @@ class Search {
     }
   }
 
-  /// Building blocks that fit: regular ones, and as many at random.
+  /// Building blocks that fit: those of known families, then others at random. Where there is no
+  /// time for them all, one, unless a published order already holds what may be held.
   void try_blocks() {
-    constexpr std::size_t kMost = 60, kOrderPerEvaluation = 20;
+    constexpr std::size_t kMost = 80, kOrderPerEvaluation = 20;
     const std::size_t each = short_.ops() + problem_.ops() / kOrderPerEvaluation;
     const std::size_t count = std::min(effort_.by_blocks / each, kMost);
-    if (count == 0) return;
     std::mt19937_64 random(kSeed);
-    std::vector<PairSlots> blocks = regular_blocks(problem_.devices, room_);
-    if (blocks.size() > count / 2) blocks.resize(count / 2 + 1);
-    for (std::size_t i = blocks.size(); i < count; ++i) {
-      PairSlots slots = any_slots(random, problem_.devices, room_ / problem_.devices);
-      if (is_block(slots) && expected_peak(slots) <= room_) blocks.push_back(std::move(slots));
+    std::vector<PairSlots> blocks = bent_blocks(problem_.devices, room_);
+    const std::size_t known = blocks.size();
+    if (count == 0 && known > 0) blocks.resize(published_ + 1 < std::floor(room_) ? 1 : 0);
+    while (blocks.size() < count)
+      blocks.push_back(any_slots(random, problem_.devices, room_ / problem_.devices));
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (!is_block(blocks[i]) || repeated_peak(blocks[i]) > room_) continue;
+      try_block(blocks[i], i < known ? Reorder::both_ends : Reorder::best);
     }
-    for (const PairSlots& slots : blocks) {
-      OpLists lists;
-      generate_from_block(block_of(slots), short_shape(), lists);
-      const PairOrder order = evaluated(lists);
-      best_.offer(aim_.cost(order), order, order.word);
-    }
+  }
+
+  void try_block(const PairSlots& slots, Reorder reorder) {
+    OpLists lists;
+    generate_from_block(block_of(slots), short_shape(), lists, reorder,
+                        static_cast<std::int32_t>(room_));
+    const PairOrder order = evaluated(lists);
+    best_.offer(aim_.cost(order), order, order.word);
   }
 
   /// The schedules of two chunks there and back whose order does not depend on costs; where there
@@ -147,6 +155,7 @@ class Search {
     constexpr double kFarFromFull = 1.5;
     for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
       const double peak = schedule.peak(short_shape(), problem_.devices - 1);
+      if (peak <= room_) published_ = std::max(published_, peak);
       if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
       OpLists lists;
       schedule.generate(short_shape(), lists);
@@ -158,7 +167,11 @@ class Search {
 
   /// The shape of a batch long enough for what repeats to show.
   ScheduleShape short_shape() const {
-    return {.depth = problem_.devices, .microbatches_per_update = short_.microbatches, .chunks = 2};
+    return {.depth = problem_.devices,
+            .microbatches_per_update = short_.microbatches,
+            .chunks = 2,
+            .times = problem_.times,
+            .transfer = problem_.transfer};
   }
   PairOrder evaluated(const OpLists& short_order) const {
     return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
@@ -166,9 +179,10 @@ class Search {
 
   /// Few ops leave the time to begin again: moves end in another order each time.
   void improve() {
-    constexpr std::size_t kTooFew = 50, kFewOps = 600, kTimes = 4;
+    constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
-    const std::size_t evaluations = effort_.by_moves / problem_.ops() / orders.size();
+    const std::size_t evaluations =
+        std::min(effort_.by_moves / problem_.ops() / orders.size(), kMost);
     if (evaluations < kTooFew) return;
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
@@ -189,6 +203,7 @@ class Search {
   PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
   Effort effort_;
   double room_;
+  double published_ = 0;  // activations that the fullest published order which fits holds
   PairAim aim_;
   std::vector<PairOrder> known_;
   Best best_;
@@ -196,14 +211,16 @@ class Search {
 
 }  // namespace
 
-PairOrder search_vee(const PairProblem& problem) {
+PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
+                     const std::vector<std::vector<Pass>>& known) {
   constexpr std::size_t kFewOps = 20'000;
   const PairProblem shorter = shortened(problem, 4 * problem.devices);
-  if (shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps)
-    return Search(problem, kWhole).run().front();
-  Search search(problem, kAfterShorter);
+  const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
+  Search search(problem, (whole ? kWhole : kAfterShorter).times(budget));
   PairMoves times(problem, {});
-  for (const PairOrder& order : Search(shorter, kWhole).run())
+  for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
+  if (whole) return search.run().front();
+  for (const PairOrder& order : Search(shorter, kWhole.times(budget)).run())
     search.know(times.evaluated(lengthened(problem, order.word)));
   return search.run().front();
 }

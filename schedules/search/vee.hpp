@@ -13,7 +13,9 @@
 
 namespace penstock {
 
-/// The best order found. Precondition: fits_at_all(problem), on the V placement.
-PairOrder search_vee(const PairProblem& problem);
+/// The best order found. Precondition: fits_at_all(problem), on the V placement. `budget`: in
+/// multiples of what the search usually spends; `known`: words of orders to begin with.
+PairOrder search_vee(const PairProblem& problem, std::uint32_t budget = 1,
+                     const std::vector<std::vector<Pass>>& known = {});
 
 }  // namespace penstock

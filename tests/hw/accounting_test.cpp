@@ -40,6 +40,16 @@ TEST(StatedBytes, AreTheCostsSplitAtTheEndOfTheInputGradient) {
   EXPECT_EQ(a.backward_workspace, 6);
 }
 
+TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
+  RunPlan plan = stand_ins();
+  plan.costs[0].stored_activation_bytes = 300;
+  plan.costs[0].stored_workspace_bytes = 4;
+  const AccountedBytes a = accounted_bytes(plan, 0, sizes(), 4, true);
+  EXPECT_EQ(a.until_input, 260);
+  EXPECT_EQ(a.until_weight, 40);
+  EXPECT_EQ(a.backward_workspace, 4);
+}
+
 TEST(StatedBytes, ThatGrowAfterTheInputGradientAreMadeByIt) {
   RunPlan plan = stand_ins();
   plan.costs[0].activation_after_input_bytes = 130;

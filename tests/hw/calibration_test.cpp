@@ -86,6 +86,7 @@ class ScriptedMath : public Math {
   void bias_backward(std::int64_t, std::int64_t, Tensor, Tensor) override {}
   void add(std::int64_t, Tensor, Tensor, Tensor) override {}
   void blend(std::int64_t, float, Tensor, float, Tensor, Tensor) override {}
+  void accumulate(std::int64_t, Tensor, Tensor) override {}
   void copy(std::int64_t, Tensor, Tensor) override {}
   void zero(std::int64_t, Tensor) override {}
   void round(std::int64_t, Tensor, Tensor) override {}

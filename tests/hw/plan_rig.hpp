@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hw/run.hpp"
+#include "sim/bucket_times.hpp"
 #include "tests/rig.hpp"
 
 namespace penstock {
@@ -14,17 +15,29 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.costs = rig.costs;
   for (const Channel& c : rig.channels->all())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
+  if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(rig.input());
   return plan;
 }
 
-/// The shape of a schedule whose update takes `m` microbatches; PipeDream and model parallelism
-/// update after each, so they get as many updates instead. Data parallelism has one stage.
-inline ScheduleShape shape_of(const std::string& schedule, std::uint32_t p, std::uint32_t m,
+/// A shape that a schedule admits, as near to p devices and m microbatches per update as its rules
+/// let it be. PipeDream and model parallelism update after each microbatch, so they get as many
+/// updates instead. Data parallelism has one stage.
+inline ScheduleShape shape_of(const std::string& name, std::uint32_t p, std::uint32_t m,
                               std::uint32_t batches) {
-  if (find_schedule(schedule)->whole_model) p = 1;
-  const ScheduleShape shape{p, m, batches, false, 0};
-  if (find_schedule(schedule)->refuse(shape).empty()) return shape;
-  return {p, 1, m * batches, false, 0};
+  const Schedule& schedule = *find_schedule(name);
+  if (schedule.whole_model) p = 1;
+  const auto most = 2 * p + 2;
+  for (std::uint32_t depth = p; depth <= most; ++depth) {
+    ScheduleShape shape{.depth = depth, .batches = batches, .chunks = schedule.chunks.usual};
+    for (shape.microbatches_per_update = m; shape.microbatches_per_update <= m + 4 * depth;
+         ++shape.microbatches_per_update) {
+      if (schedule.refuse(shape).empty()) return shape;
+    }
+    shape.microbatches_per_update = 1;
+    shape.batches = m * batches;
+    if (schedule.refuse(shape).empty()) return shape;
+  }
+  throw InternalBug(name + " admits no shape near the one a test asked for");
 }
 
 /// A small GPT of `layers` layers per stage.

@@ -29,11 +29,25 @@ std::string why(const Json& json) {
 
 TEST(ProgramFile, OfEveryScheduleIsReadAsItWasWritten) {
   for (const Schedule& s : schedules()) {
-    RunPlan written = plan(std::string(s.name));
+    RigSpec spec{std::string(s.name), shape_of(std::string(s.name), 3, 4, 2)};
+    for (std::uint32_t stage = 0; stage < spec.shape.stages(); ++stage) {
+      StageCosts& c = spec.costs.emplace_back(unit_costs(1.25, 2.5 + stage));
+      c.overlap_saving_s = 0.125 * stage;
+      c.recompute_s = 0.75, c.step_s = 0.375, c.reduce_grad_s = 0.1875 * stage;
+      c.stored_activation_bytes = 70 + stage, c.stored_workspace_bytes = 7;
+    }
+    RunPlan written = plan_of(spec);
     written.seed = std::numeric_limits<std::uint64_t>::max();
     const RunPlan read = parse_run_plan(to_text(written), "p.json");
     EXPECT_EQ(to_text(read), to_text(written)) << s.name;
-    EXPECT_EQ(read.program.ops.size(), written.program.ops.size());
+    ASSERT_EQ(read.program.ops.size(), written.program.ops.size());
+    for (std::uint32_t g = 0; g < read.program.ops.size(); ++g)
+      ASSERT_EQ(read.program.ops[g], written.program.ops[g]) << s.name;
+    for (std::uint32_t g = 0; g < read.program.ops.size(); ++g)
+      ASSERT_EQ(duration_s(read, g), duration_s(written, g)) << s.name;
+    const Placement& placement = read.program.placement;
+    EXPECT_EQ(placement.mirrored_batch(), written.program.placement.mirrored_batch());
+    EXPECT_EQ(placement.positions(), written.program.placement.positions());
     EXPECT_EQ(read.seed, written.seed);
   }
 }
@@ -90,6 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/program/position/1", 3, "outside of the pipeline"},
         Change{"/program/version_delay", Json::array({1}), "version_delay"},
         Change{"/program/version_delay/0", 4294967295U, "weight version"},
+        Change{"/program/mirrored_batch", 1, "even number of devices"},
+        Change{"/reduce_s", Json::array({1}), "reduce_s must have a number for each position"},
+        Change{"/reduce_s", Json::array({-1}), "'reduce_s' must be numbers from 0"},
         Change{"/costs", Json::array(), "costs and stages differ"},
         Change{"/costs/0/forward_s", nullptr, "'forward_s' must be a number from 0"},
         Change{"/costs/0/forward_s", -1, "'forward_s' must be a number from 0"},
@@ -155,6 +172,48 @@ TEST(WrongOps, AreRefusedWithTheirReason) {
   EXPECT_NE(after(right, "\"0F0> 0F1>", "\"0F0> 0B0<").find("stands twice"), std::string::npos);
 }
 
+TEST(WrongOps, ThatCannotRunTogetherOrStoreByHalvesAreRefused) {
+  const auto together = "can run together only with a backward";
+  const RunPlan right = plan();
+  EXPECT_NE(after(right, "\"0F0>", "\"0F0>+").find(together), std::string::npos);
+  EXPECT_NE(after(right, "\"0F0>", "\"0F0+>").find("is no op"), std::string::npos);
+  EXPECT_NE(after(right, "\"0F0>", "\"0F0>=").find("stores ('=') what its F does not"),
+            std::string::npos);
+  RunPlan coupled = plan_of({"dualpipev", shape_of("dualpipev", 2, 4, 1)});
+  EXPECT_EQ(why(Json::parse(to_text(coupled))), "");
+  coupled.program.transfers = Transfers::coupled;
+  EXPECT_NE(why(Json::parse(to_text(coupled))).find(together), std::string::npos);
+}
+
+TEST(WrongOps, ThatWouldTakeLessThanNoTimeAreRefused) {
+  RunPlan pairs = plan_of({"dualpipev", shape_of("dualpipev", 2, 4, 1)});
+  for (StageCosts& c : pairs.costs) c.overlap_saving_s = 4;
+  EXPECT_NE(why(Json::parse(to_text(pairs))).find("would take -1 s"), std::string::npos);
+}
+
+TEST(WrongTwins, AreRefusedWithTheirReason) {
+  const RunPlan right = plan_of({"chimera", {4, 4, 2}});
+  EXPECT_EQ(why(Json::parse(to_text(right))), "");
+  EXPECT_NE(after(right, " 0REDUCE_GRAD0", "").find("out of place"), std::string::npos);
+  EXPECT_NE(after(right, " 0REDUCE_GRAD0 0STEP0", " 0STEP0 0REDUCE_GRAD0").find("out of place"),
+            std::string::npos);
+  EXPECT_NE(after(right, " 0REDUCE_GRAD0", " 3REDUCE_GRAD0").find("out of place"),
+            std::string::npos);
+  const Change changes[] = {
+      {"/program/mirrored_batch", 3, "mirrored_batch is not microbatches_per_update"},
+      {"/program/mirrored_batch", 0, "reduce_s must have a number"},
+      {"/program/position", Json::array({0, 2, 1, 3}), "in their order"},
+      {"/program/widths/0", 2, "even number of devices"},
+      {"/reduce_s", Json::array({0, 0}), "a number for each position"},
+  };
+  for (const Change& change : changes) {
+    Json json = Json::parse(to_text(right));
+    json[Json::json_pointer(change.pointer)] = change.value;
+    EXPECT_NE(why(json).find(change.reason), std::string::npos)
+        << change.pointer << ": " << why(json);
+  }
+}
+
 TEST(WrongOps, NamedByControlCharactersAreQuotedReadably) {
   const std::string text = after(plan(), "\"0F0>", "\"\\u001b[2J>");
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -180,6 +239,20 @@ TEST(ProgramFile, MayAskAnotherStageOfItsOwnDevice) {
   const RecordedRun run = run_alone(read, options);
   ASSERT_TRUE(run.complete) << run.stopped_because;
   EXPECT_TRUE(run.weights_equal.value_or(false));
+}
+
+TEST(ProgramFile, MayUseMessagesInAnotherOrderThanTheyAreSent) {
+  // Device 0 sends 0F0 2F0 0F1 2F1 on one channel, device 1 uses 2F0 after 0F1.
+  RigSpec spec{"looped-bfs", {.depth = 2, .microbatches_per_update = 2, .chunks = 2}};
+  Json json = Json::parse(to_text(plan_of(spec)));
+  json["devices"] = {"0F0> 2F0<> 0F1> 2F1<> 2B0<> 2B1<> 0B0< 0B1< 0STEP0",
+                     "1F0<> 1F1<> 3F0< 3F1< 3B0> 3B1> 1B0<> 1B1<> 1STEP0"};
+  const RunPlan read = parse_run_plan(json.dump(), "p.json");
+  for (const RunOptions& options : {virtual_clock(), RunOptions{}}) {
+    const RecordedRun run = run_alone(read, options);
+    ASSERT_TRUE(run.complete) << run.stopped_because;
+    EXPECT_TRUE(run.weights_equal.value_or(false));
+  }
 }
 
 }  // namespace

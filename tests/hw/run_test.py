@@ -102,11 +102,12 @@ class Case(unittest.TestCase):
                 recompute="none", microbatch_size=1, **changes):
         """The path of a program file; changes replace fields of it."""
         size = f", microbatch_size: {microbatch_size}" if microbatch_size > 1 else ""
+        again = f", recompute: {recompute}" if recompute != "none" else ""
         scenario = self.scenario(f"""
 name: test
 schedule: {schedule}
 batches: {batches}
-pipeline: {{stages: {stages}, microbatches: {microbatches}, recompute: {recompute}{size}}}
+pipeline: {{stages: {stages}, microbatches: {microbatches}{again}{size}}}
 {model or stand_in()}""")
         path = self.folder / "program.json"
         code, _, err = self.penstock("export", scenario, "--to", "program", "-o", path)
@@ -223,6 +224,15 @@ class Weights(Case):
 
     def test_pipedream_2bw(self):
         self.every_process_count("pipedream-2bw")
+
+    def test_several_stages_per_device_twins_pairs_and_stored_microbatches(self):
+        for schedule, stages in (("chimera", 4), ("dualpipe", 4), ("dualpipev", 2), ("hanayo", 2),
+                                 ("interleaved-1f1b", 2), ("v-half", 2), ("torchgpipe", 4)):
+            for model in (None, TRANSFORMER):
+                program = self.program(schedule, stages=stages, microbatches=8, batches=2,
+                                       model=model)
+                with self.subTest(schedule, transformer=model is not None):
+                    self.assert_equal_weights(program)
 
 
 class Launching(Case):
@@ -727,7 +737,8 @@ class Mutated(Case):
                 ops[i] = choice.choice(["0F0", "1B1>", "0STEP9", "3STEP0", "0REDUCE_GRAD0", "0I0",
                                         "0W0", "65535F4294967295", "9F0<", ops[j] + ">", ops[j]])
             else:
-                ops[i] = ops[i].strip("<>") + choice.choice(["", "<", ">", "<>", "><", "<<"])
+                ops[i] = ops[i].strip("<>~+=") + choice.choice(["", "<", ">", "<>", "><", "<<", "<>~",
+                                                                "+", "<>+", "="])
             parent[key] = " ".join(ops)
         elif kind < 0.15:
             del parent[key]
@@ -773,6 +784,9 @@ class Mutated(Case):
     def test_transformers(self):
         self.mutations(self.program("pipedream-2bw", stages=2, microbatches=2, batches=2,
                                     model=TRANSFORMER), 3, 75)
+
+    def test_twins_and_pairs(self):
+        self.mutations(self.program("dualpipe", stages=2, microbatches=4, batches=2), 4, 75)
 
     def test_cut_off_anywhere(self):
         program = self.program(stages=2, microbatches=2, batches=1)

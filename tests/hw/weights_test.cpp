@@ -46,7 +46,7 @@ class WeightVersions : public testing::Test {
   void step(WeightStore& weights, std::int64_t position) {
     const std::vector<float> gradient(4, 2);
     device_.upload(weights.gradients(), gradient.data(), 16);
-    weights.step(position, device_.record(kComputeQueue));
+    weights.step(position);
   }
   std::vector<float> values(Tensor tensor) {
     std::vector<float> values(4);

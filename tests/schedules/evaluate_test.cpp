@@ -6,18 +6,6 @@
 namespace penstock {
 namespace {
 
-/// Devices hold the stages their ops name: any placement a recorded order may come with.
-Placement placement_of(const RecordedCase& one) {
-  const std::vector<int> widths(one.p, 1);
-  const auto stages = static_cast<std::uint32_t>(one.number("n_stages_total", one.p));
-  if (one.schedule == "dualpipe") return mirrored_placement(widths, one.m);
-  const auto chunks = static_cast<int>(stages / one.p);
-  const bool snake = one.schedule.starts_with("v_") || one.schedule.starts_with("zbv") ||
-                     one.schedule == "dualpipev" || one.schedule == "ZBVZeroBubble" ||
-                     one.schedule == "DualPipeV";
-  return snake ? snake_placement(widths, chunks) : loop_placement(widths, chunks);
-}
-
 class RecordedOrders : public testing::TestWithParam<const char*> {};
 
 TEST_P(RecordedOrders, TakeWhatAnIndependentEvaluationSays) {
@@ -44,12 +32,7 @@ TEST_P(RecordedOrders, TakeWhatAnIndependentEvaluationSays) {
   EXPECT_GT(compared + deadlocks, 15);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Files, RecordedOrders,
-    testing::Values("sail_simple.jsonl.gz", "sail_zb_auto.jsonl.gz", "sail_zb_ilp.jsonl.gz",
-                    "sail_zbv_heuristic.jsonl.gz", "sail_vhalf_vmin_greedy.jsonl.gz",
-                    "sail_v_adaptive_search.jsonl.gz", "megatron_interleaved.jsonl.gz",
-                    "torch_pipelining_2.14.1.jsonl.gz", "deepseek_dualpipe.jsonl.gz"));
+INSTANTIATE_TEST_SUITE_P(Files, RecordedOrders, testing::ValuesIn(kRecordedFiles));
 
 }  // namespace
 }  // namespace penstock

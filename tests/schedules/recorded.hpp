@@ -114,4 +114,26 @@ inline OpLists recorded_order(const RecordedCase& one) {
   return lists;
 }
 
+inline constexpr const char* kRecordedFiles[] = {"sail_simple.jsonl.gz",
+                                                 "sail_zb_auto.jsonl.gz",
+                                                 "sail_zb_ilp.jsonl.gz",
+                                                 "sail_zbv_heuristic.jsonl.gz",
+                                                 "sail_vhalf_vmin_greedy.jsonl.gz",
+                                                 "sail_v_adaptive_search.jsonl.gz",
+                                                 "megatron_interleaved.jsonl.gz",
+                                                 "torch_pipelining_2.14.1.jsonl.gz",
+                                                 "deepseek_dualpipe.jsonl.gz"};
+
+/// Devices hold the stages their ops name: any placement a recorded order may come with.
+inline Placement placement_of(const RecordedCase& one) {
+  const std::vector<int> widths(one.p, 1);
+  const auto stages = static_cast<std::uint32_t>(one.number("n_stages_total", one.p));
+  if (one.schedule == "dualpipe") return mirrored_placement(widths, one.m);
+  const auto chunks = static_cast<int>(stages / one.p);
+  const bool snake = one.schedule.starts_with("v_") || one.schedule.starts_with("zbv") ||
+                     one.schedule == "dualpipev" || one.schedule == "ZBVZeroBubble" ||
+                     one.schedule == "DualPipeV";
+  return snake ? snake_placement(widths, chunks) : loop_placement(widths, chunks);
+}
+
 }  // namespace penstock

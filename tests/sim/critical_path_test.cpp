@@ -1,5 +1,6 @@
 // The critical path of real runs: from 0 to the end of the run without a wait that nothing
 // explains.
+#include "tests/random_shape.hpp"
 #include "tests/rig.hpp"
 #include "sim/path_contention.hpp"
 #include "traces/metrics.hpp"
@@ -44,15 +45,11 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
   };
   for (int run = 0; run < 400; ++run) {
     RigSpec spec;
-    const Schedule& schedule =
-        schedules()[pick(0, static_cast<std::uint32_t>(schedules().size() - 1))];
+    const Schedule& schedule = random_schedule(random);
     spec.schedule = schedule.name;
-    spec.shape.depth = schedule.whole_model ? 1 : pick(1, 6);
-    spec.shape.batches = pick(1, 4);
-    spec.shape.microbatches_per_update =
-        schedule.update == UpdateRule::stash ? 1 : pick(spec.shape.depth, 9);
+    spec.shape = random_shape(schedule, random, 6, 12);
     spec.width = static_cast<int>(pick(1, 3));
-    spec.transfers = static_cast<Transfers>(pick(0, 3));
+    spec.transfers = random_transfers(schedule, spec.shape, random);
     spec.global_step = schedule.flushes() && pick(0, 1) == 0;
     spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 0;
     for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
@@ -61,7 +58,7 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
       else
         spec.reduction.buckets.push_back({{1, 1}});
     }
-    for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
+    for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
       StageCosts c = unit_costs(pick(1, 5), pick(1, 9));
       c.step_s = pick(0, 4);
       c.reduce_grad_s = pick(0, 4);

@@ -1,4 +1,5 @@
 // Disturbed runs against hand computation, and both engines against each other.
+#include "tests/random_shape.hpp"
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>
@@ -225,16 +226,12 @@ TEST(Perturbation, EnginesAgreeOn200RandomDisturbedRuns) {
   int changed = 0;
   for (int i = 0; i < 200;) {
     RigSpec spec;
-    const Schedule& schedule =
-        schedules()[pick(0, static_cast<std::uint32_t>(schedules().size() - 1))];
+    const Schedule& schedule = random_schedule(random);
     spec.schedule = schedule.name;
-    spec.shape.depth = schedule.whole_model ? 1 : pick(1, 8);
-    spec.shape.batches = pick(1, 4);
-    spec.shape.microbatches_per_update =
-        schedule.update == UpdateRule::stash ? 1 : pick(spec.shape.depth, 16);
+    spec.shape = random_shape(schedule, random, 8, 16);
     spec.width = static_cast<int>(pick(1, 2));
-    spec.transfers = static_cast<Transfers>(pick(0, 3));
-    for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
+    spec.transfers = random_transfers(schedule, spec.shape, random);
+    for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
       StageCosts c = unit_costs(pick(1, 20) / 10.0, pick(1, 40) / 10.0);
       c.step_s = pick(0, 5) / 10.0;
       c.reduce_grad_s = pick(0, 5) / 10.0;

@@ -1,6 +1,7 @@
 // Random scenarios for properties that hold for all.
 #pragma once
 
+#include "tests/random_shape.hpp"
 #include "tests/rig.hpp"
 
 #include <cmath>
@@ -17,22 +18,12 @@ inline RigSpec random_spec(std::mt19937_64& random) {
     return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
   };
   RigSpec spec;
-  const auto all = schedules();
-  const Schedule& schedule = all[pick(0, static_cast<std::uint32_t>(all.size() - 1))];
+  const Schedule& schedule = random_schedule(random);
   spec.schedule = schedule.name;
-  do {
-    spec.shape.depth = schedule.whole_model ? 1 : pick(1, 12);
-    spec.shape.batches = pick(1, 4);
-    const bool stash = schedule.update == UpdateRule::stash;
-    if (stash) spec.shape.batches = pick(1, 40);
-    spec.shape.microbatches_per_update = stash ? 1 : pick(1, 24);
-    spec.shape.chunks = pick(0, 2) == 0 ? pick(1, 4) : schedule.chunks.usual;
-    spec.shape.memory_limit = schedule.usual_limit * (pick(0, 1) == 0 ? 1 : 1.5);
-  } while (!schedule.refuse(spec.shape).empty());
+  spec.shape = random_shape(schedule, random, 12, 24);
+  if (schedule.update == UpdateRule::stash) spec.shape.batches = pick(1, 40);
   spec.width = static_cast<int>(pick(1, 2));
   const bool one_stage = spec.shape.chunks == 1 && schedule.layout != Layout::mirrored;
-  const std::uint32_t stages =
-      schedule.layout == Layout::mirrored ? spec.shape.depth : spec.shape.stages();
   if (spec.shape.depth <= 4 && one_stage && pick(0, 2) == 0) {
     for (std::uint32_t s = 0; s < spec.shape.depth; ++s)
       spec.shape.widths.push_back(static_cast<int>(pick(1, 4)));
@@ -41,18 +32,17 @@ inline RigSpec random_spec(std::mt19937_64& random) {
   constexpr ReductionAlgorithm kAlgorithms[] = {
       ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,
       ReductionAlgorithm::server};
-  spec.reduction.priced = pick(0, 3) == 0;
+  // Twins reduce over links that their messages use, too.
+  spec.reduction.priced = pick(0, 3) == 0 || schedule.layout == Layout::mirrored;
   spec.reduction.algorithm = kAlgorithms[pick(0, 3)];
   spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;
   if (pick(0, 1) == 1) {
     spec.reduction.buckets.assign(spec.shape.depth,
                                   {{0.25, 0.25}, {0.5, 0.25}, {0.75, 0.25}, {1, 0.25}});
   }
-  do {
-    spec.transfers = static_cast<Transfers>(pick(0, 3));
-  } while (schedule.pairs && spec.transfers == Transfers::coupled);
+  spec.transfers = random_transfers(schedule, spec.shape, random);
   spec.global_step = schedule.flushes() && pick(0, 3) == 0;
-  for (std::uint32_t s = 0; s < stages; ++s) {
+  for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
     StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
     c.backward_input_s = c.backward_s * 0.75;
     c.backward_weight_s = c.backward_s - c.backward_input_s;

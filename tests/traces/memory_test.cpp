@@ -105,6 +105,19 @@ TEST(Memory, BackwardInputFreesAllButWhatTheWeightGradientNeeds) {
   EXPECT_EQ(rows_of(run, 0), rows);
 }
 
+TEST(Memory, StoredMicrobatchesKeepAndUseWhatIsStatedForThem) {
+  HandMade run({{{OpKind::forward, 0, 0, 0, 0, 1},
+                 {OpKind::forward, 0, 1, Op::stored, 1, 2},
+                 {OpKind::backward, 0, 1, Op::stored, 2, 4},
+                 {OpKind::backward, 0, 0, 0, 4, 6}}});
+  run.costs[0] = costs();
+  run.costs[0].stored_activation_bytes = 1000;
+  run.costs[0].stored_workspace_bytes = 3;
+  const std::vector<Row> rows = {{0, 0, 0, 0},    {0, 100, 0, 5}, {1, 1100, 0, 5},
+                                 {2, 1100, 0, 3}, {4, 100, 0, 7}, {6, 0, 0, 0}};
+  EXPECT_EQ(rows_of(run, 0), rows);
+}
+
 TEST(Memory, WhatEndsIsFreedBeforeWhatStartsAtTheSameInstant) {
   HandMade run({{{OpKind::forward, 0, 0, 0, 0, 1}, {OpKind::forward, 0, 1, 0, 1, 2}}});
   run.costs[0].forward_workspace_bytes = 5;

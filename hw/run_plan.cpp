@@ -1,0 +1,56 @@
+#include "hw/run_plan.hpp"
+
+#include "base/position_costs.hpp"
+
+#include <limits>
+
+namespace penstock {
+namespace {
+
+/// Of an op by itself, as sim/durations.hpp says it.
+double alone_s(const RunPlan& plan, const Op& op) {
+  const StageCosts& costs = plan.costs[op.stage];
+  const Placement& placement = plan.program.placement;
+  const std::uint32_t position = placement.positions()[op.stage];
+  if (op.kind == OpKind::step)
+    return at_position(placement, plan.costs, position, &StageCosts::step_s);
+  if (op.kind == OpKind::reduce_grad) return plan.reduce_s.empty() ? 0 : plan.reduce_s[position];
+  const bool spared = is_backward(op.kind) && op.has(Op::stored);
+  return costs.duration_s(op.kind) - (spared ? costs.recompute_s : 0);
+}
+
+}  // namespace
+
+double duration_s(const RunPlan& plan, std::uint32_t g) {
+  const Op& op = plan.program.ops[g];
+  if (!op.has(Op::paired)) return alone_s(plan, op);
+  const Op& backward = plan.program.ops[g + 1];
+  const double saving_s =
+      (plan.costs[op.stage].overlap_saving_s + plan.costs[backward.stage].overlap_saving_s) / 2;
+  return alone_s(plan, op) + alone_s(plan, backward) - saving_s;
+}
+
+std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
+  const Placement& placement = plan.program.placement;
+  return placement.stages_at(placement.position_of(device));
+}
+
+int twin_of(const RunPlan& plan, int device) {
+  const Placement& placement = plan.program.placement;
+  return placement.device_at(placement.replica_of(device),
+                             placement.twin(placement.position_of(device)));
+}
+
+RunPlan with_exchange_channels(RunPlan plan) {
+  for (int d = 0; d < plan.program.placement.devices(); ++d) {
+    const int twin = twin_of(plan, d);
+    if (twin == d) continue;
+    plan.channels.push_back({.source = d,
+                             .destination = twin,
+                             .bytes_per_s = std::numeric_limits<double>::infinity(),
+                             .exchange = true});
+  }
+  return plan;
+}
+
+}  // namespace penstock
