@@ -63,6 +63,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
+    for (; word.size() > width; word.erase(0, width)) lines.push_back(word.substr(0, width));
     if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)
       lines.push_back(word);
     else

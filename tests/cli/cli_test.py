@@ -49,7 +49,7 @@ SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "torchgpipe", "1f1b", "dap
              "eager-1f1b", "pipedream", "pipedream-2bw", "interleaved-1f1b",
              "interleaved-1f1b-torch", "looped-bfs", "zb-h1", "zb-h2", "zb", "zb-1p", "zb-2p",
              "interleaved-zb", "zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search",
-             "1f1b-v", "dualpipe", "dualpipev", "chimera", "hanayo", "timeprest", "v-timeprest",
+             "1f1b-v", "search", "dualpipe", "dualpipev", "chimera", "hanayo", "timeprest", "v-timeprest",
              "i-timeprest", "pipemare", "data-parallel", "asp"]
 NEVER_FLUSHING = ["pipedream", "pipedream-2bw", "timeprest", "v-timeprest", "i-timeprest",
                   "pipemare", "asp"]
@@ -1084,7 +1084,8 @@ class Completion(Case):
         self.assertEqual(self.complete("penstock schedule show dapple-p"), {"dapple-pa", "dapple-pb"})
         self.assertEqual(self.complete("penstock simulate scenarios/small-1"),
                          {SMALL, "scenarios/small-1f1b-v.yaml"})
-        self.assertEqual(self.complete("penstock compare a.yaml scenarios/small-1"), {SMALL})
+        self.assertEqual(self.complete("penstock compare a.yaml scenarios/small-1"),
+                         {SMALL, "scenarios/small-1f1b-v.yaml"})
 
 
 class OtherCommands(Case):
@@ -1129,7 +1130,7 @@ class OtherCommands(Case):
         self.assertEqual([s["name"] for s in by_name.values() if not s["flush"]], NEVER_FLUSHING)
         self.assertEqual(by_name["hanayo"]["chunks"], "2, 4, 6, ...")
         self.assertEqual((by_name["zb"]["memory_limit"], by_name["1f1b"]["memory_limit"]), (2, None))
-        for width in (80, 100, 160):
+        for width in (60, 80, 160):
             text = self.ok("schedule", "list", "--width", str(width))
             self.assertLessEqual(max(map(len, text.splitlines())), width)
             self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s} ", text)], [])
