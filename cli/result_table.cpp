@@ -116,8 +116,13 @@ std::string how_fast(const Simulation& s, const Result& r) {
 std::string ideal(const Simulation& s) {
   const double own = s.scenario.schedule->ideal_bubble(s.scenario.shape);
   if (!(own > 0)) return "";  // none, or none claimed for this shape
-  return fmt::format("           equal stages and free transfers would leave {}: {} per update\n",
-                     format_percent(own), s.scenario.schedule->bubble);
+  const std::string text = fmt::format(
+      "           equal stages and free transfers would leave {}{}:", format_percent(own),
+      s.scenario.schedule->of_stage_time ? " of the longest device" : "");
+  const std::string formula = fmt::format("{} per update\n", s.scenario.schedule->bubble);
+  constexpr std::size_t kColumns = 120;
+  const bool fits = text.size() + formula.size() <= kColumns;
+  return text + (fits ? " " : "\n             ") + formula;
 }
 
 /// What a cause is called in a sentence.

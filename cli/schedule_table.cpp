@@ -63,6 +63,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
+    for (; word.size() > width; word.erase(0, width)) lines.push_back(word.substr(0, width));
     if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)
       lines.push_back(word);
     else
@@ -135,7 +136,7 @@ std::string schedules_text(std::size_t columns) {
   const Columns table(longest.name, columns);
   std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
   for (const std::string_view name : kFamilies) {
-    text += fmt::format("\n{}\n\n", name);
+    text += fmt::format("\n{}\n\n", fmt::join(wrapped(name, columns), "\n"));
     for (const Schedule& s : schedules()) {
       if (family(s) != name) continue;
       text += table.row({s.name, s.summary, s.bubble, s.stash});

@@ -83,8 +83,10 @@ std::string claims_text(const Simulation& simulation, const Result& result) {
   const Claims claims = claims_of(simulation, result);
   std::string text;
   if (claims.bubble) {
-    text += fmt::format("bubble {}: {} of the {}", schedule.bubble, format_percent(*claims.bubble),
-                        bubble_of(schedule));
+    const std::string whole =
+        schedule.flushes() ? fmt::format("the {}", bubble_of(schedule)) : "an iteration";
+    text +=
+        fmt::format("bubble {}: {} of {}", schedule.bubble, format_percent(*claims.bubble), whole);
     if (claims.simulated_bubble)
       text += fmt::format(", simulated {}", format_percent(*claims.simulated_bubble));
     text += '\n';

@@ -51,8 +51,8 @@ def show(row, keys):
 
 
 def keys_of(row, shape):
-    """A shape of the tables as this schedule can be asked for it: without flush, with updates of its
-    usual size and enough of them."""
+    """A shape of the tables as this schedule can be asked for it: without flush, with updates of
+    its usual size and enough of them."""
     keys = dict(shape)
     if row["family"].startswith("whole model"):
         keys.pop("stages", None)

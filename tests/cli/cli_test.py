@@ -49,7 +49,7 @@ SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "torchgpipe", "1f1b", "dap
              "eager-1f1b", "pipedream", "pipedream-2bw", "interleaved-1f1b",
              "interleaved-1f1b-torch", "looped-bfs", "zb-h1", "zb-h2", "zb", "zb-1p", "zb-2p",
              "interleaved-zb", "zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search",
-             "1f1b-v", "dualpipe", "dualpipev", "chimera", "hanayo", "timeprest", "v-timeprest",
+             "1f1b-v", "search", "dualpipe", "dualpipev", "chimera", "hanayo", "timeprest", "v-timeprest",
              "i-timeprest", "pipemare", "data-parallel", "asp"]
 NEVER_FLUSHING = ["pipedream", "pipedream-2bw", "timeprest", "v-timeprest", "i-timeprest",
                   "pipemare", "asp"]
@@ -1082,8 +1082,10 @@ class Completion(Case):
 
     def test_schedules_and_files(self):
         self.assertEqual(self.complete("penstock schedule show dapple-p"), {"dapple-pa", "dapple-pb"})
-        self.assertEqual(self.complete("penstock simulate scenarios/small-1"), {SMALL})
-        self.assertEqual(self.complete("penstock compare a.yaml scenarios/small-1"), {SMALL})
+        self.assertEqual(self.complete("penstock simulate scenarios/small-1"),
+                         {SMALL, "scenarios/small-1f1b-v.yaml"})
+        self.assertEqual(self.complete("penstock compare a.yaml scenarios/small-1"),
+                         {SMALL, "scenarios/small-1f1b-v.yaml"})
 
 
 class OtherCommands(Case):
