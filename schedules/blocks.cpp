@@ -266,8 +266,7 @@ std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
 
 namespace {
 
-OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how,
-                  std::int32_t limit) {
+OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how, std::int32_t limit) {
   RepeatedBlock repeated(block, shape.microbatches_per_update);
   repeated.reorder(how, limit);
   OpLists order;

@@ -14,7 +14,8 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kLargerBudget = 4;
-constexpr double kAsOneFOneB = 1;  // what is held when nothing is said
+constexpr std::size_t kFewOps = 1000;  // the usual budget tries thousands of orders of so few
+constexpr double kAsOneFOneB = 1;      // what is held when nothing is said
 
 Placement placement(const ScheduleShape& shape, Layout kind) {
   return layout(kind, std::vector<int>(shape.depth, 1), shape.chunks,
@@ -91,9 +92,10 @@ OpLists search_line(const ScheduleShape& shape) {
   ScheduleShape timed = shape;
   timed.times = problem.times;
   Best best(timed, problem.limits);
-  for (const std::uint64_t steps : {kUsualSteps, kLargerBudget * kUsualSteps}) {
+  for (const std::uint64_t budget : {1U, kLargerBudget}) {
+    if (budget > 1 && problem.letters() < kFewOps) break;
     OpLists order;
-    append_letters(problem, search_linear(problem, steps).letters, order);
+    append_letters(problem, search_linear(problem, budget * kUsualSteps).letters, order);
     best.offer(std::move(order));
   }
   for (OpLists& order : closed_forms(shape)) best.offer(std::move(order));
@@ -108,11 +110,13 @@ OpLists search_there_and_back(const ScheduleShape& shape) {
     known.push_back(word_of(problem, order));
     best.offer(std::move(order));
   }
-  known.push_back(search_vee(problem).word);
-  known.push_back(search_vee(problem, kLargerBudget, known).word);
-  for (std::size_t i = known.size() - 2; i < known.size(); ++i) {
+  for (const std::uint32_t budget : {1U, kLargerBudget}) {
+    if (budget > 1 && problem.ops() < kFewOps) break;
+    // As v-search, which knows no more, and then better.
+    const auto& begin = budget > 1 ? known : std::vector<std::vector<Pass>>{};
+    known.push_back(search_vee(problem, budget, begin).word);
     OpLists order;
-    append_order(problem, known[i], order);
+    append_order(problem, known.back(), order);
     best.offer(std::move(order));
   }
   return best.order();

@@ -54,12 +54,16 @@ double usual_of_v(const ScheduleShape& shape) { return std::max(kHalf, 1.0 / sha
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, kAsOneFOneB);
 }
-Refusal refuse_zb_v(const ScheduleShape& shape) { return refuse_limit_there_and_back(shape, kAsOneFOneB, kZbVSearch); }
+Refusal refuse_zb_v(const ScheduleShape& shape) {
+  return refuse_limit_there_and_back(shape, kAsOneFOneB, kZbVSearch);
+}
 
 void generate_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, usual_of_v(shape));
 }
-Refusal refuse_v(const ScheduleShape& shape) { return refuse_limit_there_and_back(shape, usual_of_v(shape), kVSearch); }
+Refusal refuse_v(const ScheduleShape& shape) {
+  return refuse_limit_there_and_back(shape, usual_of_v(shape), kVSearch);
+}
 
 double no_claim(const ScheduleShape&) { return kNoClaim; }
 

@@ -24,7 +24,8 @@ Block block_of(const PairSlots& slots);
 /// Blocks of p devices whose F of the lower chunk and I of the upper one, on their way down the V,
 /// change pace on one device, and of which a device holds at most `room` activations: of each known
 /// family the one that holds most. With F, I and W of one length and an even `room`, one of them
-/// reaches the least idle time once its ends are reordered, as far as `room` is no less than V-Min's.
+/// reaches the least idle time once its ends are reordered, as far as `room` is no less than
+/// V-Min's.
 std::vector<PairSlots> bent_blocks(std::uint32_t p, double room);
 
 /// Activations that a device holds at most when a block repeats, with W's that take the next free

@@ -177,7 +177,8 @@ class Search {
     return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
   }
 
-  /// Few ops leave the time to begin again: moves end in another order each time.
+  /// Few ops leave the time to begin again, as long as that helps: moves end in another order each
+  /// time.
   void improve() {
     constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
@@ -187,11 +188,15 @@ class Search {
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
     const std::vector<PairOrder> first = orders;
+    double least = kNever;
     for (std::size_t i = 0; i < (problem_.ops() < kFewOps ? kTimes : 1); ++i) {
+      const double before = least;
       for (PairOrder order : first) {
         moves.improve(order, evaluations, random);
+        least = std::min(least, aim_.cost(order));
         orders.push_back(std::move(order));
       }
+      if (least >= before) break;
     }
     std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
     orders.resize(first.size());

@@ -99,6 +99,9 @@ void expect_bubble(const Schedule& schedule, const ScheduleShape& shape, int sta
 /// The order of the whole run of a schedule that does not flush, else of one batch.
 void expect_claims(const Schedule& schedule, const ScheduleShape& shape) {
   if (schedule.whole_backward) return;  // evaluate() knows one backward per microbatch only
+  if (schedule.looks_at_costs && schedule.peak == nullptr &&
+      std::isnan(schedule.ideal_bubble(shape)))
+    return;  // a search that claims nothing here; the checker has seen its order
   OpLists order;
   schedule.generate(shape, order);
   ScheduleShape run = shape;

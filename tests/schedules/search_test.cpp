@@ -100,8 +100,7 @@ void expect_no_worse_than(const std::vector<const char*>& schedules, ScheduleSha
     const Evaluation theirs = run(name, shape);
     ASSERT_TRUE(theirs.stuck.empty()) << name;
     shape.memory_limits.clear();
-    for (const double peak : theirs.peaks)
-      shape.memory_limits.push_back(peak / limit_unit(shape));
+    for (const double peak : theirs.peaks) shape.memory_limits.push_back(peak / limit_unit(shape));
     const Evaluation ours = run("search", shape);
     expect_no_worse(ours, theirs, name);
     expect_within(ours, shape, name);

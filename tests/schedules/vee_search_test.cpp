@@ -75,32 +75,46 @@ ScheduleShape recorded_shape(const RecordedCase& one) {
   return shape;
 }
 
-void expect_as_good_as_recorded(const std::string& file, std::string_view name, std::size_t cases) {
-  std::size_t compared = 0;
-  for (const RecordedCase& one : recorded_cases(file)) {
-    const ScheduleShape shape = recorded_shape(one);
-    ASSERT_TRUE(find_schedule(name)->refuse(shape).empty()) << one.name();
-    const OpLists order = generated(name, shape);
-    const double limit = limit_of(shape, shape.memory_limit);
-    expect_valid(order, shape, std::vector<double>(one.p, limit), one.name());
-    if (!one.all.contains("ref")) continue;  // the recorded search failed
-    const Evaluation ours = evaluated(order, shape);
-    EXPECT_LE(ours.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
-    EXPECT_LE(ours.makespan, one.all["ref"]["makespan"].get<double>()) << one.name();
-    ++compared;
+void expect_as_good_as_recorded(const RecordedCase& one, std::string_view name) {
+  const ScheduleShape shape = recorded_shape(one);
+  ASSERT_TRUE(find_schedule(name)->refuse(shape).empty()) << one.name();
+  const OpLists order = generated(name, shape);
+  const double limit = limit_of(shape, shape.memory_limit);
+  expect_valid(order, shape, std::vector<double>(one.p, limit), one.name());
+  if (!one.all.contains("ref")) return;  // the recorded search failed
+  const Evaluation ours = evaluated(order, shape);
+  EXPECT_LE(ours.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
+  EXPECT_LE(ours.makespan, one.all["ref"]["makespan"].get<double>()) << one.name();
+}
+
+constexpr std::size_t kParts = 8;  // of the recorded cases, so that tests can run side by side
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kPartsRun = 1;  // enough for what a sanitizer is to see
+#else
+constexpr std::size_t kPartsRun = kParts;
+#endif
+
+class RecordedVeeSearch : public testing::TestWithParam<std::size_t> {
+ protected:
+  static void expect_as_good(const std::string& file, std::string_view name, std::size_t cases) {
+    const std::vector<RecordedCase> all = recorded_cases(file);
+    EXPECT_EQ(all.size(), cases);
+    for (std::size_t i = GetParam(); i < all.size(); i += kParts)
+      expect_as_good_as_recorded(all[i], name);
   }
-  EXPECT_EQ(compared, cases);
-}
+};
 
-TEST(VeeSearch, IsNeverWorseThanTheRecordedHeuristicOfZbV) {
+TEST_P(RecordedVeeSearch, IsNeverWorseThanTheHeuristicOfZbV) {
   SKIP_WITHOUT_RECORDED("sail_zbv_heuristic.jsonl.gz");
-  expect_as_good_as_recorded("sail_zbv_heuristic.jsonl.gz", "zb-v-search", 300);
+  expect_as_good("sail_zbv_heuristic.jsonl.gz", "zb-v-search", 300);
 }
 
-TEST(VeeSearch, IsNeverWorseThanTheRecordedAdaptiveSearch) {
+TEST_P(RecordedVeeSearch, IsNeverWorseThanTheAdaptiveSearch) {
   SKIP_WITHOUT_RECORDED("sail_v_adaptive_search.jsonl.gz");
-  expect_as_good_as_recorded("sail_v_adaptive_search.jsonl.gz", "v-search", 16);
+  expect_as_good("sail_v_adaptive_search.jsonl.gz", "v-search", 20);
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, RecordedVeeSearch, testing::Range(std::size_t{0}, kPartsRun));
 
 TEST(VeeSearch, RoundsAreTheRecordedHeuristicOfZbV) {
   SKIP_WITHOUT_RECORDED("sail_zbv_heuristic.jsonl.gz");
@@ -131,13 +145,17 @@ TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
   }
 }
 
-TEST(VeeSearch, ReachesTheLowerBoundAtTheMemoryOfVMinVHalfAndVZb) {
-  for (const std::uint32_t p : {4U, 6U, 9U, 12U}) {
-    const std::uint32_t m = 3 * p;
-    for (const std::uint32_t k : {2 * ((p + 4) / 3), 2 * ((p + 2) / 2), 2 * p}) {
+/// The least memory of a V at equal times is V-Min's; where a device may hold an odd number of
+/// activations, an order within two slots of the bound is found.
+TEST(VeeSearch, ReachesTheLowerBoundAtEveryEvenLimitFromVMinOn) {
+  for (const std::uint32_t p : {2U, 4U, 6U, 7U, 9U, 12U, 16U}) {
+    for (std::uint32_t k = 2 * ((p + 4) / 3); k <= 2 * p; ++k) {
+      const std::uint32_t m = k % 4 == 0 ? k : 3 * p;
       const ScheduleShape shape = even_shape(p, m, k / (2.0 * p));
       const double idle = evaluated(generated("v-search", shape), shape).stage_time - 6.0 * m;
-      EXPECT_EQ(idle, std::max(0.0, 6.0 * p - 1 - 3.0 * k)) << "p " << p << " k " << k;
+      const double bound = std::max(0.0, 6.0 * p - 1 - 3.0 * k);
+      EXPECT_GE(idle, bound) << "p " << p << " k " << k;
+      EXPECT_LE(idle, bound + (k % 2 == 0 ? 0 : 2)) << "p " << p << " k " << k;
     }
   }
 }
