@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "cli/post_validation.hpp"
 #include "schedules/check.hpp"
 #include "sim/path_contention.hpp"
 
@@ -364,6 +365,7 @@ Result summarize(const Simulation& s) {
   add_links(s, r);
   r.communication = communication(s.input(), *s.timeline);
   judge_memory(s, r);
+  if (s.scenario.post_validation) r.notes.push_back(post_validation_note(s));
   if (s.latest) {
     r.notes.push_back(
         fmt::format("an update's weights have missed {:.2f} updates of other replicas on average "

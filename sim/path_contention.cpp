@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 namespace penstock {
@@ -131,7 +132,8 @@ class Explanation {
     const double alone_s = bytes / channel.bytes_per_s + channel.latency_s;
     const Span waits{segment.start_s, message.start_s};
     const double lost_s = in_line_s(channel, waits, c) + message.length_s() - alone_s;
-    if (lost_s <= kNegligible * alone_s) return;
+    const double rounding_s = 8 * std::numeric_limits<double>::epsilon() * message.end_s;
+    if (lost_s <= kNegligible * alone_s + rounding_s) return;
     segment.contended_s = std::min(lost_s, segment.end_s - segment.start_s);
     segment.link = most_used(crossed_by(channel.flows), {segment.start_s, segment.end_s}, c);
   }
