@@ -15,38 +15,39 @@ source = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 
 # Malformed only in what a schema cannot see: other files, sums, and what a key means.
 BEYOND_A_SCHEMA = """
-    abstract-and-real-cluster backward-half backward-twice base-cycle base-file-is-list
-    base-to-itself chunks costs-list-length device-reserves-too-much double-buffer-too-few
-    duplicate-by-alias duplicate-key-in-model-file duplicate-keys empty-model gigantic-model
-    global-step-without-flush heads-do-not-divide hugging-face-experts hugging-face-head-dim
-    hugging-face-t5 huge-quantities incomplete-shape merge-key million-devices missing-model-file
-    model-file-is-directory model-file-is-empty model-file-is-list model-is-directory model-typo
-    nics-do-not-divide no-backward no-forward no-peak-for-type nodes-without-devices
-    nodes-without-inter options-of-pipedream overflowing-run pipedream-with-microbatches
-    schedule-near-1f1b schedule-unlike-any selective-of-costs shape-and-costs
-    shape-on-abstract-cluster shape-without-device split-length split-of-costs split-overflow
-    split-sum split-sum-and-length stages-do-not-divide stages-exceed-layers uneven-dapple-pb
-    too-few-abstract-devices too-few-devices too-many-ops too-many-replicas too-many-stages
-    unknown-cluster unknown-device unknown-model unknown-schedule wrong-booleans
-    wrong-values-in-model-file zero-bandwidth control-characters-escaped
-    allocator-slack-all cluster-memory-below-reserved cluster-memory-zero hugging-face-activation
-    hugging-face-gelu-llama megatron-dtypes megatron-experts megatron-groups
-    megatron-normalization megatron-swiglu-without-rope memory-zero overflowing-link
-    overflowing-reduction overflowing-versions too-deep-and-lists profile-and-costs
+    abstract-and-real-cluster allocator-slack-all asp asp-split backward-half backward-twice
+    base-cycle base-file-is-list base-to-itself bucket-size chunks cluster-memory-below-reserved
+    cluster-memory-zero control-characters-escaped costs-list-length data-parallel
+    device-reserves-too-much distributed-optimizer-alone double-buffer-too-few duplicate-by-alias
+    duplicate-key-in-model-file duplicate-keys empty-model fabric-keys fabric-many-levels
+    fabric-oversubscription fabric-oversubscription-zero fabric-switch-link fabric-torus-shape
+    fabric-torus-size fabric-torus-without-shape gigantic-model global-step-without-flush
+    groups-and-nodes groups-keys groups-too-few groups-without-inter heads-do-not-divide
+    huge-quantities hugging-face-activation hugging-face-experts hugging-face-gelu-llama
+    hugging-face-head-dim hugging-face-t5 incomplete-shape megatron-dtypes megatron-experts
+    megatron-groups megatron-normalization megatron-parallelism megatron-swiglu-without-rope
+    memory-zero merge-key mesh-entries mesh-gap mesh-missing mesh-unused million-devices
+    missing-model-file model-file-is-directory model-file-is-empty model-file-is-list
+    model-is-directory model-typo network-and-link network-and-nodes
+    network-more-devices-than-edges network-not-joined network-too-few-devices
+    network-without-devices nics-do-not-divide no-backward no-forward no-peak-for-type
+    nodes-without-devices nodes-without-inter options-of-pipedream overflowing-link
+    overflowing-reduction overflowing-run overflowing-versions own-block own-csv
+    pcie-host-of-one-socket pcie-missing pcie-unused perturbation-failures
+    perturbation-free-transfers perturbation-idle-keys perturbation-jitter-no-spread
+    perturbation-jitter-uniform perturbation-link-names perturbation-unlimited-link
+    pipedream-with-microbatches placement-count placement-twice profile-and-costs
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
-    profile-recompute profile-without-rows network-not-joined
-    network-without-devices network-and-link network-and-nodes network-more-devices-than-edges
-    network-too-few-devices distributed-optimizer-alone megatron-parallelism
-    sequence-parallel-alone servers-more-than-replicas asp-split split-does-not-divide split-of-measured-model tensor-does-not-divide tensor-does-not-divide-key-value-heads
-    tensor-of-abstract-model tensor-of-measured-model tensor-too-many-devices
-    fabric-keys fabric-many-levels fabric-oversubscription
-    fabric-oversubscription-zero fabric-switch-link fabric-torus-shape fabric-torus-size
-    fabric-torus-without-shape groups-and-nodes groups-keys groups-too-few groups-without-inter
-    mesh-entries mesh-gap mesh-missing mesh-unused pcie-host-of-one-socket pcie-missing pcie-unused
-    placement-count placement-twice perturbation-failures perturbation-free-transfers
-    perturbation-idle-keys perturbation-jitter-no-spread perturbation-jitter-uniform
-    perturbation-link-names perturbation-unlimited-link asp bucket-size
-    data-parallel""".split()
+    profile-recompute profile-without-rows schedule-near-1f1b schedule-unlike-any
+    selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
+    shape-on-abstract-cluster shape-without-device split-does-not-divide split-length
+    split-of-costs split-of-measured-model split-overflow split-sum split-sum-and-length
+    stages-do-not-divide stages-exceed-layers tensor-does-not-divide
+    tensor-does-not-divide-key-value-heads tensor-of-abstract-model tensor-of-measured-model
+    tensor-too-many-devices too-deep-and-lists too-few-abstract-devices too-few-devices
+    too-many-ops too-many-replicas too-many-stages uneven-dapple-pb unknown-cluster unknown-device
+    unknown-model unknown-schedule wrong-booleans wrong-values-in-model-file zero-bandwidth
+""".split()
 
 
 class Loader(yaml.SafeLoader):
