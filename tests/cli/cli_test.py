@@ -54,6 +54,13 @@ SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "torchgpipe", "1f1b", "dap
 NEVER_FLUSHING = ["pipedream", "pipedream-2bw", "timeprest", "v-timeprest", "i-timeprest",
                   "pipemare", "asp"]
 FLUSHING = [s for s in SCHEDULES if s not in NEVER_FLUSHING]
+# Virtual stages there and back over the devices; each device two of them, those of its twin.
+SNAKES = ["zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search", "1f1b-v", "search",
+          "dualpipev", "hanayo"]
+MIRRORED = ["dualpipe", "chimera"]
+PAIRING = ["dualpipe", "dualpipev"]  # run an F and a B at once
+WHOLE_BACKWARD = ["timeprest", "v-timeprest", "i-timeprest"]  # one B of all N microbatches
+ONE_VERSION = FLUSHING + ["pipemare", "v-timeprest"]
 # What is shown of these is kept under golden/.
 SHOWN = ["1f1b", "pipedream", "interleaved-1f1b", "v-half", "dualpipe", "data-parallel"]
 COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "schedule export",
@@ -410,7 +417,21 @@ class Result(Case):
                  [stepping, *keys("schedule=pipedream", "batches=8", "vertical_sync=true")],
                  [stepping, *keys("schedule=2bw", "microbatches=6", "batches=9", "stages=4")],
                  [stepping, *keys("schedule=2bw", "microbatches=3", "batches=2")],
-                 [stepping, *keys("schedule=dapple-pb", "microbatches=7", "transfers=free")]]
+                 [stepping, *keys("schedule=dapple-pb", "microbatches=7", "transfers=free")],
+                 [stepping, *keys("schedule=interleaved-1f1b", "microbatches=6", "chunks=3",
+                                  "batches=3", "width=2")],
+                 [stepping, *keys("schedule=v-half", "microbatches=9", "batches=2",
+                                  "optimizer_sync=global")],
+                 [stepping, *keys("schedule=hanayo", "stages=4", "chunks=4", "microbatches=8",
+                                  "width=2", "transfers=free")],
+                 [stepping, *keys("schedule=dualpipe", "stages=4", "microbatches=10", "batches=3")],
+                 [stepping, *keys("schedule=dualpipev", "microbatches=7", "batches=2", "width=2")],
+                 [stepping, *keys("schedule=chimera", "stages=4", "microbatches=12", "batches=2")],
+                 [stepping, *keys("schedule=zb-h2", "microbatches=8", "batches=2",
+                                  "transfers=blocking")],
+                 [stepping, *keys("schedule=pipemare", "microbatches=3", "batches=9", "stages=5")],
+                 *([stepping, *keys(f"schedule={s}", "microbatches=2", "batches=24", "stages=8")]
+                   for s in WHOLE_BACKWARD)]
         for arguments in many:
             with self.subTest(arguments):
                 yield self.result(*arguments, "--events")
@@ -431,8 +452,8 @@ class Result(Case):
                 self.assertEqual(list(device["memory"]), OWNERS)
                 self.assertEqual(device["device"], index)
             self.assertEqual([d["stages"] for d in r["devices"]],
-                             [[s] for replica in range(max(widths(r)))
-                              for s, width in enumerate(widths(r)) if replica < width])
+                             [stages_at(r, position) for replica in range(max(widths(r)))
+                              for position, width in enumerate(widths(r)) if replica < width])
             for link in r["links"]:
                 self.of_type(link, LINK_FIELDS)
             for event in r["events"]:
@@ -457,7 +478,8 @@ class Result(Case):
         for r in self.runs():
             warmup = drain = 0
             self.assertAlmostEqual(max(e["end_s"] for e in r["events"]), r["makespan_s"])
-            for d, events in zip(r["devices"], by_device(r)):
+            for d, both in zip(r["devices"], by_device(r)):
+                events = pairs_as_one(r, both)
                 busy = sum(e["end_s"] - e["start_s"] for e in events if "REDUCE" not in e["op"])
                 self.assertAlmostEqual(d["busy_s"], busy, delta=1e-9 * r["makespan_s"])
                 self.assertAlmostEqual(d["stage_time_s"],
@@ -473,9 +495,8 @@ class Result(Case):
     def test_iteration_time_follows_from_the_events(self):
         seen = set()
         for r in self.runs():
-            of = {"asp": lone_iteration, "pipedream": steady_iteration,
-                  "pipedream-2bw": steady_iteration}
-            expected = of.get(r["schedule"], flushed_iteration)(r)
+            of = steady_iteration if is_asynchronous(r) else flushed_iteration
+            expected = (lone_iteration if r["schedule"] == "asp" else of)(r)
             seen.add((is_asynchronous(r), expected is None))
             if expected is None:
                 self.assertIsNone(r["iteration_time_s"])
@@ -520,7 +541,8 @@ class Result(Case):
                 stash = peak = 0
                 for e in events:
                     kind = kind_of(e)
-                    stash += {"F": 1, "B": -1, "W": -1}.get(kind, 0)
+                    freed = r["microbatches"] if r["schedule"] in WHOLE_BACKWARD else 1
+                    stash += {"F": 1, "B": -freed, "W": -freed}.get(kind, 0)
                     peak = max(peak, stash)
                 self.assertEqual((d["stash_peak"], stash), (peak, 0))
                 if r["schedule"] != "asp":
@@ -541,24 +563,29 @@ class Result(Case):
         self.assertAlmostEqual(r["iteration_time_s"], 4 / (1 / 3 + 3 / 4))
 
     def check_versions(self, r, device, events):
-        """The weight version of every F and B is what DESIGN's table of update rules says."""
-        stage, p, m = device["stages"][0], r["stages"], r["microbatches"]
-        width = widths(r)[stage]
-        delays = {p - 1 - stage} if r["schedule"] == "pipedream" else set()
-        if r["schedule"] == "pipedream" and r["scenario"] == "scenario":
-            delays.add(p - 1)  # vertical sync
-        rules = {"pipedream-2bw": [lambda k: max(k // m - 1, 0)],
-                 "pipedream": [lambda k, w=w: max(k - w, 0) for w in delays]}
-        used = {reference.parse(e["op"])[1:]: e["weight_version"] for e in events
-                if e["weight_version"] is not None}
-        compute = {k for k in used}
-        allowed = rules.get(r["schedule"], [lambda k: k // m])
-        self.assertTrue(any(all(used[kind, k] == rule(k // width) for kind, k in compute)
-                            for rule in allowed), device)
+        """The weight version of every F, B, I and W is what DESIGN's table of update rules says."""
+        width = widths(r)[position_of(r, device["stages"][0])]
+        compute = [e for e in events if e["weight_version"] is not None]
+        used = {reference.parse(e["op"]): e["weight_version"] for e in compute}
+        self.assertEqual(len(used), len(compute))
+        self.assertTrue(any(all(version == rule(stage, kind, k // width)
+                                for (stage, kind, k), version in used.items())
+                            for rule in version_rules(r, events)), device)
+        made, oldest = updates_made(r, events), {}
+        for (_, _, k), version in used.items():
+            update = k // width // per_update(r)
+            oldest[update] = min(version, oldest.get(update, version))
+        self.assertEqual(device["staleness_max"], max(u - v for u, v in oldest.items()))
+        held = max(len({made[i]} | {version for version in map(used.get, map(parsed, events[i:]))
+                                    if version is not None and version <= made[i]})
+                   for i in range(len(events) + 1))
+        self.assertEqual(device["weight_versions_peak"], held)
+        if r["schedule"] in ONE_VERSION:
+            self.assertEqual(held, 1)
         if r["schedule"] in FLUSHING:
-            self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (1, 0))
+            self.assertEqual(device["staleness_max"], 0)
         if r["schedule"] == "pipedream-2bw" and r["batches"] > 1:
-            self.assertEqual((device["weight_versions_peak"], device["staleness_max"]), (2, 1))
+            self.assertEqual((held, device["staleness_max"]), (2, 1))
 
     def test_critical_path_leads_from_start_to_end(self):
         for r in self.runs():
@@ -648,8 +675,85 @@ def by_device(r):
     return lists
 
 
+def parsed(event):
+    return reference.parse(event["op"])
+
+
 def is_asynchronous(r):
-    return r["schedule"] in ("pipedream", "pipedream-2bw")
+    """Never flushes, yet its devices are stages of one pipeline."""
+    return r["schedule"] in NEVER_FLUSHING and r["schedule"] != "asp"
+
+
+def virtual_stages(r):
+    return 1 + max(parsed(e)[0] for e in r["events"])
+
+
+def position_of(r, stage):
+    """The position of the pipeline where a virtual stage lives (mirrored: that of the first twin)."""
+    p = r["stages"]
+    there = stage % (2 * p)
+    return 2 * p - 1 - there if r["schedule"] in SNAKES and there >= p else stage % p
+
+
+def stages_at(r, position):
+    if r["schedule"] in MIRRORED:
+        return sorted({position, r["stages"] - 1 - position})
+    return [s for s in range(virtual_stages(r)) if position_of(r, s) == position]
+
+
+def pairs_as_one(r, events):
+    """The events of a device; of an F and a B that run at once, only the first."""
+    if r["schedule"] not in PAIRING:
+        return events
+    out = []
+    for e in events:
+        span = (e["start_s"], e["end_s"])
+        together = out and span == (out[-1]["start_s"], out[-1]["end_s"])
+        if not (together and {kind_of(out[-1]), kind_of(e)} == {"F", "B"}):
+            out.append(e)
+    return out
+
+
+def per_update(r):
+    """Microbatches between two updates of a replica; PipeDream makes one after each."""
+    return 1 if r["schedule"] == "pipedream" else r["microbatches"]
+
+
+def updates_made(r, events):
+    """Before each event of a device, and after the last: the updates that it has made."""
+    update_of = lambda k: k // widths(r)[0] // per_update(r)
+    gradients = lambda e: update_of(parsed(e)[2]) if kind_of(e) in ("B", "W") else None
+    left = collections.Counter(map(gradients, events))
+    made = [0]
+    for e in events:
+        left[gradients(e)] -= 1
+        done = gradients(e) is not None and left[gradients(e)] == 0
+        made.append(made[-1] + done)
+    return made
+
+
+def version_rules(r, events):
+    """Functions of (stage, kind, microbatch), one of which gives the versions a device uses."""
+    p, m, schedule = r["stages"], r["microbatches"], r["schedule"]
+    if schedule == "pipedream":
+        stashing = lambda s, kind, k: max(k - (p - 1 - s), 0)
+        synchronized = lambda s, kind, k: max(k - (p - 1), 0)
+        return [stashing, synchronized] if r["scenario"] == "scenario" else [stashing]
+    if schedule == "pipedream-2bw":
+        return [lambda s, kind, k: max(k // m - 1, 0)]
+    if schedule in ("pipemare", "v-timeprest"):  # what is there
+        latest = dict(zip(((kind, k) for _, kind, k in map(parsed, events)),
+                          updates_made(r, events)))
+        return [lambda s, kind, k: latest[kind, k]]
+    if schedule in WHOLE_BACKWARD:
+        first = by_device(r)[0]
+        entered = {parsed(e)[2]: made for e, made in zip(first, updates_made(r, first))
+                   if kind_of(e) == "F"}
+        behind = (p - 1) // (m + 1)
+        backward = {"timeprest": lambda j: max(j - behind, 0),
+                    "i-timeprest": lambda j: entered[j * m]}[schedule]
+        return [lambda s, kind, k: entered[k] if kind == "F" else backward(k // m)]
+    return [lambda s, kind, k: k // m]
 
 
 def lone_iteration(r):
@@ -679,7 +783,7 @@ def update_ends(r, events):
     ends = collections.defaultdict(float)
     for e in events:
         stage, kind, k = reference.parse(e["op"])
-        local = k // widths(r)[stage]
+        local = k // widths(r)[position_of(r, stage)]
         update = local if kind in ("STEP", "REDUCE_GRAD") else local // r["microbatches"]
         if kind != "F":
             ends[update] = max(ends[update], e["end_s"])
@@ -705,7 +809,8 @@ def steady_iteration(r):
     for e in events[:last_forward]:
         _, kind, k = reference.parse(e["op"])
         seen[k // widths(r)[0] // m] += kind == "B"
-    before_drain = sum(count == m for count in seen.values())
+    whole = 1 if r["schedule"] in WHOLE_BACKWARD else m
+    before_drain = sum(count == whole for count in seen.values())
     for available in (before_drain, r["batches"]):
         lasts = [u for u in range(first + 1, available) if (u - first) * m % p == 0]
         if lasts:
