@@ -515,7 +515,8 @@ class Result(Case):
         self.assertEqual(seen, {(True, True), (True, False), (False, False)})
 
     def test_too_few_batches_says_how_many_are_needed(self):
-        for schedule, m, p in (("pipedream", 1, 4), ("2bw", 4, 4), ("2bw", 6, 4), ("2bw", 5, 3)):
+        for schedule, m, p in (("pipedream", 1, 4), ("2bw", 4, 4), ("2bw", 6, 4), ("2bw", 5, 3),
+                               ("pipemare", 3, 4), ("timeprest", 3, 4), ("i-timeprest", 2, 3)):
             sets = ["--set", f"schedule={schedule}", "--set", f"microbatches={m}", "--set",
                     f"stages={p}", "--set", "cluster={devices: 4}"]
             note = self.result(SMALL, *sets, "--set", "batches=1")["notes"][0]
