@@ -54,10 +54,10 @@ SCHEDULES = ["model-parallel", "gpipe", "gpipe-fifo", "torchgpipe", "1f1b", "dap
 NEVER_FLUSHING = ["pipedream", "pipedream-2bw", "timeprest", "v-timeprest", "i-timeprest",
                   "pipemare", "asp"]
 FLUSHING = [s for s in SCHEDULES if s not in NEVER_FLUSHING]
-# Virtual stages there and back over the devices; each device two of them, those of its twin.
+# Virtual stages there and back over the devices.
 SNAKES = ["zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search", "1f1b-v", "search",
           "dualpipev", "hanayo"]
-MIRRORED = ["dualpipe", "chimera"]
+MIRRORED = ["dualpipe", "chimera"]  # a device has the stages of its twin, too
 PAIRING = ["dualpipe", "dualpipev"]  # run an F and a B at once
 WHOLE_BACKWARD = ["timeprest", "v-timeprest", "i-timeprest"]  # one B of all N microbatches
 ONE_VERSION = FLUSHING + ["pipemare", "v-timeprest"]
