@@ -85,11 +85,11 @@ Path resolve(const std::string& key, std::string& problem) {
   std::vector<Place> matches;
   std::vector<std::string> names;
   for (const Place& place : all_places()) {
+    // The slots of a building block have the names of the model's times: by their full path alone.
+    if (place.size() > 1 && place.front()->key == "schedule" && given.size() == 1) continue;
     names.emplace_back(place.back()->key);
     if (given.size() > 1) names.push_back(dotted(place));
-    // The slots of a building block have the names of the model's times.
-    const bool of_block = place.size() > 1 && place.front()->key == "schedule";
-    if (ends_with(place, given) && !of_block) matches.push_back(place);
+    if (ends_with(place, given)) matches.push_back(place);
   }
   const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
   if (shortest == matches.end()) {

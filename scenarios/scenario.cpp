@@ -233,7 +233,7 @@ class Builder {
                       "cannot pair; use overlapped or blocking",
                       schedule.name));
     }
-    check_replicas();
+    if (refused.empty()) check_replicas();
     if ((out_.lowering.global_step || out_.post_validation) && !schedule.flushes()) {
       diagnostics_.add(
           pipeline_.at("optimizer_sync"),
@@ -428,6 +428,12 @@ class Builder {
     }
     const int stages = depth_known_ ? static_cast<int>(out_.shape.stages()) : 0;
     out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
+    if (out_.shape.chunks > 1) {
+      out_.notes.push_back(
+          fmt::format("the model's costs are those of each of {} stages, {} on a device: divide "
+                      "them by {} to compare with one stage per device",
+                      stages, out_.shape.chunks, out_.shape.chunks));
+    }
   }
 
   /// Layers per stage, where they do not depend on costs.
@@ -439,9 +445,10 @@ class Builder {
     if (pipeline_.has("split") && where.kind == Value::Kind::list) {
       read_split(where, stages, layers);
     } else if (stages > layers) {
-      diagnostics_.add(pipeline_.at("stages"),
-                       fmt::format("{} layers cannot fill {} stages{}; use at most {}", layers,
-                                   stages, chunked(), layers));
+      diagnostics_.add(
+          pipeline_.at("stages"),
+          fmt::format("{} layers cannot fill {} stages{}; use at most {}", layers, stages,
+                      chunked(), std::max(1, layers / static_cast<int>(out_.shape.chunks))));
     } else if (pipeline_.choice("split").value_or(by_layers_ ? 1 : 0) == 0) {
       split_evenly(stages, layers);
     }

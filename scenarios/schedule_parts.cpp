@@ -29,6 +29,11 @@ void refuse_without_meaning(const Section& pipeline, const Schedule& schedule,
 void read_memory_limit(const Section& pipeline, Scenario& scenario, Diagnostics& diagnostics) {
   const auto limits = pipeline.list("memory_limit").value_or(std::vector<double>{});
   if (limits.empty()) return;
+  if (std::ranges::min(limits) <= 0) {
+    diagnostics.add(pipeline.at("memory_limit"),
+                    "'memory_limit' must be more than 0, such as 1 for the memory of 1F1B");
+    return;
+  }
   if (pipeline.at("memory_limit").kind != Value::Kind::list) {
     scenario.shape.memory_limit = limits.front();
     return;

@@ -25,6 +25,13 @@ std::string layout_text(const Scenario& scenario) {
     throw InputError(scenario.origin + ", model",
                      "a model given by its costs has no layers; a layout says where they are");
   }
+  if (scenario.schedule->layout != Layout::loop && scenario.placement().stages() > 1 &&
+      scenario.schedule->positions.empty()) {
+    throw InputError(scenario.origin + ", schedule",
+                     fmt::format("Megatron puts virtual stage i on rank i mod p, '{}' does not; a "
+                                 "layout would say something else",
+                                 scenario.schedule->name));
+  }
   return to_layout(layout_of(scenario.layers)) + "\n";
 }
 

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 /// Does a model of these costs fit into the memory of this machine, weights and optimizer alone?
 void require_memory(const Simulation& s, const RunPlan& plan) {
   // penstock-run says what cannot be executed on any machine.
-  const bool executable = plan.model.family != Family::llama && !plan.program.placement.replicated();
+  const bool executable =
+      plan.model.family != Family::llama && !plan.program.placement.replicated();
   if (plan.compute != Compute::transformer || !executable) return;
   constexpr double kBytes = 16;  // fp32 weight, gradient and two moments
   const double needed = kBytes * static_cast<double>(plan.model.parameters());

@@ -43,9 +43,16 @@ struct ComputeTable {
 };
 
 /// A shipped schedule's order of one batch (of the whole run, where it does not flush).
+void say_left_out(const char* what) { fmt::print(stderr, "note: a table does not say {}\n", what); }
+
 ComputeTable generated_table(const std::string& name, const std::vector<Override>& overrides) {
   const Scenario scenario = unitless_scenario(name, overrides);
   const ScheduleShape& shape = scenario.shape;
+  if (scenario.schedule->whole_backward) {
+    throw InputError("schedule export " + name,
+                     "a table has a backward for every microbatch; this schedule has one for all "
+                     "of an update");
+  }
   if (!shape.widths.empty()) {
     throw InputError("--set width",
                      "the table has a row per device of one pipeline; stages with "
@@ -53,8 +60,11 @@ ComputeTable generated_table(const std::string& name, const std::vector<Override
   }
   OpLists order;
   scenario.schedule->generate(shape, order);
-  return {table_of(order), layout(scenario.schedule->layout, std::vector<int>(shape.depth, 1),
-                                  shape.chunks, shape.microbatches_per_update)};
+  if (!scenario.schedule->flushes() || scenario.schedule->checkpoints)
+    say_left_out(scenario.schedule->checkpoints ? "which microbatches are recomputed"
+                                                : "when weights are updated");
+  return {table_of(order),
+          placement_of(*scenario.schedule, std::vector<int>(shape.depth, 1), shape)};
 }
 
 ComputeTable imported_table(const std::string& path, const std::vector<Override>& overrides) {
@@ -121,6 +131,7 @@ std::string block_text(const Scenario& scenario, const Result& result, int colum
   std::string text = fmt::format(
       "\nbuilding block, {}",
       draw(scenario.schedule->block(scenario.shape.depth), static_cast<std::size_t>(columns)));
+  text += "reordered, no device holds more than the largest of these\n";
   text += "held in the order above:";
   for (const DeviceResult& d : result.devices) text += fmt::format(" {}", d.order.stash_peak);
   return text + '\n';

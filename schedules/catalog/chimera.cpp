@@ -71,7 +71,7 @@ Schedule chimera() {
   return {.name = "chimera",
           .paper = "Li & Hoefler, SC'21, section 3.1",
           .summary = "two opposite 1F1B pipelines merged, half of the microbatches each way; flush",
-          .bubble = "(p-2)/(2m+p-2) with F = B, m = p, 2p, ...",
+          .bubble = "idle (p-2)(K max(F,B) - (K-1) min(F,B)), m = K p",
           .stash = "p/2+1 at the ends ... p in the middle",
           .when =
               "When m is about p, so that 1F1B's bubble is large, and two copies of the weights "

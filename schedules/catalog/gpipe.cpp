@@ -37,6 +37,11 @@ void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
 
 void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate(shape, order, false); }
 
+/// Where all microbatches of a batch are recomputed, or none is.
+double alike_microbatches(const ScheduleShape& shape) {
+  return shape.checkpoint == Checkpoint::except_last ? kNoClaim : fill_and_drain(shape);
+}
+
 double all_microbatches(const ScheduleShape& shape, std::uint32_t) {
   return shape.microbatches_per_update;
 }
@@ -78,7 +83,7 @@ Schedule torchgpipe() {
               "GPipe as torchgpipe runs it: checkpoint: except_last spares one recomputation per "
               "batch for the activations of one microbatch.",
           .generate = generate_torchgpipe,
-          .ideal_bubble = fill_and_drain,
+          .ideal_bubble = alike_microbatches,
           .peak = all_microbatches,
           .checkpoints = true};
 }

@@ -47,7 +47,7 @@ Schedule hanayo() {
   return {.name = "hanayo",
           .paper = "Liu et al., SC'23",
           .summary = "W waves: there and back over the devices W times, v = 2W chunks; flush",
-          .bubble = "2(p-1)B, so (2p-2)/(3pW+2p-2) with B = 2F, m = p",
+          .bubble = "idle 2(p-1)(K max(F,B) - (K-1) min(F,B)), m = K p",
           .stash = "(v-1)p + s+1",
           .when =
               "When m is about p and one copy of the weights must do: more waves, smaller bubble, "

@@ -279,8 +279,8 @@ Schedule interleaved_zb() {
           .bubble = "idle (p-1)(F+I-W) of a chunk, m >= p, W <= F",
           .stash = "min((v-1)N+p, v m) chunks",
           .when =
-              "As PyTorch offers it: less idle than interleaved 1F1B for more activations on the "
-              "late devices. zb-v is better in both.",
+              "As PyTorch offers it: less idle than interleaved 1F1B, for more activations on the "
+              "late devices.",
           .generate = generate_zero_bubble,
           .ideal_bubble = zero_bubble,
           .refuse_shape = refuse_interleaved_zb,
