@@ -30,6 +30,12 @@ Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> positio
     round_ = std::lcm(round_, static_cast<std::uint32_t>(width));
     even_ = even_ && width == widths_.front();
   }
+  stages_at_.resize(widths_.size());
+  for (std::uint32_t s = 0; s < position_.size(); ++s) {
+    stages_at_[position_[s]].push_back(s);
+    if (mirrored_ != 0 && twin(position_[s]) != position_[s])
+      stages_at_[twin(position_[s])].push_back(s);
+  }
   for (std::uint32_t replica = 0; replica < most_; ++replica) {
     for (std::uint32_t p = 0; p < widths_.size(); ++p) {
       const bool seated = replica < static_cast<std::uint32_t>(widths_[p]);
@@ -64,13 +70,6 @@ Placement mirrored_placement(std::vector<int> widths, std::uint32_t per_batch) {
   std::vector<std::uint32_t> position(widths.size());
   std::iota(position.begin(), position.end(), 0U);
   return {std::move(widths), std::move(position), per_batch};
-}
-
-std::vector<std::uint32_t> Placement::stages_at(std::uint32_t position) const {
-  std::vector<std::uint32_t> stages;
-  for (std::uint32_t s = 0; s < position_.size(); ++s)
-    if (position_[s] == position || position_[s] == twin(position)) stages.push_back(s);
-  return stages;
 }
 
 }  // namespace penstock

@@ -103,7 +103,9 @@ class Placement {
     return mirrored_ == 0 ? position : mirror(position);
   }
   /// All virtual stages whose weights a position holds, in order.
-  std::vector<std::uint32_t> stages_at(std::uint32_t position) const;
+  const std::vector<std::uint32_t>& stages_at(std::uint32_t position) const {
+    return stages_at_[position];
+  }
 
   int device_of(std::uint32_t stage, std::uint32_t microbatch) const {
     std::uint32_t position = position_[stage];
@@ -134,7 +136,8 @@ class Placement {
   bool even_ = true;
   std::vector<int> widths_;
   std::vector<std::uint32_t> position_;
-  std::vector<Seat> seats_;     // per device
+  std::vector<std::vector<std::uint32_t>> stages_at_;  // per position
+  std::vector<Seat> seats_;                            // per device
   std::vector<int> device_at_;  // [replica][position], -1 where there is none
 };
 

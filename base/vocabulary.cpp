@@ -23,9 +23,4 @@ double StageCosts::duration_s(OpKind kind) const {
   return 0;
 }
 
-double paired_s(const StageCosts& forward, const StageCosts& backward) {
-  const double saving = (forward.overlap_saving_s + backward.overlap_saving_s) / 2;
-  return forward.forward_s + backward.backward_s - saving;
-}
-
 }  // namespace penstock

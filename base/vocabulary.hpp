@@ -135,8 +135,4 @@ inline std::int64_t message_bytes(const std::vector<StageCosts>& costs, const Op
   return costs[sender.stage - 1U].output_bytes * costs[sender.stage].backward_microbatches;
 }
 
-/// Seconds of an F and a B that run together: what they take one after the other, less the mean of
-/// what their stages save.
-double paired_s(const StageCosts& forward, const StageCosts& backward);
-
 }  // namespace penstock

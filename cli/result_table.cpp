@@ -3,6 +3,7 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/perturbation_study.hpp"
+#include "scenarios/schedule_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -114,7 +115,9 @@ std::string how_fast(const Simulation& s, const Result& r) {
 
 /// How much of it is the schedule's own, however well the stages are balanced.
 std::string ideal(const Simulation& s) {
-  const double own = s.scenario.schedule->ideal_bubble(s.scenario.shape);
+  Scenario told = s.scenario;
+  tell_costs(told);
+  const double own = s.scenario.schedule->ideal_bubble(told.shape);
   if (!(own > 0)) return "";  // none, or none claimed for this shape
   const std::string text = fmt::format(
       "           equal stages and free transfers would leave {}{}:", format_percent(own),

@@ -26,8 +26,8 @@ Change with_a_faster_stage(const Scenario& scenario) {
   Change change{fmt::format("stage {} computes 10 % faster", which), scenario};
   const auto hurry = [&](std::vector<StageCosts>& costs) {
     StageCosts& stage = costs[which];
-    for (double* t :
-         {&stage.forward_s, &stage.backward_s, &stage.backward_input_s, &stage.backward_weight_s})
+    for (double* t : {&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
+                      &stage.backward_weight_s, &stage.recompute_s, &stage.overlap_saving_s})
       *t *= 0.9;
   };
   hurry(change.scenario.costs);
@@ -66,7 +66,8 @@ std::vector<Change> changes_of(const Simulation& before) {
   Scenario longer = scenario;
   longer.shape.microbatches_per_update *= 2;
   const auto bubble = scenario.schedule->ideal_bubble;
-  if (bubble(longer.shape) < bubble(scenario.shape)) {
+  if (scenario.schedule->refuse(longer.shape).empty() &&
+      bubble(longer.shape) < bubble(scenario.shape)) {
     changes.push_back(
         {"twice the microbatches per update (time per batch of today's size)", longer, 2});
   }

@@ -1,6 +1,7 @@
 #include "cli/simulation.hpp"
 
 #include "base/clock.hpp"
+#include "base/position_costs.hpp"
 #include "base/units.hpp"
 #include "cli/post_validation.hpp"
 #include "schedules/check.hpp"
@@ -248,8 +249,12 @@ void add_rates(const Simulation& s, Result& r) {
   for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
     const StageCosts& c = s.scenario.costs[stage];
     const int gpus = s.scenario.tensor * (s.scenario.split.empty() ? 1 : s.scenario.split[stage]);
+    // Of torchgpipe's microbatches, the last of a batch is not recomputed.
+    const double m = s.scenario.shape.microbatches_per_update;
+    const bool last_stored = c.stored_activation_bytes > 0 && s.scenario.schedule->checkpoints;
+    const double recomputed = last_stored ? (m - 1) / m : 1;
     model_flops += gpus * (c.forward_flops + c.backward_flops);
-    hardware_flops += gpus * c.recompute_flops;
+    hardware_flops += gpus * c.recompute_flops * recomputed;
   }
   hardware_flops += model_flops;
   const auto gpus = static_cast<double>(s.scenario.gpu_count());
@@ -299,8 +304,11 @@ void add_links(const Simulation& s, Result& r) {
   for (std::size_t d = 0; d < exchanged.size(); ++d)
     add_flows(s.channels->exchanges()[d].ring.flows, static_cast<double>(exchanged[d]), r);
   for (const Reduction& reduction : s.channels->reductions()) {
-    const double reduced = static_cast<double>(s.scenario.costs[reduction.position].reduced_bytes) *
-                           s.program.updates(reduction.position);
+    const Placement& placement = s.program.placement;
+    const std::int64_t bytes =
+        at_position(placement, s.scenario.costs, reduction.position, &StageCosts::reduced_bytes);
+    const double reduced = static_cast<double>(bytes) *
+                           s.program.updates(placement.stages_at(reduction.position).front());
     for (const FlowGroup& phase : reduction.phases) add_flows(phase.flows, reduced, r);
   }
   for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)

@@ -545,7 +545,7 @@ void check_stored(const Program& p, const DependencyTable& table, Findings& wron
     const Op& op = p.ops[g];
     if (!is_compute(op.kind) || op.kind == OpKind::forward) continue;
     const bool right = [&] {
-      for (std::uint32_t i = 0; i < p.microbatches_of(op); ++i) {
+      for (std::uint32_t i = 0; i < p.microbatches_of(op) && i <= op.microbatch; ++i) {
         const std::uint32_t f = table.forward(op.stage, op.microbatch - i);
         if (f != kNoOp && p.ops[f].has(Op::stored) != op.has(Op::stored)) return false;
       }
@@ -615,9 +615,10 @@ void require_sound(const RunPlan& plan, const std::string& origin) {
   if (wrong.empty()) {
     const DependencyTable table(p.ops, p.placement, p.microbatches());
     check_updates(p, table, wrong);
-    if (wrong.empty()) check_together(plan, wrong);
-    if (wrong.empty() && is_complete(p, table)) check_marks(p, table, wrong);
-    if (wrong.empty()) check_stored(p, table, wrong);
+    const bool complete = is_complete(p, table);  // what follows looks every op up
+    if (wrong.empty() && complete) check_together(plan, wrong);
+    if (wrong.empty() && complete) check_marks(p, table, wrong);
+    if (wrong.empty() && complete) check_stored(p, table, wrong);
     if (wrong.empty()) wrong = check(p, table);
     if (wrong.empty()) check_channels(plan, table, wrong);
   }

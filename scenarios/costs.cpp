@@ -83,7 +83,8 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
 void divide_given_costs(Scenario& scenario) {
   for (std::size_t s = 0; s < scenario.split.size(); ++s) {
     StageCosts& c = scenario.costs[s];
-    for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s})
+    for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
+                         &c.overlap_saving_s, &c.recompute_s})
       *time /= scenario.split[s];
     for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
                                 &c.forward_workspace_bytes, &c.backward_workspace_bytes})

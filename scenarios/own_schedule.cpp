@@ -37,6 +37,12 @@ std::shared_ptr<const Schedule> imported(const std::filesystem::path& path, Scen
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   const ImportedSchedule file = read_torch_csv(text.str(), path.string());
+  if (file.placement.mirrored() && (file.depth % 2 != 0 || file.stages() != file.depth)) {
+    throw InputError(path.string(),
+                     fmt::format("stages that live on two devices need an even number of devices "
+                                 "and as many stages; here are {} devices and {} stages",
+                                 file.depth, file.stages()));
+  }
   const auto own = std::make_shared<OwnSchedule>();
   own->name = path.filename().string();
   own->order = file.order;

@@ -315,8 +315,7 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
     c.backward_input_s = backward.input[i] + again;
     c.backward_weight_s = backward.weight[i];
     c.step_s = step[i];
-    if (model.has("forward_backward"))
-      c.overlap_saving_s = std::max(0.0, forward[i] + backward.full[i] - both[i]);
+    if (model.has("forward_backward")) c.overlap_saving_s = forward[i] + backward.full[i] - both[i];
     if (recompute == Recompute::none) continue;
     // Only the stage's input is kept; the activations live while B runs.
     c.backward_workspace_bytes += c.activation_bytes;

@@ -386,6 +386,14 @@ class Builder {
     };
     if (pipeline_.broken("recompute") || pipeline_.broken("microbatch_size")) return;
     if (refuse(pipeline_.at("recompute"), out_.measured->refuse_recompute(use))) return;
+    if (out_.schedule != nullptr && out_.schedule->checkpoints &&
+        out_.shape.checkpoint == Checkpoint::except_last) {
+      MeasuredUse stored = use;  // the last microbatch's
+      stored.recompute = Recompute::none;
+      if (refuse(pipeline_.at("checkpoint"), out_.measured->refuse_recompute(stored)) ||
+          refuse(pipeline_.at("microbatch_size"), out_.measured->refuse_size(stored)))
+        return;
+    }
     if (refuse(model_->at("measured_load"), out_.measured->refuse_load(use))) return;
     refuse(pipeline_.at("microbatch_size"), out_.measured->refuse_size(use));
   }
@@ -524,6 +532,8 @@ class Builder {
       cost_stages();
       std::swap(out_, stored);
       add_stored(out_.costs, stored.costs);
+      for (std::size_t kind = 0; kind < out_.unlike.costs.size(); ++kind)
+        add_stored(out_.unlike.costs[kind], stored.unlike.costs[kind]);
     }
     if (out_.lowering.width > 1 || !out_.split.empty() || mirrored()) set_reductions();
     if (schedule.whole_backward) cost_whole_backwards(out_);
@@ -611,7 +621,9 @@ class Builder {
       }
       const double moved = static_cast<double>(c.output_bytes) * runs * width;
       const double held = static_cast<double>(c.version_bytes) * versions;
-      most_bytes = std::max({most_bytes, bytes * runs, moved, bytes + held});
+      const double on_device = mirrored() ? 2 : static_cast<double>(out_.shape.chunks);
+      most_bytes =
+          std::max({most_bytes, on_device * bytes * runs, moved, on_device * (bytes + held)});
     }
     seconds = out_.perturbations.at_most_s(seconds * runs + reduce_s * out_.shape.batches);
     if (!(most_bytes < kMost))

@@ -68,6 +68,11 @@ void read_schedule_options(const Section& pipeline, Scenario& scenario, Diagnost
       pipeline.choice("checkpoint").value_or(static_cast<int>(Checkpoint::except_last)));
   shape.correction = pipeline.boolean("correction").value_or(true);
   if (schedule == nullptr) return;
+  // The two stages of a device are the two directions' own: p virtual stages in all.
+  const Chunks& admitted = schedule->chunks;
+  if (schedule->layout == Layout::mirrored && shape.chunks >= admitted.least &&
+      shape.chunks <= admitted.most)
+    shape.chunks = 1;
   read_memory_limit(pipeline, scenario, diagnostics);
   refuse_without_meaning(pipeline, *schedule, diagnostics);
   if (schedule->checkpoints)
@@ -92,12 +97,21 @@ void tell_costs(Scenario& scenario) {
 
 void cost_whole_backwards(Scenario& scenario) {
   const auto m = static_cast<int>(scenario.shape.microbatches_per_update);
-  for (StageCosts& c : scenario.costs) {
-    c.backward_microbatches = m;
-    for (double* of_one : {&c.backward_s, &c.backward_input_s, &c.backward_weight_s,
-                           &c.backward_flops, &c.recompute_flops})
-      *of_one *= m;
-  }
+  const auto join = [m](std::vector<StageCosts>& costs) {
+    for (StageCosts& c : costs) {
+      c.backward_microbatches = m;
+      for (double* of_one : {&c.backward_s, &c.backward_input_s, &c.backward_weight_s})
+        *of_one *= m;
+      for (const OpKind kind :
+           {OpKind::backward, OpKind::backward_input, OpKind::backward_weight}) {
+        TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
+        traffic.bytes *= m;
+        traffic.calls *= m;
+      }
+    }
+  };
+  join(scenario.costs);
+  for (std::vector<StageCosts>& costs : scenario.unlike.costs) join(costs);
 }
 
 void add_stored(std::vector<StageCosts>& costs, const std::vector<StageCosts>& stored) {

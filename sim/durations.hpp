@@ -1,7 +1,7 @@
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)
-// An overlapped F and B take paired_s together. A STEP or a priced REDUCE_GRAD is that of all
+// An overlapped F and B take what both take, less the mean of what their stages save. A STEP or a priced REDUCE_GRAD is that of all
 // stages of the device. The table has a row for each set of devices that are alike.
 #pragma once
 

@@ -20,12 +20,12 @@ class DeviceMemory {
   DeviceMemory(const MemoryInput& input, int device) : in_(input) {
     const auto ops = in_.ops.of(device);
     changes_.reserve(ops.size() * 4);
-    std::vector<char> seen(in_.costs.size(), 0);
+    const Placement& placement = in_.table.placement();
+    for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
+      add_static(stage);
     for (std::uint32_t g = in_.ops.begin(device); g < in_.ops.end(device); ++g) {
       const Op& op = in_.ops[g];
       if (!is_compute(op.kind)) continue;
-      if (seen[op.stage] == 0) add_static(op.stage);
-      seen[op.stage] = 1;
       add_op(g, op);
       add_messages(g, op);
     }
