@@ -12,17 +12,17 @@ HeldTree::HeldTree(std::vector<Change> slots) : slots_(std::move(slots)) {
   for (auto node = static_cast<std::uint32_t>(2 * leaves); node-- > 1;) renew(node);
 }
 
-HeldTree::Node HeldTree::both(const Node& left, const Node& right) {
-  return {.sum = left.sum + right.sum,
-          .waiting = std::max(right.waiting, left.waiting + right.sum_waiting),
-          .sum_waiting = left.sum_waiting + right.sum_waiting,
-          .peak = std::max(left.peak,
-                           left.sum + std::max(right.peak, left.waiting + right.peak_sum)),
-          .peak_sum = std::max(left.peak_sum, left.sum + left.sum_waiting + right.peak_sum)};
+inline HeldTree::Node HeldTree::both(const Node& left, const Node& right) {
+  return {
+      .sum = left.sum + right.sum,
+      .waiting = std::max(right.waiting, left.waiting + right.sum_waiting),
+      .sum_waiting = left.sum_waiting + right.sum_waiting,
+      .peak = std::max(left.peak, left.sum + std::max(right.peak, left.waiting + right.peak_sum)),
+      .peak_sum = std::max(left.peak_sum, left.sum + left.sum_waiting + right.peak_sum)};
 }
 
 /// One more slot at the end of a stretch.
-void HeldTree::follow(Node& node, Change change) {
+inline void HeldTree::follow(Node& node, Change change) {
   node.sum += change.held;
   node.waiting = std::max(node.waiting + change.waiting, 0);
   node.sum_waiting += change.waiting;
@@ -75,8 +75,7 @@ std::uint32_t HeldTree::first_beyond(std::int32_t limit) const {
 
 /// In a stretch after which `held` are: the last slot after which `limit` are or more. There is
 /// one.
-std::uint32_t HeldTree::last_with(std::int32_t limit, std::uint32_t node,
-                                  std::int32_t held) const {
+std::uint32_t HeldTree::last_with(std::int32_t limit, std::uint32_t node, std::int32_t held) const {
   while (node < leaves()) {
     node = 2 * node + 1;
     const std::int32_t before = held - nodes_[node].sum;

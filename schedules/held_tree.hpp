@@ -38,16 +38,16 @@ class HeldTree {
  private:
   /// A stretch of slots.
   struct Node {
-    std::int32_t sum = 0;          ///< of the changes of held
-    std::int32_t waiting = 0;      ///< a: Ws that wait after it when none does before
-    std::int32_t sum_waiting = 0;  ///< b
-    std::int32_t peak = -kMany;    ///< c: most held when no W waits before
+    std::int32_t sum = 0;            ///< of the changes of held
+    std::int32_t waiting = 0;        ///< a: Ws that wait after it when none does before
+    std::int32_t sum_waiting = 0;    ///< b
+    std::int32_t peak = -kMany;      ///< c: most held when no W waits before
     std::int32_t peak_sum = -kMany;  ///< d
 
     bool operator==(const Node&) const = default;
   };
   static constexpr std::int32_t kMany = 1 << 29;
-  static constexpr std::uint32_t kLeaf = 16;  // slots; a leaf's are walked
+  static constexpr std::uint32_t kLeaf = 8;  // slots; a leaf's are walked
 
   static Node both(const Node& left, const Node& right);
   static void follow(Node& node, Change change);

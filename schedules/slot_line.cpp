@@ -15,8 +15,7 @@ SlotLine::SlotLine(const SlotWidths& widths, std::span<const Placed> passes, boo
   std::iota(unsettled_.begin(), unsettled_.end(), 0U);
   for (const Placed& pass : passes) put(pass);
   if (fills_weights && widths.backward_weight > 1) {
-    for (std::uint32_t slot = 0; slot < end; ++slot)
-      states_.push_back(after(before(slot), slot));
+    for (std::uint32_t slot = 0; slot < end; ++slot) states_.push_back(after(before(slot), slot));
     return;
   }
   std::vector<HeldTree::Change> changes;
@@ -148,14 +147,14 @@ void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
 }
 
 void SlotLine::move_listed(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
-  const Placed stays = pass;
-  if (pass.op.kind == OpKind::forward)
-    earliest = tree_->below_from(limit, earliest, stays.slot, held_);
-  pass.slot = std::min(next_free(earliest, widths_.of(pass.op.kind)), stays.slot);
-  if (pass.slot == stays.slot) return;
-  take(stays);
-  put(pass);
-  tree_->refresh(pass.slot, stays.slot);
+  const std::uint32_t stays = pass.slot;
+  const HeldTree::Change moved = change(use_of(pass.op.kind));
+  if (moved.held > 0) earliest = tree_->below_from(limit, earliest, stays, held_);
+  pass.slot = std::min(next_free(earliest, widths_.of(pass.op.kind)), stays);
+  if (pass.slot == stays || moved.held == 0) return;
+  tree_->set(stays, {});
+  tree_->set(pass.slot, moved);
+  tree_->refresh(pass.slot, stays);
 }
 
 void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
@@ -165,7 +164,7 @@ void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t l
     take(pass);
     const std::uint32_t was = std::exchange(pass.slot, slot);
     put(pass);
-    if (tree_) tree_->refresh(was, slot);
+    for (std::uint32_t i = 0; tree_ && i < width; ++i) tree_->refresh(was + i, slot + i);
   };
   for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {
     shift_to(slot);
