@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace penstock {
 
@@ -13,15 +14,20 @@ SlotLine::SlotLine(const SlotWidths& widths, std::span<const Placed> passes, boo
   unsettled_.resize(end + 1);
   std::iota(unsettled_.begin(), unsettled_.end(), 0U);
   for (const Placed& pass : passes) put(pass);
-  State state;
-  for (std::uint32_t slot = 0; slot < end; ++slot) {
-    state = after(state, slot);
-    held_.push_back(state.held);
-    if (fills_weights) states_.push_back(state);
+  if (fills_weights && widths.backward_weight > 1) {
+    for (std::uint32_t slot = 0; slot < end; ++slot) states_.push_back(after(before(slot), slot));
+    return;
   }
+  std::vector<HeldTree::Change> changes;
+  changes.reserve(end);
+  for (const Use use : uses_) changes.push_back(change(use));
+  tree_.emplace(std::move(changes));
 }
 
-std::int32_t SlotLine::peak() const { return held_.empty() ? 0 : std::ranges::max(held_); }
+std::int32_t SlotLine::peak() const {
+  if (tree_) return tree_->peak();
+  return states_.empty() ? 0 : std::ranges::max(states_, {}, &State::held).held;
+}
 
 SlotLine::Use SlotLine::use_of(OpKind kind) {
   switch (kind) {
@@ -32,14 +38,32 @@ SlotLine::Use SlotLine::use_of(OpKind kind) {
   }
 }
 
+HeldTree::Change SlotLine::change(Use use) const {
+  switch (use) {
+    case Use::forward: return {1, 0};
+    case Use::backward:
+    case Use::backward_weight: return {-1, 0};
+    // What a W in the queue holds counts there.
+    case Use::backward_input: return fills_weights_ ? HeldTree::Change{-1, 1} : HeldTree::Change{};
+    case Use::idle: return fills_weights_ ? HeldTree::Change{0, -1} : HeldTree::Change{};
+    default: return {};
+  }
+}
+
 void SlotLine::put(const Placed& pass) {
-  const std::uint32_t width = widths_.of(pass.op.kind);
-  std::fill_n(uses_.begin() + pass.slot, width, Use::going_on);
-  uses_[pass.slot] = use_of(pass.op.kind);
+  const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
+  set(pass.slot, use_of(pass.op.kind));
+  for (std::uint32_t slot = pass.slot + 1; slot < end; ++slot) set(slot, Use::going_on);
 }
 
 void SlotLine::take(const Placed& pass) {
-  std::fill_n(uses_.begin() + pass.slot, widths_.of(pass.op.kind), Use::idle);
+  const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
+  for (std::uint32_t slot = pass.slot; slot < end; ++slot) set(slot, Use::idle);
+}
+
+void SlotLine::set(std::uint32_t slot, Use use) {
+  uses_[slot] = use;
+  if (tree_) tree_->set(slot, change(use));
 }
 
 bool SlotLine::room_for_weight(std::uint32_t slot) const {
@@ -70,16 +94,18 @@ SlotLine::State SlotLine::after(State state, std::uint32_t slot) const {
 
 std::uint32_t SlotLine::first_beyond(std::int32_t limit, std::uint32_t from,
                                      std::uint32_t past) const {
+  if (tree_) return tree_->first_beyond(limit);
   State state = before(from);
   for (std::uint32_t slot = from; slot < size(); ++slot) {
     state = after(state, slot);
     if (state.held > limit) return slot;
     if (slot > past && state == states_[slot]) break;
   }
-  return kNowhere;
+  return HeldTree::kNowhere;
 }
 
 void SlotLine::update(std::uint32_t from, std::uint32_t past) {
+  if (tree_) return;
   State state = before(from);
   for (std::uint32_t slot = from; slot < size(); ++slot) {
     state = after(state, slot);
@@ -108,6 +134,7 @@ std::uint32_t SlotLine::next_free(std::uint32_t slot, std::uint32_t width) {
 void SlotLine::settle(const Placed& pass) {
   const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
   for (std::uint32_t slot = pass.slot; slot < end; ++slot) unsettled_[slot] = slot + 1;
+  held_ += change(use_of(pass.op.kind)).held;
 }
 
 void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
@@ -121,33 +148,32 @@ void SlotLine::move(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
 
 void SlotLine::move_listed(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
   const std::uint32_t stays = pass.slot;
-  const bool holds = pass.op.kind == OpKind::forward;
-  const bool frees = pass.op.kind != OpKind::backward_input && !holds;
-  for (std::uint32_t slot = stays; holds && slot > earliest; --slot)
-    if (held_[slot - 1] >= limit) earliest = slot;
-  const std::uint32_t slot = next_free(earliest, widths_.of(pass.op.kind));
-  if (slot >= stays) return;
-  pass.slot = slot;
-  const std::int32_t change = holds ? 1 : frees ? -1 : 0;
-  if (change == 0) return;
-  for (std::uint32_t i = slot; i < stays; ++i) held_[i] += change;
+  const HeldTree::Change moved = change(use_of(pass.op.kind));
+  if (moved.held > 0) earliest = tree_->below_from(limit, earliest, stays, held_);
+  pass.slot = std::min(next_free(earliest, widths_.of(pass.op.kind)), stays);
+  if (pass.slot == stays || moved.held == 0) return;
+  tree_->set(stays, {});
+  tree_->set(pass.slot, moved);
+  tree_->refresh(pass.slot, stays);
 }
 
 void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
   const std::uint32_t width = widths_.of(pass.op.kind);
   const Placed stays = pass;
-  take(stays);
-  for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {
-    pass.slot = slot;
-    put(pass);
-    const std::uint32_t beyond = first_beyond(limit, slot, stays.slot + width);
-    if (beyond == kNowhere) return update(slot, stays.slot + width);
+  const auto shift_to = [&](std::uint32_t slot) {
     take(pass);
+    const std::uint32_t was = std::exchange(pass.slot, slot);
+    put(pass);
+    for (std::uint32_t i = 0; tree_ && i < width; ++i) tree_->refresh(was + i, slot + i);
+  };
+  for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {
+    shift_to(slot);
+    const std::uint32_t beyond = first_beyond(limit, slot, stays.slot + width);
+    if (beyond == HeldTree::kNowhere) return update(slot, stays.slot + width);
     // Later slots up to there do no better: the device holds as much, and frees no more.
     slot = beyond < stays.slot ? next_free(beyond + 1, width) : stays.slot;
   }
-  pass = stays;
-  put(pass);
+  if (pass.slot != stays.slot) shift_to(stays.slot);
 }
 
 }  // namespace penstock

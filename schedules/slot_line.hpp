@@ -3,7 +3,9 @@
 #pragma once
 
 #include "schedules/blocks.hpp"
+#include "schedules/held_tree.hpp"
 
+#include <optional>
 #include <span>
 
 namespace penstock {
@@ -44,12 +46,13 @@ class SlotLine {
 
     bool operator==(const State&) const = default;
   };
-  static constexpr std::uint32_t kNowhere = 0xFFFFFFFF;
 
   static Use use_of(OpKind kind);
+  HeldTree::Change change(Use use) const;
   std::uint32_t size() const { return static_cast<std::uint32_t>(uses_.size()); }
   void put(const Placed& pass);
   void take(const Placed& pass);
+  void set(std::uint32_t slot, Use use);
   bool room_for_weight(std::uint32_t slot) const;
   State after(State before, std::uint32_t slot) const;
   State before(std::uint32_t slot) const { return slot == 0 ? State{} : states_[slot - 1]; }
@@ -63,8 +66,10 @@ class SlotLine {
   SlotWidths widths_;
   bool fills_weights_;
   std::vector<Use> uses_;
-  std::vector<State> states_;             ///< after each slot, where Ws fill
-  std::vector<std::int32_t> held_;        ///< after each slot, where all passes are listed
+  /// Empty where Ws that fill take several slots each: those need room ahead, which is no HeldTree.
+  std::optional<HeldTree> tree_;
+  std::vector<State> states_;             ///< after each slot, where there is no tree
+  std::int32_t held_ = 0;                 ///< after all settled passes, where no Ws fill
   std::vector<std::uint32_t> unsettled_;  ///< from each slot: the next that may be free
 };
 
