@@ -37,7 +37,7 @@ Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_lim
   const PairProblem problem = problem_of(shape, usual_limit);
   if (fits_at_all(problem)) return {};
   return {fmt::format("'{}' holds a microbatch's activations of both chunks of a device at once: "
-                      "the least memory_limit is {}",
+                      "the least memory_limit is {} of 1F1B's largest peak",
                       schedule, least_limit(problem)),
           "memory_limit"};
 }
@@ -49,7 +49,9 @@ constexpr double kAsOneFOneB = 1, kHalf = 0.5;
 constexpr std::string_view kZbVSearch = "zb-v-search", kVSearch = "v-search";
 
 /// Half of 1F1B's activations, or what one microbatch needs.
-double usual_of_v(const ScheduleShape& shape) { return std::max(kHalf, 1.0 / shape.depth); }
+double usual_of_v(const ScheduleShape& shape) {
+  return std::max(kHalf, least_limit(problem_of(shape, kHalf)));
+}
 
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, kAsOneFOneB);

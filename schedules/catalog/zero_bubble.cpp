@@ -91,21 +91,15 @@ Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit) {
                         limits.size(), shape.depth, shape.depth),
             "memory_limit"};
   const LinearProblem problem = linear_problem(shape, usual_limit);
-  const double unit = shape.depth * problem.times[0].activation;
-  if (unit <= 0)
-    return {
-        "memory_limit counts in activations of the first device, which keeps none: its "
-        "activation must be more than 0",
-        "memory_limit"};
+  const double unit = one_f_one_b_peak(shape);
   const auto multiple_of = [&](double activation) {  // rounded up to the digits that are printed
     return std::ceil(activation / unit * 1e6) / 1e6;
   };
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     if (problem.times[d].activation <= with_slack(problem.limits[d])) continue;
     const double least = limits.empty() ? most_activation(problem) : problem.times[d].activation;
-    return {fmt::format("device {} cannot hold one microbatch: its memory_limit is {:g} times what "
-                        "1F1B holds on the first device (p microbatches), the least legal value "
-                        "is {:.6f}",
+    return {fmt::format("device {} cannot hold one microbatch: its memory_limit is {:g} times "
+                        "1F1B's largest peak, the least legal value is {:.6f}",
                         d, problem.limits[d] / unit, multiple_of(least)),
             "memory_limit"};
   }
