@@ -72,26 +72,28 @@ double no_claim(const ScheduleShape&) { return kNoClaim; }
 }  // namespace
 
 Schedule zb_v_search() {
-  return {.name = kZbVSearch,
-          .aliases = {"zbv-heuristic"},
-          .paper = "Zero Bubble Pipeline Parallelism, ICLR'24",
-          .summary =
-              "two chunks there and back, searched for the given times with the memory of 1F1B, "
-              "or any other; flush",
-          .bubble = "searched",
-          .stash = "at most memory_limit",
-          .when =
-              "Where F, I and W take unlike times, transfers cost, or stages differ: never worse "
-              "than zb-v at the same memory.",
-          .generate = generate_zb_v,
-          .ideal_bubble = no_claim,
-          .refuse_shape = refuse_zb_v,
-          .of_stage_time = true,
-          .layout = Layout::snake,
-          .chunks = {2, 2, 2, 1},
-          .splits_backward = true,
-          .looks_at_costs = true,
-          .usual_limit = 1};
+  return {
+      .name = kZbVSearch,
+      .aliases = {"zbv-heuristic"},
+      .paper = "Zero Bubble Pipeline Parallelism, ICLR'24",
+      .summary =
+          "two chunks there and back, searched for the given times with the memory of 1F1B, "
+          "or any other; flush",
+      .bubble = "searched",
+      .stash = "at most memory_limit",
+      .when =
+          "Where F, I and W take unlike times, transfers cost, or stages differ: never a longer "
+          "stage time (a device's first start to last end) than zb-v at the same memory; the "
+          "makespan may be longer.",
+      .generate = generate_zb_v,
+      .ideal_bubble = no_claim,
+      .refuse_shape = refuse_zb_v,
+      .of_stage_time = true,
+      .layout = Layout::snake,
+      .chunks = {2, 2, 2, 1},
+      .splits_backward = true,
+      .looks_at_costs = true,
+      .usual_limit = 1};
 }
 
 Schedule v_search() {

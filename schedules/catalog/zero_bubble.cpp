@@ -197,7 +197,9 @@ Schedule zb() {
   Schedule row = named<2>(
       "zb", "the order that a search finds for the times, the transfer and memory_limit (2); flush",
       "When measured times are at hand and the memory that is free says how far to go: the "
-      "shortest of the linear schedules within a limit, for stages that differ as well.");
+      "linear schedule with the shortest stage time (a device's first start to last end) that is "
+      "found within a limit, for stages that differ as well; its makespan may not be the "
+      "shortest.");
   row.aliases = {"zb-auto"};
   row.stash = "<= p memory_limit";
   row.refuse_shape = refuse_any_limit;
@@ -205,13 +207,16 @@ Schedule zb() {
 }
 
 Schedule zb_1p() {
-  return named<1>("zb-1p", "zb within 1F1B's memory (memory_limit 1); flush",
-                  "In place of 1F1B where the backward can be split: no more memory.");
+  return named<1>(
+      "zb-1p", "zb within 1F1B's memory (memory_limit 1); flush",
+      "In place of 1F1B where the backward can be split: no more memory, and never a longer "
+      "stage time than zb-h1 where that fits; the makespan may be longer.");
 }
 
 Schedule zb_2p() {
   return named<2>("zb-2p", "zb within twice 1F1B's memory (memory_limit 2); flush",
-                  "When twice 1F1B's activations fit: hardly any bubble.");
+                  "When twice 1F1B's activations fit: hardly any bubble, and never a longer stage "
+                  "time than zb-h2 where that fits; the makespan may be longer.");
 }
 
 }  // namespace penstock
