@@ -169,6 +169,22 @@ TEST(MemoryLimit, OfEveryDeviceIsInTheSameUnit) {
   }
 }
 
+TEST(ZbSearch, TakesNoLongerOnADeviceThanTheHandcraftedOrdersThatFit) {
+  std::mt19937_64 random(14);
+  int compared = 0;
+  for (int i = 0; i < 40; ++i) {
+    const ScheduleShape shape = random_shape(random, 1);
+    for (const auto& [search, form] : {std::pair{"zb-1p", "zb-h1"}, {"zb-2p", "zb-h2"}}) {
+      const Evaluation published = run(form, shape);
+      const double limit = named(search).usual_limit * one_f_one_b_peak(shape);
+      if (std::ranges::max(published.peaks) > limit) continue;
+      ++compared;
+      EXPECT_LE(run(search, shape).stage_time, published.stage_time * (1 + 1e-9)) << form << i;
+    }
+  }
+  EXPECT_GT(compared, 20);
+}
+
 TEST(Search, UsesTheMemoryOfTheDeviceThatHasMore) {
   ScheduleShape shape{.depth = 4, .microbatches_per_update = 16, .chunks = 2};
   shape.memory_limits = {0.5, 0.5, 0.5, 0.5};
