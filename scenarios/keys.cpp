@@ -83,8 +83,8 @@ const std::vector<KeyRow>& table() {
        {},
        {"microbatch_group_size_per_vp_stage"}},
       {"pipeline", "memory_limit", T::quantity_per_stage,
-       "schedules that search: activations a device may hold, in multiples of 1F1B's peak (stages "
-       "microbatches of a device), or a list with one limit per device"},
+       "schedules that search: activations a device may hold, in multiples of 1F1B's largest peak, "
+       "or a list with one limit per device"},
       {"pipeline", "checkpoint", T::choice,
        "torchgpipe: which microbatches are recomputed; default except_last", D::number, 0,
        "always|except_last|never"},

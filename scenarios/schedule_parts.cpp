@@ -50,7 +50,9 @@ double transfer_s(const Scenario& scenario) {
   if (scenario.lowering.transfers == Transfers::free) return 0;
   std::int64_t bytes = 0;
   for (const StageCosts& c : scenario.costs) bytes = std::max(bytes, c.output_bytes);
-  const LinkSpec link = slowest_way(scenario.cluster);
+  // A private link between every two devices is crossed once; of others the bound is known.
+  const LinkSpec link =
+      scenario.cluster.link ? *scenario.cluster.link : slowest_way(scenario.cluster);
   return link.latency_s + static_cast<double>(bytes) / link.bytes_per_s;
 }
 

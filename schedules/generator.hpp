@@ -51,8 +51,8 @@ struct ScheduleShape {
   /// By virtual stage, for schedules that look at times; empty: F = I = W = 1 everywhere.
   std::vector<StageTimes> times{};
   double transfer = 0;  ///< time of a message between two devices, in the unit of `times`
-  /// Activations that a device may hold, in multiples of what 1F1B holds on device 0 (p
-  /// microbatches on all chunks of a device); 0: what the schedule takes when nothing is said.
+  /// Activations that a device may hold, in multiples of 1F1B's largest peak (one_f_one_b_peak); 0:
+  /// what the schedule takes when nothing is said.
   double memory_limit = 0;
   /// The same, for each device (the search of our own); empty: `memory_limit` for all.
   std::vector<double> memory_limits{};
@@ -72,6 +72,12 @@ struct ScheduleShape {
   /// and R in all (PipeDream's runtime); p - 1 - s with equal widths.
   std::uint32_t warmup(std::uint32_t stage) const;
 };
+
+/// The unit of memory limits: the most activations that 1F1B holds on any device when the same
+/// layers are one stage per device, the v consecutive virtual stages v d ... v d + v-1 on device d:
+/// the largest of (p-d) times what those keep; p times that of a device when all are alike. Where
+/// no stage keeps any activations each counts as one.
+double one_f_one_b_peak(const ScheduleShape& shape);
 
 /// How the weights of a schedule are updated.
 using UpdateRule = VersionRule::Kind;

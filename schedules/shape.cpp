@@ -1,6 +1,8 @@
-// What replicas of a stage have to do when the stages have different numbers of them.
+// What replicas of a stage have to do when the stages have different numbers of them, where stages
+// live, and what memory limits are multiples of.
 #include "schedules/generator.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace penstock {
@@ -16,6 +18,17 @@ std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
   if (widths.empty()) return depth - 1 - stage;
   const int behind = std::accumulate(widths.begin() + stage, widths.end(), 0);
   return static_cast<std::uint32_t>((behind - 1) / widths[stage]);
+}
+
+double one_f_one_b_peak(const ScheduleShape& shape) {
+  double most = 0;
+  for (std::uint32_t d = 0; d < shape.depth; ++d) {
+    double kept = 0;
+    for (std::uint32_t v = 0; v < shape.chunks; ++v)
+      kept += shape.time(d * shape.chunks + v).activation;
+    most = std::max(most, (shape.depth - d) * kept);
+  }
+  return most > 0 ? most : shape.depth * shape.chunks;
 }
 
 Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,

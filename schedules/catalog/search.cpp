@@ -3,8 +3,8 @@
 // one with the least makespan. It asks the searches of the zero-bubble papers' problems
 // (search/linear.hpp, search/vee.hpp) as their own rows do and once more with a larger budget, and
 // every schedule of the table whose order is in closed form and whose stages live on the same
-// devices, with I and W for its B. So it is never worse than any of them, at the times, transfer
-// and limits of the shape.
+// devices, with I and W for its B. So no device takes longer than the longest of any of them, at
+// the times, transfer and limits of the shape; the makespan may be longer.
 #include "schedules/catalog.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/linear.hpp"
@@ -148,9 +148,10 @@ Schedule search() {
           .bubble = "searched",
           .stash = "at most memory_limit, of every device its own",
           .when =
-              "When op times are measured and devices or their memory differ: never worse than zb "
-              "(chunks: 1), zb-v-search and v-search (chunks: 2), nor than a schedule in closed "
-              "form that fits. It takes several times as long to find as theirs.",
+              "When op times are measured and devices or their memory differ: never a longer stage "
+              "time (a device's first start to last end) than zb (chunks: 1), zb-v-search and "
+              "v-search (chunks: 2), nor than a schedule in closed form that fits; the makespan "
+              "may be longer than theirs. It takes several times as long to find.",
           .generate = generate,
           .ideal_bubble = [](const ScheduleShape&) { return kNoClaim; },
           .refuse_shape = refuse,

@@ -37,7 +37,7 @@ Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_lim
   const PairProblem problem = problem_of(shape, usual_limit);
   if (fits_at_all(problem)) return {};
   return {fmt::format("'{}' holds a microbatch's activations of both chunks of a device at once: "
-                      "the least memory_limit is {}",
+                      "the least memory_limit is {} of 1F1B's largest peak",
                       schedule, least_limit(problem)),
           "memory_limit"};
 }
@@ -49,7 +49,9 @@ constexpr double kAsOneFOneB = 1, kHalf = 0.5;
 constexpr std::string_view kZbVSearch = "zb-v-search", kVSearch = "v-search";
 
 /// Half of 1F1B's activations, or what one microbatch needs.
-double usual_of_v(const ScheduleShape& shape) { return std::max(kHalf, 1.0 / shape.depth); }
+double usual_of_v(const ScheduleShape& shape) {
+  return std::max(kHalf, least_limit(problem_of(shape, kHalf)));
+}
 
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
   generate(shape, order, kAsOneFOneB);
@@ -70,26 +72,28 @@ double no_claim(const ScheduleShape&) { return kNoClaim; }
 }  // namespace
 
 Schedule zb_v_search() {
-  return {.name = kZbVSearch,
-          .aliases = {"zbv-heuristic"},
-          .paper = "Zero Bubble Pipeline Parallelism, ICLR'24",
-          .summary =
-              "two chunks there and back, searched for the given times with the memory of 1F1B, "
-              "or any other; flush",
-          .bubble = "searched",
-          .stash = "at most memory_limit",
-          .when =
-              "Where F, I and W take unlike times, transfers cost, or stages differ: never worse "
-              "than zb-v at the same memory.",
-          .generate = generate_zb_v,
-          .ideal_bubble = no_claim,
-          .refuse_shape = refuse_zb_v,
-          .of_stage_time = true,
-          .layout = Layout::snake,
-          .chunks = {2, 2, 2, 1},
-          .splits_backward = true,
-          .looks_at_costs = true,
-          .usual_limit = 1};
+  return {
+      .name = kZbVSearch,
+      .aliases = {"zbv-heuristic"},
+      .paper = "Zero Bubble Pipeline Parallelism, ICLR'24",
+      .summary =
+          "two chunks there and back, searched for the given times with the memory of 1F1B, "
+          "or any other; flush",
+      .bubble = "searched",
+      .stash = "at most memory_limit",
+      .when =
+          "Where F, I and W take unlike times, transfers cost, or stages differ: never a longer "
+          "stage time (a device's first start to last end) than zb-v at the same memory; the "
+          "makespan may be longer.",
+      .generate = generate_zb_v,
+      .ideal_bubble = no_claim,
+      .refuse_shape = refuse_zb_v,
+      .of_stage_time = true,
+      .layout = Layout::snake,
+      .chunks = {2, 2, 2, 1},
+      .splits_backward = true,
+      .looks_at_costs = true,
+      .usual_limit = 1};
 }
 
 Schedule v_search() {

@@ -91,21 +91,15 @@ Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit) {
                         limits.size(), shape.depth, shape.depth),
             "memory_limit"};
   const LinearProblem problem = linear_problem(shape, usual_limit);
-  const double unit = shape.depth * problem.times[0].activation;
-  if (unit <= 0)
-    return {
-        "memory_limit counts in activations of the first device, which keeps none: its "
-        "activation must be more than 0",
-        "memory_limit"};
+  const double unit = one_f_one_b_peak(shape);
   const auto multiple_of = [&](double activation) {  // rounded up to the digits that are printed
     return std::ceil(activation / unit * 1e6) / 1e6;
   };
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     if (problem.times[d].activation <= with_slack(problem.limits[d])) continue;
     const double least = limits.empty() ? most_activation(problem) : problem.times[d].activation;
-    return {fmt::format("device {} cannot hold one microbatch: its memory_limit is {:g} times what "
-                        "1F1B holds on the first device (p microbatches), the least legal value "
-                        "is {:.6f}",
+    return {fmt::format("device {} cannot hold one microbatch: its memory_limit is {:g} times "
+                        "1F1B's largest peak, the least legal value is {:.6f}",
                         d, problem.limits[d] / unit, multiple_of(least)),
             "memory_limit"};
   }
@@ -203,7 +197,9 @@ Schedule zb() {
   Schedule row = named<2>(
       "zb", "the order that a search finds for the times, the transfer and memory_limit (2); flush",
       "When measured times are at hand and the memory that is free says how far to go: the "
-      "shortest of the linear schedules within a limit, for stages that differ as well.");
+      "linear schedule with the shortest stage time (a device's first start to last end) that is "
+      "found within a limit, for stages that differ as well; its makespan may not be the "
+      "shortest.");
   row.aliases = {"zb-auto"};
   row.stash = "<= p memory_limit";
   row.refuse_shape = refuse_any_limit;
@@ -211,13 +207,16 @@ Schedule zb() {
 }
 
 Schedule zb_1p() {
-  return named<1>("zb-1p", "zb within 1F1B's memory (memory_limit 1); flush",
-                  "In place of 1F1B where the backward can be split: no more memory.");
+  return named<1>(
+      "zb-1p", "zb within 1F1B's memory (memory_limit 1); flush",
+      "In place of 1F1B where the backward can be split: no more memory, and never a longer "
+      "stage time than zb-h1 where that fits; the makespan may be longer.");
 }
 
 Schedule zb_2p() {
   return named<2>("zb-2p", "zb within twice 1F1B's memory (memory_limit 2); flush",
-                  "When twice 1F1B's activations fit: hardly any bubble.");
+                  "When twice 1F1B's activations fit: hardly any bubble, and never a longer stage "
+                  "time than zb-h2 where that fits; the makespan may be longer.");
 }
 
 }  // namespace penstock

@@ -47,7 +47,7 @@ LinearProblem linear_problem(const ScheduleShape& shape, double multiple) {
   for (std::uint32_t d = 0; d < shape.depth; ++d) problem.times.push_back(shape.time(d));
   if (most_activation(problem) <= 0)
     for (StageTimes& t : problem.times) t.activation = t.activation_after_input = 1;
-  const double unit = shape.depth * problem.times[0].activation;
+  const double unit = one_f_one_b_peak(shape);
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     const double own = shape.memory_limits.empty() ? multiple : shape.memory_limits[d];
     problem.limits.push_back(unit * own);

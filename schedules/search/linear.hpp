@@ -85,8 +85,8 @@ void each_handcrafted(Handcrafted how, std::uint32_t m, const StageTimes& time, 
   while (w < m) weight();
 }
 
-/// The problem of a shape: its limits are `multiple` (the shape's own where it has them) times what
-/// 1F1B holds on device 0, p microbatches. Where no stage keeps any activations each counts as one.
+/// The problem of a shape: its limits are `multiple` (the shape's own where it has them) times
+/// one_f_one_b_peak(shape). Where no stage keeps any activations each counts as one.
 LinearProblem linear_problem(const ScheduleShape& shape, double multiple);
 
 /// The most that a device keeps of one microbatch.

@@ -20,11 +20,6 @@ double both_activations(const PairProblem& problem, std::uint32_t d) {
   return problem.times[lower].activation + problem.times[upper].activation;
 }
 
-/// What 1F1B holds on device 0.
-double limit_unit(const PairProblem& problem) {
-  return problem.devices * both_activations(problem, 0);
-}
-
 }  // namespace
 
 double PairProblem::duration(std::uint32_t d, Pass pass) const {
@@ -56,6 +51,7 @@ PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, dou
   problem.devices = shape.depth;
   problem.microbatches = shape.microbatches_per_update;
   problem.transfer = shape.transfer;
+  problem.limit_unit = one_f_one_b_peak(shape);
   for (std::uint32_t s = 0; s < shape.stages(); ++s) {
     problem.times.push_back(shape.time(s));
     problem.device.push_back(where.positions()[s]);
@@ -67,7 +63,7 @@ PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, dou
   const double common = shape.memory_limit > 0 ? shape.memory_limit : usual_limit;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     const double share = shape.memory_limits.empty() ? common : shape.memory_limits[d];
-    problem.limits.push_back(share * limit_unit(problem) * (1 + kSlack));
+    problem.limits.push_back(share * problem.limit_unit * (1 + kSlack));
   }
   return problem;
 }
@@ -75,7 +71,7 @@ PairProblem pair_problem(const ScheduleShape& shape, const Placement& where, dou
 double least_limit(const PairProblem& problem) {
   double least = 0;
   for (std::uint32_t d = 0; d < problem.devices; ++d)
-    least = std::max(least, both_activations(problem, d) / limit_unit(problem));
+    least = std::max(least, both_activations(problem, d) / problem.limit_unit);
   constexpr double kPrinted = 1e4;
   return std::ceil(least * kPrinted * (1 - kSlack)) / kPrinted;
 }

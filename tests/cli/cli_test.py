@@ -1443,6 +1443,16 @@ class Show(Case):
                 ("hanayo", "chunks=4", 114)):
             self.assertEqual(self.shown(schedule, override)["makespan_s"], makespan, schedule)
 
+    def test_searches_know_what_a_transfer_takes(self):
+        for search, published, shape in (
+                ("zb-v-search", "zb-v", ["microbatches=12", "transfer=0.5"]),
+                ("zb-1p", "zb-h1", ["stages=8", "microbatches=12", "transfer=1", "forward=1",
+                                    "backward_input=3", "backward_weight=2"]),
+                ("zb-1p", "zb-h1", ["microbatches=6", "transfer=0.3", "forward=1.5",
+                                    "backward_input=2", "backward_weight=0.7"])):
+            self.assertLessEqual(self.shown(search, *shape)["makespan_s"],
+                                 self.shown(published, *shape)["makespan_s"] * (1 + 1e-9), shape)
+
 
 class Terminal(Case):
     """Colour on a terminal only."""

@@ -25,14 +25,6 @@ Evaluation run(std::string_view name, const ScheduleShape& shape) {
   return evaluate(order_of(name, shape), where, shape);
 }
 
-/// What 1F1B holds on device 0: the unit of memory limits.
-double limit_unit(const ScheduleShape& shape) {
-  double held = 0;
-  for (std::uint32_t v = 0; v < shape.chunks; ++v)
-    held += shape.time(v == 0 ? 0 : 2 * shape.depth - 1).activation;
-  return held * shape.depth;
-}
-
 /// Stages that all differ in times and activations.
 ScheduleShape random_shape(std::mt19937_64& random, std::uint32_t chunks) {
   const auto any = [&](double least, double most) {
@@ -60,7 +52,7 @@ void expect_no_worse(const Evaluation& ours, const Evaluation& other, const std:
 void expect_within(const Evaluation& found, const ScheduleShape& shape, const std::string& what) {
   EXPECT_TRUE(found.stuck.empty()) << what;
   for (std::size_t d = 0; d < shape.memory_limits.size(); ++d)
-    EXPECT_LE(found.peaks[d], shape.memory_limits[d] * limit_unit(shape) * (1 + 3e-9))
+    EXPECT_LE(found.peaks[d], shape.memory_limits[d] * one_f_one_b_peak(shape) * (1 + 3e-9))
         << what << " device " << d;
 }
 
@@ -72,7 +64,7 @@ std::vector<double> random_limits(std::mt19937_64& random, const ScheduleShape& 
     for (std::uint32_t v = 0; v < shape.chunks; ++v)
       one += shape.time(v == 0 ? d : 2 * shape.depth - 1 - d).activation;
     const double more = 1 + static_cast<double>(random() % 8) * shape.depth / 6;
-    limits.push_back(one * more / limit_unit(shape));
+    limits.push_back(one * more / one_f_one_b_peak(shape));
   }
   return limits;
 }
@@ -100,7 +92,8 @@ void expect_no_worse_than(const std::vector<const char*>& schedules, ScheduleSha
     const Evaluation theirs = run(name, shape);
     ASSERT_TRUE(theirs.stuck.empty()) << name;
     shape.memory_limits.clear();
-    for (const double peak : theirs.peaks) shape.memory_limits.push_back(peak / limit_unit(shape));
+    for (const double peak : theirs.peaks)
+      shape.memory_limits.push_back(peak / one_f_one_b_peak(shape));
     const Evaluation ours = run("search", shape);
     expect_no_worse(ours, theirs, name);
     expect_within(ours, shape, name);
@@ -115,6 +108,81 @@ TEST(Search, IsNeverWorseThanSchedulesInClosedFormThatHoldAsMuch) {
     expect_no_worse_than({"v-min", "v-half", "v-zb", "zb-v", "1f1b-v", "hanayo"},
                          random_shape(random, 2));
   }
+}
+
+/// The same layers in one stage per device.
+ScheduleShape one_stage_per_device(const ScheduleShape& shape) {
+  ScheduleShape merged = shape;
+  merged.chunks = 1;
+  merged.times.assign(shape.depth, {0, 0, 0, 0, 0});
+  for (std::uint32_t s = 0; s < shape.stages(); ++s) {
+    StageTimes& to = merged.times[s / shape.chunks];
+    to.forward += shape.time(s).forward;
+    to.backward_input += shape.time(s).backward_input;
+    to.backward_weight += shape.time(s).backward_weight;
+    to.activation += shape.time(s).activation;
+    to.activation_after_input += shape.time(s).activation_after_input;
+  }
+  return merged;
+}
+
+TEST(MemoryLimit, IsInTheLargestPeakOfOneFOneBWithTheSameLayers) {
+  std::mt19937_64 random(13);
+  for (int i = 0; i < 60; ++i) {
+    ScheduleShape shape = random_shape(random, 1 + i % 3);
+    shape.microbatches_per_update = shape.depth + 3;
+    if (i % 2 == 0) shape.times.back().activation *= 20;
+    const Evaluation found = run("1f1b", one_stage_per_device(shape));
+    EXPECT_NEAR(std::ranges::max(found.peaks), one_f_one_b_peak(shape), 1e-9) << i;
+  }
+}
+
+/// Models keep most on their last stage, for the logits.
+ScheduleShape dear_last_stage(std::uint32_t chunks) {
+  ScheduleShape shape{.depth = 4, .microbatches_per_update = 12, .chunks = chunks};
+  shape.times.assign(shape.stages(), {1, 1, 1, 1, 0.5});
+  shape.times.back().activation = 10;
+  shape.times.back().activation_after_input = 5;
+  return shape;
+}
+
+TEST(MemoryLimit, OfADearLastStageAdmitsEverySearchWhereOneFOneBRuns) {
+  for (const char* name : {"zb-1p", "zb-2p", "zb", "search", "zb-v-search", "v-search"}) {
+    const Schedule& schedule = named(name);
+    ScheduleShape shape = dear_last_stage(schedule.chunks.usual);
+    EXPECT_EQ(schedule.refuse(shape).why, "") << name;
+    // One microbatch of the V's first device, 11, is all that 1F1B holds.
+    const double limit = name == std::string_view("v-search") ? 1 : schedule.usual_limit;
+    const Evaluation found = run(name, shape);
+    EXPECT_TRUE(found.stuck.empty()) << name;
+    for (const double peak : found.peaks)
+      EXPECT_LE(peak, limit * one_f_one_b_peak(shape) * (1 + 3e-9)) << name;
+  }
+}
+
+TEST(MemoryLimit, OfEveryDeviceIsInTheSameUnit) {
+  for (const std::uint32_t chunks : {1U, 2U}) {
+    ScheduleShape shape = dear_last_stage(chunks);
+    shape.memory_limits = {1.5, 0.5, 0.5, 1};
+    ASSERT_EQ(named("search").refuse(shape).why, "");
+    expect_within(run("search", shape), shape, fmt::format("{} chunks", chunks));
+  }
+}
+
+TEST(ZbSearch, TakesNoLongerOnADeviceThanTheHandcraftedOrdersThatFit) {
+  std::mt19937_64 random(14);
+  int compared = 0;
+  for (int i = 0; i < 40; ++i) {
+    const ScheduleShape shape = random_shape(random, 1);
+    for (const auto& [search, form] : {std::pair{"zb-1p", "zb-h1"}, {"zb-2p", "zb-h2"}}) {
+      const Evaluation published = run(form, shape);
+      const double limit = named(search).usual_limit * one_f_one_b_peak(shape);
+      if (std::ranges::max(published.peaks) > limit) continue;
+      ++compared;
+      EXPECT_LE(run(search, shape).stage_time, published.stage_time * (1 + 1e-9)) << form << i;
+    }
+  }
+  EXPECT_GT(compared, 20);
 }
 
 TEST(Search, UsesTheMemoryOfTheDeviceThatHasMore) {

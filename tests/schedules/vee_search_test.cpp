@@ -30,8 +30,7 @@ Evaluation evaluated(const OpLists& order, const ScheduleShape& shape) {
 }
 
 double limit_of(const ScheduleShape& shape, double multiple) {
-  return multiple * shape.depth *
-         (shape.time(0).activation + shape.time(shape.stages() - 1).activation);
+  return multiple * one_f_one_b_peak(shape);
 }
 
 /// F, I and W of every microbatch once on its device, in an order that can run and keeps the limit.

@@ -375,7 +375,7 @@ TEST(ZbSearch, RefusesLimitsBelowOneMicrobatchAndNamesTheLeast) {
   EXPECT_EQ(named("zb").refuse(shape).why, "");
   shape.times[2].activation = 5;
   EXPECT_NE(named("zb").refuse(shape).why.find("device 2"), std::string::npos);
-  EXPECT_NE(named("zb").refuse(shape).why.find("0.625"), std::string::npos);
+  EXPECT_NE(named("zb").refuse(shape).why.find("0.5"), std::string::npos);
   shape.memory_limits = {1, 1};
   EXPECT_NE(named("zb").refuse(shape).why.find("2 values for 4 devices"), std::string::npos);
 }
