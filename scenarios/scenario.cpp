@@ -437,10 +437,10 @@ class Builder {
     const int stages = depth_known_ ? static_cast<int>(out_.shape.stages()) : 0;
     out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
     if (out_.shape.chunks > 1) {
-      out_.notes.push_back(
-          fmt::format("the model's costs are those of each of {} stages, {} on a device: divide "
-                      "them by {} to compare with one stage per device",
-                      stages, out_.shape.chunks, out_.shape.chunks));
+      out_.notes.push_back(fmt::format(
+          "costs are those of each of {} stages, {} on a device: divide by {} to compare with "
+          "one stage per device",
+          stages, out_.shape.chunks, out_.shape.chunks));
     }
   }
 

@@ -31,12 +31,9 @@ class Sums {
   void add_device(int d) {
     double free_s = 0;
     std::uint32_t detached = kNoOp;
-    Span before{0, 0};
     for (std::uint32_t g = ops_.begin(d); g < ops_.end(d); ++g) {
       const Op& op = ops_[g];
       Span idle{free_s, timeline_.op(g).start_s};
-      if (ops_.second_of_pair(g)) idle = after_message(g - 1, before);
-      before = idle;
       free_s = timeline_.op(g).end_s;
       add_messages(d, g, idle);
       const std::uint32_t held = held_by(d, g);
@@ -55,12 +52,6 @@ class Sums {
       }
       if (is_compute(op.kind)) add_exchange(d, g);
     }
-  }
-
-  /// The messages of a pair are waited for side by side: what is left of the wait of its first op.
-  Span after_message(std::uint32_t first, const Span& idle) const {
-    if (!ops_[first].has(Op::receives) || !timeline_.has_message(first)) return idle;
-    return {std::max(idle.start_s, timeline_.message(first).end_s), idle.end_s};
   }
 
   bool sender_held() const {
