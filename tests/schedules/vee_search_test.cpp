@@ -126,7 +126,8 @@ TEST(VeeSearch, RoundsAreTheRecordedHeuristicOfZbV) {
 
 TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
   const auto file = shared_folder() / "oracles" / "zbpaper_bubble_tables.json";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+  if (!std::filesystem::exists(file))
+    GTEST_SKIP() << "test vectors not found: shared folder " << file;
   const auto rows = nlohmann::json::parse(read_file(file.string()))["arxiv_bubble_rates"]["rows"];
   ASSERT_EQ(rows.size(), 9);
   for (const auto& row : rows) {
