@@ -99,6 +99,12 @@ class Channels {
         mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
   }
+  /// What the partial norm that a device takes is on its way (post-validation): the latency of the
+  /// channel that it comes by; 0 where messages take no time.
+  double norm_latency_s(int device) const {
+    if (!messages_take_time_) return 0;
+    return channels_[norm_channels_[static_cast<std::size_t>(device)]].latency_s;
+  }
   /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
   /// where there is nothing to reduce or it is priced.
   const std::vector<Reduction>& reductions() const { return reductions_; }
@@ -128,6 +134,7 @@ class Channels {
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
   void add_exchanges(const Seats& seats, Network& network);
+  void find_norm_channels(const Program& program);
   void find_contention();
 
   bool messages_take_time_;
@@ -139,6 +146,7 @@ class Channels {
   std::vector<Reduction> reductions_;
   std::vector<Exchange> exchanges_;
   std::vector<NetworkLink> links_;
+  std::vector<std::uint32_t> norm_channels_;  // per device; empty: no post-validation
   std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> channel
 };
 

@@ -34,7 +34,7 @@ class LinkUses {
       if (!timeline.has_message(g)) continue;
       if (ops[g].kind == OpKind::reduce_grad) {
         add_reduction(input, device, timeline.message(g));
-      } else {
+      } else if (ops[g].has(Op::receives)) {
         add_message(input, ops[input.table.producer(ops[g])], timeline.message(g));
       }
     }
@@ -123,6 +123,7 @@ class Explanation {
 
  private:
   void explain_message(PathSegment& segment) const {
+    if (!input_.program.ops[segment.first].has(Op::receives)) return;  // a partial norm
     const Op& sender = input_.program.ops[input_.table.producer(input_.program.ops[segment.first])];
     const std::uint32_t c = input_.channels.of_send(sender);
     const Channel& channel = input_.channels.all()[c];

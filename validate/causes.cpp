@@ -201,7 +201,7 @@ class Splitter {
       const Op& op = program_.ops[g];
       if (!happened(timeline, g)) continue;
       const bool meets =
-          op.kind == OpKind::reduce_grad || (op.kind == OpKind::step && program_.global_step);
+          op.kind == OpKind::reduce_grad || (op.kind == OpKind::step && program_.step_sync != StepSync::device);
       const bool known = !op.has(Op::receives) || timeline.has_message(g);
       if (op.has(Op::receives)) ready = std::max(ready, timeline.message(g).end_s);
       const Span& span = timeline.op(g);
