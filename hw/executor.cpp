@@ -172,12 +172,10 @@ int DeviceExecutor::channel_of(const Op& sender) const {
                          sender.kind != OpKind::forward);
 }
 
-int DeviceExecutor::channel_between(int from, int to, bool backward,
-                                    ChannelPlan::Kind kind) const {
+int DeviceExecutor::channel_between(int from, int to, bool backward, ChannelPlan::Kind kind) const {
   const auto& channels = in_.plan.channels;
   const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
-    return c.source == from && c.destination == to && c.backward == backward &&
-           c.kind == kind;
+    return c.source == from && c.destination == to && c.backward == backward && c.kind == kind;
   });
   invariant(found != channels.end(), "the plan lacks a channel its program uses");
   return static_cast<int>(found - channels.begin());
@@ -264,7 +262,8 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 
 void DeviceExecutor::receive_gradients(std::uint32_t g) {
   const int twin = twin_of(in_.plan, number_);
-  ReceivingEnd& end = in_.backend.receiving(channel_between(twin, number_, false, ChannelPlan::Kind::gradients));
+  ReceivingEnd& end =
+      in_.backend.receiving(channel_between(twin, number_, false, ChannelPlan::Kind::gradients));
   Block* block = device_.allocate(end.queue(), gradient_bytes());
   const auto received = end.receive(nullptr, block, gradient_bytes(), twins(ops_[g]));
   record(g).message_departed = received.departed;

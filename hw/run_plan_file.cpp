@@ -583,7 +583,8 @@ void check_channels(const RunPlan& plan, const DependencyTable& table, Findings&
   for (int d = 0; d < ops.devices() && wrong.size() < 20; ++d) {
     const int from = plan.program.placement.norm_from(d);
     if (from >= 0 && !known.contains({from, d, false}))
-      wrong.push_back(fmt::format("the partial norm has no forward channel from {} to {}", from, d));
+      wrong.push_back(
+          fmt::format("the partial norm has no forward channel from {} to {}", from, d));
   }
 }
 

@@ -141,8 +141,7 @@ class Builder {
         read_reduction(Section(reduction_value_, "reduction", diagnostics_), out_, diagnostics_);
     out_.lowering.transfers = static_cast<Transfers>(
         top_.choice("transfers").value_or(static_cast<int>(Transfers::overlapped)));
-    out_.lowering.step_sync =
-        static_cast<StepSync>(pipeline_.choice("optimizer_sync").value_or(0));
+    out_.lowering.step_sync = static_cast<StepSync>(pipeline_.choice("optimizer_sync").value_or(0));
     out_.shape.depth = natural("stages", default_stages());
     out_.shape.microbatches_per_update = natural(
         "microbatches", out_.own_schedule ? std::max(out_.schedule->only_microbatches, 1U) : 1);

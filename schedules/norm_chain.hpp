@@ -1,5 +1,5 @@
-// Optimizer post-validation (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24, section 4): who
-// hands whom the partial norm of the gradients.
+// Optimizer post-validation (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24, section 4):
+// who hands whom the partial norm of the gradients.
 //
 // A step that clips gradients, or looks for NaNs, needs the norm of all of them: an all-reduce, at
 // which all devices wait (StepSync::global). Instead a partial norm goes through the pipeline. With
@@ -12,9 +12,9 @@
 //
 // A device makes one STEP for all of its stages, whose gradients it adds to the norm at once: the
 // norm goes from position to position (Placement::norm_from), also where the stages go back and
-// forth. Every replica of a pipeline has the reduced gradients and a norm of its own. A norm is some
-// bytes: its message takes the latency of the forward channel, no bandwidth, waits behind no other
-// message, and neither end is held.
+// forth. Every replica of a pipeline has the reduced gradients and a norm of its own. A norm is
+// some bytes: its message takes the latency of the forward channel, no bandwidth, waits behind no
+// other message, and neither end is held.
 #pragma once
 
 #include "schedules/program.hpp"
@@ -29,11 +29,13 @@ class NormChain {
   explicit NormChain(const Program& program);
   /// Does a device's op wait for a partial norm?
   bool takes(const Op& op, int device) const {
-    return op.kind == OpKind::step && !from_.empty() && from_[static_cast<std::size_t>(device)] >= 0;
+    return op.kind == OpKind::step && !from_.empty() &&
+           from_[static_cast<std::size_t>(device)] >= 0;
   }
   /// The STEP that hands its norm to a STEP that takes one.
   std::uint32_t giver(const Op& step, int device) const;
-  /// Calls `visit(step, device)` for the STEPs that take the norm of a device's op, if it is a STEP.
+  /// Calls `visit(step, device)` for the STEPs that take the norm of a device's op, if it is a
+  /// STEP.
   template <class Visit>
   void for_each_taker(const Op& op, int device, const Visit& visit) const {
     if (op.kind != OpKind::step || from_.empty()) return;

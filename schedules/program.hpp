@@ -48,7 +48,8 @@ struct VersionRule {
 enum class StepSync : std::uint8_t {
   device,           ///< at once
   global,           ///< all together: a barrier
-  post_validation,  ///< when the partial norm of the positions before has come, too (norm_chain.hpp)
+  post_validation,  ///< when the partial norm of the positions before has come, too
+                    ///< (norm_chain.hpp)
 };
 inline constexpr std::string_view kStepSyncNames[] = {"device", "global", "post-validation"};
 

@@ -11,8 +11,8 @@
 //
 // A detached REDUCE_GRAD does not hold its device: the STEP of the same update waits in its place.
 //
-// With post-validation a STEP also waits for the partial norm of the position before, a message that
-// leaves when that position's STEP starts (norm_chain.hpp).
+// With post-validation a STEP also waits for the partial norm of the position before, a message
+// that leaves when that position's STEP starts (norm_chain.hpp).
 //
 // An overlapped F and B (Op::paired) start together, when the messages of both are there, and end
 // together. `coupled` transfers know no pairs.
@@ -160,9 +160,8 @@ class Walk {
       if (op.has(Op::detached)) come(device, g, held_by);
       clock_.run(device, g, held_by);
       cursor_[d] = g += count;
-      norms_.for_each_taker(op, device, [&](std::uint32_t step, int taker) {
-        send(g - 1, device, step, taker);
-      });
+      norms_.for_each_taker(
+          op, device, [&](std::uint32_t step, int taker) { send(g - 1, device, step, taker); });
       if constexpr (coupled) {
         after_run_coupled(device, g - 1);
       } else {

@@ -95,8 +95,7 @@ class Channels {
   const std::vector<NetworkLink>& links() const { return links_; }
   /// Channel of the message that `op` sends.
   std::uint32_t of_send(const Op& op) const {
-    const std::uint32_t way =
-        mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
+    const std::uint32_t way = mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
   }
   /// What the partial norm that a device takes is on its way (post-validation): the latency of the
@@ -147,7 +146,7 @@ class Channels {
   std::vector<Exchange> exchanges_;
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norm_channels_;  // per device; empty: no post-validation
-  std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> channel
+  std::vector<std::uint32_t> index_;          // [forward or backward][stage][way] -> channel
 };
 
 /// Times of ops where not all devices are alike: `costs[kind[d]][stage]` are those on device d.

@@ -152,8 +152,7 @@ class ExactClock {
 
   void hand_norm(std::uint32_t from, std::uint32_t to) {
     const double depart = timeline_.op(from).start_s;
-    timeline_.message(to) = {depart,
-                             depart + channels_.norm_latency_s(table_.device_of(ops_[to]))};
+    timeline_.message(to) = {depart, depart + channels_.norm_latency_s(table_.device_of(ops_[to]))};
   }
 
   const OpLists& ops_;
@@ -163,8 +162,8 @@ class ExactClock {
   Durations duration_;
   BucketTimes bucket_times_;
   std::vector<double> forward_bytes_, backward_bytes_;  // of a message, per sending stage
-  std::vector<double> free_at_;         // per device
-  std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
+  std::vector<double> free_at_;                         // per device
+  std::vector<std::uint32_t> reduces_;                  // per device: its last REDUCE_GRAD
   Barriers barriers_;
   std::vector<double> ended_;  // per meeting: end of the reduction
   std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far

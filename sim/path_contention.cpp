@@ -85,9 +85,8 @@ class LinkUses {
     const Reduction& reduction = channels_.reductions()[party];
     // Every member has the same span.
     if (!reduction.contended || barriers_.of_party(party, 0) != device) return;
-    const auto bytes = static_cast<double>(at_position(input.program.placement, input.costs,
-                                                       reduction.position,
-                                                       &StageCosts::reduced_bytes));
+    const auto bytes = static_cast<double>(at_position(
+        input.program.placement, input.costs, reduction.position, &StageCosts::reduced_bytes));
     for (const FlowGroup& phase : reduction.phases)
       add(phase.flows, bytes, span, user_of_party(party));
   }

@@ -180,8 +180,7 @@ class CriticalPath {
     const Span& message = view_.timeline.message(g);
     const int device = device_of(g);
     if (message.length_s() > 0) {
-      path_.push_back(
-          {PathSegment::Kind::transfer, device, g, g, message.start_s, message.end_s});
+      path_.push_back({PathSegment::Kind::transfer, device, g, g, message.start_s, message.end_s});
     }
     until_s_ = message.start_s;
     return of_update(view_.table.placement().norm_from(device), OpKind::step,
@@ -339,8 +338,7 @@ class CriticalPath {
     g = first_of(g);
     const bool first = g == view_.ops.begin(device_of(g));
     double from = first ? -1 : view_.timeline.op(g - 1).end_s;
-    const bool by_message = waits_for_message(g) &&
-                            view_.timeline.message(g).end_s > from &&
+    const bool by_message = waits_for_message(g) && view_.timeline.message(g).end_s > from &&
                             view_.timeline.message(g).end_s <= start;
     if (first && !by_message) return kNoOp;
     if (by_message) from = view_.timeline.message(g).end_s;

@@ -44,8 +44,9 @@ ActivityGraph::ActivityGraph(const Program& program, const DependencyTable& tabl
     for (std::uint32_t g = program.ops.begin(d); g < program.ops.end(d); ++g) {
       const Op& op = program.ops[g];
       if (op.has(Op::sends)) tags_[g] = sent[{d, table.consumer_device(op)}]++;
-      norms_.for_each_taker(
-          op, d, [&](std::uint32_t step, int taker) { tags_[step] = sent[{d, taker}]++; });
+      norms_.for_each_taker(op, d, [&](std::uint32_t step, int taker) {
+        tags_[step] = sent[{d, taker}]++;
+      });
     }
   }
 }

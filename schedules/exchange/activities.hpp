@@ -5,7 +5,8 @@
 // when its op has run and received before the op that needs it; transfers that hold their ends
 // (blocking, coupled) also keep the next op waiting for the send, and the receive for the op
 // before. With post-validation a partial norm is a message from STEP to STEP that leaves when the
-// first of them may start. How long a message or a reduction takes is left to the network of the reader.
+// first of them may start. How long a message or a reduction takes is left to the network of the
+// reader.
 #pragma once
 
 #include "base/dependencies.hpp"

@@ -59,10 +59,8 @@ TEST(PostValidation, ADeviceThatIsReadyLaterHandsOnWhatItGotWhenItSteps) {
   auto costs = backwards({2, 2, 2});
   for (StageCosts& c : costs) c.backward_input_s = c.backward_weight_s = 1;
   costs[1].backward_weight_s = 9;
-  const auto by_itself = steps({.schedule = "zb-h1",
-                                .shape = {3, 1, 1},
-                                .costs = costs,
-                                .link = {.latency_s = 0.25}});
+  const auto by_itself =
+      steps({.schedule = "zb-h1", .shape = {3, 1, 1}, .costs = costs, .link = {.latency_s = 0.25}});
   // F ends at 1, 2.25, 3.5; I at 4.5, 5.75, 7; W at 5.5, 14.75, 8.
   EXPECT_EQ(by_itself, (std::vector<std::vector<double>>{{8}, {14.75}, {5.5}}));
   const auto chained = steps({.schedule = "zb-h1",
@@ -172,7 +170,8 @@ TEST(PostValidation, LiesBetweenStepsByThemselvesAndABarrierWhereLatencyIsNothin
   for (int run = 0; run < 300; ++run) {
     const Schedule& schedule = random_schedule(random);
     if (!schedule.flushes()) continue;
-    RigSpec spec{.schedule = schedule.name, .shape = random_shape(schedule, random, 8, 16)};
+    RigSpec spec{.schedule = std::string(schedule.name),
+                 .shape = random_shape(schedule, random, 8, 16)};
     spec.transfers = random_transfers(schedule, spec.shape, random);
     spec.width = static_cast<int>(random_between(random, 1, 2));
     for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
