@@ -36,9 +36,8 @@ std::vector<StageCosts> backwards(const std::vector<double>& backward_s) {
   return costs;
 }
 
-TEST(PostValidation, WhereTheNormComesInTimeADeviceStepsAsItWouldByItself) {
-  // Without messages' time the backwards end at 4 (device 1) and 6 (device 0): the norm leaves
-  // device 0 last of all, so that device 1, ready at 4, waits until 6.
+TEST(PostValidation, ADeviceThatIsDoneEarlyWaitsForTheNorm) {
+  // The backwards end at 4 on device 1 and at 6 on device 0, where the norm begins.
   EXPECT_EQ(steps({.shape = {2, 1, 1}}), (std::vector<std::vector<double>>{{6}, {4}}));
   EXPECT_EQ(steps({.shape = {2, 1, 1}, .step_sync = kPostValidation}),
             (std::vector<std::vector<double>>{{6}, {6}}));
@@ -123,7 +122,9 @@ TEST(PostValidation, OfTwinsTheNormGoesFromEitherEndToTheMiddle) {
 }
 
 TEST(PostValidation, AStageThatGoesThereAndBackIsCountedWithItsDevice) {
-  const Rig rig({.schedule = "zb-v", .shape = {3, 6, 1, false, 0}, .step_sync = kPostValidation});
+  const Rig rig({.schedule = "zb-v",
+                 .shape = {.depth = 3, .microbatches_per_update = 6, .batches = 1, .chunks = 2},
+                 .step_sync = kPostValidation});
   const auto at = steps(rig, simulate_exact(rig.input()));
   ASSERT_EQ(at.size(), 3U);
   for (const auto& device : at) EXPECT_EQ(device.size(), 1U);
