@@ -573,18 +573,18 @@ void check_channels(const RunPlan& plan, const DependencyTable& table, Findings&
                                                          : "stands twice"));
     if (wrong.size() >= 20) return;
   }
+  const bool norms = plan.program.step_sync == StepSync::post_validation;
+  for (int d = 0; norms && d < ops.devices() && wrong.size() < 20; ++d) {
+    const int from = plan.program.placement.norm_from(d);
+    if (from >= 0 && !known.contains({from, d, false}))
+      wrong.push_back(
+          fmt::format("the partial norm has no forward channel from {} to {}", from, d));
+  }
   for (std::uint32_t g = 0; g < ops.size() && wrong.size() < 20; ++g) {
     if (!ops[g].has(Op::sends)) continue;
     const int from = table.device_of(ops[g]), to = table.consumer_device(ops[g]);
     if (known.insert({from, to, ops[g].kind != OpKind::forward}).second)
       wrong.push_back(fmt::format("{} has no channel from {} to {}", to_string(ops[g]), from, to));
-  }
-  if (plan.program.step_sync != StepSync::post_validation) return;
-  for (int d = 0; d < ops.devices() && wrong.size() < 20; ++d) {
-    const int from = plan.program.placement.norm_from(d);
-    if (from >= 0 && !known.contains({from, d, false}))
-      wrong.push_back(
-          fmt::format("the partial norm has no forward channel from {} to {}", from, d));
   }
 }
 
