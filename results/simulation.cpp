@@ -3,7 +3,6 @@
 #include "base/clock.hpp"
 #include "base/position_costs.hpp"
 #include "base/units.hpp"
-#include "results/post_validation.hpp"
 #include "schedules/check.hpp"
 #include "sim/path_contention.hpp"
 
@@ -373,7 +372,6 @@ Result summarize(const Simulation& s) {
   add_links(s, r);
   r.communication = communication(s.input(), *s.timeline);
   judge_memory(s, r);
-  if (s.scenario.post_validation) r.notes.push_back(post_validation_note(s));
   if (s.latest) {
     r.notes.push_back(
         fmt::format("an update's weights have missed {:.2f} updates of other replicas on average "

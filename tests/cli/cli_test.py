@@ -424,6 +424,10 @@ class Result(Case):
                                   "batches=3", "width=2")],
                  [stepping, *keys("schedule=v-half", "microbatches=9", "batches=2",
                                   "optimizer_sync=global")],
+                 [stepping, *keys("schedule=zb-h1", "microbatches=6", "batches=3", "width=2",
+                                  "optimizer_sync=post-validation", "transfers=blocking")],
+                 [stepping, *keys("schedule=chimera", "stages=4", "microbatches=8", "batches=2",
+                                  "optimizer_sync=post-validation")],
                  [stepping, *keys("schedule=hanayo", "stages=4", "chunks=4", "microbatches=8",
                                   "width=2", "transfers=free")],
                  [stepping, *keys("schedule=dualpipe", "stages=4", "microbatches=10", "batches=3")],
@@ -997,7 +1001,8 @@ def random_run(rng, transfers):
     width = rng.choice((1, 1, 1, 2, 3))
     m = {"pipedream": 1, "pipedream-2bw": p + rng.randint(0, 3)}.get(schedule, rng.randint(1, 7))
     batches = rng.randint(1, 12) if schedule == "pipedream" else rng.randint(1, 3)
-    global_step = schedule in FLUSHING and rng.random() < 0.4
+    sync = (rng.choice(("device", "device", "global", "post-validation"))
+            if schedule in FLUSHING else "device")
     milliseconds = lambda low, high: [rng.randint(low, high) / 10 for _ in range(p)]
     times = {"forward": milliseconds(10, 200), "backward": milliseconds(20, 400),
              "step": milliseconds(10, 90) if rng.random() < 0.6 else [0.0] * p}
@@ -1012,10 +1017,10 @@ def random_run(rng, transfers):
             f"schedule: {schedule}\ntransfers: {transfers}\nbatches: {batches}\n"
             f"pipeline: {{stages: {p}, microbatches: {m}, width: {width}, "
             "reduction: {overlap: none}, "
-            f"optimizer_sync: {'global' if global_step else 'device'}}}\n")
+            f"optimizer_sync: {sync}}}\n")
     costs = {k: [v / 1e3 for v in values] for k, values in times.items()}
     costs |= {k: [v * 1e6 for v in values] for k, values in sizes.items()}
-    shape = {"transfers": transfers, "width": width, "per_update": m, "global_step": global_step}
+    shape = {"transfers": transfers, "width": width, "per_update": m, "sync": sync}
     return text, costs, (latency / 1e3, bandwidth * 1e9), shape
 
 

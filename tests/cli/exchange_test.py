@@ -365,6 +365,24 @@ class Graphs(Case):
                          messages * bytes_sent.pop())
         self.assertEqual(bytes_sent, set())
 
+    def test_partial_norms_are_messages_between_steps(self):
+        path = self.folder / "norms.yaml"
+        path.write_text(
+            "model: {forward: [1 ms, 4 ms, 2 ms, 1 ms], backward_input: [1 ms, 2 ms, 1 ms, 3 ms],\n"
+            "        backward_weight: [1 ms, 9 ms, 1 ms, 1 ms], step: [3 ms, 1 ms, 2 ms, 1 ms]}\n"
+            "cluster: {devices: 8}\nbatches: 2\nschedule: zb-h1\n"
+            "pipeline: {stages: 4, microbatches: 5, optimizer_sync: post-validation}\n")
+        for options in ((), ("--set", "pipeline.width=2"), ("--set", "transfers=blocking"),
+                        ("--set", "schedule=chimera", "--set", "microbatches=8")):
+            with self.subTest(options):
+                goal = activity_graphs.read_goal(self.ok("export", path, "--to", "goal", *options))
+                chakra = activity_graphs.graph_of_chakra(self.chakra(path, *options))
+                expected = self.simulated(path, *options)
+                by_itself = self.simulated(path, *options, "--set", "optimizer_sync=device")
+                self.assertLess(by_itself, expected)
+                self.assertAlmostEqual(activity_graphs.makespan(goal), expected, places=6)
+                self.assertAlmostEqual(activity_graphs.makespan(chakra), expected, places=6)
+
     def test_replicas_reduce_their_gradients_together(self):
         scenario = str(SOURCE / "scenarios/small-1f1b.yaml")
         set_ = ("--set", "width=3", "--set", "cluster.devices=12")

@@ -41,6 +41,7 @@ RunOptions unpaced() {
 // ---------------------------------------------------------
 
 class EverySchedule : public testing::TestWithParam<std::string> {};
+class FlushingSchedule : public EverySchedule {};
 
 TEST_P(EverySchedule, StandInWeightsEqualTheSequentialRunFromOneToEightStages) {
   for (std::uint32_t p = 1; p <= 8; ++p) {
@@ -308,7 +309,8 @@ void expect_simulated_times(const RigSpec& spec) {
   for (std::uint32_t g = 0; g < rig.program.ops.size(); ++g) {
     different += executed.timeline.op(g).start_s != simulated.op(g).start_s;
     different += executed.timeline.op(g).end_s != simulated.op(g).end_s;
-    if (!rig.program.ops[g].has(Op::receives)) continue;
+    const Op& op = rig.program.ops[g];
+    if (!op.has(Op::receives) && op.kind != OpKind::step) continue;
     different += executed.timeline.message(g).start_s != simulated.message(g).start_s;
     different += executed.timeline.message(g).end_s != simulated.message(g).end_s;
   }
@@ -325,6 +327,27 @@ TEST_P(EverySchedule, OnAVirtualClockEveryTimeIsTheSimulatorsUpToSixteenStages) 
       expect_simulated_times(spec);
     }
   }
+}
+
+TEST_P(FlushingSchedule, OnAVirtualClockPartialNormsTravelAsInTheSimulator) {
+  for (const Transfers transfers :
+       {Transfers::overlapped, Transfers::free, Transfers::coupled, Transfers::blocking}) {
+    for (const std::uint32_t p : {2U, 6U}) {
+      RigSpec spec{GetParam(), shape_of(GetParam(), p, p + 3, 3)};
+      spec.transfers = transfers;
+      spec.step_sync = StepSync::post_validation;
+      if (!coupled_fits(spec)) continue;
+      spec.costs = ragged_costs(spec.shape.stages(), p);
+      spec.link = {.latency_s = 0.17, .bytes_per_s = 900};
+      expect_simulated_times(spec);
+    }
+  }
+}
+
+TEST_P(FlushingSchedule, PartialNormsChangeNoWeights) {
+  RigSpec spec{GetParam(), shape_of(GetParam(), 4, 8, 3)};
+  spec.step_sync = StepSync::post_validation;
+  EXPECT_EQ(run_alone(plan_of(spec), unpaced()).weights_equal, true);
 }
 
 TEST_P(EverySchedule, OnAVirtualClockEveryTransferSemanticsIsTheSimulators) {
@@ -418,12 +441,20 @@ TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+std::string suffix(const testing::TestParamInfo<std::string>& tested) {
+  std::string name = tested.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+std::vector<std::string> flushing_names() {
+  std::vector<std::string> names = schedule_names();
+  std::erase_if(names, [](const std::string& name) { return !find_schedule(name)->flushes(); });
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()), suffix);
+INSTANTIATE_TEST_SUITE_P(Host, FlushingSchedule, testing::ValuesIn(flushing_names()), suffix);
 
 }  // namespace
 }  // namespace penstock

@@ -87,12 +87,14 @@ TEST_P(WrongProgramFile, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
-        Change{"/penstock_program", 3, "version 3"}, Change{"/name", 3, "'name' must be a text"},
+        Change{"/penstock_program", 2, "version 2"}, Change{"/name", 3, "'name' must be a text"},
         Change{"/seed", -1, "'seed' must be an integer from 0"},
         Change{"/seed", 1.5, "'seed' must be an integer"},
         Change{"/compute", "magic", "'compute' must be one of stand_in, transformer"},
         Change{"/program", 1, "an object with 'schedule' is expected"},
         Change{"/program/flushes", "yes", "'flushes' must be true or false"},
+        Change{"/program/optimizer_sync", "never", "device, global, post-validation"},
+        Change{"/program/optimizer_sync", "post-validation", "only devices that flush"},
         Change{"/program/widths/0", 2147483648, "'widths' must be an integer from 0 to 2147483647"},
         Change{"/program/widths", Json::array(), "no devices"},
         Change{"/program/widths/0", 0, "no devices"},
@@ -224,6 +226,26 @@ TEST(ProgramFile, WithAChannelTwiceIsRefused) {
   Json json = Json::parse(to_text(plan()));
   json["channels"].push_back(json["channels"][0]);
   EXPECT_NE(why(json).find("stands twice"), std::string::npos) << why(json);
+}
+
+TEST(ProgramFile, SaysWhenItsDevicesStep) {
+  for (const StepSync sync : {StepSync::device, StepSync::global, StepSync::post_validation}) {
+    RigSpec spec{"zb-h1", {3, 4, 2}};
+    spec.step_sync = sync;
+    const RunPlan read = parse_run_plan(to_text(plan_of(spec)), "p.json");
+    EXPECT_EQ(read.program.step_sync, sync);
+  }
+}
+
+TEST(ProgramFile, WithoutAWayForThePartialNormIsRefused) {
+  RigSpec spec{"1f1b", {3, 4, 1}};
+  spec.step_sync = StepSync::post_validation;
+  Json json = Json::parse(to_text(plan_of(spec)));
+  ASSERT_EQ(why(json), "");
+  json["channels"][0]["source"] = 2;  // instead of 0, to 1
+  EXPECT_NE(why(json).find("the partial norm has no forward channel from 0 to 1"),
+            std::string::npos)
+      << why(json);
 }
 
 TEST(ProgramFile, MayAskAnotherStageOfItsOwnDevice) {

@@ -47,6 +47,15 @@ cluster: {devices: 8, memory: 16 GiB, link: {latency: 1 us, bandwidth: 10 GB/s},
 """
 
 
+UNEVEN = """
+model: {forward: [1 ms, 4 ms, 2 ms, 1 ms], backward_input: [1 ms, 2 ms, 1 ms, 3 ms],
+        backward_weight: [1 ms, 9 ms, 1 ms, 1 ms], step: [3 ms, 1 ms, 2 ms, 1 ms],
+        activation: 1 KiB, parameters: 1 KiB, gradients: 1 KiB, output: 1 KiB}
+cluster: {devices: 4, memory: 16 GiB, link: {latency: 700 us, bandwidth: 1 GB/s}}
+batches: 3
+"""
+
+
 def stand_in(forward="1 us", backward="2 us", output="1 KiB"):
     return f"""
 model: {{forward: {forward}, backward: {backward}, activation: 1 KiB, parameters: 1 KiB,
@@ -311,8 +320,8 @@ def is_replicated(scenario):
 class VirtualClock(Case):
     """`--clock virtual` is the simulator, through the command line."""
 
-    def compare(self, *arguments):
-        for scenario in SMALL:
+    def compare(self, *arguments, scenarios=SMALL):
+        for scenario in scenarios:
             with self.subTest(scenario):
                 # One replica is executed.
                 alone = ["--set", "pipeline.width=1"] if is_replicated(scenario) else []
@@ -341,6 +350,15 @@ class VirtualClock(Case):
 
     def test_processes(self):
         self.compare("--processes")
+
+    def test_post_validation(self):
+        """Steps wait for a partial norm, which is a message of the run."""
+        post = self.scenario(UNEVEN + "schedule: zb-h1\npipeline: {stages: 4, microbatches: 6, "
+                             "optimizer_sync: post-validation}\n")
+        twins = self.scenario(UNEVEN + "schedule: chimera\npipeline: {stages: 4, "
+                              "microbatches: 8, optimizer_sync: post-validation}\n", "twins.yaml")
+        for arguments in ((), ("--processes",)):
+            self.compare(*arguments, scenarios=(post, twins))
 
     def test_two_runs_are_byte_identical(self):
         for form in (("--format", "json", "--events"), ("--format", "csv"), ()):

@@ -21,7 +21,7 @@ namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches,
              Transfers transfers = Transfers::overlapped, int width = 1) {
-  return lower(*find_schedule(name), {p, m, batches}, {width, transfers, false});
+  return lower(*find_schedule(name), {p, m, batches}, {width, transfers});
 }
 
 std::vector<std::string> problems(const Program& program) {

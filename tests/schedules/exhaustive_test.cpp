@@ -55,7 +55,7 @@ void expect_messages_in_order(const Program& program, const DependencyTable& tab
 
 void expect_valid(const Schedule& schedule, const ScheduleShape& shape, int width,
                   Transfers transfers) {
-  const Program program = lower(schedule, shape, {width, transfers, false});
+  const Program program = lower(schedule, shape, {width, transfers});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_TRUE(problems.empty()) << schedule.name << " " << describe(shape) << " width " << width
