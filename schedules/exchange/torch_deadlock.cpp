@@ -1,6 +1,7 @@
 // What an order can never finish, and why. Every device runs as far as it can; then each one that
 // is left waits for one thing, so that following the waits from any of them ends in a cycle, or at
-// something that will never be there. Each such end is one deadlock; the rest waits behind it.
+// something that will never be there. Each such end is one deadlock; the rest waits behind it. What
+// is missing, or stands after what needs it, has been reported as that: it is not said twice.
 #include "schedules/exchange/torch_source.hpp"
 
 #include <algorithm>
@@ -51,8 +52,9 @@ class Runner {
   struct Wait {
     std::string why;                   ///< empty: it does not
     ActionId action = kNoAction;       ///< that must run first
-    std::optional<std::uint32_t> row;  ///< the device that must move
+    std::optional<std::uint32_t> row{};  ///< the device that must move
     ActionId blocked = kNoAction;      ///< what waits
+    bool reported = false;             ///< the file is wrong there, whatever the other devices do
   };
 
   bool stuck(std::uint32_t row) const { return cursor_[row] != source_.end(row); }
@@ -110,8 +112,7 @@ class Runner {
     if (!issued.why.empty()) return issued;
     const ActionId send = partner_[source_.find(receive.kind, a.stage, a.microbatch)];
     if (send == kNoAction)
-      return {
-          fmt::format("'{}', which nobody sends", to_string(receive)), kNoAction, {}, kNoAction};
+      return {.why = fmt::format("'{}', which nobody sends", to_string(receive)), .reported = true};
     return wait_for(source_[send], id);
   }
 
@@ -119,24 +120,26 @@ class Runner {
   Wait wait_for(const Action& wanted, ActionId id) const {
     const ActionId found = source_.find(wanted.kind, wanted.stage, wanted.microbatch);
     if (found == kNoAction)
-      return {fmt::format("'{}', which is nowhere", to_string(wanted)), kNoAction, {}, kNoAction};
+      return {.why = fmt::format("'{}', which is nowhere", to_string(wanted)), .reported = true};
     if (done_[found]) return {};
     const std::uint32_t row = source_.row_of(found);
     if (row == source_.row_of(id)) {
       const bool paired =
           found < id;  // all that stands before has run, but for the other of a pair
-      return {
-          fmt::format("'{}', which {} ({})", source_.name(found),
-                      paired ? "runs together with it" : "stands after it", source_.place(found)),
-          found,
-          {},
-          kNoAction};
+      return {.why = fmt::format("'{}', which {} ({})", source_.name(found),
+                                 paired ? "runs together with it" : "stands after it",
+                                 source_.place(found)),
+              .action = found,
+              .reported = !paired};
     }
-    return {fmt::format("'{}' of device {} ({})", source_.name(found), row, source_.place(found)),
-            found, row, kNoAction};
+    return {
+        .why = fmt::format("'{}' of device {} ({})", source_.name(found), row, source_.place(found)),
+        .action = found,
+        .row = row};
   }
 
   void report_deadlock(const std::vector<std::uint32_t>& rows) {
+    if (wait_of(rows.back()).reported && !source_.findings().empty()) return;
     std::string text = "deadlock: ";
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Wait wait = wait_of(rows[i]);

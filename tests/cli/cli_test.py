@@ -23,10 +23,10 @@ import unittest
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 import reference
+import transcripts
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
-GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 SCENARIOS = sorted(p.relative_to(SOURCE).as_posix() for p in SOURCE.glob("scenarios/*.yaml"))
 SMALL = "scenarios/small-1f1b.yaml"
 # 768 and 1,024 devices: without --events here
@@ -1307,13 +1307,7 @@ class Transcripts(Case):
     """What people see, kept under golden/."""
 
     def golden(self, name, *command):
-        text = self.ok(*command)
-        path = GOLDEN / name
-        if os.environ.get("UPDATE_GOLDEN"):
-            GOLDEN.mkdir(exist_ok=True)
-            path.write_text(text)
-            self.skipTest(f"{name} was rewritten")
-        self.assertEqual(text, path.read_text())
+        transcripts.expect(self, name, self.ok(*command))
 
     def test_simulate(self):
         self.golden("simulate-gpt-2.2b-2bw.txt", "simulate", "scenarios/gpt-2.2b-2bw.yaml",
@@ -1486,9 +1480,4 @@ class Terminal(Case):
 
 if __name__ == "__main__":
     sys.setrecursionlimit(100_000)
-    outcome = unittest.main(verbosity=2, exit=False).result
-    if not outcome.wasSuccessful():
-        sys.exit(1)
-    if os.environ.get("UPDATE_GOLDEN"):
-        print("UPDATE_GOLDEN: the transcripts were rewritten", file=sys.stderr)
-        sys.exit(77)
+    transcripts.main()

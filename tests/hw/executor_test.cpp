@@ -3,6 +3,7 @@
 #include "tests/hw/plan_rig.hpp"
 
 #include "hw/stages.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 
@@ -419,11 +420,7 @@ TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         ByName());
 
 }  // namespace
 }  // namespace penstock
