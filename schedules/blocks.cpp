@@ -148,12 +148,11 @@ std::vector<BlockProblem> collisions(const Block& b) {
         slot = &pass;
       }
       if (other == nullptr) continue;
-      found.push_back(
-          problem_of(pass.op,
-                     fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
-                                 "modulo the interval {}",
-                                 name(other->op), other->slot, name(pass.op), pass.slot, d,
-                                 within(*other), within(pass), T)));
+      found.push_back(problem_of(
+          pass.op, fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
+                               "modulo the interval {}",
+                               name(other->op), other->slot, name(pass.op), pass.slot, d,
+                               within(*other), within(pass), T)));
     }
   }
   return found;

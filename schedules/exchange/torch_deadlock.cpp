@@ -50,11 +50,11 @@ class Runner {
   static constexpr std::uint32_t kNew = 0xFFFFFFFF;
 
   struct Wait {
-    std::string why;                   ///< empty: it does not
-    ActionId action = kNoAction;       ///< that must run first
+    std::string why;                     ///< empty: it does not
+    ActionId action = kNoAction;         ///< that must run first
     std::optional<std::uint32_t> row{};  ///< the device that must move
-    ActionId blocked = kNoAction;      ///< what waits
-    bool reported = false;             ///< the file is wrong there, whatever the other devices do
+    ActionId blocked = kNoAction;        ///< what waits
+    bool reported = false;               ///< the file is wrong there, whatever the other devices do
   };
 
   bool stuck(std::uint32_t row) const { return cursor_[row] != source_.end(row); }
@@ -132,10 +132,10 @@ class Runner {
               .action = found,
               .reported = !paired};
     }
-    return {
-        .why = fmt::format("'{}' of device {} ({})", source_.name(found), row, source_.place(found)),
-        .action = found,
-        .row = row};
+    return {.why = fmt::format("'{}' of device {} ({})", source_.name(found), row,
+                               source_.place(found)),
+            .action = found,
+            .row = row};
   }
 
   void report_deadlock(const std::vector<std::uint32_t>& rows) {
