@@ -189,8 +189,6 @@ inline Op make_op(OpKind kind, std::uint32_t stage, std::uint32_t microbatch) {
 /// that are left, over microbatches 0 ... count-1 of stage `stage` (1F1B and its relatives).
 void append_one_f_one_b(OpLists& order, std::uint32_t stage, std::uint32_t warmup,
                         std::uint32_t count);
-/// 1F1B over all microbatches of the run, on stages of as many replicas as the shape says.
-void generate_one_f_one_b_without_flush(const ScheduleShape& shape, OpLists& order);
 
 /// The bubble (p-1) / (v m + p-1) of a pipeline that fills and drains once per batch.
 double fill_and_drain(const ScheduleShape& shape);
