@@ -419,8 +419,7 @@ TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()),
-                         ByName());
+INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()), ByName());
 
 }  // namespace
 }  // namespace penstock

@@ -278,8 +278,17 @@ void each_number(const Json& json, const Json::json_pointer& at,
 }
 
 TEST(ProgramFile, WithAnyNumberChangedIsReadOrRefusedButNeverABug) {
-  const Json numbers[] = {0,           1,          -1,    65535, 65536, 2147483648, 4294967295U,
-                          4294967296L, 1.5,        1e300, -1e300,
+  const Json numbers[] = {0,
+                          1,
+                          -1,
+                          65535,
+                          65536,
+                          2147483648,
+                          4294967295U,
+                          4294967296L,
+                          1.5,
+                          1e300,
+                          -1e300,
                           std::numeric_limits<std::uint64_t>::max(),
                           std::numeric_limits<std::int64_t>::min()};
   std::size_t refused = 0;

@@ -111,9 +111,9 @@ TEST(TransferTold, IsNoLessThanAnyMessageTakesOnNodes) {
         "inter: {bandwidth: 25 Gbps, latency: 30 us}}",
         "{nodes: 8, devices_per_node: 1, inter: {bandwidth: 3 GB/s, latency: 10 us}}",
         "{base: p3.16xlarge}", "{base: dgx-a100, nodes: 2}"}) {
-    const Scenario s = scenario("model: {forward: 1 s, backward: 2 s, output: 8 MB}\ncluster: " +
-                                std::string(cluster) +
-                                "\nschedule: search\npipeline: {stages: 8, microbatches: 8}\n");
+    const Scenario s = scenario(
+        "model: {forward: 1 s, backward: 2 s, output: 8 MB}\ncluster: " + std::string(cluster) +
+        "\nschedule: search\npipeline: {stages: 8, microbatches: 8}\n");
     Network network(s.cluster);
     double longest_s = 0;
     for (int from = 0; from < s.cluster.devices(); ++from) {
@@ -142,9 +142,8 @@ std::string unlike(const std::string& schedule, const std::string& recompute) {
   return "model: gpt-355m\n"
          "cluster: {inter: 10 GB/s, devices_per_node: 2, groups: [{device: V100-16}, "
          "{device: A100-80}]}\nschedule: " +
-         schedule +
-         "\npipeline: {stages: 2, width: 2, microbatches: 4, placement: [0, 2, 1, 3]" + recompute +
-         "}\n";
+         schedule + "\npipeline: {stages: 2, width: 2, microbatches: 4, placement: [0, 2, 1, 3]" +
+         recompute + "}\n";
 }
 
 void expect_joined(const std::vector<StageCosts>& whole, const std::vector<StageCosts>& each,
