@@ -1,7 +1,7 @@
 // What an order can never finish, and why. Every device runs as far as it can; then each one that
 // is left waits for one thing, so that following the waits from any of them ends in a cycle, or at
 // something that will never be there. Each such end is one deadlock; the rest waits behind it. What
-// is missing, or stands after what needs it, has been reported as that: it is not said twice.
+// is missing has been reported as that: it is not said twice.
 #include "schedules/exchange/torch_source.hpp"
 
 #include <algorithm>
@@ -129,8 +129,7 @@ class Runner {
       return {.why = fmt::format("'{}', which {} ({})", source_.name(found),
                                  paired ? "runs together with it" : "stands after it",
                                  source_.place(found)),
-              .action = found,
-              .reported = !paired};
+              .action = found};
     }
     return {.why = fmt::format("'{}' of device {} ({})", source_.name(found), row,
                                source_.place(found)),

@@ -23,9 +23,8 @@ class TorchFindings {
   bool empty() const { return found_.empty(); }
   /// Has something been found in this line (from 0)?
   bool any_in(std::size_t row) const {
-    return std::ranges::any_of(found_, [&](const Diagnostic& d) {
-      return d.where.line == static_cast<int>(row) + 1;
-    });
+    return std::ranges::any_of(
+        found_, [&](const Diagnostic& d) { return d.where.line == static_cast<int>(row) + 1; });
   }
   /// Throws InputError when something was found.
   void throw_if_any(const std::string& origin);

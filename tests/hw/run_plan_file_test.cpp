@@ -312,7 +312,8 @@ TEST(ProgramFile, WithAnyNumberChangedIsReadOrRefusedButNeverABug) {
 TEST(ProgramFile, WithADeviceOutOfRangeIsRefused) {
   for (const RunPlan& right : plans_of_all_kinds()) {
     Json json = Json::parse(to_text(right));
-    const Json devices[] = {json["devices"].size(), 65536, 2147483647, 2147483648, -1};
+    // The last one is device 0 where bits are cut off.
+    const Json devices[] = {json["devices"].size(), 65536, 2147483647, 2147483648, -1, 4294967296};
     for (const char* end : {"source", "destination"}) {
       const Json was = json["channels"][0][end];
       for (const Json& device : devices) {
