@@ -1,7 +1,6 @@
 // What an order can never finish, and why. Every device runs as far as it can; then each one that
 // is left waits for one thing, so that following the waits from any of them ends in a cycle, or at
-// something that will never be there. Each such end is one deadlock; the rest waits behind it. What
-// is missing has been reported as that: it is not said twice.
+// something that will never be there. Each such end is one deadlock; the rest waits behind it.
 #include "schedules/exchange/torch_source.hpp"
 
 #include <algorithm>
@@ -50,11 +49,10 @@ class Runner {
   static constexpr std::uint32_t kNew = 0xFFFFFFFF;
 
   struct Wait {
-    std::string why;                     ///< empty: it does not
-    ActionId action = kNoAction;         ///< that must run first
-    std::optional<std::uint32_t> row{};  ///< the device that must move
-    ActionId blocked = kNoAction;        ///< what waits
-    bool reported = false;               ///< the file is wrong there, whatever the other devices do
+    std::string why;                   ///< empty: it does not
+    ActionId action = kNoAction;       ///< that must run first
+    std::optional<std::uint32_t> row;  ///< the device that must move
+    ActionId blocked = kNoAction;      ///< what waits
   };
 
   bool stuck(std::uint32_t row) const { return cursor_[row] != source_.end(row); }
@@ -112,7 +110,8 @@ class Runner {
     if (!issued.why.empty()) return issued;
     const ActionId send = partner_[source_.find(receive.kind, a.stage, a.microbatch)];
     if (send == kNoAction)
-      return {.why = fmt::format("'{}', which nobody sends", to_string(receive)), .reported = true};
+      return {
+          fmt::format("'{}', which nobody sends", to_string(receive)), kNoAction, {}, kNoAction};
     return wait_for(source_[send], id);
   }
 
@@ -120,25 +119,24 @@ class Runner {
   Wait wait_for(const Action& wanted, ActionId id) const {
     const ActionId found = source_.find(wanted.kind, wanted.stage, wanted.microbatch);
     if (found == kNoAction)
-      return {.why = fmt::format("'{}', which is nowhere", to_string(wanted)), .reported = true};
+      return {fmt::format("'{}', which is nowhere", to_string(wanted)), kNoAction, {}, kNoAction};
     if (done_[found]) return {};
     const std::uint32_t row = source_.row_of(found);
     if (row == source_.row_of(id)) {
       const bool paired =
           found < id;  // all that stands before has run, but for the other of a pair
-      return {.why = fmt::format("'{}', which {} ({})", source_.name(found),
-                                 paired ? "runs together with it" : "stands after it",
-                                 source_.place(found)),
-              .action = found};
+      return {
+          fmt::format("'{}', which {} ({})", source_.name(found),
+                      paired ? "runs together with it" : "stands after it", source_.place(found)),
+          found,
+          {},
+          kNoAction};
     }
-    return {.why = fmt::format("'{}' of device {} ({})", source_.name(found), row,
-                               source_.place(found)),
-            .action = found,
-            .row = row};
+    return {fmt::format("'{}' of device {} ({})", source_.name(found), row, source_.place(found)),
+            found, row, kNoAction};
   }
 
   void report_deadlock(const std::vector<std::uint32_t>& rows) {
-    if (wait_of(rows.back()).reported && !source_.findings().empty()) return;
     std::string text = "deadlock: ";
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Wait wait = wait_of(rows[i]);

@@ -87,6 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
             "t.csv:1:5: deadlock: device 0 is stuck before '0B0', which waits for '1B0' of device "
             "1 (line 2, column 9); device 1 is stuck before '1F1', which waits for '0F1' of device "
             "0 (line 1, column 9)"},
+        Wrong{"NeverThere", "0F0,0B0\n1B0\n",
+              "is stuck before '1B0', which waits for '1F0', which "
+              "is nowhere"},
         Wrong{"PairOfOneMicrobatch", "(0F0;0B0)OVERLAP_F_B\n",
               "t.csv:1:6: deadlock: device 0 is stuck before '0B0', which waits for '0F0', which "
               "runs together with it (line 1, column 2)"},
@@ -107,6 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
               "t.csv:1:5: '0SEND_F0' is received nowhere: there is no '1RECV_F0'"},
         Wrong{"NotSent", "0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
               "'1RECV_F0' is sent nowhere: there is no '0SEND_F0'"},
+        Wrong{"WaitsForEver", "0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+              "is stuck before '1F0', which waits for '1RECV_F0', which nobody sends"},
         Wrong{"Neither", "0F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n",
               "'1F0' needs '0F0' of device 0 (line 1, column 1), but there is no '0SEND_F0' and no "
               "'1RECV_F0'"},
@@ -271,32 +276,12 @@ TEST(TorchCsv, DamagedTablesAreRefusedOrRunButNeverCrash) {
   }
 }
 
-/// The sentences, without places and without the lines of the file.
-std::vector<std::string> sentences(const std::string& text) {
-  std::vector<std::string> found;
-  try {
-    read_torch_csv(text, "t.csv");
-  } catch (const InputError& error) {
-    for (const Diagnostic& d : error.diagnostics()) found.push_back(d.message);
-  }
-  return found;
-}
-
-TEST(TorchCsv, WhatIsMissingIsSaidOnce) {
-  using Sentences = std::vector<std::string>;
-  EXPECT_EQ(sentences("0F0,0B0\n1B0\n"), Sentences{"stage 1 has no F of microbatch 0"});
-  EXPECT_EQ(sentences("0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
-            Sentences{"'1RECV_F0' is sent nowhere: there is no '0SEND_F0'"});
-  EXPECT_EQ(sentences("0F0,0B0\nx\n"),
-            Sentences{"'x' is no action; expected <stage><kind><microbatch>, such as 2F0 or "
-                      "1SEND_F3"});
-}
-
-TEST(TorchCsv, ADeadlockIsNamedBesideWhatElseIsWrong) {
-  const auto found = sentences("0F0,0B0,0F1,0B1,0F2\n1F1,1F0,1B0,1B1,1F2,1B2\n");
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0], "stage 0 has no B, and no I, of microbatch 2");
-  EXPECT_TRUE(found[1].starts_with("deadlock: device 0 is stuck before '0B0'")) << found[1];
+TEST(TorchCsv, ALineOfRefusedWordsIsNotAlsoCalledADeviceThatComputesNothing) {
+  const std::string words = said("0F0,0B0\nx\n");
+  EXPECT_NE(words.find("t.csv:2:1: 'x' is no action"), std::string::npos) << words;
+  EXPECT_EQ(words.find("computes nothing"), std::string::npos) << words;
+  const std::string blank = said("0F0,0B0\n,\n1F0,1B0\n");
+  EXPECT_NE(blank.find("t.csv:2:1: device 1 computes nothing"), std::string::npos) << blank;
 }
 
 TEST(TorchCsv, RecordedOrdersRunAndRecordedDeadlocksAreNamed) {
