@@ -311,16 +311,16 @@ TEST(ProgramFile, WithAnyNumberChangedIsReadOrRefusedButNeverABug) {
 
 TEST(ProgramFile, WithADeviceOutOfRangeIsRefused) {
   for (const RunPlan& right : plans_of_all_kinds()) {
-    Json json = Json::parse(to_text(right));
+    const Json json = Json::parse(to_text(right));
     // The last one is device 0 where bits are cut off.
     const Json devices[] = {json["devices"].size(), 65536, 2147483647, 2147483648, -1, 4294967296};
     for (const char* end : {"source", "destination"}) {
-      const Json was = json["channels"][0][end];
       for (const Json& device : devices) {
-        json["channels"][0][end] = device;
-        ASSERT_NE(why(json), "") << right.name << " " << end << " " << device;
+        Json more = json;  // one that no message uses
+        more["channels"].push_back(json["channels"][0]);
+        more["channels"].back()[end] = device;
+        ASSERT_NE(why(more), "") << right.name << " " << end << " " << device;
       }
-      json["channels"][0][end] = was;
     }
     for (const Json& device : devices) {
       Json moved = json;
