@@ -44,6 +44,7 @@ std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<Dev
 /// Where the replicas of a stage are on different devices, each has times of its own.
 void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
   std::map<const DeviceSpec*, std::size_t> kinds;
+  scenario.unlike = {};  // a scenario may be costed again, as if it recomputed nothing
   for (const DeviceSpec* device : on) {
     const auto [kind, added] = kinds.try_emplace(device, kinds.size());
     scenario.unlike.kind.push_back(kind->second);

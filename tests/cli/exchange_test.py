@@ -19,11 +19,11 @@ import unittest
 sys.dont_write_bytecode = True  # the source tree stays clean
 import activity_graphs
 import torch_tables
+import transcripts
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 RECORDED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", "../shared")) / "oracles" / "schedules"
-GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
                             "LC_ALL": "C.UTF-8"}
 SHAPES = [(1, 3), (2, 1), (2, 4), (3, 6), (4, 8), (8, 16)]  # devices, microbatches
@@ -85,11 +85,7 @@ class Case(unittest.TestCase):
         return json.loads(self.ok("schedule", "check", self.file(table), "--format", "json"))
 
     def golden(self, name, text):
-        path = GOLDEN / name
-        if os.environ.get("UPDATE_GOLDEN"):
-            path.write_text(text)
-            self.skipTest(f"wrote {name}")
-        self.assertEqual(text, path.read_text())
+        transcripts.expect(self, name, text)
 
 
 class Tables(Case):
@@ -424,9 +420,4 @@ class Graphs(Case):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(verbosity=2, exit=False).result
-    if not outcome.wasSuccessful():
-        sys.exit(1)
-    if os.environ.get("UPDATE_GOLDEN"):
-        print("UPDATE_GOLDEN: the transcripts were rewritten", file=sys.stderr)
-        sys.exit(77)
+    transcripts.main()

@@ -3,6 +3,7 @@
 #include "tests/hw/plan_rig.hpp"
 
 #include "hw/stages.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 
@@ -441,20 +442,14 @@ TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
   }
 }
 
-std::string suffix(const testing::TestParamInfo<std::string>& tested) {
-  std::string name = tested.param;
-  std::ranges::replace(name, '-', '_');
-  return name;
-}
-
 std::vector<std::string> flushing_names() {
   std::vector<std::string> names = schedule_names();
   std::erase_if(names, [](const std::string& name) { return !find_schedule(name)->flushes(); });
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()), suffix);
-INSTANTIATE_TEST_SUITE_P(Host, FlushingSchedule, testing::ValuesIn(flushing_names()), suffix);
+INSTANTIATE_TEST_SUITE_P(Host, EverySchedule, testing::ValuesIn(schedule_names()), ByName());
+INSTANTIATE_TEST_SUITE_P(Host, FlushingSchedule, testing::ValuesIn(flushing_names()), ByName());
 
 }  // namespace
 }  // namespace penstock

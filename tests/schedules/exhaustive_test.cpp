@@ -5,6 +5,7 @@
 #include "schedules/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 
@@ -268,11 +269,7 @@ std::vector<std::string_view> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(names()), [](const auto& tested) {
-  std::string name(tested.param);
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(names()), ByName());
 
 }  // namespace
 }  // namespace penstock
