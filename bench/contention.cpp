@@ -7,7 +7,7 @@
 // scenario's file to the result, the others of the engine alone.
 #include "base/clock.hpp"
 #include "base/table.hpp"
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 #include "tests/rig.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A schedule drawn in the terminal: a row per device, time to the right.
 #pragma once
 
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 namespace penstock {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/options.hpp"
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 #include <nlohmann/json.hpp>
 

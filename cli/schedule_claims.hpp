@@ -5,7 +5,7 @@
 // no claim.
 #pragma once
 
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 namespace penstock {
 

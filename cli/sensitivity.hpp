@@ -7,7 +7,7 @@
 //                                    samples as today
 #pragma once
 
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 namespace penstock {
 

@@ -2,7 +2,7 @@
 // ICML'21): 20 bars, 24 ratios between them. One number is calibrated on them, the bandwidth that a
 // server's NIC delivers. Bars are read off the figure, +-1 to 2 sequences/s. The table with causes:
 // docs/validation.md.
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 #include "tests/rig.hpp"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 // profiles', bandwidths the data sheets'. The speed-ups come out too low, mostly because the
 // published data-parallel runs reduced gradients far more slowly than the NICs allow:
 // docs/validation.md has the table and the causes.
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 #include "tests/rig.hpp"
 #include "tests/shared.hpp"
 

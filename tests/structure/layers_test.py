@@ -14,7 +14,8 @@ ALLOWED = {
     "hw": {"base", "models", "schedules", "traces"},
     "validate": {"base", "models", "schedules", "traces", "sim"},
     "scenarios": {"base", "models", "schedules", "sim"},
-    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios"},
+    "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {

@@ -1,4 +1,4 @@
-#include "cli/post_validation.hpp"
+#include "results/post_validation.hpp"
 
 #include "base/units.hpp"
 

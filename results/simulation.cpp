@@ -1,9 +1,9 @@
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 #include "base/clock.hpp"
 #include "base/position_costs.hpp"
 #include "base/units.hpp"
-#include "cli/post_validation.hpp"
+#include "results/post_validation.hpp"
 #include "schedules/check.hpp"
 #include "sim/path_contention.hpp"
 

@@ -4,7 +4,7 @@
 // the next batch warms up; a step that proves wrong is taken back.
 #pragma once
 
-#include "cli/simulation.hpp"
+#include "results/simulation.hpp"
 
 namespace penstock {
 
