@@ -10,6 +10,35 @@ namespace {
 
 constexpr std::string_view kVerdicts[] = {"neutral", "good", "bad"};
 
+/// For text in HTML.
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+/// JSON for a script element: no `<`, which could end it.
+std::string escape_script_data(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 std::string joined(const std::vector<std::string_view>& pieces) {
   std::string text;
   for (const std::string_view piece : pieces) text += piece;
@@ -84,33 +113,6 @@ std::string report_html(const Report& report) {
 
 void write_report(const Report& report, const std::string& path) {
   write_file(path, report_html(report));
-}
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
-std::string escape_script_data(std::string_view json) {
-  std::string out;
-  out.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace penstock

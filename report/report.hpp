@@ -38,10 +38,4 @@ std::string report_html(const Report& report);
 /// The page as a file that is complete or not there. "-" is standard output. Throws SystemError.
 void write_report(const Report& report, const std::string& path);
 
-/// For text in HTML.
-std::string escape_html(std::string_view text);
-
-/// JSON for a script element: no `<`, which could end it.
-std::string escape_script_data(std::string_view json);
-
 }  // namespace penstock

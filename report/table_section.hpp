@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-using Cell = std::variant<std::monostate, double, std::string>;  ///< monostate: nothing known
+using Cell = std::variant<std::monostate, double, std::string>;  ///< monostate, NaN: unknown
 
 struct Column {
   std::string name;

@@ -47,6 +47,7 @@ class PointsTable extends Figure {
     super(section);
     this.points = points;
     this.mode = 'table';
+    this.tableOnly = true;
   }
   title() { return 'Points'; }
   build() {
