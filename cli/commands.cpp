@@ -213,11 +213,11 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"model", "NAME", "of Sailor's configurations; default: by layers and GPU", {}, false, {}},
         {"markdown", "", "the table as Markdown", {}, false, {}},
-        {"html", "FILE", "draw both timelines, one page", "file", false, {}},
+        kReport,
         {"trace", "FILE", "both timelines as Chrome trace (.json or .json.gz)", "file", false, {}},
         kOutput},
        "penstock validate run.json.gz\n"
-       "penstock validate run.json.gz my.yaml --html run.html      # another prediction\n"
+       "penstock validate run.json.gz my.yaml --report run.html    # another prediction\n"
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
        "penstock validate measured.csv --fit half                  # a published table",
        run_validate,

@@ -62,6 +62,7 @@ function preparePrint() {
     figure.draw();
     figure.chart?.getZr().flush();
   }
+  for (const table of Table.all) table.print(true);
 }
 
 function endPrint() {
@@ -71,6 +72,7 @@ function endPrint() {
     figure.canvas.hidden = figure.mode !== 'chart';
     figure.draw();
   }
+  for (const table of Table.all) table.print(false);
 }
 
 function buildPage() {

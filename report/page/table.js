@@ -1,8 +1,11 @@
 // A table of any length: sorted by its headings, a page of rows at a time, columns to choose.
-const ROWS_PER_PAGE = 100;
+const ROWS_PER_PAGE = 25;
+const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7; // columns
 
 class Table {
+  static all = [];
+
   /** `data`: {columns: [{name, unit}], rows: count, cell(row, column)}; a cell is number, text, null. */
   constructor(data) {
     this.data = data;
@@ -10,7 +13,9 @@ class Table {
     this.page = 0;
     this.sorted = null; // {column, down}
     this.hidden = new Set(data.columns.flatMap((c, i) => (c.hidden ? [i] : [])));
+    this.perPage = ROWS_PER_PAGE;
     this.node = element('div', { class: 'table' });
+    Table.all.push(this);
     this.draw();
   }
 
@@ -41,6 +46,13 @@ class Table {
     if (focus !== null) this.node.querySelector(`[data-column="${focus}"]`)?.focus();
   }
 
+  /** Paper holds more rows at once, and cannot turn pages. */
+  print(on) {
+    this.perPage = on ? ROWS_IN_PRINT : ROWS_PER_PAGE;
+    this.page = 0;
+    this.draw();
+  }
+
   head(shown) {
     const row = element('tr');
     for (const i of shown) {
@@ -57,8 +69,8 @@ class Table {
 
   body(shown) {
     const body = element('tbody');
-    const first = this.page * ROWS_PER_PAGE;
-    for (const row of this.order.subarray(first, first + ROWS_PER_PAGE)) {
+    const first = this.page * this.perPage;
+    for (const row of this.order.subarray(first, first + this.perPage)) {
       const line = element('tr');
       for (const i of shown) {
         const value = this.data.cell(row, i);
@@ -72,8 +84,8 @@ class Table {
 
   pager() {
     const { rows } = this.data;
-    if (rows <= ROWS_PER_PAGE) return [];
-    const pages = Math.ceil(rows / ROWS_PER_PAGE);
+    if (rows <= this.perPage) return [];
+    const pages = Math.ceil(rows / this.perPage);
     const go = page => {
       this.page = Math.min(Math.max(page, 0), pages - 1);
       this.draw();
@@ -81,8 +93,8 @@ class Table {
     };
     const button = (text, name, page, off) =>
       element('button', { type: 'button', 'aria-label': name, disabled: off, onclick: () => go(page) }, text);
-    const first = this.page * ROWS_PER_PAGE;
-    const where = `rows ${formatNumber(first + 1)} to ${formatNumber(Math.min(first + ROWS_PER_PAGE, rows))} of ${formatNumber(rows)}`;
+    const first = this.page * this.perPage;
+    const where = `rows ${formatNumber(first + 1)} to ${formatNumber(Math.min(first + this.perPage, rows))} of ${formatNumber(rows)}`;
     return [element('p', { class: 'pager' },
         button('⏮', 'first page', 0, this.page === 0),
         button('◀', 'previous page', this.page - 1, this.page === 0),

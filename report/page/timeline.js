@@ -167,7 +167,7 @@ class Timeline extends Figure {
                                          { stroke: this.lanes.length <= LANES_AT_ONCE ? paper : null })),
       this.series(RECOMPUTATION, css('--recompute'), (lane, box) => this.recomputed(lane, box)),
       this.series(MESSAGES, css('--message'), (lane, box) => this.messages(lane, box)),
-      this.series(UPDATES, ink, (lane, box) => this.updateEnds(lane, box), { dashed: true }),
+      this.series(UPDATES, ink, (lane, box) => this.updateEnds(lane, box)),
       { ...this.base('labels'), renderItem: (params, api) => this.labels(params, api) },
     ];
     const zoom = this.zoomOption();
@@ -191,14 +191,15 @@ class Timeline extends Figure {
   }
 
   /** A shape per lane; `boxes` gives the rectangles. */
-  series(name, fill, boxes, { silent = true, stroke = null, dashed = false } = {}) {
+  series(name, fill, boxes, { silent = true, stroke = null } = {}) {
     return { ...this.base(name), silent, renderItem: (params, api) => {
       const index = params.dataIndexInside;
       const box = this.laneBox(params, api, index);
       if (!box) return null;
       const wide = stroke && this.pixelsPerOp(box) > 6;
-      const style = { fill: dashed && this.lanes[index].clock === 0 && this.section.clocks.length > 1
-          ? this.colours.faint : fill, stroke: wide ? stroke : null, lineWidth: wide ? 1 : 0 };
+      // Of two timelines above each other the first, predicted, is pale.
+      const pale = silent && this.section.clocks.length > 1 && this.lanes[index].clock === 0;
+      const style = { fill, opacity: pale ? 0.5 : 1, stroke: wide ? stroke : null, lineWidth: wide ? 1 : 0 };
       return { type: 'boxes', shape: { rects: boxes(this.lanes[index], box) }, style, silent };
     } };
   }
