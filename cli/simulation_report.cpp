@@ -114,8 +114,9 @@ std::string help_section(const Result& r) {
                        {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}},
                        {}};
   for (const Sensitivity& change : r.what_would_help) {
-    const double difference =
+    double difference =
         r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
+    if (std::abs(difference) < 1e-9) difference = 0;  // rounding
     section.rows.push_back({change.change, change.iteration_time_s, difference});
   }
   return section_text(section);

@@ -9,7 +9,7 @@ namespace penstock {
 static_assert(std::endian::native == std::endian::little, "pages read little-endian numbers");
 
 SectionJson section_json(std::string_view kind, const SectionText& text) {
-  return {{"kind", kind}, {"heading", text.heading}, {"note", text.note}};
+  return {{"kind", kind}, {"heading", text.heading}, {"note", text.note}, {"sub", text.sub}};
 }
 
 std::string to_text(const SectionJson& section) {

@@ -21,6 +21,7 @@ using SectionJson = nlohmann::ordered_json;
 struct SectionText {
   std::string heading;
   std::string note = {};  ///< below the heading; may be empty
+  bool sub = false;       ///< part of the section before: a smaller heading, not in the page's list
 };
 
 /// An empty section of this kind.

@@ -38,7 +38,7 @@ struct TimelineSection {
 };
 
 /// A device's ops as a lane; what never ran is left out. `costs` is per virtual stage, and says how
-/// much of a backward is recomputation.
+/// much of a backward is recomputation: by its time, or where that is not known by its FLOPs.
 TimelineLane device_lane(const TimelineView& view, int device,
                          const std::vector<StageCosts>& costs);
 

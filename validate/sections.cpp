@@ -133,8 +133,7 @@ std::string causes_section(const Validation& v) {
   const Causes& c = *v.causes;
   const double measured = *v.iteration.measured_s;
   TableSection table{
-      {v.name + ": where the error of the iteration time comes from",
-       "Positive: predicted too slow."},
+      {"Where the error of the iteration time comes from", "Positive: predicted too slow.", true},
       {{"cause"}, {"predicted − measured", "s"}, {"of the measured iteration", "fraction"}},
       {}};
   const std::pair<const char*, double> parts[] = {
@@ -149,7 +148,7 @@ std::string causes_section(const Validation& v) {
 }
 
 std::string kinds_section(const Validation& v) {
-  TableSection table{{v.name + ": ops and messages"},
+  TableSection table{{"Ops and messages", "", true},
                      {{"kind"},
                       {"count"},
                       {"predicted", "s"},
@@ -166,7 +165,7 @@ std::string kinds_section(const Validation& v) {
 }
 
 std::string devices_section(const Validation& v) {
-  TableSection table{{v.name + ": devices, over the whole run"},
+  TableSection table{{"Devices, over the whole run", "", true},
                      {{"device"},
                       {"busy, predicted", "s"},
                       {"busy, measured", "s"},

@@ -63,7 +63,7 @@ class Comparison extends Figure {
     const { names } = this.section;
     const { quantity, unit, bars } = this.panel;
     const most = largest(bars.flatMap(b => b.values));
-    const room = Math.min(0.4 * this.canvas.clientWidth, 10 + 6.4 * Math.max(...names.map(n => n.length)));
+    const room = Math.min(0.4 * this.canvas.clientWidth, 20 + 7 * Math.max(...names.map(n => n.length)));
     const scale = axisText(quantity, unit, most);
     return {
       grid: { left: room, right: 70, top: 8, bottom: 48 },

@@ -13,10 +13,12 @@ function viridis(share) {
   return VIRIDIS[Math.round(Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1))];
 }
 
-/** Colours for `count` things in order: told apart while they are few, else a ramp. */
+/** Colours for `count` things in order: told apart while they are few, else a ramp without the end
+    that is near to the paper's colour. */
 function palette(count) {
   if (count <= OKABE_ITO.length) return OKABE_ITO.slice(0, count);
-  return Array.from({ length: count }, (_, i) => viridis(i / count));
+  const from = document.documentElement.dataset.theme === 'dark' ? 0.2 : 0;
+  return Array.from({ length: count }, (_, i) => viridis(from + 0.8 * i / (count - 1)));
 }
 
 function theme() {

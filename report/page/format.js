@@ -41,11 +41,20 @@ const label = (name, unit) => (unit ? `${name}, ${unit}` : name);
 const spaced = name => name.replaceAll('_', ' ');
 const largest = values => values.reduce((most, v) => (v > most ? v : most), 0);
 
-/** How a value axis is labelled: the name with the prefix, and ticks in it. */
+/** A step of 1, 2 or 5 times a power of ten that divides `most` into about five. */
+function roundStep(most) {
+  const rough = most / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].find(f => f * power >= rough) * power;
+}
+
+/** How a value axis from 0 is labelled: the name with the prefix, and round ticks in it. */
 function axisText(name, unit, most) {
   const scale = scaleOf(unit, most);
   return {
     name: label(name, scale.name),
+    // Round numbers of bytes are no round numbers of GiB.
+    ...(unit === 'bytes' && most > 0 ? { interval: roundStep(most / scale.factor) * scale.factor } : {}),
     axisLabel: { formatter: value => formatNumber(value / scale.factor) },
   };
 }

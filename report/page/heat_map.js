@@ -77,18 +77,19 @@ class HeatMap extends Figure {
     const { faint, ink } = this.colours;
     const room = 26 + 6.6 * Math.max(...text(this.y).map(t => t.length));
     const cellWidth = (this.canvas.clientWidth - room - 12) / this.x.choices.length;
+    const cellHeight = (this.height() - 100) / this.y.choices.length;
     return {
       grid: { left: room, right: 12, top: 54, bottom: 46 },
       xAxis: this.axis({ type: 'category', data: text(this.x), name: spaced(this.x.name), nameLocation: 'middle', nameGap: 28,
                          axisLabel: { hideOverlap: true }, splitLine: { show: false } }),
       yAxis: this.axis({ type: 'category', data: text(this.y), name: spaced(this.y.name), nameLocation: 'middle',
-                         nameGap: room - 18, axisLabel: { hideOverlap: true }, splitLine: { show: false } }),
+                         nameGap: room - 18, axisLabel: { interval: Math.ceil(14 / cellHeight) - 1 }, splitLine: { show: false } }),
       visualMap: { seriesIndex: 0, min: least, max: most > least ? most : least + 1, calculable: true, orient: 'horizontal', left: 'right', top: 0,
                    itemWidth: 14, itemHeight: 160, inRange: { color: VIRIDIS }, textStyle: { color: ink },
                    formatter: value => formatIn(value, scale), dimension: 2, outOfRange: { color: this.colours.idle } },
       series: [
         { type: 'heatmap', name: this.measure.name, progressive: 0, data: this.good.map(c => [c.x, c.y, c.value]),
-          itemStyle: { borderColor: this.colours.paper, borderWidth: cellWidth > 12 ? 1 : 0 },
+          itemStyle: { borderColor: this.colours.paper, borderWidth: Math.min(cellWidth, cellHeight) > 12 ? 1 : 0 },
           emphasis: { itemStyle: { borderColor: ink, borderWidth: 2 } },
           label: { show: cells.length <= MOST_CELL_LABELS && cellWidth > 44, fontSize: 10.5,
                    formatter: p => formatNumber(p.value[2] / scale.factor) } },

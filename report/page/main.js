@@ -25,7 +25,7 @@ const FIGURES = {
 
 function buildSection(section, index) {
   const node = element('section', { id: `section-${index}`, class: section.kind });
-  node.append(element('h2', {}, section.heading));
+  node.append(element(section.sub ? 'h3' : 'h2', {}, section.heading));
   if (section.note) node.append(element('p', { class: 'note' }, section.note));
   const figures = element('div', { class: 'figures-of' });
   if (section.kind === 'table') figures.append(tableOf(section));
@@ -84,10 +84,9 @@ function buildPage() {
   document.querySelector('header').prepend(button);
   applyTheme();
   const main = document.getElementById('sections');
-  if (sections.length > 2) {
-    main.append(element('nav', { 'aria-label': 'sections' }, ...sections.map((section, i) =>
-      element('a', { href: `#section-${i}` }, section.heading))));
-  }
+  const links = sections.map((section, i) => [section, element('a', { href: `#section-${i}` }, section.heading)])
+      .filter(([section]) => !section.sub).map(([, link]) => link);
+  if (links.length > 2) main.append(element('nav', { 'aria-label': 'sections' }, ...links));
   main.append(...sections.map(buildSection));
   dark.addEventListener('change', redraw);
   print.addEventListener('change', () => (print.matches ? preparePrint() : endPrint()));

@@ -9,7 +9,6 @@ class Memory extends Figure {
     this.lines = [...section.lines].sort((a, b) => b.peak - a.peak).slice(0, MOST_LINES)
         .sort((a, b) => a.device - b.device)
         .map(line => ({ ...line, at: unpack(line.at, Uint32Array), bytes: unpack(line.bytes, Uint32Array) }));
-    this.palette = palette(this.lines.length);
   }
 
   title() {
@@ -19,7 +18,11 @@ class Memory extends Figure {
   get zooms() { return true; }
   height() { return 380; }
   name(line) { return this.lines.length > 16 ? String(line.device) : `device ${line.device}`; }
-  legend() { return this.lines.map((line, i) => ({ name: this.name(line), colour: this.palette[i] })); }
+  get palette() { return palette(this.lines.length); }
+  legend() {
+    const colours = this.palette;
+    return this.lines.map((line, i) => ({ name: this.name(line), colour: colours[i] }));
+  }
 
   points(line) {
     const points = Array.from(line.at, (at, i) => [at * this.section.tick_s, line.bytes[i] * this.section.tick_bytes]);
@@ -32,17 +35,18 @@ class Memory extends Figure {
     const most = largest([...capacities, ...this.lines.map(line => line.peak)]) * 1.08 || 1;
     const scale = axisText('memory', 'bytes', most);
     const time = axisText('time', 's', this.section.end_s);
+    const colours = this.palette;
     return {
       grid: { left: 62, right: 16, top: 30, bottom: 72 },
       xAxis: this.axis({ type: 'value', min: 0, max: this.section.end_s, nameLocation: 'middle', nameGap: 26, ...time,
                          axisLabel: { ...time.axisLabel, hideOverlap: true, showMinLabel: false, showMaxLabel: false },
                          splitLine: { show: false } }),
       yAxis: this.axis({ type: 'value', min: 0, max: most, ...scale, axisLabel: { ...scale.axisLabel, showMaxLabel: false },
-                         interval: this.tick(most), nameTextStyle: { align: 'left' } }),
+                         nameTextStyle: { align: 'left' } }),
       dataZoom: this.zoomOption(),
       series: [
         ...this.lines.map((line, i) => ({ type: 'line', name: this.name(line), step: 'end', symbol: 'none', sampling: 'max',
-          data: this.points(line), lineStyle: { width: 1.5, color: this.palette[i] }, itemStyle: { color: this.palette[i] },
+          data: this.points(line), lineStyle: { width: 1.5, color: colours[i] }, itemStyle: { color: colours[i] },
           emphasis: { disabled: true } })),
         { type: 'line', name: 'capacity', data: [], silent: true, markLine: {
           silent: true, symbol: 'none', lineStyle: { color: this.colours.bad, type: 'dashed', width: 1.5 },
@@ -52,21 +56,14 @@ class Memory extends Figure {
     };
   }
 
-  /** About five ticks at round numbers of the axis' unit. */
-  tick(most) {
-    const { factor } = scaleOf('bytes', most);
-    const rough = most / factor / 5;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    return [1, 2, 5, 10].find(f => f * power >= rough) * power * factor;
-  }
-
   tooltip() {
     return { trigger: 'axis', axisPointer: { type: 'line', lineStyle: { color: this.colours.faint } },
              formatter: params => this.tipAt(params[0].axisValue) };
   }
 
   tipAt(time) {
-    const rows = this.lines.map((line, i) => ({ line, colour: this.palette[i], bytes: this.held(line, time) }))
+    const colours = this.palette;
+    const rows = this.lines.map((line, i) => ({ line, colour: colours[i], bytes: this.held(line, time) }))
         .filter(({ line }) => !this.hidden.has(this.name(line)))
         .sort((a, b) => b.bytes - a.bytes);
     const named = rows.slice(0, NAMED_IN_TIP).map(r => [`device ${r.line.device}`, format(r.bytes, 'bytes'), r.colour]);

@@ -59,10 +59,11 @@ class Table {
       const { name, unit } = this.data.columns[i];
       const mine = this.sorted?.column === i;
       const arrow = mine ? (this.sorted.down ? ' ▼' : ' ▲') : '';
-      const text = label(name, PREFIXES[unit] ? '' : unit) + arrow;
-      const button = element('button', { type: 'button', 'data-column': i, onclick: () => this.sortBy(i) }, text);
+      const heading = label(name, PREFIXES[unit] ? '' : unit) + arrow;
+      const button = element('button', { type: 'button', 'data-column': i, onclick: () => this.sortBy(i) }, heading);
       const sort = mine ? (this.sorted.down ? 'descending' : 'ascending') : null;
-      row.append(element('th', { scope: 'col', 'aria-sort': sort }, button));
+      const text = this.data.rows > 0 && typeof this.data.cell(0, i) === 'string' ? 'text' : null;
+      row.append(element('th', { scope: 'col', 'aria-sort': sort, class: text }, button));
     }
     return element('thead', {}, row);
   }
@@ -75,7 +76,8 @@ class Table {
       for (const i of shown) {
         const value = this.data.cell(row, i);
         const text = typeof value === 'string';
-        line.append(element('td', text ? { class: 'text' } : {}, format(value, this.data.columns[i].unit)));
+        const { unit } = this.data.columns[i]; // stands in the heading, unless it has prefixes
+      line.append(element('td', text ? { class: 'text' } : {}, format(value, PREFIXES[unit] ? unit : '')));
       }
       body.append(line);
     }
@@ -96,11 +98,11 @@ class Table {
     const first = this.page * this.perPage;
     const where = `rows ${formatNumber(first + 1)} to ${formatNumber(Math.min(first + this.perPage, rows))} of ${formatNumber(rows)}`;
     return [element('p', { class: 'pager' },
-        button('⏮', 'first page', 0, this.page === 0),
-        button('◀', 'previous page', this.page - 1, this.page === 0),
+        button('«', 'first page', 0, this.page === 0),
+        button('‹', 'previous page', this.page - 1, this.page === 0),
         element('span', { 'aria-live': 'polite' }, where),
-        button('▶', 'next page', this.page + 1, this.page === pages - 1),
-        button('⏭', 'last page', pages - 1, this.page === pages - 1))];
+        button('›', 'next page', this.page + 1, this.page === pages - 1),
+        button('»', 'last page', pages - 1, this.page === pages - 1))];
   }
 
   chooser() {

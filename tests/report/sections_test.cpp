@@ -94,7 +94,7 @@ TEST(TimelineSection, OfTooManyOpsShowsTheBeginningAndSaysSo) {
   EXPECT_EQ(unpacked<std::uint32_t>(json["lanes"][0]["start"]).size(), 40U);
   EXPECT_EQ(json["end_s"], 40);
   EXPECT_EQ(json["note"],
-            "Note. Only the first 40.0 s of 100.0 s: the rest has too many ops for a page (a trace "
+            "Note. Only the first 40.0 s of 100 s: the rest has too many ops for a page (a trace "
             "has them all).");
 }
 
