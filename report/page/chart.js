@@ -38,6 +38,7 @@ class Figure {
   controls() { return []; }           // elements for the tool bar
   steps() { return []; }              // {seriesIndex, dataIndex} that the arrow keys visit
   get zooms() { return false; }
+  get range() { return [0, 1]; }      // of the x axis of what zooms
   drawn() {}                          // after every drawing
 
   constructor(section) {
@@ -58,6 +59,8 @@ class Figure {
     this.bar = element('div', { class: 'bar' });
     this.node = element('figure', {}, this.bar, this.legendNode, this.canvas, this.tableNode, this.live);
     this.drawBar();
+    // Before ECharts, which would keep the page from scrolling.
+    this.canvas.addEventListener('wheel', event => this.wheel(event), { capture: true, passive: false });
     new IntersectionObserver(entries => {
       if (entries.some(e => e.isIntersecting)) this.ensure();
     }, { rootMargin: '600px' }).observe(this.node);
@@ -188,11 +191,20 @@ class Figure {
     this.chart.dispatchAction({ type: 'dataZoom', dataZoomIndex: 0, start, end: start + width });
   }
 
-  zoom(factor) {
+  /** `fixed`: the place on the axis that stays where it is, in percent. */
+  zoom(factor, fixed = (this.seen[0] + this.seen[1]) / 2) {
     const [start, end] = this.seen;
-    const middle = (start + end) / 2;
-    const half = (end - start) / 2 / factor;
-    this.setWindow([middle - half, middle + half]);
+    this.setWindow([fixed - (fixed - start) / factor, fixed + (end - fixed) / factor]);
+  }
+
+  wheel(event) {
+    event.stopPropagation();
+    if (!this.zooms || !this.chart || !event.ctrlKey) return;
+    event.preventDefault();
+    const [from, to] = this.range;
+    const x = event.clientX - this.canvas.getBoundingClientRect().left;
+    const fixed = (this.chart.convertFromPixel({ xAxisIndex: 0 }, x) - from) / (to - from) * 100;
+    this.zoom(event.deltaY < 0 ? ZOOM_STEP : 1 / ZOOM_STEP, Math.min(Math.max(fixed, 0), 100));
   }
 
   pan(share) {
@@ -204,7 +216,7 @@ class Figure {
     const [start, end] = this.seen;
     const { faint, line } = this.colours;
     return [
-      { type: 'inside', xAxisIndex: 0, filterMode: 'none', start, end, minSpan: 1e-3, zoomOnMouseWheel: 'ctrl' },
+      { type: 'inside', xAxisIndex: 0, filterMode: 'none', start, end, minSpan: 1e-3, zoomOnMouseWheel: false },
       { type: 'slider', xAxisIndex: 0, filterMode: 'none', start, end, minSpan: 1e-3, height: 18, bottom: 4,
         showDataShadow: false, brushSelect: false, borderColor: line, labelFormatter: '',
         handleStyle: { borderColor: faint }, moveHandleSize: 0, textStyle: { color: faint } },

@@ -11,7 +11,7 @@ const PREFIXES = {
 function scaleOf(unit, most) {
   const prefixes = PREFIXES[unit];
   if (!prefixes) return { factor: 1, name: unit };
-  const size = Math.abs(most);
+  const size = Math.abs(most) * 1.00005; // 999.96 ms is shown with four digits: as 1 s
   const [factor, name] = prefixes.find(([f]) => size >= f) ?? (size ? prefixes.at(-1) : prefixes[0]);
   return { factor, name };
 }

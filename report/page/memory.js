@@ -16,6 +16,7 @@ class Memory extends Figure {
     return all > MOST_LINES ? `Memory: the ${MOST_LINES} fullest of ${all} devices` : 'Memory over time';
   }
   get zooms() { return true; }
+  get range() { return [0, this.section.end_s]; }
   height() { return 380; }
   name(line) { return this.lines.length > 16 ? String(line.device) : `device ${line.device}`; }
   get palette() { return palette(this.lines.length); }
@@ -46,10 +47,10 @@ class Memory extends Figure {
       dataZoom: this.zoomOption(),
       series: [
         ...this.lines.map((line, i) => ({ type: 'line', name: this.name(line), step: 'end', symbol: 'none', sampling: 'max',
-          data: this.points(line), lineStyle: { width: 1.5, color: colours[i] }, itemStyle: { color: colours[i] },
+          data: this.points(line), lineStyle: { width: this.lines.length > 8 ? 1.5 : 2, color: colours[i] }, itemStyle: { color: colours[i] },
           emphasis: { disabled: true } })),
         { type: 'line', name: 'capacity', data: [], silent: true, markLine: {
-          silent: true, symbol: 'none', lineStyle: { color: this.colours.bad, type: 'dashed', width: 1.5 },
+          silent: true, symbol: 'none', lineStyle: { color: this.colours.bad, type: 'dashed', width: 2 },
           label: { color: this.colours.bad, position: 'insideEndTop', formatter: p => `capacity ${format(p.value, 'bytes')}` },
           data: capacities.map(c => ({ yAxis: c })) } },
       ],

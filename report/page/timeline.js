@@ -115,6 +115,7 @@ class Timeline extends Figure {
   some(values, test) { return this.lanes.some(lane => values(lane).some(test)); }
   title() { return 'Timeline'; }
   get zooms() { return true; }
+  get range() { return [this.from, this.to]; }
   get laneHeight() { return this.lanes.length > 32 ? 13 : this.lanes.length > 12 ? 20 : 30; }
   get gapPixels() { return this.section.clocks.length > 1 ? 0.12 : 0.16; }
   height() { return Math.min(this.lanes.length, LANES_AT_ONCE) * this.laneHeight + 104; }
@@ -187,7 +188,7 @@ class Timeline extends Figure {
 
   base(name) {
     return { type: 'custom', name, coordinateSystem: 'cartesian2d', clip: true, silent: true, encode: { x: 0, y: 1 },
-             data: this.lanes.map((_, i) => [this.from, i]), progressive: 0 };
+             data: this.lanes.map((_, i) => [this.from, i]), progressive: 0, emphasis: { disabled: true } };
   }
 
   /** A shape per lane; `boxes` gives the rectangles. */
@@ -200,7 +201,7 @@ class Timeline extends Figure {
       // Of two timelines above each other the first, predicted, is pale.
       const pale = silent && this.section.clocks.length > 1 && this.lanes[index].clock === 0;
       const style = { fill, opacity: pale ? 0.5 : 1, stroke: wide ? stroke : null, lineWidth: wide ? 1 : 0 };
-      return { type: 'boxes', shape: { rects: boxes(this.lanes[index], box) }, style, silent };
+      return { type: 'boxes', shape: { rects: boxes(this.lanes[index], box) }, style, silent, emphasisDisabled: true };
     } };
   }
 
@@ -220,8 +221,8 @@ class Timeline extends Figure {
   }
 
   pixelsPerOp(box) {
-    const ops = this.lanes.reduce((most, lane) => Math.max(most, lane.size), 1);
-    return box.pixels * this.section.end_s / ops;
+    this.mostOps ??= this.lanes.reduce((most, lane) => Math.max(most, lane.size), 1);
+    return box.pixels * this.section.end_s / this.mostOps;
   }
 
   wholeLane(lane, box) {
@@ -252,7 +253,12 @@ class Timeline extends Figure {
     return this.waits;
   }
 
-  messageHeight(box) { return this.receives && !this.hidden.has(MESSAGES) ? Math.max(1, box.height * 0.16) : 0; }
+  /** Details inside of boxes that are a pixel wide would only take time. */
+  tooFine(box) { return this.pixelsPerOp(box) < 1.5; }
+
+  messageHeight(box) {
+    return this.receives && !this.hidden.has(MESSAGES) && !this.tooFine(box) ? Math.max(1, box.height * 0.16) : 0;
+  }
 
   /** Top and height of a box in its lane. */
   span(lane, i, box) {
@@ -273,7 +279,7 @@ class Timeline extends Figure {
 
   recomputed(lane, box) {
     const list = new BoxList();
-    if (!this.recomputes) return list.rects;
+    if (!this.recomputes || this.tooFine(box)) return list.rects;
     this.inView(lane, box, i => {
       if (!lane.recompute[i] || !this.shown(lane.kindOf(i))) return;
       const end = lane.startOf(i) + (lane.endOf(i) - lane.startOf(i)) * lane.recompute[i] / 255;
@@ -311,6 +317,7 @@ class Timeline extends Figure {
     const box = this.laneBox(params, api, index);
     if (!box || this.pixelsPerOp(box) < 2 || box.height < 10) return null;
     const children = [];
+    const fill = css('--on-bar');
     this.inView(lane, box, i => {
       const left = Math.max(box.left, box.x(lane.startOf(i)));
       const right = Math.min(box.right, box.x(lane.endOf(i)));
@@ -319,7 +326,7 @@ class Timeline extends Figure {
       if (right - left < 4 + 6.2 * text.length || height < 9 || !this.shown(lane.kindOf(i))) return;
       if (++this.labelled > MOST_LABELS) return;
       children.push({ type: 'text', silent: true, style: { text, x: (left + right) / 2, y: top + height / 2, align: 'center',
-        verticalAlign: 'middle', fill: css('--on-bar'), font: '10.5px system-ui, sans-serif' } });
+        verticalAlign: 'middle', fill, font: '10.5px system-ui, sans-serif' } });
     });
     return { type: 'group', children, silent: true };
   }
