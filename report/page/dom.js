@@ -13,7 +13,7 @@ function element(tag, attributes = {}, ...children) {
 
 /** A labelled <select>; `choices` are [value, text]; `changed` gets the value. */
 function selector(name, choices, chosen, changed) {
-  const select = element('select', { onchange: () => changed(select.value) });
+  const select = element('select', { 'aria-label': name, onchange: () => changed(select.value) });
   for (const [value, text] of choices) {
     select.append(element('option', { value, selected: String(value) === String(chosen) }, text));
   }
