@@ -24,6 +24,7 @@ const OptionSpec kReproducible{"reproducible", "", "leave out what varies betwee
                                false,          {}};
 const OptionSpec kWidth{
     "width", "COLUMNS", "columns of the terminal; default: those it has, else 100", {}, false, {}};
+const OptionSpec kReport{"report", "FILE", "charts and tables as one page (.html)", "file", false, {}};
 const OptionSpec kOutput{"output", "FILE", "write there instead of to standard output",
                          "file",   false,  "o"};
 
@@ -39,11 +40,13 @@ const std::vector<CommandSpec>& table() {
         kFormat,
         {"events", "", "every op with its times: a list in json, the rows of csv", {}, false, {}},
         {"trace", "FILE", "write a Chrome trace (.json or .json.gz)", "file", false, {}},
+        kReport,
         kReproducible,
         kOutput},
        "penstock simulate scenarios/gpt-2.2b-2bw.yaml\n"
        "penstock simulate my.yaml --set microbatches=32 --set cluster.inter='100 Gbps'\n"
        "penstock simulate my.yaml --trace run.json.gz     # open it in ui.perfetto.dev\n"
+       "penstock simulate my.yaml --report run.html       # open it in a browser\n"
        "penstock simulate my.yaml --format json --events -o run.json",
        run_simulate,
        "file"},
@@ -210,11 +213,11 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"model", "NAME", "of Sailor's configurations; default: by layers and GPU", {}, false, {}},
         {"markdown", "", "the table as Markdown", {}, false, {}},
-        {"html", "FILE", "draw both timelines, one page", "file", false, {}},
+        kReport,
         {"trace", "FILE", "both timelines as Chrome trace (.json or .json.gz)", "file", false, {}},
         kOutput},
        "penstock validate run.json.gz\n"
-       "penstock validate run.json.gz my.yaml --html run.html      # another prediction\n"
+       "penstock validate run.json.gz my.yaml --report run.html    # another prediction\n"
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
        "penstock validate measured.csv --fit half                  # a published table",
        run_validate,

@@ -10,12 +10,13 @@ ALLOWED = {
     "models": {"base"},
     "schedules": {"base"},
     "traces": {"base"},
+    "report": {"base", "traces"},
     "sim": {"base", "models", "schedules", "traces"},
     "hw": {"base", "models", "schedules", "traces"},
-    "validate": {"base", "models", "schedules", "traces", "sim"},
+    "validate": {"base", "models", "schedules", "traces", "sim", "report"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
-    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results", "report"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
