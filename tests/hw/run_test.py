@@ -355,10 +355,10 @@ class VirtualClock(Case):
         """Steps wait for a partial norm, which is a message of the run."""
         post = self.scenario(UNEVEN + "schedule: zb-h1\npipeline: {stages: 4, microbatches: 6, "
                              "optimizer_sync: post-validation}\n")
-        twins = self.scenario(UNEVEN + "schedule: chimera\npipeline: {stages: 4, "
-                              "microbatches: 8, optimizer_sync: post-validation}\n", "twins.yaml")
+        held = self.scenario(UNEVEN + "schedule: gpipe\ntransfers: blocking\npipeline: {stages: 4, "
+                             "microbatches: 3, optimizer_sync: post-validation}\n", "held.yaml")
         for arguments in ((), ("--processes",)):
-            self.compare(*arguments, scenarios=(post, twins))
+            self.compare(*arguments, scenarios=(post, held))
 
     def test_two_runs_are_byte_identical(self):
         for form in (("--format", "json", "--events"), ("--format", "csv"), ()):
