@@ -99,7 +99,7 @@ std::string headline(const ValidationInput& in, const Validation& v) {
                         bytes_text(v.predicted_bytes), bytes_text(v.measured_bytes),
                         percent(v.memory_error));
   text += ".\n" + order_text(v);
-  for (const std::string& note : v.notes) text += " " + note + ".";
+  for (const std::string& note : v.notes) text += "\nNote: " + note + ".";
   return text;
 }
 
