@@ -38,11 +38,13 @@ KeyFigure fits(const Result& r) {
           Verdict::good};
 }
 
-KeyFigure iteration(const Result& r) {
+KeyFigure iteration(const Simulation& s, const Result& r) {
   if (!r.stalled_because.empty())
     return {"How fast?", "never ends", r.stalled_because, Verdict::bad};
+  const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   if (r.iteration_time_s)
-    return {"How fast?", format_time(*r.iteration_time_s), "per iteration, in the steady state"};
+    return {"How fast?", format_time(*r.iteration_time_s),
+            fmt::format("per {}, in the steady state", each ? "microbatch" : "iteration")};
   return {"How fast?", format_time(r.makespan_s), "the whole run: too short for a steady state"};
 }
 
@@ -132,7 +134,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
-  report.figures = {fits(r), iteration(r), throughput(r), bubble(r)};
+  report.figures = {fits(r), iteration(s, r), throughput(r), bubble(r)};
   report.sections = {timeline_section(s)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });

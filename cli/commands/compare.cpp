@@ -104,11 +104,15 @@ std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
 }
 
 Report comparison_report(const std::vector<Json>& results, const Arguments& arguments) {
-  ComparisonSection bars{{"Side by side"}, {}, {}};
+  ComparisonSection bars{
+      {"Side by side",
+       "An iteration is a weight update, of as many samples as each scenario says."},
+      {},
+      {}};
   TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
   ComparisonBars peak;
   for (const Json& r : results) {
-    bars.names.push_back(r.value("schedule", "") + ", " + name_of(r));
+    bars.names.push_back(name_of(r));
     peak.values.push_back(most(r, "peak_memory_bytes"));
     for (const Json& reason : r.value("infeasible_because", Json::array()))
       why.rows.push_back({name_of(r), reason.get<std::string>()});
