@@ -24,7 +24,8 @@ const OptionSpec kReproducible{"reproducible", "", "leave out what varies betwee
                                false,          {}};
 const OptionSpec kWidth{
     "width", "COLUMNS", "columns of the terminal; default: those it has, else 100", {}, false, {}};
-const OptionSpec kReport{"report", "FILE", "charts and tables as one page (.html)", "file", false, {}};
+const OptionSpec kReport{"report", "FILE", "charts and tables as one page (.html)",
+                         "file",   false,  {}};
 const OptionSpec kOutput{"output", "FILE", "write there instead of to standard output",
                          "file",   false,  "o"};
 
@@ -55,7 +56,7 @@ const std::vector<CommandSpec>& table() {
        "A B [C...]",
        1,
        64,
-       {kSet, kEngine, kFormat, kReproducible, kOutput},
+       {kSet, kEngine, kFormat, kReport, kReproducible, kOutput},
        "penstock compare scenarios/gpt-2.2b-*.yaml\n"
        "penstock compare before.json after.json           # results of simulate --format json",
        run_compare,

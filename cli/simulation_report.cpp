@@ -5,6 +5,7 @@
 #include "report/memory_section.hpp"
 #include "report/table_section.hpp"
 #include "report/timeline_section.hpp"
+#include "validate/iterations.hpp"
 
 #include <fmt/format.h>
 
@@ -37,10 +38,13 @@ KeyFigure fits(const Result& r) {
           Verdict::good};
 }
 
-KeyFigure iteration(const Result& r) {
-  if (!r.stalled_because.empty()) return {"How fast?", "never ends", r.stalled_because, Verdict::bad};
+KeyFigure iteration(const Simulation& s, const Result& r) {
+  if (!r.stalled_because.empty())
+    return {"How fast?", "never ends", r.stalled_because, Verdict::bad};
+  const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   if (r.iteration_time_s)
-    return {"How fast?", format_time(*r.iteration_time_s), "per iteration, in the steady state"};
+    return {"How fast?", format_time(*r.iteration_time_s),
+            fmt::format("per {}, in the steady state", each ? "microbatch" : "iteration")};
   return {"How fast?", format_time(r.makespan_s), "the whole run: too short for a steady state"};
 }
 
@@ -49,7 +53,8 @@ KeyFigure throughput(const Result& r) {
   if (r.tokens_per_s_per_device)
     detail = fmt::format("{:.0f} tokens/s, {:.1f} TFLOP/s of each GPU", *r.tokens_per_s_per_device,
                          *r.tflops_per_device);
-  if (r.mfu) detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
+  if (r.mfu)
+    detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
   return {"Throughput", fmt::format("{:.4g} samples/s", r.samples_per_s), detail};
 }
 
@@ -63,21 +68,23 @@ KeyFigure bubble(const Result& r) {
 }
 
 std::string summary(const Simulation& s) {
-  std::string text = fmt::format(
-      "{}, {}, {} per update, {}; transfers {}; engine {}", s.program.schedule,
-      counted(s.scenario.shape.depth, "stage"),
-      counted(s.scenario.shape.microbatches_per_update, "microbatch"),
-      counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers), s.engine);
+  std::string text = fmt::format("{}, {}, {} per update, {}; transfers {}; engine {}",
+                                 s.program.schedule, counted(s.scenario.shape.depth, "stage"),
+                                 counted(s.scenario.shape.microbatches_per_update, "microbatch"),
+                                 counted(s.scenario.shape.batches, "update"),
+                                 to_string(s.program.transfers), s.engine);
   if (!s.scenario.overrides.empty())
     text += fmt::format("\nwith {}", fmt::join(s.scenario.overrides, ", "));
   return text;
 }
 
 std::string timeline_section(const Simulation& s) {
-  TimelineSection section{{"Timeline",
-                           "Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging "
-                           "or the arrows move; Shift and arrows go from op to op."},
-                          {}};
+  TimelineSection section{
+      {"Timeline",
+       "Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging "
+       "or the arrows move; Shift and arrows go from op to op."},
+      {}};
+  section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
   for (int d = 0; d < s.program.ops.devices(); ++d)
     section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
   return section_text(section);
@@ -91,9 +98,10 @@ std::string memory_section(const Simulation& s, const Result& r) {
 }
 
 std::string bubble_section(const Result& r) {
-  BubbleSection section{{"Bubble", "Every idle moment of a device has one cause (docs/metrics.md)."},
-                        r.makespan_s,
-                        {}};
+  BubbleSection section{
+      {"Bubble", "Every idle moment of a device has one cause (docs/metrics.md)."},
+      r.makespan_s,
+      {}};
   for (const DeviceResult& d : r.devices) section.devices.push_back(d.time);
   return section_text(section);
 }
@@ -103,16 +111,14 @@ std::string links_section(const Result& r) {
       {"Links"}, {{"link"}, {"bytes", "bytes"}, {"busy", "fraction"}, {"flows at once"}}, {}};
   for (const LinkResult& link : r.links) {
     const double flows = link.peak_flows ? double(*link.peak_flows) : NAN;
-    section.rows.push_back(
-        {link.name, static_cast<double>(link.bytes), link.busy_fraction, flows});
+    section.rows.push_back({link.name, static_cast<double>(link.bytes), link.busy_fraction, flows});
   }
   return section_text(section);
 }
 
 std::string help_section(const Result& r) {
-  TableSection section{{"What would help"},
-                       {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}},
-                       {}};
+  TableSection section{
+      {"What would help"}, {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}}, {}};
   for (const Sensitivity& change : r.what_would_help) {
     double difference =
         r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
@@ -128,7 +134,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
-  report.figures = {fits(r), iteration(r), throughput(r), bubble(r)};
+  report.figures = {fits(r), iteration(s, r), throughput(r), bubble(r)};
   report.sections = {timeline_section(s)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });

@@ -2,8 +2,8 @@
 // and asks the network for nothing (its Content-Security-Policy forbids it).
 //
 // It opens with the answers (does it fit, how fast, why) and closes with what made it: command,
-// scenario, version. The library is vendor/echarts.min.js, our part of the page page/*.js and *.css;
-// embed.py makes them part of the program.
+// scenario, version. The library is vendor/echarts.min.js, our part of the page page/*.js and
+// *.css; embed.py makes them part of the program.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,7 @@ std::string to_text(const SectionJson& section) {
 SectionJson number_json(double value) {
   if (!std::isfinite(value)) return nullptr;
   // Whole numbers without ".0", as columns of ten thousand of them are common.
-  if (value == std::floor(value) && std::abs(value) < 9e15)
-    return static_cast<std::int64_t>(value);
+  if (value == std::floor(value) && std::abs(value) < 9e15) return static_cast<std::int64_t>(value);
   return value;
 }
 

@@ -127,9 +127,10 @@ std::string section_text(const TimelineSection& timeline, std::size_t most_bars)
   const double until_s = cut_at(timeline.lanes, most_bars);
   if (std::isfinite(until_s)) {
     json["note"] = timeline.text.note + (timeline.text.note.empty() ? "" : " ") +
-                   fmt::format("Only the first {} of {}: the rest has too many ops for a page (a "
-                               "trace has them all).",
-                               format_time(until_s), format_time(end_s));
+                   fmt::format(
+                       "Only the first {} of {}: the rest has too many ops for a page (a "
+                       "trace has them all).",
+                       format_time(until_s), format_time(end_s));
   }
   json["tick_s"] = Ticks(end_s).step();
   json["end_s"] = std::min(end_s, until_s);

@@ -19,9 +19,9 @@ struct TimelineBar {
 };
 
 struct TimelineLane {
-  std::string name;             ///< "device 3"
+  std::string name;               ///< "device 3"
   std::vector<TimelineBar> bars;  ///< in order of their start
-  std::size_t clock = 0;        ///< whose updates it belongs to
+  std::size_t clock = 0;          ///< whose updates it belongs to
 };
 
 /// Timelines whose updates end at different times can be laid on each other at any update.

@@ -63,9 +63,9 @@ double known(const std::optional<T>& value) {
 }
 
 std::string iteration_text(const IterationTimes& it) {
-  std::string text = fmt::format("Iteration: predicted {}, measured {}, error {}",
-                                 time_text(it.predicted_s), time_text(it.measured_s),
-                                 percent(it.error));
+  std::string text =
+      fmt::format("Iteration: predicted {}, measured {}, error {}", time_text(it.predicted_s),
+                  time_text(it.measured_s), percent(it.error));
   if (it.measured_s)
     text += fmt::format(" (measured p5 {}, p95 {} over {} iterations in {} runs)",
                         format_time(it.spread.p5), format_time(it.spread.p95), it.samples,
@@ -99,7 +99,7 @@ std::string headline(const ValidationInput& in, const Validation& v) {
                         bytes_text(v.predicted_bytes), bytes_text(v.measured_bytes),
                         percent(v.memory_error));
   text += ".\n" + order_text(v);
-  for (const std::string& note : v.notes) text += " " + note + ".";
+  for (const std::string& note : v.notes) text += "\nNote: " + note + ".";
   return text;
 }
 
@@ -158,8 +158,8 @@ std::string kinds_section(const Validation& v) {
                       {"error", "fraction"}},
                      {}};
   for (const KindRow& k : v.kinds) {
-    table.rows.push_back({k.kind, static_cast<double>(k.count), k.predicted_median_s,
-                          k.measured.p5, k.measured.p50, k.measured.p95, known(k.error)});
+    table.rows.push_back({k.kind, static_cast<double>(k.count), k.predicted_median_s, k.measured.p5,
+                          k.measured.p50, k.measured.p95, known(k.error)});
   }
   return section_text(table);
 }

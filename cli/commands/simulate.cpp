@@ -15,7 +15,8 @@ int run_simulate(const Arguments& arguments) {
   const std::string format = arguments.value("format", "table");
   const bool events_only = format == "csv" && options.events;
   Sensitivities help;
-  if (!events_only || arguments.flag("report")) help = study_sensitivities(scenario, engine_of(arguments));
+  if (!events_only || arguments.flag("report"))
+    help = study_sensitivities(scenario, engine_of(arguments));
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));

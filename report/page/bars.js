@@ -63,7 +63,7 @@ class Comparison extends Figure {
     const { names } = this.section;
     const { quantity, unit, bars } = this.panel;
     const most = largest(bars.flatMap(b => b.values));
-    const room = Math.min(0.4 * this.canvas.clientWidth, 20 + 7 * Math.max(...names.map(n => n.length)));
+    const room = Math.min(0.45 * this.canvas.clientWidth, 20 + 7 * Math.max(...names.map(n => n.length)));
     const scale = axisText(quantity, unit, most);
     return {
       grid: { left: room, right: 70, top: 8, bottom: 48 },
@@ -74,7 +74,7 @@ class Comparison extends Figure {
       series: bars.map((b, i) => ({ type: 'bar', name: b.name || quantity, data: b.values, barMaxWidth: 16,
         itemStyle: { color: this.palette[i] }, emphasis: { disabled: true },
         label: { show: true, position: 'right', color: this.colours.ink, fontSize: 11,
-                 formatter: p => formatIn(b.values[p.dataIndex], scaleOf(unit, b.values[p.dataIndex] ?? 0)) } })),
+                 formatter: p => format(b.values[p.dataIndex], PREFIXES[unit] ? unit : '') } })),
     };
   }
 

@@ -12,7 +12,8 @@ function scaleOf(unit, most) {
   const prefixes = PREFIXES[unit];
   if (!prefixes) return { factor: 1, name: unit };
   const size = Math.abs(most) * 1.00005; // 999.96 ms is shown with four digits: as 1 s
-  const [factor, name] = prefixes.find(([f]) => size >= f) ?? (size ? prefixes.at(-1) : prefixes[0]);
+  if (size === 0) return { factor: 1, name: { bytes: 'B', fraction: '%' }[unit] ?? unit };
+  const [factor, name] = prefixes.find(([f]) => size >= f) ?? prefixes.at(-1);
   return { factor, name };
 }
 
@@ -55,7 +56,7 @@ function axisText(name, unit, most) {
     name: label(name, scale.name),
     // Round numbers of bytes are no round numbers of GiB.
     ...(unit === 'bytes' && most > 0 ? { interval: roundStep(most / scale.factor) * scale.factor } : {}),
-    axisLabel: { formatter: value => formatNumber(value / scale.factor) },
+    axisLabel: { formatter: value => formatNumber(value / scale.factor), ...(unit === 'bytes' ? { showMaxLabel: false } : {}) },
   };
 }
 

@@ -39,6 +39,7 @@ function buildSection(section, index) {
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const print = matchMedia('print');
 const root = document.documentElement;
+const PAPER_WIDTH = '690px'; // A4 between its margins
 let chosen = null; // by the switch; null: as the system has it
 
 function applyTheme() {
@@ -58,6 +59,7 @@ function preparePrint() {
   for (const figure of Figure.all) {
     figure.printing = true;
     figure.canvas.hidden = figure.tableOnly === true;
+    figure.canvas.style.width = PAPER_WIDTH;
     figure.ensureTable();
     figure.draw();
     figure.chart?.getZr().flush();
@@ -70,6 +72,7 @@ function endPrint() {
   for (const figure of Figure.all) {
     figure.printing = false;
     figure.canvas.hidden = figure.mode !== 'chart';
+    figure.canvas.style.width = '';
     figure.draw();
   }
   for (const table of Table.all) table.print(false);

@@ -14,9 +14,8 @@ Report small() {
   return {.title = "A <b>title</b> & more",
           .summary = "summary",
           .figures = {{"Fits?", "no", "8 < 9 GiB", Verdict::bad}},
-          .sections = {section_text(TableSection{{"</script><script>alert(1)</script>"},
-                                                 {{"name"}},
-                                                 {{"<!--"}}})},
+          .sections = {section_text(
+              TableSection{{"</script><script>alert(1)</script>"}, {{"name"}}, {{"<!--"}}})},
           .notes = {"a note"},
           .command = "penstock simulate 'a<b>.yaml'",
           .scenario = "name: </details><script>alert(2)</script>",

@@ -61,10 +61,10 @@ TEST(Ticks, AreExactToAFewPartsInTenBillion) {
 TimelineLane lane_of(std::vector<TimelineBar> bars) { return {"device 0", std::move(bars)}; }
 
 TEST(TimelineSection, KeepsEveryBoxWithItsMessageAndRecomputation) {
-  const SectionJson json = parsed(section_text(
-      {{"T"},
-       {lane_of({{{0, 1}, {7, 2, OpKind::forward}},
-                 {{1, 4}, {7, 2, OpKind::backward}, {0.5, 1}, 0.25}})}}));
+  const SectionJson json =
+      parsed(section_text({{"T"},
+                           {lane_of({{{0, 1}, {7, 2, OpKind::forward}},
+                                     {{1, 4}, {7, 2, OpKind::backward}, {0.5, 1}, 0.25}})}}));
   const double tick = json["tick_s"];
   const SectionJson& lane = json["lanes"][0];
   const auto start = unpacked<std::uint32_t>(lane["start"]);

@@ -2,6 +2,7 @@
 #include "validate/sections.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
