@@ -1,6 +1,7 @@
 // Points of a sweep per second of CPU time, everything included: a 175B model on A100s, 8 stages x
 // 64 microbatches, `split: balanced`, a fixed global batch, recompute on and off; and the whole
-// sweep of stages 1..64 x microbatch sizes 1..64 over six schedules.
+// sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. The GPUs of a node are joined
+// pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
 #include "sweep/evaluate.hpp"
 
 #include <benchmark/benchmark.h>
@@ -27,7 +28,7 @@ class ScenarioFile {
       : path_(std::filesystem::temp_directory_path() /
               ("penstock_sweep_bench_" + std::to_string(::getpid()) + ".yaml")) {
     std::ofstream(path_) << "model: gpt3-175b\n"
-                            "cluster: {base: dgx-a100, nodes: 8}\n"
+                            "cluster: {base: dgx-a100, nodes: 8, intra: {attachment: pairs}}\n"
                             "schedule: 1f1b\n"
                             "pipeline: {stages: 8, microbatches: 64, split: balanced}\n";
   }

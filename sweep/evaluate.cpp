@@ -176,7 +176,8 @@ Row Evaluator::begin(const Point& point, std::function<Row()>& rest) const {
   guarded(row, [&] {
     Scenario scenario = parts_->scenario(point);
     describe(scenario, row);
-    auto prepared = std::make_shared<Simulation>(prepare(std::move(scenario)));
+    // Made in place: its table points into it.
+    const std::shared_ptr<Simulation> prepared(new Simulation(prepare(std::move(scenario))));
     if (uses_exact(*prepared, parts_->engine)) return finish(*prepared, EngineChoice::exact, row);
     row.engine = "simgrid";
     why_no_simgrid();  // loads it, for all children

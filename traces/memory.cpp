@@ -21,32 +21,27 @@ bool comes_before(const Change& a, const Change& b) {
   return a.op != b.op ? a.op < b.op : a.turn < b.turn;
 }
 
-/// Changes in order of time, taken one by one.
-class Changes {
- public:
-  void reserve(std::size_t count) { all_.reserve(count); }
-  void add(const Change& change) { all_.push_back(change); }
-  /// They mostly are already.
-  void put_in_order() {
-    if (!std::is_sorted(all_.begin(), all_.end(), comes_before))
-      std::sort(all_.begin(), all_.end(), comes_before);
+/// Sorts what is nearly in order, by insertion; what is not, as usual.
+void put_in_order(std::vector<Change>& changes) {
+  std::size_t moves_left = 16 * changes.size();
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    if (!comes_before(changes[i], changes[i - 1])) continue;
+    const Change late = changes[i];
+    std::size_t at = i;
+    for (; at > 0 && comes_before(late, changes[at - 1]); --at) changes[at] = changes[at - 1];
+    changes[at] = late;
+    if (i - at > moves_left) return std::sort(changes.begin(), changes.end(), comes_before);
+    moves_left -= i - at;
   }
-  const Change* first() const { return next_ < all_.size() ? &all_[next_] : nullptr; }
-  void take() { ++next_; }
-
- private:
-  std::vector<Change> all_;
-  std::size_t next_ = 0;
-};
+}
 
 /// What ops do to memory comes in the order of the device; messages come and go beside them.
 class DeviceMemory {
  public:
   DeviceMemory(const MemoryInput& input, int device) : in_(input) {
     const auto ops = in_.ops.of(device);
-    by_ops_.reserve(ops.size() * 4);
-    received_.reserve(ops.size());
-    sent_.reserve(ops.size());
+    by_ops_.reserve(ops.size() * 5);
+    by_messages_.reserve(ops.size() * 2);
     const Placement& placement = in_.table.placement();
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
       add_static(stage);
@@ -56,7 +51,8 @@ class DeviceMemory {
       for (std::uint32_t i = g; i < g + together; ++i) add_end(i);
       g += together;
     }
-    for (Changes* changes : {&by_ops_, &received_, &sent_}) changes->put_in_order();
+    put_in_order(by_ops_);
+    put_in_order(by_messages_);
   }
 
   MemoryPeak replay(const MemorySample& sample) {
@@ -64,18 +60,21 @@ class DeviceMemory {
     std::int64_t total = use_.total();
     std::int64_t highest = total;
     if (sample) sample(0, use_);
-    const Change* next = take_first();
-    while (next != nullptr) {
-      const Change& change = *next;
+    auto message = by_messages_.cbegin();
+    auto op = by_ops_.cbegin();
+    while (op != by_ops_.cend() || message != by_messages_.cend()) {
+      const bool from_message = op == by_ops_.cend() || (message != by_messages_.cend() &&
+                                                         comes_before(*message, *op));
+      const Change& change = from_message ? *message++ : *op++;
       use_[change.owner] += change.bytes;
       total += change.bytes;
       if (total > highest) {
         highest = total;
         peak = {use_, change.at_s, change.op};
       }
-      next = take_first();
-      const bool last_of_instant = next == nullptr || next->at_s != change.at_s;
-      if (sample && last_of_instant) sample(change.at_s, use_);
+      const bool more_now = (op != by_ops_.cend() && op->at_s == change.at_s) ||
+                            (message != by_messages_.cend() && message->at_s == change.at_s);
+      if (sample && !more_now) sample(change.at_s, use_);
     }
     return peak;
   }
@@ -89,27 +88,13 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  /// The earliest change that was not taken yet; null: all were.
-  const Change* take_first() {
-    Changes* earliest = nullptr;
-    for (Changes* changes : {&by_ops_, &received_, &sent_}) {
-      if (changes->first() == nullptr) continue;
-      if (earliest == nullptr || comes_before(*changes->first(), *earliest->first()))
-        earliest = changes;
-    }
-    if (earliest == nullptr) return nullptr;
-    const Change* first = earliest->first();
-    earliest->take();
-    return first;
-  }
-
-  static void add(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
+  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
                   bool at_once = false) {
     if (bytes == 0) return;
     const Change::Turn turn = bytes > 0 ? Change::starts
                               : at_once ? Change::ends_at_once
                                         : Change::ends;
-    to.add({at_s, bytes, op, owner, turn});
+    to.push_back({at_s, bytes, op, owner, turn});
   }
 
   const Span& span(std::uint32_t g) const { return in_.timeline.op(g); }
@@ -139,10 +124,10 @@ class DeviceMemory {
     const double start_s = span(g).start_s;
     const bool forward = op.kind == OpKind::forward;
     if (op.has(Op::receives)) {
+      const std::int64_t received = received_bytes(op);
       const double sent_s = in_.timeline.message(g).start_s;
-      add(received_, sent_s, received_bytes(op), g, Owner::buffers);
-      if (forward)
-        add(by_ops_, start_s, -received_bytes(op), g, Owner::buffers, sent_s == start_s);
+      add(by_messages_, sent_s, received, g, Owner::buffers);
+      if (forward) add(by_ops_, start_s, -received, g, Owner::buffers, sent_s == start_s);
     }
     add(by_ops_, start_s, workspace(op), g, Owner::workspace);
     if (forward) add(by_ops_, start_s, kept(op), g, Owner::activations);
@@ -160,8 +145,9 @@ class DeviceMemory {
           in_.timeline.message(g).start_s == end_s);
     if (op.has(Op::sends)) {
       const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
-      add(by_ops_, end_s, held_bytes(op, op.stage), g, Owner::buffers);
-      add(sent_, arrived_s, -held_bytes(op, op.stage), g, Owner::buffers, end_s == arrived_s);
+      const std::int64_t sent = held_bytes(op, op.stage);
+      add(by_ops_, end_s, sent, g, Owner::buffers);
+      add(by_messages_, arrived_s, -sent, g, Owner::buffers, end_s == arrived_s);
     }
   }
 
@@ -177,7 +163,7 @@ class DeviceMemory {
 
   const MemoryInput& in_;
   MemoryUse use_;
-  Changes by_ops_, received_, sent_;
+  std::vector<Change> by_ops_, by_messages_;
 };
 
 }  // namespace
