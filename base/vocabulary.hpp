@@ -135,10 +135,4 @@ inline std::int64_t message_bytes(const std::vector<StageCosts>& costs, const Op
   return costs[sender.stage - 1U].output_bytes * costs[sender.stage].backward_microbatches;
 }
 
-/// Bytes of the message an op receives, without looking at its sender.
-inline std::int64_t received_bytes(const std::vector<StageCosts>& costs, const Op& receiver) {
-  if (receiver.kind == OpKind::forward) return costs[receiver.stage - 1U].output_bytes;
-  return costs[receiver.stage].output_bytes * costs[receiver.stage + 1U].backward_microbatches;
-}
-
 }  // namespace penstock

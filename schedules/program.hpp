@@ -37,18 +37,7 @@ struct VersionRule {
 
   /// `forward`: of F, otherwise of B, I and W.
   std::uint32_t version(std::uint32_t stage, std::uint32_t k, std::uint32_t per_update,
-                        bool forward) const {
-    const auto minus = [](std::uint32_t a, std::uint32_t b) { return a > b ? a - b : 0; };
-    switch (kind) {
-      case Kind::flush: return k / per_update;
-      case Kind::latest:
-        return (forward && !delay.empty() ? minus(k, delay[stage]) : k) / per_update;
-      case Kind::listed: return (forward ? forward_listed : backward_listed)[stage][k];
-      case Kind::stash: return minus(k, delay[stage]);
-      case Kind::double_buffer: return minus(k / per_update, 1);
-    }
-    return 0;
-  }
+                        bool forward) const;
   /// Versions the rule keeps on a stage, the live one included.
   std::uint32_t held(std::uint32_t stage) const;
   std::string describe() const;

@@ -160,8 +160,13 @@ class DeviceMemory {
   std::int64_t held(std::int64_t bytes, std::uint32_t stage) const {
     return in_.parts.empty() ? bytes : bytes / in_.parts[stage];
   }
+  /// What its neighbour sends, without looking for the op that does.
   std::int64_t held_received(const Op& op) const {
-    return held(received_bytes(in_.costs, op), op.stage);
+    const std::uint16_t stage = op.stage;
+    const bool forward = op.kind == OpKind::forward;
+    const auto from = static_cast<std::uint16_t>(forward ? stage - 1 : stage + 1);
+    const Op sender{.stage = from, .kind = forward ? OpKind::forward : OpKind::backward};
+    return held(message_bytes(in_.costs, sender), stage);
   }
 
   const MemoryInput& in_;
