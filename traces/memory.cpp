@@ -93,8 +93,8 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
-                  bool at_once = false) {
+  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op,
+                  Owner owner, bool at_once = false) {
     if (bytes == 0) return;
     const Change::Turn turn = bytes > 0 ? Change::starts
                               : at_once ? Change::ends_at_once

@@ -91,8 +91,8 @@ TEST(ScenarioTemplate, ResolvesAsTheFileReadAnew) {
 
 /// Words that need no parser mean what they mean in a file.
 TEST(ScenarioTemplate, TakesPlainWordsAsYamlDoes) {
-  for (const char* word : {"gpipe", "1f1b", "null", "NULL", "true", "no", "0x8", "08", "1_000", "8.",
-                           "8-", "4.5", "NaN", "nullx", "1e1"}) {
+  for (const char* word : {"gpipe", "1f1b", "null", "NULL", "true", "no", "0x8", "08", "1_000",
+                           "8.", "8-", "4.5", "NaN", "nullx", "1e1"}) {
     for (const char* key : {"stages", "schedule", "recompute", "vertical_sync"}) {
       const std::string text = shipped("gpt-2.2b-2bw");
       const std::vector<Override> plain{{key, word}}, bracketed{{key, std::string(word) + " "}};

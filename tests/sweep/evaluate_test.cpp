@@ -132,8 +132,8 @@ TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
   const Evaluator evaluator({shipped("small-1f1b")}, {}, EngineChoice::exact);
   const Row fits = evaluator.evaluate({});
   EXPECT_EQ(fits.status, Row::Status::ok) << fits.why;
-  const Row row = evaluator.evaluate({0, 0, {{"model.parameters", "900 GB"},
-                                             {"cluster.device", "A100-40"}}});
+  const Row row =
+      evaluator.evaluate({0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
   EXPECT_EQ(row.status, Row::Status::infeasible) << row.why;
   EXPECT_TRUE(row.why.starts_with("device 0 needs")) << row.why;
   EXPECT_EQ(row.why.find('\n'), std::string::npos);
