@@ -39,6 +39,15 @@ class StageModel {
     return c;
   }
 
+  /// F + B alone, as `costs` has them.
+  double compute_s(int layers, bool first, bool last) const {
+    StageCosts c;
+    add_parameters(c, layers, first, last);
+    add_flops(c, layers, last);
+    add_times(c, layers, last);
+    return c.forward_s + c.backward_s;
+  }
+
  private:
   void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
     const auto n = static_cast<double>(stage_parameters(model_, layers, first, last, tensor_));
@@ -236,10 +245,10 @@ std::vector<int> balanced_split(const TransformerSpec& model,
   for (const DeviceSpec& device : devices) models.emplace_back(model, device, options);
   const int stages = static_cast<int>(devices.size());
   return balanced_split_by_stage(model.num_layers, stages, [&](int layers, int stage) {
-    const StageCosts c =
-        models[static_cast<std::size_t>(stage)].costs(layers, stage == 0, stage + 1 == stages);
     const int width = replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)];
-    return (c.forward_s + c.backward_s) / width;
+    return models[static_cast<std::size_t>(stage)].compute_s(layers, stage == 0,
+                                                             stage + 1 == stages) /
+           width;
   });
 }
 
@@ -254,19 +263,17 @@ std::vector<int> balanced_split_by_stage(int layers, int stages,
                                          const std::function<double(int, int)>& time) {
   std::vector<int> split(static_cast<std::size_t>(stages), 1);
   const auto with_one_more = [&](std::size_t i) { return time(split[i] + 1, static_cast<int>(i)); };
+  std::vector<double> next(split.size());  // time of each stage with one layer more
+  for (std::size_t i = 0; i < split.size(); ++i) next[i] = with_one_more(i);
   // The layers of a model are alike, so giving each further one to the stage that stays fastest is
   // optimal.
   for (int given = stages; given < layers; ++given) {
     std::size_t best = 0;
-    double best_time = with_one_more(0);
     for (std::size_t i = 1; i < split.size(); ++i) {
-      const double t = with_one_more(i);
-      if (t < best_time * (1 - 1e-12)) {
-        best = i;
-        best_time = t;
-      }
+      if (next[i] < next[best] * (1 - 1e-12)) best = i;
     }
     ++split[best];
+    next[best] = with_one_more(best);
   }
   return split;
 }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -29,9 +30,10 @@ void check_program(const Simulation& s) {
                   fmt::join(problems, "; ")));
 }
 
-Simulation lowered(const Scenario& scenario) {
+Simulation lowered(Scenario given) {
   Simulation s;
-  s.scenario = scenario;
+  s.scenario = std::move(given);
+  const Scenario& scenario = s.scenario;
   s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
   s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
                                               s.program.microbatches());
@@ -189,11 +191,13 @@ std::int64_t capacity_of(const Simulation& s, int device) {
   return least;
 }
 
-void judge_memory(const Simulation& s, Result& r) {
+/// Why the first `most` devices that do not fit do not.
+void judge_memory(const Simulation& s, std::size_t most, Result& r) {
   for (DeviceResult& d : r.devices) {
     d.capacity_bytes = capacity_of(s, d.device);
     const std::int64_t need = d.memory.use.total();
     if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
+    if (r.infeasible_because.size() == most) continue;
     const std::string needed = format_bytes(static_cast<double>(need));
     const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.
@@ -280,21 +284,28 @@ void add_flows(const std::vector<LinkFlow>& flows, double bytes, Result& r) {
   }
 }
 
+std::int64_t count_ops(const Simulation& s) {
+  std::int64_t ops = 0;
+  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
+    const Op& op = s.program.ops[g];
+    if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++ops;
+    if (op.has(Op::sends)) ++ops;
+  }
+  return ops;
+}
+
 void add_links(const Simulation& s, Result& r) {
-  r.ops = 0;
   for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0, {}});
   std::vector<std::int64_t> sent(s.channels->all().size(), 0);
   std::vector<std::int64_t> exchanged(s.channels->exchanges().size(), 0);
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
-      if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
       const auto kind = static_cast<std::size_t>(op.kind);
       const auto& tensor = s.scenario.costs[op.stage].tensor;
       if (!exchanged.empty() && kind < tensor.size())
         exchanged[static_cast<std::size_t>(d)] += tensor[kind].bytes;
       if (!op.has(Op::sends)) continue;
-      ++r.ops;
       sent[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
     }
   }
@@ -348,8 +359,8 @@ std::optional<double> iteration_time_s(const Simulation& s) {
   return steady_iteration_s(s);
 }
 
-Simulation prepare(const Scenario& scenario) {
-  Simulation s = lowered(scenario);
+Simulation prepare(Scenario scenario) {
+  Simulation s = lowered(std::move(scenario));
   check_program(s);
   return s;
 }
@@ -362,16 +373,29 @@ Simulation simulate(const Scenario& scenario, EngineChoice engine) {
   return s;
 }
 
-Result summarize(const Simulation& s) {
+namespace {
+
+/// What both a row and a whole result have.
+Result outline(const Simulation& s, std::size_t most_reasons) {
   Result r;
   r.notes = s.scenario.notes;
   r.makespan_s = s.timeline->makespan_s;
   for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
   add_bubble(s, r);
   add_rates(s, r);
+  r.ops = count_ops(s);
+  judge_memory(s, most_reasons, r);
+  return r;
+}
+
+}  // namespace
+
+Result outline(const Simulation& s) { return outline(s, 1); }
+
+Result summarize(const Simulation& s) {
+  Result r = outline(s, static_cast<std::size_t>(s.program.ops.devices()));
   add_links(s, r);
   r.communication = communication(s.input(), *s.timeline);
-  judge_memory(s, r);
   if (s.latest) {
     r.notes.push_back(
         fmt::format("an update's weights have missed {:.2f} updates of other replicas on average "

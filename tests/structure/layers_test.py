@@ -16,7 +16,9 @@ ALLOWED = {
     "validate": {"base", "models", "schedules", "traces", "sim", "report"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
-    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results", "report"},
+    "sweep": {"base", "models", "schedules", "traces", "sim", "scenarios", "results"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results",
+            "sweep", "report"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
