@@ -7,7 +7,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -108,7 +108,7 @@ class Supervisor {
     }
     if (p.pid < 0 && !processes_.empty()) return;  // fewer will do
     if (p.pid < 0) throw SystemError::from_errno("start", "a worker process");
-    p.ended = ::pidfd_open(p.pid, 0);
+    p.ended = static_cast<int>(::syscall(SYS_pidfd_open, p.pid, 0));
     processes_.push_back(std::move(p));
     if (processes_.back().ended < 0) throw SystemError::from_errno("watch", "a worker process");
   }
