@@ -77,16 +77,17 @@ class Started(Ranks):
         first = self.start(0, 2)
         rows = [first.stdout.readline() for _ in range(int(POINTS) // 2)]
         last = self.start(1, 2)
-        output, errors = first.communicate()
-        self.assertEqual(errors, "")
-        self.assertEqual(sorted_lines("".join(rows) + output), self.serial)
+        rows += first.stdout.readlines()
+        self.assertEqual(first.communicate(), ("", ""))
+        self.assertEqual(sorted_lines("".join(rows)), self.serial)
         self.assertEqual((last.communicate(), last.returncode), (("", ""), 0))
 
     def test_without_rank_0_the_others_end(self) -> None:
         first = self.start(0, 2, "meet", str(self.pipe))
-        last = self.start(1, 2)  # and never opens the pipe, so rank 0 cannot go on
-        first.stdout.readline()
+        last = self.start(1, 2, "meet", str(self.pipe))
+        first.stdout.readline()  # they have met, and rank 0 cannot print all before this is read
         first.kill()
+        first.communicate()
         self.assertEqual(last.communicate(), ("", ""))
         self.assertEqual(last.returncode, 0)
 
