@@ -31,18 +31,16 @@ class SqliteOutput : public DatabaseOutput {
   SqliteOutput(const std::string& path, const std::vector<SweepColumn>& columns, bool resume)
       : path_(path), columns_(columns) {
     if (!resume) remove_files();
-    check(sqlite3_open(path.c_str(), &database_));
-    check(sqlite3_busy_timeout(database_, 10'000));
+    sqlite3* opened = nullptr;
+    const int result = sqlite3_open(path.c_str(), &opened);
+    database_.reset(opened);  // also when that failed: it knows why
+    check(result);
+    check(sqlite3_busy_timeout(opened, 10'000));
     execute("CREATE TABLE IF NOT EXISTS sweep_manifest (manifest TEXT)");
     create_table();
     check_columns();
     prepare_insert();
     execute("BEGIN");
-  }
-
-  ~SqliteOutput() override {
-    sqlite3_finalize(insert_);
-    sqlite3_close(database_);
   }
 
   std::string manifest() override {
@@ -52,11 +50,9 @@ class SqliteOutput : public DatabaseOutput {
   }
 
   void set_manifest(const std::string& text) override {
-    sqlite3_stmt* statement = prepare("INSERT INTO sweep_manifest VALUES (?)");
-    sqlite3_bind_text(statement, 1, text.c_str(), -1, SQLITE_TRANSIENT);
-    const int result = sqlite3_step(statement);
-    sqlite3_finalize(statement);
-    if (result != SQLITE_DONE) fail();
+    const Statement statement = prepare("INSERT INTO sweep_manifest VALUES (?)");
+    check(sqlite3_bind_text(statement.get(), 1, text.c_str(), -1, SQLITE_TRANSIENT));
+    if (sqlite3_step(statement.get()) != SQLITE_DONE) fail();
     commit();
   }
 
@@ -70,8 +66,8 @@ class SqliteOutput : public DatabaseOutput {
 
   void put(const Cells& row) override {
     for (std::size_t c = 0; c < row.size(); ++c) bind(static_cast<int>(c) + 1, row[c], columns_[c].type);
-    if (sqlite3_step(insert_) != SQLITE_DONE) fail();
-    check(sqlite3_reset(insert_));
+    if (sqlite3_step(insert_.get()) != SQLITE_DONE) fail();
+    check(sqlite3_reset(insert_.get()));
     if (Clock::now() - committed_ >= std::chrono::seconds(1)) commit();
   }
 
@@ -84,6 +80,7 @@ class SqliteOutput : public DatabaseOutput {
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
   void remove_files() {
     for (const char* end : {"", "-journal", "-wal", "-shm"}) {
@@ -115,8 +112,8 @@ class SqliteOutput : public DatabaseOutput {
   void bind(int at, const std::string& text, SweepColumn::Type type) {
     const bool number = type == SweepColumn::Type::number || type == SweepColumn::Type::integer;
     // The affinity of the column makes numbers of texts that are such.
-    check(number && text.empty() ? sqlite3_bind_null(insert_, at)
-                                 : sqlite3_bind_text(insert_, at, text.c_str(), -1, SQLITE_TRANSIENT));
+    check(number && text.empty() ? sqlite3_bind_null(insert_.get(), at)
+                                 : sqlite3_bind_text(insert_.get(), at, text.c_str(), -1, SQLITE_TRANSIENT));
   }
 
   static std::string cell(sqlite3_stmt* row, int at) {
@@ -128,21 +125,20 @@ class SqliteOutput : public DatabaseOutput {
 
   template <class Visit>
   void select(const std::string& sql, const Visit& visit) {
-    sqlite3_stmt* statement = prepare(sql);
-    const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> owner(statement, sqlite3_finalize);
+    const Statement statement = prepare(sql);
     int result = 0;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) visit(statement);
+    while ((result = sqlite3_step(statement.get())) == SQLITE_ROW) visit(statement.get());
     if (result != SQLITE_DONE) fail();
   }
 
-  sqlite3_stmt* prepare(const std::string& sql) {
+  Statement prepare(const std::string& sql) {
     sqlite3_stmt* statement = nullptr;
-    check(sqlite3_prepare_v2(database_, sql.c_str(), -1, &statement, nullptr));
-    return statement;
+    check(sqlite3_prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr));
+    return Statement(statement, sqlite3_finalize);
   }
 
   void execute(const std::string& sql) {
-    check(sqlite3_exec(database_, sql.c_str(), nullptr, nullptr, nullptr));
+    check(sqlite3_exec(database_.get(), sql.c_str(), nullptr, nullptr, nullptr));
   }
 
   void commit() {
@@ -156,16 +152,16 @@ class SqliteOutput : public DatabaseOutput {
   }
 
   [[noreturn]] void fail() {
-    const std::string why = sqlite3_errmsg(database_);
-    if (sqlite3_errcode(database_) == SQLITE_NOTADB)
+    const std::string why = sqlite3_errmsg(database_.get());
+    if (sqlite3_errcode(database_.get()) == SQLITE_NOTADB)
       throw InputError(path_, why + "; --force replaces it");
     throw SystemError(fmt::format("cannot write '{}': {}", path_, why));
   }
 
   std::string path_;
   std::vector<SweepColumn> columns_;
-  sqlite3* database_ = nullptr;
-  sqlite3_stmt* insert_ = nullptr;
+  std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
+  Statement insert_{nullptr, sqlite3_finalize};
   Clock::time_point committed_ = Clock::now();
 };
 
