@@ -15,7 +15,8 @@ ALLOWED = {
     "validate": {"base", "models", "schedules", "traces", "sim"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
-    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results"},
+    "sweep": {"base", "models", "schedules", "traces", "sim", "scenarios", "results"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results", "sweep"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {

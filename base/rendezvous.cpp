@@ -1,4 +1,4 @@
-#include "hw/host/rendezvous.hpp"
+#include "base/rendezvous.hpp"
 
 #include "base/error.hpp"
 
@@ -80,11 +80,12 @@ class Socket {
   int fd_;
 };
 
-std::string address_of(int fd) {
+/// Of this end (::getsockname) or the other (::getpeername).
+std::string address_of(int fd, decltype(::getsockname)* end = ::getsockname) {
   sockaddr_in address{};
   socklen_t length = sizeof address;
   char text[INET_ADDRSTRLEN] = {};
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
+  if (end(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
   ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
   return text;
 }
@@ -378,6 +379,7 @@ class RendezvousClient : public RendezvousStore {
   double clock_s() override { return std::stod(request(frame(kClock, 0, "", "")).bytes); }
   void fail(const std::string& reason) override { request(frame(kFail, 0, "", reason)); }
   std::string local_address() override { return address_of(socket_.fd()); }
+  std::string server_address() override { return address_of(socket_.fd(), ::getpeername); }
 
  private:
   Reply request(const std::string& bytes) {
