@@ -124,9 +124,10 @@ Space space_of(const Arguments& arguments) {
 }
 
 Evaluate evaluation(const Evaluator& evaluator) {
-  return [&evaluator](const Point& point) -> Evaluated {
-    if (!evaluator.needs_process(point)) return {evaluator.evaluate(point), {}};
-    return {{}, [&evaluator, point] { return evaluator.evaluate(point); }};
+  return [&evaluator](const Point& point) {
+    Evaluated evaluated;
+    evaluated.row = evaluator.begin(point, evaluated.rest);
+    return evaluated;
   };
 }
 
