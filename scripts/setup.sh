@@ -33,6 +33,7 @@ test_packages=(
   'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
+  'openmpi-bin|starts the ranks of a sweep|tool mpirun'
 )
 trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html
 # shellcheck disable=SC2034

@@ -7,7 +7,6 @@
 
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +76,7 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   void run() {
+    rank_0_.send_all();  // before there are workers: who is known to rank 0 is missed when it ends
     for (int i = 0; i < team_.jobs; ++i) start();
     while (rank_0_.send_all() && !processes_.empty()) {
       std::vector<pollfd> ready = {{rank_0_.socket(), POLLIN, 0}};
@@ -108,9 +108,8 @@ class Supervisor {
     }
     if (p.pid < 0 && !processes_.empty()) return;  // fewer will do
     if (p.pid < 0) throw SystemError::from_errno("start", "a worker process");
-    p.ended = ::pidfd_open(p.pid, 0);
+    p.ended = watch_process(p.pid);
     processes_.push_back(std::move(p));
-    if (processes_.back().ended < 0) throw SystemError::from_errno("watch", "a worker process");
   }
 
   /// One that has ended well was told to, or has lost rank 0.

@@ -19,6 +19,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kRhythm = std::chrono::milliseconds(1);
 /// So many bytes of rows are sent at once.
 constexpr std::size_t kFull = 60000;
+/// Who has no more points than this gets them one by one, as they take long: no row waits for the
+/// end of the next.
+constexpr std::size_t kFew = 4;
 
 class Worker {
  public:
@@ -40,8 +43,8 @@ class Worker {
  private:
   /// There is something to do. Waits for it; false: there is nothing more, or rank 0 has ended.
   bool listen() {
-    const bool waits = tasks_.empty();
-    if (!waits && rank_0_.unsent() < kFull && Clock::now() - listened_ < kRhythm) return true;
+    const bool busy = tasks_.size() > kFew && rank_0_.unsent() < kFull;
+    if (busy && Clock::now() - listened_ < kRhythm) return true;
     if (!rank_0_.send_all()) return false;
     do {
       pollfd ready{rank_0_.socket(), POLLIN, 0};

@@ -111,7 +111,7 @@ class Coordinator {
     door_.local = local_->name();
     door_.key = random_name();
     poll_.add(local_->socket());
-    supervisor_ = start_supervisor(team_, door_);
+    start();
   }
   ~Coordinator() {
     connections_.clear();
@@ -156,9 +156,16 @@ class Coordinator {
     }
   }
 
+  void start() {
+    supervisor_ = start_supervisor(team_, door_);
+    supervisor_ended_ = watch_process(supervisor_);
+    poll_.add(supervisor_ended_);
+  }
+
   // ---- connections
 
   void serve(int socket) {
+    if (socket == supervisor_ended_) return restart_supervisor();
     if (socket == local_->socket()) return accept(*local_);
     if (remote_ != nullptr && socket == remote_->socket()) return accept(*remote_);
     const auto found = connections_.find(socket);
@@ -201,7 +208,7 @@ class Coordinator {
       if (hello.rank != 0 && --missing_ranks_ == 0) store_.reset();
     } else {
       const Name name{hello.rank, hello.number};
-      if (ended_early_.erase(name) > 0) return false;
+      if (ended_early_.erase(name) > 0 || is_lost(hello)) return false;
       by_name_[name] = &c;
       ++workers_;
       if (stopping_) c.stream.add(Says::stop, "");
@@ -224,7 +231,10 @@ class Coordinator {
     c.open = false;
     const auto node = connections_.extract(c.stream.socket());
     if (!c.hello) return;
-    if (!c.is_worker()) return lose_rank(c.hello->rank);
+    if (!c.is_worker()) {
+      if (c.hello->rank != 0) lose_rank(c.hello->rank);
+      return;
+    }
     --workers_;
     // All its rows have been read. Which point it had in hand its supervisor says.
     const Name name{c.hello->rank, c.hello->number};
@@ -332,6 +342,7 @@ class Coordinator {
 
   /// Its workers have ended or are about to.
   void lose_rank(int rank) {
+    if (rank != 0) lost_ranks_.insert(rank);
     std::vector<Name> closed;
     for (const auto& [name, c] : by_name_) {
       if (name.first != rank) continue;
@@ -339,20 +350,27 @@ class Coordinator {
       if (!c->open) closed.push_back(name);
     }
     for (const Name& name : closed) settle(name);
-    if (rank == 0) restart_supervisor();
+  }
+
+  /// Who comes now had been started by a supervisor that has ended.
+  bool is_lost(const Hello& hello) const {
+    return hello.rank == 0 ? hello.number < team_.first_number : lost_ranks_.contains(hello.rank);
   }
 
   void restart_supervisor() {
     const int status = reap_supervisor();
+    lose_rank(0);
     if (stopping_) return;
     if (++supervisor_deaths_ > kSupervisorDeaths)
       throw SystemError("workers cannot be started: their supervisor ended " +
                         how_it_ended(status));
     team_.first_number += kNumbersOfSupervisor;
-    supervisor_ = start_supervisor(team_, door_);
+    start();
   }
 
   int reap_supervisor() {
+    poll_.remove(supervisor_ended_);
+    ::close(std::exchange(supervisor_ended_, -1));
     int status = 0;
     while (::waitpid(supervisor_, &status, 0) < 0 && errno == EINTR) continue;
     supervisor_ = -1;
@@ -388,6 +406,7 @@ class Coordinator {
   Door door_;
   Poll poll_;
   pid_t supervisor_ = -1;
+  int supervisor_ended_ = -1;  ///< a descriptor
   std::unique_ptr<RendezvousStore> store_;
   const Listener* remote_ = nullptr;
   int missing_ranks_ = 0;
@@ -396,7 +415,8 @@ class Coordinator {
   std::map<Name, std::unique_ptr<Connection>> lost_;  ///< closed, and not yet said how they ended
   std::map<Name, Connection*> by_name_;               ///< workers of both
   std::set<Name> ended_early_;                        ///< before they came here
-  int workers_ = 0;                                   ///< connected
+  std::set<int> lost_ranks_;
+  int workers_ = 0;  ///< connected
 
   std::unordered_map<std::uint64_t, Open> points_;  ///< by number
   std::deque<std::uint64_t> again_;                 ///< to be handed out before new ones

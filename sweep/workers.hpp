@@ -43,13 +43,13 @@ struct WorkerOptions {
   double point_limit_s = 0;  ///< of one point; 0: none
   /// Set by a signal: no new points, those that have been begun are finished.
   const std::atomic<bool>* stop = nullptr;
-  std::optional<GroupSettings> group;  ///< of this rank; none: it is alone
+  std::optional<GroupSettings> group = {};  ///< of this rank; none: it is alone
 };
 
 /// A point's row, or what is left to do for it in a process of its own.
 struct Evaluated {
   Row row;
-  std::function<Row()> rest;  ///< empty: nothing
+  std::function<Row()> rest = {};  ///< empty: nothing
 };
 /// Runs in a worker. What it throws makes a row `failed`.
 using Evaluate = std::function<Evaluated(const Point&)>;
