@@ -69,7 +69,8 @@ const std::vector<CommandSpec>& table() {
         {"columns", "LIST", "of the table", {}, false, {}},
         kReproducible},
        "penstock sweep my.yaml --over stages=2,4,8 --over microbatch_size=1:32:*2 -o sweep.csv\n"
-       "penstock sweep my.yaml --over stages=1:64:*2 --over width=1:64:*2 --where 'stages*width==64'\n"
+       "penstock sweep my.yaml --over stages=1:64:*2 --over width=1:64:*2 --where "
+       "'stages*width==64'\n"
        "penstock sweep my.yaml --over stages=2,4 --over 'split=[1,2],[2,1]' --zip stages,split\n"
        "mpirun -np 8 penstock sweep ... -o sweep.csv --resume    # docs/sweep.md",
        run_sweep,

@@ -169,8 +169,8 @@ void move_to(const std::shared_ptr<const Source>& source, Value& value) {
   }
 }
 
-/// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its parser
-/// takes longer than all the rest of reading a scenario.
+/// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its
+/// parser takes longer than all the rest of reading a scenario.
 bool is_plain_word(const std::string& text) {
   const auto plain = [](char c) {
     return ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');

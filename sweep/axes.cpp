@@ -107,14 +107,16 @@ class Range {
 
   void read_step(const std::string& step) {
     const bool signed_step = step.starts_with('+') || step.starts_with('*');
-    if (!signed_step) fail(fmt::format("needs a step such as +{0} or *{0}", step.empty() ? "2" : step));
+    if (!signed_step)
+      fail(fmt::format("needs a step such as +{0} or *{0}", step.empty() ? "2" : step));
     factor_ = step[0] == '*';
     std::string unit;
     step_ = number(trimmed(step.substr(1)), unit);
     if (factor_ && !unit.empty()) fail("has a factor with a unit");
     if (!factor_) same_unit(unit);
     const Decimal least{factor_ ? 1 : 0, 0};
-    if (!less(least, step_)) fail(factor_ ? "has a factor that is not above 1" : "has no step above 0");
+    if (!less(least, step_))
+      fail(factor_ ? "has a factor that is not above 1" : "has no step above 0");
     if (factor_ && !less({0, 0}, from_)) fail("cannot multiply from 0 or below");
   }
 
@@ -164,7 +166,8 @@ class Axes {
       for (const Axis& other : axes_) {
         if (axis.keys[0] != other.keys[0]) continue;
         throw InputError(flag("--over", text), fmt::format("'{}' is an axis already; give all its "
-                                                           "values in one list", axis.keys[0]));
+                                                           "values in one list",
+                                                           axis.keys[0]));
       }
       axes_.push_back(std::move(axis));
     });
@@ -202,7 +205,8 @@ class Axes {
       std::vector<Axis> members;
       for (const std::string& name : split_values(text, origin))
         members.push_back(take(name, origin));
-      if (members.size() < 2) throw InputError(origin, "needs at least two axes, such as stages,width");
+      if (members.size() < 2)
+        throw InputError(origin, "needs at least two axes, such as stages,width");
       axes_.insert(axes_.begin() + first_, zipped(members, origin));
     });
   }

@@ -1,5 +1,5 @@
-// Axes as people give them: `stages=2,4,8`, `microbatch_size=1:32:*2`, `model.forward=1ms:9ms:+1ms`,
-// `split=[1,2],[2,1]`, several of them zipped.
+// Axes as people give them: `stages=2,4,8`, `microbatch_size=1:32:*2`,
+// `model.forward=1ms:9ms:+1ms`, `split=[1,2],[2,1]`, several of them zipped.
 //
 // A range a:b counts up by one, by `+STEP` or by `*FACTOR`; its end belongs to it when it is hit.
 // Ranges are exact in decimal and keep their unit.

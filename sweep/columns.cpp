@@ -21,9 +21,14 @@ const std::string& text_of(const Row& row, std::size_t number) {
 }
 
 /// Keys that a column of `simulate` repeats under the same name.
-constexpr std::string_view kRepeated[] = {
-    "pipeline.stages",       "pipeline.tensor",  "pipeline.microbatches",
-    "pipeline.microbatch_size", "pipeline.width", "batches", "schedule", "transfers"};
+constexpr std::string_view kRepeated[] = {"pipeline.stages",
+                                          "pipeline.tensor",
+                                          "pipeline.microbatches",
+                                          "pipeline.microbatch_size",
+                                          "pipeline.width",
+                                          "batches",
+                                          "schedule",
+                                          "transfers"};
 
 bool is_own_column(std::string_view name) {
   constexpr std::string_view kOthers[] = {"point", "scenario", "status", "why"};

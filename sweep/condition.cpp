@@ -30,9 +30,9 @@ struct Token {
 };
 
 [[noreturn]] void fail(const std::string& source, const Token& at, const std::string& message) {
-  const auto characters = std::count_if(
-      source.begin(), source.begin() + static_cast<std::ptrdiff_t>(at.from),
-      [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  const auto characters =
+      std::count_if(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(at.from),
+                    [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
   throw InputError({Diagnostic{Position{"--where", 1, static_cast<int>(characters) + 1}, message,
                                source, static_cast<int>(at.length)}});
 }
@@ -107,8 +107,8 @@ class Lexer {
       token.dimension = dimension;
       return;
     }
-    fail(text_, token, fmt::format("'{}' is no unit (s, ms, us, GiB, GB, Gbps, GB/s, TFLOP/s ...)",
-                                   unit));
+    fail(text_, token,
+         fmt::format("'{}' is no unit (s, ms, us, GiB, GB, Gbps, GB/s, TFLOP/s ...)", unit));
   }
 
   Token text_token(Token token, char quote) {
@@ -187,20 +187,21 @@ class Compiler {
 
   void emit(Operation operation) { steps.push_back({operation}); }
 
-  void push(const Condition::Step& step) {
-    steps.push_back(step);
-  }
+  void push(const Condition::Step& step) { steps.push_back(step); }
 
   Kind either() {
     Kind left = both();
-    while (accept("||")) left = logical(left, operator_, [&] { return both(); }, Operation::either);
+    while (accept("||"))
+      left = logical(
+          left, operator_, [&] { return both(); }, Operation::either);
     return left;
   }
 
   Kind both() {
     Kind left = inverted();
     while (accept("&&"))
-      left = logical(left, operator_, [&] { return inverted(); }, Operation::both);
+      left = logical(
+          left, operator_, [&] { return inverted(); }, Operation::both);
     return left;
   }
 
@@ -447,9 +448,7 @@ bool Condition::holds(std::span<const std::size_t> digits) const {
       }
       case Operation::negate: stack[top - 1] = -stack[top - 1]; break;
       case Operation::invert: stack[top - 1] = stack[top - 1] == 0 ? 1 : 0; break;
-      default:
-        --top;
-        stack[top - 1] = apply(step.operation, stack[top - 1], stack[top]);
+      default: --top; stack[top - 1] = apply(step.operation, stack[top - 1], stack[top]);
     }
   }
   return stack[0] != 0;

@@ -43,8 +43,23 @@ class Condition {
   std::size_t level() const { return level_; }
 
   enum class Operation : std::uint8_t {
-    constant, variable, negate, invert, add, subtract, multiply, divide, remainder,
-    equal, unequal, less, at_most, greater, at_least, both, either,
+    constant,
+    variable,
+    negate,
+    invert,
+    add,
+    subtract,
+    multiply,
+    divide,
+    remainder,
+    equal,
+    unequal,
+    less,
+    at_most,
+    greater,
+    at_least,
+    both,
+    either,
   };
   struct Step {
     Operation operation;

@@ -125,7 +125,8 @@ Decimal times(Decimal a, Decimal b) {
   int exponent = a.exponent + b.exponent;
   while (product > kMostDigits15 || product < -kMostDigits15) {
     const auto half = product < 0 ? -5 : 5;
-    product = product > 10 * static_cast<Wide>(kMostDigits15) || product < -10 * static_cast<Wide>(kMostDigits15)
+    product = product > 10 * static_cast<Wide>(kMostDigits15) ||
+                      product < -10 * static_cast<Wide>(kMostDigits15)
                   ? product / 10
                   : (product + half) / 10;
     ++exponent;

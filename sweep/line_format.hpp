@@ -10,8 +10,7 @@ namespace penstock {
 class LineFormat {
  public:
   enum class Kind : std::uint8_t { csv, json };
-  LineFormat(Kind kind, const std::vector<SweepColumn>& columns)
-      : kind_(kind), columns_(columns) {}
+  LineFormat(Kind kind, const std::vector<SweepColumn>& columns) : kind_(kind), columns_(columns) {}
 
   /// The first line of a file with its line feed; "" where there is none.
   std::string header() const;

@@ -57,7 +57,8 @@ void LineOutput::write(const std::string& text) {
     size_ += static_cast<std::int64_t>(done);
     return;
   }
-  const SystemError error = SystemError::from_errno("write", path_ == "-" ? "standard output" : path_);
+  const SystemError error =
+      SystemError::from_errno("write", path_ == "-" ? "standard output" : path_);
   // Whole lines are kept, so that --resume finds nothing torn.
   const std::size_t end = text.rfind('\n', done == 0 ? 0 : done - 1);
   const bool any = done > 0 && end != std::string::npos;

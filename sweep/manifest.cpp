@@ -43,8 +43,8 @@ void compare_axes(const std::vector<Axis>& then, const std::vector<Axis>& now,
 
 void compare_scenarios(const Manifest& then, const Manifest& now, std::vector<std::string>& out) {
   if (then.scenarios.size() != now.scenarios.size()) {
-    out.push_back(fmt::format("it had {} scenarios, now {}", then.scenarios.size(),
-                              now.scenarios.size()));
+    out.push_back(
+        fmt::format("it had {} scenarios, now {}", then.scenarios.size(), now.scenarios.size()));
     return;
   }
   for (std::size_t s = 0; s < now.scenarios.size(); ++s) {
@@ -75,10 +75,11 @@ std::string to_json(const Manifest& m) {
   Json axes = Json::array();
   for (const Axis& axis : m.axes) axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
   Json scenarios = Json::array();
-  for (const auto& [file, hash] : m.scenarios) scenarios.push_back({{"file", file}, {"hash", hash}});
-  return Json{{"penstock_sweep", 1},  {"version", m.version}, {"scenarios", scenarios},
-              {"set", m.changes},     {"axes", axes},         {"where", m.conditions},
-              {"engine", m.engine},   {"shard", m.shard}}
+  for (const auto& [file, hash] : m.scenarios)
+    scenarios.push_back({{"file", file}, {"hash", hash}});
+  return Json{{"penstock_sweep", 1}, {"version", m.version}, {"scenarios", scenarios},
+              {"set", m.changes},    {"axes", axes},         {"where", m.conditions},
+              {"engine", m.engine},  {"shard", m.shard}}
              .dump() +
          "\n";
 }
@@ -100,7 +101,8 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
     return m;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(origin, fmt::format("does not say what sweep its rows are of ({}); --force "
-                                         "starts afresh", error.what()));
+                                         "starts afresh",
+                                         error.what()));
   }
 }
 

@@ -9,7 +9,7 @@
 namespace penstock {
 
 struct Manifest {
-  std::string version;  ///< of penstock
+  std::string version;                                         ///< of penstock
   std::vector<std::pair<std::string, std::string>> scenarios;  ///< file, hash of its text
   std::vector<std::string> changes;                            ///< --set
   std::vector<Axis> axes;

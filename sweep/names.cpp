@@ -1,6 +1,7 @@
 #include "sweep/names.hpp"
 
 #include "base/error.hpp"
+#include "scenarios/documents.hpp"
 #include "scenarios/library.hpp"
 #include "scenarios/overrides.hpp"
 
@@ -68,10 +69,11 @@ std::string axis_above(const std::vector<Axis>& axes, const std::string& key) {
 /// Puts the file that a section names in its place, so that its keys can be found.
 void resolve_section(Value& document, const std::string& key, const char* folder,
                      const std::string& home) {
+  Documents files;
   for (Value::Entry& entry : document.entries) {
     if (entry.key.text != key) continue;
     Diagnostics ignored;  // what is wrong with it is said for each point
-    Library library(home, ignored);
+    Library library(home, files, ignored);
     if (const Value* found = library.resolve(entry.value, key, folder)) {
       Value copy = *found;
       entry.value = std::move(copy);
@@ -113,7 +115,8 @@ Variable Names::find(const std::string& name) {
   }
   if (const std::string above = axis_above(axes_, key); !above.empty())
     throw InputError(name, fmt::format("'{}' depends on the axis '{}'; conditions know axes and "
-                                       "what scenarios say", key, above));
+                                       "what scenarios say",
+                                       key, above));
   std::vector<std::string> texts;
   for (const Value& document : documents()) texts.push_back(text_of(document, key));
   return variable_of(0, key, std::move(texts));
@@ -125,12 +128,14 @@ std::string Names::text_of(const Value& document, const std::string& key) const 
   const std::string& file = files_[static_cast<std::size_t>(&document - documents_.data())];
   if (value != nullptr) {
     throw InputError(key, fmt::format("'{}' is a list or a map in {}; conditions take numbers and "
-                                      "texts", key, file));
+                                      "texts",
+                                      key, file));
   }
   const auto known = std::ranges::find(kDefaults, key, [](const auto& d) { return d.first; });
   if (known != std::end(kDefaults)) return known->second;
   throw InputError(key, fmt::format("{} does not give '{}', and its default depends on other keys; "
-                                    "give it: --set {}=...", file, key, key));
+                                    "give it: --set {}=...",
+                                    file, key, key));
 }
 
 }  // namespace penstock

@@ -32,15 +32,15 @@ bool resumes(const std::string& path, const Manifest& manifest) {
   const std::string beside = manifest_path(path);
   if (!fs::exists(beside))
     throw InputError(path, fmt::format("is not the output of a sweep, or {} was removed; --force "
-                                       "replaces it", beside));
+                                       "replaces it",
+                                       beside));
   check_same(parse_manifest(read_file(beside), beside), manifest, path);
   return true;
 }
 
 std::unique_ptr<Output> open_lines(const std::string& path, const Columns& columns,
                                    const Manifest& manifest, Existing existing) {
-  const auto kind =
-      extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
+  const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
   const bool resume = existing == Existing::resume && resumes(path, manifest);
   if (!resume) write_file(manifest_path(path), to_json(manifest));
   return std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
@@ -63,17 +63,18 @@ void check_extension(const std::string& path) {
   const std::vector<std::string> known{".csv", ".jsonl", ".sqlite"};
   for (const std::string& one : known)
     if (extension == one) return;
-  throw InputError("-o " + path, fmt::format("a sweep is written to a file that ends in {}{}",
-                                             fmt::join(known, ", "),
-                                             did_you_mean(extension, known)));
+  throw InputError("-o " + path,
+                   fmt::format("a sweep is written to a file that ends in {}{}",
+                               fmt::join(known, ", "), did_you_mean(extension, known)));
 }
 
 std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
                                     const Manifest& manifest, Existing existing) {
   check_extension(path);
   if (existing == Existing::refuse && fs::exists(path))
-    throw InputError("-o " + path, "is there already; --resume continues that sweep, --force "
-                                   "replaces it");
+    throw InputError("-o " + path,
+                     "is there already; --resume continues that sweep, --force "
+                     "replaces it");
   const bool database = extension_of(path) == ".sqlite";
   return database ? open_database(path, columns, manifest, existing)
                   : open_lines(path, columns, manifest, existing);

@@ -33,8 +33,8 @@ class Output {
 
 enum class Existing : std::uint8_t { refuse, resume, overwrite };
 
-/// A file by its extension. Throws InputError: an unknown extension, a file that is there and is not
-/// to be (`refuse`), one of another sweep; SystemError.
+/// A file by its extension. Throws InputError: an unknown extension, a file that is there and is
+/// not to be (`refuse`), one of another sweep; SystemError.
 std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
                                     const Manifest& manifest, Existing existing);
 

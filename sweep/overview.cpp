@@ -73,8 +73,8 @@ std::string pretty(const SweepColumn& column, const std::string& cell) {
   if (cell.empty()) return "-";
   if (!number || column.type != SweepColumn::Type::number) return cell;
   const std::string& name = column.name;
-  const bool share = name.ends_with("_fraction") || name == "mfu" || name == "hfu" ||
-                     name.starts_with("bubble_");
+  const bool share =
+      name.ends_with("_fraction") || name == "mfu" || name == "hfu" || name.starts_with("bubble_");
   if (share) return format_percent(*number);
   if (name.ends_with("_bytes")) return format_bytes(*number);
   const bool rate = name.ends_with("_per_s");
@@ -87,8 +87,8 @@ std::string pretty(const SweepColumn& column, const std::string& cell) {
 /// Is less better of this column?
 bool rises(const std::string& name) {
   const bool rate = name.find("_per_") != std::string::npos;
-  return !rate && (name.ends_with("_s") || name.ends_with("_bytes") || name.ends_with("_fraction") ||
-                   name.starts_with("bubble_") || name == "point");
+  return !rate && (name.ends_with("_s") || name.ends_with("_bytes") ||
+                   name.ends_with("_fraction") || name.starts_with("bubble_") || name == "point");
 }
 
 }  // namespace
@@ -111,7 +111,8 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   status_ = columns.at("status");
   why_ = columns.at("why");
   throughput_ = columns.at("throughput_samples_per_s");
-  for (const std::string& name : options_.columns) shown_.push_back(columns.find(name, "--columns"));
+  for (const std::string& name : options_.columns)
+    shown_.push_back(columns.find(name, "--columns"));
   if (shown_.empty()) {
     if (space.files().size() > 1) shown_.push_back(1);
     for (std::size_t a = 0; a < columns.axes(); ++a) shown_.push_back(2 + a);
@@ -134,8 +135,8 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
 }
 
 void Overview::add(const Cells& row) {
-  const auto status = static_cast<std::size_t>(
-      std::ranges::find(kStatusNames, row[status_]) - std::begin(kStatusNames));
+  const auto status = static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
+                                               std::begin(kStatusNames));
   if (status >= counts_.size()) return;
   ++counts_[status];
   if (status != 0) {
@@ -147,8 +148,8 @@ void Overview::add(const Cells& row) {
 }
 
 void Overview::add_reason(const Cells& row) {
-  auto& reasons = reasons_[static_cast<std::size_t>(
-      std::ranges::find(kStatusNames, row[status_]) - std::begin(kStatusNames))];
+  auto& reasons = reasons_[static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
+                                                    std::begin(kStatusNames))];
   std::string words = without_numbers(row[why_]);
   if (reasons.size() >= kMostReasons && !reasons.contains(words)) words.clear();
   Reason& reason = reasons[words];
@@ -182,8 +183,10 @@ bool Overview::before(const Best& a, const Best& b) const {
 
 void Overview::add_to_top(const Cells& row) {
   if (row[sort_].empty() || options_.top == 0) return;
-  Best candidate{number_of(row[sort_]).value_or(std::nan("")), row[sort_],
-                 std::strtoull(row[0].c_str(), nullptr, 10), {}};
+  Best candidate{number_of(row[sort_]).value_or(std::nan("")),
+                 row[sort_],
+                 std::strtoull(row[0].c_str(), nullptr, 10),
+                 {}};
   const auto better = [this](const Best& a, const Best& b) { return before(a, b); };
   if (top_.size() == options_.top && !before(candidate, top_.back())) return;
   candidate.row = row;
@@ -237,7 +240,8 @@ std::string Overview::top_table(const Canvas& canvas) const {
   std::size_t count = shown_.size();
   for (; count > 0; --count) {
     std::vector<std::string> headers;
-    for (std::size_t c = 0; c < count; ++c) headers.push_back(header_of(columns_.all()[shown_[c]].name));
+    for (std::size_t c = 0; c < count; ++c)
+      headers.push_back(header_of(columns_.all()[shown_[c]].name));
     TextTable table(headers, {TextTable::Align::right});
     for (const Best& best : top_) {
       std::vector<std::string> cells;
@@ -246,10 +250,12 @@ std::string Overview::top_table(const Canvas& canvas) const {
       table.add(std::move(cells));
     }
     std::string text = table.render();
-    const bool fits = display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
+    const bool fits =
+        display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
     if (!fits && count > 1) continue;
     if (count < shown_.size())
-      text += fmt::format("({} more columns do not fit; --columns chooses)\n", shown_.size() - count);
+      text +=
+          fmt::format("({} more columns do not fit; --columns chooses)\n", shown_.size() - count);
     return text;
   }
   return "";
@@ -272,10 +278,11 @@ std::string Overview::lines(const Canvas& canvas) const {
   for (const std::size_t level : levels_) {
     const auto names = labels(level);
     const auto& values = along_[level];
-    const auto best = std::ranges::max_element(
-        values, {}, [](double v) { return std::isnan(v) ? -1 : v; });
-    std::vector<double> shown(values.begin(),
-                              values.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(values.size(), 48)));
+    const auto best =
+        std::ranges::max_element(values, {}, [](double v) { return std::isnan(v) ? -1 : v; });
+    std::vector<double> shown(
+        values.begin(),
+        values.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(values.size(), 48)));
     if (values.size() > 48) {
       shown.assign(48, std::nan(""));
       for (std::size_t v = 0; v < values.size(); ++v)

@@ -64,11 +64,11 @@ class Overview {
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
   std::size_t sort_, status_, why_, throughput_;
-  std::vector<std::size_t> levels_;           ///< that have several values
-  std::array<std::size_t, 2> mapped_{0, 0};   ///< levels of the heat map; equal: there is none
-  std::vector<std::vector<double>> along_;    ///< best throughput, by level and value
-  std::vector<std::vector<double>> map_;      ///< the same by the values of two levels
-  std::array<std::uint64_t, 4> counts_{};     ///< by status
+  std::vector<std::size_t> levels_;          ///< that have several values
+  std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
+  std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
+  std::vector<std::vector<double>> map_;     ///< the same by the values of two levels
+  std::array<std::uint64_t, 4> counts_{};    ///< by status
   std::array<std::map<std::string, Reason>, 4> reasons_;
   std::vector<Best> top_;
   double best_ = 0;

@@ -60,7 +60,9 @@ std::string painted(const std::string& text, double value, const Span& span, con
 }
 
 std::string number_text(double value) {
-  return std::isnan(value) ? "-" : value >= 1e6 ? fmt::format("{:.2e}", value) : fmt::format("{:.4g}", value);
+  return std::isnan(value) ? "-"
+         : value >= 1e6    ? fmt::format("{:.2e}", value)
+                           : fmt::format("{:.4g}", value);
 }
 
 std::size_t widest(const std::vector<std::string>& texts) {
@@ -161,7 +163,8 @@ std::string sparkline(const std::vector<double>& values, const Canvas& canvas) {
   if (!canvas.blocks) return "";
   const double most = largest(values);
   std::string out;
-  for (const double v : values) out += std::isnan(v) ? "·" : kBars[step(v, 0, most, std::size(kBars))];
+  for (const double v : values)
+    out += std::isnan(v) ? "·" : kBars[step(v, 0, most, std::size(kBars))];
   return out;
 }
 
@@ -170,7 +173,8 @@ std::string draw(const HeatMap& map, const Canvas& canvas) {
   if (std::isinf(span_of(map).least)) return "";
   const std::size_t width = number_width(map, label, canvas);
   if (width > 0 && map.values.size() <= kMostRows) return draw_numbers(map, label, width, canvas);
-  const auto columns = static_cast<std::size_t>(canvas.width) - std::min<std::size_t>(label + 2, 60);
+  const auto columns =
+      static_cast<std::size_t>(canvas.width) - std::min<std::size_t>(label + 2, 60);
   return draw_blocks(binned(map, kMostRows, columns), label, canvas);
 }
 

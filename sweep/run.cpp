@@ -48,10 +48,11 @@ void SweepRun::resume() {
   output_.previous([&](const Cells& row) {
     const auto number = numbers_.next();
     if (!number || row[0] != std::to_string(*number)) {
-      throw InputError("--resume", fmt::format("the row of point {} stands where {} belongs: the file "
-                                               "was sorted or edited",
-                                               row[0], number ? fmt::format("that of point {}", *number)
-                                                              : "none"));
+      throw InputError(
+          "--resume",
+          fmt::format("the row of point {} stands where {} belongs: the file "
+                      "was sorted or edited",
+                      row[0], number ? fmt::format("that of point {}", *number) : "none"));
     }
     first_new_ = *number + 1;
     if (row[status_] == kStatusNames[static_cast<std::size_t>(Row::Status::failed)]) {
@@ -81,7 +82,8 @@ void SweepRun::take(Row&& row) {
   invariant(slot != waiting_.end() && slot->number == row.point && !slot->row,
             "a row of a point that nobody was given");
   slot->row = std::move(row);
-  for (; !waiting_.empty() && waiting_.front().row; waiting_.pop_front()) put(*waiting_.front().row);
+  for (; !waiting_.empty() && waiting_.front().row; waiting_.pop_front())
+    put(*waiting_.front().row);
 }
 
 void SweepRun::put(const Row& row) {

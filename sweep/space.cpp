@@ -47,8 +47,7 @@ Space::Space(std::vector<std::string> files, std::vector<Axis> axes,
       last_condition_ = std::max(last_condition_, condition.level());
       conditions_[condition.level()].push_back(std::move(condition));
     } catch (const InputError& error) {
-      diagnostics.insert(diagnostics.end(), error.diagnostics().begin(),
-                         error.diagnostics().end());
+      diagnostics.insert(diagnostics.end(), error.diagnostics().begin(), error.diagnostics().end());
     }
   }
   if (!diagnostics.empty()) throw InputError(std::move(diagnostics));

@@ -59,13 +59,15 @@ class SqliteOutput : public DatabaseOutput {
   void previous(const std::function<void(const Cells&)>& visit) override {
     select("SELECT * FROM sweep ORDER BY point", [&](sqlite3_stmt* row) {
       Cells cells;
-      for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(row, static_cast<int>(c)));
+      for (std::size_t c = 0; c < columns_.size(); ++c)
+        cells.push_back(cell(row, static_cast<int>(c)));
       visit(cells);
     });
   }
 
   void put(const Cells& row) override {
-    for (std::size_t c = 0; c < row.size(); ++c) bind(static_cast<int>(c) + 1, row[c], columns_[c].type);
+    for (std::size_t c = 0; c < row.size(); ++c)
+      bind(static_cast<int>(c) + 1, row[c], columns_[c].type);
     if (sqlite3_step(insert_.get()) != SQLITE_DONE) fail();
     check(sqlite3_reset(insert_.get()));
     if (Clock::now() - committed_ >= std::chrono::seconds(1)) commit();
@@ -106,14 +108,16 @@ class SqliteOutput : public DatabaseOutput {
 
   void prepare_insert() {
     const std::vector<const char*> marks(columns_.size(), "?");
-    insert_ = prepare(fmt::format("INSERT OR REPLACE INTO sweep VALUES ({})", fmt::join(marks, ",")));
+    insert_ =
+        prepare(fmt::format("INSERT OR REPLACE INTO sweep VALUES ({})", fmt::join(marks, ",")));
   }
 
   void bind(int at, const std::string& text, SweepColumn::Type type) {
     const bool number = type == SweepColumn::Type::number || type == SweepColumn::Type::integer;
     // The affinity of the column makes numbers of texts that are such.
-    check(number && text.empty() ? sqlite3_bind_null(insert_.get(), at)
-                                 : sqlite3_bind_text(insert_.get(), at, text.c_str(), -1, SQLITE_TRANSIENT));
+    check(number && text.empty()
+              ? sqlite3_bind_null(insert_.get(), at)
+              : sqlite3_bind_text(insert_.get(), at, text.c_str(), -1, SQLITE_TRANSIENT));
   }
 
   static std::string cell(sqlite3_stmt* row, int at) {

@@ -76,7 +76,8 @@ EngineChoice engine_choice(const std::string& name) {
 Manifest manifest_of(const Arguments& arguments, const Space& space) {
   Manifest m;
   m.version = PENSTOCK_VERSION;
-  for (const std::string& file : space.files()) m.scenarios.emplace_back(file, hash_of(read_file(file)));
+  for (const std::string& file : space.files())
+    m.scenarios.emplace_back(file, hash_of(read_file(file)));
   m.changes = arguments.values("set");
   m.axes = space.axes();
   m.conditions = arguments.values("where");
@@ -133,20 +134,23 @@ Evaluate evaluation(const Evaluator& evaluator) {
 
 /// A rank that works for rank 0.
 int work_for_others(const Evaluator& evaluator, const WorkerOptions& options) {
-  visit(evaluation(evaluator), [] { return std::optional<Point>(); }, [](Row&&) {}, options);
+  visit(
+      evaluation(evaluator), [] { return std::optional<Point>(); }, [](Row&&) {}, options);
   return exit_ok;
 }
 
 void visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
                const WorkerOptions& options) {
   try {
-    visit(evaluation(evaluator), [&] { return run.next(); },
-          [&](Row&& row) { run.take(std::move(row)); }, options);
+    visit(
+        evaluation(evaluator), [&] { return run.next(); },
+        [&](Row&& row) { run.take(std::move(row)); }, options);
   } catch (const SystemError& error) {
     if (!writes_file(arguments)) throw;
-    throw SystemError(fmt::format("{}\nthe rows in {} are whole; the same command with --resume "
-                                  "continues",
-                                  error.what(), arguments.value("output")));
+    throw SystemError(
+        fmt::format("{}\nthe rows in {} are whole; the same command with --resume "
+                    "continues",
+                    error.what(), arguments.value("output")));
   }
 }
 
@@ -189,11 +193,11 @@ int run_sweep(const Arguments& arguments) {
   Overview overview(space, columns, table_options(arguments));
   const Evaluator evaluator(space.files(), overrides_of(arguments),
                             engine_choice(arguments.value("engine", "auto")));
-  if (workers.group && workers.group->identity.rank > 0)
-    return work_for_others(evaluator, workers);
+  if (workers.group && workers.group->identity.rank > 0) return work_for_others(evaluator, workers);
 
   if (space.next(0) == space.size())
-    throw InputError("--where", fmt::format("no point is left of {}", format_count(static_cast<std::int64_t>(space.size()))));
+    throw InputError("--where", fmt::format("no point is left of {}",
+                                            format_count(static_cast<std::int64_t>(space.size()))));
   const auto output = output_of(arguments, columns, space);
   std::optional<Progress> progress;
   std::uint64_t visited = 0;

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -77,7 +78,8 @@ TEST(Condition, KnowsUnitsAndWhatTheScenarioSays) {
 }
 
 TEST(Condition, ErrorsPointAtTheirPlace) {
-  EXPECT_NE(error_of("stages * == 4").find("--where:1:10: '==' was not expected"), std::string::npos);
+  EXPECT_NE(error_of("stages * == 4").find("--where:1:10: '==' was not expected"),
+            std::string::npos);
   EXPECT_NE(error_of("stages * == 4").find("^~"), std::string::npos);
   EXPECT_NE(error_of("stages = 4").find("is written '=='"), std::string::npos);
   EXPECT_NE(error_of("stagse == 4").find("did you mean 'stages'"), std::string::npos);
@@ -126,10 +128,10 @@ TEST(Space, SkipsExactlyThePointsThatDoNotHold) {
   }
   EXPECT_EQ(numbers(s), expected);
   EXPECT_EQ(s.count(), expected.size());
-  for (const std::uint64_t end : {std::uint64_t{0}, std::uint64_t{30}, std::uint64_t{31}, s.size()}) {
-    EXPECT_EQ(s.count_below(end),
-              static_cast<std::uint64_t>(std::ranges::count_if(
-                  expected, [&](std::uint64_t n) { return n < end; })));
+  for (const std::uint64_t end :
+       {std::uint64_t{0}, std::uint64_t{30}, std::uint64_t{31}, s.size()}) {
+    EXPECT_EQ(s.count_below(end), static_cast<std::uint64_t>(std::ranges::count_if(
+                                      expected, [&](std::uint64_t n) { return n < end; })));
   }
 }
 

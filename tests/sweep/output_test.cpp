@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -61,7 +62,8 @@ class Files : public testing::TestWithParam<const char*> {
   static bool is_database(const std::string& file) { return file.ends_with(".sqlite"); }
   void expect_same(const std::string& a, const std::string& b) const {
     EXPECT_EQ(rows(a), rows(b));
-    if (!is_database(a)) EXPECT_EQ(read_file(a), read_file(b));
+    if (is_database(a)) return;
+    EXPECT_EQ(read_file(a), read_file(b));
   }
   TempFolder folder_;
 };
@@ -117,8 +119,9 @@ TEST_P(Files, AnotherSweepIsNotContinued) {
     open_output(path("old"), other.columns, manifest_of(other.space), Existing::resume);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("the axis pipeline.microbatches was 1, 2, 3, 4 ... 5 "
-                                             "(5 values), now it is 1, 2, 3, 4 ... 6 (6 values)"),
+    EXPECT_NE(std::string(error.what())
+                  .find("the axis pipeline.microbatches was 1, 2, 3, 4 ... 5 "
+                        "(5 values), now it is 1, 2, 3, 4 ... 6 (6 values)"),
               std::string::npos)
         << error.what();
   }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock {
@@ -41,9 +42,11 @@ TEST(Overview, TheTopIsSortedAsAsked) {
     const std::string text = overview_of(rig, options).table(kPlain);
     return text.substr(0, text.find("\n\n"));
   };
-  EXPECT_EQ(first_lines(), "point  peak_memory_bytes\n    0                0 B\n    1            954 MiB");
+  EXPECT_EQ(first_lines(),
+            "point  peak_memory_bytes\n    0                0 B\n    1            954 MiB");
   read_sort("peak_memory_bytes:desc", options);
-  EXPECT_EQ(first_lines(), "point  peak_memory_bytes\n   19           17.7 GiB\n   18           16.8 GiB");
+  EXPECT_EQ(first_lines(),
+            "point  peak_memory_bytes\n   19           17.7 GiB\n   18           16.8 GiB");
   read_sort("peak_memory_bytes", options);
   EXPECT_FALSE(options.descending) << "less memory is better";
 }
