@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -45,7 +46,8 @@ class SqliteOutput : public DatabaseOutput {
 
   std::string manifest() override {
     std::string text;
-    select("SELECT manifest FROM sweep_manifest", [&](sqlite3_stmt* row) { text = cell(row, 0); });
+    select("SELECT manifest FROM sweep_manifest",
+           [&](sqlite3_stmt* row) { text = text_at(row, 0); });
     return text;
   }
 
@@ -59,8 +61,7 @@ class SqliteOutput : public DatabaseOutput {
   void previous(const std::function<void(const Cells&)>& visit) override {
     select("SELECT * FROM sweep ORDER BY point", [&](sqlite3_stmt* row) {
       Cells cells;
-      for (std::size_t c = 0; c < columns_.size(); ++c)
-        cells.push_back(cell(row, static_cast<int>(c)));
+      for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(row, c));
       visit(cells);
     });
   }
@@ -100,7 +101,8 @@ class SqliteOutput : public DatabaseOutput {
 
   void check_columns() {
     std::vector<std::string> there, wanted;
-    select("PRAGMA table_info(sweep)", [&](sqlite3_stmt* row) { there.push_back(cell(row, 1)); });
+    select("PRAGMA table_info(sweep)",
+           [&](sqlite3_stmt* row) { there.push_back(text_at(row, 1)); });
     for (const SweepColumn& column : columns_) wanted.push_back(column.name);
     if (there != wanted)
       throw InputError(path_, "has other columns than this sweep; --force replaces it");
@@ -112,19 +114,28 @@ class SqliteOutput : public DatabaseOutput {
         prepare(fmt::format("INSERT OR REPLACE INTO sweep VALUES ({})", fmt::join(marks, ",")));
   }
 
+  /// Numbers as such, since SQLite's own reading of them is not exact to the last digit.
   void bind(int at, const std::string& text, SweepColumn::Type type) {
-    const bool number = type == SweepColumn::Type::number || type == SweepColumn::Type::integer;
-    // The affinity of the column makes numbers of texts that are such.
-    check(number && text.empty()
-              ? sqlite3_bind_null(insert_.get(), at)
-              : sqlite3_bind_text(insert_.get(), at, text.c_str(), -1, SQLITE_TRANSIENT));
+    sqlite3_stmt* const row = insert_.get();
+    if (type == SweepColumn::Type::number) {
+      check(text.empty() ? sqlite3_bind_null(row, at)
+                         : sqlite3_bind_double(row, at, std::strtod(text.c_str(), nullptr)));
+    } else {
+      check(sqlite3_bind_text(row, at, text.c_str(), -1, SQLITE_TRANSIENT));
+    }
   }
 
-  static std::string cell(sqlite3_stmt* row, int at) {
-    if (sqlite3_column_type(row, at) == SQLITE_FLOAT)
-      return number_cell(sqlite3_column_double(row, at));
+  static std::string text_at(sqlite3_stmt* row, int at) {
     const auto* text = sqlite3_column_text(row, at);
     return text == nullptr ? "" : reinterpret_cast<const char*>(text);
+  }
+
+  std::string cell(sqlite3_stmt* row, std::size_t column) const {
+    const int at = static_cast<int>(column);
+    const int type = sqlite3_column_type(row, at);
+    const bool number = columns_[column].type == SweepColumn::Type::number && type != SQLITE_NULL;
+    if (number || type == SQLITE_FLOAT) return number_cell(sqlite3_column_double(row, at));
+    return text_at(row, at);
   }
 
   template <class Visit>
