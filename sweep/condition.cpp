@@ -74,6 +74,8 @@ class Lexer {
     while (end < text_.size() && (std::isalpha(static_cast<unsigned char>(text_[end])) != 0 ||
                                   static_cast<unsigned char>(text_[end]) >= 0x80))
       ++end;
+    const std::string_view word = std::string_view(text_).substr(from, end - from);
+    if (word == "and" || word == "or") return from;  // what other languages write for && and ||
     const bool rate = end > from && text_.compare(end, 2, "/s") == 0 &&
                       (end + 2 == text_.size() || !in_name(text_[end + 2]));
     return rate ? end + 2 : end;

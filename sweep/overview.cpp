@@ -235,13 +235,18 @@ std::vector<std::string> Overview::labels(std::size_t level) const {
   return out;
 }
 
+/// The usual columns have short names; whoever chooses columns gets theirs.
+std::string Overview::header(std::size_t column) const {
+  const std::string& name = columns_.all()[column].name;
+  return options_.columns.empty() ? header_of(name) : name;
+}
+
 std::string Overview::top_table(const Canvas& canvas) const {
   if (top_.empty()) return "no point is feasible\n";
   std::size_t count = shown_.size();
   for (; count > 0; --count) {
     std::vector<std::string> headers;
-    for (std::size_t c = 0; c < count; ++c)
-      headers.push_back(header_of(columns_.all()[shown_[c]].name));
+    for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown_[c]));
     TextTable table(headers, {TextTable::Align::right});
     for (const Best& best : top_) {
       std::vector<std::string> cells;

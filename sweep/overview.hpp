@@ -52,6 +52,7 @@ class Overview {
   void add_to_top(const Cells& row);
   void add_to_axes(const Cells& row);
   void add_reason(const Cells& row);
+  std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
   std::string lines(const Canvas& canvas) const;

@@ -61,7 +61,7 @@ TEST(Axis, RangesIncludeTheirEndWhenItIsHit) {
 
 TEST(Axis, RangesKeepTheirUnit) {
   EXPECT_EQ(values("model.forward=1ms:9ms:+4ms"), (Texts{"1ms", "5ms", "9ms"}));
-  EXPECT_EQ(values("bandwidth=1 GB/s:4 GB/s:*2"), (Texts{"1GB/s", "2GB/s", "4GB/s"}));
+  EXPECT_EQ(values("link.bandwidth=1 GB/s:4 GB/s:*2"), (Texts{"1GB/s", "2GB/s", "4GB/s"}));
   EXPECT_EQ(values("model.forward=1ms:3ms"), (Texts{"1ms", "2ms", "3ms"}));
 }
 
