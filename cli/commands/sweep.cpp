@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -139,12 +140,14 @@ int work_for_others(const Evaluator& evaluator, const WorkerOptions& options) {
   return exit_ok;
 }
 
-void visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
+/// False when it was stopped before all points were visited.
+bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
                const WorkerOptions& options) {
   try {
     visit(
         evaluation(evaluator), [&] { return run.next(); },
         [&](Row&& row) { run.take(std::move(row)); }, options);
+    return run.finish();
   } catch (const SystemError& error) {
     if (!writes_file(arguments)) throw;
     throw SystemError(
@@ -154,13 +157,45 @@ void visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
   }
 }
 
-void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
-             double seconds, std::uint64_t visited, bool complete) {
-  std::string rate;
-  if (!arguments.flag("reproducible") && seconds > 0 && visited > 0) {
-    rate = fmt::format("; {} ({:.0f} points/s)", format_time(seconds),
-                       static_cast<double>(visited) / seconds);
+/// Shows how far the sweep is, and measures how long it takes.
+class Watch {
+ public:
+  explicit Watch(std::uint64_t points)
+      : progress_(std::in_place, "sweep", static_cast<std::int64_t>(points)) {}
+
+  void saw_another(const Overview& overview) {
+    ++visited_;
+    const std::string best = overview.best();
+    progress_->update(static_cast<std::int64_t>(visited_),
+                      fmt::format("{:.0f}/s{}{}", rate(), best.empty() ? "" : "; best ", best));
   }
+  void end() {
+    progress_.reset();
+    seconds_ = elapsed_s();
+  }
+  /// "; 2.1 s (4760 points/s)", or nothing without points.
+  std::string summary() const {
+    if (visited_ == 0 || seconds_ <= 0) return "";
+    return fmt::format("; {} ({:.0f} points/s)", format_time(seconds_),
+                       static_cast<double>(visited_) / seconds_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double elapsed_s() const {
+    return std::chrono::duration<double>(Clock::now() - started_).count();
+  }
+  double rate() const { return static_cast<double>(visited_) / std::max(elapsed_s(), 1e-9); }
+
+  std::optional<Progress> progress_;
+  Clock::time_point started_ = Clock::now();
+  std::uint64_t visited_ = 0;
+  double seconds_ = 0;
+};
+
+void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
+             const Watch& watch, bool complete) {
+  const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   fmt::print(stderr, "{}{}\n", overview.counts(), rate);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
@@ -194,28 +229,24 @@ int run_sweep(const Arguments& arguments) {
   const Evaluator evaluator(space.files(), overrides_of(arguments),
                             engine_choice(arguments.value("engine", "auto")));
   if (workers.group && workers.group->identity.rank > 0) return work_for_others(evaluator, workers);
-
-  if (space.next(0) == space.size())
+  if (space.next(0) == space.size()) {
     throw InputError("--where", fmt::format("no point is left of {}",
                                             format_count(static_cast<std::int64_t>(space.size()))));
+  }
   const auto output = output_of(arguments, columns, space);
-  std::optional<Progress> progress;
-  std::uint64_t visited = 0;
+  std::optional<Watch> watch;
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
     overview.add(row);
-    if (is_new && progress) progress->update(static_cast<std::int64_t>(++visited), overview.best());
+    if (is_new) watch->saw_another(overview);
   });
   if (arguments.flag("resume")) run.resume();
-  progress.emplace("sweep", static_cast<std::int64_t>(run.left()));
+  watch.emplace(run.left());
   stop_on_signals();
-  const auto started = std::chrono::steady_clock::now();
-  visit_all(evaluator, run, arguments, workers);
-  const bool complete = run.finish();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
-  progress.reset();
+  const bool complete = visit_all(evaluator, run, arguments, workers);
+  watch->end();
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   std::fflush(stdout);
-  say_end(arguments, overview, run, seconds.count(), visited, complete);
+  say_end(arguments, overview, run, *watch, complete);
   return complete ? exit_ok : exit_interrupted;
 }
 
