@@ -22,6 +22,7 @@ runtime_packages=(
   'libfmt-dev|fmt|library fmt'
   'nlohmann-json3-dev|JSON for C++|library nlohmann_json'
   'zlib1g-dev|zlib|library zlib'
+  'libsqlite3-dev|SQLite, for sweeps|library sqlite3'
   'libopenblas-pthread-dev|matrix products|library openblas'
   'libgloo-dev|messages between processes|header gloo/context.h'
 )

@@ -63,7 +63,7 @@ WHOLE_BACKWARD = ["timeprest", "v-timeprest", "i-timeprest"]  # one B of all N m
 ONE_VERSION = FLUSHING + ["pipemare", "v-timeprest"]
 # What is shown of these is kept under golden/.
 SHOWN = ["1f1b", "pipedream", "interleaved-1f1b", "v-half", "dualpipe", "data-parallel"]
-COMMANDS = ["simulate", "compare", "schedule list", "schedule show", "schedule export",
+COMMANDS = ["simulate", "sweep", "compare", "schedule list", "schedule show", "schedule export",
             "schedule check", "trace check", "list", "init",
             "replay", "export", "import", "calibrate", "validate",
             "doctor", "completion"]

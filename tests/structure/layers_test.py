@@ -26,6 +26,7 @@ LIBRARIES = {
     "yaml-cpp/": ("scenarios/document.cpp",),
     "boost/program_options": ("cli/",),
     "zlib.h": ("traces/",),
+    "sqlite3.h": ("sweep/sqlite_output.cpp",),
     "gloo/": ("hw/host/",),
     "cblas.h": ("hw/host/",),
     "cuda": ("hw/cuda/", "hw/row_kernels.hpp"),
