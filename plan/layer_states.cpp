@@ -1,18 +1,10 @@
 #include "plan/layer_states.hpp"
 
-#include "base/error.hpp"
-
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <deque>
 #include <map>
-#include <numeric>
 
 namespace penstock {
 namespace {
-
-constexpr std::size_t kMostStates = 6'000;
 
 /// What all antichains ask of the graph of layers.
 class LayerGraph {
@@ -110,22 +102,15 @@ struct AntichainGraph {
   std::vector<std::vector<int>> antichains;
   std::vector<std::vector<int>> next;
 
-  AntichainGraph(const LayerGraph& layers, const std::string& origin) {
+  AntichainGraph(const LayerGraph& layers, std::size_t most) {
     std::map<std::vector<int>, int> index;
     const auto number = [&](const std::vector<int>& antichain) {
-      const auto [known, fresh] =
-          index.try_emplace(antichain, static_cast<int>(antichains.size()));
+      const auto [known, fresh] = index.try_emplace(antichain, static_cast<int>(antichains.size()));
       if (fresh) antichains.push_back(antichain);
       return known->second;
     };
     number({layers.first_source()});
-    for (std::size_t at = 0; at < antichains.size(); ++at) {
-      if (antichains.size() > kMostStates) {
-        throw InputError(origin,
-                         fmt::format("has more than {} ways to cut its branches; merge the layers "
-                                     "of each branch (PipeDream's compress_branches)",
-                                     kMostStates));
-      }
+    for (std::size_t at = 0; at < antichains.size() && antichains.size() <= most; ++at) {
       next.emplace_back();
       for (const std::vector<int>& antichain : layers.next(antichains[at]))
         next[at].push_back(number(antichain));
@@ -177,9 +162,10 @@ LayerState state_of(const LayerGraph& layers, const std::vector<int>& antichain,
 }  // namespace
 
 std::vector<LayerState> antichain_states(const PipedreamProfile& profile, double scale,
-                                         const std::string& origin) {
+                                         std::size_t most) {
   const LayerGraph layers(profile);
-  const AntichainGraph graph(layers, origin);
+  const AntichainGraph graph(layers, most);
+  if (graph.antichains.size() > most) return {};
   const std::vector<int> order = graph.topological_order();
   std::vector<int> place(order.size());
   for (std::size_t i = 0; i < order.size(); ++i)
@@ -190,8 +176,8 @@ std::vector<LayerState> antichain_states(const PipedreamProfile& profile, double
   for (LayerState& state : states) state.states_before = Bits(states.size());
   for (std::size_t i = 0; i < states.size(); ++i) {
     for (const int next : graph.next[static_cast<std::size_t>(order[i])]) {
-      Bits& before = states[static_cast<std::size_t>(place[static_cast<std::size_t>(next)])]
-                         .states_before;
+      Bits& before =
+          states[static_cast<std::size_t>(place[static_cast<std::size_t>(next)])].states_before;
       before |= states[i].states_before;
       before.insert(static_cast<int>(i));
     }

@@ -33,10 +33,10 @@ struct LayerState {
 };
 
 /// The antichain states of a profile in a topological order; the last one is the whole model.
-/// `scale`: microbatch in minibatches of the profile. Throws InputError when there are more states
-/// than a planner can search, as branches side by side multiply; `origin` names the file.
+/// `scale`: microbatch in minibatches of the profile. None when there are more than `most`:
+/// branches side by side multiply.
 std::vector<LayerState> antichain_states(const PipedreamProfile& profile, double scale,
-                                         const std::string& origin);
+                                         std::size_t most);
 
 /// Cuts behind each layer in execution order; a cut sends on every tensor read behind it, once.
 std::vector<LayerState> chain_states(const PipedreamProfile& profile, double scale);

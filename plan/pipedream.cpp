@@ -228,7 +228,8 @@ PlannedStage stage_of(const PipedreamPlan::Stage& from, const std::vector<LayerS
   stage.replicas = from.replicas;
   stage.devices = from.devices;
   const auto last = static_cast<std::size_t>(from.last);
-  const double before = from.first == 0 ? 0 : states[static_cast<std::size_t>(from.first) - 1].time_s();
+  const double before =
+      from.first == 0 ? 0 : states[static_cast<std::size_t>(from.first) - 1].time_s();
   stage.time_s = (states[last].time_s() - before) / from.replicas;
   stage.first_name = states[static_cast<std::size_t>(from.first)].name;
   stage.last_name = states[last].name;
@@ -248,16 +249,16 @@ std::string limit_of(const Plan& plan) {
 
 PlanResult plan_pipedream(const PlanRequest& request) {
   const auto size = static_cast<double>(request.microbatch_size);
-  const std::vector<LayerState> states = request.model->states(size);
+  const std::vector<LayerState> states = request.model->states(size, request.levels.size() > 1);
   PlanResult result;
   result.single_device_s = states.back().time_s();
-  const PipedreamPlan found =
-      optimize_pipedream(states, {request.levels, request.straight, request.transfers,
-                                  request.memory_bytes.value_or(0)});
+  const PipedreamPlan found = optimize_pipedream(
+      states,
+      {request.levels, request.straight, request.transfers, request.memory_bytes.value_or(0)});
   if (!found.feasible) {
-    result.infeasible_because = fmt::format(
-        "no split into stages keeps what it stashes within {} on every device",
-        format_bytes(request.memory_bytes.value_or(0)));
+    result.infeasible_because =
+        fmt::format("no split into stages keeps what it stashes within {} on every device",
+                    format_bytes(request.memory_bytes.value_or(0)));
     return result;
   }
   Plan plan;

@@ -59,4 +59,23 @@ void place_in_order(Plan& plan) {
   }
 }
 
+std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,
+                                    const std::vector<int>& layers, int replicas) {
+  std::vector<PlannedStage> stages;
+  std::size_t first = 0;
+  for (const int count : layers) {
+    const std::size_t last = first + static_cast<std::size_t>(count) - 1;
+    PlannedStage stage;
+    stage.first_layer = static_cast<int>(first);
+    stage.last_layer = static_cast<int>(last);
+    stage.replicas = replicas;
+    stage.time_s = (chain[last].time_s() - (first == 0 ? 0 : chain[first - 1].time_s())) / replicas;
+    stage.first_name = chain[first].name;
+    stage.last_name = chain[last].name;
+    stages.push_back(std::move(stage));
+    first = last + 1;
+  }
+  return stages;
+}
+
 }  // namespace penstock

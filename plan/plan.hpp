@@ -24,7 +24,7 @@ struct PlannedStage {
   std::vector<int> devices;  ///< of all replicas
   double time_s = 0;         ///< per microbatch, over the replicas, as the planner counts it
   double memory_bytes = 0;   ///< per device, as the planner counts it; 0: it does not
-  std::string first_name, last_name;
+  std::string first_name, last_name;  ///< of the layers
 };
 
 struct Plan {
@@ -34,12 +34,12 @@ struct Plan {
   std::int64_t microbatches = 1;  ///< per weight update
   Recompute recompute = Recompute::none;
   std::string schedule;
-  double time_per_stage_s = 0;           ///< between two microbatches in steady state
-  double throughput_samples_per_s = 0;   ///< as the planner predicts it
-  double speedup = 0;                    ///< over one device
-  double data_parallel_speedup = 0;      ///< of data parallelism over all devices; 0: not known
-  double latency_s = 0;                  ///< of a whole update; 0: the planner has none
-  std::string limited_by;                ///< what keeps it from being faster
+  double time_per_stage_s = 0;          ///< between two microbatches in steady state
+  double throughput_samples_per_s = 0;  ///< as the planner predicts it
+  double speedup = 0;                   ///< over one device
+  double data_parallel_speedup = 0;     ///< of data parallelism over all devices; 0: not known
+  double latency_s = 0;                 ///< of a whole update; 0: the planner has none
+  std::string limited_by;               ///< what keeps it from being faster
 
   int depth() const { return static_cast<int>(stages.size()); }
   /// Replicas of the first stage: of all of them where they are alike.
@@ -60,27 +60,28 @@ class PlanModel {
   virtual ~PlanModel() = default;
   /// Cuts behind each layer, in execution order.
   virtual std::vector<LayerState> chain(double microbatch, Recompute recompute) const = 0;
-  /// Cuts of a graph with branches; of a chain, the same.
-  virtual std::vector<LayerState> states(double microbatch) const = 0;
+  /// Cuts of a graph with branches; of a chain, the same. A search on several levels takes the
+  /// cube of their number.
+  virtual std::vector<LayerState> states(double microbatch, bool several_levels) const = 0;
   /// Weights, gradients and optimizer state of all layers.
   virtual double state_bytes() const = 0;
   /// Kept for the backward by all layers without recomputation, and the input of one layer.
   virtual double kept_bytes(double microbatch) const = 0;
   virtual double layer_input_bytes(double microbatch) const = 0;
-  /// Layers of a transformer are alike and are not merged; a profile's are as they were measured.
+  /// Whether all layers are alike, as those of a transformer are.
   virtual bool alike() const = 0;
 };
 
 struct PlanRequest {
   const PlanModel* model = nullptr;
-  std::vector<PlanLevel> levels;        ///< innermost first
-  std::optional<double> memory_bytes;   ///< per device; none: not limited
-  bool straight = false;                ///< no stage is replicated
-  bool transfers = true;                ///< the planner counts messages between stages
-  std::int64_t microbatch_size = 1;     ///< where the planner does not choose it
-  std::int64_t batch = 1;               ///< samples per weight update, over all devices
-  int stages = 0;                       ///< where the planner does not choose it; 0: all devices
-  bool by_size = false;                 ///< torchgpipe: balance bytes instead of times
+  std::vector<PlanLevel> levels;       ///< innermost first
+  std::optional<double> memory_bytes;  ///< per device; none: not limited
+  bool straight = false;               ///< no stage is replicated
+  bool transfers = true;               ///< the planner counts messages between stages
+  std::int64_t microbatch_size = 1;    ///< where the planner does not choose it
+  std::int64_t batch = 1;              ///< samples per weight update, over all devices
+  int stages = 0;                      ///< where the planner does not choose it; 0: all devices
+  bool by_size = false;                ///< torchgpipe: balance bytes instead of times
   std::size_t most_plans = 1;
 
   int devices() const;
@@ -109,5 +110,10 @@ const Planner* find_planner(std::string_view name);
 
 /// Fills devices of the stages one after the other.
 void place_in_order(Plan& plan);
+
+/// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
+/// Precondition: the numbers add up to the chain's.
+std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,
+                                    const std::vector<int>& layers, int replicas);
 
 }  // namespace penstock
