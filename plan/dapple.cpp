@@ -13,8 +13,6 @@
 namespace penstock {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 void take(const DappleCluster& cluster, int machine, int count, std::vector<int>& used,
           std::vector<int>& taken) {
   int& first = used[static_cast<std::size_t>(machine)];
@@ -65,124 +63,127 @@ std::optional<std::vector<int>> place(const DappleCluster& cluster, Placing poli
   return taken;
 }
 
-namespace {
+double stage_memory(const std::vector<LayerState>& states, const std::vector<DappleStage>& stages,
+                    std::size_t s, const DappleOptions& options) {
+  static const LayerState kNothing;
+  const LayerState& last = states[static_cast<std::size_t>(stages[s].last)];
+  const LayerState& before =
+      s == 0 ? kNothing : states[static_cast<std::size_t>(stages[s - 1].last)];
+  const auto behind = static_cast<std::int64_t>(stages.size() - s);
+  const auto kept = static_cast<double>(std::min(behind, options.microbatches));
+  return options.state_share * (last.parameter_bytes - before.parameter_bytes) +
+         kept * (last.activation_bytes - before.activation_bytes) /
+             static_cast<double>(stages[s].devices.size());
+}
 
-/// Stages so far, of the layers before one; and its latency with the rest as one stage.
-struct Label {
-  std::vector<DappleStage> stages;
-  double latency_s = kNever;
-};
+namespace {
 
 class DappleSearch {
  public:
   DappleSearch(const std::vector<LayerState>& states, const DappleCluster& cluster,
-               const PlanRequest& request, std::int64_t microbatches)
-      : states_(states),
-        cluster_(cluster),
-        request_(request),
-        microbatches_(microbatches),
-        state_share_(request.model->state_bytes() / std::max(1.0, states.back().parameter_bytes)),
-        frontier_(states.size()) {}
+               const DappleOptions& options)
+      : states_(states), cluster_(cluster), options_(options), frontier_(states.size()) {}
 
-  /// Complete plans that fit, best first.
-  std::vector<Label> plans() {
-    Label none;
-    complete(none, std::vector<int>(static_cast<std::size_t>(cluster_.machines)));
-    frontier_[0].emplace(std::vector<int>(static_cast<std::size_t>(cluster_.machines)), none);
+  std::vector<DapplePlan> plans() {
+    const Used none(static_cast<std::size_t>(cluster_.machines));
+    DapplePlan nothing;
+    complete(nothing, none);
+    frontier_[0].emplace(none, nothing);
     for (std::size_t j = 0; j + 1 < states_.size(); ++j) {
-      for (const auto& [used, label] : frontier_[j])
-        for (std::size_t last = j; last + 1 < states_.size(); ++last) extend(label, used, last);
+      for (const auto& [used, plan] : frontier_[j])
+        for (std::size_t last = j; last + 1 < states_.size(); ++last) extend(plan, used, last);
       frontier_[j].clear();
     }
-    return best();
+    shorten();
+    return found_;
   }
 
  private:
-  using Used = std::vector<int>;
+  using Used = std::vector<int>;  // devices of each machine
 
-  void extend(const Label& label, const Used& used, std::size_t last) {
-    const int left = cluster_.devices() - std::accumulate(used.begin(), used.end(), 0);
-    const int most = request_.straight ? 1 : left - 1;
-    for (int count = 1; count <= std::min(most, left - 1); ++count) {
+  int left(const Used& used) const {
+    return cluster_.devices() - std::accumulate(used.begin(), used.end(), 0);
+  }
+
+  /// Goes on from a plan of the layers so far with one more stage, of layers up to `last`.
+  void extend(const DapplePlan& plan, const Used& used, std::size_t last) {
+    const int most = std::min(options_.straight ? 1 : left(used), left(used) - 1);
+    for (int count = 1; count <= most; ++count) {
       for (const Placing policy :
            {Placing::fresh_first, Placing::append_first, Placing::scatter_first}) {
         Used after = used;
         auto devices = place(cluster_, policy, count, after);
-        if (!devices) continue;
-        Label next = label;
-        next.stages.push_back({static_cast<int>(last), std::move(*devices)});
-        if (!may_fit(next.stages)) continue;
-        complete(next, after);
-        Label& known = frontier_[last + 1][after];
-        if (next.latency_s < known.latency_s) known = std::move(next);
+        if (devices) add_stage(plan, {static_cast<int>(last), std::move(*devices)}, after);
       }
     }
   }
 
-  /// Adds the layers that are left as one stage on the devices that are left.
-  void complete(Label& label, const Used& used) {
-    std::vector<DappleStage> stages = label.stages;
-    Used after = used;
-    const int left = cluster_.devices() - std::accumulate(used.begin(), used.end(), 0);
-    const int count = request_.straight ? 1 : left;
-    stages.push_back({static_cast<int>(states_.size()) - 1,
-                      *place(cluster_, Placing::scatter_first, count, after)});
-    label.latency_s =
-        pipeline_latency(latency_stages(states_, stages, cluster_), microbatches_).total_s();
-    if (may_fit(stages)) keep({std::move(stages), label.latency_s});
+  void add_stage(DapplePlan plan, DappleStage stage, const Used& used) {
+    const auto next = static_cast<std::size_t>(stage.last) + 1;
+    plan.stages.push_back(std::move(stage));
+    if (!may_fit(plan.stages)) return;
+    complete(plan, used);
+    const auto [known, fresh] = frontier_[next].try_emplace(used, plan);
+    if (!fresh && plan.latency_s < known->second.latency_s) known->second = std::move(plan);
   }
 
-  /// Early backward keeps as many microbatches of a stage as there are stages from it to the end.
+  /// The latency with the layers that are left as one stage on the devices that are left.
+  void complete(DapplePlan& plan, const Used& used) {
+    DapplePlan whole = plan;
+    Used after = used;
+    const int count = options_.straight ? 1 : left(used);
+    whole.stages.push_back({static_cast<int>(states_.size()) - 1,
+                            *place(cluster_, Placing::scatter_first, count, after)});
+    whole.latency_s =
+        pipeline_latency(latency_stages(states_, whole.stages, cluster_), options_.microbatches)
+            .total_s();
+    plan.latency_s = whole.latency_s;
+    if (may_fit(whole.stages)) keep(std::move(whole));
+  }
+
+  /// More stages make those that are there keep more.
   bool may_fit(const std::vector<DappleStage>& stages) const {
     for (std::size_t s = 0; s < stages.size(); ++s)
-      if (stage_memory(stages, s) > request_.memory_or_unlimited()) return false;
+      if (stage_memory(states_, stages, s, options_) > options_.memory_bytes) return false;
     return true;
   }
 
- public:
-  double stage_memory(const std::vector<DappleStage>& stages, std::size_t s) const {
-    static const LayerState kNothing;
-    const LayerState& last = states_[static_cast<std::size_t>(stages[s].last)];
-    const LayerState& before =
-        s == 0 ? kNothing : states_[static_cast<std::size_t>(stages[s - 1].last)];
-    const auto kept = static_cast<double>(
-        std::min<std::int64_t>(static_cast<std::int64_t>(stages.size() - s), microbatches_));
-    return state_share_ * (last.parameter_bytes - before.parameter_bytes) +
-           kept * (last.activation_bytes - before.activation_bytes) /
-               static_cast<double>(stages[s].devices.size());
-  }
-
- private:
-  /// Keeps some more than are wanted: several may be the same stages placed alike.
-  void keep(Label label) {
-    found_.push_back(std::move(label));
-    if (found_.size() > 64 * (request_.most_plans + 1)) shorten();
+  /// Keeps more than are wanted: the policies often agree, and then so do plans.
+  void keep(DapplePlan plan) {
+    if (found_.size() >= options_.most_plans && plan.latency_s >= bound_) return;
+    found_.push_back(std::move(plan));
+    if (found_.size() > 64 * (options_.most_plans + 1)) shorten();
   }
 
   void shorten() {
-    std::ranges::stable_sort(found_, {}, &Label::latency_s);
-    const auto same = [](const Label& a, const Label& b) {
+    std::ranges::stable_sort(found_, {}, &DapplePlan::latency_s);
+    const auto same = [](const DapplePlan& a, const DapplePlan& b) {
       return std::ranges::equal(a.stages, b.stages, [](const DappleStage& x, const DappleStage& y) {
         return x.last == y.last && x.devices == y.devices;
       });
     };
     found_.erase(std::unique(found_.begin(), found_.end(), same), found_.end());
-    if (found_.size() > request_.most_plans) found_.resize(request_.most_plans);
-  }
-
-  std::vector<Label> best() {
-    shorten();
-    return found_;
+    if (found_.size() < options_.most_plans) return;
+    found_.resize(options_.most_plans);
+    bound_ = found_.back().latency_s;
   }
 
   const std::vector<LayerState>& states_;
   const DappleCluster& cluster_;
-  const PlanRequest& request_;
-  std::int64_t microbatches_;
-  double state_share_;                           // bytes of state per byte of parameters
-  std::vector<std::map<Used, Label>> frontier_;  // by layers planned, devices used
-  std::vector<Label> found_;
+  const DappleOptions& options_;
+  std::vector<std::map<Used, DapplePlan>> frontier_;  // by layers planned, devices used
+  std::vector<DapplePlan> found_;
+  double bound_ = std::numeric_limits<double>::infinity();  // of those kept when last shortened
 };
+
+}  // namespace
+
+std::vector<DapplePlan> search_dapple(const std::vector<LayerState>& states,
+                                      const DappleCluster& cluster, const DappleOptions& options) {
+  return DappleSearch(states, cluster, options).plans();
+}
+
+namespace {
 
 /// The innermost level is a machine; everything above it one network between machines.
 DappleCluster cluster_of(const std::vector<PlanLevel>& levels) {
@@ -205,59 +206,80 @@ std::vector<LayerState> merged(const std::vector<LayerState>& states, std::size_
   return kept;
 }
 
-}  // namespace
+/// The model as the search sees it.
+struct DappleTask {
+  std::vector<LayerState> all, states;
+  DappleCluster cluster;
+  DappleOptions options;
 
-PlanResult plan_dapple(const PlanRequest& request) {
-  // Evaluations grow with layers^2 * devices^2 or faster.
-  constexpr std::size_t kMostWork = 3'000;
-  const auto size = static_cast<double>(request.microbatch_size);
-  const std::vector<LayerState> all = request.model->chain(size, Recompute::none);
-  const DappleCluster cluster = cluster_of(request.levels);
-  const std::size_t most =
-      std::max<std::size_t>(16, kMostWork / static_cast<std::size_t>(cluster.devices()));
-  const std::vector<LayerState> states = all.size() > most ? merged(all, most) : all;
-  const std::int64_t microbatches =
-      std::max<std::int64_t>(1, request.batch / request.microbatch_size);
-  PlanResult result;
-  result.single_device_s = all.back().time_s();
-  if (states.size() < all.size())
-    result.notes.push_back(fmt::format(
-        "{} layers merged into {} of nearly equal time for the search", all.size(), states.size()));
-  DappleSearch search(states, cluster, request, microbatches);
-  for (const Label& label : search.plans()) {
-    Plan plan;
-    plan.planner = "dapple";
-    plan.schedule = "dapple";
-    plan.microbatch_size = request.microbatch_size;
-    plan.microbatches = microbatches;
-    const auto stages = latency_stages(states, label.stages, cluster);
-    const PipelineLatency latency = pipeline_latency(stages, microbatches);
+  explicit DappleTask(const PlanRequest& request) : cluster(cluster_of(request.levels)) {
+    // Evaluations grow with the square of layers times devices, or faster.
+    constexpr std::size_t kMostWork = 3'000;
+    all = request.model->chain(static_cast<double>(request.microbatch_size), Recompute::none);
+    const std::size_t most =
+        std::max<std::size_t>(16, kMostWork / static_cast<std::size_t>(cluster.devices()));
+    states = all.size() > most ? merged(all, most) : all;
+    options.microbatches = std::max<std::int64_t>(1, request.batch / request.microbatch_size);
+    options.straight = request.straight;
+    options.memory_bytes = request.memory_or_unlimited();
+    options.state_share = request.model->state_bytes() / std::max(1.0, all.back().parameter_bytes);
+    options.most_plans = request.most_plans;
+  }
+
+  std::vector<PlannedStage> stages(const DapplePlan& plan,
+                                   const std::vector<LatencyStage>& times) const {
+    std::vector<PlannedStage> stages;
     int first = 0;
-    for (std::size_t s = 0; s < label.stages.size(); ++s) {
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+      const LayerState& last = states[static_cast<std::size_t>(plan.stages[s].last)];
       PlannedStage stage;
-      const LayerState& last = states[static_cast<std::size_t>(label.stages[s].last)];
       stage.first_layer = first;
       stage.last_layer = last.layers.back();
       stage.first_name = all[static_cast<std::size_t>(first)].name;
       stage.last_name = last.name;
-      stage.devices = label.stages[s].devices;
+      stage.devices = plan.stages[s].devices;
       stage.replicas = static_cast<int>(stage.devices.size());
-      stage.time_s = stages[2 * s].forward_s + stages[2 * s].backward_s;
-      stage.memory_bytes = search.stage_memory(label.stages, s);
+      stage.time_s = times[2 * s].forward_s + times[2 * s].backward_s;
+      stage.memory_bytes = stage_memory(states, plan.stages, s, options);
       first = stage.last_layer + 1;
-      plan.stages.push_back(std::move(stage));
+      stages.push_back(std::move(stage));
     }
-    const LatencyStage& pivot = stages[latency.pivot];
-    plan.time_per_stage_s = pivot.forward_s + pivot.backward_s;
-    plan.latency_s = latency.total_s();
-    plan.throughput_samples_per_s = static_cast<double>(request.batch) / plan.latency_s;
-    plan.speedup = result.single_device_s * static_cast<double>(microbatches) / plan.latency_s;
-    plan.limited_by = latency.pivot % 2 == 0
-                          ? fmt::format("stage {}: compute", latency.pivot / 2)
-                          : fmt::format("messages between stages {} and {}", latency.pivot / 2,
-                                        latency.pivot / 2 + 1);
-    result.plans.push_back(std::move(plan));
+    return stages;
   }
+
+  Plan plan(const DapplePlan& found, std::int64_t microbatch_size) const {
+    const auto times = latency_stages(states, found.stages, cluster);
+    const std::size_t pivot = pipeline_latency(times, options.microbatches).pivot;
+    const auto m = static_cast<double>(options.microbatches);
+    Plan plan;
+    plan.planner = "dapple";
+    plan.schedule = "dapple";
+    plan.microbatch_size = microbatch_size;
+    plan.microbatches = options.microbatches;
+    plan.stages = stages(found, times);
+    plan.time_per_stage_s = times[pivot].forward_s + times[pivot].backward_s;
+    plan.latency_s = found.latency_s;
+    plan.throughput_samples_per_s = m * static_cast<double>(microbatch_size) / found.latency_s;
+    plan.speedup = m * all.back().time_s() / found.latency_s;
+    plan.limited_by =
+        pivot % 2 == 0 ? fmt::format("stage {}: compute", pivot / 2)
+                       : fmt::format("messages between stages {} and {}", pivot / 2, pivot / 2 + 1);
+    return plan;
+  }
+};
+
+}  // namespace
+
+PlanResult plan_dapple(const PlanRequest& request) {
+  const DappleTask task(request);
+  PlanResult result;
+  result.single_device_s = task.all.back().time_s();
+  if (task.states.size() < task.all.size())
+    result.notes.push_back(
+        fmt::format("{} layers merged into {} of nearly equal time for the search", task.all.size(),
+                    task.states.size()));
+  for (const DapplePlan& found : search_dapple(task.states, task.cluster, task.options))
+    result.plans.push_back(task.plan(found, request.microbatch_size));
   if (result.plans.empty())
     result.infeasible_because =
         fmt::format("no plan fits {} on every device", format_bytes(request.memory_or_unlimited()));

@@ -26,6 +26,8 @@
 
 #include "plan/plan.hpp"
 
+#include <limits>
+
 namespace penstock {
 
 struct DappleCluster {
@@ -66,6 +68,28 @@ struct DappleStage {
 std::vector<LatencyStage> latency_stages(const std::vector<LayerState>& states,
                                          const std::vector<DappleStage>& plan,
                                          const DappleCluster& cluster);
+
+struct DappleOptions {
+  std::int64_t microbatches = 1;
+  bool straight = false;
+  double memory_bytes = std::numeric_limits<double>::infinity();  ///< per device
+  double state_share = 1;  ///< bytes of weights, gradients and optimizer per byte of parameters
+  std::size_t most_plans = 1;
+};
+
+struct DapplePlan {
+  std::vector<DappleStage> stages;
+  double latency_s = 0;  ///< T_PL
+};
+
+/// Plans over all devices that fit, best first. `states` is a chain, of one microbatch.
+std::vector<DapplePlan> search_dapple(const std::vector<LayerState>& states,
+                                      const DappleCluster& cluster, const DappleOptions& options);
+
+/// Bytes per device of stage s: its state, and of as many microbatches as there are stages from it
+/// to the end what they keep (early backward).
+double stage_memory(const std::vector<LayerState>& states, const std::vector<DappleStage>& stages,
+                    std::size_t s, const DappleOptions& options);
 
 enum class Placing : std::uint8_t { fresh_first, append_first, scatter_first };
 

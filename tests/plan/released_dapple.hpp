@@ -33,15 +33,17 @@ struct ReleasedDapple {
   }
   int microbatches() const { return global_batch / pipelines / microbatch; }
 
-  /// The slowest stage or transfer of the whole batch; without the state counted twice.
+  /// The slowest stage or transfer of the whole batch; without the state counted twice. Its search
+  /// of two stages on all devices counts messages one way, the search of more both ways.
   double block(const std::vector<ReleasedStage>& plan) const {
+    const double ways = plan.size() == 2 && pipelines == 1 ? 1 : 2;
     double slowest = 0;
     for (std::size_t s = 0; s < plan.size(); ++s) {
       const int last = s + 1 < plan.size() ? plan[s].end - 1 : static_cast<int>(states.size()) - 1;
       slowest = std::max(slowest, compute(plan[s].first, last) / plan[s].replicas / pipelines);
       if (s > 0)
         slowest = std::max(slowest, cluster.transfer_s(plan[s - 1].devices, plan[s].devices,
-                                                       2 * cut(plan[s - 1])));
+                                                       ways * cut(plan[s - 1])));
     }
     return slowest;
   }
