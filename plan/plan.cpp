@@ -31,15 +31,15 @@ double PlanRequest::memory_or_unlimited() const {
 const std::vector<Planner>& planners() {
   static const std::vector<Planner> kPlanners = {
       {"pipedream", "Narayanan et al., SOSP'19, section 3.1",
-       "replicated stages on a hierarchy of networks; asynchronous", plan_pipedream},
+       "replicated stages on a hierarchy of networks; asynchronous", false, plan_pipedream},
       {"2bw", "Narayanan et al., ICML'21, section 4 and appendix A",
-       "width, depth, microbatch and recomputation of alike stages", plan_2bw},
+       "width, depth, microbatch and recomputation of alike stages", true, plan_2bw},
       {"dapple", "Fan et al., PPoPP'21, section 4",
-       "replicated stages and their placement, least latency of a batch", plan_dapple},
+       "replicated stages and their placement, least latency of a batch", true, plan_dapple},
       {"torchgpipe", "Kim et al., arXiv:2004.09910; Barany and Grinberg, arXiv:1308.2452",
-       "blocks of layers of nearly equal time or size", plan_torchgpipe},
+       "blocks of layers of nearly equal time or size", true, plan_torchgpipe},
       {"uniform", "Narayanan et al., SC'21 (Megatron-LM)",
-       "as many layers in every stage, as many replicas of each", plan_uniform},
+       "as many layers in every stage, as many replicas of each", true, plan_uniform},
   };
   return kPlanners;
 }

@@ -101,6 +101,7 @@ struct Planner {
   std::string_view name;
   std::string_view paper;
   std::string_view summary;
+  bool batch_matters;  ///< its plans depend on the samples per update
   PlanResult (*plan)(const PlanRequest&);
 };
 
