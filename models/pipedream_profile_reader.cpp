@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "models/layer_table.hpp"
 #include "models/pipedream_profile.hpp"
 
 #include <fmt/format.h>
@@ -359,7 +360,8 @@ PipedreamProfile load_pipedream_profile(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLargestFile)
     throw InputError(path, fmt::format("is larger than {} MB", kLargestFile / 1'000'000));
-  return parse_pipedream_profile(text, path);
+  return path.ends_with(".csv") ? parse_layer_table(text, path)
+                                : parse_pipedream_profile(text, path);
 }
 
 }  // namespace penstock
