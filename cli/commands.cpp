@@ -144,15 +144,22 @@ const std::vector<CommandSpec>& table() {
        run_export,
        "file"},
       {"import",
-       "what a scenario says of a Megatron layout or a schedule's CSV",
-       "layout STRING | FILE.csv",
+       "another tool's model, profile, layout or schedule as a file of ours",
+       "layout STRING | graph.txt | config.json | FILE.csv",
        1,
        2,
-       {{"stages", "P", "devices of the layout; default: one per virtual stage", {}, false, {}},
+       {{"stages",
+         "P",
+         "devices; default: one per virtual stage of a layout, 4 of a profile",
+         {},
+         false,
+         {}},
         kOutput},
        "penstock import layout 'Et*2|(t*2|)*34,t*2L'\n"
        "penstock import layout 'Et|t|t|tL' --stages 2     # two chunks a device\n"
-       "penstock import order.csv > my.yaml",
+       "penstock import order.csv > my.yaml                # a schedule of torch, or layers\n"
+       "penstock import vgg16/graph.txt --stages 4 > my.yaml\n"
+       "penstock import config.json > my-model.yaml       # Hugging Face's",
        run_import,
        "file"},
       {"plan",
