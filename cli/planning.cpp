@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -115,9 +116,8 @@ std::vector<PlanLevel> levels_of(const Cluster& cluster) {
   const bool flat = cluster.link || cluster.network || cluster.nodes == 1;
   const int inner = flat ? all : each;
   std::vector<PlanLevel> levels;
-  if (inner > 1 || flat)
-    levels.push_back({inner, inner > 1 ? bandwidth_between(cluster, 0, 1)
-                                       : std::numeric_limits<double>::infinity()});
+  const double alone = std::numeric_limits<double>::infinity();
+  levels.push_back({inner, inner > 1 ? bandwidth_between(cluster, 0, 1) : alone});
   if (!flat) levels.push_back({cluster.nodes, bandwidth_between(cluster, 0, each)});
   return levels;
 }
@@ -217,7 +217,11 @@ PlanTask plan_task(const Arguments& arguments) {
   const auto batch = options.integer("batch", kMostSamples);
   request.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   request.most_plans = static_cast<std::size_t>(options.integer("top", 1'000).value_or(1));
+  const bool scenario = !profile && is_scenario_file(name);
   if (!profile && profile_batch) options.wrong("profile-batch", "has a meaning for profiles only");
+  if (!scenario && arguments.flag("set")) options.wrong("set", "changes scenarios only");
+  if (scenario && arguments.flag("cluster"))
+    options.wrong("cluster", "is the scenario's; change it with --set cluster=NAME");
   options.throw_if_wrong();
   request.straight = arguments.flag("straight");
   request.transfers = !arguments.flag("no-transfers");
@@ -229,7 +233,7 @@ PlanTask plan_task(const Arguments& arguments) {
     use_profile(arguments, static_cast<double>(profile_batch.value_or(1)), task);
     if (!profile_batch)
       task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
-  } else if (is_scenario_file(name)) {
+  } else if (scenario) {
     use_scenario(arguments, task);
   } else {
     use_model(arguments, task);

@@ -245,11 +245,20 @@ std::string limit_of(const Plan& plan) {
                      format_time(slowest->time_s));
 }
 
+/// Time and memory grow with the square of the states, below the top level with the cube.
+std::size_t most_states(const std::vector<PlanLevel>& levels) {
+  constexpr double kMostOnTop = 4'000, kMostBelow = 1'800, kMostCells = 6e7;
+  double most = levels.size() > 1 ? kMostBelow : kMostOnTop;
+  for (std::size_t l = 0; l + 1 < levels.size(); ++l)
+    most = std::min(most, std::sqrt(kMostCells / levels[l].width));
+  return static_cast<std::size_t>(most);
+}
+
 }  // namespace
 
 PlanResult plan_pipedream(const PlanRequest& request) {
   const auto size = static_cast<double>(request.microbatch_size);
-  const std::vector<LayerState> states = request.model->states(size, request.levels.size() > 1);
+  const std::vector<LayerState> states = request.model->states(size, most_states(request.levels));
   PlanResult result;
   result.single_device_s = states.back().time_s();
   const PipedreamPlan found = optimize_pipedream(

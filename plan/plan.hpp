@@ -60,9 +60,8 @@ class PlanModel {
   virtual ~PlanModel() = default;
   /// Cuts behind each layer, in execution order.
   virtual std::vector<LayerState> chain(double microbatch, Recompute recompute) const = 0;
-  /// Cuts of a graph with branches; of a chain, the same. A search on several levels takes the
-  /// cube of their number.
-  virtual std::vector<LayerState> states(double microbatch, bool several_levels) const = 0;
+  /// Cuts of a graph with branches; where they are more than `most`, and of a chain, `chain`.
+  virtual std::vector<LayerState> states(double microbatch, std::size_t most) const = 0;
   /// Weights, gradients and optimizer state of all layers.
   virtual double state_bytes() const = 0;
   /// Kept for the backward by all layers without recomputation, and the input of one layer.
