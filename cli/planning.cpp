@@ -158,6 +158,8 @@ void use_scenario(const Arguments& arguments, PlanTask& task) {
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
+  if (scenario.measured)
+    task.notes.emplace_back("times by the model's shape on its device, not those measured");
   if (scenario.tensor > 1)
     task.notes.push_back(
         fmt::format("planned without the tensor parallelism of {}", scenario.tensor));

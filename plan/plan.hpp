@@ -34,7 +34,7 @@ struct Plan {
   std::int64_t microbatches = 1;  ///< per weight update
   Recompute recompute = Recompute::none;
   std::string schedule;
-  double time_per_stage_s = 0;          ///< between two microbatches in steady state
+  double time_per_stage_s = 0;          ///< between two microbatches, over all replicas
   double throughput_samples_per_s = 0;  ///< as the planner predicts it
   double speedup = 0;                   ///< over one device
   double data_parallel_speedup = 0;     ///< of data parallelism over all devices; 0: not known
@@ -108,8 +108,11 @@ const std::vector<Planner>& planners();
 /// Null when there is none of this name.
 const Planner* find_planner(std::string_view name);
 
-/// Fills devices of the stages one after the other.
+/// Fills devices of the stages one after the other: replicas are neighbours.
 void place_in_order(Plan& plan);
+
+/// Fills devices of alike stages pipeline by pipeline: replica r of stage s is r * depth + s.
+void place_by_pipeline(Plan& plan);
 
 /// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
 /// Precondition: the numbers add up to the chain's.
