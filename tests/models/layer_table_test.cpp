@@ -23,7 +23,7 @@ std::string error_of(const std::string& text) {
 TEST(LayerTable, AChainHasTimesAndBytesWithTheirUnits) {
   const PipedreamProfile profile = parse(
       "# measured on one GPU\n\nactivation,layer,forward,backward,parameters\n"
-      "2 kB,conv,1.5 ms,3 ms,1 MB\n1 kB,fc,500 us,1 ms,4 kB\n");
+      "2 KB,conv,1.5 ms,3 ms,1 MB\n1 KB,fc,500 us,1 ms,4 KB\n");
   ASSERT_EQ(profile.layers.size(), 2U);
   EXPECT_EQ(profile.layers[0].id, "conv");
   EXPECT_DOUBLE_EQ(profile.layers[0].forward_s, 1.5e-3);

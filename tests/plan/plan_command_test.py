@@ -10,10 +10,10 @@ import unittest
 
 BINARY = os.environ["PENSTOCK_BINARY"]
 LAYERS = """layer,forward,backward,activation,parameters
-conv,4 ms,8 ms,1 MB,1 kB
+conv,4 ms,8 ms,1 MB,1 KB
 pool,1 ms,2 ms,1 MB,0
-fc1,2 ms,4 ms,1 kB,4 MB
-fc2,1 ms,2 ms,1 kB,2 MB
+fc1,2 ms,4 ms,1 KB,4 MB
+fc2,1 ms,2 ms,1 KB,2 MB
 """
 CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257,
           "n_positions": 1024}
@@ -71,7 +71,7 @@ class Profiles(Case):
                                64 * one["plans"][0]["throughput_samples_per_s"])
 
     def test_too_little_memory_is_a_result_with_its_reason(self):
-        result = self.plan(self.layers, "--level", "2x10GB/s", "--straight", "--memory", "1kB")
+        result = self.plan(self.layers, "--level", "2x10GB/s", "--straight", "--memory", "1KB")
         self.assertEqual(result["plans"], [])
         self.assertTrue(result["infeasible_because"])
 
