@@ -66,8 +66,8 @@ class TableReader {
     std::istringstream lines(text);
     while (std::getline(lines, text_)) {
       ++line_;
-      const std::string content = trimmed({text_, 0}).text;
-      if (content.empty() || content.starts_with('#')) continue;
+      const std::size_t first = text_.find_first_not_of(" \t\r");
+      if (first == std::string::npos || text_[first] == '#') continue;
       if (columns_.empty()) {
         read_header(cells_of(text_));
       } else {
