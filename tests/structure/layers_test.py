@@ -13,12 +13,13 @@ ALLOWED = {
     "report": {"base", "traces"},
     "sim": {"base", "models", "schedules", "traces"},
     "hw": {"base", "models", "schedules", "traces"},
+    "plan": {"base", "models", "schedules", "traces", "sim"},
     "validate": {"base", "models", "schedules", "traces", "sim", "report"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
     "sweep": {"base", "models", "schedules", "traces", "sim", "scenarios", "results"},
     "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results",
-            "sweep", "report"},
+            "sweep", "report", "plan"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
