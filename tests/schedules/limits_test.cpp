@@ -16,7 +16,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kCases = 10;
 #else
-constexpr int kCases = 60;
+constexpr int kCases = 30;
 #endif
 
 double between(std::mt19937_64& random, double low, double high) {
