@@ -10,11 +10,11 @@ const PREFIXES = {
 /** The prefix for values up to `most`: {factor, name}. */
 function scaleOf(unit, most) {
   const prefixes = PREFIXES[unit];
-  if (!prefixes) return { factor: 1, name: unit };
-  const size = Math.abs(most) * 1.00005; // 999.96 ms is shown with four digits: as 1 s
-  if (size === 0) return { factor: 1, name: { bytes: 'B', fraction: '%' }[unit] ?? unit };
+  if (!prefixes) return {factor: 1, name: unit};
+  const size = Math.abs(most) * 1.00005;  // 999.96 ms is shown with four digits: as 1 s
+  if (size === 0) return {factor: 1, name: {bytes: 'B', fraction: '%'}[unit] ?? unit};
   const [factor, name] = prefixes.find(([f]) => size >= f) ?? prefixes.at(-1);
-  return { factor, name };
+  return {factor, name};
 }
 
 /** Four significant digits, thousands separated. */
@@ -23,7 +23,7 @@ function formatNumber(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e12 || size < 1e-4)) return value.toExponential(3);
   const digits = size >= 1000 || Number.isInteger(value) ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
-  const text = value.toLocaleString('en-US', { maximumFractionDigits: size < 1 ? 4 : digits });
+  const text = value.toLocaleString('en-US', {maximumFractionDigits: size < 1 ? 4 : digits});
   return text.replace('-', '−');
 }
 
@@ -55,20 +55,26 @@ function axisText(name, unit, most) {
   return {
     name: label(name, scale.name),
     // Round numbers of bytes are no round numbers of GiB.
-    ...(unit === 'bytes' && most > 0 ? { interval: roundStep(most / scale.factor) * scale.factor } : {}),
-    axisLabel: { formatter: value => formatNumber(value / scale.factor), ...(unit === 'bytes' ? { showMaxLabel: false } : {}) },
+    ...(unit === 'bytes' && most > 0 ? {interval: roundStep(most / scale.factor) * scale.factor} :
+                                       {}),
+    axisLabel: {
+      formatter: value => formatNumber(value / scale.factor),
+      ...(unit === 'bytes' ? {showMaxLabel: false} : {})
+    },
   };
 }
 
 function escapeHtml(text) {
-  return String(text).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
+  return String(text).replace(
+      /[&<>"]/g, c => ({'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;'})[c]);
 }
 
 /** A tooltip: a heading and rows of [name, text, colour]. */
 function tip(heading, rows) {
   const dot = colour => (colour ? `<i style="background:${colour}"></i>` : '');
-  const lines = rows.map(([name, text, colour]) =>
-      `<tr><td>${dot(colour)}${escapeHtml(name)}</td><td>${escapeHtml(text)}</td></tr>`);
+  const lines = rows.map(
+      ([name, text, colour]) =>
+          `<tr><td>${dot(colour)}${escapeHtml(name)}</td><td>${escapeHtml(text)}</td></tr>`);
   return `<div class="tip"><b>${escapeHtml(heading)}</b><table>${lines.join('')}</table></div>`;
 }
 

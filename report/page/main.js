@@ -1,10 +1,14 @@
 // The page: a section per entry of the data, its figures, light and dark, print.
 function tableOf(section) {
-  const columns = section.columns.map(c => ({ ...c, value: Array.isArray(c.values)
-      ? row => c.values[row] : row => c.values.words[c.values.at[row]] }));
-  const { values } = columns[0];
+  const columns =
+      section.columns.map(c => ({
+                            ...c,
+                            value: Array.isArray(c.values) ? row => c.values[row] :
+                                                             row => c.values.words[c.values.at[row]]
+                          }));
+  const {values} = columns[0];
   const rows = (Array.isArray(values) ? values : values.at).length;
-  return new Table({ columns, rows, cell: (row, column) => columns[column].value(row) }).node;
+  return new Table({columns, rows, cell: (row, column) => columns[column].value(row)}).node;
 }
 
 function sweepFigures(section) {
@@ -24,12 +28,14 @@ const FIGURES = {
 };
 
 function buildSection(section, index) {
-  const node = element('section', { id: `section-${index}`, class: section.kind });
+  const node = element('section', {id: `section-${index}`, class: section.kind});
   node.append(element(section.sub ? 'h3' : 'h2', {}, section.heading));
-  if (section.note) node.append(element('p', { class: 'note' }, section.note));
-  const figures = element('div', { class: 'figures-of' });
-  if (section.kind === 'table') figures.append(tableOf(section));
-  else for (const figure of FIGURES[section.kind](section)) figures.append(figure.build());
+  if (section.note) node.append(element('p', {class: 'note'}, section.note));
+  const figures = element('div', {class: 'figures-of'});
+  if (section.kind === 'table')
+    figures.append(tableOf(section));
+  else
+    for (const figure of FIGURES[section.kind](section)) figures.append(figure.build());
   node.append(figures);
   return node;
 }
@@ -39,8 +45,8 @@ function buildSection(section, index) {
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const print = matchMedia('print');
 const root = document.documentElement;
-const PAPER_WIDTH = '690px'; // A4 between its margins
-let chosen = null; // by the switch; null: as the system has it
+const PAPER_WIDTH = '690px';  // A4 between its margins
+let chosen = null;            // by the switch; null: as the system has it
 
 function applyTheme() {
   root.dataset.theme = print.matches ? 'light' : chosen ?? (dark.matches ? 'dark' : 'light');
@@ -50,7 +56,8 @@ function applyTheme() {
 
 function redraw() {
   applyTheme();
-  for (const figure of Figure.all) if (figure.chart) figure.draw();
+  for (const figure of Figure.all)
+    if (figure.chart) figure.draw();
 }
 
 /** Charts with their tables, in light colours, as wide as paper. */
@@ -80,16 +87,24 @@ function endPrint() {
 
 function buildPage() {
   const sections = JSON.parse(document.getElementById('data').textContent);
-  const button = element('button', { id: 'theme', type: 'button', 'aria-label': 'dark or light', onclick: () => {
-    chosen = root.dataset.theme === 'dark' ? 'light' : 'dark';
-    redraw();
-  } });
+  const button = element('button', {
+    id: 'theme',
+    type: 'button',
+    'aria-label': 'dark or light',
+    onclick: () => {
+      chosen = root.dataset.theme === 'dark' ? 'light' : 'dark';
+      redraw();
+    }
+  });
   document.querySelector('header').prepend(button);
   applyTheme();
   const main = document.getElementById('sections');
-  const links = sections.map((section, i) => [section, element('a', { href: `#section-${i}` }, section.heading)])
-      .filter(([section]) => !section.sub).map(([, link]) => link);
-  if (links.length > 2) main.append(element('nav', { 'aria-label': 'sections' }, ...links));
+  const links =
+      sections
+          .map((section, i) => [section, element('a', {href: `#section-${i}`}, section.heading)])
+          .filter(([section]) => !section.sub)
+          .map(([, link]) => link);
+  if (links.length > 2) main.append(element('nav', {'aria-label': 'sections'}, ...links));
   main.append(...sections.map(buildSection));
   dark.addEventListener('change', redraw);
   print.addEventListener('change', () => (print.matches ? preparePrint() : endPrint()));

@@ -2,14 +2,18 @@
 class Points {
   constructor(section) {
     this.columns = section.columns.map(column => {
-      const { values } = column;
+      const {values} = column;
       const numbers = Array.isArray(values);
-      return { ...column, numbers, value: numbers ? row => values[row] : row => values.words[values.at[row]] };
+      return {
+        ...column,
+        numbers,
+        value: numbers ? row => values[row] : row => values.words[values.at[row]]
+      };
     });
     const of = name => this.columns.find(c => c.name === name && c.role === 'other');
     this.status = of('status').value;
     this.reason = of('reason').value;
-    const { values } = this.columns.at(-1);
+    const {values} = this.columns.at(-1);
     this.size = Array.isArray(values) ? values.length : values.at.length;
     this.measures = this.columns.filter(c => c.role === 'measure' && c.numbers);
     this.axes = this.columns.filter(c => c.role === 'axis').map(c => this.withChoices(c));
@@ -17,10 +21,10 @@ class Points {
 
   /** An axis with its values in order, and the place of each row's value among them. */
   withChoices(axis) {
-    const choices = [...new Set(Array.from({ length: this.size }, (_, row) => axis.value(row)))];
+    const choices = [...new Set(Array.from({length: this.size}, (_, row) => axis.value(row)))];
     if (axis.numbers) choices.sort((a, b) => a - b);
     const place = new Map(choices.map((value, i) => [value, i]));
-    return { ...axis, choices, place: row => place.get(axis.value(row)) };
+    return {...axis, choices, place: row => place.get(axis.value(row))};
   }
 
   ok(row) { return this.status(row) === 'ok'; }
@@ -60,8 +64,11 @@ class PointsTable extends Figure {
   }
   draw() {}
   tableData() {
-    const { columns } = this.points;
-    return { columns: columns.map(c => ({ name: spaced(c.name), unit: c.unit })), rows: this.points.size,
-             cell: (row, column) => columns[column].value(row) };
+    const {columns} = this.points;
+    return {
+      columns: columns.map(c => ({name: spaced(c.name), unit: c.unit})),
+      rows: this.points.size,
+      cell: (row, column) => columns[column].value(row)
+    };
   }
 }

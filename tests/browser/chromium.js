@@ -1,10 +1,16 @@
 // A headless Chromium that never leaves this machine.
-import { existsSync } from 'node:fs';
+import {existsSync} from 'node:fs';
 
 const chromium = process.env.PENSTOCK_CHROMIUM ?? '/usr/bin/chromium';
 const chromiumFlags = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync',
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
   '--no-proxy-server',
 ];
 
@@ -24,5 +30,5 @@ export async function openBrowser() {
   if (!existsSync(chromium)) throw new Missing(`${chromium} is not installed`);
   const playwright = await findPlaywright();
   return playwright.chromium.launch(
-      { executablePath: chromium, args: chromiumFlags, timeout: 60_000 });
+      {executablePath: chromium, args: chromiumFlags, timeout: 60_000});
 }

@@ -246,6 +246,22 @@ class Reproducible(Case):
         self.assertEqual(gzip.decompress((self.folder / "a.json.gz").read_bytes()), plain)
         self.assertTrue(json.loads(plain)["traceEvents"])
 
+    def test_report_pages(self):
+        path = self.folder / "run.html"
+        kinds = {"simulate": {"timeline", "bubble", "table"}, "compare": {"comparison"}}
+        for command, expected in kinds.items():
+            contents = []
+            for _ in range(2):
+                self.ok(command, CONTENDED, "--reproducible", "--report", str(path))
+                contents.append(path.read_text())
+            self.assertEqual(*contents)
+            data = re.search(r'id="data">(.*?)</script>', contents[0], re.S)[1]
+            self.assertEqual({section["kind"] for section in json.loads(data)} - {"memory"}, expected)
+        said = self.refused(1, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
+        self.assertIn("none/run.html': No such file or directory", said)
+        self.assertIn("No space left on device",
+                      self.refused(1, "simulate", SMALL, "--report", "/dev/full"))
+
     def test_engine_seconds_is_what_varies(self):
         full = json.loads(self.ok("simulate", SMALL, "--format", "json"))
         self.assertGreater(full.pop("engine_seconds"), 0)
@@ -1187,7 +1203,8 @@ class Completion(Case):
         self.assertIn("--version", self.complete("penstock --"))
 
     def test_options_and_choices(self):
-        self.assertEqual(self.complete("penstock simulate x.yaml --rep"), {"--reproducible"})
+        self.assertEqual(self.complete("penstock simulate x.yaml --rep"),
+                         {"--report", "--reproducible"})
         self.assertEqual(self.complete("penstock simulate x.yaml --format j"), {"json"})
         self.assertEqual(self.complete("penstock simulate --engine "), {"auto", "exact", "simgrid"})
         self.assertEqual(self.complete("penstock simulate --format = c"), {"csv"})
