@@ -51,16 +51,16 @@ struct Evaluated {
   Row row;
   std::function<Row()> rest = {};  ///< empty: nothing
 };
-/// Runs in a worker. What it throws makes a row `failed`.
+/// Called in a worker. What it throws makes a row `failed`.
 using Evaluate = std::function<Evaluated(const Point&)>;
 /// The next point to visit, or nothing when there are no more.
 using NextPoint = std::function<std::optional<Point>()>;
 using TakeRow = std::function<void(Row&&)>;
 
 /// Visits all points; `next` and `take` are called on this thread, on rank 0 alone. On another rank
-/// it works for rank 0 until that has ended. To be called while the process is small and has no
-/// other threads. Throws SystemError when there can be no processes or the ranks do not meet, and
-/// what `next` and `take` throw.
+/// it works for rank 0 until that has ended. To be called on the main thread (when a thread ends, so
+/// do its workers), while the process is small and has no other threads. Throws SystemError when
+/// there can be no processes or the ranks do not meet, and what `next` and `take` throw.
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options);
 
