@@ -556,7 +556,7 @@ class Builder {
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
-      gradients_ = cost_by_shape(out_);
+      gradients_ = cost_by_shape(out_, buckets_.overlapped);
     }
     if (given_costs()) divide_given_costs(out_);
   }
