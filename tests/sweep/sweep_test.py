@@ -152,8 +152,8 @@ class Files(Case):
         names = ["rows.csv", "rows.jsonl"] + (["rows.sqlite"] if WITH_SQLITE else [])
         for name in names:
             self.ok(SMALL, *AXES, "-o", self.file(name))
-        rows = list(csv.DictReader(open(self.file("rows.csv"))))
-        lines = [json.loads(line) for line in open(self.file("rows.jsonl"))]
+        rows = list(csv.DictReader(io.StringIO((self.folder / "rows.csv").read_text())))
+        lines = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
         self.assertEqual(len(rows), 32)
         for row, line in zip(rows, lines, strict=True):
             self.assertEqual(list(row), list(line))
@@ -223,7 +223,7 @@ class Interrupted(Case):
 
     # Long enough to be caught in the middle.
     LONG = [SMALL, "--over", "stages=1:16", "--over", "microbatches=64:1024:+64", "--over",
-            "batches=1:4", "--engine", "exact", "--jobs", "2"]
+            "batches=1:12", "--engine", "exact", "--jobs", "2"]
 
     @classmethod
     def setUpClass(cls):
@@ -327,6 +327,7 @@ class Tables(Case):
 
     def test_twice_the_same_is_the_same(self):
         first, second = (run(SMALL, *AXES, "--reproducible") for _ in range(2))
+        self.assertEqual(first.returncode, 0, first.stderr)
         self.assertEqual((first.stdout, first.stderr), (second.stdout, second.stderr))
 
 
