@@ -185,7 +185,11 @@ void use_model(const Arguments& arguments, PlanTask& task) {
 void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
   const std::string& path = arguments.positional[0];
   task.name = path;
-  task.model = std::make_unique<ProfileModel>(load_pipedream_profile(path), batch);
+  PipedreamProfile profile = load_pipedream_profile(path);
+  const auto takes_time = [](const ProfiledLayer& l) { return l.forward_s + l.backward_s > 0; };
+  if (std::ranges::none_of(profile.layers, takes_time))
+    throw InputError(path, "no layer takes any time, so there is nothing to balance");
+  task.model = std::make_unique<ProfileModel>(std::move(profile), batch);
   if (arguments.flag("cluster")) use_cluster(load_cluster(arguments.value("cluster")), task);
   if (task.request.levels.empty())
     throw InputError("penstock plan " + path,

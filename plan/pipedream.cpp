@@ -255,8 +255,16 @@ std::size_t most_states(const std::vector<PlanLevel>& levels) {
 
 PlanResult plan_pipedream(const PlanRequest& request) {
   const auto size = static_cast<double>(request.microbatch_size);
-  const std::vector<LayerState> states = request.model->states(size, most_states(request.levels));
+  const std::size_t most = most_states(request.levels);
   PlanResult result;
+  std::vector<LayerState> states = request.model->states(size, most);
+  if (states.empty()) {
+    states = request.model->chain(size, Recompute::none);
+    result.notes.push_back(fmt::format(
+        "its branches can be cut in more than {} ways: only the {} cuts of the execution order "
+        "were searched",
+        most, states.size()));
+  }
   result.single_device_s = states.back().time_s();
   const PipedreamPlan found = optimize_pipedream(
       states,

@@ -60,7 +60,8 @@ class PlanModel {
   virtual ~PlanModel() = default;
   /// Cuts behind each layer, in execution order.
   virtual std::vector<LayerState> chain(double microbatch, Recompute recompute) const = 0;
-  /// Cuts of a graph with branches; where they are more than `most`, and of a chain, `chain`.
+  /// Cuts of a graph with branches, of a chain the same as `chain`; none when they are more than
+  /// `most`.
   virtual std::vector<LayerState> states(double microbatch, std::size_t most) const = 0;
   /// Weights, gradients and optimizer state of all layers.
   virtual double state_bytes() const = 0;

@@ -24,8 +24,7 @@ std::vector<LayerState> ProfileModel::chain(double microbatch, Recompute recompu
 }
 
 std::vector<LayerState> ProfileModel::states(double microbatch, std::size_t most) const {
-  std::vector<LayerState> states = antichain_states(profile_, microbatch / batch_, most);
-  return states.empty() ? chain_states(profile_, microbatch / batch_) : states;
+  return antichain_states(profile_, microbatch / batch_, most);
 }
 
 double ProfileModel::state_bytes() const {

@@ -152,6 +152,8 @@ int run_plan(const Arguments& arguments) {
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   const std::string format = arguments.value("format", "table");
   const Json json = to_json(task, result);
+  if (format == "csv" && result.plans.empty())
+    fmt::print(stderr, "no plan: {}\n", result.infeasible_because);
   put_output(arguments, format == "json"  ? json.dump(2) + "\n"
                         : format == "csv" ? plans_csv(json)
                                           : to_text(task, result));

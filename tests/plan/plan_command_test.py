@@ -98,6 +98,10 @@ class Refusals(Case):
     def test_a_model_without_a_cluster_says_how_to_give_it(self):
         self.assertIn("--cluster", self.refused("gpt-2.2b"))
 
+    def test_layers_without_times_cannot_be_balanced(self):
+        self.layers.write_text("layer,time\na,0\nb,0\n")
+        self.assertIn("no layer takes any time", self.refused(self.layers, "--level", "2x1GB/s"))
+
     def test_abstract_costs_have_no_layers_to_split(self):
         scenario = self.folder / "abstract.yaml"
         scenario.write_text("model: {forward: 1 s, backward: 2 s}\ncluster: {link: {latency: 0}}\n"

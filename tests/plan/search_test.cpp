@@ -77,9 +77,12 @@ TEST(Torchgpipe, BalancesTimesOrBytes) {
   EXPECT_LT(plan_torchgpipe(request).plans.at(0).stages[0].last_layer, 3);
 }
 
-TEST(Torchgpipe, MoreDevicesThanLayersIsSaid) {
+TEST(Torchgpipe, MoreStagesThanLayersAreRefusedWithTheReason) {
   const ProfileModel model = table({{1, 2, 1, 0}, {1, 2, 1, 0}});
-  EXPECT_FALSE(plan_torchgpipe(request_for(model, {{3, 1e9}})).infeasible_because.empty());
+  PlanRequest request = request_for(model, {{3, 1e9}});
+  EXPECT_EQ(plan_torchgpipe(request).plans.at(0).depth(), 2) << "as many as there are layers";
+  request.stages = 3;
+  EXPECT_FALSE(plan_torchgpipe(request).infeasible_because.empty());
 }
 
 // --- transformers ---
