@@ -66,6 +66,7 @@ const std::vector<CommandSpec>& table() {
         {"output", "FILE", "all rows, as they come: .csv, .jsonl or .sqlite", "file", false, "o"},
         {"resume", "", "continue FILE, and redo what failed", {}, false, {}},
         {"force", "", "replace FILE", {}, false, {}},
+        kReport,
         {"shard", "K/N", "every N-th point from the K-th on (K from 0)", {}, false, {}},
         {"format", "F", "table (default); json, csv: all rows", "table|json|csv", false, {}},
         {"top", "N", "rows of the table; default 10", {}, false, {}},

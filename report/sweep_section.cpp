@@ -23,12 +23,12 @@ std::string section_text(const SweepSection& sweep) {
   json["heat_measure"] = sweep.heat_measure;
   json["pareto_x"] = sweep.pareto_x;
   json["pareto_y"] = sweep.pareto_y;
-  std::vector<SweepColumn> columns = sweep.columns;
+  std::vector<SweptColumn> columns = sweep.columns;
   columns.push_back({{"status"}});
   columns.push_back({{"reason"}});
   const auto rows = with_status(sweep.points);
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    const SweepColumn& column = columns[c];
+    const SweptColumn& column = columns[c];
     json["columns"].push_back({{"name", column.column.name},
                                {"unit", column.column.unit},
                                {"role", kRoleNames[static_cast<std::size_t>(column.role)]},

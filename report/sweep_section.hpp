@@ -12,7 +12,7 @@ namespace penstock {
 enum class SweepRole : std::uint8_t { axis, measure, other };  ///< other: only in the table
 enum class Better : std::uint8_t { higher, lower };
 
-struct SweepColumn {
+struct SweptColumn {
   Column column;
   SweepRole role = SweepRole::other;
   Better better = Better::lower;  ///< of a measure
@@ -29,7 +29,7 @@ struct SweepPoint {
 
 struct SweepSection {
   SectionText text;
-  std::vector<SweepColumn> columns;
+  std::vector<SweptColumn> columns;
   std::vector<SweepPoint> points;
   /// What the page shows first: names of columns; empty: the first two axes and measures.
   std::string heat_measure = {}, pareto_x = {}, pareto_y = {};

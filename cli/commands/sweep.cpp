@@ -3,6 +3,7 @@
 #include "base/progress.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
+#include "cli/sweep_report.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/overview.hpp"
@@ -235,8 +236,11 @@ int run_sweep(const Arguments& arguments) {
   }
   const auto output = output_of(arguments, columns, space);
   std::optional<Watch> watch;
+  std::optional<SweepReport> report;
+  if (arguments.flag("report")) report.emplace(space, columns);
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
     overview.add(row);
+    if (report) report->add(row);
     if (is_new) watch->saw_another(overview);
   });
   if (arguments.flag("resume")) run.resume();
@@ -244,6 +248,7 @@ int run_sweep(const Arguments& arguments) {
   stop_on_signals();
   const bool complete = visit_all(evaluator, run, arguments, workers);
   watch->end();
+  if (report) write_report(report->report(overview, arguments), arguments.value("report"));
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   std::fflush(stdout);
   say_end(arguments, overview, run, *watch, complete);
