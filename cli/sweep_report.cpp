@@ -28,6 +28,13 @@ std::string unit_of(std::string_view name) {
   return share ? "fraction" : "";
 }
 
+/// The page shows units by themselves.
+std::string label_of(std::string name) {
+  const std::string unit = unit_of(name);
+  if (unit == "bytes" || unit == "s") name.resize(name.size() - unit.size() - 1);
+  return name;
+}
+
 Better better(std::string_view name) {
   const bool rate = name.find("_per_s") != name.npos || name == "tflops_per_device";
   return rate || name == "mfu" || name == "hfu" ? Better::higher : Better::lower;
@@ -63,7 +70,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns)
     const SweepColumn& column = columns.all()[c];
     if (c == status_ || c == why_) continue;  // a point's own
     shown_.push_back(c);
-    section_.columns.push_back({{column.name, unit_of(column.name)},
+    section_.columns.push_back({{label_of(column.name), unit_of(column.name)},
                                 role_of(column, space.files().size() > 1),
                                 better(column.name)});
   }
@@ -72,7 +79,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns)
       "Cells of the heat map without a colour do not fit or were refused: why stands in "
       "the table."};
   section_.heat_measure = section_.pareto_y = "throughput_samples_per_s";
-  section_.pareto_x = "peak_memory_bytes";
+  section_.pareto_x = "peak_memory";
 }
 
 void SweepReport::add(const Cells& row) {
