@@ -2,8 +2,9 @@
 // what an interrupted run left behind.
 //
 // Points are handed out by their numbers, rows come back in any order and are written in that of
-// their points: one that comes early waits. What is redone (rows `failed` of an earlier run) is
-// handed out first and replaces its row.
+// their points: one that comes early waits. When very many wait, for a point that takes long, no
+// new ones are handed out (`full`), so that memory does not grow with the sweep. What is redone
+// (rows `failed` of an earlier run) is handed out first and replaces its row.
 #pragma once
 
 #include "sweep/output.hpp"
@@ -46,11 +47,14 @@ class SweepRun {
   /// sweep.
   void resume();
 
-  std::optional<Point> next();  ///< see NextPoint
-  void take(Row&& row);         ///< see TakeRow
+  std::optional<Point> next();                                   ///< see NextPoint
+  void take(Row&& row);                                          ///< see TakeRow
+  bool full() const { return waiting_.size() >= kMostWaiting; }  ///< see WorkerOptions
 
   /// Writes what has come. False when points are left to do.
   bool finish();
+
+  static constexpr std::size_t kMostWaiting = 100'000;  ///< some 50 MB of rows
 
   std::uint64_t total() const { return total_; }
   std::uint64_t left() const { return total_ - done_; }

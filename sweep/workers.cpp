@@ -106,8 +106,13 @@ class Poll {
 class Coordinator {
  public:
   Coordinator(const Team& team, const NextPoint& next, const TakeRow& take,
-              const std::atomic<bool>* stop)
-      : team_(team), next_(next), take_(take), stop_(stop), local_(std::in_place, true) {
+              const WorkerOptions& options)
+      : team_(team),
+        next_(next),
+        take_(take),
+        stop_(options.stop),
+        full_(options.full),
+        local_(std::in_place, true) {
     door_.local = local_->name();
     door_.key = random_name();
     poll_.add(local_->socket());
@@ -175,6 +180,10 @@ class Coordinator {
     if (!read(c) || !open) return close(c);
     fill(c);
     push(c);
+    if (held_back_ && !full_()) {
+      held_back_ = false;
+      wake_idle();
+    }
   }
 
   void accept(const Listener& listener) {
@@ -267,7 +276,7 @@ class Coordinator {
     c.stream.add(Says::point, encode(Task{open.point, open.crashes > 0}));
   }
 
-  /// Null: all are handed out.
+  /// Null: all are handed out, or no more are wanted now.
   Open* next_open() {
     while (!again_.empty()) {
       const auto found = points_.find(again_.front());
@@ -275,6 +284,8 @@ class Coordinator {
       if (found != points_.end() && found->second.holder == nullptr) return &found->second;
     }
     if (no_more_) return nullptr;
+    held_back_ = full_ && full_();
+    if (held_back_) return nullptr;
     std::optional<Point> point = next_();
     no_more_ = !point;
     if (no_more_) return nullptr;
@@ -402,6 +413,8 @@ class Coordinator {
   const NextPoint& next_;
   const TakeRow& take_;
   const std::atomic<bool>* stop_;
+  std::function<bool()> full_;
+  bool held_back_ = false;  ///< somebody has got fewer points than there are
   std::optional<Listener> local_;
   Door door_;
   Poll poll_;
@@ -454,7 +467,7 @@ void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
   if (grouped) team.rank = options.group->identity.rank;
   if (team.rank > 0) return supervise(team, door_of_rank_0(*options.group));
   allow_many_files();
-  Coordinator coordinator(team, next, take, options.stop);
+  Coordinator coordinator(team, next, take, options);
   if (!grouped) return coordinator.run();
   const Listener remote(
       false, on_one_machine(*options.group) ? Listener::To::this_machine : Listener::To::everybody);

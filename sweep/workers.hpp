@@ -44,6 +44,8 @@ struct WorkerOptions {
   /// Set by a signal: no new points, those that have been begun are finished.
   const std::atomic<bool>* stop = nullptr;
   std::optional<GroupSettings> group = {};  ///< of this rank; none: it is alone
+  /// True while too many rows wait for one that is still to come: no new points. None: never.
+  std::function<bool()> full = {};
 };
 
 /// A point's row, or what is left to do for it in a process of its own.
@@ -58,8 +60,8 @@ using NextPoint = std::function<std::optional<Point>()>;
 using TakeRow = std::function<void(Row&&)>;
 
 /// Visits all points; `next` and `take` are called on this thread, on rank 0 alone. On another rank
-/// it works for rank 0 until that has ended. To be called on the main thread (when a thread ends, so
-/// do its workers), while the process is small and has no other threads. Throws SystemError when
+/// it works for rank 0 until that has ended. To be called on the main thread (when a thread ends,
+/// so do its workers), while the process is small and has no other threads. Throws SystemError when
 /// there can be no processes or the ranks do not meet, and what `next` and `take` throw.
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options);

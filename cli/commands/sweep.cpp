@@ -222,7 +222,7 @@ WorkerOptions worker_options(const Arguments& arguments) {
 
 int run_sweep(const Arguments& arguments) {
   check_options(arguments);
-  const WorkerOptions workers = worker_options(arguments);
+  WorkerOptions workers = worker_options(arguments);
   const Shard shard = parse_shard(arguments.value("shard", "0/1"));
   const Space space = space_of(arguments);
   const Columns columns(space);
@@ -243,6 +243,7 @@ int run_sweep(const Arguments& arguments) {
     if (report) report->add(row);
     if (is_new) watch->saw_another(overview);
   });
+  workers.full = [&run] { return run.full(); };
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
   stop_on_signals();

@@ -265,6 +265,33 @@ TEST(Workers, AnIdleOneGetsWhatABusyOneHasNotBegun) {
   expect_all(visited(evaluate, kPoints, {.jobs = 2, .point_limit_s = 60}), kPoints);
 }
 
+TEST(Workers, GetNoNewPointsWhileTooManyRowsWaitForOne) {
+  constexpr std::uint64_t kMost = 50, kAll = 2000;
+  const Shared<sem_t> others_are_there;
+  ::sem_init(others_are_there.operator->(), 1, 0);
+  std::uint64_t handed = 0, handed_before_first = 0;
+  auto all = points(kAll);
+  Rows rows;
+  visit(
+      [&](const Point& point) {
+        if (point.number == 0) ::sem_wait(others_are_there.operator->());
+        return evaluated(point);
+      },
+      [&] {
+        ++handed;
+        return all();
+      },
+      [&](Row&& row) {
+        if (row.point == 0) handed_before_first = handed;
+        const std::uint64_t number = row.point;
+        rows.emplace(number, std::move(row));
+        if (rows.size() == kMost - 1) ::sem_post(others_are_there.operator->());
+      },
+      {.jobs = 2, .full = [&] { return handed >= kMost && !rows.contains(0); }});
+  EXPECT_EQ(handed_before_first, kMost);
+  expect_all(rows, kAll);
+}
+
 TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
   std::atomic<bool> stop = false;
   std::set<std::uint64_t> seen;
