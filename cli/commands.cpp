@@ -229,6 +229,7 @@ const std::vector<CommandSpec>& table() {
         {"top", "N", "plans to list; default 1", {}, false, {}},
         kSet,
         kFormat,
+        kReport,
         kOutput},
        "penstock plan vgg16/graph.txt --level 4x12GB/s --level 4x1.25GB/s\n"
        "penstock plan vgg16/graph.txt --level 16x1GB/s --memory 16GB --format json\n"

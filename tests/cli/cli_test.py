@@ -248,15 +248,26 @@ class Reproducible(Case):
 
     def test_report_pages(self):
         path = self.folder / "run.html"
-        kinds = {"simulate": {"timeline", "bubble", "table"}, "compare": {"comparison"}}
+        cluster = ["--cluster", "p3.16xlarge-x8", "--batch", "512"]
+        kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
+                 ("compare", CONTENDED, "--reproducible"): {"comparison"},
+                 ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
+                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"}}
         for command, expected in kinds.items():
             contents = []
             for _ in range(2):
-                self.ok(command, CONTENDED, "--reproducible", "--report", str(path))
+                self.ok(*command, "--report", str(path))
                 contents.append(path.read_text())
             self.assertEqual(*contents)
             data = re.search(r'id="data">(.*?)</script>', contents[0], re.S)[1]
-            self.assertEqual({section["kind"] for section in json.loads(data)} - {"memory"}, expected)
+            sections = json.loads(data)
+            self.assertEqual({section["kind"] for section in sections} - {"memory"}, expected)
+            if command[0] == "sweep":
+                columns = {c["name"]: c for c in sections[0]["columns"]}
+                self.assertEqual(columns["microbatches"]["values"], [1, 3, 9])
+                self.assertEqual([n for n, c in columns.items() if c["role"] == "axis"],
+                                 ["microbatches"])
+                self.assertEqual(columns["makespan"]["values"], [15, 22, 45])
         said = self.refused(1, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
         self.assertIn("none/run.html': No such file or directory", said)
         self.assertIn("No space left on device",
