@@ -256,7 +256,8 @@ class Reproducible(Case):
         for command, expected in kinds.items():
             contents = []
             for _ in range(2):
-                self.ok(*command, "--report", str(path))
+                done = run(*command, "--report", str(path))
+                self.assertEqual(done.returncode, 0, done.stderr)
                 contents.append(path.read_text())
             self.assertEqual(*contents)
             data = re.search(r'id="data">(.*?)</script>', contents[0], re.S)[1]
