@@ -78,6 +78,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns)
       "Points",
       "Cells of the heat map without a colour do not fit or were refused: why stands in "
       "the table."};
+  for (const std::string& file : space.files()) scenarios_ += read_file(file);
   section_.heat_measure = section_.pareto_y = "throughput_samples_per_s";
   section_.pareto_x = "peak_memory";
 }
@@ -109,7 +110,7 @@ Report SweepReport::report(const Overview& overview, const Arguments& arguments)
   report.sections = {section_text(section_)};
   report.notes = notes();
   report.command = arguments.command_line;
-  for (const std::string& file : space_.files()) report.scenario += read_file(file);
+  report.scenario = scenarios_;
   report.version = PENSTOCK_VERSION;
   return report;
 }

@@ -22,6 +22,7 @@ class SweepReport {
   std::vector<std::string> notes() const;
 
   const Space& space_;
+  std::string scenarios_;           ///< their text, as they were at the start
   std::vector<std::size_t> shown_;  ///< which column of the sweep each of the section shows
   std::size_t status_, why_;
   SweepSection section_;

@@ -5,10 +5,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace penstock {
@@ -26,6 +28,7 @@ bool next_line(std::ifstream& in, std::string& line) {
 
 LineOutput::LineOutput(std::string path, const LineFormat& format, bool resume)
     : path_(std::move(path)), format_(format) {
+  if (std::filesystem::is_symlink(path_)) path_ = std::filesystem::canonical(path_).string();
   if (path_ == "-") {
     file_ = STDOUT_FILENO;
   } else {
@@ -40,8 +43,11 @@ LineOutput::~LineOutput() {
 
 void LineOutput::open(bool empty) {
   if (file_ >= 0) ::close(file_);
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (empty ? O_TRUNC : 0), 0666);
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) throw SystemError::from_errno("write", path_);
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw SystemError(fmt::format("cannot write '{}': another sweep is writing it", path_));
+  if (empty && ::ftruncate(file_, 0) != 0) throw SystemError::from_errno("write", path_);
   size_ = empty ? 0 : ::lseek(file_, 0, SEEK_END);
 }
 
@@ -69,7 +75,12 @@ void LineOutput::write(const std::string& text) {
 
 void LineOutput::put(const Cells& row) {
   pending_ += format_.line(row);
-  if (pending_.size() >= kBuffer || Clock::now() - flushed_ >= kLongest) flush();
+  if (pending_.size() >= kBuffer) flush();
+  flush_if_due();
+}
+
+void LineOutput::flush_if_due() {
+  if (!pending_.empty() && Clock::now() - flushed_ >= kLongest) flush();
 }
 
 void LineOutput::flush() {

@@ -17,6 +17,7 @@ class LineOutput : public Output {
   void previous(const std::function<void(const Cells&)>& visit) override;
   void put(const Cells& row) override;
   void replace(const std::vector<Cells>& rows) override;
+  void flush_if_due() override;
   void flush() override;
 
  private:

@@ -42,8 +42,10 @@ std::unique_ptr<Output> open_lines(const std::string& path, const Columns& colum
                                    const Manifest& manifest, Existing existing) {
   const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
   const bool resume = existing == Existing::resume && resumes(path, manifest);
+  // The file first: what is left of it never stands beside the manifest of another sweep.
+  auto output = std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
   if (!resume) write_file(manifest_path(path), to_json(manifest));
-  return std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
+  return output;
 }
 
 std::unique_ptr<Output> open_database(const std::string& path, const Columns& columns,

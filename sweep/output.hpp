@@ -27,6 +27,8 @@ class Output {
   virtual void put(const Cells& row) = 0;
   /// Replaces rows of the same points, in order; all of them or none.
   virtual void replace(const std::vector<Cells>& rows) = 0;
+  /// What was put a second ago or longer is in the file.
+  virtual void flush_if_due() = 0;
   /// What was put is in the file.
   virtual void flush() = 0;
 };

@@ -173,8 +173,8 @@ std::string draw(const HeatMap& map, const Canvas& canvas) {
   if (std::isinf(span_of(map).least)) return "";
   const std::size_t width = number_width(map, label, canvas);
   if (width > 0 && map.values.size() <= kMostRows) return draw_numbers(map, label, width, canvas);
-  const auto columns =
-      static_cast<std::size_t>(canvas.width) - std::min<std::size_t>(label + 2, 60);
+  const int room = canvas.width - static_cast<int>(std::min<std::size_t>(label + 2, 60));
+  const auto columns = static_cast<std::size_t>(std::max(room, 8));  // wider than a narrow terminal
   return draw_blocks(binned(map, kMostRows, columns), label, canvas);
 }
 

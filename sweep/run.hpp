@@ -51,6 +51,8 @@ class SweepRun {
   void take(Row&& row);                                          ///< see TakeRow
   bool full() const { return waiting_.size() >= kMostWaiting; }  ///< see WorkerOptions
 
+  /// Rows that have waited for long are written although no other comes.
+  void tick() { output_.flush_if_due(); }
   /// Writes what has come. False when points are left to do.
   bool finish();
 

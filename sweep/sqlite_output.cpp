@@ -71,7 +71,12 @@ class SqliteOutput : public DatabaseOutput {
       bind(static_cast<int>(c) + 1, row[c], columns_[c].type);
     if (sqlite3_step(insert_.get()) != SQLITE_DONE) fail();
     check(sqlite3_reset(insert_.get()));
-    if (Clock::now() - committed_ >= std::chrono::seconds(1)) commit();
+    pending_ = true;
+    flush_if_due();
+  }
+
+  void flush_if_due() override {
+    if (pending_ && Clock::now() - committed_ >= std::chrono::seconds(1)) commit();
   }
 
   void replace(const std::vector<Cells>& rows) override {
@@ -158,6 +163,7 @@ class SqliteOutput : public DatabaseOutput {
 
   void commit() {
     committed_ = Clock::now();
+    pending_ = false;
     execute("COMMIT");
     execute("BEGIN");
   }
@@ -178,6 +184,7 @@ class SqliteOutput : public DatabaseOutput {
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
   Statement insert_{nullptr, sqlite3_finalize};
   Clock::time_point committed_ = Clock::now();
+  bool pending_ = false;  ///< rows that are not committed
 };
 
 }  // namespace

@@ -77,7 +77,7 @@ class Supervisor {
 
   void run() {
     rank_0_.send_all();  // before there are workers: who is known to rank 0 is missed when it ends
-    for (int i = 0; i < team_.jobs; ++i) start();
+    for (int i = 0; i < team_.jobs && !rank_0_has_ended(); ++i) start();
     while (rank_0_.send_all() && !processes_.empty()) {
       std::vector<pollfd> ready = {{rank_0_.socket(), POLLIN, 0}};
       for (const Process& p : processes_) ready.push_back({p.ended, POLLIN, 0});
@@ -94,6 +94,11 @@ class Supervisor {
   }
 
  private:
+  bool rank_0_has_ended() {
+    pollfd ready{rank_0_.socket(), POLLIN, 0};
+    return ::poll(&ready, 1, 0) > 0 && !rank_0_.receive();
+  }
+
   void start() {
     Process p;
     p.number = team_.first_number + started_++;
@@ -141,7 +146,10 @@ class Supervisor {
 void supervise(const Team& team, const Door& door) {
   leave_stopping_to_rank_0();
   const int socket = connect_to(door);
-  if (socket < 0) return;
+  if (socket < 0 && team.rank > 0)
+    throw SystemError(
+        fmt::format("cannot reach rank 0 where it hands out points: {}:{}", door.host, door.port));
+  if (socket < 0) return;  // it has ended
   Supervisor(team, door, socket).run();
 }
 

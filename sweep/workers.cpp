@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -112,6 +113,7 @@ class Coordinator {
         take_(take),
         stop_(options.stop),
         full_(options.full),
+        tick_(options.tick),
         local_(std::in_place, true) {
     door_.local = local_->name();
     door_.key = random_name();
@@ -139,8 +141,9 @@ class Coordinator {
   void run() {
     const double started_s = steady_s();
     while (!done() || (missing_ranks_ > 0 && !stopping_ && steady_s() < started_s + kLateS)) {
-      const bool looks = stop_ != nullptr || done();
+      const bool looks = stop_ != nullptr || tick_ || done();
       poll_.wait(looks ? kLookMs : -1, [this](int socket) { serve(socket); });
+      if (tick_) tick_();
       if (stop_ != nullptr && *stop_ && !stopping_) stop();
     }
   }
@@ -414,6 +417,7 @@ class Coordinator {
   const TakeRow& take_;
   const std::atomic<bool>* stop_;
   std::function<bool()> full_;
+  std::function<void()> tick_;
   bool held_back_ = false;  ///< somebody has got fewer points than there are
   std::optional<Listener> local_;
   Door door_;
@@ -446,6 +450,14 @@ void allow_many_files() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Cores that this process may use.
+int usable_cores() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0
+             ? CPU_COUNT(&cores)
+             : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 Door door_of_rank_0(const GroupSettings& group) {
   const auto store = meet(group);
   const auto answer = store->get(Coordinator::kDoorKey, 0, group.deadline_s);
@@ -461,8 +473,7 @@ Door door_of_rank_0(const GroupSettings& group) {
 
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  Team team{evaluate, 0, options.jobs > 0 ? options.jobs : cores, options.point_limit_s};
+  Team team{evaluate, 0, options.jobs > 0 ? options.jobs : usable_cores(), options.point_limit_s};
   const bool grouped = options.group && options.group->identity.size > 1;
   if (grouped) team.rank = options.group->identity.rank;
   if (team.rank > 0) return supervise(team, door_of_rank_0(*options.group));

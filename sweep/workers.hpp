@@ -46,6 +46,7 @@ struct WorkerOptions {
   std::optional<GroupSettings> group = {};  ///< of this rank; none: it is alone
   /// True while too many rows wait for one that is still to come: no new points. None: never.
   std::function<bool()> full = {};
+  std::function<void()> tick = {};  ///< called on rank 0 several times a second; none: nothing
 };
 
 /// A point's row, or what is left to do for it in a process of its own.

@@ -16,6 +16,7 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 
 namespace penstock {
 namespace {
@@ -59,6 +60,9 @@ void check_options(const Arguments& arguments) {
   }
   if (writes_file(arguments) && !shows_table(arguments))
     throw InputError("--format", "is that of standard output; a file's is its extension");
+  const auto folder = std::filesystem::path(arguments.value("report", "")).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw InputError("--report", fmt::format("there is no folder '{}'", folder.string()));
   for (const char* name : {"top", "sort", "columns"}) {
     if (arguments.flag(name) && !shows_table(arguments))
       throw InputError(fmt::format("--{}", name), "shapes the table; csv and json have every row");
@@ -102,6 +106,7 @@ class NoOutput : public Output {
  public:
   void previous(const std::function<void(const Cells&)>&) override {}
   void put(const Cells&) override {}
+  void flush_if_due() override {}
   void replace(const std::vector<Cells>&) override {}
   void flush() override {}
 };
@@ -209,12 +214,24 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              writes_file(arguments) ? "; the same command with --resume continues" : "");
 }
 
+/// A batch script of Slurm is no rank: srun starts those, and tells them their step.
+std::optional<std::string> of_launcher(const std::string& name) {
+  if (name.starts_with("SLURM_") && !environment("SLURM_STEP_ID")) return std::nullopt;
+  return environment(name);
+}
+
 WorkerOptions worker_options(const Arguments& arguments) {
   WorkerOptions options;
+  constexpr int kMostJobs = 1024;
   options.jobs = number_option<int>(arguments, "jobs", 0, 1);
+  if (options.jobs > kMostJobs)
+    throw InputError("--jobs",
+                     fmt::format("must be at most {}, got {}; more machines take part with "
+                                 "mpirun or srun",
+                                 kMostJobs, options.jobs));
   options.point_limit_s = number_option<double>(arguments, "timeout", 0, 0.001);
   options.stop = &stop_wanted;
-  options.group = group_settings(environment, 60);
+  if (!arguments.flag("shard")) options.group = group_settings(of_launcher, 60);
   return options;
 }
 
@@ -244,15 +261,16 @@ int run_sweep(const Arguments& arguments) {
     if (is_new) watch->saw_another(overview);
   });
   workers.full = [&run] { return run.full(); };
+  workers.tick = [&run] { run.tick(); };
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
   stop_on_signals();
   const bool complete = visit_all(evaluator, run, arguments, workers);
   watch->end();
-  if (report) write_report(report->report(overview, arguments), arguments.value("report"));
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   std::fflush(stdout);
   say_end(arguments, overview, run, *watch, complete);
+  if (report) write_report(report->report(overview, arguments), arguments.value("report"));
   return complete ? exit_ok : exit_interrupted;
 }
 
