@@ -2,12 +2,14 @@
 
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "scenarios/document.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -53,6 +55,20 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Names of scenarios; where two have the same, their files.
+std::vector<std::string> labels_of(const std::vector<std::string>& files) {
+  std::vector<std::string> labels;
+  for (const std::string& file : files) {
+    const bool there = std::filesystem::exists(file);
+    const Value document = there ? load_document(file) : Value();
+    const Value* const name = document.find("name");
+    const bool given = name != nullptr && name->kind == Value::Kind::scalar && !name->text.empty();
+    labels.push_back(one_line(given ? name->text : std::filesystem::path(file).stem().string()));
+  }
+  const std::set<std::string> different(labels.begin(), labels.end());
+  return different.size() == labels.size() ? labels : files;
+}
+
 }  // namespace
 
 std::string number_cell(double value) {
@@ -60,7 +76,7 @@ std::string number_cell(double value) {
   return fmt::format("{}", value);
 }
 
-Columns::Columns(const Space& space) : space_(space) {
+Columns::Columns(const Space& space) : space_(space), scenarios_(labels_of(space.files())) {
   using Type = SweepColumn::Type;
   std::vector<std::string> keys;
   for (const Axis& axis : space.axes()) keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
@@ -112,9 +128,7 @@ std::string Columns::cell(std::size_t column, const Row& row, const Point& point
   const auto source = static_cast<std::size_t>(columns_[column].source);
   switch (parts_[column]) {
     case Part::point: return std::to_string(row.point);
-    case Part::scenario:
-      if (!row.scenario.empty()) return one_line(row.scenario);
-      return one_line(std::filesystem::path(space_.files()[point.scenario]).stem().string());
+    case Part::scenario: return scenarios_[point.scenario];
     case Part::axis: return one_line(point.changes[source].value);
     case Part::text: return one_line(text_of(row, source));
     case Part::measure: return number_cell(row.measures[source]);

@@ -27,6 +27,8 @@ class Columns {
   std::size_t at(std::string_view name) const;  ///< of one that is known to be there
   std::size_t axes() const { return axes_; }    ///< columns 2 to 1 + axes() show their values
 
+  const std::vector<std::string>& scenarios() const { return scenarios_; }
+
   Cells cells(const Row& row) const;
 
  private:
@@ -35,6 +37,7 @@ class Columns {
   std::string cell(std::size_t column, const Row& row, const Point& point) const;
 
   const Space& space_;
+  std::vector<std::string> scenarios_;  ///< what each is called, whatever becomes of its points
   std::vector<SweepColumn> columns_;
   std::vector<Part> parts_;
   std::size_t axes_ = 0;

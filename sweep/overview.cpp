@@ -228,7 +228,7 @@ std::string Overview::axis_name(std::size_t level) const {
 }
 
 std::vector<std::string> Overview::labels(std::size_t level) const {
-  if (level == 0) return space_.files();
+  if (level == 0) return columns_.scenarios();
   std::vector<std::string> out;
   for (const auto& value : space_.axes()[level - 1].values)
     out.push_back(shortened(fmt::format("{}", fmt::join(value, "+")), 24));

@@ -124,7 +124,11 @@ std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& col
 }
 
 Space space_of(const Arguments& arguments) {
-  for (const std::string& file : arguments.positional) require_file(file);
+  for (const std::string& file : arguments.positional) {
+    require_file(file);
+    if (std::ranges::count(arguments.positional, file) > 1)
+      throw InputError(file, "is given twice");
+  }
   const auto changes = overrides_of(arguments);
   return Space(arguments.positional,
                parse_axes(arguments.values("over"), arguments.values("zip"), changes),

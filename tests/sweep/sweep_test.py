@@ -5,6 +5,7 @@ Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as 
 """
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -136,6 +137,9 @@ class Usage(Case):
                 (["--over", "stages=1,2", "--columns", "stagse"], "did you mean 'stages'"),
                 (["--over", "stages=1,2", "--shard", "2/2"], "expected K/N"),
                 (["--over", "stages=1,2", "--jobs", "none"], "must be a number >= 1"),
+                (["--over", "stages=1,2", "--jobs", "99999"], "must be at most 1024"),
+                ([SMALL, "--over", "stages=1,2"], "is given twice"),
+                (["--over", "stages=1,2", "--report", "no/where/x.html"], "there is no folder"),
                 (["--over", "stages=1,2", "--set", "stages=3"], "is also an axis"),
                 (["--over", "stages=1:1000", "--over", "width=1:1000", "--over",
                   "microbatches=1:1001"], "more than a billion points")]:
@@ -208,6 +212,33 @@ class Files(Case):
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("Permission denied", done.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_file_that_another_sweep_writes_is_left_alone(self):
+        self.ok(SMALL, *AXES, "-o", self.file("rows.csv"))
+        before = (self.folder / "rows.csv").read_bytes()
+        with open(self.file("rows.csv"), "rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            for how in ("--force", "--resume"):
+                done = run(SMALL, *AXES, "-o", self.file("rows.csv"), how)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertIn("another sweep is writing it", done.stderr)
+        self.assertEqual((self.folder / "rows.csv").read_bytes(), before)
+
+    def test_a_target_that_cannot_be_replaced_keeps_its_manifest(self):
+        os.mkdir(self.file("rows.csv"))
+        done = run(SMALL, *AXES, "-o", self.file("rows.csv"), "--force")
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertFalse(os.path.exists(self.file("rows.csv.sweep")))
+
+    def test_a_scenario_is_called_the_same_whatever_becomes_of_its_points(self):
+        twin = self.folder / "twin.yaml"
+        twin.write_text(pathlib.Path(SOURCE, SMALL).read_text())
+        axis = ["--over", "stages=1,65536", "--engine", "exact", "--format", "csv"]
+        one = list(csv.DictReader(io.StringIO(self.ok(SMALL, *axis))))
+        self.assertEqual([row["status"] for row in one], ["ok", "refused"])
+        self.assertEqual({row["scenario"] for row in one}, {"small 1f1b"})
+        both = list(csv.DictReader(io.StringIO(self.ok(SMALL, str(twin), *axis))))
+        self.assertEqual([row["scenario"] for row in both], 2 * [SMALL] + 2 * [str(twin)])
 
     def test_a_full_standard_output(self):
         with open("/dev/full", "w") as full:
