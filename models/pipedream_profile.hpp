@@ -43,6 +43,9 @@ struct PipedreamProfile {
 /// Reads a profile; `origin` names it in errors. Throws InputError with everything wrong with it.
 PipedreamProfile parse_pipedream_profile(const std::string& text, const std::string& origin);
 
+/// The same of a file with this text: a graph, or a table of layers (.csv).
+PipedreamProfile parse_profile_file(const std::string& text, const std::string& path);
+
 /// The same from a file. Throws InputError, also when it cannot be read.
 PipedreamProfile load_pipedream_profile(const std::string& path);
 

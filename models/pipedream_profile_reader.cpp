@@ -352,16 +352,20 @@ PipedreamProfile parse_pipedream_profile(const std::string& text, const std::str
   return ProfileReader(text, origin).read();
 }
 
+PipedreamProfile parse_profile_file(const std::string& text, const std::string& path) {
+  if (text.size() > kLargestFile)
+    throw InputError(path, fmt::format("is larger than {} MB", kLargestFile / 1'000'000));
+  return path.ends_with(".csv") ? parse_layer_table(text, path)
+                                : parse_pipedream_profile(text, path);
+}
+
 PipedreamProfile load_pipedream_profile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(path, "cannot be read");
   std::string text(kLargestFile + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile)
-    throw InputError(path, fmt::format("is larger than {} MB", kLargestFile / 1'000'000));
-  return path.ends_with(".csv") ? parse_layer_table(text, path)
-                                : parse_pipedream_profile(text, path);
+  return parse_profile_file(text, path);
 }
 
 }  // namespace penstock

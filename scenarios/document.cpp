@@ -433,7 +433,7 @@ Value parse_document(const std::string& text, const std::string& origin) {
   return reader.take();
 }
 
-Value load_document(const std::string& path) {
+std::string read_text(const std::string& path, std::size_t most) {
   const auto refuse = [&](int error) -> InputError {
     return {path, fmt::format("cannot be read: {}{}", std::strerror(error),
                               error == ENOENT ? nearest_file(path) : "")};
@@ -441,11 +441,22 @@ Value load_document(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (file == nullptr) throw refuse(errno);
-  std::string text(kMaxBytes + 1, '\0');  // one more, to tell that there is more; never all of it
+  std::string text;
+  char part[65536];
   errno = 0;
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) throw refuse(errno);
-  return parse_document(text, path);
+  while (text.size() < most) {
+    const std::size_t got =
+        std::fread(part, 1, std::min(sizeof part, most - text.size()), file.get());
+    if (std::ferror(file.get()) != 0) throw refuse(errno);
+    if (got == 0) break;
+    text.append(part, got);
+  }
+  return text;
+}
+
+Value load_document(const std::string& path) {
+  // One more, to tell that there is more; never all of it.
+  return parse_document(read_text(path, kMaxBytes + 1), path);
 }
 
 namespace {

@@ -48,6 +48,9 @@ struct Value::Entry {
 /// Parses YAML (or JSON). `origin` names it in errors. Throws InputError with everything wrong.
 Value parse_document(const std::string& text, const std::string& origin);
 
+/// A file's text, or at most so many bytes of it. Throws InputError when it cannot be read.
+std::string read_text(const std::string& path, std::size_t most);
+
 /// Parses a file. Throws InputError, also when it cannot be read.
 Value load_document(const std::string& path);
 

@@ -67,20 +67,17 @@ fs::path Library::own_file(const Value& name) const {
   const fs::path path(name.text);
   if (path.is_absolute()) return path;
   if (!name.from_flag()) return fs::path(name.source->name).parent_path() / path;
-  std::error_code ignored;
-  return fs::exists(path, ignored) ? path : fs::path(folder_) / path;
+  return read_.exists(path.string()) ? path : fs::path(folder_) / path;
 }
 
 bool Library::is_there(const fs::path& path, const Value& name, const std::string& kind) {
-  if (read_.known(path.string()) != nullptr) return true;
   std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
-  if (fs::exists(status) && !fs::is_directory(status)) return true;
+  const bool folder = fs::is_directory(path, ignored);
+  if (!folder && read_.exists(path.string())) return true;
   const std::string shown = printable(path.string());
-  diagnostics_.add(name, fs::is_directory(status)
-                             ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
-                             : fmt::format("the {} file '{}' does not exist{}", kind, shown,
-                                           nearest_file(path.string())));
+  diagnostics_.add(name, folder ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
+                                : fmt::format("the {} file '{}' does not exist{}", kind, shown,
+                                              nearest_file(path.string())));
   return false;
 }
 
@@ -99,8 +96,7 @@ const Value* Library::find(const Value& name, const std::string& kind,
     if (kind == "model" && layers) return keep(spelled_out(name, "profile"));
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
-    std::error_code ignored;
-    if (read_.known(path.string()) == nullptr && !fs::exists(path, ignored)) {
+    if (!read_.exists(path.string())) {
       diagnostics_.add(
           name,
           fmt::format("unknown {} '{}'{} (`penstock list {}s` shows all; a file needs its ending)",

@@ -29,6 +29,9 @@ class Library {
   /// The file of this name; none, with a diagnostic, when it is not there.
   std::optional<std::filesystem::path> file(const Value& name, const std::string& kind);
 
+  /// The text of such a file. Throws InputError.
+  const std::string& text(const std::filesystem::path& path) { return read_.text(path.string()); }
+
   /// What was left out of foreign files, for the user.
   const std::vector<std::string>& notes() const { return notes_; }
 

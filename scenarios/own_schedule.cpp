@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
 namespace penstock {
 namespace {
 
@@ -33,10 +30,9 @@ bool overlaps(const OpLists& order) {
   return false;
 }
 
-std::shared_ptr<const Schedule> imported(const std::filesystem::path& path, Scenario& scenario) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  const ImportedSchedule file = read_torch_csv(text.str(), path.string());
+std::shared_ptr<const Schedule> imported(const std::filesystem::path& path, const std::string& text,
+                                         Scenario& scenario) {
+  const ImportedSchedule file = read_torch_csv(text, path.string());
   if (file.placement.mirrored() && (file.depth % 2 != 0 || file.stages() != file.depth)) {
     throw InputError(path.string(),
                      fmt::format("stages that live on two devices need an even number of devices "
@@ -142,7 +138,7 @@ std::shared_ptr<const Schedule> read_own_schedule(const Value& value, Library& l
     const auto path = library.file(value, "schedule");
     if (!path) return nullptr;
     try {
-      return imported(*path, scenario);
+      return imported(*path, library.text(*path), scenario);
     } catch (const InputError& error) {
       for (const Diagnostic& d : error.diagnostics()) diagnostics.add(d);
       return nullptr;

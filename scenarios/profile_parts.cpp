@@ -35,7 +35,7 @@ std::optional<PipedreamProfile> read_profile(const Section& model, Library& libr
   const auto path = library.file(model.at("profile"), "profile");
   if (!path) return std::nullopt;
   try {
-    return load_pipedream_profile(path->string());
+    return parse_profile_file(library.text(*path), path->string());
   } catch (const InputError& error) {
     for (const Diagnostic& d : error.diagnostics()) diagnostics.add(d);
     return std::nullopt;

@@ -14,6 +14,7 @@
 #include "scenarios/replication.hpp"
 #include "scenarios/schedule_parts.hpp"
 #include "scenarios/tensor.hpp"
+#include "scenarios/values.hpp"
 
 #include <fmt/format.h>
 
@@ -42,8 +43,7 @@ Value section_of(const Section& top, const std::string& key) {
 
 class Builder {
  public:
-  Builder(const Value& document, std::string folder, Documents& documents,
-          Diagnostics& diagnostics)
+  Builder(const Value& document, std::string folder, Documents& documents, Diagnostics& diagnostics)
       : diagnostics_(diagnostics),
         library_(std::move(folder), documents, diagnostics),
         top_(document, "scenario", diagnostics),
@@ -113,14 +113,7 @@ class Builder {
       out_.schedule = out_.own_schedule.get();
       return;
     }
-    const auto name = top_.text("schedule");
-    if (!name) return;
-    out_.schedule = find_schedule(*name);
-    if (out_.schedule == nullptr) {
-      diagnostics_.add(top_.at("schedule"),
-                       fmt::format("unknown schedule '{}'{} (`penstock schedule list` shows all)",
-                                   printable(*name), did_you_mean(*name, schedule_names())));
-    }
+    if (top_.text("schedule")) out_.schedule = schedule_named(top_.at("schedule"), diagnostics_);
   }
 
   /// Times do not follow from a shape.
@@ -657,12 +650,27 @@ Scenario resolve_document(Value document, const std::string& origin,
   Diagnostics diagnostics;
   if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
   const std::filesystem::path path(origin);
-  Scenario scenario = Builder(document, path.parent_path().string(), documents, diagnostics).build();
+  Scenario scenario =
+      Builder(document, path.parent_path().string(), documents, diagnostics).build();
   for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
   scenario.origin = origin;
   scenario.text = to_yaml(document);
   if (scenario.name.empty()) scenario.name = path.stem().string();
   return scenario;
+}
+
+std::vector<Diagnostic> wrong_values(Value document, const std::string& origin,
+                                     const std::vector<Override>& overrides, Documents& documents) {
+  Diagnostics diagnostics;
+  if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
+  Library library(std::filesystem::path(origin).parent_path().string(), documents, diagnostics);
+  check_values(document, library, diagnostics);
+  try {
+    diagnostics.throw_if_any();
+  } catch (const InputError& error) {
+    return error.diagnostics();
+  }
+  return {};
 }
 
 /// A shipped file of its own, as a section for `list` and tests.
@@ -745,17 +753,31 @@ Scenario parse_scenario(const std::string& text, const std::string& origin,
 
 struct ScenarioTemplate::Files {
   std::string origin;
-  Value scenario;
-  Documents documents;  // that it names
+  std::shared_ptr<Documents> documents;  // its own, and those that it names
+  const Value& scenario;
 };
 
-ScenarioTemplate::ScenarioTemplate(const std::string& path) : files_(std::make_shared<Files>()) {
-  files_->origin = path;
-  files_->scenario = load_document(path);
+ScenarioTemplate::ScenarioTemplate(const std::string& path)
+    : ScenarioTemplate(path, std::make_shared<Documents>()) {}
+
+ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
+  const Value& scenario = documents->load(path);
+  files_ = std::make_shared<Files>(Files{path, std::move(documents), scenario});
+}
+
+std::vector<Diagnostic> ScenarioTemplate::check(const std::vector<Override>& overrides) const {
+  return wrong_values(files_->scenario, files_->origin, overrides, *files_->documents);
+}
+
+std::vector<Diagnostic> ScenarioTemplate::check_alone(const Override& change) const {
+  Value nothing;
+  nothing.kind = Value::Kind::map;
+  nothing.source = files_->scenario.source;
+  return wrong_values(std::move(nothing), files_->origin, {change}, *files_->documents);
 }
 
 Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
-  return resolve_document(files_->scenario, files_->origin, overrides, files_->documents);
+  return resolve_document(files_->scenario, files_->origin, overrides, *files_->documents);
 }
 
 TransformerSpec load_model(const std::string& name) {

@@ -16,6 +16,8 @@
 
 namespace penstock {
 
+class Documents;
+
 struct Scenario {
   std::string name;
   std::string origin;  ///< the file it was read from
@@ -87,8 +89,15 @@ class ScenarioTemplate {
  public:
   /// Throws InputError when the file cannot be read.
   explicit ScenarioTemplate(const std::string& path);
+  /// All files are read through `documents`.
+  ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents);
   /// Throws InputError with everything that is wrong.
   Scenario resolve(const std::vector<Override>& overrides) const;
+
+  /// What is wrong with values each by itself; reads every file that is named (see values.hpp).
+  std::vector<Diagnostic> check(const std::vector<Override>& overrides) const;
+  /// The same of nothing but this change.
+  std::vector<Diagnostic> check_alone(const Override& change) const;
 
  private:
   struct Files;

@@ -56,11 +56,10 @@ std::string one_line(std::string text) {
 }
 
 /// Names of scenarios; where two have the same, their files.
-std::vector<std::string> labels_of(const std::vector<std::string>& files) {
+std::vector<std::string> labels_of(const std::vector<std::string>& files, Documents& documents) {
   std::vector<std::string> labels;
   for (const std::string& file : files) {
-    const bool there = std::filesystem::exists(file);
-    const Value document = there ? load_document(file) : Value();
+    const Value document = documents.exists(file) ? documents.load(file) : Value();
     const Value* const name = document.find("name");
     const bool given = name != nullptr && name->kind == Value::Kind::scalar && !name->text.empty();
     labels.push_back(one_line(given ? name->text : std::filesystem::path(file).stem().string()));
@@ -76,7 +75,8 @@ std::string number_cell(double value) {
   return fmt::format("{}", value);
 }
 
-Columns::Columns(const Space& space) : space_(space), scenarios_(labels_of(space.files())) {
+Columns::Columns(const Space& space, Documents& documents)
+    : space_(space), scenarios_(labels_of(space.files(), documents)) {
   using Type = SweepColumn::Type;
   std::vector<std::string> keys;
   for (const Axis& axis : space.axes()) keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());

@@ -19,7 +19,7 @@ struct SweepColumn {
 
 class Columns {
  public:
-  explicit Columns(const Space& space);
+  Columns(const Space& space, Documents& documents);
 
   const std::vector<SweepColumn>& all() const { return columns_; }
   /// Throws InputError with a suggestion.

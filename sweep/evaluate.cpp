@@ -157,10 +157,10 @@ struct Evaluator::Parts {
 };
 
 Evaluator::Evaluator(const std::vector<std::string>& files, const std::vector<Override>& overrides,
-                     EngineChoice engine)
+                     EngineChoice engine, const std::shared_ptr<Documents>& documents)
     : parts_(std::make_unique<Parts>()) {
   for (const std::string& file : files) {
-    parts_->scenarios.emplace_back(file);
+    parts_->scenarios.emplace_back(file, documents);
     parts_->names.push_back(name_of(file));
   }
   parts_->overrides = overrides;

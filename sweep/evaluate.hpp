@@ -3,6 +3,7 @@
 #pragma once
 
 #include "results/simulation.hpp"
+#include "scenarios/documents.hpp"
 #include "sweep/points.hpp"
 #include "sweep/row.hpp"
 
@@ -17,9 +18,10 @@ Row row_of(const Simulation& simulation);
 /// The scenarios of a sweep, read once. Thread-safe.
 class Evaluator {
  public:
-  /// Throws InputError when a file cannot be read or is no YAML.
+  /// Throws InputError when a file cannot be read or is no YAML. Reads through `documents`.
   Evaluator(const std::vector<std::string>& files, const std::vector<Override>& overrides,
-            EngineChoice engine);
+            EngineChoice engine,
+            const std::shared_ptr<Documents>& documents = std::make_shared<Documents>());
   ~Evaluator();
 
   /// Whatever is wrong with the point is in the row. Simulates with simgrid once per process; see

@@ -41,18 +41,21 @@ void compare_axes(const std::vector<Axis>& then, const std::vector<Axis>& now,
   }
 }
 
-void compare_scenarios(const Manifest& then, const Manifest& now, std::vector<std::string>& out) {
-  if (then.scenarios.size() != now.scenarios.size()) {
-    out.push_back(
-        fmt::format("it had {} scenarios, now {}", then.scenarios.size(), now.scenarios.size()));
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+/// A file is what it says, wherever it lies.
+void compare_files(const std::string& what, const Files& then, const Files& now,
+                   std::vector<std::string>& out) {
+  if (then.size() != now.size()) {
+    out.push_back(fmt::format("it had {} {}s, now {}", then.size(), what, now.size()));
     return;
   }
-  for (std::size_t s = 0; s < now.scenarios.size(); ++s) {
-    if (then.scenarios[s].second == now.scenarios[s].second) continue;
-    out.push_back(then.scenarios[s].first == now.scenarios[s].first
-                      ? fmt::format("{} has been changed since", now.scenarios[s].first)
-                      : fmt::format("its scenario was {}, now it is {}", then.scenarios[s].first,
-                                    now.scenarios[s].first));
+  for (std::size_t f = 0; f < now.size(); ++f) {
+    if (then[f].second == now[f].second) continue;
+    out.push_back(
+        then[f].first == now[f].first
+            ? fmt::format("{} has been changed since", now[f].first)
+            : fmt::format("its {} was {}, now it is {}", what, then[f].first, now[f].first));
   }
 }
 
@@ -61,6 +64,19 @@ void compare_texts(const char* what, const std::string& then, const std::string&
   if (then == now) return;
   const auto shown = [](const std::string& text) { return text.empty() ? "none" : text; };
   out.push_back(fmt::format("{} was {}, now it is {}", what, shown(then), shown(now)));
+}
+
+Json json_of(const Files& files) {
+  Json json = Json::array();
+  for (const auto& [file, hash] : files) json.push_back({{"file", file}, {"hash", hash}});
+  return json;
+}
+
+Files files_of(const Json& json) {
+  Files files;
+  for (const Json& f : json)
+    files.emplace_back(f.at("file").get<std::string>(), f.at("hash").get<std::string>());
+  return files;
 }
 
 }  // namespace
@@ -74,12 +90,15 @@ std::string hash_of(std::string_view text) {
 std::string to_json(const Manifest& m) {
   Json axes = Json::array();
   for (const Axis& axis : m.axes) axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
-  Json scenarios = Json::array();
-  for (const auto& [file, hash] : m.scenarios)
-    scenarios.push_back({{"file", file}, {"hash", hash}});
-  return Json{{"penstock_sweep", 1}, {"version", m.version}, {"scenarios", scenarios},
-              {"set", m.changes},    {"axes", axes},         {"where", m.conditions},
-              {"engine", m.engine},  {"shard", m.shard}}
+  return Json{{"penstock_sweep", 2},
+              {"version", m.version},
+              {"scenarios", json_of(m.scenarios)},
+              {"files", json_of(m.named)},
+              {"set", m.changes},
+              {"axes", axes},
+              {"where", m.conditions},
+              {"engine", m.engine},
+              {"shard", m.shard}}
              .dump() +
          "\n";
 }
@@ -89,8 +108,8 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
     const Json json = Json::parse(text);
     Manifest m;
     m.version = json.at("version").get<std::string>();
-    for (const Json& s : json.at("scenarios"))
-      m.scenarios.emplace_back(s.at("file").get<std::string>(), s.at("hash").get<std::string>());
+    m.scenarios = files_of(json.at("scenarios"));
+    m.named = files_of(json.at("files"));
     m.changes = json.at("set").get<std::vector<std::string>>();
     for (const Json& a : json.at("axes"))
       m.axes.push_back({a.at("keys").get<std::vector<std::string>>(),
@@ -108,8 +127,10 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
 
 std::vector<std::string> differences(const Manifest& then, const Manifest& now) {
   std::vector<std::string> out;
-  compare_scenarios(then, now, out);
+  compare_files("scenario", then.scenarios, now.scenarios, out);
   compare_axes(then.axes, now.axes, out);
+  // Which files are named follows from all of these.
+  if (out.empty()) compare_files("file that is named", then.named, now.named, out);
   const auto joined = [](const auto& texts) { return fmt::format("{}", fmt::join(texts, " ")); };
   compare_texts("--set", joined(then.changes), joined(now.changes), out);
   compare_texts("--where", joined(then.conditions), joined(now.conditions), out);

@@ -11,6 +11,7 @@ namespace penstock {
 struct Manifest {
   std::string version;                                         ///< of penstock
   std::vector<std::pair<std::string, std::string>> scenarios;  ///< file, hash of its text
+  std::vector<std::pair<std::string, std::string>> named;      ///< the same of files they name
   std::vector<std::string> changes;                            ///< --set
   std::vector<Axis> axes;
   std::vector<std::string> conditions;

@@ -1,7 +1,6 @@
 #include "sweep/names.hpp"
 
 #include "base/error.hpp"
-#include "scenarios/documents.hpp"
 #include "scenarios/library.hpp"
 #include "scenarios/overrides.hpp"
 
@@ -68,8 +67,7 @@ std::string axis_above(const std::vector<Axis>& axes, const std::string& key) {
 
 /// Puts the file that a section names in its place, so that its keys can be found.
 void resolve_section(Value& document, const std::string& key, const char* folder,
-                     const std::string& home) {
-  Documents files;
+                     const std::string& home, Documents& files) {
   for (Value::Entry& entry : document.entries) {
     if (entry.key.text != key) continue;
     Diagnostics ignored;  // what is wrong with it is said for each point
@@ -78,29 +76,29 @@ void resolve_section(Value& document, const std::string& key, const char* folder
       Value copy = *found;
       entry.value = std::move(copy);
     }
-    if (key == "cluster") resolve_section(entry.value, "device", "models/devices", home);
+    if (key == "cluster") resolve_section(entry.value, "device", "models/devices", home, files);
   }
 }
 
 }  // namespace
 
 Names::Names(const std::vector<std::string>& files, const std::vector<Axis>& axes,
-             const std::vector<Override>& changes)
-    : files_(files), axes_(axes), changes_(changes) {}
+             const std::vector<Override>& changes, Documents& documents)
+    : files_(files), axes_(axes), changes_(changes), documents_(documents) {}
 
-const std::vector<Value>& Names::documents() {
-  if (!documents_.empty()) return documents_;
+const std::vector<Value>& Names::scenarios() {
+  if (!scenarios_.empty()) return scenarios_;
   for (const std::string& file : files_) {
-    Value document = load_document(file);
+    Value document = documents_.load(file);
     Diagnostics diagnostics;
     if (document.kind == Value::Kind::map) apply_overrides(document, changes_, diagnostics);
     diagnostics.throw_if_any();
     const std::string home = std::filesystem::path(file).parent_path().string();
-    resolve_section(document, "model", "models", home);
-    resolve_section(document, "cluster", "models/clusters", home);
-    documents_.push_back(std::move(document));
+    resolve_section(document, "model", "models", home, documents_);
+    resolve_section(document, "cluster", "models/clusters", home, documents_);
+    scenarios_.push_back(std::move(document));
   }
-  return documents_;
+  return scenarios_;
 }
 
 Variable Names::find(const std::string& name) {
@@ -118,14 +116,14 @@ Variable Names::find(const std::string& name) {
                                        "what scenarios say",
                                        key, above));
   std::vector<std::string> texts;
-  for (const Value& document : documents()) texts.push_back(text_of(document, key));
+  for (const Value& document : scenarios()) texts.push_back(text_of(document, key));
   return variable_of(0, key, std::move(texts));
 }
 
 std::string Names::text_of(const Value& document, const std::string& key) const {
   const Value* value = value_at(document, key_path(key, ""));
   if (value != nullptr && value->kind == Value::Kind::scalar) return value->text;
-  const std::string& file = files_[static_cast<std::size_t>(&document - documents_.data())];
+  const std::string& file = files_[static_cast<std::size_t>(&document - scenarios_.data())];
   if (value != nullptr) {
     throw InputError(key, fmt::format("'{}' is a list or a map in {}; conditions take numbers and "
                                       "texts",

@@ -1,7 +1,7 @@
 // What the names in a condition stand for: an axis, or what each scenario says at that key.
 #pragma once
 
-#include "scenarios/document.hpp"
+#include "scenarios/documents.hpp"
 #include "sweep/condition.hpp"
 
 namespace penstock {
@@ -10,19 +10,20 @@ class Names {
  public:
   /// All of them must outlive this.
   Names(const std::vector<std::string>& files, const std::vector<Axis>& axes,
-        const std::vector<Override>& changes);
+        const std::vector<Override>& changes, Documents& documents);
 
   /// Throws InputError: an unknown name, or one whose value is not known.
   Variable find(const std::string& name);
 
  private:
-  const std::vector<Value>& documents();
+  const std::vector<Value>& scenarios();
   std::string text_of(const Value& document, const std::string& key) const;
 
   const std::vector<std::string>& files_;
   const std::vector<Axis>& axes_;
   const std::vector<Override>& changes_;
-  std::vector<Value> documents_;  ///< of the files, changed; read when first needed
+  Documents& documents_;
+  std::vector<Value> scenarios_;  ///< of the files, changed; read when first needed
 };
 
 }  // namespace penstock

@@ -23,7 +23,8 @@ std::string sizes_text(const std::vector<Axis>& axes, std::size_t files) {
 }  // namespace
 
 Space::Space(std::vector<std::string> files, std::vector<Axis> axes,
-             const std::vector<std::string>& conditions, const std::vector<Override>& changes)
+             const std::vector<std::string>& conditions, const std::vector<Override>& changes,
+             Documents& documents)
     : files_(std::move(files)), axes_(std::move(axes)) {
   sizes_.push_back(files_.size());
   for (const Axis& axis : axes_) sizes_.push_back(axis.values.size());
@@ -39,7 +40,7 @@ Space::Space(std::vector<std::string> files, std::vector<Axis> axes,
     }
   }
   conditions_.resize(sizes_.size());
-  Names names(files_, axes_, changes);
+  Names names(files_, axes_, changes, documents);
   std::vector<Diagnostic> diagnostics;
   for (const std::string& text : conditions) {
     try {

@@ -5,6 +5,7 @@
 // that the axes behind them would vary: a huge product of which little remains is walked quickly.
 #pragma once
 
+#include "scenarios/documents.hpp"
 #include "sweep/condition.hpp"
 
 #include <optional>
@@ -15,7 +16,8 @@ class Space {
  public:
   /// Throws InputError: too many points, or conditions that cannot be evaluated.
   Space(std::vector<std::string> files, std::vector<Axis> axes,
-        const std::vector<std::string>& conditions, const std::vector<Override>& changes);
+        const std::vector<std::string>& conditions, const std::vector<Override>& changes,
+        Documents& documents);
 
   /// Of the product, with those that conditions leave out.
   std::uint64_t size() const { return size_; }

@@ -130,7 +130,9 @@ class Coordinator {
   Coordinator& operator=(const Coordinator&) = delete;
 
   /// Other ranks come in there. They find it in the store, which is kept until all have.
-  void open_to_ranks(const Listener& remote, std::unique_ptr<RendezvousStore> store, int ranks) {
+  void open_to_ranks(const Listener& remote, std::unique_ptr<RendezvousStore> store, int ranks,
+                     const std::string& told) {
+    store->set(kToldKey, told);
     store->set(kDoorKey, fmt::format("{} {}", remote.port(), door_.key));
     store_ = std::move(store);
     remote_ = &remote;
@@ -149,6 +151,7 @@ class Coordinator {
   }
 
   static constexpr const char* kDoorKey = "sweep";
+  static constexpr const char* kToldKey = "told";
 
  private:
   using Name = std::pair<int, int>;  ///< rank and number
@@ -458,32 +461,49 @@ int usable_cores() {
              : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-Door door_of_rank_0(const GroupSettings& group) {
-  const auto store = meet(group);
-  const auto answer = store->get(Coordinator::kDoorKey, 0, group.deadline_s);
+std::string from_rank_0(RendezvousStore& store, const char* key, double deadline_s) {
+  const auto answer = store.get(key, 0, deadline_s);
   if (answer.found != RendezvousStore::Found::yes)
     throw SystemError("rank 0 has not said where it hands out points");
-  Door door;
-  door.host = store->server_address();
-  std::istringstream(answer.bytes) >> door.port >> door.key;
-  return door;
+  return answer.bytes;
+}
+
+int jobs_of(const WorkerOptions& options) {
+  return options.jobs > 0 ? options.jobs : usable_cores();
 }
 
 }  // namespace
 
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options) {
-  Team team{evaluate, 0, options.jobs > 0 ? options.jobs : usable_cores(), options.point_limit_s};
-  const bool grouped = options.group && options.group->identity.size > 1;
-  if (grouped) team.rank = options.group->identity.rank;
-  if (team.rank > 0) return supervise(team, door_of_rank_0(*options.group));
+  invariant(!works_for_rank_0(options), "points are handed out by rank 0");
   allow_many_files();
-  Coordinator coordinator(team, next, take, options);
+  Coordinator coordinator({evaluate, 0, jobs_of(options), options.point_limit_s}, next, take,
+                          options);
+  const bool grouped = options.group && options.group->identity.size > 1;
   if (!grouped) return coordinator.run();
   const Listener remote(
       false, on_one_machine(*options.group) ? Listener::To::this_machine : Listener::To::everybody);
-  coordinator.open_to_ranks(remote, meet(*options.group), options.group->identity.size);
+  coordinator.open_to_ranks(remote, meet(*options.group), options.group->identity.size,
+                            options.told);
   coordinator.run();
+}
+
+bool works_for_rank_0(const WorkerOptions& options) {
+  return options.group && options.group->identity.rank > 0;
+}
+
+void work_for_rank_0(const std::function<Evaluate(const std::string& told)>& prepare,
+                     const WorkerOptions& options) {
+  const GroupSettings& group = *options.group;
+  auto store = meet(group);
+  Door door;
+  door.host = store->server_address();
+  std::istringstream(from_rank_0(*store, Coordinator::kDoorKey, group.deadline_s)) >> door.port >>
+      door.key;
+  const Evaluate evaluate = prepare(from_rank_0(*store, Coordinator::kToldKey, group.deadline_s));
+  store.reset();
+  supervise({evaluate, group.identity.rank, jobs_of(options), options.point_limit_s}, door);
 }
 
 }  // namespace penstock

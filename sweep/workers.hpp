@@ -47,6 +47,7 @@ struct WorkerOptions {
   /// True while too many rows wait for one that is still to come: no new points. None: never.
   std::function<bool()> full = {};
   std::function<void()> tick = {};  ///< called on rank 0 several times a second; none: nothing
+  std::string told = {};            ///< what rank 0 has to say to all ranks before they begin
 };
 
 /// A point's row, or what is left to do for it in a process of its own.
@@ -60,11 +61,17 @@ using Evaluate = std::function<Evaluated(const Point&)>;
 using NextPoint = std::function<std::optional<Point>()>;
 using TakeRow = std::function<void(Row&&)>;
 
-/// Visits all points; `next` and `take` are called on this thread, on rank 0 alone. On another rank
-/// it works for rank 0 until that has ended. To be called on the main thread (when a thread ends,
-/// so do its workers), while the process is small and has no other threads. Throws SystemError when
-/// there can be no processes or the ranks do not meet, and what `next` and `take` throw.
+/// Visits all points, on rank 0; `next` and `take` are called on this thread. To be called on the
+/// main thread (when a thread ends, so do its workers), while the process is small and has no other
+/// threads. Throws SystemError when there can be no processes or the ranks do not meet, and what
+/// `next` and `take` throw.
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options);
+
+/// Is this a rank that works for another?
+bool works_for_rank_0(const WorkerOptions& options);
+/// On such a rank: until rank 0 has ended. `prepare` makes of what that told what its workers do.
+void work_for_rank_0(const std::function<Evaluate(const std::string& told)>& prepare,
+                     const WorkerOptions& options);
 
 }  // namespace penstock

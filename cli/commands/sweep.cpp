@@ -6,6 +6,7 @@
 #include "cli/sweep_report.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/evaluate.hpp"
+#include "sweep/inputs.hpp"
 #include "sweep/overview.hpp"
 #include "sweep/run.hpp"
 #include "traces/byte_sink.hpp"
@@ -79,11 +80,13 @@ EngineChoice engine_choice(const std::string& name) {
                              : EngineChoice::automatic;
 }
 
-Manifest manifest_of(const Arguments& arguments, const Space& space) {
+Manifest manifest_of(const Arguments& arguments, const Space& space, const Documents& documents) {
   Manifest m;
   m.version = PENSTOCK_VERSION;
-  for (const std::string& file : space.files())
-    m.scenarios.emplace_back(file, hash_of(read_file(file)));
+  for (const Documents::File& file : documents.files()) {
+    const bool scenario = m.scenarios.size() < space.files().size();  // they are read first
+    (scenario ? m.scenarios : m.named).emplace_back(file.path, hash_of(file.text));
+  }
   m.changes = arguments.values("set");
   m.axes = space.axes();
   m.conditions = arguments.values("where");
@@ -112,27 +115,27 @@ class NoOutput : public Output {
 };
 
 std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& columns,
-                                  const Space& space) {
+                                  const Manifest& manifest) {
   if (writes_file(arguments)) {
     const Existing existing = arguments.flag("resume")  ? Existing::resume
                               : arguments.flag("force") ? Existing::overwrite
                                                         : Existing::refuse;
-    return open_output(arguments.value("output"), columns, manifest_of(arguments, space), existing);
+    return open_output(arguments.value("output"), columns, manifest, existing);
   }
   if (shows_table(arguments)) return std::make_unique<NoOutput>();
   return standard_output(arguments.value("format"), columns);
 }
 
-Space space_of(const Arguments& arguments) {
+Space space_of(const Arguments& arguments, const std::shared_ptr<Documents>& documents) {
   for (const std::string& file : arguments.positional) {
     require_file(file);
     if (std::ranges::count(arguments.positional, file) > 1)
       throw InputError(file, "is given twice");
   }
   const auto changes = overrides_of(arguments);
-  return Space(arguments.positional,
-               parse_axes(arguments.values("over"), arguments.values("zip"), changes),
-               arguments.values("where"), changes);
+  const auto axes = parse_axes(arguments.values("over"), arguments.values("zip"), changes);
+  read_inputs(arguments.positional, axes, changes, documents);
+  return Space(arguments.positional, axes, arguments.values("where"), changes, *documents);
 }
 
 Evaluate evaluation(const Evaluator& evaluator) {
@@ -143,10 +146,20 @@ Evaluate evaluation(const Evaluator& evaluator) {
   };
 }
 
-/// A rank that works for rank 0.
-int work_for_others(const Evaluator& evaluator, const WorkerOptions& options) {
-  visit(
-      evaluation(evaluator), [] { return std::optional<Point>(); }, [](Row&&) {}, options);
+std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,
+                                              const std::shared_ptr<Documents>& documents) {
+  return std::make_unique<Evaluator>(arguments.positional, overrides_of(arguments),
+                                     engine_choice(arguments.value("engine", "auto")), documents);
+}
+
+/// A rank that works for rank 0, with the files as that has read them.
+int work_for_others(const Arguments& arguments, const WorkerOptions& options) {
+  std::unique_ptr<const Evaluator> evaluator;
+  const auto prepare = [&](const std::string& files) {
+    evaluator = evaluator_of(arguments, std::make_shared<Documents>(decode_files(files)));
+    return evaluation(*evaluator);
+  };
+  work_for_rank_0(prepare, options);
   return exit_ok;
 }
 
@@ -245,17 +258,17 @@ int run_sweep(const Arguments& arguments) {
   check_options(arguments);
   WorkerOptions workers = worker_options(arguments);
   const Shard shard = parse_shard(arguments.value("shard", "0/1"));
-  const Space space = space_of(arguments);
-  const Columns columns(space);
+  if (works_for_rank_0(workers)) return work_for_others(arguments, workers);
+  const auto documents = std::make_shared<Documents>();
+  const Space space = space_of(arguments, documents);
+  const Columns columns(space, *documents);
   Overview overview(space, columns, table_options(arguments));
-  const Evaluator evaluator(space.files(), overrides_of(arguments),
-                            engine_choice(arguments.value("engine", "auto")));
-  if (workers.group && workers.group->identity.rank > 0) return work_for_others(evaluator, workers);
+  const auto evaluator = evaluator_of(arguments, documents);
   if (space.next(0) == space.size()) {
     throw InputError("--where", fmt::format("no point is left of {}",
                                             format_count(static_cast<std::int64_t>(space.size()))));
   }
-  const auto output = output_of(arguments, columns, space);
+  const auto output = output_of(arguments, columns, manifest_of(arguments, space, *documents));
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns);
@@ -266,10 +279,11 @@ int run_sweep(const Arguments& arguments) {
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
+  workers.told = encode(documents->files());
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
   stop_on_signals();
-  const bool complete = visit_all(evaluator, run, arguments, workers);
+  const bool complete = visit_all(*evaluator, run, arguments, workers);
   watch->end();
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   std::fflush(stdout);

@@ -35,7 +35,9 @@ class ScenarioFile {
 Space space(const std::vector<std::string>& over, const std::vector<std::string>& where,
             std::size_t files = 1) {
   const ScenarioFile file;
-  return Space(std::vector<std::string>(files, file.path()), parse_axes(over, {}, {}), where, {});
+  Documents documents;
+  return Space(std::vector<std::string>(files, file.path()), parse_axes(over, {}, {}), where, {},
+               documents);
 }
 
 /// Every number from the definition: all conditions asked of all points, by skipping nothing.

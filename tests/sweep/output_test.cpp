@@ -18,7 +18,7 @@ namespace penstock {
 namespace {
 
 Manifest manifest_of(const Space& space) {
-  return {"0", {{"made-up.yaml", "1"}}, {}, space.axes(), {}, "auto", "0/1"};
+  return {"0", {{"made-up.yaml", "1"}}, {}, {}, space.axes(), {}, "auto", "0/1"};
 }
 
 /// Visits points in a random order, at most `window` at a time, `most` in all; those in `broken`

@@ -66,6 +66,10 @@ int main(int argc, char** argv) {
     const std::string value = fmt::format("value-{}", number);
     return Point{number++, 0, {{"key", value}}};
   };
-  visit(evaluate, next, print, options);
+  if (works_for_rank_0(options)) {
+    work_for_rank_0([&](const std::string&) { return evaluate; }, options);
+  } else {
+    visit(evaluate, next, print, options);
+  }
   return 0;
 }

@@ -11,11 +11,12 @@
 namespace penstock {
 
 struct SpaceRig {
+  Documents documents;
   Space space;
-  Columns columns{space};
+  Columns columns{space, documents};
 
   explicit SpaceRig(const std::vector<std::string>& over = {"stages=1:4", "microbatches=1:5"})
-      : space({"made-up.yaml"}, parse_axes(over, {}, {}), {}, {}) {}
+      : space({"made-up.yaml"}, parse_axes(over, {}, {}), {}, {}, documents) {}
 };
 
 /// Every seventh point does not fit, every eleventh is refused.

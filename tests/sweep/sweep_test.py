@@ -195,6 +195,32 @@ class Files(Case):
         self.assertIn("has been changed since",
                       self.refused(own, *AXES, "-o", self.file("rows.csv"), "--resume"))
 
+    def written(self, name, text):
+        (self.folder / name).write_text(text)
+        return self.file(name)
+
+    def test_a_changed_file_that_the_scenario_names_is_another_sweep(self):
+        self.written("base.yaml", "forward: 1 ms\nbackward: 2 ms\n")
+        self.written("model.yaml", "base: base.yaml\noutput: 1 MiB\n")
+        self.written("device.yaml", "base: A100-40\n")
+        self.written("cluster.yaml", "devices: 2\ndevice: device.yaml\n")
+        self.written("order.csv", "0F0,0B0\n")
+        own = self.written("own.yaml", "model: model.yaml\ncluster: cluster.yaml\n"
+                           "schedule: gpipe\npipeline: {stages: 1, microbatches: 1}\n")
+        axes = ["--over", "schedule=gpipe," + self.file("order.csv"), "--over",
+                "transfers=free,blocking", "--engine", "exact"]
+        self.ok(own, *axes, "-o", self.file("rows.csv"))
+        before = (self.folder / "rows.csv").read_bytes()
+        self.ok(own, *axes, "-o", self.file("rows.csv"), "--resume")
+        for name in ("base.yaml", "model.yaml", "device.yaml", "cluster.yaml", "order.csv"):
+            text = (self.folder / name).read_text()
+            self.written(name, text + "\n")
+            said = self.refused(own, *axes, "-o", self.file("rows.csv"), "--resume")
+            self.assertIn(name + " has been changed since", said)
+            self.written(name, text)
+        self.ok(own, *axes, "-o", self.file("rows.csv"), "--resume")
+        self.assertEqual((self.folder / "rows.csv").read_bytes(), before)
+
     def test_a_target_that_cannot_be_written(self):
         done = run(SMALL, *AXES, "-o", self.file("no/where/rows.csv"))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
@@ -330,6 +356,53 @@ class Interrupted(Case):
         self.assertTrue(target.read_bytes().endswith(b"\n"))
         self.assertTrue(self.whole.startswith(target.read_bytes()))
         self.resumed(target)
+
+
+class Edited(Case):
+    """What is edited while a sweep runs changes nothing."""
+
+    MODELS = {"fast.yaml": "forward: 1 ms\nbackward: 2 ms\n",
+              "slow.yaml": "forward: 2 ms\nbackward: 4 ms\n"}
+    AXES = ["--over", "model=fast.yaml,slow.yaml", "--over", "microbatches=1:2000", "--jobs", "2",
+            "--engine", "exact", "--format", "csv"]
+
+    def setUp(self):
+        super().setUp()
+        for name, text in self.MODELS.items():
+            (self.folder / name).write_text(text)
+        (self.folder / "own.yaml").write_text(
+            "model: fast.yaml\nschedule: gpipe\npipeline: {stages: 1, microbatches: 1}\n")
+
+    def start(self, **environment):
+        return subprocess.Popen([BINARY, "sweep", "own.yaml", *self.AXES], cwd=self.folder,
+                                env=ENVIRONMENT | environment, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def test_files_that_only_later_points_name_are_those_of_the_beginning(self):
+        whole, errors = self.start().communicate(timeout=200)
+        self.assertEqual(whole.count("\n"), 4001, errors)
+        process = self.start()
+        begin = process.stdout.readline() + process.stdout.readline()  # it runs, held by the pipe
+        (self.folder / "slow.yaml").unlink()
+        (self.folder / "own.yaml").write_text("nonsense: 1\n")
+        self.assert_ends_as(process, begin, whole)
+
+    def assert_ends_as(self, process, begin, whole):
+        rows = begin + process.stdout.read()
+        errors = process.communicate(timeout=200)[1]
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertTrue(rows == whole, errors)
+
+    def test_a_rank_that_comes_after_the_edit_works_with_the_files_of_rank_0(self):
+        whole, errors = self.start().communicate(timeout=200)
+        group = {"WORLD_SIZE": "2", "PENSTOCK_RENDEZVOUS": str(self.folder)}
+        first = self.start(RANK="0", **group)
+        begin = first.stdout.readline() + first.stdout.readline()
+        (self.folder / "fast.yaml").write_text("forward: 9 ms\nbackward: 9 ms\n")
+        (self.folder / "slow.yaml").unlink()
+        last = self.start(RANK="1", **group)
+        self.assert_ends_as(first, begin, whole)
+        self.assertEqual((*last.communicate(timeout=200), last.returncode), ("", "", 0))
 
 
 class Tables(Case):

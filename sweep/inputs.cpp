@@ -1,0 +1,95 @@
+#include "sweep/inputs.hpp"
+
+#include "scenarios/keys.hpp"
+#include "scenarios/overrides.hpp"
+#include "sweep/bytes.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace penstock {
+namespace {
+
+/// Parts of a scenario that name files, none of which depends on the other parts.
+constexpr std::array<std::string_view, 3> kParts = {"model", "cluster", "schedule"};
+
+/// May the value of a key name files, be it deep inside of it?
+bool may_name_files(const std::string& key) {
+  using T = KeyRow::Type;
+  const KeyRow* const row = key_row(key_path(key, key));
+  return row != nullptr && (row->type == T::name_or_section || row->type == T::section_list ||
+                            row->key == "base" || row->key == "profile");
+}
+
+bool names_files_of(const Axis& axis, std::string_view part) {
+  return std::ranges::any_of(axis.keys, [&](const std::string& key) {
+    return key.substr(0, key.find('.')) == part && may_name_files(key);
+  });
+}
+
+/// The first values of all axes, but of one part every combination of those that name files.
+class Combinations {
+ public:
+  Combinations(const std::vector<Axis>& axes, std::string_view part)
+      : axes_(axes), at_(axes.size(), 0), sizes_(axes.size(), 1) {
+    for (std::size_t a = 0; a < axes.size(); ++a)
+      if (names_files_of(axes[a], part)) sizes_[a] = axes[a].values.size();
+  }
+
+  void append_to(std::vector<Override>& changes) const {
+    for (std::size_t a = 0; a < axes_.size(); ++a)
+      for (std::size_t k = 0; k < axes_[a].keys.size(); ++k)
+        changes.push_back({axes_[a].keys[k], axes_[a].values[at_[a]][k]});
+  }
+
+  bool advance() {
+    for (std::size_t a = axes_.size(); a-- > 0; at_[a] = 0)
+      if (++at_[a] < sizes_[a]) return true;
+    return false;
+  }
+
+ private:
+  const std::vector<Axis>& axes_;
+  std::vector<std::size_t> at_, sizes_;
+};
+
+}  // namespace
+
+void read_inputs(const std::vector<std::string>& scenarios, const std::vector<Axis>& axes,
+                 const std::vector<Override>& changes,
+                 const std::shared_ptr<Documents>& documents) {
+  for (const std::string& file : scenarios) documents->load(file);
+  for (const std::string& file : scenarios) {
+    const ScenarioTemplate scenario(file, documents);
+    for (const std::string_view part : kParts) {
+      Combinations combinations(axes, part);
+      do {
+        std::vector<Override> all = changes;
+        combinations.append_to(all);
+        scenario.check(all);  // what is wrong is said in the rows
+      } while (combinations.advance());
+    }
+  }
+  documents->close();
+}
+
+std::string encode(const std::vector<Documents::File>& files) {
+  std::string bytes;
+  ByteWriter to(bytes);
+  for (const Documents::File& file : files) {
+    to.text(file.path);
+    to.text(file.text);
+  }
+  return bytes;
+}
+
+std::vector<Documents::File> decode_files(std::string_view bytes) {
+  std::vector<Documents::File> files;
+  for (ByteReader from(bytes); !from.at_end();) {
+    std::string path = from.text();
+    files.push_back({std::move(path), from.text()});
+  }
+  return files;
+}
+
+}  // namespace penstock

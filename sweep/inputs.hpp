@@ -1,0 +1,21 @@
+// The files of a sweep: all are read before the first point is visited, so that what is edited
+// while it runs changes nothing, and --resume knows whether they are the same.
+#pragma once
+
+#include "scenarios/documents.hpp"
+#include "sweep/points.hpp"
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Reads every file that a point can name, and closes `documents`.
+void read_inputs(const std::vector<std::string>& scenarios, const std::vector<Axis>& axes,
+                 const std::vector<Override>& changes, const std::shared_ptr<Documents>& documents);
+
+/// As bytes, for ranks whose own files may be others.
+std::string encode(const std::vector<Documents::File>& files);
+std::vector<Documents::File> decode_files(std::string_view bytes);
+
+}  // namespace penstock
