@@ -2,7 +2,10 @@
 
 #include "scenarios/keys.hpp"
 #include "scenarios/overrides.hpp"
+#include "scenarios/section.hpp"
 #include "sweep/bytes.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -53,20 +56,66 @@ class Combinations {
   std::vector<std::size_t> at_, sizes_;
 };
 
+/// How a change is called where something is wrong with it.
+std::string flag_of(const char* flag, const Override& change) {
+  return fmt::format("{} {}={}", flag, printable(change.key), printable(change.value));
+}
+
+using Scenarios = std::vector<ScenarioTemplate>;
+
+/// A value that any of the scenarios can take is none to complain about.
+void check_value(const Scenarios& scenarios, const Override& value, Diagnostics& wrong) {
+  std::vector<Diagnostic> first;
+  for (const ScenarioTemplate& scenario : scenarios) {
+    const auto found = scenario.check_alone(value);
+    if (found.empty()) return;
+    if (first.empty()) first = found;
+  }
+  for (Diagnostic& d : first) {
+    if (d.where.origin == flag_of("--set", value)) d.where.origin = flag_of("--over", value);
+    wrong.add(std::move(d));
+  }
+}
+
+/// What is wrong whatever the values of the axes are.
+void check_scenario(const ScenarioTemplate& scenario, const std::vector<Override>& changes,
+                    const std::vector<Axis>& axes, Diagnostics& wrong) {
+  std::vector<Override> firsts, all = changes;
+  Combinations(axes, "").append_to(firsts);
+  all.insert(all.end(), firsts.begin(), firsts.end());
+  for (const Diagnostic& d : scenario.check(all)) {
+    const bool of_axis = std::ranges::any_of(
+        firsts, [&](const Override& first) { return d.where.origin == flag_of("--set", first); });
+    if (!of_axis) wrong.add(d);
+  }
+}
+
+void check_inputs(const Scenarios& scenarios, const std::vector<Axis>& axes,
+                  const std::vector<Override>& changes) {
+  Diagnostics wrong;
+  for (const Axis& axis : axes)
+    for (const auto& values : axis.values)
+      for (std::size_t k = 0; k < values.size() && !wrong.full(); ++k)
+        check_value(scenarios, {axis.keys[k], values[k]}, wrong);
+  for (const ScenarioTemplate& scenario : scenarios) check_scenario(scenario, changes, axes, wrong);
+  wrong.throw_if_any();
+}
+
 }  // namespace
 
-void read_inputs(const std::vector<std::string>& scenarios, const std::vector<Axis>& axes,
+void read_inputs(const std::vector<std::string>& files, const std::vector<Axis>& axes,
                  const std::vector<Override>& changes,
                  const std::shared_ptr<Documents>& documents) {
-  for (const std::string& file : scenarios) documents->load(file);
-  for (const std::string& file : scenarios) {
-    const ScenarioTemplate scenario(file, documents);
+  Scenarios read;
+  for (const std::string& file : files) read.emplace_back(file, documents);
+  check_inputs(read, axes, changes);
+  for (const ScenarioTemplate& scenario : read) {
     for (const std::string_view part : kParts) {
       Combinations combinations(axes, part);
       do {
         std::vector<Override> all = changes;
         combinations.append_to(all);
-        scenario.check(all);  // what is wrong is said in the rows
+        scenario.check(all);  // what does not go together is a row
       } while (combinations.advance());
     }
   }

@@ -146,6 +146,40 @@ class Usage(Case):
             self.assertIn(said, self.refused(SMALL, *arguments))
         self.assertIn("cannot be read", self.refused("nowhere.yaml", "--over", "stages=1,2"))
 
+    def test_a_value_that_no_point_can_take_is_said_before_anything_runs(self):
+        for arguments, said in [
+                (["--over", "schedule=gpipe,gpippe"],
+                 "--over schedule=gpippe: unknown schedule 'gpippe'; did you mean 'gpipe'?"),
+                (["--over", "stages=2,four"],
+                 "--over pipeline.stages=four: 'stages' must be an integer >= 1, got 'four'"),
+                (["--over", "recompute=none,ful"], "did you mean 'full'?"),
+                (["--over", "model=gpt-1.3b,gpt-1.3"], "did you mean 'gpt-1.3b'?"),
+                (["--over", "model.forward=1ms,2 KB"], "must be a time"),
+                (["--over", "stages=1,2", "--over", "cluster.device=A100-4"], "did you mean 'a100-40'"),
+                (["--over", "stages=2,4", "--over", "split=[1,2],[2,x]", "--zip", "stages,split"], "'x'"),
+                (["--over", "stages=1,2", "--set", "schedule=gpippe"],
+                 "--set schedule=gpippe: unknown schedule 'gpippe'; did you mean 'gpipe'?"),
+                (["--over", "schedule=gpipe,no/where.csv"], "does not exist")]:
+            self.assertIn(said, self.refused(SMALL, *arguments, "--engine", "exact"))
+        both = self.refused(SMALL, "--over", "schedule=gpipe,gpippe", "--over", "stages=2,four")
+        self.assertIn("gpippe", both)
+        self.assertIn("four", both)
+
+    def test_what_is_wrong_with_a_scenario_is_said_once(self):
+        own = self.folder / "own.yaml"
+        own.write_text((SOURCE / SMALL).read_text().replace("schedule: 1f1b", "schedule: 1f1bb"))
+        self.assertIn("own.yaml:", self.refused(str(own), "--over", "stages=1,2"))
+        self.ok(str(own), "--over", "schedule=1f1b,gpipe", "--engine", "exact")
+
+    def test_values_that_one_of_the_scenarios_can_take_are_rows(self):
+        (self.folder / "model.yaml").write_text("forward: 1 ms\nbackward: 2 ms\n")
+        (self.folder / "own.yaml").write_text((SOURCE / SMALL).read_text())
+        rows = list(csv.DictReader(io.StringIO(self.ok(
+            SMALL, self.file("own.yaml"), "--over", "model=model.yaml", "--engine", "exact",
+            "--format", "csv"))))
+        self.assertEqual([row["status"] for row in rows], ["refused", "ok"])
+        self.assertIn("does not exist", rows[0]["why"])
+
     def test_the_condition_is_shown_with_a_caret(self):
         self.assertIn("\n   1 | stages*widht==64\n     |        ^~~~~",
                       self.refused(SMALL, "--over", "stages=1,2", "--where", "stages*widht==64"))
