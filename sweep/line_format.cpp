@@ -66,6 +66,15 @@ std::string LineFormat::header() const {
   return csv_line(names);
 }
 
+bool LineFormat::begins_as_ours(const std::string& cut) const {
+  const std::string begin = kind_ == Kind::csv ? header() : json_key(0);
+  return begin.starts_with(cut.substr(0, begin.size()));
+}
+
+std::string LineFormat::json_key(std::size_t column) const {
+  return fmt::format("{}{}:", column == 0 ? "{" : ",", quoted_json(columns_[column].name));
+}
+
 std::string LineFormat::line(const Cells& row) const {
   return kind_ == Kind::csv ? csv_line(row) : json_line(row);
 }
@@ -77,7 +86,7 @@ std::string LineFormat::json_line(const Cells& row) const {
     const Type type = columns_[c].type;
     const bool number = type == Type::integer || type == Type::number ||
                         (type == Type::value && is_json_number(row[c]));
-    line += fmt::format("{}{}:", c == 0 ? "{" : ",", quoted_json(columns_[c].name));
+    line += json_key(c);
     line += !number ? quoted_json(row[c]) : row[c].empty() ? "null" : row[c];
   }
   return line + "}\n";

@@ -16,11 +16,14 @@ class LineFormat {
   std::string header() const;
   /// With its line feed.
   std::string line(const Cells& row) const;
+  /// May a file whose first line was cut have begun with this?
+  bool begins_as_ours(const std::string& cut) const;
   /// Nothing when the line is no row with these columns.
   std::optional<Cells> parse(const std::string& line) const;
 
  private:
   std::string json_line(const Cells& row) const;
+  std::string json_key(std::size_t column) const;
   std::optional<Cells> parse_json(const std::string& line) const;
 
   Kind kind_;

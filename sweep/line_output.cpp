@@ -19,8 +19,9 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{1} << 16;
 constexpr std::chrono::seconds kLongest{1};  // that rows wait in memory
 
-/// Reads line by line; a last one without its line feed is none.
+/// Reads line by line; a last one without its line feed is none, and stays in `line`.
 bool next_line(std::ifstream& in, std::string& line) {
+  line.clear();
   return static_cast<bool>(std::getline(in, line)) && !in.eof();
 }
 
@@ -96,17 +97,21 @@ void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
   std::string line;
   std::int64_t whole = 0;
   const std::string header = format_.header();
-  if (!header.empty() && next_line(in, line)) {
+  const bool with_header = !header.empty() && next_line(in, line);
+  if (with_header) {
     if (line + '\n' != header)
       throw InputError(path_, "has other columns than this sweep; --force replaces it");
     whole = static_cast<std::int64_t>(header.size());
   }
-  for (std::int64_t number = header.empty() ? 1 : 2; next_line(in, line); ++number) {
+  std::int64_t number = with_header ? 2 : 1;
+  for (; (with_header || header.empty()) && next_line(in, line); ++number) {
     const auto row = format_.parse(line);
     if (!row) throw InputError(fmt::format("{}:{}", path_, number), "is no row of this sweep");
     visit(*row);
     whole += static_cast<std::int64_t>(line.size()) + 1;
   }
+  if (number == 1 && !format_.begins_as_ours(line))
+    throw InputError(path_, "is not the output of a sweep; --force replaces it");
   if (::ftruncate(file_, whole) != 0) throw SystemError::from_errno("write", path_);
   size_ = ::lseek(file_, whole, SEEK_SET);
   if (whole == 0) write(header);

@@ -13,6 +13,8 @@
 namespace penstock {
 namespace {
 
+constexpr std::string_view kManifestTable = "sweep_manifest";
+
 std::string quoted(const std::string& name) {
   std::string out = "\"";
   for (const char c : name) out += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -37,7 +39,8 @@ class SqliteOutput : public DatabaseOutput {
     database_.reset(opened);  // also when that failed: it knows why
     check(result);
     check(sqlite3_busy_timeout(opened, 10'000));
-    execute("CREATE TABLE IF NOT EXISTS sweep_manifest (manifest TEXT)");
+    check_ours();
+    execute(fmt::format("CREATE TABLE IF NOT EXISTS {} (manifest TEXT)", kManifestTable));
     create_table();
     check_columns();
     prepare_insert();
@@ -46,13 +49,13 @@ class SqliteOutput : public DatabaseOutput {
 
   std::string manifest() override {
     std::string text;
-    select("SELECT manifest FROM sweep_manifest",
+    select(fmt::format("SELECT manifest FROM {}", kManifestTable),
            [&](sqlite3_stmt* row) { text = text_at(row, 0); });
     return text;
   }
 
   void set_manifest(const std::string& text) override {
-    const Statement statement = prepare("INSERT INTO sweep_manifest VALUES (?)");
+    const Statement statement = prepare(fmt::format("INSERT INTO {} VALUES (?)", kManifestTable));
     check(sqlite3_bind_text(statement.get(), 1, text.c_str(), -1, SQLITE_TRANSIENT));
     if (sqlite3_step(statement.get()) != SQLITE_DONE) fail();
     commit();
@@ -95,6 +98,22 @@ class SqliteOutput : public DatabaseOutput {
       std::error_code ignored;
       std::filesystem::remove(path_ + end, ignored);
     }
+  }
+
+  /// Nothing is written to somebody else's database.
+  void check_ours() {
+    std::vector<std::string> tables;
+    bool ours = false;
+    select("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
+           [&](sqlite3_stmt* row) {
+             tables.push_back(text_at(row, 0));
+             ours = ours || tables.back() == kManifestTable;
+           });
+    if (ours || tables.empty()) return;
+    throw InputError(path_,
+                     fmt::format("is not the output of a sweep but a database with the table{} {}; "
+                                 "--force replaces it",
+                                 tables.size() == 1 ? "" : "s", fmt::join(tables, ", ")));
   }
 
   void create_table() {

@@ -158,6 +158,13 @@ TEST_P(TornFiles, AFileThatWasSortedOrEditedIsRefused) {
   EXPECT_THROW(sweep(path("edited"), Existing::resume, 1), InputError);
 }
 
+TEST_P(TornFiles, AForeignLineThatIsNotEndedIsLeftAlone) {
+  sweep(path("ours"), Existing::refuse, 1, 0);
+  std::ofstream(path("ours"), std::ios::binary) << "my only notes";
+  EXPECT_THROW(sweep(path("ours"), Existing::resume, 1), InputError);
+  EXPECT_EQ(read_file(path("ours")), "my only notes");
+}
+
 INSTANTIATE_TEST_SUITE_P(Csv, TornFiles, testing::Values(".csv"));
 INSTANTIATE_TEST_SUITE_P(JsonLines, TornFiles, testing::Values(".jsonl"));
 

@@ -255,6 +255,29 @@ class Files(Case):
         self.ok(own, *axes, "-o", self.file("rows.csv"), "--resume")
         self.assertEqual((self.folder / "rows.csv").read_bytes(), before)
 
+    @unittest.skipUnless(WITH_SQLITE, "built without SQLite")
+    def test_a_foreign_database_is_left_alone(self):
+        base = sqlite3.connect(self.file("mine.sqlite"))
+        base.execute("CREATE TABLE photos (name TEXT)")
+        base.commit()
+        base.close()
+        before = (self.folder / "mine.sqlite").read_bytes()
+        said = self.refused(SMALL, *AXES, "-o", self.file("mine.sqlite"), "--resume")
+        self.assertIn("mine.sqlite: is not the output of a sweep but a database with the table "
+                      "photos; --force replaces it", said)
+        self.assertEqual((self.folder / "mine.sqlite").read_bytes(), before)
+        text = self.written("text.sqlite", "no database at all\n" * 100)
+        self.assertIn("not a database", self.refused(SMALL, *AXES, "-o", text, "--resume"))
+        self.assertEqual(pathlib.Path(text).read_text(), "no database at all\n" * 100)
+        self.assertEqual(len(list(self.folder.iterdir())), 2)
+
+    def test_foreign_lines_are_left_alone(self):
+        for name, text in [("mine.csv", "a,b\n1,2\n"), ("mine.jsonl", '{"a": 1}\n')]:
+            mine = self.written(name, text)
+            self.assertIn("is not the output of a sweep",
+                          self.refused(SMALL, *AXES, "-o", mine, "--resume"))
+            self.assertEqual(pathlib.Path(mine).read_text(), text)
+
     def test_a_target_that_cannot_be_written(self):
         done = run(SMALL, *AXES, "-o", self.file("no/where/rows.csv"))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
