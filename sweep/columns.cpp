@@ -70,6 +70,16 @@ std::vector<std::string> labels_of(const std::vector<std::string>& files, Docume
 
 }  // namespace
 
+std::string short_name(const std::string& column) {
+  const auto found = std::ranges::find(kUsual, column, &ShortName::column);
+  return found == std::end(kUsual) ? column : std::string(found->header);
+}
+
+std::string full_name(const std::string& header) {
+  const auto found = std::ranges::find(kUsual, header, &ShortName::header);
+  return found == std::end(kUsual) ? header : std::string(found->column);
+}
+
 std::string number_cell(double value) {
   if (std::isnan(value)) return "";
   return fmt::format("{}", value);
@@ -103,10 +113,16 @@ void Columns::add(Part part, std::string name, SweepColumn::Type type, int sourc
 }
 
 std::size_t Columns::find(const std::string& name, const std::string& flag) const {
-  const auto at = std::ranges::find(columns_, name, &SweepColumn::name);
-  if (at != columns_.end()) return static_cast<std::size_t>(at - columns_.begin());
+  for (const std::string& called : {name, full_name(name)}) {
+    const auto at = std::ranges::find(columns_, called, &SweepColumn::name);
+    if (at != columns_.end()) return static_cast<std::size_t>(at - columns_.begin());
+  }
   std::vector<std::string> known;
-  for (const SweepColumn& column : columns_) known.push_back(column.name);
+  for (const SweepColumn& column : columns_) {
+    known.push_back(column.name);
+    if (const std::string header = short_name(column.name); header != column.name)
+      known.push_back(header);
+  }
   throw InputError(flag, fmt::format("there is no column '{}'{}; there are {}", name,
                                      did_you_mean(name, known), fmt::join(known, ", ")));
 }

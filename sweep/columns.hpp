@@ -17,12 +17,27 @@ struct SweepColumn {
   int source = 0;  ///< number of the axis key, text or measure that it shows
 };
 
+struct ShortName {
+  std::string_view column, header;
+};
+
+/// What the table shows when nobody says otherwise, and how it calls that.
+inline constexpr ShortName kUsual[] = {{"throughput_samples_per_s", "samples/s"},
+                                       {"iteration_time_s", "iteration"},
+                                       {"bubble_fraction", "bubble"},
+                                       {"mfu", "mfu"},
+                                       {"peak_memory_bytes", "peak"}};
+
+/// A column as the table calls it, and back; any other name as it is.
+std::string short_name(const std::string& column);
+std::string full_name(const std::string& header);
+
 class Columns {
  public:
   Columns(const Space& space, Documents& documents);
 
   const std::vector<SweepColumn>& all() const { return columns_; }
-  /// Throws InputError with a suggestion.
+  /// By its name or the table's. Throws InputError with a suggestion.
   std::size_t find(const std::string& name, const std::string& flag) const;
   std::size_t at(std::string_view name) const;  ///< of one that is known to be there
   std::size_t axes() const { return axes_; }    ///< columns 2 to 1 + axes() show their values

@@ -49,24 +49,6 @@ std::string shortened(const std::string& text, std::size_t width) {
   return text.substr(0, end) + "...";
 }
 
-struct Shown {
-  const char* column;
-  const char* header;
-};
-
-/// What the table shows when nobody says otherwise.
-constexpr Shown kUsual[] = {{"throughput_samples_per_s", "samples/s"},
-                            {"iteration_time_s", "iteration"},
-                            {"bubble_fraction", "bubble"},
-                            {"mfu", "mfu"},
-                            {"peak_memory_bytes", "peak"}};
-
-std::string header_of(const std::string& column) {
-  for (const Shown& shown : kUsual)
-    if (column == shown.column) return shown.header;
-  return column;
-}
-
 /// A measure as people read it.
 std::string pretty(const SweepColumn& column, const std::string& cell) {
   const auto number = number_of(cell);
@@ -95,7 +77,7 @@ bool rises(const std::string& name) {
 
 void read_sort(const std::string& text, TableOptions& options) {
   const std::size_t colon = text.rfind(':');
-  options.sort = text.substr(0, colon);
+  options.sort = full_name(text.substr(0, colon));
   options.descending = !rises(options.sort);
   if (colon == std::string::npos) return;
   const std::string order = text.substr(colon + 1);
@@ -116,7 +98,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   if (shown_.empty()) {
     if (space.files().size() > 1) shown_.push_back(1);
     for (std::size_t a = 0; a < columns.axes(); ++a) shown_.push_back(2 + a);
-    for (const Shown& usual : kUsual) shown_.push_back(columns.at(usual.column));
+    for (const ShortName& usual : kUsual) shown_.push_back(columns.at(usual.column));
     if (std::ranges::find(shown_, sort_) == shown_.end()) shown_.push_back(sort_);
   }
   along_.resize(space.axes().size() + 1);
@@ -238,7 +220,7 @@ std::vector<std::string> Overview::labels(std::size_t level) const {
 /// The usual columns have short names; whoever chooses columns gets theirs.
 std::string Overview::header(std::size_t column) const {
   const std::string& name = columns_.all()[column].name;
-  return options_.columns.empty() ? header_of(name) : name;
+  return options_.columns.empty() ? short_name(name) : name;
 }
 
 std::string Overview::top_table(const Canvas& canvas) const {

@@ -255,6 +255,30 @@ class Files(Case):
         self.ok(own, *axes, "-o", self.file("rows.csv"), "--resume")
         self.assertEqual((self.folder / "rows.csv").read_bytes(), before)
 
+    def test_errors_name_the_file_that_was_given(self):
+        rows = self.file("rows.csv")
+        os.mkdir(rows + ".sweep")
+        for how in ([], ["--resume"]):
+            done = run(SMALL, *AXES, "-o", rows, *how)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertIn(f"'{rows}'", done.stderr.split(":")[1])
+        os.rmdir(rows + ".sweep")
+        self.written("rows.csv.sweep", "what?")
+        self.assertIn(f"{rows}: does not say what sweep",
+                      self.refused(SMALL, *AXES, "-o", rows, "--resume"))
+
+    def test_a_link_is_followed(self):
+        link, target = self.folder / "link.csv", self.folder / "target.csv"
+        link.symlink_to("target.csv")
+        self.ok(SMALL, *AXES, "-o", str(link))
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(target.read_text(), self.ok(SMALL, *AXES, "--format", "csv"))
+        self.ok(SMALL, *AXES, "-o", str(link), "--resume")
+        link.unlink()
+        link.symlink_to("no/where.csv")
+        done = run(SMALL, *AXES, "-o", str(link), "--force")
+        self.assertIn(f"cannot write '{link}': No such file", done.stderr)
+
     @unittest.skipUnless(WITH_SQLITE, "built without SQLite")
     def test_a_foreign_database_is_left_alone(self):
         base = sqlite3.connect(self.file("mine.sqlite"))
@@ -479,6 +503,19 @@ class Tables(Case):
                       "--top", "2")
         self.assertEqual(out.splitlines()[0].split(), ["point", "makespan_s"])
         self.assertEqual(len(out.split("\n\n")[0].splitlines()), 3)
+
+    def test_columns_may_be_called_as_the_table_calls_them(self):
+        usual = self.ok(SMALL, *AXES).splitlines()[0].split()
+        self.assertEqual(usual[2:], ["samples/s", "iteration", "bubble", "mfu", "peak"])
+        for header in usual:
+            self.ok(SMALL, *AXES, "--sort", header, "--columns", header)
+        self.assertEqual(
+            self.ok(SMALL, *AXES, "--sort", "iteration", "--columns", "peak,iteration"),
+            self.ok(SMALL, *AXES, "--sort", "iteration_time_s", "--columns",
+                    "peak_memory_bytes,iteration_time_s"))
+        self.assertIn("did you mean 'peak'?", self.refused(SMALL, *AXES, "--sort", "paek"))
+        self.assertIn("did you mean 'samples/s'?",
+                      self.refused(SMALL, *AXES, "--columns", "sample/s"))
 
     def test_the_summary_counts_and_gives_the_reason(self):
         done = run(REAL, "--over", "stages=5,8", "--engine", "exact", "--reproducible")
