@@ -29,7 +29,6 @@ bool next_line(std::ifstream& in, std::string& line) {
 
 LineOutput::LineOutput(std::string path, const LineFormat& format, bool resume)
     : path_(std::move(path)), format_(format) {
-  if (std::filesystem::is_symlink(path_)) path_ = std::filesystem::canonical(path_).string();
   if (path_ == "-") {
     file_ = STDOUT_FILENO;
   } else {
@@ -120,7 +119,8 @@ void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
 void LineOutput::replace(const std::vector<Cells>& rows) {
   flush();
   std::ifstream in(path_, std::ios::binary);
-  ByteSink out(path_);  // takes the file's place when it is complete
+  // Takes the file's place when it is complete; a link stays one.
+  ByteSink out(std::filesystem::canonical(path_).string());
   std::string line;
   if (!format_.header().empty() && next_line(in, line)) out.put(line + '\n');
   auto next = rows.begin();

@@ -26,6 +26,27 @@ void check_same(const Manifest& then, const Manifest& now, const std::string& pa
                                      fmt::join(different, "; ")));
 }
 
+/// What the user named stands first: of the file beside it nobody need know.
+[[noreturn]] void fail_beside(const std::string& path, const char* what, const SystemError& error) {
+  throw SystemError(fmt::format("cannot {} '{}': {}", what, path, error.what()));
+}
+
+std::string read_manifest(const std::string& path) {
+  try {
+    return read_file(manifest_path(path));
+  } catch (const SystemError& error) {
+    fail_beside(path, "continue", error);
+  }
+}
+
+void write_manifest(const std::string& path, const Manifest& manifest) {
+  try {
+    write_file(manifest_path(path), to_json(manifest));
+  } catch (const SystemError& error) {
+    fail_beside(path, "write", error);
+  }
+}
+
 /// Continues the file's rows, when there are any.
 bool resumes(const std::string& path, const Manifest& manifest) {
   if (!fs::exists(path)) return false;
@@ -34,7 +55,7 @@ bool resumes(const std::string& path, const Manifest& manifest) {
     throw InputError(path, fmt::format("is not the output of a sweep, or {} was removed; --force "
                                        "replaces it",
                                        beside));
-  check_same(parse_manifest(read_file(beside), beside), manifest, path);
+  check_same(parse_manifest(read_manifest(path), path), manifest, path);
   return true;
 }
 
@@ -44,7 +65,7 @@ std::unique_ptr<Output> open_lines(const std::string& path, const Columns& colum
   const bool resume = existing == Existing::resume && resumes(path, manifest);
   // The file first: what is left of it never stands beside the manifest of another sweep.
   auto output = std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
-  if (!resume) write_file(manifest_path(path), to_json(manifest));
+  if (!resume) write_manifest(path, manifest);
   return output;
 }
 
