@@ -100,7 +100,7 @@ Columns::Columns(const Space& space, Documents& documents)
     if (!shown) add(part, std::string(name), type, static_cast<int>(n));
   };
   for (std::size_t t = 0; t < std::size(kTexts); ++t)
-    add_unless_axis(Part::text, kTexts[t], Type::text, t);
+    add_unless_axis(Part::text, kTexts[t], kTexts[t] == "width" ? Type::mixed : Type::text, t);
   for (std::size_t m = 0; m < kMeasures.size(); ++m)
     add_unless_axis(Part::measure, kMeasures[m], Type::number, m);
   add(Part::status, "status", Type::text, 0);

@@ -11,7 +11,13 @@ namespace penstock {
 using Cells = std::vector<std::string>;
 
 struct SweepColumn {
-  enum class Type : std::uint8_t { integer, number, value, text };  ///< value: of an axis
+  enum class Type : std::uint8_t {
+    integer,
+    number,
+    value,  ///< of an axis: whatever its key takes
+    mixed,  ///< a number, or a list of them as text
+    text,
+  };
   std::string name;
   Type type;
   int source = 0;  ///< number of the axis key, text or measure that it shows

@@ -1,5 +1,7 @@
 #include "sweep/line_format.hpp"
 
+#include "sweep/decimal.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -51,12 +53,21 @@ std::string quoted_json(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string json_value(SweepColumn::Type type, const std::string& cell) {
+  using Type = SweepColumn::Type;
+  if (cell.empty()) return "null";
+  const bool number =
+      type == Type::integer || type == Type::number || (type != Type::text && is_json_number(cell));
+  const bool boolean = type == Type::value && (cell == "true" || cell == "false");
+  return number || boolean ? cell : quoted_json(cell);
+}
+
 }  // namespace
 
 bool is_json_number(const std::string& text) {
   const Json parsed = Json::parse(text, nullptr, false);
-  // Read back, the text must be the same: "1.50" and 20 digits stay texts.
-  return parsed.is_number() && parsed.dump() == text;
+  // More digits than a double keeps stay text, so that nothing is lost.
+  return parsed.is_number() && parse_decimal(text).has_value();
 }
 
 std::string LineFormat::header() const {
@@ -80,15 +91,9 @@ std::string LineFormat::line(const Cells& row) const {
 }
 
 std::string LineFormat::json_line(const Cells& row) const {
-  using Type = SweepColumn::Type;
   std::string line;
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    const Type type = columns_[c].type;
-    const bool number = type == Type::integer || type == Type::number ||
-                        (type == Type::value && is_json_number(row[c]));
-    line += json_key(c);
-    line += !number ? quoted_json(row[c]) : row[c].empty() ? "null" : row[c];
-  }
+  for (std::size_t c = 0; c < row.size(); ++c)
+    line += json_key(c) + json_value(columns_[c].type, row[c]);
   return line + "}\n";
 }
 

@@ -30,7 +30,7 @@ class LineFormat {
   const std::vector<SweepColumn>& columns_;
 };
 
-/// Is this text a number as JSON writes them?
+/// Is this text a number as JSON writes them, of as many digits as a double keeps?
 bool is_json_number(const std::string& text);
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "sweep/bytes.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock {
@@ -12,7 +13,16 @@ constexpr std::string Row::*kTexts[] = {&Row::why,        &Row::scenario,  &Row:
                                         &Row::replication};
 static_assert(kMeasures.size() <= 32, "one bit each");
 
+constexpr std::string_view kCounts[] = {
+    "stages",        "tensor",  "microbatches", "microbatch_size",
+    "batches",       "ops",     "stash_peak",   "weight_versions_peak",
+    "staleness_max", "devices", "gpus"};
+
 }  // namespace
+
+bool is_count(std::string_view measure) {
+  return measure.ends_with("_bytes") || std::ranges::find(kCounts, measure) != std::end(kCounts);
+}
 
 /// Empty measures are a bit each: a refused point has nothing else.
 std::string encode(const Row& row) {

@@ -43,6 +43,9 @@ inline constexpr std::array<std::string_view, 30> kMeasures = {
     "gpus",
 };
 
+/// Does a column have whole numbers only?
+bool is_count(std::string_view measure);
+
 struct Row {
   enum class Status : std::uint8_t {
     ok,

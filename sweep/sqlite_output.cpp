@@ -21,9 +21,10 @@ std::string quoted(const std::string& name) {
   return out + '"';
 }
 
-const char* sql_type(SweepColumn::Type type) {
-  switch (type) {
+const char* sql_type(const SweepColumn& column) {
+  switch (column.type) {
     case SweepColumn::Type::integer: return "INTEGER PRIMARY KEY";
+    case SweepColumn::Type::number: return is_count(column.name) ? "INTEGER" : "REAL";
     case SweepColumn::Type::text: return "TEXT";
     default: return "NUMERIC";  // numbers as such, everything else as text
   }
@@ -119,7 +120,7 @@ class SqliteOutput : public DatabaseOutput {
   void create_table() {
     std::vector<std::string> parts;
     for (const SweepColumn& column : columns_)
-      parts.push_back(quoted(column.name) + " " + sql_type(column.type));
+      parts.push_back(quoted(column.name) + " " + sql_type(column));
     execute(fmt::format("CREATE TABLE IF NOT EXISTS sweep ({})", fmt::join(parts, ", ")));
   }
 
@@ -141,9 +142,10 @@ class SqliteOutput : public DatabaseOutput {
   /// Numbers as such, since SQLite's own reading of them is not exact to the last digit.
   void bind(int at, const std::string& text, SweepColumn::Type type) {
     sqlite3_stmt* const row = insert_.get();
-    if (type == SweepColumn::Type::number) {
-      check(text.empty() ? sqlite3_bind_null(row, at)
-                         : sqlite3_bind_double(row, at, std::strtod(text.c_str(), nullptr)));
+    if (text.empty()) {
+      check(sqlite3_bind_null(row, at));
+    } else if (type == SweepColumn::Type::number) {
+      check(sqlite3_bind_double(row, at, std::strtod(text.c_str(), nullptr)));
     } else {
       check(sqlite3_bind_text(row, at, text.c_str(), -1, SQLITE_TRANSIENT));
     }

@@ -204,6 +204,42 @@ class Files(Case):
             self.assertEqual([(int(r["point"]), int(r["stages"]), float(r["makespan_s"]))
                               for r in rows], found.fetchall())
 
+    # numbers as such, also with zeros behind them; truth; nothing; lists and units as text
+    TYPES = [SMALL, "--over", "model.forward=1 s,2 s", "--over", "pipeline.correction=true,false",
+             "--over", "stages=2,65536", "--set", "schedule=pipemare", "--over",
+             "batches=1", "--over", "tensor=1", "--engine", "exact"]
+
+    def test_lines_have_the_types_of_json(self):
+        self.ok(*self.TYPES, "-o", self.file("rows.jsonl"))
+        rows = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
+        self.assertEqual({(row["status"], row["why"] is None) for row in rows},
+                         {("ok", True), ("refused", False)})
+        self.assertEqual([row["forward"] for row in rows[::4]], ["1 s", "2 s"])
+        self.assertEqual([row["correction"] for row in rows[:4]], [True, True, False, False])
+        for row in rows:
+            self.assertIs(type(row["stages"]), int)
+            there = row["status"] == "ok"
+            self.assertIs(type(row["width"]), int if there else type(None))
+            self.assertIs(type(row["schedule"]), str if there else type(None))
+            self.assertIn(type(row["makespan_s"]), (int, float) if there else (type(None),))
+            self.assertIsNone(row["mfu"])
+
+    @unittest.skipUnless(WITH_SQLITE, "built without SQLite")
+    def test_columns_of_a_database_have_types(self):
+        self.ok(*self.TYPES, "-o", self.file("rows.sqlite"))
+        base = sqlite3.connect(self.file("rows.sqlite"))
+        self.addCleanup(base.close)
+        declared = {row[1]: row[2] for row in base.execute("PRAGMA table_info(sweep)")}
+        self.assertEqual([declared[name] for name in (
+            "point", "scenario", "stages", "width", "ops", "peak_memory_bytes", "makespan_s",
+            "status")], ["INTEGER", "TEXT", "NUMERIC", "NUMERIC", "INTEGER", "INTEGER", "REAL",
+                         "TEXT"])
+        types = base.execute("SELECT DISTINCT status, typeof(stages), typeof(width), typeof(ops), "
+                             "typeof(makespan_s), typeof(mfu), typeof(why) FROM sweep ORDER BY 1")
+        self.assertEqual(types.fetchall(), [
+            ("ok", "integer", "integer", "integer", "real", "null", "null"),
+            ("refused", "integer", "null", "null", "null", "null", "text")])
+
     @unittest.skipIf(WITH_SQLITE, "built with SQLite")
     def test_without_sqlite_it_is_said(self):
         self.assertIn("without SQLite", self.refused(SMALL, *AXES, "-o", self.file("rows.sqlite")))
