@@ -65,6 +65,7 @@ class Columns {
 };
 
 inline constexpr std::string_view kStatusNames[] = {"ok", "infeasible", "refused", "failed"};
+inline constexpr std::string_view kFailed = kStatusNames[3];
 
 /// Numbers as short as reads back to the same; NaN is "".
 std::string number_cell(double value);

@@ -90,30 +90,36 @@ void LineOutput::flush() {
   write(text);
 }
 
-void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
-  std::ifstream in(path_, std::ios::binary);
-  if (!in) throw SystemError::from_errno("read", path_);
+std::int64_t read_lines(const std::string& path, const LineFormat& format,
+                        const std::function<void(const Cells&)>& visit) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw SystemError::from_errno("read", path);
   std::string line;
   std::int64_t whole = 0;
-  const std::string header = format_.header();
+  const std::string header = format.header();
   const bool with_header = !header.empty() && next_line(in, line);
   if (with_header) {
     if (line + '\n' != header)
-      throw InputError(path_, "has other columns than this sweep; --force replaces it");
+      throw InputError(path, "has other columns than this sweep; --force replaces it");
     whole = static_cast<std::int64_t>(header.size());
   }
   std::int64_t number = with_header ? 2 : 1;
   for (; (with_header || header.empty()) && next_line(in, line); ++number) {
-    const auto row = format_.parse(line);
-    if (!row) throw InputError(fmt::format("{}:{}", path_, number), "is no row of this sweep");
+    const auto row = format.parse(line);
+    if (!row) throw InputError(fmt::format("{}:{}", path, number), "is no row of this sweep");
     visit(*row);
     whole += static_cast<std::int64_t>(line.size()) + 1;
   }
-  if (number == 1 && !format_.begins_as_ours(line))
-    throw InputError(path_, "is not the output of a sweep; --force replaces it");
+  if (number == 1 && !format.begins_as_ours(line))
+    throw InputError(path, "is not the output of a sweep; --force replaces it");
+  return whole;
+}
+
+void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
+  const std::int64_t whole = read_lines(path_, format_, visit);
   if (::ftruncate(file_, whole) != 0) throw SystemError::from_errno("write", path_);
   size_ = ::lseek(file_, whole, SEEK_SET);
-  if (whole == 0) write(header);
+  if (whole == 0) write(format_.header());
 }
 
 void LineOutput::replace(const std::vector<Cells>& rows) {

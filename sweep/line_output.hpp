@@ -8,6 +8,11 @@
 
 namespace penstock {
 
+/// Visits the rows of a file; returns how many of its bytes are whole lines. Throws InputError when
+/// it is no sweep's.
+std::int64_t read_lines(const std::string& path, const LineFormat& format,
+                        const std::function<void(const Cells&)>& visit);
+
 class LineOutput : public Output {
  public:
   /// `path` "-" is standard output. A file that is there is kept with `resume`, else emptied.

@@ -17,6 +17,8 @@ namespace fs = std::filesystem;
 
 std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
 
+bool is_database(const std::string& path) { return extension_of(path) == ".sqlite"; }
+
 std::string manifest_path(const std::string& path) { return path + ".sweep"; }
 
 void check_same(const Manifest& then, const Manifest& now, const std::string& path) {
@@ -59,12 +61,16 @@ bool resumes(const std::string& path, const Manifest& manifest) {
   return true;
 }
 
+LineFormat format_of(const std::string& path, const Columns& columns) {
+  const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
+  return LineFormat(kind, columns.all());
+}
+
 std::unique_ptr<Output> open_lines(const std::string& path, const Columns& columns,
                                    const Manifest& manifest, Existing existing) {
-  const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
   const bool resume = existing == Existing::resume && resumes(path, manifest);
   // The file first: what is left of it never stands beside the manifest of another sweep.
-  auto output = std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
+  auto output = std::make_unique<LineOutput>(path, format_of(path, columns), resume);
   if (!resume) write_manifest(path, manifest);
   return output;
 }
@@ -98,9 +104,32 @@ std::unique_ptr<Output> open_output(const std::string& path, const Columns& colu
     throw InputError("-o " + path,
                      "is there already; --resume continues that sweep, --force "
                      "replaces it");
-  const bool database = extension_of(path) == ".sqlite";
-  return database ? open_database(path, columns, manifest, existing)
-                  : open_lines(path, columns, manifest, existing);
+  return is_database(path) ? open_database(path, columns, manifest, existing)
+                           : open_lines(path, columns, manifest, existing);
+}
+
+bool is_complete(const std::string& path, const Columns& columns, const Manifest& manifest,
+                 std::uint64_t points) {
+  const std::size_t status = columns.at("status");
+  std::uint64_t done = 0;
+  const auto count = [&](const Cells& row) { done += row[status] != kFailed; };
+  const auto same = [&](const std::string& then) {
+    return differences(parse_manifest(then, path), manifest).empty();
+  };
+  try {
+    if (!fs::exists(path)) return false;
+    if (is_database(path)) {
+      const auto database = open_sqlite(path, columns.all(), true);
+      if (!same(database->manifest())) return false;
+      database->previous(count);
+    } else {
+      if (!same(read_manifest(path))) return false;
+      read_lines(path, format_of(path, columns), count);
+    }
+  } catch (const std::exception&) {
+    return false;  // whatever it is
+  }
+  return done == points;
 }
 
 std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns) {

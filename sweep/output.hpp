@@ -40,6 +40,10 @@ enum class Existing : std::uint8_t { refuse, resume, overwrite };
 std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
                                     const Manifest& manifest, Existing existing);
 
+/// Has this file all rows of this sweep, none of them failed?
+bool is_complete(const std::string& path, const Columns& columns, const Manifest& manifest,
+                 std::uint64_t points);
+
 /// Rows to standard output as they come: "csv" or "json" (a line each).
 std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns);
 

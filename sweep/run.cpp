@@ -55,7 +55,7 @@ void SweepRun::resume() {
                       row[0], number ? fmt::format("that of point {}", *number) : "none"));
     }
     first_new_ = *number + 1;
-    if (row[status_] == kStatusNames[static_cast<std::size_t>(Row::Status::failed)]) {
+    if (row[status_] == kFailed) {
       failed_.push_back(*number);
     } else {
       ++done_;

@@ -44,6 +44,8 @@ constexpr int kSupervisorDeaths = 3;
 constexpr int kNumbersOfSupervisor = 1 << 20;
 /// For ranks that have not come when all is done.
 constexpr double kLateS = 10;
+/// Until a rank that does not find rank 0 asks whether all is done.
+constexpr double kPatienceS = 5;
 constexpr int kLookMs = 100;  // at the stop flag, which a signal may set just before poll()
 
 /// Of one worker or supervisor.
@@ -468,6 +470,22 @@ std::string from_rank_0(RendezvousStore& store, const char* key, double deadline
   return answer.bytes;
 }
 
+/// Looks for rank 0, and now and then whether it need not be there any more: then it returns null.
+std::unique_ptr<RendezvousStore> meet_unless(const std::function<bool()>& is_done,
+                                             GroupSettings group) {
+  const double end_s = steady_s() + group.deadline_s;
+  for (;;) {
+    const double left_s = end_s - steady_s();
+    group.deadline_s = std::min(left_s, kPatienceS);
+    try {
+      return meet(group);
+    } catch (const SystemError&) {
+      if (is_done()) return nullptr;
+      if (left_s <= kPatienceS) throw;
+    }
+  }
+}
+
 int jobs_of(const WorkerOptions& options) {
   return options.jobs > 0 ? options.jobs : usable_cores();
 }
@@ -494,16 +512,21 @@ bool works_for_rank_0(const WorkerOptions& options) {
 }
 
 void work_for_rank_0(const std::function<Evaluate(const std::string& told)>& prepare,
-                     const WorkerOptions& options) {
+                     const std::function<bool()>& is_done, const WorkerOptions& options) {
   const GroupSettings& group = *options.group;
-  auto store = meet(group);
-  Door door;
-  door.host = store->server_address();
-  std::istringstream(from_rank_0(*store, Coordinator::kDoorKey, group.deadline_s)) >> door.port >>
-      door.key;
-  const Evaluate evaluate = prepare(from_rank_0(*store, Coordinator::kToldKey, group.deadline_s));
-  store.reset();
-  supervise({evaluate, group.identity.rank, jobs_of(options), options.point_limit_s}, door);
+  auto store = meet_unless(is_done, group);
+  if (!store) return;
+  try {
+    Door door;
+    door.host = store->server_address();
+    std::istringstream(from_rank_0(*store, Coordinator::kDoorKey, group.deadline_s)) >> door.port >>
+        door.key;
+    const Evaluate evaluate = prepare(from_rank_0(*store, Coordinator::kToldKey, group.deadline_s));
+    store.reset();
+    supervise({evaluate, group.identity.rank, jobs_of(options), options.point_limit_s}, door);
+  } catch (const SystemError&) {
+    if (!is_done()) throw;
+  }
 }
 
 }  // namespace penstock

@@ -70,8 +70,10 @@ void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
 
 /// Is this a rank that works for another?
 bool works_for_rank_0(const WorkerOptions& options);
-/// On such a rank: until rank 0 has ended. `prepare` makes of what that told what its workers do.
+/// On such a rank: until rank 0 has ended. `prepare` makes of what that told what its workers do;
+/// where rank 0 cannot be found, `is_done` is asked whether it has ended because all is done.
+/// Throws SystemError.
 void work_for_rank_0(const std::function<Evaluate(const std::string& told)>& prepare,
-                     const WorkerOptions& options);
+                     const std::function<bool()>& is_done, const WorkerOptions& options);
 
 }  // namespace penstock

@@ -152,6 +152,20 @@ std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,
                                      engine_choice(arguments.value("engine", "auto")), documents);
 }
 
+/// Does the file have all rows already? What is wrong with the command rank 0 says.
+bool is_done(const Arguments& arguments) {
+  if (!writes_file(arguments) || arguments.flag("force")) return false;
+  try {
+    const auto documents = std::make_shared<Documents>();
+    const Space space = space_of(arguments, documents);
+    const Columns columns(space, *documents);
+    return is_complete(arguments.value("output"), columns,
+                       manifest_of(arguments, space, *documents), space.count());
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 /// A rank that works for rank 0, with the files as that has read them.
 int work_for_others(const Arguments& arguments, const WorkerOptions& options) {
   std::unique_ptr<const Evaluator> evaluator;
@@ -159,7 +173,8 @@ int work_for_others(const Arguments& arguments, const WorkerOptions& options) {
     evaluator = evaluator_of(arguments, std::make_shared<Documents>(decode_files(files)));
     return evaluation(*evaluator);
   };
-  work_for_rank_0(prepare, options);
+  work_for_rank_0(
+      prepare, [&] { return is_done(arguments); }, options);
   return exit_ok;
 }
 

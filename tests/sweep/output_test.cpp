@@ -112,6 +112,22 @@ TEST_P(Files, AnExistingFileIsLeftAlone) {
   EXPECT_EQ(rows(path("there")).size(), 5U);
 }
 
+TEST_P(Files, AreCompleteWithAllRowsOfThisSweepAndNoneThatFailed) {
+  const SpaceRig rig, other({"stages=1:5", "microbatches=1:4"});
+  const auto complete = [&](const std::string& name, const SpaceRig& of) {
+    return is_complete(path(name), of.columns, manifest_of(of.space), of.space.size());
+  };
+  sweep(path("whole"), Existing::refuse, 1);
+  sweep(path("part"), Existing::refuse, 1, 19);
+  sweep(path("failed"), Existing::refuse, 1, 1000, 3);
+  EXPECT_TRUE(complete("whole", rig));
+  EXPECT_FALSE(complete("whole", other));
+  EXPECT_FALSE(complete("part", rig));
+  EXPECT_FALSE(complete("failed", rig));
+  EXPECT_FALSE(complete("none", rig));
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+}
+
 TEST_P(Files, AnotherSweepIsNotContinued) {
   sweep(path("old"), Existing::refuse, 1);
   const SpaceRig other({"stages=1:4", "microbatches=1:6"});
@@ -188,8 +204,10 @@ TEST(Columns, AnAxisTakesTheNameOfWhatItRepeats) {
 }
 
 TEST(Lines, JsonHasNumbersOnlyWhereNothingIsLost) {
-  for (const char* text : {"1", "-3", "0.5", "12.25", "1.50", "1e3", "0"}) EXPECT_TRUE(is_json_number(text)) << text;
-  for (const char* text : {"", "01", "+1", ".5", "1.", "1ms", "[1]", "true", "12345678901234567890123"})
+  for (const char* text : {"1", "-3", "0.5", "12.25", "1.50", "1e3", "0"})
+    EXPECT_TRUE(is_json_number(text)) << text;
+  for (const char* text :
+       {"", "01", "+1", ".5", "1.", "1ms", "[1]", "true", "12345678901234567890123"})
     EXPECT_FALSE(is_json_number(text)) << text;
 }
 

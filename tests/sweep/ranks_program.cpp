@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
     return Point{number++, 0, {{"key", value}}};
   };
   if (works_for_rank_0(options)) {
-    work_for_rank_0([&](const std::string&) { return evaluate; }, options);
+    work_for_rank_0([&](const std::string&) { return evaluate; }, [] { return false; }, options);
   } else {
     visit(evaluate, next, print, options);
   }

@@ -522,6 +522,20 @@ class Edited(Case):
         self.assertEqual((*last.communicate(timeout=200), last.returncode), ("", "", 0))
 
 
+class Late(Case):
+    """A rank that finds no rank 0 any more."""
+
+    def test_it_ends_quietly_where_the_sweep_is_complete(self):
+        names = ["rows.csv", "rows.jsonl"] + (["rows.sqlite"] if WITH_SQLITE else [])
+        group = {"RANK": "1", "WORLD_SIZE": "2", "PENSTOCK_RENDEZVOUS": str(self.folder)}
+        for name in names:
+            self.ok(SMALL, *AXES, "-o", self.file(name))
+            late = subprocess.run([BINARY, "sweep", SMALL, *AXES, "-o", self.file(name)],
+                                  cwd=SOURCE, env=ENVIRONMENT | group, text=True,
+                                  capture_output=True, timeout=200)
+            self.assertEqual((late.returncode, late.stdout, late.stderr), (0, "", ""), name)
+
+
 class Tables(Case):
     def test_the_table_has_the_best_a_heat_map_and_a_line_per_axis(self):
         out = self.ok(SMALL, *AXES, "--top", "3")
