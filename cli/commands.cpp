@@ -77,7 +77,8 @@ const std::vector<CommandSpec>& table() {
        "penstock sweep my.yaml --over stages=1:64:*2 --over width=1:64:*2 --where "
        "'stages*width==64'\n"
        "penstock sweep my.yaml --over stages=2,4 --over 'split=[1,2],[2,1]' --zip stages,split\n"
-       "mpirun -np 8 penstock sweep ... -o sweep.csv --resume    # docs/sweep.md",
+       "mpirun -np 8 penstock sweep ... -o sweep.csv --resume    # docs/sweep.md\n"
+       "grep -E ',(refused|failed),' sweep.csv    # rows with their reason: the exit code is 0",
        run_sweep,
        "file"},
       {"compare",

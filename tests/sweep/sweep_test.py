@@ -185,6 +185,21 @@ class Usage(Case):
                       self.refused(SMALL, "--over", "stages=1,2", "--where", "stages*widht==64"))
 
 
+    def test_points_that_fail_are_rows_and_the_exit_code_is_0(self):
+        done = run(SMALL, "--over", "microbatches=20000", "--over", "stages=4,65536", "--timeout",
+                   "0.001", "--engine", "exact", "-o", self.file("rows.csv"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 refused (because: ", done.stderr)
+        self.assertIn("1 failed (because: took more than 0.001 s)", done.stderr)
+        self.assertIn("--resume tries again what failed", done.stderr)
+        help_text = self.ok("--help")
+        shown = next(line for line in help_text.splitlines() if "grep" in line)
+        self.assertIn("the exit code is 0", shown)
+        found = subprocess.run(shown.split("#")[0].replace("sweep.csv", self.file("rows.csv")),
+                               shell=True, text=True, capture_output=True, check=True).stdout
+        self.assertEqual([line.split(",")[0] for line in found.splitlines()], ["0", "1"])
+
+
 class Files(Case):
     def test_the_three_files_have_the_same_rows(self):
         names = ["rows.csv", "rows.jsonl"] + (["rows.sqlite"] if WITH_SQLITE else [])
