@@ -1,5 +1,6 @@
 #include "base/meeting.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <fmt/format.h>
@@ -33,10 +34,6 @@ namespace {
 
 constexpr int kDefaultPort = 29500;  // torchrun's
 constexpr int kPorts = 4;
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // ---- the environment
 

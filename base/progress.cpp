@@ -14,7 +14,7 @@ namespace penstock {
 namespace {
 
 /// Cut to the terminal, since a line that wraps cannot be drawn over.
-std::string one_line(std::string text) {
+std::string cut_to_terminal(std::string text) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   const std::size_t width = known ? size.ws_col : 80;
@@ -47,7 +47,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
   const std::string line =
       fmt::format("{} {}/{} ({:.0f} %), {} left{}{}", what_, format_count(done),
                   format_count(total_), share, format_time(left), note.empty() ? "" : "; ", note);
-  fmt::print(stderr, "\r\x1b[K{}", one_line(line));
+  fmt::print(stderr, "\r\x1b[K{}", cut_to_terminal(line));
   std::fflush(stderr);
 }
 

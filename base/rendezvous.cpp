@@ -1,5 +1,6 @@
 #include "base/rendezvous.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <fmt/format.h>
@@ -59,10 +60,6 @@ std::string frame(char kind, int number, const std::string& first, const std::st
 
 bool plausible(const Frame& f) {
   return f.magic == kMagic && f.first_bytes < kLargest && f.second_bytes < kLargest;
-}
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 int poll_timeout_ms(double seconds) {

@@ -14,17 +14,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 namespace penstock {
 namespace {
 
 constexpr const char* kThousand = "scenarios/opt-66b-1024.yaml";
-
-double wall_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double peak_bytes() {
   rusage usage{};
@@ -86,14 +81,14 @@ std::pair<double, double> concurrent_flows(const Simulation& s) {
 Measured measure(const std::function<Scenario()>& load) {
   const auto answer = in_child([&]() -> std::vector<double> {
     if (!why_no_simgrid().empty()) throw SystemError(why_no_simgrid());
-    const double wall = wall_s(), cpu = process_cpu_seconds();
+    const double wall = steady_s(), cpu = process_cpu_seconds();
     Simulation s = prepare(load());
     const double started = process_cpu_seconds();
     SimgridCounts counts;
     s.timeline = std::make_unique<Timeline>(simulate_simgrid(s.input(), {}, &counts));
     const double engine = process_cpu_seconds() - started;
     const Result result = summarize(s);
-    const double cpu_s = process_cpu_seconds() - cpu, all_s = wall_s() - wall;
+    const double cpu_s = process_cpu_seconds() - cpu, all_s = steady_s() - wall;
     const double bytes = peak_bytes();
     const auto [mean, peak] = concurrent_flows(s);
     return {all_s,

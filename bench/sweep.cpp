@@ -5,6 +5,7 @@
 #include "base/clock.hpp"
 #include "sweep/evaluate.hpp"
 #include "tests/rig.hpp"
+#include "tests/sweep/whole_row.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -65,7 +66,7 @@ void visit(benchmark::State& state, const std::vector<Point>& points) {
   std::size_t next = 0;
   std::array<std::int64_t, 4> ended{};
   for (auto _ : state) {
-    const Row row = evaluator.evaluate(points[next]);
+    const Row row = whole_row(evaluator, points[next]);
     ++ended[static_cast<std::size_t>(row.status)];
     next = (next + 1) % points.size();
   }

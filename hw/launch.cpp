@@ -1,5 +1,6 @@
 #include "hw/launch.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -23,10 +23,6 @@ namespace penstock {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// A folder that is removed with all that is in it.
 class TemporaryFolder {

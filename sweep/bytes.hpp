@@ -10,26 +10,34 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace penstock {
 
 class ByteWriter {
  public:
-  explicit ByteWriter(std::string& to) : to_(to) {}
-
   template <class T>
   void put(T value) {
     static_assert(std::is_trivially_copyable_v<T>);
-    to_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  void text(std::string_view value) {
-    put(static_cast<std::uint32_t>(value.size()));
-    to_.append(value);
+  void put(const std::string& text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    bytes_.append(text);
   }
+  std::string take() { return std::move(bytes_); }
 
  private:
-  std::string& to_;
+  std::string bytes_;
 };
+
+/// These values; `read_bytes` fills others of the same types from them.
+template <class... T>
+std::string bytes_of(const T&... values) {
+  ByteWriter to;
+  (to.put(values), ...);
+  return to.take();
+}
 
 /// What came is none of our messages.
 class Garbled : public SystemError {
@@ -49,6 +57,11 @@ class ByteReader {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
+  void read(std::string& text) { text = this->text(); }
+  template <class T>
+  void read(T& value) {
+    value = get<T>();
+  }
   std::string text() { return std::string(take(get<std::uint32_t>())); }
   bool at_end() const { return from_.empty(); }
 
@@ -62,5 +75,11 @@ class ByteReader {
 
   std::string_view from_;
 };
+
+template <class... T>
+void read_bytes(std::string_view bytes, T&... values) {
+  ByteReader from(bytes);
+  (from.read(values), ...);
+}
 
 }  // namespace penstock

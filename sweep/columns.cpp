@@ -48,13 +48,6 @@ std::string column_name(const std::string& key, const std::vector<std::string>& 
   return same == 1 && (repeated || !is_own_column(leaf)) ? leaf : key;
 }
 
-/// One line, whatever it came from.
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
-  return text;
-}
-
 /// Names of scenarios; where two have the same, their files.
 std::vector<std::string> labels_of(const std::vector<std::string>& files, Documents& documents) {
   std::vector<std::string> labels;

@@ -83,11 +83,6 @@ void measure(const Result& r, Row& row) {
   set(column("staleness_max"), most(r, [](const auto& d) { return d.order.staleness_max; }));
 }
 
-std::string one_line(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 /// What is wrong with the input, without the lines it stands in.
 std::string messages(const InputError& error) {
   std::string text;
@@ -187,12 +182,6 @@ Row Evaluator::begin(const Point& point, std::function<Row()>& rest) const {
     };
   });
   return row;
-}
-
-Row Evaluator::evaluate(const Point& point) const {
-  std::function<Row()> rest;
-  Row row = begin(point, rest);
-  return rest ? rest() : row;
 }
 
 }  // namespace penstock

@@ -24,14 +24,10 @@ class Evaluator {
             const std::shared_ptr<Documents>& documents = std::make_shared<Documents>());
   ~Evaluator();
 
-  /// Whatever is wrong with the point is in the row. Simulates with simgrid once per process; see
-  /// `begin`.
-  Row evaluate(const Point& point) const;
-
-  /// The same for what simgrid does in a process of its own: where the point needs that (the engine
-  /// is simgrid, or `auto` and `exact` cannot represent it), `rest` is set, the row is not
-  /// complete, and `rest()` in a child of this process simulates and returns it. All that comes
-  /// before, the loading of SimGrid too, was done here.
+  /// Whatever is wrong with the point is in the row. What simgrid does once per process is left:
+  /// where the point needs that (the engine is simgrid, or `auto` and `exact` cannot represent it),
+  /// `rest` is set, the row is not complete, and `rest()` in a child of this process simulates and
+  /// returns it. All that comes before, the loading of SimGrid too, was done here.
   Row begin(const Point& point, std::function<Row()>& rest) const;
 
  private:

@@ -123,13 +123,12 @@ void read_inputs(const std::vector<std::string>& files, const std::vector<Axis>&
 }
 
 std::string encode(const std::vector<Documents::File>& files) {
-  std::string bytes;
-  ByteWriter to(bytes);
+  ByteWriter to;
   for (const Documents::File& file : files) {
-    to.text(file.path);
-    to.text(file.text);
+    to.put(file.path);
+    to.put(file.text);
   }
-  return bytes;
+  return to.take();
 }
 
 std::vector<Documents::File> decode_files(std::string_view bytes) {

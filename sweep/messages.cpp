@@ -60,53 +60,34 @@ int connected(int socket, const void* address, socklen_t length) {
 
 }  // namespace
 
-std::string encode(const Hello& hello) {
-  std::string bytes;
-  ByteWriter to(bytes);
-  to.text(hello.key);
-  to.put(hello.rank);
-  to.put(hello.number);
-  return bytes;
-}
+std::string encode(const Hello& hello) { return bytes_of(hello.key, hello.rank, hello.number); }
 
 Hello decode_hello(std::string_view bytes) {
-  ByteReader from(bytes);
   Hello hello;
-  hello.key = from.text();
-  hello.rank = from.get<std::int32_t>();
-  hello.number = from.get<std::int32_t>();
+  read_bytes(bytes, hello.key, hello.rank, hello.number);
   return hello;
 }
 
 std::string encode(const Ended& ended) {
-  std::string bytes;
-  ByteWriter to(bytes);
-  to.put(ended.number);
-  to.put(ended.status);
-  to.put(ended.in_hand);
-  return bytes;
+  return bytes_of(ended.number, ended.status, ended.in_hand);
 }
 
 Ended decode_ended(std::string_view bytes) {
-  ByteReader from(bytes);
   Ended ended;
-  ended.number = from.get<std::int32_t>();
-  ended.status = from.get<std::int32_t>();
-  ended.in_hand = from.get<std::uint64_t>();
+  read_bytes(bytes, ended.number, ended.status, ended.in_hand);
   return ended;
 }
 
 std::string encode(const Task& task) {
-  std::string bytes;
-  ByteWriter to(bytes);
+  ByteWriter to;
   to.put(task.alone);
   to.put(task.point.number);
   to.put(static_cast<std::uint64_t>(task.point.scenario));
   for (const Override& change : task.point.changes) {
-    to.text(change.key);
-    to.text(change.value);
+    to.put(change.key);
+    to.put(change.value);
   }
-  return bytes;
+  return to.take();
 }
 
 Task decode_task(std::string_view bytes) {
@@ -122,11 +103,7 @@ Task decode_task(std::string_view bytes) {
   return task;
 }
 
-std::string encode(std::uint64_t point) {
-  std::string bytes;
-  ByteWriter(bytes).put(point);
-  return bytes;
-}
+std::string encode(std::uint64_t point) { return bytes_of(point); }
 
 std::uint64_t decode_number(std::string_view bytes) {
   return ByteReader(bytes).get<std::uint64_t>();

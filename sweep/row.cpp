@@ -20,25 +20,29 @@ constexpr std::string_view kCounts[] = {
 
 }  // namespace
 
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
 bool is_count(std::string_view measure) {
   return measure.ends_with("_bytes") || std::ranges::find(kCounts, measure) != std::end(kCounts);
 }
 
 /// Empty measures are a bit each: a refused point has nothing else.
 std::string encode(const Row& row) {
-  std::string bytes;
-  bytes.reserve(sizeof row);
-  ByteWriter to(bytes);
+  ByteWriter to;
   to.put(row.point);
   to.put(row.status);
-  for (const auto text : kTexts) to.text(row.*text);
+  for (const auto text : kTexts) to.put(row.*text);
   std::uint32_t present = 0;
   for (std::size_t i = 0; i < row.measures.size(); ++i)
     present |= std::uint32_t{!std::isnan(row.measures[i])} << i;
   to.put(present);
   for (const double measure : row.measures)
     if (!std::isnan(measure)) to.put(measure);
-  return bytes;
+  return to.take();
 }
 
 Row decode(std::string_view bytes) {

@@ -43,6 +43,9 @@ inline constexpr std::array<std::string_view, 30> kMeasures = {
     "gpus",
 };
 
+/// Text of the user's or of an error for a cell: without line feeds and what else moves a cursor.
+std::string one_line(std::string text);
+
 /// Does a column have whole numbers only?
 bool is_count(std::string_view measure);
 

@@ -83,11 +83,11 @@ std::uint64_t Space::next(std::uint64_t number) const {
   return size_;
 }
 
-std::uint64_t Space::count_below(std::uint64_t end) const {
+std::uint64_t Space::count() const {
   const std::uint64_t block = strides_[last_condition_];  // all or nothing
   std::uint64_t count = 0;
-  for (std::uint64_t at = next(0); at < end;) {
-    const std::uint64_t behind = std::min(end, (at / block + 1) * block);
+  for (std::uint64_t at = next(0); at < size_;) {
+    const std::uint64_t behind = (at / block + 1) * block;
     count += behind - at;
     at = next(behind);
   }

@@ -22,9 +22,7 @@ class Space {
   /// Of the product, with those that conditions leave out.
   std::uint64_t size() const { return size_; }
   /// Of those that have a row. Takes a while for huge products.
-  std::uint64_t count() const { return count_below(size_); }
-  /// How many numbers below `end` have a row.
-  std::uint64_t count_below(std::uint64_t end) const;
+  std::uint64_t count() const;
 
   /// The first number from `number` on that has a row; `size()` when there is none.
   std::uint64_t next(std::uint64_t number) const;

@@ -1,6 +1,7 @@
 #include "sweep/workers.hpp"
 
 #include "base/child_process.hpp"
+#include "base/clock.hpp"
 #include "sweep/bytes.hpp"
 #include "sweep/worker.hpp"
 
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -27,10 +27,6 @@
 
 namespace penstock {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double steady_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 /// A worker holds the points of so many seconds, within limits: enough that messages cost nothing.
 constexpr double kHeldS = 0.02;

@@ -10,10 +10,6 @@ constexpr int kSpins = 64;  // before a wait starts to sleep between its looks
 constexpr std::chrono::microseconds kNap{20};
 }  // namespace
 
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 EventPool::~EventPool() {
   for (cudaEvent_t event : free_) cudaEventDestroy(event);
 }

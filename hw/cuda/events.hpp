@@ -5,6 +5,7 @@
 // issued by a thread of its own. Waits poll, so that they end when the run stops.
 #pragma once
 
+#include "base/clock.hpp"
 #include "hw/cuda/base_chain.hpp"
 #include "hw/cuda/driver.hpp"
 #include "hw/device.hpp"
@@ -103,7 +104,5 @@ StampPtr stamp_of(const Event& event);
 void wait_on(cudaStream_t stream, Stamp& stamp);
 /// Polls until it has fired; throws what stopped the run.
 void wait_until_fired(Stamp& stamp, const RunControl& control);
-/// Seconds of the host's steady clock.
-double steady_s();
 
 }  // namespace penstock::cuda

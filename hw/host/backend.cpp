@@ -2,6 +2,7 @@
 // TCP between processes.
 #include "hw/backend.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "hw/host/gloo_wire.hpp"
@@ -112,7 +113,7 @@ class HostBackend : public Backend {
   void start() override {
     Group& group = request_.group;
     group.barrier();
-    const double now = HostClock::steady_s() + group.clock_offset_s();
+    const double now = steady_s() + group.clock_offset_s();
     const std::string zero = group.broadcast(fmt::format("{:.9f}", now), 0);
     clock_.start_at(std::stod(zero) - group.clock_offset_s());
   }

@@ -23,10 +23,6 @@ std::int64_t capacity(std::int64_t bytes) {
 
 }  // namespace
 
-double HostClock::steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void HostClock::sleep_until(double wall, const RunControl& control) const {
   constexpr double kSpin = 200e-6;  // the scheduler may wake us this late
   constexpr double kSlice = 0.05;   // between looks at whether the run was stopped

@@ -5,6 +5,7 @@
 // real as with the wall clock.
 #pragma once
 
+#include "base/clock.hpp"
 #include "hw/backend.hpp"
 #include "hw/host/math.hpp"
 #include "hw/host/queue.hpp"
@@ -20,7 +21,6 @@ class HostClock {
   bool logical() const { return logical_; }
   /// Makes now 0, on a steady clock that is `offset_s` behind rank 0's.
   void start_at(double steady_s) { zero_s_ = steady_s; }
-  static double steady_s();
   double wall_s() const { return steady_s() - zero_s_; }
   /// Now, as work on this queue sees it.
   double now_s(const HostQueue& queue) const { return logical_ ? queue.time_s : wall_s(); }

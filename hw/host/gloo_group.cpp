@@ -1,5 +1,6 @@
 #include "hw/host/gloo_group.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 
 #include <fmt/format.h>
@@ -15,10 +16,6 @@
 
 namespace penstock {
 namespace {
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string boot_id() {
   std::string id;

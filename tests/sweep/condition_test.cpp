@@ -131,11 +131,6 @@ TEST(Space, SkipsExactlyThePointsThatDoNotHold) {
   }
   EXPECT_EQ(numbers(s), expected);
   EXPECT_EQ(s.count(), expected.size());
-  for (const std::uint64_t end :
-       {std::uint64_t{0}, std::uint64_t{30}, std::uint64_t{31}, s.size()}) {
-    EXPECT_EQ(s.count_below(end), static_cast<std::uint64_t>(std::ranges::count_if(
-                                      expected, [&](std::uint64_t n) { return n < end; })));
-  }
 }
 
 TEST(Space, AConditionOnTheScenariosChoosesAmongThem) {

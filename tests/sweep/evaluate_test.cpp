@@ -2,6 +2,7 @@
 #include "sweep/evaluate.hpp"
 
 #include "tests/rig.hpp"
+#include "tests/sweep/whole_row.hpp"
 
 #include <gtest/gtest.h>
 
@@ -116,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, RowOf,
 
 Row row_at(const std::vector<Override>& changes) {
   const Evaluator evaluator({shipped("gpt-2.2b-2bw")}, {}, EngineChoice::automatic);
-  return evaluator.evaluate({7, 0, changes});
+  return whole_row(evaluator, {7, 0, changes});
 }
 
 TEST(Evaluator, AMistakeIsARowWithItsReason) {
@@ -130,10 +131,10 @@ TEST(Evaluator, AMistakeIsARowWithItsReason) {
 
 TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
   const Evaluator evaluator({shipped("small-1f1b")}, {}, EngineChoice::exact);
-  const Row fits = evaluator.evaluate({});
+  const Row fits = whole_row(evaluator, Point{});
   EXPECT_EQ(fits.status, Row::Status::ok) << fits.why;
   const Row row =
-      evaluator.evaluate({0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
+      whole_row(evaluator, {0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
   EXPECT_EQ(row.status, Row::Status::infeasible) << row.why;
   EXPECT_TRUE(row.why.starts_with("device 0 needs")) << row.why;
   EXPECT_EQ(row.why.find('\n'), std::string::npos);
@@ -142,8 +143,8 @@ TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
 TEST(Evaluator, OverridesOfTheSweepComeBeforeThoseOfThePoint) {
   const Evaluator evaluator({shipped("small-1f1b"), shipped("small-gpipe")},
                             {{"pipeline.microbatches", "3"}}, EngineChoice::exact);
-  EXPECT_EQ(evaluator.evaluate({0, 0, {}}).measures[2], 3);
-  const Row row = evaluator.evaluate({5, 1, {{"pipeline.microbatches", "6"}}});
+  EXPECT_EQ(whole_row(evaluator, {0, 0, {}}).measures[2], 3);
+  const Row row = whole_row(evaluator, {5, 1, {{"pipeline.microbatches", "6"}}});
   EXPECT_EQ(row.measures[2], 6);
   EXPECT_EQ(row.schedule, "gpipe");
   EXPECT_EQ(row.point, 5U);

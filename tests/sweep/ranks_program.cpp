@@ -6,7 +6,7 @@
 // workers open for reading and the others' for writing, each at its first point.
 // kill: the worker of a rank other than 0 that comes to its first point first kills its rank. FILE
 // says that it has done so.
-#include "sweep/workers.hpp"
+#include "tests/sweep/echo.hpp"
 
 #include <fmt/format.h>
 
@@ -21,14 +21,6 @@
 namespace {
 
 using namespace penstock;
-
-Row row_of(const Point& point) {
-  Row row;
-  row.point = point.number;
-  row.scenario = point.changes.at(0).value;
-  row.measures.fill(1.0 / static_cast<double>(point.number + 1));
-  return row;
-}
 
 void meet_others(const std::string& pipe, int rank) {
   static const int kOpened = ::open(pipe.c_str(), rank == 0 ? O_RDONLY : O_WRONLY);
@@ -58,18 +50,12 @@ int main(int argc, char** argv) {
   const Evaluate evaluate = [&](const Point& point) {
     if (given.contains("meet")) meet_others(given["meet"], rank);
     if (given.contains("kill") && rank > 0) kill_rank_once(given["kill"]);
-    return Evaluated{row_of(point), {}};
-  };
-  std::uint64_t number = 0;
-  const NextPoint next = [&]() -> std::optional<Point> {
-    if (number == points) return std::nullopt;
-    const std::string value = fmt::format("value-{}", number);
-    return Point{number++, 0, {{"key", value}}};
+    return Evaluated{echo_of(point), {}};
   };
   if (works_for_rank_0(options)) {
     work_for_rank_0([&](const std::string&) { return evaluate; }, [] { return false; }, options);
   } else {
-    visit(evaluate, next, print, options);
+    visit(evaluate, echo_points(points), print, options);
   }
   return 0;
 }

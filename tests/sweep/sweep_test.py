@@ -19,43 +19,29 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from command_case import CommandCase, of_penstock
+
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 SMALL = "scenarios/small-1f1b.yaml"
 REAL = "scenarios/gpt-2.2b-flush.yaml"
 WITH_SQLITE = bool(os.environ.get("PENSTOCK_WITH_SQLITE"))
-# Ranks are those of the sweep's own tests; LeakSanitizer crashes in short-lived processes.
-ENVIRONMENT = {k: v for k, v in os.environ.items()
-               if k != "NO_COLOR" and not k.startswith(("SLURM_", "OMPI_", "PMI_"))} | {
-    "ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8",
-    "TERM": "xterm"}
+ENVIRONMENT = of_penstock(TERM="xterm")
+ENVIRONMENT.pop("NO_COLOR", None)
 AXES = ["--over", "stages=1,2,3,4", "--over", "microbatches=1:8", "--engine", "exact"]
 
 
-def run(*arguments, **options):
-    return subprocess.run([BINARY, "sweep", *arguments], cwd=SOURCE, env=ENVIRONMENT, text=True,
-                          capture_output=True, stdin=subprocess.DEVNULL, timeout=200, **options)
-
-
-class Case(unittest.TestCase):
-    maxDiff = None
-
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-sweep-"))
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def ok(self, *arguments):
-        done = run(*arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
-
-    def refused(self, *arguments):
-        done = run(*arguments)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        return done.stderr
+class Case(CommandCase):
+    COMMAND = ("sweep",)
+    ENVIRONMENT = ENVIRONMENT
 
     def file(self, name):
         return str(self.folder / name)
+
+
+run = Case.run_command
 
 
 class Rows(Case):

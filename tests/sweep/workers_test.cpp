@@ -1,5 +1,5 @@
 // Every point gets one row, whatever becomes of the processes that evaluate it.
-#include "sweep/workers.hpp"
+#include "tests/sweep/echo.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,24 +37,7 @@ struct Counter {
   std::atomic<int> calls;
 };
 
-Row row_of(const Point& point) {
-  Row row;
-  row.point = point.number;
-  row.scenario = point.changes.at(0).value;
-  row.measures.fill(1.0 / static_cast<double>(point.number + 1));
-  return row;
-}
-
-Evaluated evaluated(const Point& point) { return {row_of(point), {}}; }
-
-/// Points 0 to n-1.
-NextPoint points(std::uint64_t n) {
-  return [n, number = std::uint64_t{0}]() mutable -> std::optional<Point> {
-    if (number == n) return std::nullopt;
-    const std::string value = "value " + std::to_string(number);
-    return Point{number++, 0, {{"some.key", value}}};
-  };
-}
+Evaluated evaluated(const Point& point) { return {echo_of(point), {}}; }
 
 using Rows = std::map<std::uint64_t, Row>;
 
@@ -62,7 +45,7 @@ Rows visited(const Evaluate& evaluate, std::uint64_t n, const WorkerOptions& opt
              const std::function<void(const Row&)>& look = {}) {
   Rows rows;
   visit(
-      evaluate, points(n),
+      evaluate, echo_points(n),
       [&](Row&& row) {
         if (look) look(row);
         const std::uint64_t number = row.point;
@@ -72,15 +55,15 @@ Rows visited(const Evaluate& evaluate, std::uint64_t n, const WorkerOptions& opt
   return rows;
 }
 
-/// All n, as row_of() makes them, but for these.
+/// All n, as echo_of() makes them, but for these.
 void expect_all(const Rows& rows, std::uint64_t n, const std::set<std::uint64_t>& but = {}) {
   EXPECT_EQ(rows.size(), n);
-  auto next = points(n);
+  auto next = echo_points(n);
   while (const auto point = next()) {
     const auto found = rows.find(point->number);
     ASSERT_NE(found, rows.end()) << point->number;
     if (!but.contains(point->number)) {
-      EXPECT_EQ(encode(found->second), encode(row_of(*point)));
+      EXPECT_EQ(encode(found->second), encode(echo_of(*point)));
     }
   }
 }
@@ -152,7 +135,7 @@ TEST(Workers, APointThatTakesTooLongIsARow) {
     const auto for_ever = [&, point] {
       ++counter->calls;
       for (;;) ::pause();
-      return row_of(point);
+      return echo_of(point);
     };
     if (point.number == 5) for_ever();
     if (point.number == 9) return {{}, for_ever};
@@ -181,7 +164,7 @@ TEST(Workers, WhatIsLeftOfAPointRunsInAProcessOfItsOwn) {
   const Evaluate evaluate = [](const Point& point) -> Evaluated {
     const pid_t worker = ::getpid();
     return {{}, [point, worker] {
-              Row row = row_of(point);
+              Row row = echo_of(point);
               row.measures[0] = ::getpid();
               row.measures[1] = worker;
               return row;
@@ -203,7 +186,7 @@ TEST(Workers, ACrashOfSuchAProcessIsTriedOnceMore) {
     return {{}, [&, point] {
               if (point.number == 3 && ++hopeless->calls > 0) crash(SIGABRT);
               if (point.number == 4 && unlucky->calls++ == 0) crash(SIGKILL);
-              return row_of(point);
+              return echo_of(point);
             }};
   };
   const Rows rows = visited(evaluate, 20, {.jobs = 2});
@@ -270,7 +253,7 @@ TEST(Workers, GetNoNewPointsWhileTooManyRowsWaitForOne) {
   const Shared<sem_t> others_are_there;
   ::sem_init(others_are_there.operator->(), 1, 0);
   std::uint64_t handed = 0, handed_before_first = 0;
-  auto all = points(kAll);
+  auto all = echo_points(kAll);
   Rows rows;
   visit(
       [&](const Point& point) {
@@ -295,7 +278,7 @@ TEST(Workers, GetNoNewPointsWhileTooManyRowsWaitForOne) {
 TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
   std::atomic<bool> stop = false;
   std::set<std::uint64_t> seen;
-  auto next = points(100000);
+  auto next = echo_points(100000);
   std::uint64_t taken = 0;
   visit(evaluated, next,
         [&](Row&& row) {
@@ -306,7 +289,7 @@ TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
   EXPECT_GE(seen.size(), 50U);
   EXPECT_LT(seen.size(), 100000U);
   // What has no row yet is visited by the next sweep: together they are all.
-  auto rest = points(100000);
+  auto rest = echo_points(100000);
   visit(
       evaluated,
       [&] {
@@ -320,7 +303,7 @@ TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
 
 TEST(Workers, WhatTheSinkThrowsEndsThemAll) {
   const auto full = [](Row&&) { throw SystemError("no space left on device"); };
-  EXPECT_THROW(visit(evaluated, points(1000), full, {.jobs = 2}), SystemError);
+  EXPECT_THROW(visit(evaluated, echo_points(1000), full, {.jobs = 2}), SystemError);
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
   EXPECT_EQ(errno, ECHILD);
 }
@@ -341,13 +324,13 @@ TEST(Workers, EndWithTheirParent) {
         places->child = ::getpid();
         ::sem_post(&places->there);
         for (;;) ::pause();
-        return row_of(point);
+        return echo_of(point);
       };
       places->supervisor = ::getppid();
       places->worker = ::getpid();
       return {{}, wait};
     };
-    visit(evaluate, points(1), [](Row&&) {}, {.jobs = 2});
+    visit(evaluate, echo_points(1), [](Row&&) {}, {.jobs = 2});
     ::_exit(0);
   }
   ::sem_wait(&places->there);

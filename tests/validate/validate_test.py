@@ -9,19 +9,16 @@ import json
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import recordings
+from command_case import CommandCase, of_penstock
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
-BINARY = os.environ["PENSTOCK_BINARY"]
-ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
-                            "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+ENVIRONMENT = of_penstock(NO_COLOR="1")
 SCENARIO = """
 name: {name}
 model: {{forward: 1 s, backward: 2 s, activation: 1 GiB, parameters: 2 GiB, output: 64 MiB}}
@@ -33,27 +30,13 @@ pipeline: {{stages: {stages}, microbatches: {microbatches}}}
 """
 
 
-def run(*arguments):
-    return subprocess.run([BINARY, *map(str, arguments)], cwd=SOURCE, env=ENVIRONMENT, text=True,
-                          capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
-
-
-class Case(unittest.TestCase):
-    maxDiff = None
-
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-validate-"))
-        self.addCleanup(shutil.rmtree, self.folder)
+class Case(CommandCase):
+    ENVIRONMENT = ENVIRONMENT
 
     def ok(self, *arguments):
-        done = run(*arguments)
+        done = self.run_command(*arguments)
         self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
         return done.stdout
-
-    def refused(self, *arguments):
-        done = run(*arguments)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
-        return done.stderr
 
     def record(self, file="run.json", factors=(1.1,), jitter=0.0, **shape):
         """Writes a recording; each run is `factor` as slow as predicted. Returns its path and what
@@ -78,6 +61,9 @@ class Case(unittest.TestCase):
 
     def result(self, *arguments):
         return json.loads(self.ok("validate", *arguments, "--format", "json"))
+
+
+run = Case.run_command
 
 
 class Validate(Case):
