@@ -1,9 +1,10 @@
 // A sweep over points whose rows are known, for tests of ranks: prints the rows on rank 0.
 //
-//     ranks_program POINTS [meet PIPE] [kill FILE]
+//     ranks_program POINTS [meet PIPE] [late PIPE] [kill FILE]
 //
 // meet: rank 0 evaluates nothing before another rank has begun: PIPE is a named pipe that rank 0's
 // workers open for reading and the others' for writing, each at its first point.
+// late: the same, but rank 0 evaluates the first half of the points before it waits.
 // kill: the worker of a rank other than 0 that comes to its first point first kills its rank. FILE
 // says that it has done so.
 #include "tests/sweep/echo.hpp"
@@ -49,6 +50,8 @@ int main(int argc, char** argv) {
   const int rank = options.group ? options.group->identity.rank : 0;
   const Evaluate evaluate = [&](const Point& point) {
     if (given.contains("meet")) meet_others(given["meet"], rank);
+    if (given.contains("late") && (rank > 0 || point.number >= points / 2))
+      meet_others(given["late"], rank);
     if (given.contains("kill") && rank > 0) kill_rank_once(given["kill"]);
     return Evaluated{echo_of(point), {}};
   };
