@@ -131,7 +131,7 @@ double sweep_seconds(const Evaluator& evaluator, int workers) {
   const std::vector<Point> points = mix();
   std::uint64_t begun = 0, rows = 0;
   const auto start = std::chrono::steady_clock::now();
-  visit(
+  penstock::visit(
       [&](const Point& point) {
         Evaluated evaluated;
         evaluated.row = evaluator.begin(point, evaluated.rest);
