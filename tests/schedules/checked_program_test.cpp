@@ -31,7 +31,9 @@ TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
 }
 
 TEST(CheckedProgram, OneThatCannotRunHasProblemsAndNoFacts) {
-  const CheckedProgram made(named("1f1b"), shape_of(2, 4), {.transfers = Transfers::coupled});
+  ScheduleShape shape = shape_of(2, 4);
+  shape.chunks = 2;
+  const CheckedProgram made(named("looped-bfs"), shape, {.transfers = Transfers::coupled});
   EXPECT_FALSE(made.problems.empty());
   EXPECT_EQ(made.problems, check(made.program, made.table));
   EXPECT_TRUE(made.facts.empty());
