@@ -173,8 +173,8 @@ TEST(Evaluator, ARowIsTheSameWhateverWasEvaluatedBefore) {
   int refused = 0;
   for (int round = 0; round < 2; ++round) {
     for (const Point& point : points_that_share_programs()) {
-      const Row row = evaluator.evaluate(point);
-      const Row alone = Evaluator(files, {}, EngineChoice::exact).evaluate(point);
+      const Row row = whole_row(evaluator, point);
+      const Row alone = whole_row(Evaluator(files, {}, EngineChoice::exact), point);
       EXPECT_EQ(encode(row), encode(alone)) << point.number << ": " << row.why;
       if (row.status == Row::Status::refused) ++refused;
     }
