@@ -271,8 +271,22 @@ class Reproducible(Case):
                 self.assertEqual(columns["makespan"]["values"], [15, 22, 45])
         said = self.refused(1, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
         self.assertIn("none/run.html': No such file or directory", said)
+        full = self.folder / "full.html"
+        full.symlink_to("/dev/full")
         self.assertIn("No space left on device",
-                      self.refused(1, "simulate", SMALL, "--report", "/dev/full"))
+                      self.refused(1, "simulate", SMALL, "--report", str(full)))
+
+    def test_a_report_that_is_no_page_by_its_name_is_refused(self):
+        meant = {"run.txt": "run.html", "run": "run.html", "a.b/run.pdf": "a.b/run.html",
+                 "-": "report.html", ".html": "report.html", "": "report.html"}
+        for command in ("simulate", "sweep", "compare", "validate", "plan"):
+            for name, guess in meant.items():
+                self.assertEqual(
+                    self.refused(2, command, SMALL, "--report", name),
+                    f"--report: must be a file ending in .html or .htm, got '{name}'; "
+                    f"did you mean '{guess}'?\n")
+        self.ok("simulate", SMALL, "--report", str(self.folder / "run.htm"))
+        self.assertTrue((self.folder / "run.htm").exists())
 
     def test_engine_seconds_is_what_varies(self):
         full = json.loads(self.ok("simulate", SMALL, "--format", "json"))
