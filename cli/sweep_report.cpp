@@ -88,10 +88,11 @@ void SweepReport::add(const Cells& row) {
     ++left_out_;
     return;
   }
-  SweepPoint& point = section_.points.emplace_back();
+  SweepPoint point;
   for (const std::size_t c : shown_) point.cells.push_back(cell_of(row[c]));
   point.status = status_of(row[status_]);
   point.reason = row[why_];
+  section_.points.add(point);
 }
 
 std::vector<std::string> SweepReport::notes() const {

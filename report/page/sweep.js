@@ -1,21 +1,14 @@
 // A sweep's points: columns by name, which of them are axes and measures.
 class Points {
   constructor(section) {
-    this.columns = section.columns.map(column => {
-      const {values} = column;
-      const numbers = Array.isArray(values);
-      return {
-        ...column,
-        numbers,
-        value: numbers ? row => values[row] : row => values.words[values.at[row]]
-      };
-    });
+    this.columns = section.columns.map(column => ({...column, ...reader(column)}));
+    this.size = section.rows;
     const of = name => this.columns.find(c => c.name === name && c.role === 'other');
     this.status = of('status').value;
     this.reason = of('reason').value;
-    const {values} = this.columns.at(-1);
-    this.size = Array.isArray(values) ? values.length : values.at.length;
-    this.measures = this.columns.filter(c => c.role === 'measure' && c.numbers);
+    const measures = this.columns.filter(c => c.role === 'measure' && c.numbers);
+    this.measures = measures.filter(c => !c.constant);
+    if (this.measures.length < 2) this.measures = measures;
     this.axes = this.columns.filter(c => c.role === 'axis').map(c => this.withChoices(c));
   }
 
@@ -45,29 +38,65 @@ class Points {
 const isBetter = (better, a, b) => (better === 'higher' ? a > b : a < b);
 const columnChoices = columns => columns.map(c => [c.name, spaced(c.name)]);
 
-/** Every point as a row. */
+/** Every point as a row, the best first; what is the same for all is said once, above. */
 class PointsTable extends Figure {
   constructor(section, points) {
     super(section);
     this.points = points;
     this.mode = 'table';
     this.tableOnly = true;
+    this.best = points.named(section.heat_measure) ?? points.measures[0];
   }
-  title() { return 'Points'; }
+  title() { return 'Points, the best first'; }
   build() {
     const node = super.build();
     this.bar.replaceChildren(element('h3', {}, this.title()));
+    const constants = this.constants();
+    if (constants) this.bar.after(element('p', {class: 'note'}, constants));
     this.canvas.hidden = this.legendNode.hidden = true;
     this.tableNode.hidden = false;
     this.ensureTable();
     return node;
   }
   draw() {}
+
+  constants() {
+    const same = this.points.columns.filter(c => c.constant && ![null, ''].includes(c.value(0)));
+    const words = same.map(c => `${spaced(c.name)} ${format(c.value(0), c.unit)}`);
+    return words.length ? `The same for all points: ${words.join('; ')}.` : '';
+  }
+
+  /** What was varied, what became of it, what is shown above; then the rest. */
+  columns() {
+    const {section, points} = this;
+    const main = [section.heat_measure, section.pareto_x, section.pareto_y];
+    const rank = c => c.role === 'axis' ? 0 :
+        c.name === 'status'             ? 1 :
+        main.includes(c.name)           ? 2 :
+        c.role === 'measure'            ? 3 :
+        c.name === 'reason'             ? 4 :
+                                          5;
+    return points.columns.filter(c => !c.constant || c.role === 'axis')
+        .sort((a, b) => rank(a) - rank(b));
+  }
+
+  order() {
+    const {points, best} = this;
+    const rows = [...Array(points.size).keys()];
+    if (!best) return rows;
+    const usable = row => points.ok(row) && best.value(row) !== null;
+    const sign = best.better === 'higher' ? -1 : 1;
+    return rows.sort(
+        (a, b) => usable(b) - usable(a) ||
+            (usable(a) ? sign * (best.value(a) - best.value(b)) : 0) || a - b);
+  }
+
   tableData() {
-    const {columns} = this.points;
+    const columns = this.columns();
     return {
       columns: columns.map(c => ({name: spaced(c.name), unit: c.unit})),
       rows: this.points.size,
+      order: this.order(),
       cell: (row, column) => columns[column].value(row)
     };
   }

@@ -3,16 +3,28 @@ const ROWS_PER_PAGE = 25;
 const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7;  // columns
 
+/** A column as report/table_section.cpp writes it: {numbers, constant, value(row)}. */
+function reader({values}) {
+  if ('all' in values)
+    return {numbers: typeof values.all !== 'string', constant: true, value: () => values.all};
+  const numbers = Array.isArray(values);
+  return {
+    numbers,
+    constant: false,
+    value: numbers ? row => values[row] : row => values.words[values.at[row]]
+  };
+}
+
 class Table {
   static all = [];
 
   /**
-   * `data`: {columns: [{name, unit}], rows: count, cell(row, column)}; a cell is number, text,
-   * null.
+   * `data`: {columns: [{name, unit}], rows: count, cell(row, column), order}; a cell is number,
+   * text, null; `order`: the rows as they stand first.
    */
   constructor(data) {
     this.data = data;
-    this.order = Uint32Array.from({length: data.rows}, (_, i) => i);
+    this.order = Uint32Array.from(data.order ?? Array(data.rows).keys());
     this.page = 0;
     this.sorted = null;  // {column, down}
     this.hidden = new Set(data.columns.flatMap((c, i) => (c.hidden ? [i] : [])));

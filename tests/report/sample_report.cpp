@@ -105,12 +105,14 @@ SweepSection sweep() {
           point.cells[4] = held;
           point.cells[5] = time;
         }
-        section.points.push_back(point);
+        if (section.points.size() == 7) {
+          point.status = PointStatus::error;
+          point.reason = "killed by signal 9";
+        }
+        section.points.add(point);
       }
     }
   }
-  section.points[7].status = PointStatus::error;
-  section.points[7].reason = "killed by signal 9";
   return section;
 }
 
