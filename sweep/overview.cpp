@@ -11,6 +11,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -168,7 +169,8 @@ void Overview::add_to_axes(const Cells& row) {
   if (space_.files().size() > 1) parts.push_back(row[1]);
   for (std::size_t a = 0; a < columns_.axes(); ++a)
     parts.push_back(columns_.all()[2 + a].name + "=" + row[2 + a]);
-  best_text_ = fmt::format("{:.4g} samples/s ({})", *value, fmt::join(parts, ", "));
+  best_point_ = {fmt::format("{:.4g} samples/s", *value),
+                 fmt::format("{}", fmt::join(parts, ", "))};
 }
 
 /// Numbers before texts; what is equal in the order of the points.
@@ -194,7 +196,9 @@ void Overview::add_to_top(const Cells& row) {
   if (top_.size() > options_.top) top_.pop_back();
 }
 
-std::string Overview::best() const { return best_text_; }
+std::string Overview::best() const {
+  return best_point_ ? fmt::format("{} ({})", best_point_->rate, best_point_->settings) : "";
+}
 
 std::string Overview::most_frequent(std::size_t status) const {
   const auto& reasons = reasons_[status];
@@ -205,16 +209,27 @@ std::string Overview::most_frequent(std::size_t status) const {
                      shortened(most->second.example, kWidestReason));
 }
 
-std::string Overview::counts() const {
-  std::uint64_t all = 0;
+std::uint64_t Overview::points() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
+}
+
+std::string Overview::count_text(std::size_t status) const {
+  return fmt::format("{} {}{}", format_count(static_cast<std::int64_t>(counts_[status])),
+                     kStatusNames[status], most_frequent(status));
+}
+
+std::vector<std::string> Overview::others() const {
   std::vector<std::string> parts;
-  for (std::size_t s = 0; s < counts_.size(); ++s) {
-    all += counts_[s];
-    parts.push_back(fmt::format("{} {}{}", format_count(static_cast<std::int64_t>(counts_[s])),
-                                kStatusNames[s], most_frequent(s)));
-  }
-  return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(all)),
-                     all == 1 ? "" : "s", fmt::join(parts, ", "));
+  for (std::size_t s = 1; s < counts_.size(); ++s)
+    if (counts_[s] > 0) parts.push_back(count_text(s));
+  return parts;
+}
+
+std::string Overview::counts() const {
+  std::vector<std::string> parts;
+  for (std::size_t s = 0; s < counts_.size(); ++s) parts.push_back(count_text(s));
+  return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(points())),
+                     points() == 1 ? "" : "s", fmt::join(parts, ", "));
 }
 
 std::string Overview::axis_name(std::size_t level) const {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 
 namespace penstock {
 
@@ -32,6 +33,15 @@ class Overview {
   std::string best() const;
   /// "1,234 points: 1,000 ok, 200 infeasible (most often: ...), 34 refused, 0 failed".
   std::string counts() const;
+  struct BestPoint {
+    std::string rate, settings;  ///< "43.4 samples/s", "stages=8, width=2"
+  };
+  const std::optional<BestPoint>& best_point() const { return best_point_; }
+  /// Of one status, by its place in kStatusNames.
+  std::uint64_t count(std::size_t status) const { return counts_[status]; }
+  std::uint64_t points() const;
+  /// "200 infeasible (most often: ...)": those that there are, but for the feasible.
+  std::vector<std::string> others() const;
   std::uint64_t failed() const { return counts_[3]; }
 
   /// The best rows, a heat map of the two axes with the most values, a line for each axis.
@@ -58,6 +68,7 @@ class Overview {
   std::string lines(const Canvas& canvas) const;
   std::string axis_name(std::size_t level) const;
   std::vector<std::string> labels(std::size_t level) const;
+  std::string count_text(std::size_t status) const;
   std::string most_frequent(std::size_t status) const;
 
   const Space& space_;
@@ -73,7 +84,7 @@ class Overview {
   std::array<std::map<std::string, Reason>, 4> reasons_;
   std::vector<Best> top_;
   double best_ = 0;
-  std::string best_text_;
+  std::optional<BestPoint> best_point_;
 };
 
 }  // namespace penstock

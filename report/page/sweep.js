@@ -1,15 +1,25 @@
 // A sweep's points: columns by name, which of them are axes and measures.
 class Points {
   constructor(section) {
-    this.columns = section.columns.map(column => ({...column, ...reader(column)}));
     this.size = section.rows;
+    this.columns = section.columns.map(column => this.withCommon({...column, ...reader(column)}));
     const of = name => this.columns.find(c => c.name === name && c.role === 'other');
     this.status = of('status').value;
     this.reason = of('reason').value;
     const measures = this.columns.filter(c => c.role === 'measure' && c.numbers);
-    this.measures = measures.filter(c => !c.constant);
+    this.measures = measures.filter(c => c.varies);
     if (this.measures.length < 2) this.measures = measures;
     this.axes = this.columns.filter(c => c.role === 'axis').map(c => this.withChoices(c));
+  }
+
+  /** `common`: the only value that there is; null: there are several, or none. */
+  withCommon(column) {
+    const known = new Set();
+    for (let row = 0; row < this.size && known.size < 2; ++row) {
+      const value = column.value(row);
+      if (value !== null && value !== '') known.add(value);
+    }
+    return {...column, varies: known.size > 1, common: known.size === 1 ? [...known][0] : null};
   }
 
   /** An axis with its values in order, and the place of each row's value among them. */
@@ -18,6 +28,24 @@ class Points {
     if (axis.numbers) choices.sort((a, b) => a - b);
     const place = new Map(choices.map((value, i) => [value, i]));
     return {...axis, choices, place: row => place.get(axis.value(row))};
+  }
+
+  /** Has `axis` one value for each of `other`? */
+  follows(axis, other) {
+    this.known ??= new Map();
+    const key = `${axis.name}\n${other.name}`;
+    if (!this.known.has(key)) this.known.set(key, this.isFunction(axis, other));
+    return this.known.get(key);
+  }
+
+  isFunction(axis, other) {
+    const place = new Map();
+    for (let row = 0; row < this.size; ++row) {
+      const [at, value] = [other.place(row), axis.place(row)];
+      if ((place.get(at) ?? value) !== value) return false;
+      place.set(at, value);
+    }
+    return true;
   }
 
   ok(row) { return this.status(row) === 'ok'; }
@@ -61,9 +89,10 @@ class PointsTable extends Figure {
   draw() {}
 
   constants() {
-    const same = this.points.columns.filter(c => c.constant && ![null, ''].includes(c.value(0)));
-    const words = same.map(c => `${spaced(c.name)} ${format(c.value(0), c.unit)}`);
-    return words.length ? `The same for all points: ${words.join('; ')}.` : '';
+    const same = this.points.columns.filter(
+        c => c.common !== null && !['status', 'reason'].includes(c.name));
+    const words = same.map(c => `${spaced(c.name)} ${format(c.common, c.unit)}`);
+    return words.length ? `The same wherever known: ${words.join('; ')}.` : '';
   }
 
   /** What was varied, what became of it, what is shown above; then the rest. */
@@ -76,7 +105,7 @@ class PointsTable extends Figure {
         c.role === 'measure'            ? 3 :
         c.name === 'reason'             ? 4 :
                                           5;
-    return points.columns.filter(c => !c.constant || c.role === 'axis')
+    return points.columns.filter(c => c.varies || c.role === 'axis' || c.name === 'status')
         .sort((a, b) => rank(a) - rank(b));
   }
 

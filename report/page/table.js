@@ -2,17 +2,13 @@
 const ROWS_PER_PAGE = 25;
 const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7;  // columns
+const LONG_TEXT = 40;
 
-/** A column as report/table_section.cpp writes it: {numbers, constant, value(row)}. */
+/** A column as report/table_section.cpp writes it: {numbers, value(row)}. */
 function reader({values}) {
-  if ('all' in values)
-    return {numbers: typeof values.all !== 'string', constant: true, value: () => values.all};
+  if ('all' in values) return {numbers: typeof values.all !== 'string', value: () => values.all};
   const numbers = Array.isArray(values);
-  return {
-    numbers,
-    constant: false,
-    value: numbers ? row => values[row] : row => values.words[values.at[row]]
-  };
+  return {numbers, value: numbers ? row => values[row] : row => values.words[values.at[row]]};
 }
 
 class Table {
@@ -94,8 +90,9 @@ class Table {
         const value = this.data.cell(row, i);
         const text = typeof value === 'string';
         const {unit} = this.data.columns[i];  // stands in the heading, unless it has prefixes
-        line.append(
-            element('td', text ? {class: 'text'} : {}, format(value, PREFIXES[unit] ? unit : '')));
+        line.append(element(
+            'td', text ? {class: value.length > LONG_TEXT ? 'text long' : 'text'} : {},
+            format(value, PREFIXES[unit] ? unit : '')));
       }
       body.append(line);
     }

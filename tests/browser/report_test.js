@@ -312,6 +312,16 @@ const tests = {
     assert.ok(front > 2 && front < 26);
     await figure(page, 2).scrollIntoViewIfNeeded();
     assert.match(await figure(page, 2).locator('.pager').innerText(), /of 10,000/);
+    assert.equal(
+        await figure(page, 2).locator('p.note').innerText(),
+        'The same wherever known: engine exact.');
+    const headings = await figure(page, 2).locator('th').allInnerTexts();
+    assert.deepEqual(
+        headings.slice(0, 5),
+        ['stages', 'microbatches', 'schedule', 'status', 'throughput, samples/s']);
+    const rates =
+        (await figure(page, 2).locator('tbody td:nth-child(5)').allInnerTexts()).map(Number);
+    assert.deepEqual(rates, [...rates].sort((a, b) => b - a), 'the best first');
     await button(page, 2, 'reason').click();
     await button(page, 2, 'reason ▲').click();
     assert.match(
