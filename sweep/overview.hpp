@@ -61,11 +61,13 @@ class Overview {
   bool before(const Best& a, const Best& b) const;
   void add_to_top(const Cells& row);
   void add_to_axes(const Cells& row);
+  void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
   std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
   std::string lines(const Canvas& canvas) const;
+  std::string lines(const Canvas& canvas, std::size_t bars, std::size_t label) const;
   std::string axis_name(std::size_t level) const;
   std::vector<std::string> labels(std::size_t level) const;
   std::string count_text(std::size_t status) const;
@@ -80,7 +82,8 @@ class Overview {
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
   std::vector<std::vector<double>> map_;     ///< the same by the values of two levels
-  std::array<std::uint64_t, 4> counts_{};    ///< by status
+  std::vector<std::vector<std::uint8_t>> map_empty_;  ///< of HeatMap
+  std::array<std::uint64_t, 4> counts_{};             ///< by status
   std::array<std::map<std::string, Reason>, 4> reasons_;
   std::vector<Best> top_;
   double best_ = 0;
