@@ -252,7 +252,8 @@ class Reproducible(Case):
         kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
                  ("compare", CONTENDED, "--reproducible"): {"comparison"},
                  ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
-                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"}}
+                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"},
+                 ("plan", "scenarios/gpt-2.2b-2bw.yaml"): {"comparison", "table"}}
         for command, expected in kinds.items():
             contents = []
             for _ in range(2):
@@ -260,6 +261,11 @@ class Reproducible(Case):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 contents.append(path.read_text())
             self.assertEqual(*contents)
+            footer = contents[0][contents[0].index("<footer>"):contents[0].index("</footer>")]
+            self.assertIn(f"penstock {command[0]} ", footer)
+            self.assertRegex(footer, r"<p>penstock \d")
+            if command[1].endswith(".yaml"):
+                self.assertIn("<details><summary>The scenario</summary>", footer)
             data = re.search(r'id="data">(.*?)</script>', contents[0], re.S)[1]
             sections = json.loads(data)
             self.assertEqual({section["kind"] for section in sections} - {"memory"}, expected)
