@@ -24,8 +24,8 @@ const OptionSpec kReproducible{"reproducible", "", "leave out what varies betwee
                                false,          {}};
 const OptionSpec kWidth{
     "width", "COLUMNS", "columns of the terminal; default: those it has, else 100", {}, false, {}};
-const OptionSpec kReport{"report", "FILE", "charts and tables as one page (.html)",
-                         "file",   false,  {}};
+const OptionSpec kReport{
+    "report", "FILE", "charts and tables as one page (.html)", "file", false, {}, ".html|.htm"};
 const OptionSpec kOutput{"output", "FILE", "write there instead of to standard output",
                          "file",   false,  "o"};
 

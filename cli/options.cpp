@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 namespace penstock {
@@ -56,6 +57,31 @@ void check_choices(const CommandSpec& command, const Arguments& arguments) {
       if (std::ranges::find(choices, value) != choices.end()) continue;
       throw InputError(flag, fmt::format("must be one of {}, got '{}'{}", fmt::join(choices, ", "),
                                          value, did_you_mean(value, choices)));
+    }
+  }
+}
+
+/// "run.html" of "run.txt"; of what names no file "report.html".
+std::string with_ending(const std::string& file, const std::string& ending) {
+  const std::filesystem::path path(file);
+  const std::string stem = path.stem().string();
+  if (stem.empty() || stem.starts_with('.') || stem == "-") return "report" + ending;
+  return (path.parent_path() / stem).string() + ending;
+}
+
+/// Before any work is done: a page under another name would be opened as something else.
+void check_endings(const CommandSpec& command, const Arguments& arguments) {
+  for (const OptionSpec& option : command.options) {
+    const auto endings = split(option.endings, '|');
+    for (const std::string& file : arguments.values(option.name)) {
+      const auto ends = [&](const std::string& ending) {
+        return file.size() > ending.size() && file.ends_with(ending);
+      };
+      if (endings.empty() || std::ranges::any_of(endings, ends)) continue;
+      throw InputError(
+          fmt::format("--{}", option.name),
+          fmt::format("must be a file ending in {}, got '{}'; did you mean '{}'?",
+                      fmt::join(endings, " or "), file, with_ending(file, endings[0])));
     }
   }
 }
@@ -163,6 +189,7 @@ Arguments parse_arguments(const CommandSpec& command, const std::vector<std::str
   }
   if (arguments.flag("help")) return arguments;
   check_choices(command, arguments);
+  check_endings(command, arguments);
   check_positional(command, arguments);
   return arguments;
 }

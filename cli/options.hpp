@@ -17,6 +17,7 @@ struct OptionSpec {
   std::string_view choices = {};  ///< allowed values, separated by '|'; or what completes it
   bool repeated = false;
   std::string_view short_name = {};
+  std::string_view endings = {};  ///< of a file's name, separated by '|'; empty: any
 };
 
 /// Thrown when help was asked for where no command is complete; the text goes to standard output.

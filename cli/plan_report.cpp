@@ -99,6 +99,7 @@ Report plan_report(const PlanTask& task, const PlanResult& result, const Argumen
     report.sections = {stages_section(result.plans.front()), plans_section(result)};
   report.notes = result.notes;
   report.command = arguments.command_line;
+  report.scenario = task.text;
   report.version = PENSTOCK_VERSION;
   return report;
 }

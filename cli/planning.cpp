@@ -6,6 +6,7 @@
 #include "cli/running.hpp"
 #include "plan/plan_model.hpp"
 #include "scenarios/document.hpp"
+#include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
@@ -244,6 +245,7 @@ PlanTask plan_task(const Arguments& arguments) {
   } else {
     use_model(arguments, task);
   }
+  if (fs::is_regular_file(name)) task.text = read_file(name);
   request.model = task.model.get();
   request.microbatch_size = size.value_or(request.microbatch_size);
   if (batch) request.batch = *batch;

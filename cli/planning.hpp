@@ -15,6 +15,8 @@ struct PlanTask {
   PlanRequest request;
   const Planner* planner = nullptr;
   std::vector<std::string> notes;  ///< what was assumed
+  std::string
+      text;  ///< of the scenario, profile or model; of a shipped model empty: its name says all
 };
 
 /// Throws InputError with everything that is wrong with the options.

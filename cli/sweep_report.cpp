@@ -1,5 +1,6 @@
 #include "cli/sweep_report.hpp"
 
+#include "base/units.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -30,6 +31,13 @@ std::string unit_of(std::string_view name) {
 
 /// The page shows units by themselves.
 std::string label_of(std::string name) {
+  static constexpr std::pair<std::string_view, std::string_view> kLabels[] = {
+      {"throughput_samples_per_s", "throughput"},
+      {"throughput_microbatches_per_s", "throughput in microbatches"},
+      {"tokens_per_s_per_device", "tokens per device"},
+      {"tflops_per_device", "arithmetic per device"}};
+  for (const auto& [column, label] : kLabels)
+    if (name == column) return std::string(label);
   const std::string unit = unit_of(name);
   if (unit == "bytes" || unit == "s") name.resize(name.size() - unit.size() - 1);
   return name;
@@ -62,6 +70,19 @@ PointStatus status_of(const std::string& name) {
   return name == "infeasible" ? PointStatus::infeasible : PointStatus::error;
 }
 
+std::vector<KeyFigure> figures(const Overview& overview) {
+  const auto best = overview.best_point();
+  const std::uint64_t ok = overview.count(0);
+  return {{"What is best?", best ? best->rate : "nothing fits",
+           best ? "with " + best->settings : "no point is feasible",
+           best ? Verdict::good : Verdict::bad},
+          {"How many points fit?",
+           fmt::format("{} of {}", format_count(static_cast<std::int64_t>(ok)),
+                       format_count(static_cast<std::int64_t>(overview.points()))),
+           fmt::format("{}", fmt::join(overview.others(), "; ")),
+           ok > 0 ? Verdict::neutral : Verdict::bad}};
+}
+
 }  // namespace
 
 SweepReport::SweepReport(const Space& space, const Columns& columns)
@@ -79,7 +100,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns)
       "Cells of the heat map without a colour do not fit or were refused: why stands in "
       "the table."};
   for (const std::string& file : space.files()) scenarios_ += read_file(file);
-  section_.heat_measure = section_.pareto_y = "throughput_samples_per_s";
+  section_.heat_measure = section_.pareto_y = "throughput";
   section_.pareto_x = "peak_memory";
 }
 
@@ -88,10 +109,11 @@ void SweepReport::add(const Cells& row) {
     ++left_out_;
     return;
   }
-  SweepPoint& point = section_.points.emplace_back();
+  SweepPoint point;
   for (const std::size_t c : shown_) point.cells.push_back(cell_of(row[c]));
   point.status = status_of(row[status_]);
   point.reason = row[why_];
+  section_.points.add(point);
 }
 
 std::vector<std::string> SweepReport::notes() const {
@@ -103,10 +125,7 @@ std::vector<std::string> SweepReport::notes() const {
 Report SweepReport::report(const Overview& overview, const Arguments& arguments) const {
   Report report;
   report.title = fmt::format("Sweep of {}", fmt::join(space_.files(), ", "));
-  report.summary = overview.counts();
-  const std::string best = overview.best();
-  report.figures = {{"What is best?", best.empty() ? "nothing fits" : best,
-                     "the highest throughput", best.empty() ? Verdict::bad : Verdict::good}};
+  report.figures = figures(overview);
   report.sections = {section_text(section_)};
   report.notes = notes();
   report.command = arguments.command_line;

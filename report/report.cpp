@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 namespace penstock {
 namespace {
 
@@ -25,18 +27,15 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
+using Put = std::function<void(std::string_view)>;
+
 /// JSON for a script element: no `<`, which could end it.
-std::string escape_script_data(std::string_view json) {
-  std::string out;
-  out.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
+void put_script_data(const Put& put, std::string_view json) {
+  for (std::size_t at; (at = json.find('<')) != json.npos; json.remove_prefix(at + 1)) {
+    put(json.substr(0, at));
+    put("\\u003c");
   }
-  return out;
+  put(json);
 }
 
 std::string joined(const std::vector<std::string_view>& pieces) {
@@ -95,24 +94,37 @@ std::string footer(const Report& report) {
   return html + "</footer>\n";
 }
 
-std::string data(const Report& report) {
-  std::string json = "[";
-  for (const std::string& section : report.sections) json += (json == "[" ? "" : ",\n") + section;
-  return "<script type=\"application/json\" id=\"data\">" + escape_script_data(json + "]") +
-         "</script>\n";
+void put_data(const Put& put, const Report& report) {
+  put("<script type=\"application/json\" id=\"data\">[");
+  for (std::size_t i = 0; i < report.sections.size(); ++i) {
+    if (i > 0) put(",\n");
+    put_script_data(put, report.sections[i]);
+  }
+  put("]</script>\n");
+}
+
+/// Piece by piece, as the data may be large.
+void put_page(const Put& put, const Report& report) {
+  put(head(report) + "<body>\n" + header(report) +
+      "<main id=\"sections\"><noscript><p>The charts need JavaScript.</p></noscript></main>\n" +
+      footer(report));
+  put_data(put, report);
+  put("<script>" + joined(embedded::library()) + "</script>\n<script>" + joined(embedded::page()) +
+      "</script>\n</body>\n</html>\n");
 }
 
 }  // namespace
 
 std::string report_html(const Report& report) {
-  return head(report) + "<body>\n" + header(report) +
-         "<main id=\"sections\"><noscript><p>The charts need JavaScript.</p></noscript></main>\n" +
-         footer(report) + data(report) + "<script>" + joined(embedded::library()) +
-         "</script>\n<script>" + joined(embedded::page()) + "</script>\n</body>\n</html>\n";
+  std::string html;
+  put_page([&](std::string_view text) { html += text; }, report);
+  return html;
 }
 
 void write_report(const Report& report, const std::string& path) {
-  write_file(path, report_html(report));
+  ByteSink sink(path);
+  put_page([&](std::string_view text) { sink.put(text); }, report);
+  sink.close();
 }
 
 }  // namespace penstock

@@ -7,6 +7,8 @@
 
 #include "report/table_section.hpp"
 
+#include <initializer_list>
+
 namespace penstock {
 
 enum class SweepRole : std::uint8_t { axis, measure, other };  ///< other: only in the table
@@ -27,10 +29,24 @@ struct SweepPoint {
   std::string reason = {};  ///< why it is not ok
 };
 
+/// Points by column: what is kept of one is about as large as its row of the table as text.
+class SweepPoints {
+ public:
+  SweepPoints(std::initializer_list<SweepPoint> points = {});
+  void add(const SweepPoint& point);
+  std::size_t size() const { return size_; }
+  /// Of a point's cells, then of its status and reason.
+  const std::vector<ColumnValues>& columns() const { return columns_; }
+
+ private:
+  std::size_t size_ = 0;
+  std::vector<ColumnValues> columns_;
+};
+
 struct SweepSection {
   SectionText text;
   std::vector<SweptColumn> columns;
-  std::vector<SweepPoint> points;
+  SweepPoints points;
   /// What the page shows first: names of columns; empty: the first two axes and measures.
   std::string heat_measure = {}, pareto_x = {}, pareto_y = {};
 };

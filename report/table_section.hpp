@@ -3,6 +3,7 @@
 
 #include "report/section.hpp"
 
+#include <unordered_map>
 #include <vector>
 
 namespace penstock {
@@ -24,7 +25,21 @@ struct TableSection {
 
 std::string section_text(const TableSection& table);
 
-/// One column of all rows: numbers, or {words, at} where texts repeat.
-SectionJson column_json(const std::vector<std::vector<Cell>>& rows, std::size_t column);
+/// The values of a column, row after row, in about the memory that their text takes: a number for
+/// each, or where any of them is a text, each text once.
+class ColumnValues {
+ public:
+  void add(const Cell& cell);
+  /// As the page reads them: {all} where every row has the same, numbers, or {words, at}.
+  SectionJson json() const;
+
+ private:
+  std::uint32_t word(const std::string& text);
+  void become_words();
+
+  std::vector<double> numbers_;  ///< NaN: unknown
+  std::vector<std::uint32_t> at_;
+  std::unordered_map<std::string, std::uint32_t> words_;
+};
 
 }  // namespace penstock

@@ -11,6 +11,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 constexpr std::size_t kMostReasons = 1000;
 constexpr std::size_t kMostCells = 1'000'000;  // of the heat map
 constexpr std::size_t kWidestReason = 100;
+constexpr std::size_t kWidestLabel = 24;
+constexpr std::size_t kWidestName = 30;  // of an axis
 
 std::optional<double> number_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
@@ -114,6 +117,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   if (rows * across > kMostCells) return;
   mapped_ = {most[1], most[0]};
   map_.assign(rows, std::vector<double>(across, std::nan("")));
+  map_empty_.assign(rows, std::vector<std::uint8_t>(across, kNoPoint));
 }
 
 void Overview::add(const Cells& row) {
@@ -123,6 +127,7 @@ void Overview::add(const Cells& row) {
   ++counts_[status];
   if (status != 0) {
     add_reason(row);
+    add_to_empty(row, status);
     return;
   }
   add_to_axes(row);
@@ -138,6 +143,13 @@ void Overview::add_reason(const Cells& row) {
   if (reason.count++ == 0) reason.example = row[why_];
 }
 
+void Overview::add_to_empty(const Cells& row, std::size_t status) {
+  if (map_.empty()) return;
+  const auto digits = space_.digits(std::strtoull(row[0].c_str(), nullptr, 10));
+  std::uint8_t& empty = map_empty_[digits[mapped_[0]]][digits[mapped_[1]]];
+  empty = std::min(empty, static_cast<std::uint8_t>(status - 1));
+}
+
 void Overview::add_to_axes(const Cells& row) {
   const auto value = number_of(row[throughput_]);
   if (!value) return;
@@ -150,7 +162,8 @@ void Overview::add_to_axes(const Cells& row) {
   if (space_.files().size() > 1) parts.push_back(row[1]);
   for (std::size_t a = 0; a < columns_.axes(); ++a)
     parts.push_back(columns_.all()[2 + a].name + "=" + row[2 + a]);
-  best_text_ = fmt::format("{:.4g} samples/s ({})", *value, fmt::join(parts, ", "));
+  best_point_ = {fmt::format("{:.4g} samples/s", *value),
+                 fmt::format("{}", fmt::join(parts, ", "))};
 }
 
 /// Numbers before texts; what is equal in the order of the points.
@@ -176,7 +189,9 @@ void Overview::add_to_top(const Cells& row) {
   if (top_.size() > options_.top) top_.pop_back();
 }
 
-std::string Overview::best() const { return best_text_; }
+std::string Overview::best() const {
+  return best_point_ ? fmt::format("{} ({})", best_point_->rate, best_point_->settings) : "";
+}
 
 std::string Overview::most_frequent(std::size_t status) const {
   const auto& reasons = reasons_[status];
@@ -187,16 +202,27 @@ std::string Overview::most_frequent(std::size_t status) const {
                      shortened(most->second.example, kWidestReason));
 }
 
-std::string Overview::counts() const {
-  std::uint64_t all = 0;
+std::uint64_t Overview::points() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
+}
+
+std::string Overview::count_text(std::size_t status) const {
+  return fmt::format("{} {}{}", format_count(static_cast<std::int64_t>(counts_[status])),
+                     kStatusNames[status], most_frequent(status));
+}
+
+std::vector<std::string> Overview::others() const {
   std::vector<std::string> parts;
-  for (std::size_t s = 0; s < counts_.size(); ++s) {
-    all += counts_[s];
-    parts.push_back(fmt::format("{} {}{}", format_count(static_cast<std::int64_t>(counts_[s])),
-                                kStatusNames[s], most_frequent(s)));
-  }
-  return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(all)),
-                     all == 1 ? "" : "s", fmt::join(parts, ", "));
+  for (std::size_t s = 1; s < counts_.size(); ++s)
+    if (counts_[s] > 0) parts.push_back(count_text(s));
+  return parts;
+}
+
+std::string Overview::counts() const {
+  std::vector<std::string> parts;
+  for (std::size_t s = 0; s < counts_.size(); ++s) parts.push_back(count_text(s));
+  return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(points())),
+                     points() == 1 ? "" : "s", fmt::join(parts, ", "));
 }
 
 std::string Overview::axis_name(std::size_t level) const {
@@ -210,10 +236,14 @@ std::string Overview::axis_name(std::size_t level) const {
 }
 
 std::vector<std::string> Overview::labels(std::size_t level) const {
-  if (level == 0) return columns_.scenarios();
   std::vector<std::string> out;
+  if (level == 0) {
+    for (const std::string& name : columns_.scenarios())
+      out.push_back(shortened(name, kWidestLabel));
+    return out;
+  }
   for (const auto& value : space_.axes()[level - 1].values)
-    out.push_back(shortened(fmt::format("{}", fmt::join(value, "+")), 24));
+    out.push_back(shortened(fmt::format("{}", fmt::join(value, "+")), kWidestLabel));
   return out;
 }
 
@@ -250,16 +280,34 @@ std::string Overview::top_table(const Canvas& canvas) const {
 
 std::string Overview::heat_map(const Canvas& canvas) const {
   if (map_.empty()) return "";
-  HeatMap map{axis_name(mapped_[0]), axis_name(mapped_[1]), labels(mapped_[0]), labels(mapped_[1]),
-              map_};
+  HeatMap map{axis_name(mapped_[0]),
+              axis_name(mapped_[1]),
+              labels(mapped_[0]),
+              labels(mapped_[1]),
+              map_,
+              map_empty_};
   const std::string field = draw(map, canvas);
   if (field.empty()) return "";
-  return fmt::format("\nsamples/s by {} (down) and {} (across){}\n{}", map.rows, map.columns,
+  return fmt::format("\nsamples/s by {} (down) and {} (across){}\n{}",
+                     shortened(map.rows, kWidestName), shortened(map.columns, kWidestName),
                      levels_.size() > 2 ? ", the best over all else" : "", field);
 }
 
+/// With bars and labels as wide as there is room for.
 std::string Overview::lines(const Canvas& canvas) const {
   if (best_ <= 0 || levels_.empty()) return "";
+  std::string text;
+  for (const auto& [bars, label] :
+       {std::pair<std::size_t, std::size_t>{48, kWidestLabel}, {48, 12}, {32, 12}, {23, 8}}) {
+    text = lines(canvas, bars, label);
+    const std::size_t width = display_width(text.substr(0, text.find('\n')));
+    if (width <= static_cast<std::size_t>(canvas.width)) break;
+  }
+  const bool dots = text.find("·") != std::string::npos;
+  return "\n" + text + (dots ? "·: nothing fits there\n" : "");
+}
+
+std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t label) const {
   TextTable table({"axis", "best samples/s along it", "from", "to", "best at"},
                   {TextTable::Align::left, TextTable::Align::left});
   for (const std::size_t level : levels_) {
@@ -267,18 +315,15 @@ std::string Overview::lines(const Canvas& canvas) const {
     const auto& values = along_[level];
     const auto best =
         std::ranges::max_element(values, {}, [](double v) { return std::isnan(v) ? -1 : v; });
-    std::vector<double> shown(
-        values.begin(),
-        values.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(values.size(), 48)));
-    if (values.size() > 48) {
-      shown.assign(48, std::nan(""));
-      for (std::size_t v = 0; v < values.size(); ++v)
-        if (!std::isnan(values[v])) raise(shown[v * 48 / values.size()], values[v]);
-    }
-    table.add({axis_name(level), canvas.blocks ? sparkline(shown, canvas) : "", names.front(),
-               names.back(), names[static_cast<std::size_t>(best - values.begin())]});
+    std::vector<double> shown(std::min(values.size(), bars), std::nan(""));
+    for (std::size_t v = 0; v < values.size(); ++v)
+      if (!std::isnan(values[v])) raise(shown[v * shown.size() / values.size()], values[v]);
+    table.add({shortened(axis_name(level), kWidestName),
+               canvas.blocks ? sparkline(shown, canvas) : "", shortened(names.front(), label),
+               shortened(names.back(), label),
+               shortened(names[static_cast<std::size_t>(best - values.begin())], label)});
   }
-  return "\n" + table.render();
+  return table.render();
 }
 
 std::string Overview::table(const Canvas& canvas) const {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 
 namespace penstock {
 
@@ -32,6 +33,15 @@ class Overview {
   std::string best() const;
   /// "1,234 points: 1,000 ok, 200 infeasible (most often: ...), 34 refused, 0 failed".
   std::string counts() const;
+  struct BestPoint {
+    std::string rate, settings;  ///< "43.4 samples/s", "stages=8, width=2"
+  };
+  const std::optional<BestPoint>& best_point() const { return best_point_; }
+  /// Of one status, by its place in kStatusNames.
+  std::uint64_t count(std::size_t status) const { return counts_[status]; }
+  std::uint64_t points() const;
+  /// "200 infeasible (most often: ...)": those that there are, but for the feasible.
+  std::vector<std::string> others() const;
   std::uint64_t failed() const { return counts_[3]; }
 
   /// The best rows, a heat map of the two axes with the most values, a line for each axis.
@@ -51,13 +61,16 @@ class Overview {
   bool before(const Best& a, const Best& b) const;
   void add_to_top(const Cells& row);
   void add_to_axes(const Cells& row);
+  void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
   std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
   std::string lines(const Canvas& canvas) const;
+  std::string lines(const Canvas& canvas, std::size_t bars, std::size_t label) const;
   std::string axis_name(std::size_t level) const;
   std::vector<std::string> labels(std::size_t level) const;
+  std::string count_text(std::size_t status) const;
   std::string most_frequent(std::size_t status) const;
 
   const Space& space_;
@@ -69,11 +82,12 @@ class Overview {
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
   std::vector<std::vector<double>> map_;     ///< the same by the values of two levels
-  std::array<std::uint64_t, 4> counts_{};    ///< by status
+  std::vector<std::vector<std::uint8_t>> map_empty_;  ///< of HeatMap
+  std::array<std::uint64_t, 4> counts_{};             ///< by status
   std::array<std::map<std::string, Reason>, 4> reasons_;
   std::vector<Best> top_;
   double best_ = 0;
-  std::string best_text_;
+  std::optional<BestPoint> best_point_;
 };
 
 }  // namespace penstock

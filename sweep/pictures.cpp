@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
@@ -59,10 +60,26 @@ std::string painted(const std::string& text, double value, const Span& span, con
   return fmt::format("\x1b[{};48;5;{}m{}\x1b[0m", at < kWhiteBelow ? 97 : 30, kColours[at], text);
 }
 
+std::string sign(const HeatMap& map, std::size_t row, std::size_t column) {
+  return {kEmptyCells[map.empty[row][column]].sign};
+}
+
+/// What the signs in this map mean; "" without any.
+std::string legend(const HeatMap& map, std::size_t indent) {
+  std::array<bool, std::size(kEmptyCells)> there{};
+  for (std::size_t r = 0; r < map.values.size(); ++r) {
+    for (std::size_t c = 0; c < map.values[r].size(); ++c)
+      if (std::isnan(map.values[r][c])) there[map.empty[r][c]] = true;
+  }
+  std::vector<std::string_view> meanings;
+  for (std::size_t i = 0; i < there.size(); ++i)
+    if (there[i]) meanings.push_back(kEmptyCells[i].meaning);
+  if (meanings.empty()) return "";
+  return fmt::format("{}{}\n", std::string(indent, ' '), fmt::join(meanings, "; "));
+}
+
 std::string number_text(double value) {
-  return std::isnan(value) ? "-"
-         : value >= 1e6    ? fmt::format("{:.2e}", value)
-                           : fmt::format("{:.4g}", value);
+  return value >= 1e6 ? fmt::format("{:.2e}", value) : fmt::format("{:.4g}", value);
 }
 
 std::size_t widest(const std::vector<std::string>& texts) {
@@ -80,7 +97,8 @@ std::string padded(const std::string& text, std::size_t width) {
 std::size_t number_width(const HeatMap& map, std::size_t label, const Canvas& canvas) {
   std::size_t width = widest(map.column_labels);
   for (const auto& row : map.values)
-    for (const double v : row) width = std::max(width, number_text(v).size());
+    for (const double v : row)
+      if (!std::isnan(v)) width = std::max(width, number_text(v).size());
   const std::size_t all = label + map.column_labels.size() * (width + 2);
   return all <= static_cast<std::size_t>(canvas.width) ? width : 0;
 }
@@ -93,11 +111,14 @@ std::string draw_numbers(const HeatMap& map, std::size_t label, std::size_t widt
   out += '\n';
   for (std::size_t r = 0; r < map.values.size(); ++r) {
     out += padded(map.row_labels[r], label);
-    for (const double v : map.values[r])
-      out += " " + painted(" " + padded(number_text(v), width), v, span, canvas);
+    for (std::size_t c = 0; c < map.values[r].size(); ++c) {
+      const double v = map.values[r][c];
+      const std::string text = std::isnan(v) ? sign(map, r, c) : number_text(v);
+      out += " " + painted(" " + padded(text, width), v, span, canvas);
+    }
     out += '\n';
   }
-  return out;
+  return out + legend(map, label + 2);
 }
 
 /// With so few rows and columns that they fit, each the best of its neighbours.
@@ -107,6 +128,7 @@ HeatMap binned(const HeatMap& map, std::size_t rows, std::size_t columns) {
   rows = std::min(rows, old_rows);
   columns = std::min(columns, old_columns);
   out.values.assign(rows, std::vector<double>(columns, std::nan("")));
+  out.empty.assign(rows, std::vector<std::uint8_t>(columns, kNoPoint));
   out.row_labels.assign(rows, "");
   for (std::size_t r = old_rows; r-- > 0;) {
     const std::size_t to = r * rows / old_rows;
@@ -114,13 +136,14 @@ HeatMap binned(const HeatMap& map, std::size_t rows, std::size_t columns) {
     for (std::size_t c = 0; c < old_columns; ++c) {
       double& best = out.values[to][c * columns / old_columns];
       if (std::isnan(best) || map.values[r][c] > best) best = map.values[r][c];
+      std::uint8_t& empty = out.empty[to][c * columns / old_columns];
+      empty = std::min(empty, map.empty[r][c]);
     }
   }
   return out;
 }
 
 std::string block(double value, const Span& span, const Canvas& canvas) {
-  if (std::isnan(value)) return canvas.blocks ? "·" : "-";
   if (canvas.colour) return painted(" ", value, span, canvas);
   const auto& shades = canvas.blocks ? kShades : kPlainShades;
   return shades[1 + step(value, span.least, span.most, 4)];
@@ -131,12 +154,17 @@ std::string draw_blocks(const HeatMap& map, std::size_t label, const Canvas& can
   std::string out;
   for (std::size_t r = 0; r < map.values.size(); ++r) {
     out += padded(map.row_labels[r], label) + "  ";
-    for (const double v : map.values[r]) out += block(v, span, canvas);
+    for (std::size_t c = 0; c < map.values[r].size(); ++c) {
+      const double v = map.values[r][c];
+      out += std::isnan(v) ? sign(map, r, c) : block(v, span, canvas);
+    }
     out += '\n';
   }
-  return out + fmt::format("{}  {} to {}; {} to {} samples/s\n", std::string(label, ' '),
-                           map.column_labels.front(), map.column_labels.back(),
-                           number_text(span.least), number_text(span.most));
+  out += fmt::format("{}  {} to {}; {} {} to {} {} samples/s\n", std::string(label, ' '),
+                     map.column_labels.front(), map.column_labels.back(),
+                     block(span.least, span, canvas), number_text(span.least),
+                     block(span.most, span, canvas), number_text(span.most));
+  return out + legend(map, label + 2);
 }
 
 }  // namespace

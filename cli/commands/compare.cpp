@@ -103,6 +103,16 @@ std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
   return values;
 }
 
+/// Of results only their names are known.
+std::string scenarios_text(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    if (path.ends_with(".json") || path.ends_with(".json.gz")) continue;
+    text += fmt::format("# {}\n{}", path, read_file(path));
+  }
+  return text;
+}
+
 Report comparison_report(const std::vector<Json>& results, const Arguments& arguments) {
   ComparisonSection bars{
       {"Side by side",
@@ -126,7 +136,7 @@ Report comparison_report(const std::vector<Json>& results, const Arguments& argu
                 .figures = {},
                 .sections = {section_text(bars)},
                 .command = arguments.command_line,
-                .scenario = "",
+                .scenario = scenarios_text(arguments.positional),
                 .version = PENSTOCK_VERSION};
   if (!why.rows.empty()) report.sections.push_back(section_text(why));
   return report;

@@ -237,6 +237,7 @@ Json validated(const std::string& path, const Arguments& arguments) {
     row["engine"] = c.simulation.engine;
     row["file"] = path;
     return Json{{"row", row},
+                {"scenario", c.simulation.scenario.text},
                 {"sections", arguments.flag("report") ? validation_sections(input, validation)
                                                       : std::vector<std::string>()}}
         .dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -275,8 +276,23 @@ std::vector<KeyFigure> error_figures(const Json& result) {
   return figures;
 }
 
+/// Each once, with the recordings that it is of.
+std::string scenarios_text(const std::vector<std::pair<std::string, std::string>>& by_file) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> texts;
+  for (const auto& [file, text] : by_file) {
+    auto known = std::ranges::find(texts, text, [](const auto& t) { return t.first; });
+    if (known == texts.end()) known = texts.insert(known, {text, {}});
+    known->second.push_back(file);
+  }
+  std::string all;
+  for (const auto& [text, files] : texts)
+    all += fmt::format("# of {}\n{}{}", fmt::join(files, ", "), text,
+                       text.ends_with('\n') ? "" : "\n");
+  return all;
+}
+
 Report report_of(const Arguments& arguments, const Json& result, const std::vector<Json>& rows,
-                 std::vector<std::string> sections) {
+                 std::vector<std::string> sections, std::string scenarios) {
   const std::string scenario =
       arguments.positional.size() > 1 ? arguments.positional[1] : "the recording's own";
   sections.insert(sections.begin(), comparison_section(rows));
@@ -285,7 +301,7 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
           .figures = error_figures(result),
           .sections = std::move(sections),
           .command = arguments.command_line,
-          .scenario = "",
+          .scenario = std::move(scenarios),
           .version = PENSTOCK_VERSION};
 }
 
@@ -349,10 +365,12 @@ int run_validate(const Arguments& arguments) {
   if (recordings == 0) refuse_for_tables(arguments);
   std::vector<Json> rows;
   std::vector<std::string> sections;
+  std::vector<std::pair<std::string, std::string>> scenarios;
   for (const InputFile& file : files) {
     if (file.format != MeasuredFormat::recording) continue;
     Json answer = validated(file.path, arguments);
     rows.push_back(std::move(answer["row"]));
+    scenarios.emplace_back(file.path, answer["scenario"].get<std::string>());
     for (Json& section : answer["sections"]) sections.push_back(section.get<std::string>());
   }
   const std::vector<Json> recorded = rows;
@@ -367,8 +385,9 @@ int run_validate(const Arguments& arguments) {
   for (const MeasuredReport& report : reports)
     result["measured"].push_back(measured_report_json(report));
   if (arguments.flag("report"))
-    write_report(report_of(arguments, result, recorded, std::move(sections)),
-                 arguments.value("report"));
+    write_report(
+        report_of(arguments, result, recorded, std::move(sections), scenarios_text(scenarios)),
+        arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
   const auto beyond = out_of_tolerance(result);
   if (beyond.empty()) return exit_ok;

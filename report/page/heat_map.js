@@ -20,8 +20,14 @@ class HeatMap extends Figure {
     return `${spaced(this.measure.name)} over ${spaced(this.x.name)} and ${spaced(this.y.name)}`;
   }
   height() { return Math.min(Math.max(this.y.choices.length * 22, 160), 720) + 110; }
+  /** What else can be chosen; not what follows from another axis, as of keys that move together. */
   get others() {
-    return this.points.axes.filter(a => a !== this.x && a !== this.y && a.choices.length > 1);
+    const kept = [this.x, this.y];
+    for (const axis of this.points.axes) {
+      if (kept.includes(axis) || axis.choices.length < 2) continue;
+      if (!kept.some(a => this.points.follows(axis, a))) kept.push(axis);
+    }
+    return kept.slice(2);
   }
 
   controls() {
@@ -91,6 +97,7 @@ class HeatMap extends Figure {
     const {faint, ink} = this.colours;
     const room = 26 + 6.6 * Math.max(...text(this.y).map(t => t.length));
     const cellWidth = (this.canvas.clientWidth - room - 12) / this.x.choices.length;
+    const labelWidth = 10 + 6.6 * Math.max(...text(this.x).map(t => t.length));
     const cellHeight = (this.height() - 100) / this.y.choices.length;
     return {
       grid: {left: room, right: 12, top: 54, bottom: 46},
@@ -100,7 +107,7 @@ class HeatMap extends Figure {
         name: spaced(this.x.name),
         nameLocation: 'middle',
         nameGap: 28,
-        axisLabel: {hideOverlap: true},
+        axisLabel: {interval: Math.ceil(labelWidth / cellWidth) - 1},
         splitLine: {show: false}
       }),
       yAxis: this.axis({
@@ -171,21 +178,18 @@ class HeatMap extends Figure {
       silent: true
     });
     const arm = Math.min(w, h) * 0.2;
-    return {
-      type: 'group',
-      children: [
-        {
-          type: 'rect',
-          shape: {x: left, y: top, width: right - left, height: bottom - top},
-          style: {fill: this.colours.idle}
-        },
-        line(x - arm, y - arm, x + arm, y + arm), line(x - arm, y + arm, x + arm, y - arm)
-      ]
+    const cell = {
+      type: 'rect',
+      shape: {x: left, y: top, width: right - left, height: bottom - top},
+      style: {fill: this.colours.idle}
     };
+    const arms =
+        [line(x - arm, y - arm, x + arm, y + arm), line(x - arm, y + arm, x + arm, y - arm)];
+    return {type: 'group', children: arm < 1 ? [cell] : [cell, ...arms]};
   }
 
   legend() {
-    return [{name: 'crossed out: infeasible or failed', colour: css('--idle'), fixed: true}];
+    return [{name: 'grey, crossed out: infeasible or failed', colour: css('--idle'), fixed: true}];
   }
 
   tooltip() {

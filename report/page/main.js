@@ -1,14 +1,8 @@
 // The page: a section per entry of the data, its figures, light and dark, print.
 function tableOf(section) {
-  const columns =
-      section.columns.map(c => ({
-                            ...c,
-                            value: Array.isArray(c.values) ? row => c.values[row] :
-                                                             row => c.values.words[c.values.at[row]]
-                          }));
-  const {values} = columns[0];
-  const rows = (Array.isArray(values) ? values : values.at).length;
-  return new Table({columns, rows, cell: (row, column) => columns[column].value(row)}).node;
+  const columns = section.columns.map(c => ({...c, ...reader(c)}));
+  return new Table({columns, rows: section.rows, cell: (row, column) => columns[column].value(row)})
+      .node;
 }
 
 function sweepFigures(section) {

@@ -12,8 +12,8 @@ class Pareto extends Figure {
     this.group = this.groups.find(a => !a.numbers) ?? null;
   }
 
-  title() { return `${spaced(this.x.name)} against ${spaced(this.y.name)}`; }
-  height() { return 440; }
+  title() { return `${spaced(this.y.name)} against ${spaced(this.x.name)}`; }
+  height() { return Math.min(Math.max(0.3 * this.canvas.clientWidth, 440), 900); }
 
   controls() {
     const choose = which => name => {

@@ -2,17 +2,25 @@
 const ROWS_PER_PAGE = 25;
 const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7;  // columns
+const LONG_TEXT = 40;
+
+/** A column as report/table_section.cpp writes it: {numbers, value(row)}. */
+function reader({values}) {
+  if ('all' in values) return {numbers: typeof values.all !== 'string', value: () => values.all};
+  const numbers = Array.isArray(values);
+  return {numbers, value: numbers ? row => values[row] : row => values.words[values.at[row]]};
+}
 
 class Table {
   static all = [];
 
   /**
-   * `data`: {columns: [{name, unit}], rows: count, cell(row, column)}; a cell is number, text,
-   * null.
+   * `data`: {columns: [{name, unit}], rows: count, cell(row, column), order}; a cell is number,
+   * text, null; `order`: the rows as they stand first.
    */
   constructor(data) {
     this.data = data;
-    this.order = Uint32Array.from({length: data.rows}, (_, i) => i);
+    this.order = Uint32Array.from(data.order ?? Array(data.rows).keys());
     this.page = 0;
     this.sorted = null;  // {column, down}
     this.hidden = new Set(data.columns.flatMap((c, i) => (c.hidden ? [i] : [])));
@@ -82,8 +90,9 @@ class Table {
         const value = this.data.cell(row, i);
         const text = typeof value === 'string';
         const {unit} = this.data.columns[i];  // stands in the heading, unless it has prefixes
-        line.append(
-            element('td', text ? {class: 'text'} : {}, format(value, PREFIXES[unit] ? unit : '')));
+        line.append(element(
+            'td', text ? {class: value.length > LONG_TEXT ? 'text long' : 'text'} : {},
+            format(value, PREFIXES[unit] ? unit : '')));
       }
       body.append(line);
     }

@@ -5,8 +5,6 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Missing, openBrowser } from './chromium.js';
 
-export { Missing };
-
 const here = dirname(fileURLToPath(import.meta.url));
 function findViewer() {
   const root = '/usr/share';

@@ -3,25 +3,21 @@
 // Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
-import {mkdirSync, mkdtempSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
-import {Missing, openBrowser} from './chromium.js';
+import {openBrowser} from './chromium.js';
+import {binary, runTests, source} from './running.js';
 
-const binary = process.env.PENSTOCK_BINARY;
-const source = process.env.PENSTOCK_SOURCE;
 const sampleReport = process.argv[2];
 const screenshots = process.env.PENSTOCK_SCREENSHOTS ?? process.argv[3] ?? 'screenshots';
-const folder = mkdtempSync(join(tmpdir(), 'penstock-reports-'));
 
 const FORWARD = [0x00, 0x72, 0xb2], BACKWARD = [0x00, 0x9e, 0x73], RECOMPUTE = [0xf0, 0xe4, 0x42];
 const CAPACITY = [0xb8, 0x43, 0x0a], VIRIDIS_LOW = [0x44, 0x01, 0x54],
       VIRIDIS_HIGH = [0xfd, 0xe7, 0x25];
 const FORWARD_DARK = [0x3d, 0x9b, 0xd6];
 
-let browser;
+let browser, folder;
 
 /** A page with what it complained about and asked for. */
 async function open(file, {width = 1280, height = 900, dark = false} = {}) {
@@ -312,6 +308,16 @@ const tests = {
     assert.ok(front > 2 && front < 26);
     await figure(page, 2).scrollIntoViewIfNeeded();
     assert.match(await figure(page, 2).locator('.pager').innerText(), /of 10,000/);
+    assert.equal(
+        await figure(page, 2).locator('p.note').innerText(),
+        'The same wherever known: engine exact.');
+    const headings = await figure(page, 2).locator('th').allInnerTexts();
+    assert.deepEqual(
+        headings.slice(0, 5),
+        ['stages', 'microbatches', 'schedule', 'status', 'throughput, samples/s']);
+    const rates =
+        (await figure(page, 2).locator('tbody td:nth-child(5)').allInnerTexts()).map(Number);
+    assert.deepEqual(rates, [...rates].sort((a, b) => b - a), 'the best first');
     await button(page, 2, 'reason').click();
     await button(page, 2, 'reason ▲').click();
     assert.match(
@@ -353,17 +359,12 @@ async function run() {
   return failed;
 }
 
-try {
-  if (!binary || !source || !sampleReport)
-    throw new Missing('PENSTOCK_BINARY, PENSTOCK_SOURCE or the sample is not set');
-  browser = await openBrowser();
-  mkdirSync(screenshots, {recursive: true});
-  process.exitCode = await run() === 0 ? 0 : 1;
-} catch (error) {
-  if (!(error instanceof Missing)) throw error;
-  console.log(`skipped: ${error.message}`);
-  process.exitCode = 77;
-} finally {
-  await browser?.close();
-  rmSync(folder, {recursive: true, force: true});
-}
+await runTests({
+  needed: {'the sample': sampleReport},
+  screenshots,
+  open: openBrowser,
+  tests: (opened, made) => {
+    [browser, folder] = [opened, made];
+    return run();
+  }
+});

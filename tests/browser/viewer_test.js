@@ -2,14 +2,12 @@
 // in the file. Screenshots of every trace go to $PENSTOCK_SCREENSHOTS (else the first argument).
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { Catapult, Missing } from './catapult.js';
+import { Catapult } from './catapult.js';
+import { binary, runTests, source } from './running.js';
 
-const binary = process.env.PENSTOCK_BINARY;
-const source = process.env.PENSTOCK_SOURCE;
 const screenshots = process.env.PENSTOCK_SCREENSHOTS ?? process.argv[2] ?? 'screenshots';
 
 const model =
@@ -148,18 +146,4 @@ async function run(catapult, folder) {
   return failed;
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'penstock-traces-'));
-let catapult;
-try {
-  if (!binary || !source) throw new Missing('PENSTOCK_BINARY or PENSTOCK_SOURCE is not set');
-  catapult = await Catapult.open(folder);
-  mkdirSync(screenshots, { recursive: true });
-  process.exitCode = await run(catapult, folder) === 0 ? 0 : 1;
-} catch (error) {
-  if (!(error instanceof Missing)) throw error;
-  console.log(`skipped: ${error.message}`);
-  process.exitCode = 77;
-} finally {
-  await catapult?.close();
-  rmSync(folder, { recursive: true, force: true });
-}
+await runTests({ screenshots, open: folder => Catapult.open(folder), tests: run });

@@ -252,7 +252,8 @@ class Reproducible(Case):
         kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
                  ("compare", CONTENDED, "--reproducible"): {"comparison"},
                  ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
-                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"}}
+                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"},
+                 ("plan", "scenarios/gpt-2.2b-2bw.yaml"): {"comparison", "table"}}
         for command, expected in kinds.items():
             contents = []
             for _ in range(2):
@@ -260,6 +261,11 @@ class Reproducible(Case):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 contents.append(path.read_text())
             self.assertEqual(*contents)
+            footer = contents[0][contents[0].index("<footer>"):contents[0].index("</footer>")]
+            self.assertIn(f"penstock {command[0]} ", footer)
+            self.assertRegex(footer, r"<p>penstock \d")
+            if command[1].endswith(".yaml"):
+                self.assertIn("<details><summary>The scenario</summary>", footer)
             data = re.search(r'id="data">(.*?)</script>', contents[0], re.S)[1]
             sections = json.loads(data)
             self.assertEqual({section["kind"] for section in sections} - {"memory"}, expected)
@@ -271,8 +277,22 @@ class Reproducible(Case):
                 self.assertEqual(columns["makespan"]["values"], [15, 22, 45])
         said = self.refused(1, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
         self.assertIn("none/run.html': No such file or directory", said)
+        full = self.folder / "full.html"
+        full.symlink_to("/dev/full")
         self.assertIn("No space left on device",
-                      self.refused(1, "simulate", SMALL, "--report", "/dev/full"))
+                      self.refused(1, "simulate", SMALL, "--report", str(full)))
+
+    def test_a_report_that_is_no_page_by_its_name_is_refused(self):
+        meant = {"run.txt": "run.html", "run": "run.html", "a.b/run.pdf": "a.b/run.html",
+                 "-": "report.html", ".html": "report.html", "": "report.html"}
+        for command in ("simulate", "sweep", "compare", "validate", "plan"):
+            for name, guess in meant.items():
+                self.assertEqual(
+                    self.refused(2, command, SMALL, "--report", name),
+                    f"--report: must be a file ending in .html or .htm, got '{name}'; "
+                    f"did you mean '{guess}'?\n")
+        self.ok("simulate", SMALL, "--report", str(self.folder / "run.htm"))
+        self.assertTrue((self.folder / "run.htm").exists())
 
     def test_engine_seconds_is_what_varies(self):
         full = json.loads(self.ok("simulate", SMALL, "--format", "json"))

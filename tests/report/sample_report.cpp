@@ -88,7 +88,8 @@ SweepSection sweep() {
                         {{"schedule"}, SweepRole::axis},
                         {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
                         {{"peak_memory", "bytes"}, SweepRole::measure},
-                        {{"iteration_time", "s"}, SweepRole::measure}},
+                        {{"iteration_time", "s"}, SweepRole::measure},
+                        {{"engine"}, SweepRole::other}},
                        {}};
   const char* const schedules[] = {"gpipe", "1f1b", "pipedream", "chimera", "zb-h1"};
   for (int stages = 1; stages <= 25; ++stages) {
@@ -96,7 +97,7 @@ SweepSection sweep() {
       for (int s = 0; s < 5; ++s) {
         const double time = (stages + microbatches - 1.0 - 0.1 * s) / stages;
         const double held = (s == 0 ? microbatches : std::min(stages, microbatches)) * 1e9 / stages;
-        SweepPoint point{{double(stages), double(microbatches), schedules[s], {}, {}, {}}};
+        SweepPoint point{{double(stages), double(microbatches), schedules[s], {}, {}, {}, "exact"}};
         if (held > 40e9) {
           point.status = PointStatus::infeasible;
           point.reason = "device 0 needs more than it has";
@@ -105,12 +106,15 @@ SweepSection sweep() {
           point.cells[4] = held;
           point.cells[5] = time;
         }
-        section.points.push_back(point);
+        if (section.points.size() == 7) {
+          point.status = PointStatus::error;
+          point.reason = "killed by signal 9";
+          point.cells = {double(stages), double(microbatches), schedules[s], {}, {}, {}, {}};
+        }
+        section.points.add(point);
       }
     }
   }
-  section.points[7].status = PointStatus::error;
-  section.points[7].reason = "killed by signal 9";
   return section;
 }
 

@@ -147,6 +147,28 @@ TEST(SweepSection, AddsStatusAndReasonAndWritesTextsOnce) {
   EXPECT_EQ(columns[4]["values"]["words"][1], "too large");
 }
 
+TEST(SweepSection, SaysOnceWhatIsTheSameForAllPoints) {
+  SweepSection sweep{{"S"},
+                     {{{"engine"}}, {{"width"}}, {{"mfu"}}, {{"mixed"}}},
+                     {{{"exact", 1.0, NAN, 2.0}}, {{"exact", 1.0, {}, "two"}}}};
+  const SectionJson json = parsed(section_text(sweep));
+  const auto values = [&](std::size_t c) { return json["columns"][c]["values"].dump(); };
+  EXPECT_EQ(json["rows"], 2);
+  EXPECT_EQ(values(0), R"({"all":"exact"})");
+  EXPECT_EQ(values(1), R"({"all":1})");
+  EXPECT_EQ(values(2), R"({"all":null})");
+  EXPECT_EQ(values(3), R"({"words":["2","two"],"at":[0,1]})");
+  EXPECT_EQ(values(4), R"({"all":"ok"})");
+  EXPECT_EQ(values(5), R"({"all":""})");
+}
+
+TEST(SweepSection, WithoutPointsHasItsColumns) {
+  const SectionJson json = parsed(section_text({{"S"}, {{{"stages"}, SweepRole::axis}}, {}}));
+  EXPECT_EQ(json["rows"], 0);
+  EXPECT_EQ(json["columns"].size(), 3U);
+  EXPECT_EQ(json["columns"][0]["values"].dump(), "[]");
+}
+
 TEST(Sections, ReplaceWhatIsNoText) {
   EXPECT_EQ(parsed(section_text(TableSection{{"a\xff"}, {{"c"}}, {{"b\xfe"}}}))["heading"],
             "a\xef\xbf\xbd");

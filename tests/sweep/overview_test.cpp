@@ -1,5 +1,6 @@
 // What is shown of a sweep: the best rows, the counts with their reasons, the pictures.
 #include "base/error.hpp"
+#include "base/table.hpp"
 #include "sweep/overview.hpp"
 #include "tests/sweep/space_rig.hpp"
 
@@ -64,16 +65,32 @@ TEST(Overview, UnknownColumnsAndOrdersAreSuggested) {
   EXPECT_THROW(read_sort("mfu:down", options), InputError);
 }
 
-TEST(Overview, NoLineIsWiderThanTheTerminal) {
-  const SpaceRig rig({"stages=1:60", "microbatches=1:200", "batches=1:2"});
-  const std::string text = overview_of(rig).table(kBlocks);
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
   for (std::size_t from = 0; from < text.size();) {
     const std::size_t end = text.find('\n', from);
-    const std::string line = text.substr(from, end - from);
-    const auto width = std::ranges::count_if(
-        line, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-    EXPECT_LE(width, 120) << line;
+    widest = std::max(widest, display_width(text.substr(from, end - from)));
     from = end + 1;
+  }
+  return widest;
+}
+
+TEST(Overview, NoLineIsWiderThanTheTerminal) {
+  const SpaceRig rig({"stages=1:60", "microbatches=1:200", "batches=1:2"});
+  EXPECT_LE(widest_line(overview_of(rig).table(kBlocks)), 120U);
+}
+
+TEST(Overview, LongLabelsAndNamesOfAxesDoNotMakeLinesWider) {
+  std::string values;
+  for (int i = 0; i < 60; ++i)
+    values += (i > 0 ? "," : "") + std::string("a-schedule-with-a-very-long-name-number-") +
+              std::to_string(i);
+  for (const char* other : {"microbatches=1:9", "microbatches=1:90"}) {
+    const SpaceRig rig({"schedule=" + values, "pipeline.microbatch_size=1:3",
+                        "cluster.inter.bandwidth=100Gbps,200Gbps,123456789012345678901bps",
+                        "batches=1,2", other});
+    for (const Canvas canvas : {kPlain, kBlocks})
+      EXPECT_LE(widest_line(overview_of(rig).table(canvas)), 120U);
   }
 }
 
@@ -88,20 +105,50 @@ TEST(Pictures, ASparklineGoesFromZeroToTheLargest) {
 }
 
 TEST(Pictures, AHeatMapShowsNumbersWhereTheyFit) {
-  const HeatMap map{"a", "b", {"1", "2"}, {"x", "y"}, {{1, 2}, {3, std::nan("")}}};
-  EXPECT_EQ(draw(map, kPlain), "      x  y\n   1  1  2\n   2  3  -\n");
+  const HeatMap map{
+      "a", "b", {"1", "2"}, {"x", "y"}, {{1, 2}, {3, std::nan("")}}, {{3, 3}, {3, 0}}};
+  EXPECT_EQ(draw(map, kPlain), "      x  y\n   1  1  2\n   2  3  x\n      x nothing fits\n");
   const std::string coloured = draw(map, {120, true, true});
   EXPECT_NE(coloured.find("\x1b[97;48;5;17m 1\x1b[0m"), std::string::npos) << "the least is dark";
   EXPECT_NE(coloured.find("\x1b[30;48;5;226m 3\x1b[0m"), std::string::npos) << "the most is bright";
 }
 
+TEST(Pictures, AHeatMapSaysWhyCellsHaveNoNumber) {
+  const double none = std::nan("");
+  const HeatMap map{
+      "a", "b", {"1"}, {"v", "w", "x", "y", "z"}, {{7, none, none, none, none}}, {{3, 0, 1, 2, 3}}};
+  EXPECT_EQ(
+      draw(map, kPlain),
+      "      v  w  x  y  z\n   1  7  x  r  !   \n      x nothing fits; r refused: there is no "
+      "such run; ! failed; blank: no point there\n");
+}
+
+TEST(Overview, ACellWithoutANumberSaysTheBestThatBecameOfItsPoints) {
+  const SpaceRig rig({"stages=1:2", "microbatches=1:2", "batches=1:2"});
+  Overview overview(rig.space, rig.columns, {});
+  const auto add = [&](std::uint64_t point, Row::Status status) {
+    Row row = made_up_row(0);
+    row.point = point;
+    row.status = status;
+    overview.add(rig.columns.cells(row));
+  };
+  add(0, Row::Status::refused);
+  add(1, Row::Status::infeasible);  // beside the refused one, in the same cell
+  add(2, Row::Status::failed);
+  add(4, Row::Status::ok);
+  const std::string text = overview.table(kPlain);
+  EXPECT_NE(text.find("   1  x  1\n   2  !   \n"), std::string::npos) << text;
+}
+
 TEST(Pictures, AWideHeatMapShowsTheBestOfNeighbours) {
-  HeatMap map{"a", "b", {"1"}, {}, {{}}};
+  HeatMap map{"a", "b", {"1"}, {}, {{}}, {{}}};
   for (int c = 0; c < 500; ++c) {
     map.column_labels.push_back(std::to_string(c));
     map.values[0].push_back(c == 250 ? 10 : 1);
+    map.empty[0].push_back(kNoPoint);
   }
-  const std::string line = draw(map, kBlocks);
+  const std::string drawn = draw(map, kBlocks);
+  const std::string line = drawn.substr(0, drawn.find('\n'));
   EXPECT_NE(line.find("█"), std::string::npos);
   EXPECT_EQ(line.find("█"), line.rfind("█"));
 }

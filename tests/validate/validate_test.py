@@ -165,7 +165,11 @@ class Validate(Case):
         page, trace = self.folder / "page.html", self.folder / "both.json.gz"
         self.ok("validate", path, "--report", page, "--trace", trace)
         html = page.read_text()
-        self.assertIn("penstock validate", html)
+        footer = html[html.index("<footer>"):html.index("</footer>")]
+        self.assertIn("penstock validate", footer)
+        self.assertRegex(footer, r"<p>penstock \d")
+        self.assertIn(f"# of {path}\n", footer)
+        self.assertIn("schedule: ", footer)
         sections = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S)[1])
         self.assertEqual([s["kind"] for s in sections],
                          ["comparison", "timeline", "table", "table", "table"])
