@@ -1,0 +1,214 @@
+#include "plan/search/candidate.hpp"
+
+#include "scenarios/document.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+
+namespace penstock {
+namespace {
+
+/// Keys of a scenario and of its pipeline that the search leaves as they are.
+constexpr std::array<std::string_view, 5> kKept{"name", "model", "cluster", "transfers",
+                                                "samples_per_epoch"};
+constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
+
+Value only(const Value& map, std::span<const std::string_view> keys) {
+  Value out = map;
+  std::erase_if(out.entries, [&](const Value::Entry& entry) {
+    return std::ranges::find(keys, entry.key.text) == keys.end();
+  });
+  return out;
+}
+
+/// The scenario without what the search chooses.
+std::string problem_text(const Value& document) {
+  Value kept = only(document, kKept);
+  const Value* pipeline = document.find("pipeline");
+  if (pipeline != nullptr && pipeline->kind == Value::Kind::map) {
+    Value::Entry entry;
+    entry.key.kind = Value::Kind::scalar;
+    entry.key.text = "pipeline";
+    entry.value = only(*pipeline, kKeptOfPipeline);
+    if (!entry.value.entries.empty()) kept.entries.push_back(entry);
+  }
+  return to_yaml(kept);
+}
+
+bool says_true(const Value& document, const char* key) {
+  const Value* pipeline = document.find("pipeline");
+  const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
+  return value != nullptr && value->text == "true";
+}
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+std::vector<int> up_to(int n) {
+  std::vector<int> out(static_cast<std::size_t>(std::max(n, 0)));
+  std::iota(out.begin(), out.end(), 1);
+  return out;
+}
+
+std::vector<int> tensors_of(const Scenario& base, bool sequence) {
+  if (!base.transformer || base.measured) return {1};
+  const TransformerSpec& model = *base.transformer;
+  const bool nodes = !base.cluster.link && !base.cluster.network;
+  std::vector<int> out;
+  for (const int t : up_to(nodes ? base.cluster.devices_per_node : base.cluster.devices())) {
+    const bool whole = (!nodes || base.cluster.devices_per_node % t == 0) &&
+                       model.num_attention_heads % t == 0 && model.num_query_groups % t == 0 &&
+                       model.ffn_hidden_size % t == 0 && (!sequence || model.seq_length % t == 0);
+    if (whole) out.push_back(t);
+  }
+  return out;
+}
+
+std::vector<Arrangement> arrangements_of(const Cluster& cluster) {
+  std::vector<Arrangement> out{{}};
+  if (cluster.link && cluster.link->full_duplex) return out;  // all GPUs are alike to each other
+  const bool alike = cluster.attachment == Attachment::port && !cluster.network;
+  if (cluster.nodes == 1 && alike) return out;
+  out.push_back({"fill-node", "pipeline-first"});
+  if (cluster.nodes == 1) return out;
+  out.push_back({"round-robin", "data-first"});
+  out.push_back({"round-robin", "pipeline-first"});
+  return out;
+}
+
+int layers_of(const Scenario& base) {
+  if (base.profile) return static_cast<int>(base.profile->layers.size());
+  return base.transformer ? base.transformer->num_layers : 0;
+}
+
+Scenario read_base(const std::string& text, const std::string& origin) {
+  return parse_scenario(text, origin,
+                        {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
+}
+
+std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
+  if (document.find("schedule") == nullptr)
+    throw InputError(origin, "gives no batch: say how many samples an update has (--global-batch)");
+  return static_cast<std::int64_t>(parse_scenario(text, origin).samples_per_update());
+}
+
+}  // namespace
+
+int PlanFamily::stages() const {
+  return schedule->layout == Layout::mirrored ? shape.depth : shape.depth * chunks;
+}
+
+ScheduleShape PlanFamily::schedule_shape() const {
+  ScheduleShape out;
+  out.depth = static_cast<std::uint32_t>(shape.depth);
+  out.chunks = schedule->layout == Layout::mirrored ? 1 : static_cast<std::uint32_t>(chunks);
+  out.microbatches_per_update = static_cast<std::uint32_t>(shape.microbatches);
+  if (schedule->checkpoints)
+    out.checkpoint = static_cast<Checkpoint>(2 - static_cast<int>(shape.recompute));
+  return out;
+}
+
+bool PlanFamily::admitted() const {
+  const Chunks& c = schedule->chunks;
+  const auto v = static_cast<std::uint32_t>(chunks);
+  if (schedule->layout == Layout::mirrored) {
+    if (v != c.least) return false;  // its two stages of a device are those of the two directions
+  } else if (v < c.least || v > c.most || (v - c.least) % c.step != 0) {
+    return false;
+  }
+  if (schedule->whole_model && shape.depth > 1) return false;
+  if (schedule->asynchronous && shape.width == 1) return false;
+  return schedule->refuse(schedule_shape()).empty();
+}
+
+std::string PlanFamily::describe() const {
+  return fmt::format("{} p={} v={} w={} t={} b={} m={} {} {} {}", schedule->name, shape.depth,
+                     chunks, shape.width, shape.tensor, shape.microbatch_size, shape.microbatches,
+                     kRecomputeNames[static_cast<std::size_t>(shape.recompute)],
+                     arrangement.placement, arrangement.rank_order);
+}
+
+Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
+    : origin_(std::move(origin)) {
+  const Value document = parse_document(text, origin_);
+  text_ = problem_text(document);
+  base_ = read_base(text_, origin_);
+  layers_ = layers_of(base_);
+  if (layers_ == 0)
+    throw InputError(origin_ + ", model",
+                     "a model by costs is given stage by stage and cannot be cut: the search needs "
+                     "a model by shape or a profile of layers");
+  batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
+  const Value* pipeline = document.find("pipeline");
+  plain_reduction_ = pipeline == nullptr || pipeline->find("reduction") == nullptr;
+  sequence_parallel_ = says_true(document, "sequence_parallel");
+  distributed_optimizer_ = says_true(document, "distributed_optimizer");
+}
+
+Axes Problem::axes(bool asynchronous) const {
+  Axes axes;
+  for (const Schedule& schedule : schedules())
+    if (asynchronous || schedule.flushes()) axes.schedules.push_back(&schedule);
+  axes.depths = up_to(std::min(gpus(), layers_));
+  axes.tensors = tensors_of(base_, sequence_parallel_);
+  axes.microbatch_sizes = divisors(batch_);
+  for (const std::int64_t w : axes.microbatch_sizes)
+    if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
+  axes.recomputes = base_.profile
+                        ? std::vector{Recompute::none, Recompute::full}
+                        : std::vector{Recompute::none, Recompute::selective, Recompute::full};
+  axes.chunks = up_to(layers_);
+  axes.arrangements = arrangements_of(base_.cluster);
+  return axes;
+}
+
+std::vector<Override> Problem::overrides(const Candidate& candidate) const {
+  const PlanFamily& family = candidate.family;
+  const Shape& shape = family.shape;
+  std::vector<Override> out{
+      {"schedule", std::string(family.schedule->name)},
+      {"batches", fmt::format("{}", batches_of(family))},
+      {"pipeline.stages", fmt::format("{}", shape.depth)},
+      {"pipeline.width", fmt::format("{}", shape.width)},
+      {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
+      {"pipeline.microbatches", fmt::format("{}", shape.microbatches)},
+      {"pipeline.split", fmt::format("[{}]", fmt::join(candidate.layers, ", "))}};
+  const auto add = [&](bool wanted, const char* key, std::string value) {
+    if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
+  };
+  const auto recompute = static_cast<std::size_t>(shape.recompute);
+  static constexpr std::array<const char*, 3> kCheckpoints{"never", "except_last", "always"};
+  add(family.schedule->checkpoints, "checkpoint", kCheckpoints[recompute]);
+  add(!family.schedule->checkpoints, "recompute", std::string(kRecomputeNames[recompute]));
+  add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
+  add(sequence_parallel(shape.tensor), "sequence_parallel", "true");
+  add(distributed_optimizer(shape.width) && !family.schedule->asynchronous, "distributed_optimizer",
+      "true");
+  add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
+      fmt::format("{}", family.chunks));
+  add(family.arrangement.placement != "fill-node", "placement", family.arrangement.placement);
+  add(family.arrangement.rank_order != "data-first", "rank_order", family.arrangement.rank_order);
+  return out;
+}
+
+Scenario Problem::resolve(const Candidate& candidate) const {
+  return parse_scenario(text_, origin_, overrides(candidate));
+}
+
+std::uint32_t batches_of(const PlanFamily& family) {
+  if (family.schedule->flushes()) return 1;
+  const auto p = static_cast<std::uint32_t>(family.shape.depth);
+  const auto m = static_cast<std::uint32_t>(family.shape.microbatches);
+  return (2 * p + m - 1) / m + 2 * (p / std::gcd(p, m)) + (p + m - 1) / m + 1;
+}
+
+}  // namespace penstock

@@ -1,0 +1,85 @@
+// The planner of our own: partition, depth, width, tensor degree, microbatch, recomputation,
+// chunks, schedule and arrangement together, under each device's memory, by branch and bound.
+//
+// A queue holds shapes, families and candidates (candidate.hpp), each with a lower bound on its
+// cost (bound.hpp), the least first. What leaves the queue is opened: a shape into the families
+// that its schedules admit, a family into its cuts, a cut into the exact engine's bound for one
+// replica (verdict.hpp), and that into the answer: of `exact` where it is valid, of simgrid
+// elsewhere. When the least bound in the queue is no better than the best answer, everything left
+// is proven worse. A family with more cuts than `most_cuts` is represented by the cut that is best
+// by its bound; its other cuts remain as its bound. With those, and when a limit ends the search
+// early, the answer is proven up to a gap: best / (least bound of all that was not evaluated) - 1.
+#pragma once
+
+#include "plan/search/bound.hpp"
+#include "plan/search/verdict.hpp"
+
+#include <array>
+#include <functional>
+#include <optional>
+
+namespace penstock {
+
+enum class Objective : std::uint8_t {
+  throughput,  ///< least time of an update
+  memory,      ///< least memory of the fullest device; among equals, least time
+  price,       ///< least time of an update times its GPUs
+  time,        ///< least time to train: as throughput, since the batch is given
+};
+inline constexpr std::string_view kObjectiveNames[] = {"throughput", "memory", "price", "time"};
+
+struct SearchOptions {
+  Objective objective = Objective::throughput;
+  std::size_t most_cuts = 4096;         ///< of a family, all of which are visited
+  std::size_t most_evaluations = 3000;  ///< by the exact engine as a bound
+  std::size_t most_confirmations = 8;   ///< by `confirm`
+  std::size_t top = 5;                  ///< plans, each of another family
+  /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
+  /// bounds.
+  std::function<Verdict(const Scenario&)> confirm = nullptr;
+  /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
+  std::function<void(std::size_t, double, double)> progress = nullptr;
+};
+
+/// What became of all shapes, families or cuts that were made.
+struct Tally {
+  std::size_t made = 0;
+  std::size_t refused = 0;    ///< the schedule does not admit it, or it cannot run
+  std::size_t too_large = 0;  ///< proven not to fit
+  std::size_t worse = 0;      ///< proven no better than the best
+  std::size_t opened = 0;     ///< shapes, families: looked into; cuts: evaluated
+  std::size_t left = 0;       ///< a limit ended the search; they are in the gap
+
+  bool adds_up() const { return made == refused + too_large + worse + opened + left; }
+};
+
+struct FoundPlan {
+  Candidate candidate;
+  Verdict verdict;
+  double cost = 0;
+  double throughput_samples_per_s = 0;
+};
+
+struct SearchResult {
+  std::vector<FoundPlan> plans;  ///< best first
+  double lower_bound = 0;        ///< on the cost of every plan there is
+  double gap = 0;                ///< best / lower_bound - 1; 0: proven best
+  Tally shapes, families, cuts;
+  std::size_t represented = 0;  ///< families with more cuts than were visited
+  std::size_t evaluations = 0, confirmations = 0;
+  std::string infeasible_because;  ///< where there is no plan
+};
+
+SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);
+
+/// Number of ways to cut so many layers into stages; at most `most` + 1.
+std::size_t count_cuts(int layers, int stages, std::size_t most);
+
+/// Calls `visit` with every cut, in lexical order.
+void for_each_cut(int layers, int stages,
+                  const std::function<void(const std::vector<int>&)>& visit);
+
+/// What an answer costs by this objective.
+double cost_of(Objective objective, double time_s, double memory_bytes, int gpus);
+
+}  // namespace penstock

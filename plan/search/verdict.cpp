@@ -1,0 +1,125 @@
+#include "plan/search/verdict.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+/// A scenario of one replica, whose reduction is part of its step.
+Scenario one_replica(Scenario scenario) {
+  for (StageCosts& c : scenario.costs) {
+    c.step_s += c.reduce_grad_s;
+    c.reduce_grad_s = 0;
+  }
+  scenario.lowering.width = 1;
+  scenario.gpus.resize(scenario.shape.depth);
+  scenario.reduction = {};
+  return scenario;
+}
+
+/// Replicas that are copies of each other.
+bool has_copies(const Scenario& s, bool plain) {
+  return plain && s.lowering.width > 1 && s.shape.widths.empty() && s.split.empty() &&
+         s.cluster.groups.empty() && s.schedule->flushes() && !s.schedule->whole_model &&
+         s.schedule->layout != Layout::mirrored;
+}
+
+std::int64_t capacity_of(const Scenario& scenario, int device) {
+  std::int64_t least = 0;
+  for (const int gpu : scenario.gpus_of(device)) {
+    const std::int64_t bytes = scenario.cluster.device_of(gpu).capacity_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
+}
+
+/// Sets the memory of the device that has least to spare.
+void judge_memory(const Simulation& s, Verdict& verdict) {
+  double fullest = -1;
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto bytes = static_cast<double>(memory_over_time(s.memory(), d).use.total());
+    const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
+    const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
+    verdict.memory_bytes = std::max(verdict.memory_bytes, bytes);
+    if (share <= fullest) continue;
+    fullest = share;
+    verdict.capacity_bytes = capacity;
+    if (capacity == 0 || bytes <= capacity) continue;
+    verdict.fits = false;
+    verdict.why =
+        fmt::format("device {} needs {}, has {}", d, format_bytes(bytes), format_bytes(capacity));
+  }
+}
+
+Verdict verdict_of(const Simulation& s) {
+  Verdict verdict;
+  const auto time_s = iteration_time_s(s);
+  verdict.iteration_time_s = time_s.value_or(std::numeric_limits<double>::infinity());
+  if (!time_s) {
+    verdict.fits = false;
+    verdict.why = "it has no steady state";
+  }
+  judge_memory(s, verdict);
+  return verdict;
+}
+
+std::string share(double part) { return fmt::format("{:.1f} %", part * 100); }
+
+}  // namespace
+
+Verdict relaxed(const Scenario& scenario, bool plain) {
+  const bool copies = has_copies(scenario, plain);
+  Simulation s = prepare(copies ? one_replica(scenario) : scenario);
+  const bool answer = !copies && why_not_exact(s.input()).empty();
+  s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
+  if (s.program.asynchronous && s.program.placement.replicated())
+    s.latest.emplace(s.program.ops, *s.timeline);
+  Verdict verdict = verdict_of(s);
+  if (answer) verdict.engine = "exact";
+  return verdict;
+}
+
+bool exact_is_valid(const Scenario& scenario) {
+  return why_not_exact(prepare(scenario).input()).empty();
+}
+
+Verdict judge(const Scenario& scenario, EngineChoice engine) {
+  const Simulation s = simulate(scenario, engine);
+  Verdict verdict = verdict_of(s);
+  verdict.engine = s.engine;
+  return verdict;
+}
+
+std::vector<std::string> limits(const Simulation& s) {
+  const Result r = summarize(s);
+  std::vector<std::string> out;
+  const auto spare = [](const DeviceResult& d) {
+    return d.capacity_bytes == 0
+               ? 0.0
+               : static_cast<double>(d.memory.use.total()) / static_cast<double>(d.capacity_bytes);
+  };
+  const auto busiest =
+      std::ranges::max_element(r.devices, {}, [](const DeviceResult& d) { return d.time.busy_s; });
+  const auto fullest = std::ranges::max_element(r.devices, {}, spare);
+  out.push_back(fmt::format("device {} is the busiest: {} of the time", busiest->device,
+                            share(busiest->time.busy_s / r.makespan_s)));
+  const auto cause = std::ranges::max_element(r.bubble) - r.bubble.begin();
+  out.push_back(fmt::format("bubble {}, most of it {} ({})", share(r.bubble_fraction),
+                            kCauseNames[static_cast<std::size_t>(cause)],
+                            share(r.bubble[static_cast<std::size_t>(cause)])));
+  const double reduction = r.bubble[static_cast<std::size_t>(Cause::gradient_reduction)];
+  if (reduction > 0.001) out.push_back(fmt::format("gradient reduction {}", share(reduction)));
+  if (fullest->capacity_bytes > 0) {
+    out.push_back(fmt::format("memory of device {}: {} of {}", fullest->device,
+                              format_bytes(static_cast<double>(fullest->memory.use.total())),
+                              format_bytes(static_cast<double>(fullest->capacity_bytes))));
+  }
+  return out;
+}
+
+}  // namespace penstock
