@@ -254,19 +254,17 @@ std::vector<int> balanced_split_by_stage(int layers, int stages,
                                          const std::function<double(int, int)>& time) {
   std::vector<int> split(static_cast<std::size_t>(stages), 1);
   const auto with_one_more = [&](std::size_t i) { return time(split[i] + 1, static_cast<int>(i)); };
+  std::vector<double> next(split.size());  // time of each stage with one layer more
+  for (std::size_t i = 0; i < split.size(); ++i) next[i] = with_one_more(i);
   // The layers of a model are alike, so giving each further one to the stage that stays fastest is
   // optimal.
   for (int given = stages; given < layers; ++given) {
     std::size_t best = 0;
-    double best_time = with_one_more(0);
     for (std::size_t i = 1; i < split.size(); ++i) {
-      const double t = with_one_more(i);
-      if (t < best_time * (1 - 1e-12)) {
-        best = i;
-        best_time = t;
-      }
+      if (next[i] < next[best] * (1 - 1e-12)) best = i;
     }
     ++split[best];
+    next[best] = with_one_more(best);
   }
   return split;
 }

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -30,9 +31,10 @@ void check_program(const Simulation& s) {
                   fmt::join(problems, "; ")));
 }
 
-Simulation lowered(const Scenario& scenario) {
+Simulation lowered(Scenario given) {
   Simulation s;
-  s.scenario = scenario;
+  s.scenario = std::move(given);
+  const Scenario& scenario = s.scenario;
   s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
   s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
                                               s.program.microbatches());
@@ -281,21 +283,28 @@ void add_flows(const std::vector<LinkFlow>& flows, double bytes, Result& r) {
   }
 }
 
+std::int64_t count_ops(const Simulation& s) {
+  std::int64_t ops = 0;
+  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
+    const Op& op = s.program.ops[g];
+    if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++ops;
+    if (op.has(Op::sends)) ++ops;
+  }
+  return ops;
+}
+
 void add_links(const Simulation& s, Result& r) {
-  r.ops = 0;
   for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0, {}});
   std::vector<std::int64_t> sent(s.channels->all().size(), 0);
   std::vector<std::int64_t> exchanged(s.channels->exchanges().size(), 0);
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
-      if (is_compute(op.kind) || s.timeline->op(g).length_s() > 0) ++r.ops;
       const auto kind = static_cast<std::size_t>(op.kind);
       const auto& tensor = s.scenario.costs[op.stage].tensor;
       if (!exchanged.empty() && kind < tensor.size())
         exchanged[static_cast<std::size_t>(d)] += tensor[kind].bytes;
       if (!op.has(Op::sends)) continue;
-      ++r.ops;
       sent[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
     }
   }
@@ -349,8 +358,8 @@ std::optional<double> iteration_time_s(const Simulation& s) {
   return steady_iteration_s(s);
 }
 
-Simulation prepare(const Scenario& scenario) {
-  Simulation s = lowered(scenario);
+Simulation prepare(Scenario scenario) {
+  Simulation s = lowered(std::move(scenario));
   check_program(s);
   return s;
 }
@@ -363,16 +372,22 @@ Simulation simulate(const Scenario& scenario, EngineChoice engine) {
   return s;
 }
 
-Result summarize(const Simulation& s) {
+Result outline(const Simulation& s) {
   Result r;
   r.notes = s.scenario.notes;
   r.makespan_s = s.timeline->makespan_s;
   for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
   add_bubble(s, r);
   add_rates(s, r);
+  r.ops = count_ops(s);
+  judge_memory(s, r);
+  return r;
+}
+
+Result summarize(const Simulation& s) {
+  Result r = outline(s);
   add_links(s, r);
   r.communication = communication(s.input(), *s.timeline);
-  judge_memory(s, r);
   if (s.scenario.post_validation) r.notes.push_back(post_validation_note(s));
   if (s.latest) {
     r.notes.push_back(

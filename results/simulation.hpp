@@ -51,7 +51,7 @@ struct Simulation {
 };
 
 /// Generates, lowers and checks; there is no timeline yet.
-Simulation prepare(const Scenario& scenario);
+Simulation prepare(Scenario scenario);
 
 /// The same, and simulates. `automatic`: exact where it is valid. Throws InputError
 /// when the chosen engine cannot represent the scenario. One simgrid run per process.
@@ -147,5 +147,9 @@ struct Result {
 };
 
 Result summarize(const Simulation& simulation);
+
+/// What of it a row of a table needs: neither critical path, nor links, nor communication, nor
+/// notes on the timeline; those are left empty.
+Result outline(const Simulation& simulation);
 
 }  // namespace penstock

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -517,16 +519,35 @@ const std::vector<KeyRow>& table() {
   return kTable;
 }
 
+/// A section and the name of a key in it.
+using Name = std::pair<std::string_view, std::string_view>;
+struct HashOfName {
+  std::size_t operator()(const Name& name) const {
+    const std::hash<std::string_view> hash;
+    return hash(name.first) * 31 + hash(name.second);
+  }
+};
+
+/// Every key and alias; of the same name, the first row.
+const std::unordered_map<Name, const KeyRow*, HashOfName>& rows_by_name() {
+  static const auto kRows = [] {
+    std::unordered_map<Name, const KeyRow*, HashOfName> rows;
+    for (const KeyRow& row : table()) {
+      rows.try_emplace({row.section, row.key}, &row);
+      for (const std::string_view alias : row.aliases) rows.try_emplace({row.section, alias}, &row);
+    }
+    return rows;
+  }();
+  return kRows;
+}
+
 }  // namespace
 
 std::span<const KeyRow> key_table() { return table(); }
 
 const KeyRow* find_key(std::string_view section, std::string_view key) {
-  for (const KeyRow& row : table()) {
-    if (row.section != section) continue;
-    if (row.key == key || std::ranges::find(row.aliases, key) != row.aliases.end()) return &row;
-  }
-  return nullptr;
+  const auto found = rows_by_name().find({section, key});
+  return found == rows_by_name().end() ? nullptr : found->second;
 }
 
 std::vector<std::string> keys_of(std::string_view section) {
@@ -554,6 +575,15 @@ std::vector<std::string> split_choices(std::string_view choices) {
     choices.remove_prefix(std::min(bar + 1, choices.size()));
   }
   return words;
+}
+
+std::optional<int> place_of_choice(std::string_view choices, std::string_view word) {
+  for (int place = 0; !choices.empty(); ++place) {
+    const std::size_t bar = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, bar) == word) return place;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return std::nullopt;
 }
 
 std::string describe(const KeyRow& row) {

@@ -4,6 +4,7 @@
 
 #include "base/units.hpp"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ std::vector<std::string> keys_of(std::string_view section);
 std::string known_elsewhere(std::string_view key);
 
 std::vector<std::string> split_choices(std::string_view choices);
+
+/// Position of a word among choices; none when it is not among them.
+std::optional<int> place_of_choice(std::string_view choices, std::string_view word);
 
 /// "an integer >= 1", "one of none, full", "a time such as '1.5 us' ...".
 std::string describe(const KeyRow& row);

@@ -60,8 +60,8 @@ std::vector<std::string> shipped_names(const std::string& folder) {
   return names;
 }
 
-Library::Library(std::string folder, Diagnostics& diagnostics)
-    : folder_(std::move(folder)), diagnostics_(diagnostics) {}
+Library::Library(std::string folder, Documents& documents, Diagnostics& diagnostics)
+    : folder_(std::move(folder)), read_(documents), diagnostics_(diagnostics) {}
 
 fs::path Library::own_file(const Value& name) const {
   const fs::path path(name.text);
@@ -72,6 +72,7 @@ fs::path Library::own_file(const Value& name) const {
 }
 
 bool Library::is_there(const fs::path& path, const Value& name, const std::string& kind) {
+  if (read_.known(path.string()) != nullptr) return true;
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_directory(status)) return true;
@@ -98,7 +99,7 @@ const Value* Library::find(const Value& name, const std::string& kind,
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
     std::error_code ignored;
-    if (!fs::exists(path, ignored)) {
+    if (read_.known(path.string()) == nullptr && !fs::exists(path, ignored)) {
       diagnostics_.add(
           name,
           fmt::format("unknown {} '{}'{} (`penstock list {}s` shows all; a file needs its ending)",
@@ -107,16 +108,22 @@ const Value* Library::find(const Value& name, const std::string& kind,
       return nullptr;
     }
   }
+  return read(path, name, kind);
+}
+
+const Value* Library::read(const fs::path& path, const Value& name, const std::string& kind) {
   try {
-    Value document = load_document(path.string());
-    if (document.kind != Value::Kind::map) {
-      diagnostics_.add(document, fmt::format("expected a map with the keys of a {}", kind));
+    const Value* document = &read_.load(path.string());
+    if (document->kind != Value::Kind::map) {
+      diagnostics_.add(*document, fmt::format("expected a map with the keys of a {}", kind));
       return nullptr;
     }
-    if (kind == "model" && path.extension() == ".json")
-      adopt_foreign_model(document, diagnostics_, notes_);
-    if (is_profile(document)) return section_of_profile(*keep(std::move(document)), name, kind);
-    return keep(std::move(document));
+    if (kind == "model" && path.extension() == ".json") {
+      Value adopted = *document;
+      adopt_foreign_model(adopted, diagnostics_, notes_);
+      document = keep(std::move(adopted));
+    }
+    return is_profile(*document) ? section_of_profile(*document, name, kind) : document;
   } catch (const InputError& error) {
     for (const Diagnostic& d : error.diagnostics()) diagnostics_.add(d);
     return nullptr;

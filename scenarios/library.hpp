@@ -7,6 +7,7 @@
 // `inter`.
 #pragma once
 
+#include "scenarios/documents.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/section.hpp"
 
@@ -16,8 +17,8 @@ namespace penstock {
 
 class Library {
  public:
-  /// `folder`: where the scenario lies.
-  Library(std::string folder, Diagnostics& diagnostics);
+  /// `folder`: where the scenario lies. Files are read through `documents`.
+  Library(std::string folder, Documents& documents, Diagnostics& diagnostics);
 
   /// The map a value stands for: itself, or a shipped or own file, with `base` merged in. Null when
   /// there is none, with a diagnostic unless the value is neither name nor map. `kind` is "model",
@@ -35,11 +36,13 @@ class Library {
   const Value* section_of_profile(const Value& document, const Value& name,
                                   const std::string& kind);
   const Value* find(const Value& name, const std::string& kind, const std::string& shipped_folder);
+  const Value* read(const std::filesystem::path& path, const Value& name, const std::string& kind);
   std::filesystem::path own_file(const Value& name) const;
   bool is_there(const std::filesystem::path& path, const Value& name, const std::string& kind);
   const Value* keep(Value document);
 
   std::string folder_;
+  Documents& read_;
   Diagnostics& diagnostics_;
   std::vector<std::string> notes_;
   std::vector<std::unique_ptr<Value>> documents_;  // what the returned pointers point into

@@ -73,6 +73,22 @@ bool ends_with(const Place& place, const Path& names) {
       [](const std::string& name, const KeyRow* row) { return is_called(*row, name); });
 }
 
+/// The slots of a building block have the names of the model's times: by their full path alone.
+bool is_reached(const Place& place, const Path& given) {
+  return place.size() == 1 || place.front()->key != "schedule" || given.size() > 1;
+}
+
+/// What may have been meant, with dots where some were given.
+std::vector<std::string> names_for(const Path& given) {
+  std::vector<std::string> names;
+  for (const Place& place : all_places()) {
+    if (!is_reached(place, given)) continue;
+    names.emplace_back(place.back()->key);
+    if (given.size() > 1) names.push_back(dotted(place));
+  }
+  return names;
+}
+
 /// The full path of a key: as given when it begins at the top, else the only place that ends with
 /// it; one near the top wins over one deeper down.
 Path resolve(const std::string& key, std::string& problem) {
@@ -83,19 +99,14 @@ Path resolve(const std::string& key, std::string& problem) {
   }
   if (find_key("scenario", given[0]) != nullptr) return given;
   std::vector<Place> matches;
-  std::vector<std::string> names;
   for (const Place& place : all_places()) {
-    // The slots of a building block have the names of the model's times: by their full path alone.
-    if (place.size() > 1 && place.front()->key == "schedule" && given.size() == 1) continue;
-    names.emplace_back(place.back()->key);
-    if (given.size() > 1) names.push_back(dotted(place));
-    if (ends_with(place, given)) matches.push_back(place);
+    if (is_reached(place, given) && ends_with(place, given)) matches.push_back(place);
   }
   const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
   if (shortest == matches.end()) {
     const std::string instead = known_elsewhere(given.back());
     problem = fmt::format("unknown key '{}'{}", printable(key),
-                          instead.empty() ? did_you_mean(key, names) : instead);
+                          instead.empty() ? did_you_mean(key, names_for(given)) : instead);
     return {};
   }
   std::vector<std::string> same;
@@ -165,15 +176,27 @@ const KeyRow* row_at(const Path& path) {
   return row;
 }
 
+/// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its parser
+/// takes longer than all the rest of reading a scenario.
+bool is_plain_word(const std::string& text) {
+  const auto plain = [](char c) {
+    return ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
+  };
+  const auto inner = [&](char c) { return plain(c) || c == '_' || c == '-' || c == '.'; };
+  return text.size() <= 40 && plain(text.front()) && std::ranges::all_of(text, inner) &&
+         text != "null" && text != "Null" && text != "NULL";
+}
+
 /// Text is taken as it is (`--set name=a: b`), everything else as YAML.
 Value parse_value(const std::string& text, const KeyRow* row, const std::string& origin) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return {};
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
-  if (row == nullptr || row->type != KeyRow::Type::text || quoted)
-    return parse_document(text, origin);
+  const bool as_it_is = row != nullptr && row->type == KeyRow::Type::text && !quoted;
+  if (!as_it_is && !is_plain_word(text)) return parse_document(text, origin);
   Value value;
   value.kind = Value::Kind::scalar;
   value.text = text;
+  if (!as_it_is) value.length = static_cast<int>(text.size());  // as parsed
   return value;
 }
 

@@ -42,9 +42,10 @@ Value section_of(const Section& top, const std::string& key) {
 
 class Builder {
  public:
-  Builder(const Value& document, std::string folder, Diagnostics& diagnostics)
+  Builder(const Value& document, std::string folder, Documents& documents,
+          Diagnostics& diagnostics)
       : diagnostics_(diagnostics),
-        library_(std::move(folder), diagnostics),
+        library_(std::move(folder), documents, diagnostics),
         top_(document, "scenario", diagnostics),
         pipeline_value_(section_of(top_, "pipeline")),
         pipeline_(pipeline_value_, "pipeline", diagnostics) {}
@@ -652,12 +653,12 @@ class Builder {
   Scenario out_;
 };
 
-Scenario resolve(Value document, const std::string& origin,
-                 const std::vector<Override>& overrides) {
+Scenario resolve_document(Value document, const std::string& origin,
+                          const std::vector<Override>& overrides, Documents& documents) {
   Diagnostics diagnostics;
   if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
   const std::filesystem::path path(origin);
-  Scenario scenario = Builder(document, path.parent_path().string(), diagnostics).build();
+  Scenario scenario = Builder(document, path.parent_path().string(), documents, diagnostics).build();
   for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
   scenario.origin = origin;
   scenario.text = to_yaml(document);
@@ -668,7 +669,8 @@ Scenario resolve(Value document, const std::string& origin,
 /// A shipped file of its own, as a section for `list` and tests.
 struct Shipped {
   Diagnostics diagnostics;
-  Library files{".", diagnostics};
+  Documents documents;
+  Library files{".", documents, diagnostics};
   std::optional<Section> section;
 
   Shipped(const std::string& name, const std::string& kind, const std::string& folder) {
@@ -733,12 +735,34 @@ void Scenario::update_reductions() {
 }
 
 Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides) {
-  return resolve(load_document(path), path, overrides);
+  return ScenarioTemplate(path).resolve(overrides);
 }
 
 Scenario parse_scenario(const std::string& text, const std::string& origin,
                         const std::vector<Override>& overrides) {
-  return resolve(parse_document(text, origin), origin, overrides);
+  Documents documents;
+  return resolve_document(parse_document(text, origin), origin, overrides, documents);
+}
+
+struct ScenarioTemplate::Files {
+  std::string origin;
+  Value scenario;
+  Documents documents;  // that it names
+};
+
+ScenarioTemplate::ScenarioTemplate(const std::string& path) : files_(std::make_shared<Files>()) {
+  files_->origin = path;
+  files_->scenario = load_document(path);
+}
+
+ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin)
+    : files_(std::make_shared<Files>()) {
+  files_->origin = origin;
+  files_->scenario = parse_document(text, origin);
+}
+
+Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
+  return resolve_document(files_->scenario, files_->origin, overrides, files_->documents);
 }
 
 TransformerSpec load_model(const std::string& name) {
@@ -758,7 +782,8 @@ Cluster load_cluster(const std::string& name) {
 DeviceSpec load_device(const std::string& name) {
   Cluster cluster;
   Diagnostics diagnostics;
-  Library library(".", diagnostics);
+  Documents documents;
+  Library library(".", documents, diagnostics);
   const Value document = parse_document("{devices: 1, device: " + name + "}", name);
   const Section section(document, "cluster", diagnostics);
   cluster = read_cluster(section, library, 1, diagnostics);

@@ -82,6 +82,22 @@ Scenario load_scenario(const std::string& path, const std::vector<Override>& ove
 Scenario parse_scenario(const std::string& text, const std::string& origin,
                         const std::vector<Override>& overrides = {});
 
+/// A scenario read once and resolved many times, each time as load_scenario would. Models, clusters
+/// and devices that it names are read when they are first needed, and not again. Thread-safe.
+class ScenarioTemplate {
+ public:
+  /// Throws InputError when the file cannot be read.
+  explicit ScenarioTemplate(const std::string& path);
+  /// Of this text; `origin` names it in errors. Throws InputError when it is no YAML.
+  ScenarioTemplate(const std::string& text, const std::string& origin);
+  /// Throws InputError with everything that is wrong.
+  Scenario resolve(const std::vector<Override>& overrides) const;
+
+ private:
+  struct Files;
+  std::shared_ptr<Files> files_;
+};
+
 /// The folder with the shipped models/ and scenarios/: $PENSTOCK_HOME, else where it was built.
 std::string data_folder();
 

@@ -98,13 +98,26 @@ Section::Section(const Value& value, std::string name, Diagnostics& diagnostics)
 void Section::read_entry(const Value::Entry& entry) {
   const KeyRow* row = find_key(name_, entry.key.text);
   if (row == nullptr) return diagnostics_.add(entry.key, unknown_key(entry.key.text));
-  const auto [it, first] = values_.try_emplace(std::string(row->key), &entry.value);
-  if (!first) {
+  Field& here = field(row->key);
+  if (here.value != nullptr) {
     diagnostics_.add(entry.key, fmt::format("'{}' means the same as '{}', which is given, too",
                                             entry.key.text, row->key));
     return;
   }
+  here.value = &entry.value;
   check(*row, entry.value);
+}
+
+const Section::Field* Section::find(std::string_view key) const {
+  const auto it = std::ranges::find(fields_, key, &Field::key);
+  return it == fields_.end() ? nullptr : &*it;
+}
+
+Section::Field& Section::field(std::string_view key) {
+  const auto it = std::ranges::find(fields_, key, &Field::key);
+  if (it != fields_.end()) return *it;
+  fields_.push_back({.key = key});
+  return fields_.back();
 }
 
 /// The nearest key of this section, else the section that has such a key.
@@ -123,57 +136,51 @@ std::string Section::unknown_key(const std::string& key) const {
   return fmt::format("unknown key '{}' in '{}'{}", printable(key), name_, hint);
 }
 
-const Value& Section::at(const std::string& key) const {
-  const auto it = values_.find(key);
-  return it == values_.end() ? *self_ : *it->second;
+const Value& Section::at(std::string_view key) const {
+  return has(key) ? *find(key)->value : *self_;
 }
 
-std::optional<double> Section::number(const std::string& key) const {
-  const auto it = numbers_.find(key);
-  if (it == numbers_.end() || it->second.size() != 1 || broken(key)) return std::nullopt;
-  return it->second[0];
+std::optional<double> Section::number(std::string_view key) const {
+  const Field* field = find(key);
+  if (field == nullptr || field->numbers.size() != 1 || field->broken) return std::nullopt;
+  return field->numbers[0];
 }
 
-std::optional<std::int64_t> Section::integer(const std::string& key) const {
+std::optional<std::int64_t> Section::integer(std::string_view key) const {
   const auto value = number(key);
   if (!value) return std::nullopt;
   return static_cast<std::int64_t>(*value);
 }
 
-std::optional<std::string> Section::text(const std::string& key) const {
-  const auto it = values_.find(key);
-  if (it == values_.end() || it->second->kind != Value::Kind::scalar) return std::nullopt;
-  return it->second->text;
+std::optional<std::string> Section::text(std::string_view key) const {
+  if (!has(key) || at(key).kind != Value::Kind::scalar) return std::nullopt;
+  return at(key).text;
 }
 
-std::optional<bool> Section::boolean(const std::string& key) const {
+std::optional<bool> Section::boolean(std::string_view key) const {
   const auto value = text(key);
   if (value == "true") return true;
   if (value == "false") return false;
   return std::nullopt;
 }
 
-std::optional<std::vector<double>> Section::list(const std::string& key) const {
-  const auto it = numbers_.find(key);
-  if (it == numbers_.end() || broken(key)) return std::nullopt;
-  return it->second;
+std::optional<std::vector<double>> Section::list(std::string_view key) const {
+  const Field* field = find(key);
+  if (field == nullptr || field->numbers.empty() || field->broken) return std::nullopt;
+  return field->numbers;
 }
 
-std::optional<int> Section::choice(const std::string& key) const {
+std::optional<int> Section::choice(std::string_view key) const {
+  if (!has(key) || at(key).kind != Value::Kind::scalar) return std::nullopt;
   const KeyRow* row = find_key(name_, key);
-  const auto value = text(key);
-  if (row == nullptr || !value) return std::nullopt;
-  const auto choices = split_choices(row->choices);
-  const auto it = std::ranges::find(choices, *value);
-  if (it == choices.end()) return std::nullopt;
-  return static_cast<int>(it - choices.begin());
+  return row == nullptr ? std::nullopt : place_of_choice(row->choices, at(key).text);
 }
 
 void Section::complain(const KeyRow& row, const Value& value, const std::string& why) {
   const std::string got =
       why.empty() ? ", got " + shown(value) : fmt::format(": {} {}", shown(value), why);
   diagnostics_.add(value, fmt::format("'{}' must be {}{}", row.key, describe(row), got));
-  broken_.insert(std::string(row.key));
+  field(row.key).broken = true;
 }
 
 void Section::check(const KeyRow& row, const Value& value) {
@@ -218,7 +225,7 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::choice:
     case T::split:
     case T::gpus:
-      if (!choice(std::string(row.key))) complain_choice(row, value);
+      if (!place_of_choice(row.choices, value.text)) complain_choice(row, value);
       return;
     default: return;
   }
@@ -228,7 +235,7 @@ void Section::complain_choice(const KeyRow& row, const Value& value) {
   const auto choices = split_choices(row.choices);
   diagnostics_.add(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
                                       shown(value), did_you_mean(value.text, choices)));
-  broken_.insert(std::string(row.key));
+  field(row.key).broken = true;
 }
 
 void Section::check_list(const KeyRow& row, const Value& value) {
@@ -279,14 +286,14 @@ void Section::check_quantity(const KeyRow& row, const Value& value) {
   if (!parsed) return complain(row, value, why);
   why = out_of_range(row.dimension, *parsed);
   if (!why.empty()) return complain(row, value, why);
-  numbers_[std::string(row.key)].push_back(*parsed);
+  field(row.key).numbers.push_back(*parsed);
 }
 
 void Section::check_integer(const KeyRow& row, const Value& value) {
   const auto parsed = parse_integer(value.text);
   if (!parsed || *parsed < row.minimum) return complain(row, value);
   if (*parsed > kMaxInteger) return complain(row, value, "is too large");
-  numbers_[std::string(row.key)].push_back(*parsed);
+  field(row.key).numbers.push_back(*parsed);
 }
 
 void Section::check_curve(const KeyRow& row, const Value& value) {
@@ -306,8 +313,8 @@ void Section::check_curve(const KeyRow& row, const Value& value) {
       complain(row, pair, "does not ascend");
     } else {
       previous = *x;
-      numbers_[std::string(row.key)].push_back(*x);
-      numbers_[std::string(row.key)].push_back(*y);
+      field(row.key).numbers.push_back(*x);
+      field(row.key).numbers.push_back(*y);
     }
   }
 }

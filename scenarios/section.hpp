@@ -4,9 +4,8 @@
 #include "scenarios/document.hpp"
 #include "scenarios/keys.hpp"
 
-#include <map>
 #include <optional>
-#include <set>
+#include <string_view>
 
 namespace penstock {
 
@@ -32,24 +31,41 @@ class Section {
   /// Reads `value` as section `name`, reporting unknown keys and wrong values.
   Section(const Value& value, std::string name, Diagnostics& diagnostics);
 
-  bool has(const std::string& key) const { return values_.contains(key); }
+  bool has(std::string_view key) const {
+    const Field* field = find(key);
+    return field != nullptr && field->value != nullptr;
+  }
   /// Is the key given, but its value refused?
-  bool broken(const std::string& key) const { return broken_.contains(key); }
+  bool broken(std::string_view key) const {
+    const Field* field = find(key);
+    return field != nullptr && field->broken;
+  }
   /// Where a key stands; the section itself when the key is missing.
-  const Value& at(const std::string& key) const;
+  const Value& at(std::string_view key) const;
   const Value& self() const { return *self_; }
 
   // Values of keys that are there and well-formed.
-  std::optional<double> number(const std::string& key) const;
-  std::optional<std::int64_t> integer(const std::string& key) const;
-  std::optional<std::string> text(const std::string& key) const;
-  std::optional<bool> boolean(const std::string& key) const;
+  std::optional<double> number(std::string_view key) const;
+  std::optional<std::int64_t> integer(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::optional<bool> boolean(std::string_view key) const;
   /// One element for a single quantity.
-  std::optional<std::vector<double>> list(const std::string& key) const;
+  std::optional<std::vector<double>> list(std::string_view key) const;
   /// Position of a choice among the row's choices.
-  std::optional<int> choice(const std::string& key) const;
+  std::optional<int> choice(std::string_view key) const;
 
  private:
+  /// A key that is there, or a number type of a map of rates (then without `value`).
+  struct Field {
+    std::string_view key;
+    const Value* value = nullptr;
+    std::vector<double> numbers = {};
+    bool broken = false;
+  };
+  /// Null when there is none. Sections are small: looked through, not sorted.
+  const Field* find(std::string_view key) const;
+  Field& field(std::string_view key);
+
   void read_entry(const Value::Entry& entry);
   std::string unknown_key(const std::string& key) const;
   void check(const KeyRow& row, const Value& value);
@@ -66,9 +82,7 @@ class Section {
   std::string name_;
   const Value* self_;
   Diagnostics& diagnostics_;
-  std::map<std::string, const Value*> values_;
-  std::map<std::string, std::vector<double>> numbers_;
-  std::set<std::string> broken_;
+  std::vector<Field> fields_;
 };
 
 }  // namespace penstock

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -114,13 +115,17 @@ Refusal Schedule::refuse(const ScheduleShape& shape) const {
 std::span<const Schedule> schedules() { return table(); }
 
 const Schedule* find_schedule(std::string_view name) {
-  const std::string wanted = folded(name);
-  for (const Schedule& schedule : table()) {
-    const auto is_wanted = [&](std::string_view known) { return folded(known) == wanted; };
-    if (is_wanted(schedule.name) || std::ranges::any_of(schedule.aliases, is_wanted))
-      return &schedule;
-  }
-  return nullptr;
+  static const auto kByName = [] {
+    std::map<std::string, const Schedule*> by_name;
+    for (const Schedule& schedule : table()) {
+      by_name.try_emplace(folded(schedule.name), &schedule);
+      for (const std::string_view alias : schedule.aliases)
+        by_name.try_emplace(folded(alias), &schedule);
+    }
+    return by_name;
+  }();
+  const auto found = kByName.find(folded(name));
+  return found == kByName.end() ? nullptr : found->second;
 }
 
 std::vector<std::string> schedule_names() {

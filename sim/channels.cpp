@@ -272,6 +272,10 @@ std::vector<std::uint32_t> Channels::flows_of_one() const {
 }
 
 std::optional<Contention> Channels::contention() const {
+  const auto none = [](const auto& users) {
+    return std::ranges::none_of(users, [](const auto& user) { return user.contended; });
+  };
+  if (none(channels_) && none(reductions_) && none(exchanges_)) return std::nullopt;
   std::vector<std::vector<std::string>> users(links_.size());
   for_each_user(*this, [&](const std::vector<int>& links, const auto& name) {
     for (const int l : links) {

@@ -1,14 +1,18 @@
 // From a point to its row, as fast as it goes: the scenario's files are read once, and what only
-// `simulate` prints (critical path, what would help, links) is not computed.
+// `simulate` prints (critical path, communication, what would help, links) is not computed.
 #pragma once
 
 #include "results/simulation.hpp"
 #include "sweep/points.hpp"
 #include "sweep/row.hpp"
 
+#include <functional>
 #include <memory>
 
 namespace penstock {
+
+/// The row of a simulated scenario: the numbers of `simulate --format csv`.
+Row row_of(const Simulation& simulation);
 
 /// The scenarios of a sweep, read once. Thread-safe.
 class Evaluator {
@@ -19,12 +23,14 @@ class Evaluator {
   ~Evaluator();
 
   /// Whatever is wrong with the point is in the row. Simulates with simgrid once per process; see
-  /// `needs_process`.
+  /// `begin`.
   Row evaluate(const Point& point) const;
 
-  /// Does this point have to be evaluated in a process of its own? (The engine is simgrid, or
-  /// `auto` and the point needs it.) Then `evaluate` must be called in a child.
-  bool needs_process(const Point& point) const;
+  /// The same for what simgrid does in a process of its own: where the point needs that (the engine
+  /// is simgrid, or `auto` and `exact` cannot represent it), `rest` is set, the row is not
+  /// complete, and `rest()` in a child of this process simulates and returns it. All that comes
+  /// before, the loading of SimGrid too, was done here.
+  Row begin(const Point& point, std::function<Row()>& rest) const;
 
  private:
   struct Parts;

@@ -15,25 +15,44 @@ struct Change {
   enum Turn : std::uint8_t { ends, starts, ends_at_once } turn;
 };
 
+bool comes_before(const Change& a, const Change& b) {
+  if (a.at_s != b.at_s) return a.at_s < b.at_s;
+  if ((a.turn == Change::ends) != (b.turn == Change::ends)) return a.turn == Change::ends;
+  return a.op != b.op ? a.op < b.op : a.turn < b.turn;
+}
+
+/// Sorts what is nearly in order, by insertion; what is not, as usual.
+void put_in_order(std::vector<Change>& changes) {
+  std::size_t moves_left = 16 * changes.size();
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    if (!comes_before(changes[i], changes[i - 1])) continue;
+    const Change late = changes[i];
+    std::size_t at = i;
+    for (; at > 0 && comes_before(late, changes[at - 1]); --at) changes[at] = changes[at - 1];
+    changes[at] = late;
+    if (i - at > moves_left) return std::sort(changes.begin(), changes.end(), comes_before);
+    moves_left -= i - at;
+  }
+}
+
+/// What ops do to memory comes in the order of the device; messages come and go beside them.
 class DeviceMemory {
  public:
   DeviceMemory(const MemoryInput& input, int device) : in_(input) {
     const auto ops = in_.ops.of(device);
-    changes_.reserve(ops.size() * 4);
+    by_ops_.reserve(ops.size() * 5);
+    by_messages_.reserve(ops.size() * 2);
     const Placement& placement = in_.table.placement();
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
       add_static(stage);
-    for (std::uint32_t g = in_.ops.begin(device); g < in_.ops.end(device); ++g) {
-      const Op& op = in_.ops[g];
-      if (!is_compute(op.kind)) continue;
-      add_op(g, op);
-      add_messages(g, op);
+    for (std::uint32_t g = in_.ops.begin(device); g < in_.ops.end(device);) {
+      const std::uint32_t together = in_.ops.together(g);
+      for (std::uint32_t i = g; i < g + together; ++i) add_start(i);
+      for (std::uint32_t i = g; i < g + together; ++i) add_end(i);
+      g += together;
     }
-    std::sort(changes_.begin(), changes_.end(), [](const Change& a, const Change& b) {
-      if (a.at_s != b.at_s) return a.at_s < b.at_s;
-      if ((a.turn == Change::ends) != (b.turn == Change::ends)) return a.turn == Change::ends;
-      return a.op != b.op ? a.op < b.op : a.turn < b.turn;
-    });
+    put_in_order(by_ops_);
+    put_in_order(by_messages_);
   }
 
   MemoryPeak replay(const MemorySample& sample) {
@@ -41,16 +60,21 @@ class DeviceMemory {
     std::int64_t total = use_.total();
     std::int64_t highest = total;
     if (sample) sample(0, use_);
-    for (std::size_t i = 0; i < changes_.size(); ++i) {
-      const Change& change = changes_[i];
+    auto message = by_messages_.cbegin();
+    auto op = by_ops_.cbegin();
+    while (op != by_ops_.cend() || message != by_messages_.cend()) {
+      const bool from_message = op == by_ops_.cend() || (message != by_messages_.cend() &&
+                                                         comes_before(*message, *op));
+      const Change& change = from_message ? *message++ : *op++;
       use_[change.owner] += change.bytes;
       total += change.bytes;
       if (total > highest) {
         highest = total;
         peak = {use_, change.at_s, change.op};
       }
-      const bool last_of_instant = i + 1 == changes_.size() || changes_[i + 1].at_s != change.at_s;
-      if (sample && last_of_instant) sample(change.at_s, use_);
+      const bool more_now = (op != by_ops_.cend() && op->at_s == change.at_s) ||
+                            (message != by_messages_.cend() && message->at_s == change.at_s);
+      if (sample && !more_now) sample(change.at_s, use_);
     }
     return peak;
   }
@@ -64,37 +88,66 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  void add(double at_s, std::int64_t bytes, std::uint32_t op, Owner owner, bool at_once = false) {
+  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
+                  bool at_once = false) {
     if (bytes == 0) return;
     const Change::Turn turn = bytes > 0 ? Change::starts
                               : at_once ? Change::ends_at_once
                                         : Change::ends;
-    changes_.push_back({at_s, bytes, op, owner, turn});
-  }
-  void hold(double from_s, double to_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
-    add(from_s, bytes, op, owner);
-    add(to_s, -bytes, op, owner, from_s == to_s);
+    to.push_back({at_s, bytes, op, owner, turn});
   }
 
-  void add_op(std::uint32_t g, const Op& op) {
+  const Span& span(std::uint32_t g) const { return in_.timeline.op(g); }
+  std::int64_t workspace(const Op& op) const {
     const StageCosts& c = in_.costs[op.stage];
-    const Span& span = in_.timeline.op(g);
-    const bool forward = op.kind == OpKind::forward;
-    const bool at_once = span.start_s == span.end_s;
-    const bool stored = op.has(Op::stored);
-    const std::int64_t kept = stored ? c.stored_activation_bytes : c.activation_bytes;
-    const std::int64_t backward = stored ? c.stored_workspace_bytes : c.backward_workspace_bytes;
-    hold(span.start_s, span.end_s, forward ? c.forward_workspace_bytes : backward, g,
-         Owner::workspace);
+    if (op.kind == OpKind::forward) return c.forward_workspace_bytes;
+    return op.has(Op::stored) ? c.stored_workspace_bytes : c.backward_workspace_bytes;
+  }
+  std::int64_t kept(const Op& op) const {
+    const StageCosts& c = in_.costs[op.stage];
+    return op.has(Op::stored) ? c.stored_activation_bytes : c.activation_bytes;
+  }
+  /// Of the activations, what the end of an op frees.
+  std::int64_t freed(const Op& op) const {
+    const StageCosts& c = in_.costs[op.stage];
     switch (op.kind) {
-      case OpKind::forward: add(span.start_s, kept, g, Owner::activations); break;
-      case OpKind::backward:
-        add(span.end_s, -kept * c.backward_microbatches, g, Owner::activations, at_once);
-        break;
-      case OpKind::backward_input:
-        add(span.end_s, c.activation_after_input_bytes - kept, g, Owner::activations, at_once);
-        break;
-      default: add(span.end_s, -c.activation_after_input_bytes, g, Owner::activations, at_once);
+      case OpKind::forward: return 0;
+      case OpKind::backward: return kept(op) * c.backward_microbatches;
+      case OpKind::backward_input: return kept(op) - c.activation_after_input_bytes;
+      default: return c.activation_after_input_bytes;
+    }
+  }
+
+  void add_start(std::uint32_t g) {
+    const Op& op = in_.ops[g];
+    if (!is_compute(op.kind)) return;
+    const double start_s = span(g).start_s;
+    const bool forward = op.kind == OpKind::forward;
+    if (op.has(Op::receives)) {
+      const std::int64_t received = received_bytes(op);
+      const double sent_s = in_.timeline.message(g).start_s;
+      add(by_messages_, sent_s, received, g, Owner::buffers);
+      if (forward) add(by_ops_, start_s, -received, g, Owner::buffers, sent_s == start_s);
+    }
+    add(by_ops_, start_s, workspace(op), g, Owner::workspace);
+    if (forward) add(by_ops_, start_s, kept(op), g, Owner::activations);
+  }
+
+  void add_end(std::uint32_t g) {
+    const Op& op = in_.ops[g];
+    if (!is_compute(op.kind)) return;
+    const double end_s = span(g).end_s;
+    const bool at_once = span(g).start_s == end_s;
+    add(by_ops_, end_s, -workspace(op), g, Owner::workspace, at_once);
+    add(by_ops_, end_s, -freed(op), g, Owner::activations, at_once);
+    if (op.has(Op::receives) && op.kind != OpKind::forward)
+      add(by_ops_, end_s, -received_bytes(op), g, Owner::buffers,
+          in_.timeline.message(g).start_s == end_s);
+    if (op.has(Op::sends)) {
+      const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
+      const std::int64_t sent = held_bytes(op, op.stage);
+      add(by_ops_, end_s, sent, g, Owner::buffers);
+      add(by_messages_, arrived_s, -sent, g, Owner::buffers, end_s == arrived_s);
     }
   }
 
@@ -104,23 +157,13 @@ class DeviceMemory {
     return in_.parts.empty() ? bytes : bytes / in_.parts[stage];
   }
 
-  void add_messages(std::uint32_t g, const Op& op) {
-    const Span& span = in_.timeline.op(g);
-    if (op.has(Op::receives)) {
-      const Span& message = in_.timeline.message(g);
-      const double until = op.kind == OpKind::forward ? span.start_s : span.end_s;
-      hold(message.start_s, until, held_bytes(in_.ops[in_.table.producer(op)], op.stage), g,
-           Owner::buffers);
-    }
-    if (op.has(Op::sends)) {
-      const Span& message = in_.timeline.message(in_.table.consumer(op));
-      hold(span.end_s, message.end_s, held_bytes(op, op.stage), g, Owner::buffers);
-    }
+  std::int64_t received_bytes(const Op& op) const {
+    return held_bytes(in_.ops[in_.table.producer(op)], op.stage);
   }
 
   const MemoryInput& in_;
   MemoryUse use_;
-  std::vector<Change> changes_;
+  std::vector<Change> by_ops_, by_messages_;
 };
 
 }  // namespace

@@ -90,11 +90,6 @@ int layers_of(const Scenario& base) {
   return base.transformer ? base.transformer->num_layers : 0;
 }
 
-Scenario read_base(const std::string& text, const std::string& origin) {
-  return parse_scenario(text, origin,
-                        {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
-}
-
 std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
   if (document.find("schedule") == nullptr)
     throw InputError(origin, "gives no batch: say how many samples an update has (--global-batch)");
@@ -140,8 +135,9 @@ std::string PlanFamily::describe() const {
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
     : origin_(std::move(origin)) {
   const Value document = parse_document(text, origin_);
-  text_ = problem_text(document);
-  base_ = read_base(text_, origin_);
+  scenario_.emplace(problem_text(document), origin_);
+  base_ = scenario_->resolve(
+      {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
   layers_ = layers_of(base_);
   if (layers_ == 0)
     throw InputError(origin_ + ", model",
@@ -201,7 +197,7 @@ std::vector<Override> Problem::overrides(const Candidate& candidate) const {
 }
 
 Scenario Problem::resolve(const Candidate& candidate) const {
-  return parse_scenario(text_, origin_, overrides(candidate));
+  return scenario_->resolve(overrides(candidate));
 }
 
 std::uint32_t batches_of(const PlanFamily& family) {

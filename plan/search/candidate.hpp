@@ -9,6 +9,7 @@
 #include "scenarios/scenario.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -92,7 +93,8 @@ class Problem {
  private:
   std::vector<Override> overrides(const Candidate& candidate) const;
 
-  std::string text_, origin_;
+  std::string origin_;
+  std::optional<ScenarioTemplate> scenario_;
   Scenario base_;
   std::int64_t batch_ = 0;
   int layers_ = 0;

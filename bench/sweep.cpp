@@ -1,0 +1,121 @@
+// Points of a sweep per second of CPU time, everything included: a 175B model on A100s, 8 stages x
+// 64 microbatches, `split: balanced`, a fixed global batch, recompute on and off; and the whole
+// sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. The GPUs of a node are joined
+// pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
+#include "sweep/evaluate.hpp"
+
+#include <benchmark/benchmark.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace penstock {
+namespace {
+
+constexpr std::array<const char*, 6> kSchedules = {"gpipe",           "1f1b",
+                                                   "pipedream",       "pipedream-2bw",
+                                                   "interleaved-1f1b", "zb-h1"};
+constexpr int kGlobalBatch = 64;
+
+/// The scenario as a file, for as long as the process lives.
+class ScenarioFile {
+ public:
+  ScenarioFile()
+      : path_(std::filesystem::temp_directory_path() /
+              ("penstock_sweep_bench_" + std::to_string(::getpid()) + ".yaml")) {
+    std::ofstream(path_) << "model: gpt3-175b\n"
+                            "cluster: {base: dgx-a100, nodes: 8, intra: {attachment: pairs}}\n"
+                            "schedule: 1f1b\n"
+                            "pipeline: {stages: 8, microbatches: 64, split: balanced}\n";
+  }
+  ~ScenarioFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+const std::string& scenario_file() {
+  static const ScenarioFile kFile;
+  static const std::string kPath = kFile.path();
+  return kPath;
+}
+
+/// PipeDream updates after every microbatch: its global batch is a number of updates.
+Point point_of(const std::string& schedule, int stages, int size, bool recompute) {
+  const std::string microbatches = std::to_string(kGlobalBatch / size);
+  const bool each = schedule == "pipedream";
+  return {0,
+          0,
+          {{"schedule", schedule},
+           {"pipeline.stages", std::to_string(stages)},
+           {"pipeline.microbatch_size", std::to_string(size)},
+           {"pipeline.microbatches", each ? "1" : microbatches},
+           {"batches", each ? microbatches : "1"},
+           {"pipeline.recompute", recompute ? "full" : "none"}}};
+}
+
+/// Evaluates the points in turn, one an iteration.
+void visit(benchmark::State& state, const std::vector<Point>& points) {
+  const Evaluator evaluator({scenario_file()}, {}, EngineChoice::exact);
+  std::size_t next = 0;
+  std::array<std::int64_t, 4> ended{};
+  for (auto _ : state) {
+    const Row row = evaluator.evaluate(points[next]);
+    ++ended[static_cast<std::size_t>(row.status)];
+    next = (next + 1) % points.size();
+  }
+  if (ended[static_cast<std::size_t>(Row::Status::failed)] > 0)
+    return state.SkipWithError("a point failed");
+  state.counters["points/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
+  const auto share = [&](Row::Status status) {
+    return static_cast<double>(ended[static_cast<std::size_t>(status)]) /
+           static_cast<double>(state.iterations());
+  };
+  state.counters["refused"] = share(Row::Status::refused);
+}
+
+/// One schedule at 8 stages x 64 microbatches.
+void exact_8x64(benchmark::State& state, const std::string& schedule) {
+  visit(state, {point_of(schedule, 8, 1, false), point_of(schedule, 8, 1, true)});
+}
+
+void exact_8x64_mix(benchmark::State& state) {
+  std::vector<Point> points;
+  for (const char* schedule : kSchedules) {
+    for (const bool recompute : {false, true}) points.push_back(point_of(schedule, 8, 1, recompute));
+  }
+  visit(state, points);
+}
+
+/// Stages and sizes that are powers of two.
+void exact_whole_sweep(benchmark::State& state) {
+  std::vector<Point> points;
+  for (const char* schedule : kSchedules) {
+    for (int stages = 1; stages <= 64; stages *= 2) {
+      for (int size = 1; size <= 64; size *= 2) {
+        for (const bool recompute : {false, true})
+          points.push_back(point_of(schedule, stages, size, recompute));
+      }
+    }
+  }
+  visit(state, points);
+}
+
+BENCHMARK_CAPTURE(exact_8x64, gpipe, "gpipe")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(exact_8x64, 1f1b, "1f1b")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(exact_8x64, pipedream, "pipedream")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(exact_8x64, 2bw, "pipedream-2bw")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(exact_8x64, interleaved, "interleaved-1f1b")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(exact_8x64, zb_h1, "zb-h1")->Unit(benchmark::kMicrosecond);
+BENCHMARK(exact_8x64_mix)->Unit(benchmark::kMicrosecond);
+BENCHMARK(exact_whole_sweep)->Unit(benchmark::kMicrosecond)->Iterations(2 * 588);
+
+}  // namespace
+}  // namespace penstock
+
+BENCHMARK_MAIN();
