@@ -223,6 +223,14 @@ Bound Bounds::of(const PlanFamily& family, std::vector<int>* cut) {
   return bound;
 }
 
+/// What a good cut takes at least by its bound, and a little: a better one has no slower device.
+double Bounds::good_cut_s(const PlanFamily& family, const std::vector<int>& most) {
+  const std::vector<int> cut = balanced(family, most);
+  if (cut.empty()) return kInfinite;
+  const Bound bound = of(Candidate{family, cut});
+  return bound.fits ? bound.time_s * (1 + 1e-9) : kInfinite;
+}
+
 /// One stage per device: the best cut by dynamic programming.
 Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
                       std::vector<int>* cut) {
@@ -253,6 +261,7 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
     return others.forward_s + message +
            std::max(m * part.work_s() + end_s, m * work + others.input_s + message + last_s);
   };
+  const double enough = good_cut_s(family, most);
   const auto columns = static_cast<std::size_t>(layers + 1);
   std::vector<double> best(columns, kInfinite);
   std::vector<std::vector<int>> taken(static_cast<std::size_t>(p), std::vector<int>(columns, 0));
@@ -262,9 +271,11 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
     for (int before = d; before < layers; ++before) {
       const double so_far = best[static_cast<std::size_t>(before)];
       if (so_far == kInfinite) continue;
-      const int room = layers - before - (p - 1 - d);
-      for (int n = d + 1 == p ? room : 1; n <= room; ++n) {
-        const double t = std::max(so_far, cost(d, before, n));
+      const int room = std::min(layers - before - (p - 1 - d), most[static_cast<std::size_t>(d)]);
+      for (int n = d + 1 == p ? layers - before : 1; n <= room; ++n) {
+        const double own = cost(d, before, n);
+        if (own > enough) break;  // and with more layers, too
+        const double t = std::max(so_far, own);
         double& at = next[static_cast<std::size_t>(before + n)];
         if (t >= at) continue;
         at = t;
@@ -273,7 +284,6 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
     }
     best = std::move(next);
   }
-  (void)most;
   if (best.back() == kInfinite) return {.time_s = kInfinite, .fits = false};
   if (cut != nullptr) {
     cut->assign(static_cast<std::size_t>(p), 0);

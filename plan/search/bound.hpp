@@ -69,6 +69,7 @@ class Bounds {
   const std::vector<double>& stash(const PlanFamily& family);
   int most_layers(const PlanFamily& family, double stash);
   std::vector<int> most_layers(const PlanFamily& family);
+  double good_cut_s(const PlanFamily& family, const std::vector<int>& most);
   Bound of_line(const PlanFamily& family, const std::vector<int>& most, std::vector<int>* cut);
   Bound of_many(const PlanFamily& family, const std::vector<int>& most, std::vector<int>* cut);
   std::vector<int> balanced(const PlanFamily& family, const std::vector<int>& most);

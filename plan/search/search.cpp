@@ -40,6 +40,9 @@ bool same(const PlanFamily& a, const PlanFamily& b) {
          a.shape.microbatch_size == b.shape.microbatch_size;
 }
 
+/// Is every message alone on its link, whatever runs?
+bool shares_nothing(const Cluster& cluster) { return cluster.link && cluster.link->full_duplex; }
+
 class Search {
  public:
   Search(const Problem& problem, const Axes& axes, const SearchOptions& options)
@@ -202,7 +205,7 @@ class Search {
           std::max(node.bound, cost(verdict.iteration_time_s, node.memory_bytes, shape));
       if (hopeless(bounded.bound)) {
         ++out_.cuts.worse;
-      } else if (exact_is_valid(scenario)) {
+      } else if (shares_nothing(scenario.cluster)) {
         settle(node.candidate, judge(scenario, EngineChoice::exact));
       } else {
         relaxed_.push(bounded);

@@ -84,10 +84,6 @@ Verdict relaxed(const Scenario& scenario, bool plain) {
   return verdict;
 }
 
-bool exact_is_valid(const Scenario& scenario) {
-  return why_not_exact(prepare(scenario).input()).empty();
-}
-
 Verdict judge(const Scenario& scenario, EngineChoice engine) {
   const Simulation s = simulate(scenario, engine);
   Verdict verdict = verdict_of(s);

@@ -27,9 +27,6 @@ struct Verdict {
 /// backward. Throws InputError when the schedule cannot run.
 Verdict relaxed(const Scenario& scenario, bool plain);
 
-/// Is `exact` valid for this scenario?
-bool exact_is_valid(const Scenario& scenario);
-
 /// The answer of an engine. With simgrid once per process.
 Verdict judge(const Scenario& scenario, EngineChoice engine);
 
