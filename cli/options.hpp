@@ -64,6 +64,7 @@ int run_simulate(const Arguments&);
 int run_compare(const Arguments&);
 int run_replay(const Arguments&);
 int run_export(const Arguments&);
+int run_plan(const Arguments&);
 int run_calibrate(const Arguments&);
 int run_validate(const Arguments&);
 int run_schedule_list(const Arguments&);

@@ -7,13 +7,8 @@
 #include <numeric>
 
 namespace penstock {
-namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// Bytes that cross the cut before each layer, and behind the last one: tensors made before it that
-/// are read behind it.
-std::vector<double> cut_bytes(const PipedreamProfile& profile) {
+std::vector<double> profiled_cut_bytes(const PipedreamProfile& profile) {
   std::vector<double> change(profile.layers.size() + 1);
   for (std::size_t i = 0; i < profile.layers.size(); ++i) {
     const ProfiledLayer& layer = profile.layers[i];
@@ -24,6 +19,10 @@ std::vector<double> cut_bytes(const PipedreamProfile& profile) {
   std::partial_sum(change.begin(), change.end(), change.begin());
   return change;
 }
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// F + B of the layers before each one, and of all.
 std::vector<double> time_before(const PipedreamProfile& profile) {
@@ -37,7 +36,7 @@ std::vector<double> time_before(const PipedreamProfile& profile) {
 class Splitter {
  public:
   Splitter(const PipedreamProfile& profile, const std::vector<int>& widths)
-      : before_(time_before(profile)), cut_(cut_bytes(profile)), widths_(widths) {}
+      : before_(time_before(profile)), cut_(profiled_cut_bytes(profile)), widths_(widths) {}
 
   /// Halves the interval that holds the least possible time of the slowest stage. (With uneven
   /// widths that time is not monotonous in the number of layers: no recurrence over layers.)
@@ -139,7 +138,7 @@ void finish_times(StageCosts& c, const ProfileUse& use) {
 std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
                                              const std::vector<int>& layers,
                                              const ProfileUse& use) {
-  const std::vector<double> cut = cut_bytes(profile);
+  const std::vector<double> cut = profiled_cut_bytes(profile);
   std::vector<StageCosts> costs(layers.size());
   std::size_t begin = 0;
   for (std::size_t s = 0; s < layers.size(); ++s) {

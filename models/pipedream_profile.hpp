@@ -29,6 +29,8 @@ struct ProfiledLayer {
   double activation_bytes = 0;           ///< of its output
   double parameter_bytes = 0;            ///< fp32
   int last_reader = -1;                  ///< the last layer that reads the output; -1: none
+  std::vector<int> readers;              ///< all of them, ascending
+  int line = 0;                          ///< where it stands in the file, 1-based
   bool view = false;  ///< its output takes no memory of its own: in place, View, Size, __getitem__
 };
 
@@ -43,6 +45,10 @@ PipedreamProfile parse_pipedream_profile(const std::string& text, const std::str
 
 /// The same from a file. Throws InputError, also when it cannot be read.
 PipedreamProfile load_pipedream_profile(const std::string& path);
+
+/// Bytes that cross the cut before each layer, and behind the last one: tensors made before it that
+/// are read behind it.
+std::vector<double> profiled_cut_bytes(const PipedreamProfile& profile);
 
 struct ProfileUse {
   double scale = 1;  ///< microbatch in minibatches of the profile: times and activations go with it

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "models/layer_table.hpp"
 #include "models/pipedream_profile.hpp"
 
 #include <fmt/format.h>
@@ -169,6 +170,7 @@ class ProfileReader {
     node.layer.id = parts[0].text;
     node.layer.description = parts[1].text;
     node.layer.view = is_view(parts[1].text);
+    node.layer.line = static_cast<int>(parts[0].line) + 1;
     read_fields(parts[2], node.layer);
     if (parts.size() == 4) read_stage(parts[3]);
     const auto [known, fresh] = index_.try_emplace(node.layer.id, static_cast<int>(nodes_.size()));
@@ -294,7 +296,10 @@ class ProfileReader {
       Node& node = at(ready.top());
       ready.pop();
       const auto place = static_cast<int>(profile_.layers.size());
-      for (const int input : node.inputs) layer_of(input).last_reader = place;
+      for (const int input : node.inputs) {
+        layer_of(input).last_reader = place;
+        layer_of(input).readers.push_back(place);
+      }
       for (const int reader : node.readers)
         if (--waits[static_cast<std::size_t>(reader)] == 0) ready.push(reader);
       places_[index_.at(node.layer.id)] = place;
@@ -355,7 +360,8 @@ PipedreamProfile load_pipedream_profile(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLargestFile)
     throw InputError(path, fmt::format("is larger than {} MB", kLargestFile / 1'000'000));
-  return parse_pipedream_profile(text, path);
+  return path.ends_with(".csv") ? parse_layer_table(text, path)
+                                : parse_pipedream_profile(text, path);
 }
 
 }  // namespace penstock

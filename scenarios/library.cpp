@@ -17,7 +17,7 @@ constexpr int kLongestChain = 8;  // of `base`
 
 bool looks_like_path(const std::string& name) {
   return name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
-         name.ends_with(".json") || name.ends_with(".txt");
+         name.ends_with(".json") || name.ends_with(".txt") || name.ends_with(".csv");
 }
 
 std::string lower(std::string text) {
@@ -95,7 +95,8 @@ const Value* Library::find(const Value& name, const std::string& kind,
   if (looks_like_path(name.text)) {
     path = own_file(name);
     if (!is_there(path, name, kind)) return nullptr;
-    if (kind == "model" && path.extension() == ".txt") return keep(spelled_out(name, "profile"));
+    const bool layers = path.extension() == ".txt" || path.extension() == ".csv";
+    if (kind == "model" && layers) return keep(spelled_out(name, "profile"));
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
     std::error_code ignored;

@@ -14,7 +14,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-TAIL_LINES = 60
+TAIL_LINES = 40
 CASE_PASSED = ("[ RUN      ]", "[       OK ]")  # GoogleTest's lines that tell nothing of a failure
 
 

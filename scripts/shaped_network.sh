@@ -15,9 +15,9 @@
 # acknowledgements, which go first; fifo: one token bucket for all.
 # Host i has the address 10.77.0.(i+1) on its interface eth0; to run something there:
 # `ip netns exec NAME-i COMMAND`. Nothing outside of these namespaces is touched, and they are
-# removed when the command ends or this script is interrupted. Exit status: the command's. Nothing
-# is ever lost on these links, so that windows are as wide as the send buffers; congestion control
-# is reno, which every namespace may choose.
+# removed when the command ends or this script is interrupted. Exit status: the command's; 69 where
+# the network could not be made. Nothing is ever lost on these links, so that windows are as wide as
+# the send buffers; congestion control is reno, which every namespace may choose.
 # Needs root, iproute2, and a kernel with veth, bridge, sch_tbf, sch_htb and cls_u32.
 set -eu
 
@@ -28,11 +28,14 @@ usage() {
 
 # shellcheck disable=SC2317  # called by the trap
 cleanup() {
+  status=$?
   trap - EXIT INT TERM HUP
   for namespace in $made; do
     ip netns pids "$namespace" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     ip netns delete "$namespace" 2>/dev/null || true
   done
+  if [ "$status" != 0 ] && [ "$making" ]; then status=69; fi
+  exit "$status"
 }
 
 # namespace NAME
@@ -143,6 +146,22 @@ trunk() {
   fi
 }
 
+# A link carries nothing until both of its ends are seen to be up, which the kernel does in its own
+# time.
+await_links() {
+  tries=200
+  for namespace in $made; do
+    while ip -n "$namespace" -o link show | grep -v ' lo: ' | grep -q 'state [A-Z]*DOWN'; do
+      tries=$((tries - 1))
+      if [ $tries = 0 ]; then
+        echo "the links of $namespace did not come up within 10 s" >&2
+        return 1
+      fi
+      sleep 0.05
+    done
+  done
+}
+
 probe() {
   [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
   for tool in ip tc; do
@@ -158,7 +177,7 @@ probe() {
 [ $# -ge 1 ] || usage
 [ "$1" != probe ] || { probe; exit 0; }
 [ $# -ge 5 ] || usage
-name=$1 kind=$2 made='' rates='' sharing=fair
+name=$1 kind=$2 made='' rates='' sharing=fair making=yes
 shift 2
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
@@ -171,14 +190,16 @@ done
 if [ $# -lt 2 ] || [ -z "$rates" ]; then usage; fi
 shift
 trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+trap 'making=; exit 130' INT
+trap 'making=; exit 143' TERM
+trap 'making=; exit 129' HUP
 case $kind in
   star) star ;;
   trunk) trunk ;;
-  *) usage ;;
+  *) making=; usage ;;
 esac
+await_links
+making=
 "$@" &
 command=$!
 trap 'kill -TERM $command 2>/dev/null; wait $command; exit 143' INT TERM HUP

@@ -158,8 +158,8 @@ std::unique_ptr<RendezvousStore> join_in_folder(const GroupSettings& s) {
     int port = 0;
     if (meeting.read(host, port, identity.run)) {
       try {
-        auto store = connect_rendezvous(identity, host, {port}, std::min(1.0, end_s - steady_s()));
-        return store;
+        return connect_rendezvous(identity, host, {port}, std::min(1.0, end_s - steady_s()),
+                                  s.deadline_s);
       } catch (const SystemError& e) {
         seen = e.what();
       }
@@ -175,7 +175,7 @@ std::unique_ptr<RendezvousStore> meet(const GroupSettings& s) {
   if (!s.folder.empty()) return first ? serve_in_folder(s) : join_in_folder(s);
   if (first)
     return std::make_unique<RendezvousServer>(s.identity, s.ports, on_loopback(s.master_address));
-  return connect_rendezvous(s.identity, s.master_address, s.ports, s.deadline_s);
+  return connect_rendezvous(s.identity, s.master_address, s.ports, s.deadline_s, s.deadline_s);
 }
 
 std::string boot_id() {

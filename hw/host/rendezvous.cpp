@@ -27,7 +27,14 @@ constexpr std::uint32_t kMagic = 0x314b5450;     // "PTK1"
 constexpr std::uint64_t kLargest = 1ULL << 40U;  // a frame that claims more is not ours
 constexpr double kLingerS = 1;                   // for answers that are still to be fetched
 
-enum Request : char { kHello = 'h', kSet = 's', kGet = 'g', kClock = 'c', kFail = 'f' };
+enum Request : char {
+  kHello = 'h',
+  kJoin = 'j',
+  kSet = 's',
+  kGet = 'g',
+  kClock = 'c',
+  kFail = 'f'
+};
 enum Status : char { kOk = '+', kNotYet = '?', kNever = '!' };
 
 /// In front of every request (two strings follow) and every reply (one follows, the second empty).
@@ -111,7 +118,8 @@ RendezvousStore::Answer RendezvousStore::get(const std::string& key, int owner, 
 struct RendezvousServer::Connection {
   explicit Connection(int fd) : socket(fd) {}
   Socket socket;
-  int rank = -1;  ///< once it has introduced itself
+  int hello = -1;  ///< the rank as which it has introduced itself
+  int rank = -1;   ///< once it has joined
   std::string in;
   std::string out;
   std::size_t written = 0;  ///< of `out`
@@ -259,6 +267,7 @@ bool RendezvousServer::answer_requests(Connection& client) {
 std::string RendezvousServer::answer(Connection& client, char kind, int owner,
                                      const std::string& key, const std::string& value) {
   if (kind == kHello) return introduce(client, owner, std::atoi(key.c_str()), value);
+  if (kind == kJoin) return join(client);
   if (client.rank < 0) return frame(kNever, 0, "introduce yourself first", "");
   if (kind == kClock) return frame(kOk, 0, fmt::format("{:.17g}", steady_s()), "");
   if (kind == kGet) {
@@ -282,8 +291,17 @@ std::string RendezvousServer::introduce(Connection& client, int rank, int size,
   else if (rank <= 0 || rank >= size || here_.contains(rank))
     refusal = fmt::format("there is a rank {} already", rank);
   if (!refusal.empty()) return frame(kNever, run == identity_.run ? 1 : 0, refusal, "");
-  client.rank = rank;
-  here_[rank] = true;
+  client.hello = rank;
+  return frame(kOk, 0, "", "");
+}
+
+std::string RendezvousServer::join(Connection& client) {
+  const std::lock_guard lock(mutex_);
+  if (client.hello < 0) return frame(kNever, 0, "introduce yourself first", "");
+  if (here_.contains(client.hello))
+    return frame(kNever, 1, fmt::format("there is a rank {} already", client.hello), "");
+  client.rank = client.hello;
+  here_[client.rank] = true;
   // Which way the others come is what tells a machine with several interfaces its address here.
   const std::string address = address_of(client.socket.fd());
   if (address_.empty() || address_.starts_with("127.")) address_ = address;
@@ -429,20 +447,22 @@ Socket connect_to(in_addr host, int port, double end_s) {
 
 std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
                                                     const std::string& host,
-                                                    const std::vector<int>& ports,
+                                                    const std::vector<int>& ports, double reach_s,
                                                     double deadline_s) {
   // Somebody who is not ours may accept and keep silent: the next port gets its turn soon.
   constexpr double kPatienceS = 1;
   const std::string hello =
       frame(kHello, identity.rank, std::to_string(identity.size), identity.run);
-  const double end_s = steady_s() + deadline_s;
+  const double end_s = steady_s() + reach_s;
   std::string seen = "nobody listens there";
   for (std::size_t i = 0; steady_s() < end_s; ++i) {
     const double turn_s = std::min(end_s, steady_s() + kPatienceS);
     if (const auto address = look_up(host)) {
       Socket socket = connect_to(*address, ports[i % ports.size()], turn_s);
       if (socket.fd() >= 0) {
-        const Reply reply = ask(socket.fd(), hello, turn_s);
+        Reply reply = ask(socket.fd(), hello, turn_s);
+        if (reply.io == Io::done && reply.status == kOk)
+          reply = ask(socket.fd(), frame(kJoin, identity.rank, "", ""), steady_s() + deadline_s);
         if (reply.io == Io::done && reply.status == kOk)
           return std::make_unique<RendezvousClient>(std::move(socket), host, deadline_s);
         const bool ours = reply.io == Io::done && reply.number == 1;
@@ -456,7 +476,7 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   throw SystemError(fmt::format("rank 0 did not come: cannot reach it at {}:{} within {:g} s: {}",
-                                host, ports.front(), deadline_s, seen));
+                                host, ports.front(), reach_s, seen));
 }
 
 }  // namespace penstock

@@ -6,7 +6,8 @@
 //
 // A client introduces itself with a magic number, its rank, the size of the group and the name of
 // the run, so that a foreign server on the same port (torchrun's agent listens on MASTER_PORT
-// itself) or another run is recognized, and the next port tried.
+// itself) or another run is recognized, and the next port tried. Only after the answer does it
+// join: who gave up waiting for a slow answer, and comes again, has not left.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +79,7 @@ class RendezvousServer : public RendezvousStore {
   std::string answer(Connection& client, char kind, int owner, const std::string& key,
                      const std::string& value);
   std::string introduce(Connection& client, int rank, int size, const std::string& run);
+  std::string join(Connection& client);
   void forget(Connection& client);
 
   RunIdentity identity_;
@@ -93,10 +95,11 @@ class RendezvousServer : public RendezvousStore {
   std::thread thread_;
 };
 
-/// Connects to rank 0 at `host`, at one of `ports`, again and again until `deadline_s` have passed.
+/// Connects to rank 0 at `host`, at one of `ports`, again and again until `reach_s` have passed.
+/// `deadline_s`: for the answers of who was found to be rank 0.
 std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
                                                     const std::string& host,
-                                                    const std::vector<int>& ports,
+                                                    const std::vector<int>& ports, double reach_s,
                                                     double deadline_s);
 
 }  // namespace penstock

@@ -151,12 +151,8 @@ Bound Bounds::of(const Shape& shape) {
 const std::vector<double>& Bounds::stash(const PlanFamily& family) {
   const bool until_weights = family.shape.recompute == Recompute::full;
   const auto index = static_cast<std::int64_t>(family.schedule - schedules().data());
-  const std::vector<std::int64_t> key{index,
-                                      family.shape.depth,
-                                      family.chunks,
-                                      family.shape.microbatches,
-                                      until_weights ? 1 : 0,
-                                      static_cast<std::int64_t>(family.shape.recompute)};
+  const std::vector<std::int64_t> key{index, family.shape.depth, family.chunks,
+                                      family.shape.microbatches, until_weights ? 1 : 0};
   const auto [found, added] = stashes_.try_emplace(key);
   std::vector<double>& peaks = found->second;
   if (!added) return peaks;

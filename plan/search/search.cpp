@@ -159,7 +159,26 @@ class Search {
       const bool one_way = family.shape.width == 1 || family.shape.depth == 1;
       if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
       candidate.family.arrangement = arrangement;
-      file(out_.families, Node::family, candidate, bound);
+      if (takes_too_long(family) && bound.fits) {
+        leave_family(bound, family.shape);
+      } else {
+        file(out_.families, Node::family, candidate, bound);
+      }
+    }
+  }
+
+  bool takes_too_long(const PlanFamily& family) const {
+    return family.schedule->looks_at_costs &&
+           2 * family.stages() * family.shape.microbatches > options_.most_searched_ops;
+  }
+
+  void leave_family(const Bound& bound, const Shape& shape) {
+    ++out_.families.made;
+    const double least = cost(bound.time_s, bound.memory_bytes, shape);
+    if (hopeless(least)) {
+      ++out_.families.worse;
+    } else {
+      left_.push_back(least);
     }
   }
 
@@ -176,7 +195,7 @@ class Search {
       return;
     }
     ++out_.represented;
-    open_ = std::min(open_, node.bound);
+    represented_.push_back(node.bound);
     const std::vector<int> even = even_split(layers, stages);
     if (!node.candidate.layers.empty()) file_cut(node.candidate.layers);
     if (!even.empty() && even != node.candidate.layers) file_cut(even);
@@ -254,6 +273,11 @@ class Search {
 
   /// What is still in the queues is proven worse, or left.
   void leave_rest() {
+    for (const double least : represented_) open_ = std::min(open_, least);
+    for (const double least : left_) {
+      ++(hopeless(least) ? out_.families.worse : out_.families.left);
+      if (!hopeless(least)) open_ = std::min(open_, least);
+    }
     for (Queue* queue : {&queue_, &relaxed_}) {
       for (; !queue->empty(); queue->pop()) {
         const Node& node = queue->top();
@@ -289,6 +313,8 @@ class Search {
   Queue queue_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
   double open_ = kInfinite;  ///< the least bound of what will not be visited
+  std::vector<double> represented_;  ///< bounds of families whose other cuts are not visited
+  std::vector<double> left_;  ///< least costs of families that take too long
   std::string why_not_;
   SearchResult out_;
 };

@@ -706,17 +706,62 @@ TEST(GlooGroup, APortWhereSomebodyElseListensIsPassedOver) {
 TEST(Rendezvous, AnotherRunAndAnotherSizeAreNotJoined) {
   const RendezvousServer server({0, 2, "mine"}, {0}, true);
   const auto join = [&](const RunIdentity& identity) {
-    return error_of([&] { connect_rendezvous(identity, "127.0.0.1", {server.port()}, 0.2); });
+    return error_of([&] { connect_rendezvous(identity, "127.0.0.1", {server.port()}, 0.2, 5); });
   };
   EXPECT_TRUE(says(join({1, 2, "yours"}), {"rank 0 did not come", "this is run 'mine'"}));
   EXPECT_TRUE(says(join({1, 3, "mine"}), {"refuses: rank 1 expects 3 processes, rank 0 2"}));
-  const auto first = connect_rendezvous({1, 2, "mine"}, "127.0.0.1", {server.port()}, 5);
+  const auto first = connect_rendezvous({1, 2, "mine"}, "127.0.0.1", {server.port()}, 5, 5);
   EXPECT_TRUE(says(join({1, 2, "mine"}), {"refuses: there is a rank 1 already"}));
+}
+
+int connected_to(int port) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  return fd;
+}
+
+/// Hands on what comes from one end until it closes; false: nothing came.
+bool hand_on(int from, int to) {
+  char bytes[4096];
+  const ssize_t got = ::recv(from, bytes, sizeof bytes, 0);
+  return got > 0 && ::send(to, bytes, static_cast<std::size_t>(got), MSG_NOSIGNAL) == got;
+}
+
+/// Between a client and rank 0: the first connection's answer is swallowed, as a slow network does
+/// for whoever has given up by then; the second connection is left alone.
+void slow_then_fast(const SilentListener& front, int port) {
+  const int early = ::accept(front.fd, nullptr, nullptr), to_server = connected_to(port);
+  char answer[4096];
+  EXPECT_TRUE(hand_on(early, to_server));
+  EXPECT_GT(::recv(to_server, answer, sizeof answer, 0), 0);
+  EXPECT_FALSE(hand_on(early, to_server));  // it has given up
+  ::close(to_server);
+  ::close(early);
+  const int client = ::accept(front.fd, nullptr, nullptr), server = connected_to(port);
+  while (hand_on(client, server) && hand_on(server, client)) continue;
+  ::close(server);
+  ::close(client);
+}
+
+TEST(Rendezvous, WhoGivesUpOnASlowAnswerAndComesAgainHasNotLeft) {
+  RendezvousServer server({0, 2, "r"}, {0}, true);
+  const SilentListener front;
+  std::thread relay([&] { slow_then_fast(front, server.port()); });
+  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {front.port}, 30, 5);
+  EXPECT_EQ(server.try_get("key", 1).found, RendezvousStore::Found::not_yet);
+  client->set("key", "value");
+  EXPECT_EQ(server.try_get("key", 1).bytes, "value");
+  client.reset();
+  relay.join();
 }
 
 TEST(Rendezvous, AKeyOfARankThatHasLeftNeverComes) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5);
+  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
   client->set("known", "value");
   client.reset();
   EXPECT_EQ(server.get("other", 1, 60).bytes, "rank 1 has ended");
@@ -725,7 +770,7 @@ TEST(Rendezvous, AKeyOfARankThatHasLeftNeverComes) {
 
 TEST(Rendezvous, AFailureReachesWhoeverWaits) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5);
+  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
   server.fail("rank 7 did not come");
   const auto answer = client->get("key", 0, 60);
   EXPECT_EQ(answer.found, RendezvousStore::Found::never);
@@ -734,7 +779,7 @@ TEST(Rendezvous, AFailureReachesWhoeverWaits) {
 
 TEST(Rendezvous, TheClockOfRankZeroIsReadThroughTheStore) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5);
+  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
   const double before_s = server.clock_s();
   const double there_s = client->clock_s();
   EXPECT_LE(before_s, there_s);

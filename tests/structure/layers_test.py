@@ -12,10 +12,11 @@ ALLOWED = {
     "traces": {"base"},
     "sim": {"base", "models", "schedules", "traces"},
     "hw": {"base", "models", "schedules", "traces"},
+    "plan": {"base", "models", "schedules", "traces", "sim"},
     "validate": {"base", "models", "schedules", "traces", "sim"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},
-    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results"},
+    "cli": {"base", "models", "schedules", "traces", "sim", "hw", "validate", "plan", "scenarios", "results"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {

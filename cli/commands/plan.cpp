@@ -1,0 +1,161 @@
+// penstock plan MODEL | SCENARIO | graph.txt: what a published planner would run.
+#include "base/exit_codes.hpp"
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/output.hpp"
+#include "cli/planning.hpp"
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+Json positive(double value) { return value > 0 ? Json(value) : Json(); }
+
+Json to_json(const PlannedStage& stage) {
+  return {{"first_layer", stage.first_layer}, {"last_layer", stage.last_layer},
+          {"replicas", stage.replicas},       {"devices", stage.devices},
+          {"time_s", stage.time_s},           {"memory_bytes", positive(stage.memory_bytes)},
+          {"first", stage.first_name},        {"last", stage.last_name}};
+}
+
+Json to_json(const Plan& plan) {
+  Json stages = Json::array();
+  for (const PlannedStage& stage : plan.stages) stages.push_back(to_json(stage));
+  const double dp = plan.data_parallel_speedup;
+  return {{"time_per_stage_s", plan.time_per_stage_s},
+          {"throughput_samples_per_s", plan.throughput_samples_per_s},
+          {"speedup", plan.speedup},
+          {"dp_speedup", positive(dp)},
+          {"vs_dp", dp > 0 ? Json(plan.speedup / dp) : Json()},
+          {"latency_s", positive(plan.latency_s)},
+          {"depth", plan.depth()},
+          {"width", plan.width()},
+          {"devices", plan.devices_used()},
+          {"microbatch_size", plan.microbatch_size},
+          {"microbatches", plan.microbatches},
+          {"recompute", kRecomputeNames[static_cast<std::size_t>(plan.recompute)]},
+          {"schedule", plan.schedule},
+          {"limited_by", plan.limited_by},
+          {"stages", stages}};
+}
+
+Json to_json(const PlanTask& task, const PlanResult& result) {
+  Json plans = Json::array();
+  for (const Plan& plan : result.plans) plans.push_back(to_json(plan));
+  Json levels = Json::array();
+  for (const PlanLevel& level : task.request.levels)
+    levels.push_back({{"width", level.width}, {"bytes_per_s", level.bytes_per_s}});
+  return {{"schema_version", 1},
+          {"model", task.name},
+          {"search", task.planner->name},
+          {"paper", task.planner->paper},
+          {"levels", levels},
+          {"devices", task.request.devices()},
+          {"batch", task.request.batch},
+          {"memory_bytes", positive(task.request.memory_bytes.value_or(0))},
+          {"single_device_s", result.single_device_s},
+          {"infeasible_because", result.infeasible_because},
+          {"notes", result.notes},
+          {"plans", plans}};
+}
+
+/// "15 1", or "8x4" where all stages have as many replicas.
+std::string replicas(const Plan& plan) {
+  if (!plan.uneven()) return fmt::format("{}x{}", plan.depth(), plan.width());
+  std::vector<int> all;
+  for (const PlannedStage& stage : plan.stages) all.push_back(stage.replicas);
+  return fmt::format("{}", fmt::join(all, "-"));
+}
+
+std::string plans_table(const PlanResult& result) {
+  using A = TextTable::Align;
+  TextTable table(
+      {"plan", "stages x replicas", "microbatch", "m", "recompute", "per stage", "samples/s",
+       "speedup", "limited by"},
+      {A::right, A::left, A::right, A::right, A::left, A::right, A::right, A::right, A::left});
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const Plan& p = result.plans[i];
+    table.add({std::to_string(i + 1), replicas(p), std::to_string(p.microbatch_size),
+               std::to_string(p.microbatches),
+               std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]),
+               format_time(p.time_per_stage_s), fmt::format("{:.4g}", p.throughput_samples_per_s),
+               fmt::format("{:.3f}", p.speedup), p.limited_by});
+  }
+  return table.render();
+}
+
+/// "0-7", "0-3 8-11", "5".
+std::string ranges(const std::vector<int>& devices) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < devices.size();) {
+    std::size_t end = i + 1;
+    while (end < devices.size() && devices[end] == devices[end - 1] + 1) ++end;
+    parts.push_back(end == i + 1 ? std::to_string(devices[i])
+                                 : fmt::format("{}-{}", devices[i], devices[end - 1]));
+    i = end;
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+std::string stages_table(const Plan& plan) {
+  using A = TextTable::Align;
+  TextTable table({"stage", "layers", "from", "to", "replicas", "devices", "F+B", "memory"},
+                  {A::right, A::right, A::left, A::left, A::right, A::left, A::right, A::right});
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    table.add({std::to_string(s), fmt::format("{}-{}", stage.first_layer, stage.last_layer),
+               stage.first_name, stage.last_name, std::to_string(stage.replicas),
+               ranges(stage.devices), format_time(stage.time_s),
+               stage.memory_bytes > 0 ? format_bytes(stage.memory_bytes) : "-"});
+  }
+  return table.render(2);
+}
+
+std::string to_text(const PlanTask& task, const PlanResult& result) {
+  std::string out = fmt::format("{}: {} ({}) on {} devices\n", task.name, task.planner->name,
+                                task.planner->paper, task.request.devices());
+  for (const std::string& note : result.notes) out += fmt::format("note: {}\n", note);
+  if (result.plans.empty()) return out + fmt::format("no plan: {}\n", result.infeasible_because);
+  const Plan& best = result.plans.front();
+  out += "\n" + plans_table(result) + "\nbest plan\n" + stages_table(best);
+  if (best.data_parallel_speedup > 0)
+    out += fmt::format(
+        "\ndata parallelism over all devices: speedup {:.3f}; the plan is {:.3f} "
+        "times as fast\n",
+        best.data_parallel_speedup, best.speedup / best.data_parallel_speedup);
+  return out;
+}
+
+/// Scalars of each plan, then its stages as "0-16x14 17-24x2".
+std::string plans_csv(const Json& result) {
+  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  for (const Json& plan : result["plans"]) {
+    std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
+    for (const auto& [key, value] : plan.items())
+      if (key != "stages") row.emplace_back(key, value);
+    std::vector<std::string> stages;
+    for (const Json& s : plan["stages"])
+      stages.push_back(fmt::format("{}-{}x{}", s["first_layer"].get<int>(),
+                                   s["last_layer"].get<int>(), s["replicas"].get<int>()));
+    row.emplace_back("stages", fmt::format("{}", fmt::join(stages, " ")));
+    rows.push_back(std::move(row));
+  }
+  return to_csv(rows);
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  const PlanTask task = plan_task(arguments);
+  PlanResult result = task.planner->plan(task.request);
+  result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
+  const std::string format = arguments.value("format", "table");
+  const Json json = to_json(task, result);
+  put_output(arguments, format == "json"  ? json.dump(2) + "\n"
+                        : format == "csv" ? plans_csv(json)
+                                          : to_text(task, result));
+  return exit_ok;
+}
+
+}  // namespace penstock

@@ -1,0 +1,81 @@
+#include "plan/plan.hpp"
+
+#include "base/suggest.hpp"
+#include "plan/planners.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace penstock {
+
+bool Plan::uneven() const {
+  return std::ranges::any_of(stages,
+                             [this](const PlannedStage& s) { return s.replicas != width(); });
+}
+
+int Plan::devices_used() const {
+  return std::accumulate(stages.begin(), stages.end(), 0,
+                         [](int sum, const PlannedStage& s) { return sum + s.replicas; });
+}
+
+int PlanRequest::devices() const {
+  return std::accumulate(levels.begin(), levels.end(), 1,
+                         [](int product, const PlanLevel& l) { return product * l.width; });
+}
+
+double PlanRequest::memory_or_unlimited() const {
+  return memory_bytes.value_or(std::numeric_limits<double>::infinity());
+}
+
+const std::vector<Planner>& planners() {
+  static const std::vector<Planner> kPlanners = {
+      {"pipedream", "Narayanan et al., SOSP'19, section 3.1",
+       "replicated stages on a hierarchy of networks; asynchronous", false, plan_pipedream},
+      {"2bw", "Narayanan et al., ICML'21, section 4 and appendix A",
+       "width, depth, microbatch and recomputation of alike stages", true, plan_2bw},
+      {"dapple", "Fan et al., PPoPP'21, section 4",
+       "replicated stages and their placement, least latency of a batch", true, plan_dapple},
+      {"torchgpipe", "Kim et al., arXiv:2004.09910; Barany and Grinberg, arXiv:1308.2452",
+       "blocks of layers of nearly equal time or size", true, plan_torchgpipe},
+      {"uniform", "Narayanan et al., SC'21 (Megatron-LM)",
+       "as many layers in every stage, as many replicas of each", true, plan_uniform},
+  };
+  return kPlanners;
+}
+
+const Planner* find_planner(std::string_view name) {
+  const auto found =
+      std::ranges::find_if(planners(), [&](const Planner& p) { return p.name == folded(name); });
+  return found == planners().end() ? nullptr : &*found;
+}
+
+void place_in_order(Plan& plan) {
+  int next = 0;
+  for (PlannedStage& stage : plan.stages) {
+    stage.devices.resize(static_cast<std::size_t>(stage.replicas));
+    std::iota(stage.devices.begin(), stage.devices.end(), next);
+    next += stage.replicas;
+  }
+}
+
+std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,
+                                    const std::vector<int>& layers, int replicas) {
+  std::vector<PlannedStage> stages;
+  std::size_t first = 0;
+  for (const int count : layers) {
+    const std::size_t last = first + static_cast<std::size_t>(count) - 1;
+    PlannedStage stage;
+    stage.first_layer = static_cast<int>(first);
+    stage.last_layer = static_cast<int>(last);
+    stage.replicas = replicas;
+    stage.time_s = (chain[last].time_s() - (first == 0 ? 0 : chain[first - 1].time_s())) / replicas;
+    stage.first_name = chain[first].name;
+    stage.last_name = chain[last].name;
+    stages.push_back(std::move(stage));
+    first = last + 1;
+  }
+  return stages;
+}
+
+}  // namespace penstock

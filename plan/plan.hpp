@@ -1,0 +1,120 @@
+// What every planner answers, and what it is asked.
+//
+// A plan cuts the layers of a model into stages, gives each stage its replicas and devices, and
+// says how large a microbatch is, whether layers are recomputed, and which schedule runs it. Its
+// times are those of the planner's own cost model, which differ from planner to planner; plans of
+// different planners are compared by simulating them.
+#pragma once
+
+#include "base/vocabulary.hpp"
+#include "models/transformer.hpp"
+#include "plan/layer_states.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct PlannedStage {
+  int first_layer = 0, last_layer = 0;  ///< 0-based, inclusive; of a graph with branches: states
+  int replicas = 1;
+  std::vector<int> devices;  ///< of all replicas
+  double time_s = 0;         ///< per microbatch, over the replicas, as the planner counts it
+  double memory_bytes = 0;   ///< per device, as the planner counts it; 0: it does not
+  std::string first_name, last_name;  ///< of the layers
+};
+
+struct Plan {
+  std::string planner;
+  std::vector<PlannedStage> stages;
+  std::int64_t microbatch_size = 1;
+  std::int64_t microbatches = 1;  ///< per weight update
+  Recompute recompute = Recompute::none;
+  std::string schedule;
+  double time_per_stage_s = 0;          ///< between two microbatches in steady state
+  double throughput_samples_per_s = 0;  ///< as the planner predicts it
+  double speedup = 0;                   ///< over one device
+  double data_parallel_speedup = 0;     ///< of data parallelism over all devices; 0: not known
+  double latency_s = 0;                 ///< of a whole update; 0: the planner has none
+  std::string limited_by;               ///< what keeps it from being faster
+
+  int depth() const { return static_cast<int>(stages.size()); }
+  /// Replicas of the first stage: of all of them where they are alike.
+  int width() const { return stages.empty() ? 0 : stages.front().replicas; }
+  bool uneven() const;
+  int devices_used() const;
+};
+
+/// Groups of `width` devices, or of groups of the level below, that talk over this bandwidth.
+struct PlanLevel {
+  int width = 1;
+  double bytes_per_s = 0;
+};
+
+/// A model as the planners ask for it, at any microbatch size.
+class PlanModel {
+ public:
+  virtual ~PlanModel() = default;
+  /// Cuts behind each layer, in execution order.
+  virtual std::vector<LayerState> chain(double microbatch, Recompute recompute) const = 0;
+  /// Cuts of a graph with branches; of a chain, the same. A search on several levels takes the
+  /// cube of their number.
+  virtual std::vector<LayerState> states(double microbatch, bool several_levels) const = 0;
+  /// Weights, gradients and optimizer state of all layers.
+  virtual double state_bytes() const = 0;
+  /// Kept for the backward by all layers without recomputation, and the input of one layer.
+  virtual double kept_bytes(double microbatch) const = 0;
+  virtual double layer_input_bytes(double microbatch) const = 0;
+  /// Whether all layers are alike, as those of a transformer are.
+  virtual bool alike() const = 0;
+};
+
+struct PlanRequest {
+  const PlanModel* model = nullptr;
+  std::vector<PlanLevel> levels;       ///< innermost first
+  std::optional<double> memory_bytes;  ///< per device; none: not limited
+  bool straight = false;               ///< no stage is replicated
+  bool transfers = true;               ///< the planner counts messages between stages
+  std::int64_t microbatch_size = 1;    ///< where the planner does not choose it
+  std::int64_t batch = 1;              ///< samples per weight update, over all devices
+  int stages = 0;                      ///< where the planner does not choose it; 0: all devices
+  bool by_size = false;                ///< torchgpipe: balance bytes instead of times
+  std::size_t most_plans = 1;
+
+  int devices() const;
+  double memory_or_unlimited() const;
+};
+
+/// Plans, best first; none when nothing fits, and why.
+struct PlanResult {
+  std::vector<Plan> plans;
+  std::vector<std::string> notes;
+  std::string infeasible_because;
+  double single_device_s = 0;  ///< one microbatch on one device
+};
+
+/// A way to plan. Adding one is a file and a row in `planners()`.
+struct Planner {
+  std::string_view name;
+  std::string_view paper;
+  std::string_view summary;
+  bool batch_matters;  ///< its plans depend on the samples per update
+  PlanResult (*plan)(const PlanRequest&);
+};
+
+const std::vector<Planner>& planners();
+/// Null when there is none of this name.
+const Planner* find_planner(std::string_view name);
+
+/// Fills devices of the stages one after the other.
+void place_in_order(Plan& plan);
+
+/// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
+/// Precondition: the numbers add up to the chain's.
+std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,
+                                    const std::vector<int>& layers, int replicas);
+
+}  // namespace penstock

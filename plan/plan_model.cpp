@@ -1,0 +1,90 @@
+#include "plan/plan_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+// A search takes the square of the states, on several levels the cube.
+constexpr std::size_t kMostStates = 6'000, kMostStatesOfLevels = 1'800;
+
+/// Recomputing a layer is running its forward again.
+void recompute_all(std::vector<LayerState>& states) {
+  for (LayerState& state : states) state.backward_s += state.forward_s;
+}
+
+}  // namespace
+
+ProfileModel::ProfileModel(PipedreamProfile profile, double batch, ParameterBytes bytes)
+    : profile_(std::move(profile)), batch_(batch), bytes_(bytes) {}
+
+std::vector<LayerState> ProfileModel::chain(double microbatch, Recompute recompute) const {
+  std::vector<LayerState> states = chain_states(profile_, microbatch / batch_);
+  if (recompute != Recompute::none) recompute_all(states);
+  return states;
+}
+
+std::vector<LayerState> ProfileModel::states(double microbatch, bool several_levels) const {
+  const std::size_t most = several_levels ? kMostStatesOfLevels : kMostStates;
+  std::vector<LayerState> states = antichain_states(profile_, microbatch / batch_, most);
+  return states.empty() ? chain_states(profile_, microbatch / batch_) : states;
+}
+
+double ProfileModel::state_bytes() const {
+  double parameters = 0;
+  for (const ProfiledLayer& layer : profile_.layers) parameters += layer.parameter_bytes / 4;
+  return parameters * (bytes_.weights + bytes_.gradients + bytes_.optimizer);
+}
+
+double ProfileModel::kept_bytes(double microbatch) const {
+  double bytes = 0;
+  for (const ProfiledLayer& layer : profile_.layers)
+    if (!layer.view) bytes += layer.activation_bytes;
+  return bytes * microbatch / batch_;
+}
+
+double ProfileModel::layer_input_bytes(double microbatch) const {
+  return std::ranges::max(profiled_cut_bytes(profile_)) * microbatch / batch_;
+}
+
+TransformerModel::TransformerModel(TransformerSpec spec, DeviceSpec device)
+    : spec_(std::move(spec)), device_(std::move(device)) {}
+
+std::vector<LayerState> TransformerModel::chain(double microbatch, Recompute recompute) const {
+  const std::vector<int> layers(static_cast<std::size_t>(spec_.num_layers), 1);
+  std::vector<LayerState> states;
+  LayerState sum;
+  for (const StageCosts& c : stage_costs(spec_, device_, layers, {microbatch, recompute})) {
+    sum.forward_s += c.forward_s;
+    sum.backward_s += c.backward_s;
+    sum.activation_bytes += static_cast<double>(c.activation_bytes);
+    sum.parameter_bytes += static_cast<double>(c.reduced_bytes);
+    sum.cut_bytes = static_cast<double>(c.output_bytes);
+    sum.name = fmt::format("layer {}", states.size());
+    sum.layers = {static_cast<int>(states.size())};
+    states.push_back(sum);
+  }
+  make_chain(states);
+  return states;
+}
+
+std::vector<LayerState> TransformerModel::states(double microbatch, bool) const {
+  return chain(microbatch, Recompute::none);
+}
+
+double TransformerModel::state_bytes() const {
+  const ParameterBytes& b = spec_.bytes;
+  return static_cast<double>(spec_.parameters()) * (b.weights + b.gradients + b.optimizer);
+}
+
+double TransformerModel::kept_bytes(double microbatch) const {
+  return chain(microbatch, Recompute::none).back().activation_bytes;
+}
+
+double TransformerModel::layer_input_bytes(double microbatch) const {
+  return spec_.layer_input_bytes(microbatch);
+}
+
+}  // namespace penstock
