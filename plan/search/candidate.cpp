@@ -126,18 +126,19 @@ bool PlanFamily::admitted() const {
 }
 
 std::string PlanFamily::describe() const {
-  return fmt::format("{} p={} v={} w={} t={} b={} m={} {} {} {}", schedule->name, shape.depth,
-                     chunks, shape.width, shape.tensor, shape.microbatch_size, shape.microbatches,
-                     kRecomputeNames[static_cast<std::size_t>(shape.recompute)],
-                     arrangement.placement, arrangement.rank_order);
+  const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
+  return fmt::format(
+      "{}, {} stages x {} chunks x width {} x tensor {}, microbatch {}, recompute {}", name,
+      shape.depth, chunks, shape.width, shape.tensor, shape.microbatch_size,
+      kRecomputeNames[static_cast<std::size_t>(shape.recompute)]);
 }
 
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
     : origin_(std::move(origin)) {
   const Value document = parse_document(text, origin_);
   scenario_.emplace(problem_text(document), origin_);
-  base_ = scenario_->resolve(
-      {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
+  base_ =
+      scenario_->resolve({{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
   layers_ = layers_of(base_);
   if (layers_ == 0)
     throw InputError(origin_ + ", model",

@@ -160,7 +160,7 @@ class Search {
       if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
       candidate.family.arrangement = arrangement;
       if (takes_too_long(family) && bound.fits) {
-        leave_family(bound, family.shape);
+        leave_family(bound, candidate.family);
       } else {
         file(out_.families, Node::family, candidate, bound);
       }
@@ -172,13 +172,13 @@ class Search {
            2 * family.stages() * family.shape.microbatches > options_.most_searched_ops;
   }
 
-  void leave_family(const Bound& bound, const Shape& shape) {
+  void leave_family(const Bound& bound, const PlanFamily& family) {
     ++out_.families.made;
-    const double least = cost(bound.time_s, bound.memory_bytes, shape);
+    const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
     if (hopeless(least)) {
       ++out_.families.worse;
     } else {
-      left_.push_back(least);
+      left_.push_back({least, family});
     }
   }
 
@@ -195,7 +195,7 @@ class Search {
       return;
     }
     ++out_.represented;
-    represented_.push_back(node.bound);
+    represented_.push_back({node.bound, family});
     const std::vector<int> even = even_split(layers, stages);
     if (!node.candidate.layers.empty()) file_cut(node.candidate.layers);
     if (!even.empty() && even != node.candidate.layers) file_cut(even);
@@ -271,12 +271,18 @@ class Search {
     if (out_.plans.size() > options_.top) out_.plans.pop_back();
   }
 
+  void leave_open(double least, const PlanFamily& family) {
+    if (hopeless(least) || least >= open_) return;
+    open_ = least;
+    out_.gap_held_by = family.describe();
+  }
+
   /// What is still in the queues is proven worse, or left.
   void leave_rest() {
-    for (const double least : represented_) open_ = std::min(open_, least);
-    for (const double least : left_) {
-      ++(hopeless(least) ? out_.families.worse : out_.families.left);
-      if (!hopeless(least)) open_ = std::min(open_, least);
+    for (const Open& open : represented_) leave_open(open.least, open.family);
+    for (const Open& open : left_) {
+      ++(hopeless(open.least) ? out_.families.worse : out_.families.left);
+      leave_open(open.least, open.family);
     }
     for (Queue* queue : {&queue_, &relaxed_}) {
       for (; !queue->empty(); queue->pop()) {
@@ -288,7 +294,7 @@ class Search {
           ++tally.worse;
         } else {
           ++tally.left;
-          open_ = std::min(open_, node.bound);
+          leave_open(node.bound, node.candidate.family);
         }
       }
     }
@@ -313,8 +319,12 @@ class Search {
   Queue queue_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
   double open_ = kInfinite;  ///< the least bound of what will not be visited
-  std::vector<double> represented_;  ///< bounds of families whose other cuts are not visited
-  std::vector<double> left_;  ///< least costs of families that take too long
+  struct Open {
+    double least;
+    PlanFamily family;
+  };
+  std::vector<Open> represented_;  ///< families whose other cuts are not visited
+  std::vector<Open> left_;         ///< families that take too long
   std::string why_not_;
   SearchResult out_;
 };

@@ -36,7 +36,7 @@ struct SearchOptions {
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
-  std::size_t top = 5;                  ///< plans, each of another family
+  std::size_t top = 5;  ///< plans, each of another family
   /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
   /// bounds.
   std::function<Verdict(const Scenario&)> confirm = nullptr;
@@ -67,6 +67,7 @@ struct SearchResult {
   std::vector<FoundPlan> plans;  ///< best first
   double lower_bound = 0;        ///< on the cost of every plan there is
   double gap = 0;                ///< best / lower_bound - 1; 0: proven best
+  std::string gap_held_by;       ///< the family whose cuts could be that good; empty: none
   Tally shapes, families, cuts;
   std::size_t represented = 0;  ///< families with more cuts than were visited
   std::size_t evaluations = 0, confirmations = 0;

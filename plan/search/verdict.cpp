@@ -3,8 +3,10 @@
 #include "base/units.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace penstock {
@@ -70,6 +72,37 @@ Verdict verdict_of(const Simulation& s) {
 
 std::string share(double part) { return fmt::format("{:.1f} %", part * 100); }
 
+/// What limits a plan: the busiest device, the bubble, the memory; a line each.
+std::vector<std::string> limits(const Simulation& s, const Verdict& verdict) {
+  const int devices = s.program.ops.devices();
+  const double makespan_s = s.timeline->makespan_s;
+  double busy_s = 0, most_s = 0;
+  int busiest = 0;
+  std::array<double, kCauses> idle_s{};
+  for (int d = 0; d < devices; ++d) {
+    const DeviceMetrics metrics = device_metrics(s.view(), d);
+    busy_s += metrics.busy_s;
+    for (std::size_t c = 0; c < kCauses; ++c) idle_s[c] += metrics.idle_s[c];
+    if (metrics.busy_s <= most_s) continue;
+    most_s = metrics.busy_s;
+    busiest = d;
+  }
+  const auto of_all = [&](double time_s) { return share(time_s / (makespan_s * devices)); };
+  std::vector<std::string> out;
+  out.push_back(fmt::format("device {} is the busiest, {} of the time; all are {} of it", busiest,
+                            share(most_s / makespan_s), of_all(busy_s)));
+  std::vector<std::string> causes;
+  for (std::size_t c = 0; c < kCauses; ++c)
+    if (idle_s[c] > 0.001 * makespan_s * devices)
+      causes.push_back(fmt::format("{} {}", kCauseNames[c], of_all(idle_s[c])));
+  if (!causes.empty()) out.push_back(fmt::format("bubble: {}", fmt::join(causes, ", ")));
+  if (verdict.capacity_bytes > 0)
+    out.push_back(fmt::format("memory: the fullest device uses {} of {}",
+                              format_bytes(verdict.memory_bytes),
+                              format_bytes(verdict.capacity_bytes)));
+  return out;
+}
+
 }  // namespace
 
 Verdict relaxed(const Scenario& scenario, bool plain) {
@@ -84,38 +117,12 @@ Verdict relaxed(const Scenario& scenario, bool plain) {
   return verdict;
 }
 
-Verdict judge(const Scenario& scenario, EngineChoice engine) {
+Verdict judge(const Scenario& scenario, EngineChoice engine, std::vector<std::string>* reasons) {
   const Simulation s = simulate(scenario, engine);
   Verdict verdict = verdict_of(s);
   verdict.engine = s.engine;
+  if (reasons != nullptr) *reasons = limits(s, verdict);
   return verdict;
-}
-
-std::vector<std::string> limits(const Simulation& s) {
-  const Result r = summarize(s);
-  std::vector<std::string> out;
-  const auto spare = [](const DeviceResult& d) {
-    return d.capacity_bytes == 0
-               ? 0.0
-               : static_cast<double>(d.memory.use.total()) / static_cast<double>(d.capacity_bytes);
-  };
-  const auto busiest =
-      std::ranges::max_element(r.devices, {}, [](const DeviceResult& d) { return d.time.busy_s; });
-  const auto fullest = std::ranges::max_element(r.devices, {}, spare);
-  out.push_back(fmt::format("device {} is the busiest: {} of the time", busiest->device,
-                            share(busiest->time.busy_s / r.makespan_s)));
-  const auto cause = std::ranges::max_element(r.bubble) - r.bubble.begin();
-  out.push_back(fmt::format("bubble {}, most of it {} ({})", share(r.bubble_fraction),
-                            kCauseNames[static_cast<std::size_t>(cause)],
-                            share(r.bubble[static_cast<std::size_t>(cause)])));
-  const double reduction = r.bubble[static_cast<std::size_t>(Cause::gradient_reduction)];
-  if (reduction > 0.001) out.push_back(fmt::format("gradient reduction {}", share(reduction)));
-  if (fullest->capacity_bytes > 0) {
-    out.push_back(fmt::format("memory of device {}: {} of {}", fullest->device,
-                              format_bytes(static_cast<double>(fullest->memory.use.total())),
-                              format_bytes(static_cast<double>(fullest->capacity_bytes))));
-  }
-  return out;
 }
 
 }  // namespace penstock

@@ -27,10 +27,8 @@ struct Verdict {
 /// backward. Throws InputError when the schedule cannot run.
 Verdict relaxed(const Scenario& scenario, bool plain);
 
-/// The answer of an engine. With simgrid once per process.
-Verdict judge(const Scenario& scenario, EngineChoice engine);
-
-/// What limits a plan: memory, the busiest device, the bubble, the reduction; one line each.
-std::vector<std::string> limits(const Simulation& simulation);
+/// The answer of an engine; also what limits it, a line each. With simgrid once per process.
+Verdict judge(const Scenario& scenario, EngineChoice engine,
+              std::vector<std::string>* reasons = nullptr);
 
 }  // namespace penstock

@@ -12,7 +12,7 @@ ALLOWED = {
     "traces": {"base"},
     "sim": {"base", "models", "schedules", "traces"},
     "hw": {"base", "models", "schedules", "traces"},
-    "plan": {"base", "models", "schedules", "traces", "sim"},
+    "plan": {"base", "models", "schedules", "traces", "sim", "scenarios", "results"},
     "validate": {"base", "models", "schedules", "traces", "sim"},
     "scenarios": {"base", "models", "schedules", "sim"},
     "results": {"base", "models", "schedules", "traces", "sim", "scenarios"},

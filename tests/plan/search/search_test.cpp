@@ -53,8 +53,8 @@ SmallProblem random_problem(std::mt19937_64& random) {
       "memory_bandwidth: 300 GB/s}}, link: {{latency: {} us, bandwidth: {} GB/s}}}}\n"
       "transfers: {}\n",
       one_of<std::string>(random, {"gpt", "llama"}), layers, 128 * between(random, 1, 3), heads,
-      between(random, 1, 40) * 100, 64 * between(random, 1, 4), between(random, 0, 1) == 1,
-      devices, memory, between(random, 1, 40), between(random, 0, 50), between(random, 1, 40),
+      between(random, 1, 40) * 100, 64 * between(random, 1, 4), between(random, 0, 1) == 1, devices,
+      memory, between(random, 1, 40), between(random, 0, 50), between(random, 1, 40),
       one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
   out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
   out.asynchronous = between(random, 0, 3) == 0;
@@ -128,7 +128,8 @@ Brute brute_force(const Problem& problem, const Axes& axes, Objective objective)
               for (const int v : axes.chunks) {
                 if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
                 if (p * v > problem.layers()) continue;
-                const PlanFamily family{{p, w, t, b, problem.batch() / (b * w), r}, schedule, v, {}};
+                const PlanFamily family{
+                    {p, w, t, b, problem.batch() / (b * w), r}, schedule, v, {}};
                 if (family.admitted()) try_all_cuts(problem, family, objective, brute);
               }
   return brute;
@@ -140,7 +141,8 @@ TEST(Search, FindsWhatBruteForceFinds) {
   for (int i = 0; i < kCases; ++i) {
     const SmallProblem small = random_problem(random);
     SCOPED_TRACE(fmt::format("case {}: batch {}, {}\n{}", i, small.batch,
-                             kObjectiveNames[static_cast<std::size_t>(small.objective)], small.text));
+                             kObjectiveNames[static_cast<std::size_t>(small.objective)],
+                             small.text));
     const Problem problem(small.text, "small", small.batch);
     const Axes axes = thinned(problem.axes(small.asynchronous), problem.layers(), random);
     SearchOptions options;
@@ -149,7 +151,6 @@ TEST(Search, FindsWhatBruteForceFinds) {
     const SearchResult ours = search(problem, axes, options);
     const Brute brute = brute_force(problem, axes, small.objective);
     simulated += brute.simulated;
-    fmt::print(stderr,"{} {} {} L{} g{} {} {}\n", i, brute.simulated, ours.evaluations, problem.layers(), problem.gpus(), brute.best, ours.plans.empty()?0:ours.plans.front().cost);
     evaluated += ours.evaluations;
     EXPECT_TRUE(ours.shapes.adds_up());
     EXPECT_TRUE(ours.families.adds_up());
@@ -163,7 +164,6 @@ TEST(Search, FindsWhatBruteForceFinds) {
   }
   EXPECT_GT(found, kCases / 2);
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
-  fmt::print("{} simulated by brute force, {} by the search\n", simulated, evaluated);
 }
 
 }  // namespace
