@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <span>
 
 namespace penstock {
 namespace {
@@ -60,6 +62,51 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family,
     shares[p - 1 - s].push_back({s, m - down});
   }
   return shares;
+}
+
+/// Microbatches of each stage of a device, at all times when it has just taken up another.
+using Holdings = std::set<std::vector<int>>;
+
+Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, bool until_weights) {
+  Holdings out;
+  std::vector<int> held(shares.size(), 0);
+  for (const Op& op : ops) {
+    const bool frees =
+        op.kind == OpKind::backward ||
+        op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
+    if (op.kind != OpKind::forward && !frees) continue;
+    const auto stage =
+        std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
+    held[static_cast<std::size_t>(stage - shares.begin())] += frees ? -1 : 1;
+    if (!frees) out.insert(held);
+  }
+  return out;
+}
+
+/// The peak of a device per layer however its layers are spread over its stages, at least: the
+/// value of the game in which one side chooses the stage of a layer and the other the time. Any
+/// mixture of times bounds it; fictitious play (Brown, 1951) finds a good one.
+double least_peak(const Holdings& times) {
+  if (times.empty()) return 0;
+  const std::size_t stages = times.begin()->size();
+  std::vector<double> of_stage(stages, 0);  // sums over the times chosen
+  std::vector<std::pair<const std::vector<int>*, double>> of_time;
+  for (const auto& held : times) of_time.emplace_back(&held, 0);
+  std::size_t stage = 0;
+  double best = 0;
+  constexpr int kRounds = 64;
+  for (int round = 1; round <= (stages == 1 ? 1 : kRounds); ++round) {
+    auto chosen = of_time.begin();
+    for (auto at = of_time.begin(); at != of_time.end(); ++at) {
+      at->second += (*at->first)[stage];
+      if (at->second > chosen->second) chosen = at;
+    }
+    for (std::size_t c = 0; c < stages; ++c) of_stage[c] += (*chosen->first)[c];
+    stage = static_cast<std::size_t>(std::ranges::min_element(of_stage) - of_stage.begin());
+    best = std::max(best, of_stage[stage] / round);
+  }
+  for (const auto& held : times) best = std::max(best, static_cast<double>(std::ranges::min(held)));
+  return best;
 }
 
 }  // namespace
@@ -156,24 +203,14 @@ const std::vector<double>& Bounds::stash(const PlanFamily& family) {
   const auto [found, added] = stashes_.try_emplace(key);
   std::vector<double>& peaks = found->second;
   if (!added) return peaks;
-  peaks.assign(static_cast<std::size_t>(family.shape.depth), 1);
+  // Of any order: the first backward follows all forwards of its microbatch.
+  peaks.assign(static_cast<std::size_t>(family.shape.depth), mirrored(family) ? 0 : 1);
   if (family.schedule->looks_at_costs || !family.schedule->flushes()) return peaks;
   OpLists order;
   family.schedule->generate(family.schedule_shape(), order);
   const auto shares = shares_of(family, positions(family));
-  for (std::size_t d = 0; d < peaks.size(); ++d) {
-    std::map<std::uint16_t, int> held;
-    for (const Share& share : shares[d]) held[static_cast<std::uint16_t>(share.stage)] = 0;
-    for (const Op& op : order.of(static_cast<int>(d))) {
-      const bool frees =
-          op.kind == OpKind::backward ||
-          op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
-      if (op.kind != OpKind::forward && !frees) continue;
-      held[op.stage] += frees ? -1 : 1;
-      const auto least = std::ranges::min_element(held, {}, [](const auto& h) { return h.second; });
-      peaks[d] = std::max(peaks[d], static_cast<double>(least->second));
-    }
-  }
+  for (std::size_t d = 0; d < peaks.size(); ++d)
+    peaks[d] = least_peak(holdings(order.of(static_cast<int>(d)), shares[d], until_weights));
   return peaks;
 }
 

@@ -25,8 +25,9 @@
 // having at least one layer; and the device with at least ceil(L / p) layers.
 //
 // Memory: a device with n layers holds their weights, gradients and optimizer state, and the
-// activations that its order of ops (which no engine changes) stashes at most, k(d) microbatches;
-// so n <= n_max(d), and the family is infeasible when no cut respects all n_max(d).
+// activations that its order of ops (which no engine changes) stashes at most: k(d) microbatches of
+// each layer, with several stages the least over all ways to spread the layers over them; so
+// n <= n_max(d), and the family is infeasible when no cut respects all n_max(d).
 //
 // For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p.
 #pragma once
