@@ -51,6 +51,8 @@ class Search {
   SearchResult run() {
     make_shapes();
     while (step()) report();
+    while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
+      confirm(take(relaxed_));  // for comparison: proven worse than the best
     leave_rest();
     finish();
     return std::move(out_);
@@ -63,7 +65,8 @@ class Search {
   double best() const { return out_.plans.empty() ? kInfinite : out_.plans.front().cost; }
   bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
   bool confirms() const {
-    return options_.confirm && out_.confirmations < options_.most_confirmations;
+    return options_.confirm && out_.confirmations < options_.most_confirmations &&
+           (out_.confirmations == 0 || confirmed_ops_ < options_.most_confirmed_ops);
   }
 
   void push(Node::Level level, const Candidate& candidate, const Bound& bound) {
@@ -222,9 +225,7 @@ class Search {
       // Other replicas change how long messages are held: their memory is not a bound.
       bounded.bound =
           std::max(node.bound, cost(verdict.iteration_time_s, node.memory_bytes, shape));
-      if (hopeless(bounded.bound)) {
-        ++out_.cuts.worse;
-      } else if (shares_nothing(scenario.cluster)) {
+      if (shares_nothing(scenario.cluster)) {
         settle(node.candidate, judge(scenario, EngineChoice::exact));
       } else {
         relaxed_.push(bounded);
@@ -237,6 +238,8 @@ class Search {
 
   void confirm(const Node& node) {
     ++out_.confirmations;
+    const PlanFamily& family = node.candidate.family;
+    confirmed_ops_ += 2 * family.stages() * family.shape.microbatches * family.shape.width;
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
     settle(node.candidate, options_.confirm(problem_.resolve(node.candidate)));
   }
@@ -318,6 +321,7 @@ class Search {
   Bounds bounds_;
   Queue queue_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
+  std::int64_t confirmed_ops_ = 0;
   double open_ = kInfinite;  ///< the least bound of what will not be visited
   struct Open {
     double least;
