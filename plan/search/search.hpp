@@ -33,6 +33,9 @@ struct SearchOptions {
   std::size_t most_cuts = 4096;         ///< of a family, all of which are visited
   std::size_t most_evaluations = 3000;  ///< by the exact engine as a bound
   std::size_t most_confirmations = 8;   ///< by `confirm`
+  /// Compute ops of all that `confirm` simulates, the first one excepted: simgrid takes about ten
+  /// seconds for half a million.
+  std::int64_t most_confirmed_ops = 1'500'000;
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
