@@ -10,6 +10,7 @@ enum ExitCode : int {
   exit_out_of_tolerance = 3,
   exit_no_hardware = 4,  ///< the hardware asked for is not available
   exit_internal_bug = 70,
+  exit_interrupted = 130,  ///< by Ctrl-C; what was done is kept
 };
 
 }  // namespace penstock

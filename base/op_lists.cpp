@@ -45,6 +45,14 @@ Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> positio
   }
 }
 
+int Placement::norm_from(int device) const {
+  const std::uint32_t position = position_of(device);
+  const bool back = mirrored() && position >= mirror(position);
+  if (position == (back ? mirror(0) : 0)) return -1;
+  const std::uint32_t before = back ? position + 1 : position - 1;
+  return device_at(replica_of(device) % static_cast<std::uint32_t>(widths_[before]), before);
+}
+
 Placement loop_placement(int depth, int chunks, int width) {
   return loop_placement(std::vector<int>(static_cast<std::size_t>(depth), width), chunks);
 }

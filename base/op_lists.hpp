@@ -118,6 +118,10 @@ class Placement {
   int device_at(std::uint32_t replica, std::uint32_t position) const {
     return device_at_[std::size_t{replica} * static_cast<std::size_t>(depth_) + position];
   }
+  /// Whose partial gradient norm a device adds its own to (optimizer post-validation): the replica
+  /// of the position before that its messages come from; -1 where the norm begins. Twins hold the
+  /// same gradients: the norm goes from either end to the middle, and meets every stage once.
+  int norm_from(int device) const;
   std::uint32_t position_of(int device) const { return seat(device).position; }
   std::uint32_t replica_of(int device) const { return seat(device).replica; }
 

@@ -1,14 +1,28 @@
 #include "base/progress.hpp"
 
+#include "base/table.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
 
 namespace penstock {
+namespace {
+
+/// Cut to the terminal, since a line that wraps cannot be drawn over.
+std::string one_line(std::string text) {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const std::size_t width = known ? size.ws_col : 80;
+  while (display_width(text) >= width) text.pop_back();
+  return text;
+}
+
+}  // namespace
 
 Progress::Progress(std::string what, std::int64_t total) : what_(std::move(what)), total_(total) {
   const char* term = std::getenv("TERM");
@@ -19,7 +33,7 @@ Progress::~Progress() {
   if (drawn_) fmt::print(stderr, "\r\x1b[K");
 }
 
-void Progress::update(std::int64_t done) {
+void Progress::update(std::int64_t done, const std::string& note) {
   if (!terminal_) return;
   const auto now = Clock::now();
   using namespace std::chrono_literals;
@@ -29,9 +43,11 @@ void Progress::update(std::int64_t done) {
   const double elapsed = std::chrono::duration<double>(now - started_).count();
   const double left =
       done > 0 ? elapsed * static_cast<double>(total_ - done) / static_cast<double>(done) : 0;
-  fmt::print(stderr, "\r\x1b[K{} {}/{} ({:.0f} %), {} left", what_, format_count(done),
-             format_count(total_), 100.0 * static_cast<double>(done) / static_cast<double>(total_),
-             format_time(left));
+  const double share = 100.0 * static_cast<double>(done) / static_cast<double>(total_);
+  const std::string line =
+      fmt::format("{} {}/{} ({:.0f} %), {} left{}{}", what_, format_count(done),
+                  format_count(total_), share, format_time(left), note.empty() ? "" : "; ", note);
+  fmt::print(stderr, "\r\x1b[K{}", one_line(line));
   std::fflush(stderr);
 }
 

@@ -14,7 +14,8 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void update(std::int64_t done);
+  /// `note` stands behind it where the line has room.
+  void update(std::int64_t done, const std::string& note = "");
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -28,9 +28,20 @@ int edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+namespace {
+
+/// Without what people leave out or put between: "zbv", "ZB_V" and "zb-v" are one.
+std::string letters_and_digits(std::string_view text) {
+  std::string out = folded(text);
+  std::erase_if(out, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return out;
+}
+
+}  // namespace
+
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   if (word.empty() || word.size() > 64) return "";
-  const std::string wanted = folded(word);
+  const std::string wanted = folded(word), bare = letters_and_digits(word);
   std::string best;
   int best_distance = std::max(1, static_cast<int>(word.size()) / 3) + 1;
   for (const std::string& candidate : known) {
@@ -38,6 +49,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
     int distance = edit_distance(wanted, have);
     const bool prefix = wanted.size() >= 3 && have.starts_with(wanted);
     if (prefix) distance = std::min(distance, 1);
+    if (!bare.empty() && letters_and_digits(candidate) == bare) distance = 0;
     if (distance >= static_cast<int>(std::max(wanted.size(), have.size()))) continue;
     if (distance < best_distance) {
       best_distance = distance;

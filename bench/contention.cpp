@@ -47,8 +47,8 @@ struct Measured {
 std::vector<std::pair<double, double>> flow_changes(const Simulation& s) {
   std::vector<std::pair<double, double>> changes;
   for (std::uint32_t g = 0; g < s.program.ops.size(); ++g) {
-    if (!s.timeline->has_message(g)) continue;
     const Op& op = s.program.ops[g];
+    if (!s.timeline->has_message(g) || op.kind == OpKind::step) continue;
     double flows = 0, latency_s = 0;
     if (op.kind == OpKind::reduce_grad) {
       // Seen by all replicas: each counts for its share of the flows.

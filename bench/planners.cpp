@@ -16,7 +16,9 @@ namespace {
 
 PipedreamProfile random_chain(int layers) {
   std::mt19937 random(3);
-  const auto number = [&](double most) { return std::uniform_real_distribution(0.0, most)(random); };
+  const auto number = [&](double most) {
+    return std::uniform_real_distribution(0.0, most)(random);
+  };
   PipedreamProfile profile;
   for (int i = 0; i < layers; ++i) {
     ProfiledLayer layer;

@@ -2,23 +2,23 @@
 // 64 microbatches, `split: balanced`, a fixed global batch, recompute on and off; and the whole
 // sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. The GPUs of a node are joined
 // pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
+#include "base/clock.hpp"
 #include "sweep/evaluate.hpp"
+#include "tests/rig.hpp"
 
 #include <benchmark/benchmark.h>
 
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 namespace penstock {
 namespace {
 
-constexpr std::array<const char*, 6> kSchedules = {"gpipe",           "1f1b",
-                                                   "pipedream",       "pipedream-2bw",
-                                                   "interleaved-1f1b", "zb-h1"};
+constexpr std::array<const char*, 6> kSchedules = {
+    "gpipe", "1f1b", "pipedream", "pipedream-2bw", "interleaved-1f1b", "zb-h1"};
 constexpr int kGlobalBatch = 64;
 
 /// The scenario as a file, for as long as the process lives.
@@ -87,7 +87,8 @@ void exact_8x64(benchmark::State& state, const std::string& schedule) {
 void exact_8x64_mix(benchmark::State& state) {
   std::vector<Point> points;
   for (const char* schedule : kSchedules) {
-    for (const bool recompute : {false, true}) points.push_back(point_of(schedule, 8, 1, recompute));
+    for (const bool recompute : {false, true})
+      points.push_back(point_of(schedule, 8, 1, recompute));
   }
   visit(state, points);
 }
@@ -106,6 +107,37 @@ void exact_whole_sweep(benchmark::State& state) {
   visit(state, points);
 }
 
+double child_cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// With simgrid, each simulation in a child of this process.
+void simgrid_8x64_mix(benchmark::State& state) {
+  const Evaluator evaluator({scenario_file()}, {}, EngineChoice::simgrid);
+  std::size_t next = 0;
+  double in_children = 0;
+  for (auto _ : state) {
+    const double before = process_cpu_seconds(), children_before = child_cpu_seconds();
+    std::function<Row()> rest;
+    evaluator.begin(point_of(kSchedules.at(next), 8, 1, true), rest);
+    if (!rest) return state.SkipWithError("the point has no simgrid run");
+    const auto status = in_child([&] { return std::vector{static_cast<double>(rest().status)}; });
+    if (status.empty() || status[0] >= static_cast<double>(Row::Status::refused))
+      return state.SkipWithError("the SimGrid module cannot be loaded");
+    next = (next + 1) % kSchedules.size();
+    const double children = child_cpu_seconds() - children_before;
+    in_children += children;
+    state.SetIterationTime(process_cpu_seconds() - before + children);
+  }
+  state.counters["points/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["child_s"] = in_children / static_cast<double>(state.iterations());
+}
+
 BENCHMARK_CAPTURE(exact_8x64, gpipe, "gpipe")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(exact_8x64, 1f1b, "1f1b")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(exact_8x64, pipedream, "pipedream")->Unit(benchmark::kMicrosecond);
@@ -114,6 +146,7 @@ BENCHMARK_CAPTURE(exact_8x64, interleaved, "interleaved-1f1b")->Unit(benchmark::
 BENCHMARK_CAPTURE(exact_8x64, zb_h1, "zb-h1")->Unit(benchmark::kMicrosecond);
 BENCHMARK(exact_8x64_mix)->Unit(benchmark::kMicrosecond);
 BENCHMARK(exact_whole_sweep)->Unit(benchmark::kMicrosecond)->Iterations(2 * 588);
+BENCHMARK(simgrid_8x64_mix)->Unit(benchmark::kMicrosecond)->UseManualTime()->Iterations(60);
 
 }  // namespace
 }  // namespace penstock

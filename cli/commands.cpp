@@ -24,6 +24,8 @@ const OptionSpec kReproducible{"reproducible", "", "leave out what varies betwee
                                false,          {}};
 const OptionSpec kWidth{
     "width", "COLUMNS", "columns of the terminal; default: those it has, else 100", {}, false, {}};
+const OptionSpec kReport{"report", "FILE", "charts and tables as one page (.html)",
+                         "file",   false,  {}};
 const OptionSpec kOutput{"output", "FILE", "write there instead of to standard output",
                          "file",   false,  "o"};
 
@@ -39,20 +41,51 @@ const std::vector<CommandSpec>& table() {
         kFormat,
         {"events", "", "every op with its times: a list in json, the rows of csv", {}, false, {}},
         {"trace", "FILE", "write a Chrome trace (.json or .json.gz)", "file", false, {}},
+        kReport,
         kReproducible,
         kOutput},
        "penstock simulate scenarios/gpt-2.2b-2bw.yaml\n"
        "penstock simulate my.yaml --set microbatches=32 --set cluster.inter='100 Gbps'\n"
        "penstock simulate my.yaml --trace run.json.gz     # open it in ui.perfetto.dev\n"
+       "penstock simulate my.yaml --report run.html       # open it in a browser\n"
        "penstock simulate my.yaml --format json --events -o run.json",
        run_simulate,
+       "file"},
+      {"sweep",
+       "thousands of scenarios on all cores and nodes: every combination of values",
+       "SCENARIO...",
+       1,
+       1000,
+       {{"over", "KEY=VALUES", "an axis: 2,4,8 or 1:8 or 1:32:*2 or 1ms:9ms:+1ms", "key", true, {}},
+        {"zip", "KEY,KEY", "these axes move together (repeatable)", {}, true, {}},
+        {"where", "CONDITION", "only such points; all of several must hold", {}, true, {}},
+        kSet,
+        {"engine", "E", "auto (default): exact where it is valid", "auto|exact|simgrid", false, {}},
+        {"jobs", "N", "workers of this machine; default: its cores", {}, false, "j"},
+        {"timeout", "SECONDS", "of one point, which then has failed; default: none", {}, false, {}},
+        {"output", "FILE", "all rows, as they come: .csv, .jsonl or .sqlite", "file", false, "o"},
+        {"resume", "", "continue FILE, and redo what failed", {}, false, {}},
+        {"force", "", "replace FILE", {}, false, {}},
+        kReport,
+        {"shard", "K/N", "every N-th point from the K-th on (K from 0)", {}, false, {}},
+        {"format", "F", "table (default); json, csv: all rows", "table|json|csv", false, {}},
+        {"top", "N", "rows of the table; default 10", {}, false, {}},
+        {"sort", "COLUMN", "of the table, with :asc or :desc; default throughput", {}, false, {}},
+        {"columns", "LIST", "of the table", {}, false, {}},
+        kReproducible},
+       "penstock sweep my.yaml --over stages=2,4,8 --over microbatch_size=1:32:*2 -o sweep.csv\n"
+       "penstock sweep my.yaml --over stages=1:64:*2 --over width=1:64:*2 --where "
+       "'stages*width==64'\n"
+       "penstock sweep my.yaml --over stages=2,4 --over 'split=[1,2],[2,1]' --zip stages,split\n"
+       "mpirun -np 8 penstock sweep ... -o sweep.csv --resume    # docs/sweep.md",
+       run_sweep,
        "file"},
       {"compare",
        "scenarios or results side by side",
        "A B [C...]",
        1,
        64,
-       {kSet, kEngine, kFormat, kReproducible, kOutput},
+       {kSet, kEngine, kFormat, kReport, kReproducible, kOutput},
        "penstock compare scenarios/gpt-2.2b-*.yaml\n"
        "penstock compare before.json after.json           # results of simulate --format json",
        run_compare,
@@ -144,15 +177,22 @@ const std::vector<CommandSpec>& table() {
        run_export,
        "file"},
       {"import",
-       "what a scenario says of a Megatron layout or a schedule's CSV",
-       "layout STRING | FILE.csv",
+       "another tool's model, profile, layout or schedule as a file of ours",
+       "layout STRING | graph.txt | config.json | FILE.csv",
        1,
        2,
-       {{"stages", "P", "devices of the layout; default: one per virtual stage", {}, false, {}},
+       {{"stages",
+         "P",
+         "devices; default: one per virtual stage of a layout, 4 of a profile",
+         {},
+         false,
+         {}},
         kOutput},
        "penstock import layout 'Et*2|(t*2|)*34,t*2L'\n"
        "penstock import layout 'Et|t|t|tL' --stages 2     # two chunks a device\n"
-       "penstock import order.csv > my.yaml",
+       "penstock import order.csv > my.yaml                # a schedule of torch, or layers\n"
+       "penstock import vgg16/graph.txt --stages 4 > my.yaml\n"
+       "penstock import config.json > my-model.yaml       # Hugging Face's",
        run_import,
        "file"},
       {"plan",
@@ -200,6 +240,7 @@ const std::vector<CommandSpec>& table() {
         {"top", "N", "plans to list; default 1", {}, false, {}},
         kSet,
         kFormat,
+        kReport,
         kOutput},
        "penstock plan vgg16/graph.txt --level 4x12GB/s --level 4x1.25GB/s\n"
        "penstock plan vgg16/graph.txt --level 16x1GB/s --memory 16GB --format json\n"
@@ -262,11 +303,11 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"model", "NAME", "of Sailor's configurations; default: by layers and GPU", {}, false, {}},
         {"markdown", "", "the table as Markdown", {}, false, {}},
-        {"html", "FILE", "draw both timelines, one page", "file", false, {}},
+        kReport,
         {"trace", "FILE", "both timelines as Chrome trace (.json or .json.gz)", "file", false, {}},
         kOutput},
        "penstock validate run.json.gz\n"
-       "penstock validate run.json.gz my.yaml --html run.html      # another prediction\n"
+       "penstock validate run.json.gz my.yaml --report run.html    # another prediction\n"
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
        "penstock validate measured.csv --fit half                  # a published table",
        run_validate,

@@ -91,10 +91,10 @@ struct Offer {
 using Reasons = std::map<std::string, std::vector<std::string>>;
 
 /// In a process of its own: simgrid runs once per process.
-Verdict in_process(const Scenario& scenario, Reasons& reasons) {
+Judgement in_process(const Scenario& scenario, Reasons& reasons) {
   const Json answer = Json::parse(in_child(scenario.origin, "simulated", [&] {
     std::vector<std::string> why;
-    const Verdict v = judge(scenario, EngineChoice::automatic, &why);
+    const Judgement v = judge(scenario, EngineChoice::automatic, &why);
     return Json{{"fits", v.fits},
                 {"iteration_time_s", v.iteration_time_s},
                 {"memory_bytes", v.memory_bytes},
@@ -136,7 +136,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
         {{"first_layer", first}, {"last_layer", first + n - 1}, {"replicas", family.shape.width}});
     first += n;
   }
-  const double time_s = plan.verdict.iteration_time_s;
+  const double time_s = plan.judgement.iteration_time_s;
   const double updates = terms.tokens > 0 ? terms.updates(problem.batch()) : 0;
   const double hours = time_s / kSecondsPerHour * family.shape.gpus();
   const auto asked = [](bool given, double value) { return given ? Json(value) : Json(); };
@@ -154,8 +154,8 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"schedule", family.schedule->name},
           {"placement", family.arrangement.placement},
           {"rank_order", family.arrangement.rank_order},
-          {"peak_memory_bytes", plan.verdict.memory_bytes},
-          {"engine", plan.verdict.engine},
+          {"peak_memory_bytes", plan.judgement.memory_bytes},
+          {"engine", plan.judgement.engine},
           {"price_per_update", asked(terms.gpu_hour > 0, hours * terms.gpu_hour)},
           {"training_s", asked(updates > 0, time_s * updates)},
           {"training_price",
@@ -216,9 +216,9 @@ std::string plans_table(const std::vector<Offer>& offers) {
                std::to_string(f.shape.tensor), std::to_string(f.shape.microbatch_size),
                std::to_string(f.shape.microbatches),
                std::string(kRecomputeNames[static_cast<std::size_t>(f.shape.recompute)]),
-               std::to_string(f.shape.gpus()), format_time(plan.verdict.iteration_time_s),
+               std::to_string(f.shape.gpus()), format_time(plan.judgement.iteration_time_s),
                fmt::format("{:.4g}", plan.throughput_samples_per_s),
-               format_bytes(plan.verdict.memory_bytes), plan.verdict.engine,
+               format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
                f.arrangement.rank_order + ", " + f.arrangement.placement});
   }
   return table.render();
@@ -249,7 +249,7 @@ std::string proof(const SearchResult& result) {
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
   std::string text;
   const Shape& shape = offer.plan.candidate.family.shape;
-  const double time_s = offer.plan.verdict.iteration_time_s;
+  const double time_s = offer.plan.judgement.iteration_time_s;
   const double price = time_s / kSecondsPerHour * shape.gpus() * terms.gpu_hour;
   if (terms.gpu_hour > 0) text += fmt::format("an update costs {:.4g}\n", price);
   if (terms.tokens <= 0) return text;

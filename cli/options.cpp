@@ -191,7 +191,7 @@ std::string help_text(const CommandSpec& command) {
   return text +
          "\nexit codes: 0 ok (an infeasible scenario is a result, too), 1 failed, 2 wrong usage or "
          "input,\n"
-         "3 out of tolerance, 4 hardware not available, 70 a bug in penstock\n";
+         "3 out of tolerance, 4 hardware not available, 70 a bug in penstock, 130 interrupted\n";
 }
 
 std::string general_help() {

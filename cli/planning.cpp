@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 
 namespace penstock {
 namespace {
@@ -115,9 +116,8 @@ std::vector<PlanLevel> levels_of(const Cluster& cluster) {
   const bool flat = cluster.link || cluster.network || cluster.nodes == 1;
   const int inner = flat ? all : each;
   std::vector<PlanLevel> levels;
-  if (inner > 1 || flat)
-    levels.push_back({inner, inner > 1 ? bandwidth_between(cluster, 0, 1)
-                                       : std::numeric_limits<double>::infinity()});
+  const double alone = std::numeric_limits<double>::infinity();
+  levels.push_back({inner, inner > 1 ? bandwidth_between(cluster, 0, 1) : alone});
   if (!flat) levels.push_back({cluster.nodes, bandwidth_between(cluster, 0, each)});
   return levels;
 }
@@ -158,6 +158,8 @@ void use_scenario(const Arguments& arguments, PlanTask& task) {
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
+  if (scenario.measured)
+    task.notes.emplace_back("times by the model's shape on its device, not those measured");
   if (scenario.tensor > 1)
     task.notes.push_back(
         fmt::format("planned without the tensor parallelism of {}", scenario.tensor));
@@ -183,7 +185,11 @@ void use_model(const Arguments& arguments, PlanTask& task) {
 void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
   const std::string& path = arguments.positional[0];
   task.name = path;
-  task.model = std::make_unique<ProfileModel>(load_pipedream_profile(path), batch);
+  PipedreamProfile profile = load_pipedream_profile(path);
+  const auto takes_time = [](const ProfiledLayer& l) { return l.forward_s + l.backward_s > 0; };
+  if (std::ranges::none_of(profile.layers, takes_time))
+    throw InputError(path, "no layer takes any time, so there is nothing to balance");
+  task.model = std::make_unique<ProfileModel>(std::move(profile), batch);
   if (arguments.flag("cluster")) use_cluster(load_cluster(arguments.value("cluster")), task);
   if (task.request.levels.empty())
     throw InputError("penstock plan " + path,
@@ -217,7 +223,11 @@ PlanTask plan_task(const Arguments& arguments) {
   const auto batch = options.integer("batch", kMostSamples);
   request.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   request.most_plans = static_cast<std::size_t>(options.integer("top", 1'000).value_or(1));
+  const bool scenario = !profile && is_scenario_file(name);
   if (!profile && profile_batch) options.wrong("profile-batch", "has a meaning for profiles only");
+  if (!scenario && arguments.flag("set")) options.wrong("set", "changes scenarios only");
+  if (scenario && arguments.flag("cluster"))
+    options.wrong("cluster", "is the scenario's; change it with --set cluster=NAME");
   options.throw_if_wrong();
   request.straight = arguments.flag("straight");
   request.transfers = !arguments.flag("no-transfers");
@@ -229,7 +239,7 @@ PlanTask plan_task(const Arguments& arguments) {
     use_profile(arguments, static_cast<double>(profile_batch.value_or(1)), task);
     if (!profile_batch)
       task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
-  } else if (is_scenario_file(name)) {
+  } else if (scenario) {
     use_scenario(arguments, task);
   } else {
     use_model(arguments, task);

@@ -1,12 +1,11 @@
 #include "cli/running.hpp"
 
+#include "base/child_process.hpp"
 #include "cli/perturbation_study.hpp"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 namespace penstock {
@@ -14,24 +13,6 @@ namespace {
 
 /// What the child sends: its kind of end in the first byte, then JSON or the error's text.
 enum class Ended : char { result = 'r', input_error = 'i', failure = 'f' };
-
-void put_all(int pipe, const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t wrote = ::write(pipe, text.data() + done, text.size() - done);
-    if (wrote <= 0) _exit(1);
-    done += static_cast<std::size_t>(wrote);
-  }
-}
-
-std::string get_all(int pipe) {
-  std::string text;
-  char part[65536];
-  ssize_t count = 0;
-  while ((count = ::read(pipe, part, sizeof part)) > 0)
-    text.append(part, static_cast<std::size_t>(count));
-  return text;
-}
 
 std::string answer_of_child(const std::function<std::string()>& work) {
   const auto marked = [](Ended ended, const std::string& text) {
@@ -68,23 +49,11 @@ EngineChoice engine_of(const Arguments& arguments) {
 
 std::string in_child(const std::string& path, const std::string& done,
                      const std::function<std::string()>& work) {
-  int ends[2];
-  if (::pipe(ends) != 0) throw SystemError::from_errno("open a pipe for", path);
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  if (child < 0) throw SystemError::from_errno("start a process for", path);
-  if (child == 0) {
-    ::close(ends[0]);
-    put_all(ends[1], answer_of_child(work));
-    _exit(0);
-  }
-  ::close(ends[1]);
-  const std::string answer = get_all(ends[0]);
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (answer.empty())
-    throw SystemError("'" + path + "' could not be " + done + ": ended without a result");
+  const ChildResult child = run_in_child(path, [&] { return answer_of_child(work); });
+  if (!child.answer)
+    throw SystemError("'" + path + "' could not be " + done + ": ended without a result, " +
+                      how_it_ended(child.status));
+  const std::string& answer = *child.answer;
   std::string text = answer.substr(1);
   switch (static_cast<Ended>(answer[0])) {
     case Ended::result: return text;

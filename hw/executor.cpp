@@ -42,6 +42,7 @@ struct DeviceExecutor::InFlight {
 DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
     : in_(input),
       ops_(input.plan.program.ops),
+      norms_(input.plan.program),
       number_(device),
       device_(input.backend.device(device)),
       first_(ops_.begin(device)),
@@ -97,7 +98,7 @@ void DeviceExecutor::run() {
 void DeviceExecutor::find_incoming() {
   for (std::size_t c = 0; c < in_.plan.channels.size(); ++c) {
     const ChannelPlan& channel = in_.plan.channels[c];
-    if (channel.destination != number_ || channel.exchange) continue;
+    if (channel.destination != number_ || channel.kind != ChannelPlan::Kind::messages) continue;
     Incoming& incoming = incoming_[static_cast<int>(c)];
     for (const Op& op : ops_.of(channel.source)) {
       const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
@@ -114,13 +115,15 @@ void DeviceExecutor::issue_receives(std::uint32_t next) {
   const auto ahead = static_cast<std::uint32_t>(device_.receive_ahead());
   while (next_receive_ < last_) {
     const Op& op = ops_[next_receive_];
-    if (op.has(Op::receives) || exchanges(op)) {
+    if (op.has(Op::receives) || exchanges(op) || takes_norm(op)) {
       const std::uint32_t before = ops_.previous_compute(number_, next_receive_);
       const bool posts = coupled ? before == kNoOp || before < next
                                  : next_receive_ - first_ <= next - first_ + ahead;
       if (!posts) return;
       if (exchanges(op)) {
         receive_gradients(next_receive_);
+      } else if (takes_norm(op)) {
+        receive_norm(next_receive_);
       } else {
         issue_receives_until(next_receive_);
       }
@@ -169,11 +172,10 @@ int DeviceExecutor::channel_of(const Op& sender) const {
                          sender.kind != OpKind::forward);
 }
 
-int DeviceExecutor::channel_between(int from, int to, bool backward, bool exchange) const {
+int DeviceExecutor::channel_between(int from, int to, bool backward, ChannelPlan::Kind kind) const {
   const auto& channels = in_.plan.channels;
   const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
-    return c.source == from && c.destination == to && c.backward == backward &&
-           c.exchange == exchange;
+    return c.source == from && c.destination == to && c.backward == backward && c.kind == kind;
   });
   invariant(found != channels.end(), "the plan lacks a channel its program uses");
   return static_cast<int>(found - channels.begin());
@@ -207,6 +209,7 @@ void DeviceExecutor::issue(std::uint32_t g) {
   const std::uint32_t next = g + ops_.together(g);
   for (std::uint32_t i = g; i < next; ++i) wait_for_inputs(i);
   const Event begin = device_.record(kComputeQueue);
+  hand_norm(g);
   std::array<Block*, 2> made{};
   for (std::uint32_t i = g; i < next; ++i) {
     ledger_.at_op(i);
@@ -259,7 +262,8 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 
 void DeviceExecutor::receive_gradients(std::uint32_t g) {
   const int twin = twin_of(in_.plan, number_);
-  ReceivingEnd& end = in_.backend.receiving(channel_between(twin, number_, false, true));
+  ReceivingEnd& end =
+      in_.backend.receiving(channel_between(twin, number_, false, ChannelPlan::Kind::gradients));
   Block* block = device_.allocate(end.queue(), gradient_bytes());
   const auto received = end.receive(nullptr, block, gradient_bytes(), twins(ops_[g]));
   record(g).message_departed = received.departed;
@@ -278,7 +282,8 @@ void DeviceExecutor::send_gradients(const Op& op) {
   }
   const Event ready = device_.record(kComputeQueue);
   const int twin = twin_of(in_.plan, number_);
-  SendingEnd& end = in_.backend.sending(channel_between(number_, twin, false, true));
+  SendingEnd& end =
+      in_.backend.sending(channel_between(number_, twin, false, ChannelPlan::Kind::gradients));
   end.send(ready, block, gradient_bytes(), op);
   device_.release(end.queue(), block);
 }
@@ -293,6 +298,36 @@ void DeviceExecutor::add_gradients(std::uint32_t g) {
     from = from.at(n * 4);
   }
   release(block);
+}
+
+void DeviceExecutor::receive_norm(std::uint32_t g) {
+  const int from = in_.plan.program.placement.norm_from(number_);
+  ReceivingEnd& end =
+      in_.backend.receiving(channel_between(from, number_, false, ChannelPlan::Kind::norms));
+  Block* block = device_.allocate(end.queue(), kNormBytes);
+  const auto received =
+      end.receive(nullptr, block, kNormBytes, ops_[norms_.giver(ops_[g], number_)]);
+  record(g).message_departed = received.departed;
+  record(g).message_arrived = received.arrived;
+  arriving_[g] = block;
+}
+
+/// A STEP starts: what came to it goes on to those that wait for it.
+void DeviceExecutor::hand_norm(std::uint32_t g) {
+  Block* taken = takes_norm(ops_[g]) ? take_arrived(g) : nullptr;
+  norms_.for_each_taker(ops_[g], number_, [&](std::uint32_t, int taker) {
+    Block* block = allocate(kNormBytes);
+    if (taken != nullptr) {
+      device_.math().copy(kNormBytes, {taken}, {block});
+    } else {
+      device_.math().zero(kNormBytes, {block});
+    }
+    SendingEnd& end =
+        in_.backend.sending(channel_between(number_, taker, false, ChannelPlan::Kind::norms));
+    end.send(device_.record(kComputeQueue), block, kNormBytes, ops_[g]);
+    device_.release(end.queue(), block);
+  });
+  release(taken);
 }
 
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
@@ -499,6 +534,9 @@ std::string DeviceExecutor::where() const {
   if (g < issued && op.kind == OpKind::reduce_grad)
     return fmt::format("{}, waiting for the gradients of device {}", place,
                        twin_of(in_.plan, number_));
+  if (g < issued && takes_norm(op) && !r.message_arrived->fired())
+    return fmt::format("{}, waiting for the partial norm of device {}", place,
+                       in_.plan.program.placement.norm_from(number_));
   return place + ", waiting for its turn";
 }
 

@@ -9,12 +9,15 @@
 //                     done, and posts that receive when its last compute op has ended
 // Messages of a channel are received in the order they are sent, whichever stages they are for. An
 // overlapped F and B start when both may, and end together. Twins (mirrored placements) send each
-// other their gradients and add them before their step.
+// other their gradients and add them before their step. With post-validation a step waits for the
+// partial norm of the position before, and hands its own on as it starts; the message is as real as
+// the others, but nothing is clipped, and so no step looks at the number in it.
 #pragma once
 
 #include "hw/backend.hpp"
 #include "hw/weights.hpp"
 #include "base/dependencies.hpp"
+#include "schedules/norm_chain.hpp"
 
 #include <atomic>
 #include <map>
@@ -28,7 +31,7 @@ using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::u
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  /// Of the message it waited for: another stage's, or the gradients of the twin.
+  /// Of the message it waited for: another stage's, the gradients of the twin, a partial norm.
   Event message_departed, message_arrived;
 };
 
@@ -78,7 +81,8 @@ class DeviceExecutor {
   void issue_receives(std::uint32_t next);
   void issue_receives_until(std::uint32_t g);
   void issue_receive(std::uint32_t g);
-  int channel_between(int from, int to, bool backward, bool exchange = false) const;
+  int channel_between(int from, int to, bool backward,
+                      ChannelPlan::Kind kind = ChannelPlan::Kind::messages) const;
   int channel_of(const Op& sender) const;
   void hand_over(std::uint32_t g, Block* block, OpRecord& record);
 
@@ -90,6 +94,9 @@ class DeviceExecutor {
   void receive_gradients(std::uint32_t g);
   void send_gradients(const Op& op);
   void add_gradients(std::uint32_t g);
+  bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
+  void receive_norm(std::uint32_t g);
+  void hand_norm(std::uint32_t g);
   Block* run_op(std::uint32_t g, OpRecord& record);
   Block* forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
   void backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
@@ -111,6 +118,7 @@ class DeviceExecutor {
 
   const ExecutionInput in_;
   const OpLists& ops_;
+  const NormChain norms_;
   int number_;
   Device& device_;
   std::uint32_t first_, last_;

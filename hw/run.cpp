@@ -335,7 +335,7 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequ
 
 RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& group,
                      Description* description) {
-  const RunPlan plan = with_exchange_channels(stated);
+  const RunPlan plan = with_update_channels(stated);
   RunOptions options = given;
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;

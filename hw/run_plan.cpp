@@ -2,6 +2,7 @@
 
 #include "base/position_costs.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace penstock {
@@ -41,14 +42,34 @@ int twin_of(const RunPlan& plan, int device) {
                              placement.twin(placement.position_of(device)));
 }
 
-RunPlan with_exchange_channels(RunPlan plan) {
+namespace {
+
+void add_norm_channels(RunPlan& plan) {
+  for (int d = 0; d < plan.program.placement.devices(); ++d) {
+    const int from = plan.program.placement.norm_from(d);
+    const auto forward = std::ranges::find_if(plan.channels, [&](const ChannelPlan& c) {
+      return c.source == from && c.destination == d && !c.backward &&
+             c.kind == ChannelPlan::Kind::messages;
+    });
+    if (forward == plan.channels.end()) continue;  // the norm begins here
+    ChannelPlan norms = *forward;
+    norms.kind = ChannelPlan::Kind::norms;
+    norms.bytes_per_s = std::numeric_limits<double>::infinity();
+    plan.channels.push_back(norms);
+  }
+}
+
+}  // namespace
+
+RunPlan with_update_channels(RunPlan plan) {
+  if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
     const int twin = twin_of(plan, d);
     if (twin == d) continue;
     plan.channels.push_back({.source = d,
                              .destination = twin,
                              .bytes_per_s = std::numeric_limits<double>::infinity(),
-                             .exchange = true});
+                             .kind = ChannelPlan::Kind::gradients});
   }
   return plan;
 }

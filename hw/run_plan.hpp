@@ -13,13 +13,17 @@ namespace penstock {
 
 /// A FIFO of messages between two devices, and what a virtual clock takes it to cost.
 struct ChannelPlan {
+  enum class Kind : std::uint8_t {
+    messages,   ///< activations and their gradients
+    gradients,  ///< of twins (Placement::twin), which REDUCE_GRAD adds; they cost what that op does
+    norms,      ///< partial norms (schedules/norm_chain.hpp); they cost the latency
+  };
   int source = 0;
   int destination = 0;
   bool backward = false;
   double latency_s = 0;
   double bytes_per_s = 0;
-  /// Gradients of twins (Placement::twin), which REDUCE_GRAD adds; they cost what that op does.
-  bool exchange = false;
+  Kind kind = Kind::messages;
 };
 
 /// What the stages compute.
@@ -59,7 +63,8 @@ std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
 /// The device that holds the same stages (mirrored placements); else the device itself.
 int twin_of(const RunPlan& plan, int device);
 
-/// The plan with the channels by which twins exchange their gradients.
-RunPlan with_exchange_channels(RunPlan plan);
+/// The plan with the channels by which twins exchange their gradients, and partial norms travel.
+/// Precondition for norms: the forward channels that they follow are there.
+RunPlan with_update_channels(RunPlan plan);
 
 }  // namespace penstock

@@ -270,7 +270,7 @@ Json program_json(const Program& p) {
           {"microbatches_per_update", p.microbatches_per_update},
           {"batches", p.batches},
           {"flushes", p.flushes},
-          {"global_step", p.global_step},
+          {"optimizer_sync", kStepSyncNames[static_cast<std::size_t>(p.step_sync)]},
           {"widths", p.placement.widths()},
           {"position", p.placement.positions()},
           {"mirrored_batch", p.placement.mirrored_batch()},
@@ -317,7 +317,7 @@ Program program_of(const Json& json) {
   p.microbatches_per_update = value_of<std::uint32_t>(json, "microbatches_per_update");
   p.batches = value_of<std::uint32_t>(json, "batches");
   p.flushes = value_of<bool>(json, "flushes");
-  p.global_step = value_of<bool>(json, "global_step");
+  p.step_sync = enum_of<StepSync>(json, kStepSyncNames, "optimizer_sync");
   p.asynchronous = value_of<bool>(json, "asynchronous");
   p.detached_reductions = value_of<bool>(json, "detached_reductions");
   p.divided = value_of<bool>(json, "divided");
@@ -443,6 +443,8 @@ Findings wrong_sizes(const RunPlan& plan) {
   expect(std::ranges::all_of(plan.costs,
                              [&](const auto& c) { return c.backward_microbatches == together; }),
          "backward_microbatches is not the number of microbatches of a backward");
+  expect(p.step_sync == StepSync::device || p.flushes,
+         "only devices that flush can step together, or validate their steps later");
   const bool mirrored = p.placement.mirrored();
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
@@ -570,6 +572,13 @@ void check_channels(const RunPlan& plan, const DependencyTable& table, Findings&
                                   : !(c.bytes_per_s > 0) ? "has no bandwidth"
                                                          : "stands twice"));
     if (wrong.size() >= 20) return;
+  }
+  const bool norms = plan.program.step_sync == StepSync::post_validation;
+  for (int d = 0; norms && d < ops.devices() && wrong.size() < 20; ++d) {
+    const int from = plan.program.placement.norm_from(d);
+    if (from >= 0 && !known.contains({from, d, false}))
+      wrong.push_back(
+          fmt::format("the partial norm has no forward channel from {} to {}", from, d));
   }
   for (std::uint32_t g = 0; g < ops.size() && wrong.size() < 20; ++g) {
     if (!ops[g].has(Op::sends)) continue;

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-inline constexpr int kProgramFileVersion = 2;
+inline constexpr int kProgramFileVersion = 3;
 
 /// The file's text: the same plan makes the same bytes.
 std::string to_text(const RunPlan& plan);

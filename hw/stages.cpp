@@ -34,8 +34,11 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
   }
   if (p.placement.mirrored() && p.detached_reductions)
     why.emplace_back("the executor reduces gradients before it goes on; use overlap: none");
-  if (p.global_step)
-    why.emplace_back("the executor steps each device by itself; use optimizer_sync: device");
+  if (p.step_sync == StepSync::global) {
+    why.emplace_back(
+        "the executor has no barrier of all devices; use optimizer_sync: device or "
+        "post-validation");
+  }
   if (plan.compute == Compute::transformer) {
     if (const std::string model = why_not_executable(plan.model); !model.empty())
       why.push_back(model);

@@ -24,27 +24,38 @@ const std::vector<std::string>& known_columns() {
   return kColumns;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
+/// A value of a line, and where it begins.
+struct Cell {
+  std::string text;
+  std::size_t begin = 0;
+};
+
+Cell trimmed(const Cell& cell) {
+  const std::size_t first = cell.text.find_first_not_of(" \t\r");
+  if (first == std::string::npos) return {"", cell.begin};
+  const std::size_t last = cell.text.find_last_not_of(" \t\r");
+  return {cell.text.substr(first, last + 1 - first), cell.begin + first};
 }
 
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
+std::vector<Cell> cells_of(const std::string& line) {
+  std::vector<Cell> cells;
   for (std::size_t at = 0;;) {
     const std::size_t end = std::min(line.find(',', at), line.size());
-    cells.push_back(trimmed(line.substr(at, end - at)));
+    cells.push_back(trimmed({line.substr(at, end - at), at}));
     if (end == line.size()) return cells;
     at = end + 1;
   }
 }
 
-/// Of what a terminal may be shown.
+/// What a terminal may be shown.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
 std::string quoted(const std::string& text) {
-  std::string shown;
-  for (const char c : text.substr(0, kLongestQuoted)) shown += c < ' ' || c > '~' ? '?' : c;
-  return shown + (text.size() > kLongestQuoted ? "..." : "");
+  return printable(text.substr(0, kLongestQuoted)) + (text.size() > kLongestQuoted ? "..." : "");
 }
 
 class TableReader {
@@ -53,14 +64,14 @@ class TableReader {
 
   PipedreamProfile read(const std::string& text) {
     std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
+    while (std::getline(lines, text_)) {
       ++line_;
-      const std::string content = trimmed(line);
-      if (content.empty() || content.starts_with('#')) continue;
+      const std::size_t first = text_.find_first_not_of(" \t\r");
+      if (first == std::string::npos || text_[first] == '#') continue;
       if (columns_.empty()) {
-        read_header(cells_of(content));
+        read_header(cells_of(text_));
       } else {
-        read_layer(cells_of(content));
+        read_layer(cells_of(text_));
       }
     }
     if (columns_.empty()) throw InputError(origin_, "has no line with the names of its columns");
@@ -72,9 +83,13 @@ class TableReader {
   }
 
  private:
-  void wrong(const std::string& message) {
-    if (wrong_.size() < kMostErrors) wrong_.push_back({{origin_, line_, 0}, message, "", 1, 0});
+  void wrong(const Cell& cell, const std::string& message) {
+    if (wrong_.size() == kMostErrors) return;
+    const auto column = static_cast<int>(cell.begin) + 1;
+    const auto length = std::max(1, static_cast<int>(cell.text.size()));
+    wrong_.push_back({{origin_, line_, column}, message, printable(text_), length});
   }
+  void wrong(const std::string& message) { wrong({text_, 0}, message); }
   void fail_if_wrong() const {
     if (!wrong_.empty()) throw InputError(wrong_);
   }
@@ -82,15 +97,17 @@ class TableReader {
     return std::ranges::find(columns_, column) != columns_.end();
   }
 
-  void read_header(const std::vector<std::string>& names) {
-    columns_ = names;
+  void read_header(const std::vector<Cell>& names) {
     std::set<std::string> seen;
-    for (const std::string& name : names) {
+    for (const Cell& cell : names) {
+      const std::string& name = cell.text;
+      columns_.push_back(name);
       if (std::ranges::find(known_columns(), name) == known_columns().end())
-        wrong(fmt::format("unknown column '{}'; columns are {}{}", quoted(name),
+        wrong(cell,
+              fmt::format("unknown column '{}'; columns are {}{}", quoted(name),
                           fmt::join(known_columns(), ", "), did_you_mean(name, known_columns())));
       if (!seen.insert(name).second)
-        wrong(fmt::format("the column '{}' is given twice", quoted(name)));
+        wrong(cell, fmt::format("the column '{}' is given twice", quoted(name)));
     }
     if (!has("layer")) wrong("the column 'layer' is missing");
     if (has("time") == (has("forward") && has("backward")) || has("forward") != has("backward"))
@@ -98,7 +115,7 @@ class TableReader {
     fail_if_wrong();
   }
 
-  void read_layer(const std::vector<std::string>& cells) {
+  void read_layer(const std::vector<Cell>& cells) {
     if (cells.size() != columns_.size())
       return wrong(fmt::format("has {} values for {} columns", cells.size(), columns_.size()));
     if (profile_.layers.size() == kMostLayers)
@@ -111,17 +128,19 @@ class TableReader {
     profile_.layers.push_back(std::move(layer));
   }
 
-  void read_cell(const std::string& column, const std::string& text, ProfiledLayer& layer) {
+  void read_cell(const std::string& column, const Cell& cell, ProfiledLayer& layer) {
+    const std::string& text = cell.text;
     if (column == "layer") {
       layer.id = layer.description = quoted(text);
-      if (text.empty()) wrong("a layer needs a name");
+      if (text.empty()) wrong(cell, "a layer needs a name");
       return;
     }
     const bool time = column != "activation" && column != "parameters";
     std::string why;
     const auto value = parse_quantity(text, time ? Dimension::time : Dimension::bytes, why);
     if (!value || !(*value >= 0 && *value <= (time ? kMostSeconds : kMostBytes))) {
-      return wrong(fmt::format("'{}' must be {}, got '{}'", column,
+      return wrong(cell,
+                   fmt::format("'{}' must be {}, got '{}'", column,
                                describe(time ? Dimension::time : Dimension::bytes), quoted(text)));
     }
     if (column == "forward") layer.forward_s = *value;
@@ -134,7 +153,7 @@ class TableReader {
     if (column == "parameters") layer.parameter_bytes = *value;
   }
 
-  std::string origin_;
+  std::string origin_, text_;
   int line_ = 0;
   std::vector<std::string> columns_;
   std::vector<Diagnostic> wrong_;

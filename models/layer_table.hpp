@@ -3,7 +3,7 @@
 // timing of a sequential model. The first line names the columns, in any order; values carry units:
 //
 //   layer,forward,backward,activation,parameters
-//   conv1,1.5 ms,3.1 ms,98 MiB,37 kB
+//   conv1,1.5 ms,3.1 ms,98 MiB,37 KB
 //
 // `time` may stand for forward and backward together (a third and two thirds of it). `activation`
 // (the layer's output) and `parameters` (fp32 bytes) may be left out; they are then zero. Blank

@@ -39,6 +39,15 @@ class StageModel {
     return c;
   }
 
+  /// F + B alone, as `costs` has them.
+  double compute_s(int layers, bool first, bool last) const {
+    StageCosts c;
+    add_parameters(c, layers, first, last);
+    add_flops(c, layers, last);
+    add_times(c, layers, last);
+    return c.forward_s + c.backward_s;
+  }
+
  private:
   void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
     const auto n = static_cast<double>(stage_parameters(model_, layers, first, last, tensor_));
@@ -236,10 +245,10 @@ std::vector<int> balanced_split(const TransformerSpec& model,
   for (const DeviceSpec& device : devices) models.emplace_back(model, device, options);
   const int stages = static_cast<int>(devices.size());
   return balanced_split_by_stage(model.num_layers, stages, [&](int layers, int stage) {
-    const StageCosts c =
-        models[static_cast<std::size_t>(stage)].costs(layers, stage == 0, stage + 1 == stages);
     const int width = replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)];
-    return (c.forward_s + c.backward_s) / width;
+    return models[static_cast<std::size_t>(stage)].compute_s(layers, stage == 0,
+                                                             stage + 1 == stages) /
+           width;
   });
 }
 

@@ -70,6 +70,16 @@ void GraphWays::cross(const NetworkGraph::Edge& edge, bool back, Way& way) const
 }
 
 Way GraphWays::way(int from, int to) {
+  Way way;
+  // All that hang on one switch by one edge share its search: there are far fewer switches.
+  const int home = place(from);
+  if (from != to && home >= 0 && edges_at_[static_cast<std::size_t>(home)].size() == 1) {
+    const int only = edges_at_[static_cast<std::size_t>(home)].front();
+    const auto& edge = graph_->edges[static_cast<std::size_t>(only)];
+    const bool back = edge.to == from;
+    cross(edge, back, way);
+    from = back ? edge.from : edge.to;
+  }
   invariant(joined(from, to), "a message between devices that are not joined");
   std::vector<std::pair<const NetworkGraph::Edge*, bool>> steps;
   for (int at = to; at != from;) {
@@ -79,7 +89,6 @@ Way GraphWays::way(int from, int to) {
     steps.emplace_back(&edge, back);
     at = back ? edge.to : edge.from;
   }
-  Way way;
   for (std::size_t i = steps.size(); i-- > 0;) cross(*steps[i].first, steps[i].second, way);
   return way;
 }

@@ -90,8 +90,9 @@ class DappleSearch {
     complete(nothing, none);
     frontier_[0].emplace(none, nothing);
     for (std::size_t j = 0; j + 1 < states_.size(); ++j) {
-      for (const auto& [used, plan] : frontier_[j])
-        for (std::size_t last = j; last + 1 < states_.size(); ++last) extend(plan, used, last);
+      for (const auto* entry : best_of(frontier_[j]))
+        for (std::size_t last = j; last + 1 < states_.size(); ++last)
+          extend(entry->second, entry->first, last);
       frontier_[j].clear();
     }
     shorten();
@@ -100,6 +101,21 @@ class DappleSearch {
 
  private:
   using Used = std::vector<int>;  // devices of each machine
+
+  using Frontier = std::map<Used, DapplePlan>;
+
+  /// All of them where devices and layers are few, else as many of the best as time allows.
+  std::vector<const Frontier::value_type*> best_of(const Frontier& frontier) const {
+    constexpr double kMostEvaluations = 4e6;
+    const auto layers = static_cast<double>(states_.size());
+    const double each = 0.75 * layers * layers * cluster_.devices();
+    const auto most = static_cast<std::size_t>(std::max(8.0, kMostEvaluations / each));
+    std::vector<const Frontier::value_type*> best;
+    for (const auto& entry : frontier) best.push_back(&entry);
+    std::ranges::stable_sort(best, {}, [](const auto* entry) { return entry->second.latency_s; });
+    if (best.size() > most) best.resize(most);
+    return best;
+  }
 
   int left(const Used& used) const {
     return cluster_.devices() - std::accumulate(used.begin(), used.end(), 0);
@@ -171,7 +187,7 @@ class DappleSearch {
   const std::vector<LayerState>& states_;
   const DappleCluster& cluster_;
   const DappleOptions& options_;
-  std::vector<std::map<Used, DapplePlan>> frontier_;  // by layers planned, devices used
+  std::vector<Frontier> frontier_;  // by layers planned, devices used
   std::vector<DapplePlan> found_;
   double bound_ = std::numeric_limits<double>::infinity();  // of those kept when last shortened
 };

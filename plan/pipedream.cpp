@@ -38,14 +38,15 @@ class Level {
         bandwidth_(options.levels[level].bytes_per_s),
         below_(level == 0 ? 1 : options.levels[level - 1].width),
         begins_(level + 1 == options.levels.size() ? 1 : states.size()),
-        cells_(begins_ * states.size() * workers_) {
+        times_(begins_ * states.size() * workers_, kNever),
+        choices_(times_.size()) {
     for (std::size_t i = 0; i < begins_; ++i)
       for (std::size_t j = i; j < states_.size(); ++j) one_stage(i, j);
     for (std::size_t j = 1; j < states_.size(); ++j)
       for (const int k : states_[j].states_before.members()) split(static_cast<std::size_t>(k), j);
   }
 
-  double time(std::size_t i, std::size_t j) const { return cell(i, j, workers_).time; }
+  double time(std::size_t i, std::size_t j) const { return times_[row(j, workers_) + i]; }
   std::size_t workers() const { return workers_; }
 
   struct Part {
@@ -56,7 +57,7 @@ class Level {
   std::vector<Part> parts(std::size_t i, std::size_t j) const {
     std::vector<Part> found;
     for (std::size_t m = workers_;;) {
-      const Cell& c = cell(i, j, m);
+      const Choice& c = choices_[row(j, m) + i];
       found.push_back({c.split < 0 ? i : static_cast<std::size_t>(c.split) + 1, j, c.replicas});
       if (c.split < 0) break;
       m -= static_cast<std::size_t>(c.replicas);
@@ -67,18 +68,14 @@ class Level {
   }
 
  private:
-  struct Cell {
-    double time = kNever;
+  struct Choice {
     std::int32_t split = -1;  // the state before the last stage; -1: one stage
     std::int32_t replicas = 0;
   };
 
-  const Cell& cell(std::size_t i, std::size_t j, std::size_t m) const {
-    return cells_[(i * states_.size() + j) * workers_ + m - 1];
-  }
-  Cell& cell(std::size_t i, std::size_t j, std::size_t m) {
-    return cells_[(i * states_.size() + j) * workers_ + m - 1];
-  }
+  /// Where the cells of the layers up to j on m workers begin, one for each begin i: the innermost
+  /// loop runs over i.
+  std::size_t row(std::size_t j, std::size_t m) const { return (j * workers_ + m - 1) * begins_; }
 
   double parameters(std::size_t i, std::size_t j) const {
     return states_[j].parameter_bytes - (i == 0 ? 0 : states_[i - 1].parameter_bytes);
@@ -102,8 +99,8 @@ class Level {
     for (std::size_t m = 1; m <= most; ++m) {
       if (!fits(i, j, m, m)) continue;
       const auto replicas = static_cast<double>(m);
-      cell(i, j, m) = {(spans_.at(i, j) + reduction(i, j, replicas) / below_) / replicas, -1,
-                       static_cast<int>(m)};
+      times_[row(j, m) + i] = (spans_.at(i, j) + reduction(i, j, replicas) / below_) / replicas;
+      choices_[row(j, m) + i] = {-1, static_cast<int>(m)};
     }
   }
 
@@ -117,26 +114,25 @@ class Level {
     return std::max({time, in, end ? 0 : 2 * states_[j].cut_bytes / (bandwidth_ * replicas)});
   }
 
+  /// Plans of i..j whose last stage begins behind k, for every i up to k.
   void split(std::size_t k, std::size_t j) {
-    if (spans_.at(k + 1, j) == kNever) return;
     const std::size_t most = options_.straight ? 1 : workers_ - 1;
-    std::vector<double> last(most + 1);
-    for (std::size_t r = 1; r <= most; ++r) last[r] = last_stage(k, j, r);
-    for (std::size_t i = 0; i <= std::min(k, begins_ - 1); ++i) {
-      const bool taken = i > 0 && states_[i - 1].states_before.contains(static_cast<int>(k));
-      if (!taken) split_from(i, k, j, last);
+    for (std::size_t r = 1; r <= most; ++r) {
+      const double last = last_stage(k, j, r);
+      for (std::size_t m = r + 1; m <= workers_; ++m)
+        if (fits(k + 1, j, m, r)) split_off(k, j, m, r, last);
     }
   }
 
-  void split_from(std::size_t i, std::size_t k, std::size_t j, const std::vector<double>& last) {
-    for (std::size_t m = 2; m <= workers_; ++m) {
-      Cell& best = cell(i, j, m);
-      for (std::size_t r = 1; r < std::min(m, last.size()); ++r) {
-        if (last[r] >= best.time) continue;
-        const double time = std::max(cell(i, k, m - r).time, last[r]);
-        if (time < best.time && fits(k + 1, j, m, r))
-          best = {time, static_cast<int>(k), static_cast<int>(r)};
-      }
+  void split_off(std::size_t k, std::size_t j, std::size_t m, std::size_t r, double last) {
+    const double* before = &times_[row(k, m - r)];
+    double* best = &times_[row(j, m)];
+    Choice* choice = &choices_[row(j, m)];
+    for (std::size_t i = 0; i <= std::min(k, begins_ - 1); ++i) {
+      const double time = std::max(before[i], last);
+      if (time >= best[i]) continue;
+      best[i] = time;
+      choice[i] = {static_cast<int>(k), static_cast<int>(r)};
     }
   }
 
@@ -145,8 +141,9 @@ class Level {
   const PipedreamOptions& options_;
   std::size_t workers_;
   double bandwidth_, below_;
-  std::size_t begins_;  // states that stages may begin behind
-  std::vector<Cell> cells_;
+  std::size_t begins_;         // states that stages may begin behind
+  std::vector<double> times_;  // least time per stage
+  std::vector<Choice> choices_;
 };
 
 Spans measured_spans(const std::vector<LayerState>& states) {
@@ -245,12 +242,29 @@ std::string limit_of(const Plan& plan) {
                      format_time(slowest->time_s));
 }
 
+/// Time and memory grow with the square of the states, below the top level with the cube.
+std::size_t most_states(const std::vector<PlanLevel>& levels) {
+  constexpr double kMostOnTop = 4'000, kMostBelow = 1'800, kMostCells = 6e7;
+  double most = levels.size() > 1 ? kMostBelow : kMostOnTop;
+  for (std::size_t l = 0; l + 1 < levels.size(); ++l)
+    most = std::min(most, std::sqrt(kMostCells / levels[l].width));
+  return static_cast<std::size_t>(most);
+}
+
 }  // namespace
 
 PlanResult plan_pipedream(const PlanRequest& request) {
   const auto size = static_cast<double>(request.microbatch_size);
-  const std::vector<LayerState> states = request.model->states(size, request.levels.size() > 1);
+  const std::size_t most = most_states(request.levels);
   PlanResult result;
+  std::vector<LayerState> states = request.model->states(size, most);
+  if (states.empty()) {
+    states = request.model->chain(size, Recompute::none);
+    result.notes.push_back(fmt::format(
+        "its branches can be cut in more than {} ways: only the {} cuts of the execution order "
+        "were searched",
+        most, states.size()));
+  }
   result.single_device_s = states.back().time_s();
   const PipedreamPlan found = optimize_pipedream(
       states,

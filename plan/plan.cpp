@@ -59,6 +59,14 @@ void place_in_order(Plan& plan) {
   }
 }
 
+void place_by_pipeline(Plan& plan) {
+  for (int s = 0; s < plan.depth(); ++s) {
+    PlannedStage& stage = plan.stages[static_cast<std::size_t>(s)];
+    stage.devices.clear();
+    for (int r = 0; r < stage.replicas; ++r) stage.devices.push_back(r * plan.depth() + s);
+  }
+}
+
 std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,
                                     const std::vector<int>& layers, int replicas) {
   std::vector<PlannedStage> stages;

@@ -34,7 +34,7 @@ struct Plan {
   std::int64_t microbatches = 1;  ///< per weight update
   Recompute recompute = Recompute::none;
   std::string schedule;
-  double time_per_stage_s = 0;          ///< between two microbatches in steady state
+  double time_per_stage_s = 0;          ///< between two microbatches, over all replicas
   double throughput_samples_per_s = 0;  ///< as the planner predicts it
   double speedup = 0;                   ///< over one device
   double data_parallel_speedup = 0;     ///< of data parallelism over all devices; 0: not known
@@ -60,9 +60,9 @@ class PlanModel {
   virtual ~PlanModel() = default;
   /// Cuts behind each layer, in execution order.
   virtual std::vector<LayerState> chain(double microbatch, Recompute recompute) const = 0;
-  /// Cuts of a graph with branches; of a chain, the same. A search on several levels takes the
-  /// cube of their number.
-  virtual std::vector<LayerState> states(double microbatch, bool several_levels) const = 0;
+  /// Cuts of a graph with branches, of a chain the same as `chain`; none when they are more than
+  /// `most`.
+  virtual std::vector<LayerState> states(double microbatch, std::size_t most) const = 0;
   /// Weights, gradients and optimizer state of all layers.
   virtual double state_bytes() const = 0;
   /// Kept for the backward by all layers without recomputation, and the input of one layer.
@@ -109,8 +109,11 @@ const std::vector<Planner>& planners();
 /// Null when there is none of this name.
 const Planner* find_planner(std::string_view name);
 
-/// Fills devices of the stages one after the other.
+/// Fills devices of the stages one after the other: replicas are neighbours.
 void place_in_order(Plan& plan);
+
+/// Fills devices of alike stages pipeline by pipeline: replica r of stage s is r * depth + s.
+void place_by_pipeline(Plan& plan);
 
 /// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
 /// Precondition: the numbers add up to the chain's.

@@ -7,9 +7,6 @@
 namespace penstock {
 namespace {
 
-// A search takes the square of the states, on several levels the cube.
-constexpr std::size_t kMostStates = 6'000, kMostStatesOfLevels = 1'800;
-
 /// Recomputing a layer is running its forward again.
 void recompute_all(std::vector<LayerState>& states) {
   for (LayerState& state : states) state.backward_s += state.forward_s;
@@ -26,10 +23,8 @@ std::vector<LayerState> ProfileModel::chain(double microbatch, Recompute recompu
   return states;
 }
 
-std::vector<LayerState> ProfileModel::states(double microbatch, bool several_levels) const {
-  const std::size_t most = several_levels ? kMostStatesOfLevels : kMostStates;
-  std::vector<LayerState> states = antichain_states(profile_, microbatch / batch_, most);
-  return states.empty() ? chain_states(profile_, microbatch / batch_) : states;
+std::vector<LayerState> ProfileModel::states(double microbatch, std::size_t most) const {
+  return antichain_states(profile_, microbatch / batch_, most);
 }
 
 double ProfileModel::state_bytes() const {
@@ -70,7 +65,7 @@ std::vector<LayerState> TransformerModel::chain(double microbatch, Recompute rec
   return states;
 }
 
-std::vector<LayerState> TransformerModel::states(double microbatch, bool) const {
+std::vector<LayerState> TransformerModel::states(double microbatch, std::size_t) const {
   return chain(microbatch, Recompute::none);
 }
 

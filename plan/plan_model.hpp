@@ -13,8 +13,7 @@ class ProfileModel : public PlanModel {
   ProfileModel(PipedreamProfile profile, double batch, ParameterBytes bytes = kSinglePrecision);
 
   std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
-  /// The antichain states; where branches make too many of them, the cuts of the execution order.
-  std::vector<LayerState> states(double microbatch, bool several_levels) const override;
+  std::vector<LayerState> states(double microbatch, std::size_t most) const override;
   double state_bytes() const override;
   double kept_bytes(double microbatch) const override;
   double layer_input_bytes(double microbatch) const override;
@@ -36,7 +35,7 @@ class TransformerModel : public PlanModel {
   TransformerModel(TransformerSpec spec, DeviceSpec device);
 
   std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
-  std::vector<LayerState> states(double microbatch, bool several_levels) const override;
+  std::vector<LayerState> states(double microbatch, std::size_t most) const override;
   double state_bytes() const override;
   double kept_bytes(double microbatch) const override;
   double layer_input_bytes(double microbatch) const override;

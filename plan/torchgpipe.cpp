@@ -54,12 +54,14 @@ void fill_empty(std::vector<int>& layers) {
 PlanResult plan_torchgpipe(const PlanRequest& request) {
   const auto size = static_cast<double>(request.microbatch_size);
   const std::vector<LayerState> chain = request.model->chain(size, Recompute::none);
-  const int stages = request.stages > 0 ? request.stages : request.devices();
+  const int layers_there = static_cast<int>(chain.size());
+  const int stages =
+      request.stages > 0 ? request.stages : std::min(request.devices(), layers_there);
   PlanResult result;
   result.single_device_s = chain.back().time_s();
-  if (stages > static_cast<int>(chain.size())) {
+  if (stages > layers_there) {
     result.infeasible_because =
-        fmt::format("{} devices need a layer each, there are {}", stages, chain.size());
+        fmt::format("{} stages need a layer each, there are {}", stages, layers_there);
     return result;
   }
   std::vector<int> layers = block_partition(layer_costs(chain, request.by_size), stages);

@@ -99,11 +99,14 @@ class TwoBwSearch {
     plan.microbatches = request_.batch / w / b;
     plan.recompute = recompute;
     plan.stages = stages_of(states, std::vector<int>(static_cast<std::size_t>(d), layers_ / d), w);
-    plan.time_per_stage_s = slowest(plan, states, w, d);
-    place_in_order(plan);
+    plan.time_per_stage_s = slowest(plan, states, w, d) / w;
+    if (d <= request_.levels.front().width)
+      place_by_pipeline(plan);
+    else
+      place_in_order(plan);
     const double memory_bytes = memory(d, b, recompute);
     for (PlannedStage& stage : plan.stages) stage.memory_bytes = memory_bytes;
-    plan.throughput_samples_per_s = static_cast<double>(w * b) / plan.time_per_stage_s;
+    plan.throughput_samples_per_s = static_cast<double>(b) / plan.time_per_stage_s;
     plan.speedup = states.back().time_s() * plan.throughput_samples_per_s / static_cast<double>(b);
     return plan;
   }

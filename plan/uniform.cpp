@@ -70,7 +70,7 @@ class Uniform {
     plan.stages = stages_of(chain, counts, w);
     set_memory(plan, chain);
     set_times(plan, chain);
-    place_in_order(plan);
+    place_by_pipeline(plan);
     const double most =
         std::ranges::max_element(plan.stages, {}, &PlannedStage::memory_bytes)->memory_bytes;
     least_bytes_ = least_bytes_ == 0 ? most : std::min(least_bytes_, most);
@@ -123,7 +123,7 @@ class Uniform {
           reduce, 2.0 * (w - 1) / w * between(chain, stage, &LayerState::parameter_bytes) / width);
     }
     const auto m = static_cast<double>(plan.microbatches);
-    plan.time_per_stage_s = slowest;
+    plan.time_per_stage_s = slowest / w;
     plan.latency_s = (m + p - 1) * slowest + reduce;
     plan.throughput_samples_per_s = static_cast<double>(request_.batch) / plan.latency_s;
     plan.speedup = result_.single_device_s * m * w / plan.latency_s;

@@ -3,7 +3,6 @@
 #include "base/clock.hpp"
 #include "base/position_costs.hpp"
 #include "base/units.hpp"
-#include "results/post_validation.hpp"
 #include "schedules/check.hpp"
 #include "sim/path_contention.hpp"
 
@@ -192,11 +191,13 @@ std::int64_t capacity_of(const Simulation& s, int device) {
   return least;
 }
 
-void judge_memory(const Simulation& s, Result& r) {
+/// Why the first `most` devices that do not fit do not.
+void judge_memory(const Simulation& s, std::size_t most, Result& r) {
   for (DeviceResult& d : r.devices) {
     d.capacity_bytes = capacity_of(s, d.device);
     const std::int64_t need = d.memory.use.total();
     if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
+    if (r.infeasible_because.size() == most) continue;
     const std::string needed = format_bytes(static_cast<double>(need));
     const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.
@@ -372,7 +373,10 @@ Simulation simulate(const Scenario& scenario, EngineChoice engine) {
   return s;
 }
 
-Result outline(const Simulation& s) {
+namespace {
+
+/// What both a row and a whole result have.
+Result outline(const Simulation& s, std::size_t most_reasons) {
   Result r;
   r.notes = s.scenario.notes;
   r.makespan_s = s.timeline->makespan_s;
@@ -380,15 +384,18 @@ Result outline(const Simulation& s) {
   add_bubble(s, r);
   add_rates(s, r);
   r.ops = count_ops(s);
-  judge_memory(s, r);
+  judge_memory(s, most_reasons, r);
   return r;
 }
 
+}  // namespace
+
+Result outline(const Simulation& s) { return outline(s, 1); }
+
 Result summarize(const Simulation& s) {
-  Result r = outline(s);
+  Result r = outline(s, static_cast<std::size_t>(s.program.ops.devices()));
   add_links(s, r);
   r.communication = communication(s.input(), *s.timeline);
-  if (s.scenario.post_validation) r.notes.push_back(post_validation_note(s));
   if (s.latest) {
     r.notes.push_back(
         fmt::format("an update's weights have missed {:.2f} updates of other replicas on average "

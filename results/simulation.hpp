@@ -149,7 +149,7 @@ struct Result {
 Result summarize(const Simulation& simulation);
 
 /// What of it a row of a table needs: neither critical path, nor links, nor communication, nor
-/// notes on the timeline; those are left empty.
+/// notes on the timeline, and one device that does not fit; the rest is left empty.
 Result outline(const Simulation& simulation);
 
 }  // namespace penstock

@@ -44,6 +44,7 @@ std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<Dev
 /// Where the replicas of a stage are on different devices, each has times of its own.
 void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
   std::map<const DeviceSpec*, std::size_t> kinds;
+  scenario.unlike = {};  // a scenario may be costed again, as if it recomputed nothing
   for (const DeviceSpec* device : on) {
     const auto [kind, added] = kinds.try_emplace(device, kinds.size());
     scenario.unlike.kind.push_back(kind->second);
@@ -55,8 +56,9 @@ void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
 
 }  // namespace
 
-std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
-  std::vector<DeviceSpec> at(scenario.shape.depth, scenario.cluster.device);  // by position
+std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool gradients) {
+  // By position; pointers, as a sweep would copy the same device for every stage of every point.
+  std::vector<const DeviceSpec*> at(scenario.shape.depth, &scenario.cluster.device);
   std::vector<const DeviceSpec*> on;  // by device of the Program
   bool unlike = false;
   const Placement placement = scenario.placement();
@@ -64,19 +66,21 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario) {
     on.push_back(&slowest_of(scenario, scenario.gpus_of(d)));
     const std::uint32_t position = placement.position_of(d);
     const std::uint32_t first = std::min(position, placement.twin(position));
-    if (placement.replica_of(d) == 0 && position == first) at[position] = *on.back();
-    unlike = unlike || at[first] != *on.back();
-    if (rate(scenario, *on.back()) < rate(scenario, at[first])) at[first] = *on.back();
+    if (placement.replica_of(d) == 0 && position == first) at[position] = on.back();
+    unlike = unlike || *at[first] != *on.back();
+    if (rate(scenario, *on.back()) < rate(scenario, *at[first])) at[first] = on.back();
   }
   std::vector<DeviceSpec> devices;  // by virtual stage
+  devices.reserve(placement.positions().size());
   for (const std::uint32_t position : placement.positions())
-    devices.push_back(at[std::min(position, placement.twin(position))]);
+    devices.push_back(*at[std::min(position, placement.twin(position))]);
   const StageCostOptions options = cost_options(scenario);
   if (scenario.layers.empty())
     scenario.layers =
         balanced_split(*scenario.transformer, devices, options, scenario.stage_widths());
   scenario.costs = costs_on(scenario, devices);
   if (unlike) cost_unlike(scenario, on);
+  if (!gradients) return {};
   return stage_gradients(*scenario.transformer, devices, scenario.layers, options);
 }
 

@@ -143,8 +143,8 @@ const std::vector<KeyRow>& table() {
        "even|balanced"},
       {"pipeline", "optimizer_sync", T::choice,
        "device (default): each device steps when its gradients are there; global: all at once, at "
-       "the flush; post-validation (zero bubble): as device, with a partial norm handed from stage "
-       "to stage, validated later; a note says whether a step would wait for it",
+       "the flush; post-validation (zero bubble): each once the partial norm of the devices before "
+       "is there as well, a message of latency alone; no step is taken back (docs/schedules.md)",
        D::number, 0, "device|global|post-validation"},
       {"pipeline", "rank_order", T::choice,
        "data-first (default, Megatron's): a stage's replicas on neighbouring GPUs; pipeline-first: "

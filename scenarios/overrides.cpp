@@ -119,13 +119,17 @@ Path resolve(const std::string& key, std::string& problem) {
 }
 
 /// The value of a key in a map of section `kind`, under whichever of its names; null without.
-Value* find_in(Value& map, const std::string& key, const std::string& kind) {
+const Value* find_in(const Value& map, const std::string& key, const std::string& kind) {
   const KeyRow* row = find_key(kind, key);
-  for (Value::Entry& entry : map.entries) {
+  for (const Value::Entry& entry : map.entries) {
     const bool same = row != nullptr && find_key(kind, entry.key.text) == row;
     if (same || entry.key.text == key) return &entry.value;
   }
   return nullptr;
+}
+
+Value* find_in(Value& map, const std::string& key, const std::string& kind) {
+  return const_cast<Value*>(find_in(std::as_const(map), key, kind));
 }
 
 /// Sets the value at a path. Maps on the way are made from what stands there (`model: gpt-2.2b`
@@ -165,19 +169,8 @@ void move_to(const std::shared_ptr<const Source>& source, Value& value) {
   }
 }
 
-const KeyRow* row_at(const Path& path) {
-  const KeyRow* row = nullptr;
-  std::string section = "scenario";
-  for (const std::string& key : path) {
-    row = find_key(section, key);
-    if (row == nullptr) return nullptr;
-    section = section_behind(*row);
-  }
-  return row;
-}
-
-/// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its parser
-/// takes longer than all the rest of reading a scenario.
+/// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its
+/// parser takes longer than all the rest of reading a scenario.
 bool is_plain_word(const std::string& text) {
   const auto plain = [](char c) {
     return ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
@@ -218,11 +211,16 @@ bool is_bare_list(const std::string& text, const KeyRow& row) {
   return true;
 }
 
-void apply(Value& document, const Override& change, const std::string& origin) {
+Path resolved(const std::string& key, const std::string& origin) {
   std::string problem;
-  const Path path = resolve(change.key, problem);
+  Path path = resolve(key, problem);
   if (!problem.empty()) throw InputError(origin, problem);
-  const KeyRow* row = row_at(path);
+  return path;
+}
+
+void apply(Value& document, const Override& change, const std::string& origin) {
+  const Path path = resolved(change.key, origin);
+  const KeyRow* row = key_row(path);
   if (row != nullptr && is_bare_list(change.value, *row)) {
     throw InputError(origin, fmt::format("a list needs brackets: {}=[{}]", printable(change.key),
                                          printable(change.value)));
@@ -244,6 +242,45 @@ Override parse_override(const std::string& text) {
                      "expected key=value, such as --set pipeline.stages=8");
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::vector<std::string> key_path(const std::string& key, const std::string& origin) {
+  Path path = resolved(key, origin);
+  std::string section = "scenario";
+  for (std::string& name : path) {
+    const KeyRow* row = find_key(section, name);
+    if (row == nullptr) {
+      throw InputError(origin, fmt::format("'{}' has no key '{}'{}", section, printable(name),
+                                           did_you_mean(name, keys_of(section))));
+    }
+    name = row->key;
+    section = section_behind(*row);
+    if (section.empty()) break;  // what is below is no key of the table
+  }
+  return path;
+}
+
+const KeyRow* key_row(const Path& path) {
+  const KeyRow* row = nullptr;
+  std::string section = "scenario";
+  for (const std::string& key : path) {
+    row = find_key(section, key);
+    if (row == nullptr) return nullptr;
+    section = section_behind(*row);
+  }
+  return row;
+}
+
+const Value* value_at(const Value& document, const Path& path) {
+  const Value* at = &document;
+  std::string kind = "scenario";
+  for (const std::string& key : path) {
+    at = find_in(*at, key, kind);
+    if (at == nullptr) return nullptr;
+    const KeyRow* row = find_key(kind, key);
+    kind = row == nullptr ? "" : section_behind(*row);
+  }
+  return at;
 }
 
 void apply_overrides(Value& document, const std::vector<Override>& overrides,

@@ -94,6 +94,12 @@ Block read_block(const Section& section, Diagnostics& diagnostics) {
   return block;
 }
 
+/// Where the number stands that a problem is about.
+const Value& place_of(const BlockProblem& problem, const Section& section) {
+  const Value& of_key = section.at(std::string(problem.key));
+  return problem.stage < of_key.items.size() ? of_key.items[problem.stage] : of_key;
+}
+
 std::shared_ptr<const Schedule> built(const Section& section, const std::string& name,
                                       Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.size();
@@ -101,7 +107,8 @@ std::shared_ptr<const Schedule> built(const Section& section, const std::string&
   own->name = section.text("name").value_or(name);
   own->block = read_block(section, diagnostics);
   if (diagnostics.size() > before) return nullptr;
-  for (const std::string& problem : problems(own->block)) diagnostics.add(section.self(), problem);
+  for (const BlockProblem& problem : problems(own->block))
+    diagnostics.add(place_of(problem, section), problem.why);
   if (diagnostics.size() > before) return nullptr;
   Schedule& row = own->row;
   row.paper = "the user's own; Controllable Memory, NeurIPS'24";

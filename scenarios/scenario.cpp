@@ -142,9 +142,7 @@ class Builder {
         read_reduction(Section(reduction_value_, "reduction", diagnostics_), out_, diagnostics_);
     out_.lowering.transfers = static_cast<Transfers>(
         top_.choice("transfers").value_or(static_cast<int>(Transfers::overlapped)));
-    const int sync = pipeline_.choice("optimizer_sync").value_or(0);
-    out_.lowering.global_step = sync == 1;
-    out_.post_validation = sync == 2;
+    out_.lowering.step_sync = static_cast<StepSync>(pipeline_.choice("optimizer_sync").value_or(0));
     out_.shape.depth = natural("stages", default_stages());
     out_.shape.microbatches_per_update = natural(
         "microbatches", out_.own_schedule ? std::max(out_.schedule->only_microbatches, 1U) : 1);
@@ -235,13 +233,14 @@ class Builder {
                       schedule.name));
     }
     if (refused.empty()) check_replicas();
-    if ((out_.lowering.global_step || out_.post_validation) && !schedule.flushes()) {
+    if (out_.lowering.step_sync != StepSync::device && !schedule.flushes()) {
       diagnostics_.add(
           pipeline_.at("optimizer_sync"),
           fmt::format("'{}' never flushes, so its devices {}; use optimizer_sync: device",
                       schedule.name,
-                      out_.post_validation ? "have no norm of all gradients to validate"
-                                           : "cannot step all at once"));
+                      out_.lowering.step_sync == StepSync::post_validation
+                          ? "have no norm of all gradients to validate"
+                          : "cannot step all at once"));
     }
   }
 
@@ -556,7 +555,7 @@ class Builder {
     } else if (!abstract_) {
       note_limits();
       note_tensor(out_);
-      gradients_ = cost_by_shape(out_);
+      gradients_ = cost_by_shape(out_, buckets_.overlapped);
     }
     if (given_costs()) divide_given_costs(out_);
   }

@@ -37,7 +37,6 @@ struct Scenario {
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
-  bool post_validation = false;  ///< steps do not wait for the norm of all gradients
   bool sequence_parallel = false;
   bool distributed_optimizer = false;
   /// By stage, replicas that divide every microbatch among them; empty: they take turns.

@@ -21,38 +21,58 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// The slots of one kind of pass.
 struct Passes {
   OpKind kind;
-  const char* key;
+  std::string_view key;
   const std::vector<std::uint32_t>& slots;
 };
 
-std::vector<Passes> passes(const Block& b) {
-  return {{OpKind::forward, "forward", b.forward},
-          {OpKind::backward, "backward", b.backward},
-          {OpKind::backward_input, "backward_input", b.backward_input},
-          {OpKind::backward_weight, "backward_weight", b.backward_weight}};
+std::string_view key_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward: return "forward";
+    case OpKind::backward: return "backward";
+    case OpKind::backward_input: return "backward_input";
+    default: return "backward_weight";
+  }
 }
 
-std::vector<std::string> malformed(const Block& b) {
-  std::vector<std::string> found;
-  if (b.layout == Layout::mirrored) found.emplace_back("the layout of a block is loop or snake");
-  if (b.forward.empty()) found.emplace_back("forward needs a slot for every virtual stage");
+std::vector<Passes> passes(const Block& b) {
+  const auto of = [](OpKind kind, const std::vector<std::uint32_t>& slots) {
+    return Passes{kind, key_of(kind), slots};
+  };
+  return {of(OpKind::forward, b.forward), of(OpKind::backward, b.backward),
+          of(OpKind::backward_input, b.backward_input),
+          of(OpKind::backward_weight, b.backward_weight)};
+}
+
+std::vector<BlockProblem> malformed(const Block& b) {
+  std::vector<BlockProblem> found;
+  const auto add = [&](std::string_view key, std::string why) {
+    found.push_back({.why = std::move(why), .key = key});
+  };
+  if (b.layout == Layout::mirrored) add("layout", "the layout of a block is loop or snake");
+  if (b.forward.empty()) add("forward", "forward needs a slot for every virtual stage");
   if (b.chunks == 0 || b.stages() % std::max(b.chunks, 1U) != 0)
-    found.push_back(fmt::format("{} virtual stages do not divide into {} chunks per device",
-                                b.stages(), b.chunks));
+    add("chunks", fmt::format("{} virtual stages do not divide into {} chunks per device",
+                              b.stages(), b.chunks));
   if (b.backward.empty() == b.backward_input.empty())
-    found.emplace_back("a block has either backward or backward_input");
+    add("backward", "a block has either backward or backward_input");
   if (!b.backward.empty() && !b.backward_weight.empty())
-    found.emplace_back("backward_weight belongs to backward_input; backward already contains it");
+    add("backward_weight",
+        "backward_weight belongs to backward_input; backward already contains it");
   if (b.interval > kMostSlots)
-    found.push_back(fmt::format("interval must be at most {} slots", kMostSlots));
+    add("interval", fmt::format("interval must be at most {} slots", kMostSlots));
   for (const Passes& list : passes(b)) {
     if (!list.slots.empty() && list.slots.size() != b.forward.size())
-      found.push_back(fmt::format("{} has {} slots, forward has {}: one per virtual stage",
-                                  list.key, list.slots.size(), b.stages()));
+      add(list.key, fmt::format("{} has {} slots, forward has {}: one per virtual stage", list.key,
+                                list.slots.size(), b.stages()));
     if (b.widths.of(list.kind) == 0 || b.widths.of(list.kind) > kMostSlots / 16)
-      found.push_back(fmt::format("a pass of {} takes 1 to {} slots", list.key, kMostSlots / 16));
+      add("slots", fmt::format("a pass of {} takes 1 to {} slots", list.key, kMostSlots / 16));
   }
   return found;
+}
+
+/// A problem of one pass.
+BlockProblem problem_of(const Op& op, std::string why) {
+  return {.why = std::move(why), .key = key_of(op.kind), .stage = op.stage};
 }
 
 std::string name(const Op& op) { return fmt::format("{}{}", op.stage, token(op.kind)); }
@@ -75,13 +95,14 @@ std::vector<std::vector<Pass>> by_device(const Block& b) {
 }
 
 /// Every pass that starts before what it waits for has ended.
-std::vector<std::string> too_early(const Block& b) {
-  std::vector<std::string> found;
+std::vector<BlockProblem> too_early(const Block& b) {
+  std::vector<BlockProblem> found;
   const auto after = [&](const Pass& pass, const Pass& producer) {
     const std::uint32_t end = producer.slot + b.widths.of(producer.op.kind);
     if (pass.slot >= end) return;
-    found.push_back(fmt::format("{} in slot {} needs {}, which ends with slot {}: slot {} or later",
-                                name(pass.op), pass.slot, name(producer.op), end - 1, end));
+    found.push_back(problem_of(
+        pass.op, fmt::format("{} in slot {} needs {}, which ends with slot {}: slot {} or later",
+                             name(pass.op), pass.slot, name(producer.op), end - 1, end)));
   };
   const OpKind gradient = b.splits_backward() ? OpKind::backward_input : OpKind::backward;
   for (std::uint32_t s = 0; s < b.stages(); ++s) {
@@ -97,8 +118,8 @@ std::vector<std::string> too_early(const Block& b) {
 }
 
 /// Passes of a device that meet in a slot of the interval, and devices with more passes than slots.
-std::vector<std::string> collisions(const Block& b) {
-  std::vector<std::string> found;
+std::vector<BlockProblem> collisions(const Block& b) {
+  std::vector<BlockProblem> found;
   const std::uint32_t T = b.period();
   const auto devices = by_device(b);
   for (std::uint32_t d = 0; d < devices.size(); ++d) {
@@ -108,9 +129,10 @@ std::vector<std::string> collisions(const Block& b) {
       work += std::uint64_t{b.chunks} * b.widths.backward_weight;
     if (work > T) {
       found.push_back(
-          fmt::format("device {} works {} slots in every interval of {}: interval must "
-                      "be at least {}",
-                      d, work, T, work));
+          {.why = fmt::format("device {} works {} slots in every interval of {}: interval must "
+                              "be at least {}",
+                              d, work, T, work),
+           .key = "interval"});
       continue;
     }
     const auto within = [&](const Pass& pass) {
@@ -126,24 +148,28 @@ std::vector<std::string> collisions(const Block& b) {
         slot = &pass;
       }
       if (other == nullptr) continue;
-      found.push_back(
-          fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
-                      "modulo the interval {}",
-                      name(other->op), other->slot, name(pass.op), pass.slot, d, within(*other),
-                      within(pass), T));
+      found.push_back(problem_of(
+          pass.op, fmt::format("{} in slot {} and {} in slot {} meet on device {}: {} and {} "
+                               "modulo the interval {}",
+                               name(other->op), other->slot, name(pass.op), pass.slot, d,
+                               within(*other), within(pass), T)));
     }
   }
   return found;
 }
 
-std::vector<std::string> too_late(const Block& b) {
-  std::vector<std::string> found;
+std::vector<BlockProblem> too_late(const Block& b) {
+  std::vector<BlockProblem> found;
   const std::uint64_t most = kMostIntervals * b.period();
   for (const Passes& list : passes(b)) {
-    for (const std::uint32_t slot : list.slots)
-      if (slot > most)
-        found.push_back(fmt::format("{}: slot {} is too late, the last one is {} ({} intervals)",
-                                    list.key, slot, most, kMostIntervals));
+    for (std::uint32_t s = 0; s < list.slots.size(); ++s) {
+      if (list.slots[s] <= most) continue;
+      found.push_back(
+          {.why = fmt::format("{}: slot {} is too late, the last one is {} ({} intervals)",
+                              list.key, list.slots[s], most, kMostIntervals),
+           .key = list.key,
+           .stage = s});
+    }
   }
   return found;
 }
@@ -224,15 +250,16 @@ std::uint32_t Block::period() const {
   return chunks * (widths.forward + gradient);
 }
 
-std::vector<std::string> problems(const Block& block) {
-  std::vector<std::string> found = malformed(block);
+std::vector<BlockProblem> problems(const Block& block) {
+  std::vector<BlockProblem> found = malformed(block);
   if (found.empty()) found = too_late(block);
   if (!found.empty()) return found;
   found = too_early(block);
   std::ranges::move(collisions(block), std::back_inserter(found));
   if (found.empty() && block.splits_backward() && block.backward_weight.empty() &&
       with_weights(block).backward_weight.empty())
-    found.emplace_back("the free slots of a device leave no room for every W");
+    found.push_back(
+        {.why = "the free slots of a device leave no room for every W", .key = "interval"});
   return found;
 }
 

@@ -49,9 +49,19 @@ struct Block {
   std::uint32_t period() const;
 };
 
-/// What is wrong with a block, one sentence each, naming passes, device and slots; empty when
-/// nothing is. Nothing below may be asked of a block with problems.
-std::vector<std::string> problems(const Block& block);
+/// One thing wrong with a block: a sentence that names passes, device and slots, and which of its
+/// numbers to look at.
+struct BlockProblem {
+  static constexpr std::uint32_t kWhole = 0xFFFFFFFF;
+
+  std::string why;
+  std::string_view key;          ///< "forward", "interval", ...; "slots": how many a pass takes
+  std::uint32_t stage = kWhole;  ///< whose slot of the list `key`; or all of it
+};
+
+/// What is wrong with a block; empty when nothing is. Nothing below may be asked of a block with
+/// problems.
+std::vector<BlockProblem> problems(const Block& block);
 
 /// The block with a slot for every W, those it takes when the block repeats for ever. Unchanged
 /// when it has them, or has none.

@@ -55,6 +55,9 @@ Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit);
 Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_limit,
                                     std::string_view schedule);
 
+/// 1F1B over all microbatches of the run, on stages of as many replicas as the shape says.
+void generate_one_f_one_b_without_flush(const ScheduleShape& shape, OpLists& order);
+
 /// For data parallelism: the whole model is one stage.
 Refusal refuse_stages(const ScheduleShape& shape);
 

@@ -177,6 +177,10 @@ class DeadlockReport {
       return {device, fmt::format("it waits for the message of {} from device {}", to_string(from),
                                   device)};
     }
+    if (NormChain(program_).takes(op, d) && !clock_.arrived(g)) {
+      const int device = program_.placement.norm_from(d);
+      return {device, fmt::format("it waits for the partial norm of device {}", device)};
+    }
     const std::uint32_t sent = ops.previous_compute(d, g);
     if (program_.transfers == Transfers::coupled && sent != kNoOp && ops[sent].has(Op::sends)) {
       const std::uint32_t to = table_.consumer(ops[sent]);

@@ -155,7 +155,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.microbatches_per_update = shape.microbatches_per_update;
   program.batches = shape.batches;
   program.flushes = schedule.flushes();
-  program.global_step = options.global_step;
+  program.step_sync = options.step_sync;
   program.asynchronous = schedule.asynchronous;
   program.detached_reductions = options.detached_reductions;
   program.divided = options.divided;

@@ -13,7 +13,7 @@ namespace penstock {
 struct LoweringOptions {
   int width = 1;  ///< replicas of every stage; where they differ, ScheduleShape::widths
   Transfers transfers = Transfers::overlapped;
-  bool global_step = false;  ///< optimizer_sync: global
+  StepSync step_sync = StepSync::device;  ///< optimizer_sync
   bool detached_reductions =
       false;             ///< the reduction runs beside the next batch (2BW's cost model)
   bool divided = false;  ///< the replicas of a stage are one device and divide every microbatch

@@ -43,6 +43,16 @@ struct VersionRule {
   std::string describe() const;
 };
 
+/// When the devices of a flushing pipeline make their optimizer steps, each not before its own
+/// gradients are there (and reduced).
+enum class StepSync : std::uint8_t {
+  device,           ///< at once
+  global,           ///< all together: a barrier
+  post_validation,  ///< when the partial norm of the positions before has come, too
+                    ///< (norm_chain.hpp)
+};
+inline constexpr std::string_view kStepSyncNames[] = {"device", "global", "post-validation"};
+
 struct Program {
   std::string schedule;  ///< published name
   OpLists ops;
@@ -52,7 +62,7 @@ struct Program {
   std::uint32_t microbatches_per_update = 1;  ///< m, of a replica where the widths are equal
   std::uint32_t batches = 1;                  ///< updates of the run where the widths are equal
   bool flushes = true;                        ///< the pipeline drains at every update
-  bool global_step = false;                   ///< all devices step together (a barrier)
+  StepSync step_sync = StepSync::device;
   bool asynchronous = false;         ///< REDUCE_GRAD: a replica and the parameter servers, alone
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
   bool divided = false;  ///< each device is all replicas of its stages, which divide microbatches

@@ -168,10 +168,14 @@ void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t l
   };
   for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {
     shift_to(slot);
-    const std::uint32_t beyond = first_beyond(limit, slot, stays.slot + width);
-    if (beyond == HeldTree::kNowhere) return update(slot, stays.slot + width);
-    // Later slots up to there do no better: the device holds as much, and frees no more.
-    slot = beyond < stays.slot ? next_free(beyond + 1, width) : stays.slot;
+    // A W that had room before this slot may have none now.
+    const std::uint32_t from = slot - std::min(slot, widths_.backward_weight - 1);
+    const std::uint32_t beyond = first_beyond(limit, from, stays.slot + width);
+    if (beyond == HeldTree::kNowhere) return update(from, stays.slot + width);
+    // Until it leaves a slot up to there to a W, the device holds as much and frees no more.
+    const std::uint32_t leaves = beyond + 2 > width && tree_ ? beyond + 2 - width : 0;
+    slot = std::max(leaves, slot + 1) < stays.slot ? next_free(std::max(leaves, slot + 1), width)
+                                                   : stays.slot;
   }
   if (pass.slot != stays.slot) shift_to(stays.slot);
 }

@@ -4,7 +4,7 @@ namespace penstock {
 
 Barriers::Barriers(const Program& program)
     : placement_(&program.placement),
-      global_step_(program.global_step),
+      global_step_(program.step_sync == StepSync::global),
       asynchronous_(program.asynchronous) {
   const auto stages = static_cast<std::uint32_t>(placement_->stages());
   const auto parties = asynchronous_ ? devices() : static_cast<std::uint32_t>(placement_->depth());

@@ -11,11 +11,15 @@
 //
 // A detached REDUCE_GRAD does not hold its device: the STEP of the same update waits in its place.
 //
+// With post-validation a STEP also waits for the partial norm of the position before, a message
+// that leaves when that position's STEP starts (norm_chain.hpp).
+//
 // An overlapped F and B (Op::paired) start together, when the messages of both are there, and end
 // together. `coupled` transfers know no pairs.
 #pragma once
 
 #include "base/dependencies.hpp"
+#include "schedules/norm_chain.hpp"
 #include "schedules/program.hpp"
 
 #include <algorithm>
@@ -105,6 +109,7 @@ class Walk {
         table_(table),
         clock_(clock),
         barriers_(program),
+        norms_(program),
         met_(barriers_.groups(), 0) {
     const int devices = program.ops.devices();
     for (int d = 0; d < devices; ++d) cursor_.push_back(program.ops.begin(d));
@@ -148,12 +153,15 @@ class Walk {
       const std::uint32_t count = ops.together(g);
       const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
                          (count > 1 && ops[g + 1].has(Op::receives) && !clock_.arrived(g + 1)) ||
+                         (norms_.takes(op, device) && !clock_.arrived(g)) ||
                          (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
                          (barriers_.holds(op, device) && !all_met(device, g, held_by));
       if (waits) break;
       if (op.has(Op::detached)) come(device, g, held_by);
       clock_.run(device, g, held_by);
       cursor_[d] = g += count;
+      norms_.for_each_taker(
+          op, device, [&](std::uint32_t step, int taker) { send(g - 1, device, step, taker); });
       if constexpr (coupled) {
         after_run_coupled(device, g - 1);
       } else {
@@ -238,6 +246,7 @@ class Walk {
   const DependencyTable& table_;
   Clock& clock_;
   Barriers barriers_;
+  NormChain norms_;
   std::vector<std::uint32_t> met_;
   std::vector<std::uint32_t> cursor_;
   std::vector<std::uint32_t> waiting_at_;  // per device: the barrier it has reached

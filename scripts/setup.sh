@@ -22,6 +22,7 @@ runtime_packages=(
   'libfmt-dev|fmt|library fmt'
   'nlohmann-json3-dev|JSON for C++|library nlohmann_json'
   'zlib1g-dev|zlib|library zlib'
+  'libsqlite3-dev|SQLite, for sweeps|library sqlite3'
   'libopenblas-pthread-dev|matrix products|library openblas'
   'libgloo-dev|messages between processes|header gloo/context.h'
 )
@@ -33,6 +34,7 @@ test_packages=(
   'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
+  'openmpi-bin|starts the ranks of a sweep|tool mpirun'
 )
 trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html
 # shellcheck disable=SC2034

@@ -129,6 +129,7 @@ Channels::Channels(const Program& program, const Cluster& cluster, const Seats& 
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
   add_channels(program, seats, network);
+  if (program.step_sync == StepSync::post_validation) find_norm_channels(program);
   add_reductions(program, cluster, seats, reductions, network);
   if (seats.tensor > 1) add_exchanges(seats, network);
   links_ = network.links();
@@ -156,6 +157,19 @@ void Channels::add_channels(const Program& program, const Seats& seats, Network&
       add(s, s + 1, turn, false);
       add(s + 1, s, turn, true);
     }
+  }
+}
+
+/// The first stages of two neighbouring positions are neighbours.
+void Channels::find_norm_channels(const Program& program) {
+  for (int d = 0; d < program.placement.devices(); ++d) {
+    const int from = program.placement.norm_from(d);
+    const auto found = std::ranges::find_if(channels_, [&](const Channel& c) {
+      return c.source == from && c.destination == d && !c.backward;
+    });
+    invariant(from < 0 || found != channels_.end(), "a partial norm has no channel to travel by");
+    norm_channels_.push_back(from < 0 ? kNoOp
+                                      : static_cast<std::uint32_t>(found - channels_.begin()));
   }
 }
 

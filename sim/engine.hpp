@@ -95,9 +95,14 @@ class Channels {
   const std::vector<NetworkLink>& links() const { return links_; }
   /// Channel of the message that `op` sends.
   std::uint32_t of_send(const Op& op) const {
-    const std::uint32_t way =
-        mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
+    const std::uint32_t way = mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
     return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
+  }
+  /// What the partial norm that a device takes is on its way (post-validation): the latency of the
+  /// channel that it comes by; 0 where messages take no time.
+  double norm_latency_s(int device) const {
+    if (!messages_take_time_) return 0;
+    return channels_[norm_channels_[static_cast<std::size_t>(device)]].latency_s;
   }
   /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
   /// where there is nothing to reduce or it is priced.
@@ -128,6 +133,7 @@ class Channels {
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
   void add_exchanges(const Seats& seats, Network& network);
+  void find_norm_channels(const Program& program);
   void find_contention();
 
   bool messages_take_time_;
@@ -139,7 +145,8 @@ class Channels {
   std::vector<Reduction> reductions_;
   std::vector<Exchange> exchanges_;
   std::vector<NetworkLink> links_;
-  std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> channel
+  std::vector<std::uint32_t> norm_channels_;  // per device; empty: no post-validation
+  std::vector<std::uint32_t> index_;          // [forward or backward][stage][way] -> channel
 };
 
 /// Times of ops where not all devices are alike: `costs[kind[d]][stage]` are those on device d.

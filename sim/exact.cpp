@@ -3,6 +3,7 @@
 //   start(op)   = max(end of the device's previous op, arrival of its message)
 //   arrival     = departure + bytes/bandwidth + latency
 //   departure   = max(end of the producer, the channel's previous departure + its bytes/bandwidth)
+// A partial norm (post-validation) leaves when its STEP starts, and arrives a latency later.
 // A reduction's part k starts when the last member has that part of its gradient and part k-1 has
 // ended; on links of its own it takes the time of its phases.
 #include "schedules/walk.hpp"
@@ -22,6 +23,7 @@ class ExactClock {
  public:
   ExactClock(const SimulationInput& input, Timeline& timeline)
       : ops_(input.program.ops),
+        table_(input.table),
         channels_(input.channels),
         timeline_(timeline),
         duration_(input),
@@ -49,7 +51,8 @@ class ExactClock {
     const Op& op = ops_[g];
     double& free_at = free_at_[static_cast<std::size_t>(device)];
     double start = free_at;
-    if (op.has(Op::receives)) start = std::max(start, timeline_.message(g).end_s);
+    if (op.has(Op::receives) || (op.kind == OpKind::step && timeline_.has_message(g)))
+      start = std::max(start, timeline_.message(g).end_s);
     const bool paired = op.has(Op::paired);
     if (paired && ops_[g + 1].has(Op::receives))
       start = std::max(start, timeline_.message(g + 1).end_s);
@@ -67,6 +70,7 @@ class ExactClock {
   }
 
   void transfer(std::uint32_t from, int from_device, std::uint32_t to) {
+    if (ops_[from].kind == OpKind::step) return hand_norm(from, to);
     double depart = timeline_.op(from).end_s;
     if constexpr (transfers == Transfers::free) {
       timeline_.message(to) = {depart, depart};
@@ -145,14 +149,21 @@ class ExactClock {
   struct Lane {
     double bytes_per_s, latency_s, free_at;
   };
+
+  void hand_norm(std::uint32_t from, std::uint32_t to) {
+    const double depart = timeline_.op(from).start_s;
+    timeline_.message(to) = {depart, depart + channels_.norm_latency_s(table_.device_of(ops_[to]))};
+  }
+
   const OpLists& ops_;
+  const DependencyTable& table_;
   const Channels& channels_;
   Timeline& timeline_;
   Durations duration_;
   BucketTimes bucket_times_;
   std::vector<double> forward_bytes_, backward_bytes_;  // of a message, per sending stage
-  std::vector<double> free_at_;         // per device
-  std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
+  std::vector<double> free_at_;                         // per device
+  std::vector<std::uint32_t> reduces_;                  // per device: its last REDUCE_GRAD
   Barriers barriers_;
   std::vector<double> ended_;  // per meeting: end of the reduction
   std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far

@@ -34,7 +34,7 @@ class LinkUses {
       if (!timeline.has_message(g)) continue;
       if (ops[g].kind == OpKind::reduce_grad) {
         add_reduction(input, device, timeline.message(g));
-      } else {
+      } else if (ops[g].has(Op::receives)) {
         add_message(input, ops[input.table.producer(ops[g])], timeline.message(g));
       }
     }
@@ -85,9 +85,8 @@ class LinkUses {
     const Reduction& reduction = channels_.reductions()[party];
     // Every member has the same span.
     if (!reduction.contended || barriers_.of_party(party, 0) != device) return;
-    const auto bytes = static_cast<double>(at_position(input.program.placement, input.costs,
-                                                       reduction.position,
-                                                       &StageCosts::reduced_bytes));
+    const auto bytes = static_cast<double>(at_position(
+        input.program.placement, input.costs, reduction.position, &StageCosts::reduced_bytes));
     for (const FlowGroup& phase : reduction.phases)
       add(phase.flows, bytes, span, user_of_party(party));
   }
@@ -123,6 +122,7 @@ class Explanation {
 
  private:
   void explain_message(PathSegment& segment) const {
+    if (!input_.program.ops[segment.first].has(Op::receives)) return;  // a partial norm
     const Op& sender = input_.program.ops[input_.table.producer(input_.program.ops[segment.first])];
     const std::uint32_t c = input_.channels.of_send(sender);
     const Channel& channel = input_.channels.all()[c];

@@ -21,7 +21,7 @@ struct RigSpec {
   ScheduleShape shape{4, 8, 1, false, 0};
   int width = 1;
   Transfers transfers = Transfers::overlapped;
-  bool global_step = false;
+  StepSync step_sync = StepSync::device;
   std::vector<StageCosts> costs{};             ///< empty: F = 1, B = 2 on every stage
   LinkSpec link{};                             ///< a private link per channel
   ReductionOptions reduction{.priced = true};  ///< priced: as costs say
@@ -42,7 +42,7 @@ inline StageCosts unit_costs(double forward = 1, double backward = 2) {
 struct Rig {
   explicit Rig(const RigSpec& spec)
       : program(lower(spec.own != nullptr ? *spec.own : *find_schedule(spec.schedule), spec.shape,
-                      {spec.width, spec.transfers, spec.global_step, spec.detached, spec.divided})),
+                      {spec.width, spec.transfers, spec.step_sync, spec.detached, spec.divided})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
         costs(spec.costs.empty()

@@ -319,10 +319,9 @@ class Writer {
                  own.first_tid + static_cast<std::int64_t>(slice.lane), slice.start_ns,
                  slice.end_ns, kOpColours[static_cast<std::size_t>(op.kind)]);
       put_argument("stage", op.stage, true);
-      put_argument("bytes",
-                   at_position(trace_.memory.table.placement(), trace_.memory.costs,
-                               trace_.memory.table.placement().positions()[op.stage],
-                               &StageCosts::reduced_bytes));
+      put_argument("bytes", at_position(trace_.memory.table.placement(), trace_.memory.costs,
+                                        trace_.memory.table.placement().positions()[op.stage],
+                                        &StageCosts::reduced_bytes));
       sink_.put("}}");
     }
   }
@@ -345,6 +344,11 @@ class Writer {
     const std::string next = name_of(op);
     if (gap.cause == Cause::gradient_reduction) {
       if (waits_for_reduction(gap)) return next + " waits for the reduction of its gradient";
+      if (op.kind == OpKind::step && timeline_.has_message(gap.op)) {
+        const Placement& placement = trace_.view.table.placement();
+        return fmt::format("{} waits for the partial norm of device {}", next,
+                           placement.norm_from(trace_.view.table.device_of(op)));
+      }
       const bool under_way = gap.span.start_s >= timeline_.op(gap.op).start_s;
       return next + (under_way ? " is under way" : " waits for the other devices");
     }

@@ -1,6 +1,7 @@
 #include "traces/memory.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace penstock {
@@ -20,6 +21,11 @@ bool comes_before(const Change& a, const Change& b) {
   if ((a.turn == Change::ends) != (b.turn == Change::ends)) return a.turn == Change::ends;
   return a.op != b.op ? a.op < b.op : a.turn < b.turn;
 }
+
+/// After all others.
+constexpr Change kLast = {std::numeric_limits<double>::infinity(), 0, kNoOp, Owner::buffers,
+                          Change::ends_at_once};
+bool is_last(const Change* change) { return change->op == kNoOp; }
 
 /// Sorts what is nearly in order, by insertion; what is not, as usual.
 void put_in_order(std::vector<Change>& changes) {
@@ -51,8 +57,10 @@ class DeviceMemory {
       for (std::uint32_t i = g; i < g + together; ++i) add_end(i);
       g += together;
     }
-    put_in_order(by_ops_);
-    put_in_order(by_messages_);
+    for (std::vector<Change>* changes : {&by_ops_, &by_messages_}) {
+      put_in_order(*changes);
+      changes->push_back(kLast);
+    }
   }
 
   MemoryPeak replay(const MemorySample& sample) {
@@ -60,21 +68,18 @@ class DeviceMemory {
     std::int64_t total = use_.total();
     std::int64_t highest = total;
     if (sample) sample(0, use_);
-    auto message = by_messages_.cbegin();
-    auto op = by_ops_.cbegin();
-    while (op != by_ops_.cend() || message != by_messages_.cend()) {
-      const bool from_message = op == by_ops_.cend() || (message != by_messages_.cend() &&
-                                                         comes_before(*message, *op));
-      const Change& change = from_message ? *message++ : *op++;
+    const Change* message = by_messages_.data();
+    const Change* op = by_ops_.data();
+    while (!is_last(op) || !is_last(message)) {
+      const Change& change = comes_before(*message, *op) ? *message++ : *op++;
       use_[change.owner] += change.bytes;
       total += change.bytes;
       if (total > highest) {
         highest = total;
         peak = {use_, change.at_s, change.op};
       }
-      const bool more_now = (op != by_ops_.cend() && op->at_s == change.at_s) ||
-                            (message != by_messages_.cend() && message->at_s == change.at_s);
-      if (sample && !more_now) sample(change.at_s, use_);
+      if (sample && op->at_s != change.at_s && message->at_s != change.at_s)
+        sample(change.at_s, use_);
     }
     return peak;
   }
@@ -88,8 +93,8 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
-                  bool at_once = false) {
+  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op,
+                  Owner owner, bool at_once = false) {
     if (bytes == 0) return;
     const Change::Turn turn = bytes > 0 ? Change::starts
                               : at_once ? Change::ends_at_once
@@ -124,7 +129,7 @@ class DeviceMemory {
     const double start_s = span(g).start_s;
     const bool forward = op.kind == OpKind::forward;
     if (op.has(Op::receives)) {
-      const std::int64_t received = received_bytes(op);
+      const std::int64_t received = held_received(op);
       const double sent_s = in_.timeline.message(g).start_s;
       add(by_messages_, sent_s, received, g, Owner::buffers);
       if (forward) add(by_ops_, start_s, -received, g, Owner::buffers, sent_s == start_s);
@@ -141,24 +146,27 @@ class DeviceMemory {
     add(by_ops_, end_s, -workspace(op), g, Owner::workspace, at_once);
     add(by_ops_, end_s, -freed(op), g, Owner::activations, at_once);
     if (op.has(Op::receives) && op.kind != OpKind::forward)
-      add(by_ops_, end_s, -received_bytes(op), g, Owner::buffers,
+      add(by_ops_, end_s, -held_received(op), g, Owner::buffers,
           in_.timeline.message(g).start_s == end_s);
     if (op.has(Op::sends)) {
       const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
-      const std::int64_t sent = held_bytes(op, op.stage);
+      const std::int64_t sent = held(message_bytes(in_.costs, op), op.stage);
       add(by_ops_, end_s, sent, g, Owner::buffers);
       add(by_messages_, arrived_s, -sent, g, Owner::buffers, end_s == arrived_s);
     }
   }
 
-  /// Of the message that `sender` sends, on a GPU of this stage.
-  std::int64_t held_bytes(const Op& sender, std::uint32_t stage) const {
-    const std::int64_t bytes = message_bytes(in_.costs, sender);
+  /// Of a message, on a GPU of this stage.
+  std::int64_t held(std::int64_t bytes, std::uint32_t stage) const {
     return in_.parts.empty() ? bytes : bytes / in_.parts[stage];
   }
-
-  std::int64_t received_bytes(const Op& op) const {
-    return held_bytes(in_.ops[in_.table.producer(op)], op.stage);
+  /// What its neighbour sends, without looking for the op that does.
+  std::int64_t held_received(const Op& op) const {
+    const std::uint16_t stage = op.stage;
+    const bool forward = op.kind == OpKind::forward;
+    const auto from = static_cast<std::uint16_t>(forward ? stage - 1 : stage + 1);
+    const Op sender{.stage = from, .kind = forward ? OpKind::forward : OpKind::backward};
+    return held(message_bytes(in_.costs, sender), stage);
   }
 
   const MemoryInput& in_;

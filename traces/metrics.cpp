@@ -166,11 +166,25 @@ class CriticalPath {
       }
     }
     if (op.kind != OpKind::step) return kNoOp;
+    if (view_.timeline.has_message(g) && view_.timeline.message(g).end_s == start) return norm(g);
     const std::uint32_t reduce = of_update(device_of(g), OpKind::reduce_grad, update_of(op));
     const bool waited = reduce != kNoOp && view_.ops[reduce].has(Op::detached) &&
                         view_.timeline.has_message(reduce) &&
                         view_.timeline.message(reduce).end_s == start;
     return waited ? reduction(reduce) : kNoOp;
+  }
+
+  /// Adds the message that brought a STEP the partial norm; returns the STEP that it left from the
+  /// start of.
+  std::uint32_t norm(std::uint32_t g) {
+    const Span& message = view_.timeline.message(g);
+    const int device = device_of(g);
+    if (message.length_s() > 0) {
+      path_.push_back({PathSegment::Kind::transfer, device, g, g, message.start_s, message.end_s});
+    }
+    until_s_ = message.start_s;
+    return of_update(view_.table.placement().norm_from(device), OpKind::step,
+                     update_of(view_.ops[g]));
   }
 
   /// What a reduction waited for at its last pause: its part `part` could start at `at_s`, when
@@ -324,8 +338,7 @@ class CriticalPath {
     g = first_of(g);
     const bool first = g == view_.ops.begin(device_of(g));
     double from = first ? -1 : view_.timeline.op(g - 1).end_s;
-    const bool by_message = view_.ops[g].has(Op::receives) &&
-                            view_.timeline.message(g).end_s > from &&
+    const bool by_message = waits_for_message(g) && view_.timeline.message(g).end_s > from &&
                             view_.timeline.message(g).end_s <= start;
     if (first && !by_message) return kNoOp;
     if (by_message) from = view_.timeline.message(g).end_s;
@@ -333,7 +346,14 @@ class CriticalPath {
     return by_message ? message(g) : g - 1;
   }
 
+  /// Another stage's, or a partial norm?
+  bool waits_for_message(std::uint32_t g) const {
+    const Op& op = view_.ops[g];
+    return op.has(Op::receives) || (op.kind == OpKind::step && view_.timeline.has_message(g));
+  }
+
   std::uint32_t message(std::uint32_t to) {
+    if (view_.ops[to].kind == OpKind::step) return norm(to);
     const std::uint32_t from = view_.table.producer(view_.ops[to]);
     const Span& sent = view_.timeline.message(to);
     const double ready = view_.timeline.op(from).end_s;

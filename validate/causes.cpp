@@ -200,8 +200,8 @@ class Splitter {
     for (std::uint32_t g = program_.ops.begin(device); g < program_.ops.end(device); ++g) {
       const Op& op = program_.ops[g];
       if (!happened(timeline, g)) continue;
-      const bool meets =
-          op.kind == OpKind::reduce_grad || (op.kind == OpKind::step && program_.global_step);
+      const bool meets = op.kind == OpKind::reduce_grad ||
+                         (op.kind == OpKind::step && program_.step_sync != StepSync::device);
       const bool known = !op.has(Op::receives) || timeline.has_message(g);
       if (op.has(Op::receives)) ready = std::max(ready, timeline.message(g).end_s);
       const Span& span = timeline.op(g);

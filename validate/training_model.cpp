@@ -142,7 +142,7 @@ struct TrainingModel::Pipeline {
       : program(lower(*find_schedule("1f1b"),
                       {static_cast<std::uint32_t>(depth), static_cast<std::uint32_t>(microbatches),
                        1, false, 0},
-                      {1, Transfers::overlapped, true})),
+                      {1, Transfers::overlapped, StepSync::global})),
         table(program.ops, program.placement, program.microbatches()),
         channels(program, private_links(depth), numbered(depth)) {}
 

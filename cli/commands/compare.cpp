@@ -3,11 +3,15 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
+#include "report/comparison_section.hpp"
+#include "report/report.hpp"
+#include "report/table_section.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -92,6 +96,42 @@ std::string comparison_table(const std::vector<Json>& results) {
   return text;
 }
 
+std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
+  std::vector<double> values;
+  for (const Json& r : results)
+    values.push_back(r.contains(key) && r[key].is_number() ? r[key].get<double>() : std::nan(""));
+  return values;
+}
+
+Report comparison_report(const std::vector<Json>& results, const Arguments& arguments) {
+  ComparisonSection bars{
+      {"Side by side",
+       "An iteration is a weight update, of as many samples as each scenario says."},
+      {},
+      {}};
+  TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
+  ComparisonBars peak;
+  for (const Json& r : results) {
+    bars.names.push_back(name_of(r));
+    peak.values.push_back(most(r, "peak_memory_bytes"));
+    for (const Json& reason : r.value("infeasible_because", Json::array()))
+      why.rows.push_back({name_of(r), reason.get<std::string>()});
+  }
+  bars.panels = {{"iteration time", "s", {{"", numbers(results, "iteration_time_s")}}},
+                 {"throughput", "samples/s", {{"", numbers(results, "throughput_samples_per_s")}}},
+                 {"bubble", "fraction", {{"", numbers(results, "bubble_fraction")}}},
+                 {"peak memory of the fullest device", "bytes", {peak}}};
+  Report report{.title = "Comparison",
+                .summary = "",
+                .figures = {},
+                .sections = {section_text(bars)},
+                .command = arguments.command_line,
+                .scenario = "",
+                .version = PENSTOCK_VERSION};
+  if (!why.rows.empty()) report.sections.push_back(section_text(why));
+  return report;
+}
+
 }  // namespace
 
 int run_compare(const Arguments& arguments) {
@@ -105,6 +145,8 @@ int run_compare(const Arguments& arguments) {
         saved ? *saved
               : simulate_in_child(path, overrides_of(arguments), engine_of(arguments), options));
   }
+  if (arguments.flag("report"))
+    write_report(comparison_report(results, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   if (format == "json") {
     put_output(arguments, Json(results).dump(2) + "\n");

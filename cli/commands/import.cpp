@@ -1,26 +1,36 @@
-// penstock import layout STRING | FILE.csv: what a scenario says of it.
+// penstock import layout STRING | FILE: what a scenario or a model file says of it.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/units.hpp"
 #include "cli/running.hpp"
 #include "models/layout_string.hpp"
+#include "models/pipedream_profile.hpp"
 #include "schedules/exchange/torch_reader.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <optional>
 
 namespace penstock {
 namespace {
+
+std::optional<std::size_t> count_of(const std::string& text) {
+  std::size_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && count > 0;
+  return whole ? std::optional(count) : std::nullopt;
+}
 
 /// --stages: devices of the pipeline; every virtual stage has its own unless told otherwise.
 std::size_t devices_of(const Arguments& arguments, std::size_t stages) {
   const std::string given = arguments.value("stages");
   if (given.empty()) return stages;
-  std::size_t devices = 0;
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), devices);
-  const bool number = error == std::errc() && end == given.data() + given.size() && devices > 0;
-  if (number && stages % devices == 0) return devices;
+  const auto devices = count_of(given);
+  if (devices && stages % *devices == 0) return *devices;
   std::vector<std::size_t> legal;
   for (std::size_t n = 1; n <= stages; ++n)
     if (stages % n == 0) legal.push_back(n);
@@ -78,6 +88,65 @@ std::string import_csv(const std::string& path) {
                            s.microbatches);
 }
 
+/// The file of our own that says what another tool's model file does.
+std::string import_model(const std::string& path) {
+  const TransformerSpec m = load_model(std::filesystem::absolute(path).string());
+  std::string out = fmt::format("# from {}\n", path);
+  const auto line = [&](std::string_view key, const auto& value) {
+    out += fmt::format("{}: {}\n", key, value);
+  };
+  static constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
+  line("name", Json(m.name).dump());
+  line("family", kFamilies[static_cast<std::size_t>(m.family)]);
+  line("num_layers", m.num_layers);
+  line("hidden_size", m.hidden_size);
+  line("num_attention_heads", m.num_attention_heads);
+  line("num_query_groups", m.num_query_groups);
+  line("ffn_hidden_size", m.ffn_hidden_size);
+  line("vocab_size", m.vocab_size);
+  out += "# the longest the model can take: set it to what you train with\n";
+  line("seq_length", m.seq_length);
+  line("tie_embeddings", m.tie_embeddings);
+  line("precision", m.compute_type.ends_with("16") ? "mixed-" + m.compute_type : m.compute_type);
+  line("flash_attention", m.flash_attention);
+  return out;
+}
+
+/// A scenario of a profile's layers, with the cluster to be filled in.
+std::string import_profile(const Arguments& arguments) {
+  const std::string& path = arguments.positional[0];
+  const PipedreamProfile profile = load_pipedream_profile(path);
+  const std::size_t most = profile.layers.size();
+  const auto stages =
+      count_of(arguments.value("stages", std::to_string(std::min<std::size_t>(4, most))));
+  if (!stages || *stages > most)
+    throw InputError("--stages", fmt::format("must be an integer from 1 to the {} layers, got '{}'",
+                                             most, arguments.value("stages")));
+  double forward = 0, backward = 0, parameters = 0;
+  for (const ProfiledLayer& layer : profile.layers) {
+    forward += layer.forward_s;
+    backward += layer.backward_s;
+    parameters += layer.parameter_bytes;
+  }
+  return fmt::format(
+      "# {}: {} layers, forward {}, backward {}, parameters {}\n"
+      "model: {}\n"
+      "# assumed: set the link and, for fractions of the profile's minibatch, model.profile_batch\n"
+      "cluster: {{devices: {}, link: {{bandwidth: 10 GB/s, latency: 10 us}}}}\n"
+      "schedule: pipedream\n"
+      "batches: {}\n"
+      "pipeline: {{stages: {}, microbatches: 1, split: balanced}}\n",
+      path, most, format_time(forward), format_time(backward), format_bytes(parameters), path,
+      *stages, 8 * *stages, *stages);
+}
+
+/// A table of layers names its columns; one of torch.distributed.pipelining has none.
+bool is_layer_table(const std::string& path) {
+  const std::string text = read_file(path);
+  const std::string head = text.substr(0, text.find('\n'));
+  return head.find("layer") != std::string::npos;
+}
+
 }  // namespace
 
 int run_import(const Arguments& arguments) {
@@ -89,14 +158,21 @@ int run_import(const Arguments& arguments) {
     put_output(arguments, import_layout(arguments));
     return exit_ok;
   }
-  const bool one_file = what.ends_with(".csv") && arguments.positional.size() == 1;
-  if (!one_file) {
+  if (arguments.positional.size() > 1)
+    throw InputError("penstock import", fmt::format("takes one file, got '{}' behind '{}'",
+                                                    arguments.positional[1], what));
+  const bool csv = what.ends_with(".csv");
+  if (!csv && !what.ends_with(".txt") && !what.ends_with(".json")) {
     throw InputError("penstock import",
-                     fmt::format("'{}' is neither 'layout STRING' nor a FILE.csv of "
-                                 "torch.distributed.pipelining",
+                     fmt::format("'{}' is none of 'layout STRING', a FILE.csv of "
+                                 "torch.distributed.pipelining or of layers, a profile graph.txt, "
+                                 "a config.json",
                                  what));
   }
-  put_output(arguments, import_csv(what));
+  require_file(what);
+  put_output(arguments, what.ends_with(".json")        ? import_model(what)
+                        : csv && !is_layer_table(what) ? import_csv(what)
+                                                       : import_profile(arguments));
   return exit_ok;
 }
 

@@ -4,7 +4,7 @@
 #include "base/units.hpp"
 #include "cli/full_plan.hpp"
 #include "cli/output.hpp"
-#include "cli/planning.hpp"
+#include "cli/plan_report.hpp"
 
 #include <fmt/format.h>
 
@@ -61,14 +61,6 @@ Json to_json(const PlanTask& task, const PlanResult& result) {
           {"plans", plans}};
 }
 
-/// "15 1", or "8x4" where all stages have as many replicas.
-std::string replicas(const Plan& plan) {
-  if (!plan.uneven()) return fmt::format("{}x{}", plan.depth(), plan.width());
-  std::vector<int> all;
-  for (const PlannedStage& stage : plan.stages) all.push_back(stage.replicas);
-  return fmt::format("{}", fmt::join(all, "-"));
-}
-
 std::string plans_table(const PlanResult& result) {
   using A = TextTable::Align;
   TextTable table(
@@ -77,26 +69,13 @@ std::string plans_table(const PlanResult& result) {
       {A::right, A::left, A::right, A::right, A::left, A::right, A::right, A::right, A::left});
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const Plan& p = result.plans[i];
-    table.add({std::to_string(i + 1), replicas(p), std::to_string(p.microbatch_size),
+    table.add({std::to_string(i + 1), replicas_text(p), std::to_string(p.microbatch_size),
                std::to_string(p.microbatches),
                std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]),
                format_time(p.time_per_stage_s), fmt::format("{:.4g}", p.throughput_samples_per_s),
                fmt::format("{:.3f}", p.speedup), p.limited_by});
   }
   return table.render();
-}
-
-/// "0-7", "0-3 8-11", "5".
-std::string ranges(const std::vector<int>& devices) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < devices.size();) {
-    std::size_t end = i + 1;
-    while (end < devices.size() && devices[end] == devices[end - 1] + 1) ++end;
-    parts.push_back(end == i + 1 ? std::to_string(devices[i])
-                                 : fmt::format("{}-{}", devices[i], devices[end - 1]));
-    i = end;
-  }
-  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 std::string stages_table(const Plan& plan) {
@@ -107,7 +86,7 @@ std::string stages_table(const Plan& plan) {
     const PlannedStage& stage = plan.stages[s];
     table.add({std::to_string(s), fmt::format("{}-{}", stage.first_layer, stage.last_layer),
                stage.first_name, stage.last_name, std::to_string(stage.replicas),
-               ranges(stage.devices), format_time(stage.time_s),
+               ranges_text(stage.devices), format_time(stage.time_s),
                stage.memory_bytes > 0 ? format_bytes(stage.memory_bytes) : "-"});
   }
   return table.render(2);
@@ -154,6 +133,10 @@ int run_plan(const Arguments& arguments) {
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   const std::string format = arguments.value("format", "table");
   const Json json = to_json(task, result);
+  if (format == "csv" && result.plans.empty())
+    fmt::print(stderr, "no plan: {}\n", result.infeasible_because);
+  if (arguments.flag("report"))
+    write_report(plan_report(task, result, arguments), arguments.value("report"));
   put_output(arguments, format == "json"  ? json.dump(2) + "\n"
                         : format == "csv" ? plans_csv(json)
                                           : to_text(task, result));

@@ -4,6 +4,7 @@
 #include "cli/perturbation_study.hpp"
 #include "cli/running.hpp"
 #include "cli/sensitivity.hpp"
+#include "cli/simulation_report.hpp"
 
 namespace penstock {
 int run_simulate(const Arguments& arguments) {
@@ -14,10 +15,17 @@ int run_simulate(const Arguments& arguments) {
   const std::string format = arguments.value("format", "table");
   const bool events_only = format == "csv" && options.events;
   Sensitivities help;
-  if (!events_only) help = study_sensitivities(scenario, engine_of(arguments));
+  if (!events_only || arguments.flag("report"))
+    help = study_sensitivities(scenario, engine_of(arguments));
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
+  Result result = summarize(simulation);
+  result.perturbed = perturbed;
+  result.what_would_help = help.changes;
+  if (!help.none_because.empty()) result.notes.push_back(help.none_because);
+  if (arguments.flag("report"))
+    write_report(simulation_report(simulation, result, arguments), arguments.value("report"));
   if (events_only) {
     std::vector<std::vector<std::pair<std::string, Json>>> rows;
     for (const Json& event : events_json(simulation)) {
@@ -27,10 +35,6 @@ int run_simulate(const Arguments& arguments) {
     put_output(arguments, to_csv(rows));
     return exit_ok;
   }
-  Result result = summarize(simulation);
-  result.perturbed = perturbed;
-  result.what_would_help = help.changes;
-  if (!help.none_because.empty()) result.notes.push_back(help.none_because);
   if (format == "table") {
     put_output(arguments, to_table(simulation, result, options));
   } else {

@@ -6,13 +6,16 @@
 #include "cli/running.hpp"
 #include "cli/sailor_measurements.hpp"
 #include "cli/validation_output.hpp"
+#include "report/comparison_section.hpp"
+#include "report/report.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
-#include "validate/page.hpp"
+#include "validate/sections.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 namespace penstock {
@@ -218,7 +221,7 @@ void write_trace(const Comparison& c, const std::string& path) {
   write_chrome_traces(both, path);
 }
 
-/// The row and, when a page is wanted, its section; made in a child process.
+/// The row and, when a report is wanted, its sections; made in a child process.
 Json validated(const std::string& path, const Arguments& arguments) {
   return Json::parse(in_child(path, "validated", [&] {
     const Comparison c(path, arguments);
@@ -234,20 +237,56 @@ Json validated(const std::string& path, const Arguments& arguments) {
     row["engine"] = c.simulation.engine;
     row["file"] = path;
     return Json{{"row", row},
-                {"section", arguments.flag("html") ? validation_section(input, validation) : ""}}
+                {"sections", arguments.flag("report") ? validation_sections(input, validation)
+                                                      : std::vector<std::string>()}}
         .dump(-1, ' ', false, Json::error_handler_t::replace);
   }));
 }
 
-std::string page(const Arguments& arguments, const Json& result,
-                 const std::vector<std::string>& sections) {
+double number(const Json& row, const char* key) {
+  return row[key].is_number() ? row[key].get<double>() : std::nan("");
+}
+
+/// Predicted beside measured, of all recordings.
+std::string comparison_section(const std::vector<Json>& rows) {
+  ComparisonSection section{{"Predicted and measured"}, {}, {}};
+  ComparisonPanel time{"iteration time", "s", {{"predicted", {}}, {"measured", {}}}};
+  ComparisonPanel memory{"peak memory", "bytes", {{"predicted", {}}, {"measured", {}}}};
+  for (const Json& row : rows) {
+    section.names.push_back(row["name"]);
+    time.bars[0].values.push_back(number(row, "predicted_s"));
+    time.bars[1].values.push_back(number(row, "measured_s"));
+    memory.bars[0].values.push_back(number(row, "predicted_bytes"));
+    memory.bars[1].values.push_back(number(row, "measured_bytes"));
+  }
+  section.panels = {time, memory};
+  return section_text(section);
+}
+
+/// The error of the times, and of memory, over all recordings.
+std::vector<KeyFigure> error_figures(const Json& result) {
+  std::vector<KeyFigure> figures;
+  for (const char* what : {"time", "memory"}) {
+    const Json& summary = result[what];
+    if (!summary.is_object() || !summary["mape"].is_number()) continue;
+    figures.push_back({fmt::format("Error of {}", what), format_percent(summary["mape"]),
+                       summary_line(what, summary)});
+  }
+  return figures;
+}
+
+Report report_of(const Arguments& arguments, const Json& result, const std::vector<Json>& rows,
+                 std::vector<std::string> sections) {
   const std::string scenario =
       arguments.positional.size() > 1 ? arguments.positional[1] : "the recording's own";
-  return validation_page({"Predicted against measured",
-                          sections.size() > 1 ? summary_line("time", result["time"]) : "",
-                          fmt::format("{} | scenario: {} | penstock {}", arguments.command_line,
-                                      scenario, PENSTOCK_VERSION)},
-                         sections);
+  sections.insert(sections.begin(), comparison_section(rows));
+  return {.title = "Predicted against measured",
+          .summary = arguments.positional[0] + "; scenario: " + scenario,
+          .figures = error_figures(result),
+          .sections = std::move(sections),
+          .command = arguments.command_line,
+          .scenario = "",
+          .version = PENSTOCK_VERSION};
 }
 
 /// Tables of published measurements, one report per file.
@@ -267,7 +306,7 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
 }
 
 void refuse_for_tables(const Arguments& arguments) {
-  for (const char* option : {"html", "trace", "markdown"}) {
+  for (const char* option : {"report", "trace", "markdown"}) {
     if (arguments.flag(option))
       throw InputError(std::string("--") + option,
                        fmt::format("is for recordings; '{}' holds none", arguments.positional[0]));
@@ -314,8 +353,9 @@ int run_validate(const Arguments& arguments) {
     if (file.format != MeasuredFormat::recording) continue;
     Json answer = validated(file.path, arguments);
     rows.push_back(std::move(answer["row"]));
-    sections.push_back(answer["section"].get<std::string>());
+    for (Json& section : answer["sections"]) sections.push_back(section.get<std::string>());
   }
+  const std::vector<Json> recorded = rows;
   const auto reports = measured_reports(files, arguments);
   for (std::size_t i = 0; i < reports.size(); ++i) {
     for (Json& row : measured_rows_json(reports[i])) {
@@ -326,8 +366,9 @@ int run_validate(const Arguments& arguments) {
   Json result = validation_json(rows, tolerance);
   for (const MeasuredReport& report : reports)
     result["measured"].push_back(measured_report_json(report));
-  if (arguments.flag("html"))
-    write_file(arguments.value("html"), page(arguments, result, sections));
+  if (arguments.flag("report"))
+    write_report(report_of(arguments, result, recorded, std::move(sections)),
+                 arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
   const auto beyond = out_of_tolerance(result);
   if (beyond.empty()) return exit_ok;

@@ -196,6 +196,27 @@ makespan; or, where the paper counts it so, of the time of the longest device al
 to its last; or of an iteration in the steady state of a schedule that never flushes.
 """
 
+OPTIMIZER_STEPS = """
+## Optimizer steps
+
+`pipeline.optimizer_sync` says when the devices of a schedule that flushes step:
+
+- `device` (the default, and the only one without flush): each when its own gradients are there and
+  reduced. Nothing looks at all gradients.
+- `global`: all together. A norm of all gradients, for clipping or to look for NaNs, is a barrier,
+  which keeps the devices that are done early from beginning the next batch.
+- `post-validation` (Qi et al., ICLR'24, section 4): a partial norm goes from device to device along
+  the pipeline, and a device steps when its own gradients and the norm of those before are there:
+  start(d) = max(own(d), start(d-1) + latency of the link). The whole norm goes back while the next
+  batch warms up. The norm's message takes the latency alone (no bandwidth, behind no other message,
+  nothing with `transfers: free`), and a device adds the gradients of all of its stages at once; where
+  twins hold the same stages, it goes from both ends to the middle. Every replica of the pipeline has
+  its own. Waiting for it counts as `gradient_reduction`.
+
+  Assumed: no step is taken back. One that the whole norm proves wrong (clipped gradients, a NaN) is
+  undone and made again, which is rare and not simulated; nor does anybody wait for the way back.
+"""
+
 
 def families(rows):
     """Family -> its rows, in the order of the list."""
@@ -210,6 +231,7 @@ def page(rows, results):
     overview = [[f"[{row['name']}](#{row['name']})", escaped(row["rule"]), escaped(row["bubble"]),
                  escaped(row["stash"]), row["chunks"]] for row in rows]
     parts.append(table(["schedule", "rule", "bubble", "stash at stage s", "chunks"], overview))
+    parts.append(OPTIMIZER_STEPS.rstrip("\n"))
     for family, members in families(rows).items():
         parts.append(f"\n## {family[0].upper()}{family[1:]}\n")
         parts.append("\n\n".join(section(row, results[row["name"]]) for row in members))

@@ -212,7 +212,8 @@ void CudaBackend::connect_local_channels() {
   for (std::size_t c = 0; c < sending_.size(); ++c) {
     const ChannelPlan& channel = request_.plan.channels[c];
     if (!here(channel.source) || !here(channel.destination)) continue;
-    LocalEnds ends = connect_local(link_, channel, coupled && !channel.exchange, end_place(channel.source, true),
+    const bool rendezvous = coupled && channel.kind == ChannelPlan::Kind::messages;
+    LocalEnds ends = connect_local(link_, channel, rendezvous, end_place(channel.source, true),
                                    end_place(channel.destination, false));
     sending_[c] = std::move(ends.sending);
     receiving_[c] = std::move(ends.receiving);

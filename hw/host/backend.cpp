@@ -135,7 +135,7 @@ class HostBackend : public Backend {
     const bool within = here(channel.source) && here(channel.destination);
     LinkSettings link{&request_.plan, channel.latency_s, channel.bytes_per_s};
     link.paced = within && request_.settings.pace && !clock_.logical();
-    link.exchange = channel.exchange;
+    link.kind = channel.kind;
     return link;
   }
 

@@ -7,175 +7,17 @@
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <limits>
-#include <random>
-#include <sstream>
 
 namespace penstock {
 namespace {
 
-constexpr int kDefaultPort = 29500;  // torchrun's
-constexpr int kPorts = 4;
-
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// ---- the environment
-
-int integer(const std::string& name, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    throw InputError(name,
-                     fmt::format("must be an integer from {} to {}, got '{}'", least, most, text));
-  return value;
-}
-
-struct Launcher {
-  const char* rank;
-  const char* size;
-};
-constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},
-                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                   {"SLURM_PROCID", "SLURM_NTASKS"}};
-
-/// First of the variables that is set.
-std::string first_of(const Environment& get, std::initializer_list<const char*> names) {
-  for (const char* name : names)
-    if (const auto value = get(name)) return *value;
-  return {};
-}
-
-/// "gpu[03-06,09],login1" -> "gpu03": task 0 runs on the first node of the list.
-std::string first_host(const std::string& nodes) {
-  const std::size_t open = nodes.find_first_of("[,");
-  if (open == std::string::npos || nodes[open] == ',') return nodes.substr(0, open);
-  return nodes.substr(0, open) +
-         nodes.substr(open + 1, nodes.find_first_of("-,]", open) - open - 1);
-}
-
-std::string master_address(const Environment& get, const char* rank_variable) {
-  if (const auto given = get("MASTER_ADDR")) return *given;
-  const std::string nodes = first_of(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  if (!nodes.empty()) return first_host(nodes);
-  const std::string launcher = first_of(get, {"SLURM_LAUNCH_NODE_IPADDR"});
-  if (!launcher.empty()) return launcher;
-  const auto local = get("OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (local && local == get("OMPI_COMM_WORLD_SIZE")) return "127.0.0.1";
-  throw InputError("MASTER_ADDR", fmt::format("is not set, but {} is: give the address of rank 0, "
-                                              "or a folder in PENSTOCK_RENDEZVOUS",
-                                              rank_variable));
-}
-
-std::vector<int> master_ports(const Environment& get) {
-  const auto given = get("MASTER_PORT");
-  int first = given ? integer("MASTER_PORT", *given, 1, 65535 - kPorts) : kDefaultPort;
-  // The agent's own store is there; asking it would only disturb it.
-  if (get("TORCHELASTIC_USE_AGENT_STORE") == "True") ++first;
-  std::vector<int> ports;
-  for (int i = 0; i < kPorts; ++i) ports.push_back(first + i);
-  return ports;
-}
-
-/// IPv4 address of an interface of this machine.
-std::string interface_address(const std::string& name) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) throw SystemError::from_errno("list", "network interfaces");
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  std::string others;
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
-    char text[INET_ADDRSTRLEN] = {};
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text,
-                sizeof text);
-    if (name == i->ifa_name) return text;
-    others += (others.empty() ? "" : ", ") + std::string(i->ifa_name);
-  }
-  throw InputError("PENSTOCK_INTERFACE",
-                   fmt::format("'{}' has no IPv4 address here; there are {}", name, others));
-}
-
-// ---- meeting
-
-/// Rank 0's address in the folder where a run meets; written whole or not at all.
-struct MeetingPoint {
-  std::filesystem::path file;
-
-  void write(const std::string& host, int port, const std::string& run) const {
-    const std::filesystem::path unfinished = file.string() + ".new";
-    std::ofstream(unfinished) << host << ' ' << port << ' ' << run << '\n';
-    std::error_code error;
-    std::filesystem::rename(unfinished, file, error);
-    if (error)
-      throw SystemError(fmt::format("cannot write '{}': {}", file.string(), error.message()));
-  }
-  bool read(std::string& host, int& port, std::string& run) const {
-    std::ifstream in(file);
-    return static_cast<bool>(in >> host >> port >> run);
-  }
-};
-
-std::string random_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
-
-bool on_loopback(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.");
-}
-
-std::unique_ptr<RendezvousStore> serve_in_folder(const GroupSettings& s) {
-  RunIdentity identity = s.identity;
-  identity.run = random_name();
-  const std::string host = s.hostname.empty() ? "127.0.0.1" : s.hostname;
-  auto server =
-      std::make_unique<RendezvousServer>(identity, std::vector<int>{0}, on_loopback(host));
-  MeetingPoint{std::filesystem::path(s.folder) / "rank0"}.write(host, server->port(), identity.run);
-  return server;
-}
-
-/// What is left of an earlier run may stand in the folder: nobody listens there any more, and it is
-/// read again.
-std::unique_ptr<RendezvousStore> join_in_folder(const GroupSettings& s) {
-  const MeetingPoint meeting{std::filesystem::path(s.folder) / "rank0"};
-  const double end_s = steady_s() + s.deadline_s;
-  std::string seen = "no address there";
-  while (steady_s() < end_s) {
-    RunIdentity identity = s.identity;
-    std::string host;
-    int port = 0;
-    if (meeting.read(host, port, identity.run)) {
-      try {
-        return connect_rendezvous(identity, host, {port}, std::min(1.0, end_s - steady_s()),
-                                  s.deadline_s);
-      } catch (const SystemError& e) {
-        seen = e.what();
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  throw SystemError(fmt::format("rank 0 did not come to the folder '{}' within {:g} s: {}",
-                                s.folder, s.deadline_s, seen));
-}
-
-std::unique_ptr<RendezvousStore> meet(const GroupSettings& s) {
-  const bool first = s.identity.rank == 0;
-  if (!s.folder.empty()) return first ? serve_in_folder(s) : join_in_folder(s);
-  if (first)
-    return std::make_unique<RendezvousServer>(s.identity, s.ports, on_loopback(s.master_address));
-  return connect_rendezvous(s.identity, s.master_address, s.ports, s.deadline_s, s.deadline_s);
 }
 
 std::string boot_id() {
@@ -221,37 +63,6 @@ std::string join_ranks(const std::vector<int>& ranks) {
 }
 
 }  // namespace
-
-std::optional<std::string> environment(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
-
-std::optional<GroupSettings> group_settings(const Environment& get, double deadline_s) {
-  for (const Launcher& launcher : kLaunchers) {
-    const auto rank = get(launcher.rank);
-    const auto size = get(launcher.size);
-    if (!rank && !size) continue;
-    if (!rank || !size)
-      throw InputError(rank ? launcher.size : launcher.rank,
-                       fmt::format("is not set, but {} is", rank ? launcher.rank : launcher.size));
-    GroupSettings s;
-    s.identity.size = integer(launcher.size, *size, 1, 1 << 20);
-    s.identity.rank = integer(launcher.rank, *rank, 0, s.identity.size - 1);
-    s.identity.run = first_of(get, {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID"});
-    s.folder = first_of(get, {"PENSTOCK_RENDEZVOUS"});
-    s.hostname = first_of(get, {"PENSTOCK_HOSTNAME"});
-    const std::string interface = first_of(get, {"PENSTOCK_INTERFACE"});
-    if (!interface.empty()) s.hostname = interface_address(interface);
-    s.deadline_s = deadline_s;
-    if (s.folder.empty() && s.identity.size > 1) {
-      s.master_address = master_address(get, launcher.rank);
-      s.ports = master_ports(get);
-    }
-    return s;
-  }
-  return std::nullopt;
-}
 
 std::string gloo_text(const std::exception& error) {
   const std::string text = error.what();

@@ -36,8 +36,9 @@ MessageHeader HostSendingEnd::timed(double ready_s, std::int64_t bytes, const Op
   }
   MessageHeader header{op, depart, depart, bytes};
   if ((!logical && !link_.paced) || link_.transfers() == Transfers::free) return header;
+  const bool norm = link_.kind == ChannelPlan::Kind::norms;
   const double occupied =
-      static_cast<double>(message_bytes(link_.plan->costs, op)) / link_.bytes_per_s;
+      norm ? 0 : static_cast<double>(message_bytes(link_.plan->costs, op)) / link_.bytes_per_s;
   free_at_s_ = depart + occupied;
   header.arrival_s = depart + occupied + link_.latency_s;
   return header;

@@ -15,9 +15,16 @@ struct LinkSettings {
   double bytes_per_s = 0;
   bool paced = false;  ///< wall clock: the wire is memory, and shall take as long as the plan says
   int receive_ahead = 2;
-  bool exchange = false;  ///< costs nothing by itself, whatever the plan's transfers
+  ChannelPlan::Kind kind = ChannelPlan::Kind::messages;
 
-  Transfers transfers() const { return exchange ? Transfers::free : plan->program.transfers; }
+  /// Gradients cost nothing by themselves, and a norm holds nobody, whatever the plan's transfers.
+  Transfers transfers() const {
+    const Transfers stated = plan->program.transfers;
+    if (kind == ChannelPlan::Kind::messages) return stated;
+    return kind == ChannelPlan::Kind::gradients || stated == Transfers::free
+               ? Transfers::free
+               : Transfers::overlapped;
+  }
 };
 
 class HostSendingEnd : public SendingEnd {

@@ -40,9 +40,10 @@ struct WireSettings {
 inline std::string channel_name(const ChannelPlan& channel) {
   return "device " + std::to_string(channel.source) + " -> device " +
          std::to_string(channel.destination) +
-         (channel.exchange   ? " (gradients)"
-          : channel.backward ? " (backward)"
-                             : " (forward)");
+         (channel.kind == ChannelPlan::Kind::gradients ? " (gradients)"
+          : channel.kind == ChannelPlan::Kind::norms   ? " (norms)"
+          : channel.backward                           ? " (backward)"
+                                                       : " (forward)");
 }
 
 class WireSender {

@@ -209,22 +209,22 @@ class Search {
     const Shape& shape = node.candidate.family.shape;
     try {
       const Scenario scenario = problem_.resolve(node.candidate);
-      const Verdict verdict = relaxed(scenario, problem_.plain_reduction());
-      if (!verdict.fits) {
+      const Judgement judgement = relaxed(scenario, problem_.plain_reduction());
+      if (!judgement.fits) {
         ++out_.cuts.too_large;
-        why_not_ = verdict.why;
+        why_not_ = judgement.why;
         return;
       }
-      if (verdict.engine == "exact") {
+      if (judgement.engine == "exact") {
         ++out_.cuts.opened;
-        keep(node.candidate, verdict);
+        keep(node.candidate, judgement);
         return;
       }
       Node bounded = node;
       bounded.level = Node::relaxed;
       // Other replicas change how long messages are held: their memory is not a bound.
       bounded.bound =
-          std::max(node.bound, cost(verdict.iteration_time_s, node.memory_bytes, shape));
+          std::max(node.bound, cost(judgement.iteration_time_s, node.memory_bytes, shape));
       if (shares_nothing(scenario.cluster)) {
         settle(node.candidate, judge(scenario, EngineChoice::exact));
       } else {
@@ -244,25 +244,25 @@ class Search {
     settle(node.candidate, options_.confirm(problem_.resolve(node.candidate)));
   }
 
-  void settle(const Candidate& candidate, const Verdict& verdict) {
-    if (verdict.fits) {
+  void settle(const Candidate& candidate, const Judgement& judgement) {
+    if (judgement.fits) {
       ++out_.cuts.opened;
-      keep(candidate, verdict);
+      keep(candidate, judgement);
     } else {
       ++out_.cuts.too_large;
-      why_not_ = verdict.why;
+      why_not_ = judgement.why;
     }
   }
 
   /// The best of each family.
-  void keep(const Candidate& candidate, const Verdict& verdict) {
+  void keep(const Candidate& candidate, const Judgement& judgement) {
     const double price =
-        cost(verdict.iteration_time_s, verdict.memory_bytes, candidate.family.shape);
-    const FoundPlan plan{candidate, verdict, price,
-                         static_cast<double>(problem_.batch()) / verdict.iteration_time_s};
+        cost(judgement.iteration_time_s, judgement.memory_bytes, candidate.family.shape);
+    const FoundPlan plan{candidate, judgement, price,
+                         static_cast<double>(problem_.batch()) / judgement.iteration_time_s};
     const auto better = [](const FoundPlan& a, const FoundPlan& b) {
       if (a.cost != b.cost) return a.cost < b.cost;
-      return a.verdict.iteration_time_s < b.verdict.iteration_time_s;
+      return a.judgement.iteration_time_s < b.judgement.iteration_time_s;
     };
     const auto known = std::ranges::find_if(
         out_.plans, [&](const FoundPlan& p) { return same(p.candidate.family, candidate.family); });

@@ -4,7 +4,7 @@
 // A queue holds shapes, families and candidates (candidate.hpp), each with a lower bound on its
 // cost (bound.hpp), the least first. What leaves the queue is opened: a shape into the families
 // that its schedules admit, a family into its cuts, a cut into the exact engine's bound for one
-// replica (verdict.hpp), and that into the answer: of `exact` where it is valid, of simgrid
+// replica (judgement.hpp), and that into the answer: of `exact` where it is valid, of simgrid
 // elsewhere. When the least bound in the queue is no better than the best answer, everything left
 // is proven worse. A family with more cuts than `most_cuts` is represented by the cut that is best
 // by its bound; its other cuts remain as its bound. With those, and when a limit ends the search
@@ -12,7 +12,7 @@
 #pragma once
 
 #include "plan/search/bound.hpp"
-#include "plan/search/verdict.hpp"
+#include "plan/search/judgement.hpp"
 
 #include <array>
 #include <functional>
@@ -42,7 +42,7 @@ struct SearchOptions {
   std::size_t top = 5;  ///< plans, each of another family
   /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
   /// bounds.
-  std::function<Verdict(const Scenario&)> confirm = nullptr;
+  std::function<Judgement(const Scenario&)> confirm = nullptr;
   /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
   std::function<void(std::size_t, double, double)> progress = nullptr;
 };
@@ -61,7 +61,7 @@ struct Tally {
 
 struct FoundPlan {
   Candidate candidate;
-  Verdict verdict;
+  Judgement judgement;
   double cost = 0;
   double throughput_samples_per_s = 0;
 };

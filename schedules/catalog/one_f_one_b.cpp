@@ -27,6 +27,13 @@ void append_one_f_one_b(OpLists& order, std::uint32_t s, std::uint32_t warmup,
   }
 }
 
+void generate_one_f_one_b_without_flush(const ScheduleShape& shape, OpLists& order) {
+  for (std::uint32_t s = 0; s < shape.depth; ++s) {
+    append_one_f_one_b(order, s, shape.warmup(s), shape.total(s));
+    order.end_device();
+  }
+}
+
 namespace {
 
 void generate_1f1b(const ScheduleShape& shape, OpLists& order) {

@@ -12,13 +12,6 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
-  for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, shape.warmup(s), shape.total(s));
-    order.end_device();
-  }
-}
-
 Refusal refuse_unless_one_per_update(const ScheduleShape& shape) {
   if (shape.microbatches_per_update == 1) return {};
   return {
@@ -44,7 +37,7 @@ Schedule pipedream() {
               "Small models on slow links, where stale gradients are acceptable and p weight "
               "versions fit on the first stage.",
           .update = UpdateRule::stash,
-          .generate = generate,
+          .generate = generate_one_f_one_b_without_flush,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_unless_one_per_update,
           .peak = distance_to_end};

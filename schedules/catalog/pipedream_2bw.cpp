@@ -10,13 +10,6 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
-  for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    append_one_f_one_b(order, s, shape.warmup(s), shape.total(s));
-    order.end_device();
-  }
-}
-
 Refusal refuse_unless_m_covers_depth(const ScheduleShape& shape) {
   if (shape.microbatches_per_update >= shape.depth) return {};
   return {
@@ -44,7 +37,7 @@ Schedule pipedream_2bw() {
               "When a delay of one update is acceptable and a second copy of the weights fits: "
               "no bubble, whatever the number of microbatches.",
           .update = UpdateRule::double_buffer,
-          .generate = generate,
+          .generate = generate_one_f_one_b_without_flush,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_unless_m_covers_depth,
           .peak = distance_to_end};

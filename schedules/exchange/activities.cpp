@@ -32,6 +32,7 @@ ActivityGraph::ActivityGraph(const Program& program, const DependencyTable& tabl
       table_(table),
       costs_(costs),
       seconds_(std::move(seconds)),
+      norms_(program),
       tags_(program.ops.size(), 0) {
   if (program.asynchronous) {
     throw InputError("schedule", fmt::format("the replicas of '{}' update the weights of servers, "
@@ -43,6 +44,9 @@ ActivityGraph::ActivityGraph(const Program& program, const DependencyTable& tabl
     for (std::uint32_t g = program.ops.begin(d); g < program.ops.end(d); ++g) {
       const Op& op = program.ops[g];
       if (op.has(Op::sends)) tags_[g] = sent[{d, table.consumer_device(op)}]++;
+      norms_.for_each_taker(op, d, [&](std::uint32_t step, int taker) {
+        tags_[step] = sent[{d, taker}]++;
+      });
     }
   }
 }
@@ -88,6 +92,8 @@ class ActivityGraph::Device {
     a.needs = std::exchange(after_, {});
     if (ops[g].kind == OpKind::step)
       std::ranges::move(std::exchange(detached_, {}), std::back_inserter(a.needs));
+    if (graph_.norms_.takes(ops[g], device_)) a.needs.push_back(receive_norm(g));
+    hand_norm(ops[g], a.needs);
     const Needs before = a.needs;
     for (std::uint32_t i = g; i < end; ++i) {
       if (ops[i].has(Op::receives)) a.needs.push_back(receive(ops[i], before));
@@ -125,6 +131,28 @@ class ActivityGraph::Device {
                 .peer = graph_.table_.producer_device(op),
                 .tag = graph_.tags_[from],
                 .needs = holds() ? before : Needs{}});
+  }
+
+  std::uint32_t receive_norm(std::uint32_t g) {
+    const Op& step = graph_.program_.ops[g];
+    const Op& giver = graph_.program_.ops[graph_.norms_.giver(step, device_)];
+    return add({.kind = Activity::Kind::receive,
+                .name = fmt::format("RECV norm {}", to_string(giver)),
+                .bytes = kNormBytes,
+                .peer = graph_.program_.placement.norm_from(device_),
+                .tag = graph_.tags_[g]});
+  }
+
+  /// A STEP's, to those that wait for it.
+  void hand_norm(const Op& step, const Needs& before) {
+    graph_.norms_.for_each_taker(step, device_, [&](std::uint32_t to, int taker) {
+      add({.kind = Activity::Kind::send,
+           .name = fmt::format("SEND norm {}", to_string(step)),
+           .bytes = kNormBytes,
+           .peer = taker,
+           .tag = graph_.tags_[to],
+           .needs = before});
+    });
   }
 
   void reduce(const Op& op) {

@@ -4,11 +4,13 @@
 // Computing goes in the order of the Program: each op waits for the one before. A message is sent
 // when its op has run and received before the op that needs it; transfers that hold their ends
 // (blocking, coupled) also keep the next op waiting for the send, and the receive for the op
-// before. How long a message or a reduction takes is left to the network of the reader.
+// before. With post-validation a partial norm is a message from STEP to STEP that leaves when the
+// first of them may start. How long a message or a reduction takes is left to the network of the
+// reader.
 #pragma once
 
 #include "base/dependencies.hpp"
-#include "schedules/program.hpp"
+#include "schedules/norm_chain.hpp"
 
 #include <functional>
 
@@ -48,7 +50,8 @@ class ActivityGraph {
   const DependencyTable& table_;
   const std::vector<StageCosts>& costs_;
   OpSeconds seconds_;
-  std::vector<std::uint32_t> tags_;  // per op that sends
+  NormChain norms_;
+  std::vector<std::uint32_t> tags_;  // per op that sends; of a norm, per STEP that takes it
 };
 
 }  // namespace penstock

@@ -124,9 +124,10 @@ class Homes {
       const bool computes = std::ranges::any_of(source_.table().rows[row],
                                                 [](const Action& a) { return is_compute(a.kind); });
       if (computes) continue;
+      right_ = false;
+      if (source_.findings().any_in(row)) continue;  // its words have been refused
       source_.report_row(row,
                          fmt::format("device {} computes nothing; every line is a device", row));
-      right_ = false;
     }
     if (!right_ || stages_.size() != source_.stages()) return std::nullopt;
     const bool mirrored =

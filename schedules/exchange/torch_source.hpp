@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -20,6 +21,11 @@ class TorchFindings {
     ++count_;
   }
   bool empty() const { return found_.empty(); }
+  /// Has something been found in this line (from 0)?
+  bool any_in(std::size_t row) const {
+    return std::ranges::any_of(
+        found_, [&](const Diagnostic& d) { return d.where.line == static_cast<int>(row) + 1; });
+  }
   /// Throws InputError when something was found.
   void throw_if_any(const std::string& origin);
 

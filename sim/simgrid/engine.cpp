@@ -75,6 +75,7 @@ class Simulation {
         timeline_(timeline),
         duration_(input),
         barriers_(input.program),
+        norms_(input.program),
         buckets_(input),
         met_(barriers_.groups() * buckets_.most(), 0),
         reduced_at_(barriers_.groups(), -1),
@@ -106,6 +107,7 @@ class Simulation {
   enum class What : std::uint8_t {
     op_ends,
     message_arrives,
+    norm_arrives,
     bucket_ready,
     phase_ends,
     part_ends,
@@ -224,6 +226,7 @@ class Simulation {
     switch (event.what) {
       case What::op_ends: return op_ended(event.g, event.time_s);
       case What::message_arrives: return message_arrived(event.g, event.time_s);
+      case What::norm_arrives: return norm_arrived(event.g, event.time_s);
       case What::bucket_ready: return bucket_ready(event.g, event.bucket, event.time_s);
       case What::phase_ends: return phase_ended(event.g, event.time_s);
       case What::part_ends: return exchange(event.g);
@@ -292,6 +295,7 @@ class Simulation {
     if (op.kind == OpKind::reduce_grad) return reduce(d, g, now);
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
+    hand_norm(d, g, now);
     if (exchanges_as_flows(g, d)) return start_in_parts(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
     set_span(g, {now, end});
@@ -355,9 +359,25 @@ class Simulation {
     op_ended(g, now);
   }
 
-  /// A step waits for its detached reduction, or for all devices.
+  /// A step that starts now hands the partial norm on.
+  void hand_norm(int d, std::uint32_t g, double now) {
+    norms_.for_each_taker(ops_[g], d, [&](std::uint32_t to, int taker) {
+      timeline_.message(to).start_s = now;
+      ++counts_.timers;
+      events_.push({now + channels_.norm_latency_s(taker), What::norm_arrives, to});
+    });
+  }
+
+  void norm_arrived(std::uint32_t to, double now) {
+    timeline_.message(to).end_s = now;
+    const int taker = table_.device_of(ops_[to]);
+    if (device(taker).cursor == to) try_start(taker, now);
+  }
+
+  /// A step waits for a partial norm, its detached reduction, or for all devices.
   bool may_step(int d, std::uint32_t g, double now) {
     const Op& op = ops_[g];
+    if (norms_.takes(op, d) && !timeline_.has_message(g)) return false;
     if (!barriers_.holds(op, d)) return true;
     const std::uint32_t group = barriers_.group(op, d);
     if (!barriers_.comes(op)) return reduced_at_[group] >= 0;
@@ -584,6 +604,7 @@ class Simulation {
   Timeline& timeline_;
   Durations duration_;
   Barriers barriers_;
+  NormChain norms_;
   BucketTimes buckets_;
   std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting

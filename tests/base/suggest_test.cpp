@@ -25,6 +25,17 @@ TEST(Nearest, FindsSlipsOfTheFinger) {
   EXPECT_EQ(nearest("pipedream-2", known), "pipedream-2bw") << "the beginning of a word";
 }
 
+TEST(Nearest, PrefersTheWordThatDiffersInSeparatorsAndCaseOnly) {
+  const std::vector<std::string> known = {"zb", "zb-h1", "zb-v", "v-zb", "zb-v-search"};
+  EXPECT_EQ(nearest("zbv", known), "zb-v");
+  EXPECT_EQ(nearest("ZBV", known), "zb-v");
+  EXPECT_EQ(nearest("Z.B.V", known), "zb-v");
+  EXPECT_EQ(nearest("zb_v_search", known), "zb-v-search");
+  EXPECT_EQ(nearest("VZB", known), "v-zb");
+  EXPECT_EQ(nearest("zbvsearch", known), "zb-v-search");
+  EXPECT_EQ(nearest("---", {"-"}), "") << "separators alone are no word";
+}
+
 TEST(Nearest, KeepsSilentAboutTheRest) {
   const std::vector<std::string> known = {"s", "gpipe", "stages"};
   EXPECT_EQ(nearest("", known), "");

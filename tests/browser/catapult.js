@@ -3,18 +3,11 @@ import { createServer } from 'node:http';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Missing, openBrowser } from './chromium.js';
+
+export { Missing };
 
 const here = dirname(fileURLToPath(import.meta.url));
-const chromium = process.env.PENSTOCK_CHROMIUM ?? '/usr/bin/chromium';
-const chromiumFlags = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync',
-  '--no-proxy-server',
-];
-
-/** Something this machine lacks: the test is skipped, not failed. */
-export class Missing extends Error {}
-
 function findViewer() {
   const root = '/usr/share';
   const versions = existsSync(root) ? readdirSync(root).filter(name => /^go-/.test(name)) : [];
@@ -23,14 +16,6 @@ function findViewer() {
     if (existsSync(join(folder, 'trace_viewer_full.html'))) return folder;
   }
   throw new Missing('the Catapult viewer is not installed (Debian: apt install golang-1.19-src)');
-}
-
-async function findPlaywright() {
-  try {
-    return await import('playwright-core');
-  } catch {
-    throw new Missing('playwright-core is not installed (npm ci --prefix tests/browser)');
-  }
 }
 
 /** Serves the page, the viewer's two files and everything in `folder`. */
@@ -55,12 +40,10 @@ export class Catapult {
   /** Starts the browser and a server for the traces in `folder`. Throws Missing. */
   static async open(folder) {
     const viewer = findViewer();
-    if (!existsSync(chromium)) throw new Missing(`${chromium} is not installed`);
-    const playwright = await findPlaywright();
+    const browser = await openBrowser();
     const self = new Catapult();
+    self.browser = browser;
     self.server = await serve(viewer, folder);
-    self.browser = await playwright.chromium.launch(
-        { executablePath: chromium, args: chromiumFlags, timeout: 60_000 });
     return self;
   }
 

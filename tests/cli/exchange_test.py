@@ -19,11 +19,11 @@ import unittest
 sys.dont_write_bytecode = True  # the source tree stays clean
 import activity_graphs
 import torch_tables
+import transcripts
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 RECORDED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", "../shared")) / "oracles" / "schedules"
-GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
                             "LC_ALL": "C.UTF-8"}
 SHAPES = [(1, 3), (2, 1), (2, 4), (3, 6), (4, 8), (8, 16)]  # devices, microbatches
@@ -85,11 +85,7 @@ class Case(unittest.TestCase):
         return json.loads(self.ok("schedule", "check", self.file(table), "--format", "json"))
 
     def golden(self, name, text):
-        path = GOLDEN / name
-        if os.environ.get("UPDATE_GOLDEN"):
-            path.write_text(text)
-            self.skipTest(f"wrote {name}")
-        self.assertEqual(text, path.read_text())
+        transcripts.expect(self, name, text)
 
 
 class Tables(Case):
@@ -275,7 +271,7 @@ class Layouts(Case):
         self.assertIn("--stages: must divide the layout's 3 virtual stages (one of 1, 3), got '2'",
                       self.fails("import", "layout", "Et|t|tL", "--stages", "2"))
         self.assertIn("the layout is missing", self.fails("import", "layout"))
-        self.assertIn("neither 'layout STRING' nor a FILE.csv", self.fails("import", "graph.pt"))
+        self.assertIn("none of 'layout STRING', a FILE.csv", self.fails("import", "graph.pt"))
         self.assertIn("has no layers", self.fails("export", "scenarios/small-1f1b.yaml", "--to",
                                                   "layout"))
 
@@ -365,6 +361,24 @@ class Graphs(Case):
                          messages * bytes_sent.pop())
         self.assertEqual(bytes_sent, set())
 
+    def test_partial_norms_are_messages_between_steps(self):
+        path = self.folder / "norms.yaml"
+        path.write_text(
+            "model: {forward: [1 ms, 4 ms, 2 ms, 1 ms], backward_input: [1 ms, 2 ms, 1 ms, 3 ms],\n"
+            "        backward_weight: [1 ms, 9 ms, 1 ms, 1 ms], step: [3 ms, 1 ms, 2 ms, 1 ms]}\n"
+            "cluster: {devices: 8}\nbatches: 2\nschedule: zb-h1\n"
+            "pipeline: {stages: 4, microbatches: 5, optimizer_sync: post-validation}\n")
+        for options in ((), ("--set", "pipeline.width=2"), ("--set", "transfers=blocking"),
+                        ("--set", "schedule=chimera", "--set", "microbatches=8")):
+            with self.subTest(options):
+                goal = activity_graphs.read_goal(self.ok("export", path, "--to", "goal", *options))
+                chakra = activity_graphs.graph_of_chakra(self.chakra(path, *options))
+                expected = self.simulated(path, *options)
+                by_itself = self.simulated(path, *options, "--set", "optimizer_sync=device")
+                self.assertLessEqual(by_itself, expected)
+                self.assertAlmostEqual(activity_graphs.makespan(goal), expected, places=6)
+                self.assertAlmostEqual(activity_graphs.makespan(chakra), expected, places=6)
+
     def test_replicas_reduce_their_gradients_together(self):
         scenario = str(SOURCE / "scenarios/small-1f1b.yaml")
         set_ = ("--set", "width=3", "--set", "cluster.devices=12")
@@ -406,9 +420,4 @@ class Graphs(Case):
 
 
 if __name__ == "__main__":
-    outcome = unittest.main(verbosity=2, exit=False).result
-    if not outcome.wasSuccessful():
-        sys.exit(1)
-    if os.environ.get("UPDATE_GOLDEN"):
-        print("UPDATE_GOLDEN: the transcripts were rewritten", file=sys.stderr)
-        sys.exit(77)
+    transcripts.main()

@@ -26,11 +26,11 @@ def parse(token):
 class Reference:
     """Times of a run. `costs`: lists per stage (seconds, bytes); `link`: latency, bytes/s."""
 
-    def __init__(self, order, costs, link, transfers, width, per_update, global_step):
+    def __init__(self, order, costs, link, transfers, width, per_update, sync):
         self.costs, self.transfers = costs, transfers
         self.latency, self.bandwidth = link
         self.depth = len(costs["forward"])
-        self.width, self.per_update, self.global_step = width, per_update, global_step
+        self.width, self.per_update, self.sync = width, per_update, sync
         self.order = [self.with_updates(device, ops) for device, ops in enumerate(order)]
         self.place = {(device, op): i for device, ops in enumerate(self.order)
                       for i, op in enumerate(ops)}
@@ -101,8 +101,13 @@ class Reference:
 
     def start(self, device, i):
         op = self.order[device][i]
-        if op[1] == "REDUCE_GRAD" or op[1] == "STEP" and self.global_step:
+        if op[1] == "REDUCE_GRAD" or op[1] == "STEP" and self.sync == "global":
             return max(self.free(d, self.place[d, other]) for d, other in self.members(device, op))
+        if op[1] == "STEP" and self.sync == "post-validation" and op[0] > 0:
+            before = (op[0] - 1, "STEP", op[2])  # on the position before, of the same replica
+            latency = 0.0 if self.transfers == "free" else self.latency
+            norm = self.start(device - 1, self.place[device - 1, before]) + latency
+            return max(self.free(device, i), norm)
         source = self.sender(device, op)
         return max(self.free(device, i), self.arrival(*source) if source else 0.0)
 

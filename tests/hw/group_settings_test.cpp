@@ -70,6 +70,22 @@ TEST(GroupSettings, MpirunOnOneMachineNeedsNoAddress) {
   EXPECT_EQ(s->ports.front(), 29500);
 }
 
+TEST(GroupSettings, MpirunOnSeveralMachinesMeetsWhereItRuns) {
+  const auto s = settings_of({{"OMPI_COMM_WORLD_RANK", "1"},
+                              {"OMPI_COMM_WORLD_SIZE", "4"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                              {"OMPI_MCA_orte_hnp_uri",
+                               "1214906368.0;tcp://192.0.2.2,10.0.0.1:37327;tcp6://[fd00::2]:41"}});
+  EXPECT_EQ(s->master_address, "192.0.2.2");
+}
+
+TEST(GroupSettings, MpiexecOnOneMachineNeedsNoAddress) {
+  const auto s = settings_of({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}});
+  ASSERT_TRUE(s.has_value());
+  EXPECT_EQ(s->identity.size, 2);
+  EXPECT_EQ(s->master_address, "127.0.0.1");
+}
+
 TEST(GroupSettings, SlurmsFirstNodeIsWhereRankZeroIs) {
   const Variables task = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
   for (const auto& [nodes, first] : Variables{{"gpu[03-06,09],login1", "gpu03"},

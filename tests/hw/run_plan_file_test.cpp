@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 
 namespace penstock {
@@ -87,12 +88,14 @@ TEST_P(WrongProgramFile, IsRefusedWithItsReason) {
 INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
-        Change{"/penstock_program", 3, "version 3"}, Change{"/name", 3, "'name' must be a text"},
+        Change{"/penstock_program", 2, "version 2"}, Change{"/name", 3, "'name' must be a text"},
         Change{"/seed", -1, "'seed' must be an integer from 0"},
         Change{"/seed", 1.5, "'seed' must be an integer"},
         Change{"/compute", "magic", "'compute' must be one of stand_in, transformer"},
         Change{"/program", 1, "an object with 'schedule' is expected"},
         Change{"/program/flushes", "yes", "'flushes' must be true or false"},
+        Change{"/program/optimizer_sync", "never", "device, global, post-validation"},
+        Change{"/program/optimizer_sync", "post-validation", "only devices that flush"},
         Change{"/program/widths/0", 2147483648, "'widths' must be an integer from 0 to 2147483647"},
         Change{"/program/widths", Json::array(), "no devices"},
         Change{"/program/widths/0", 0, "no devices"},
@@ -220,10 +223,139 @@ TEST(WrongOps, NamedByControlCharactersAreQuotedReadably) {
   EXPECT_NE(text.find("is no op"), std::string::npos);
 }
 
+/// Every number in a device's list, with where it stands in the text.
+std::vector<std::pair<std::size_t, std::size_t>> numbers_of(const std::string& line) {
+  std::vector<std::pair<std::size_t, std::size_t>> numbers;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    const std::size_t end = std::min(line.find_first_not_of("0123456789", at), line.size());
+    if (end > at) numbers.emplace_back(at, end - at);
+    at = end;
+  }
+  return numbers;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t kEvery = 5;
+#else
+constexpr std::size_t kEvery = 1;
+#endif
+
+/// Plans of each kind of placement, of split and of whole backwards.
+std::vector<RunPlan> plans_of_all_kinds() {
+  std::vector<RunPlan> plans;
+  for (const char* name : {"1f1b", "pipedream", "interleaved-1f1b", "zb-h1", "v-half", "dualpipe",
+                           "timeprest", "torchgpipe"})
+    plans.push_back(plan(name));
+  return plans;
+}
+
+TEST(ProgramFile, WithAStageOrMicrobatchOutOfRangeIsRefusedWhereverItStands) {
+  for (const RunPlan& right : plans_of_all_kinds()) {
+    const Json json = Json::parse(to_text(right));
+    for (std::size_t d = 0; d < json["devices"].size(); ++d) {
+      const std::string line = json["devices"][d];
+      const auto numbers = numbers_of(line);
+      for (std::size_t i = 0; i < numbers.size(); i += kEvery) {
+        for (const char* number : {"4000", "65535", "65536", "4294967295", "4294967296",
+                                   "18446744073709551616", "99999999999999999999999"}) {
+          Json changed = json;
+          std::string other = line;
+          changed["devices"][d] = other.replace(numbers[i].first, numbers[i].second, number);
+          ASSERT_NE(why(changed), "") << right.name << " device " << d << ": " << number << " in "
+                                      << line.substr(0, numbers[i].first) << "...";
+        }
+      }
+    }
+  }
+}
+
+/// Where every number of a file is.
+void each_number(const Json& json, const Json::json_pointer& at,
+                 std::vector<Json::json_pointer>& found) {
+  if (json.is_number()) found.push_back(at);
+  if (json.is_array())
+    for (std::size_t i = 0; i < json.size(); ++i) each_number(json[i], at / i, found);
+  if (json.is_object())
+    for (const auto& [key, value] : json.items()) each_number(value, at / key, found);
+}
+
+TEST(ProgramFile, WithAnyNumberChangedIsReadOrRefusedButNeverABug) {
+  const Json numbers[] = {0,
+                          1,
+                          -1,
+                          65535,
+                          65536,
+                          2147483648,
+                          4294967295U,
+                          4294967296L,
+                          1.5,
+                          1e300,
+                          -1e300,
+                          std::numeric_limits<std::uint64_t>::max(),
+                          std::numeric_limits<std::int64_t>::min()};
+  std::size_t refused = 0;
+  for (const RunPlan& right : plans_of_all_kinds()) {
+    Json json = Json::parse(to_text(right));
+    std::vector<Json::json_pointer> places;
+    each_number(json, Json::json_pointer(), places);
+    for (std::size_t i = 0; i < places.size(); i += kEvery) {
+      const Json was = json[places[i]];
+      for (const Json& number : numbers) {
+        json[places[i]] = number;
+        ASSERT_NO_THROW(refused += why(json).empty() ? 0 : 1)
+            << right.name << " " << places[i] << ": " << number;
+      }
+      json[places[i]] = was;
+    }
+  }
+  EXPECT_GT(refused, 1000U / kEvery);
+}
+
+TEST(ProgramFile, WithADeviceOutOfRangeIsRefused) {
+  for (const RunPlan& right : plans_of_all_kinds()) {
+    const Json json = Json::parse(to_text(right));
+    // The last one is device 0 where bits are cut off.
+    const Json devices[] = {json["devices"].size(), 65536, 2147483647, 2147483648, -1, 4294967296};
+    for (const char* end : {"source", "destination"}) {
+      for (const Json& device : devices) {
+        Json more = json;  // one that no message uses
+        more["channels"].push_back(json["channels"][0]);
+        more["channels"].back()[end] = device;
+        ASSERT_NE(why(more), "") << right.name << " " << end << " " << device;
+      }
+    }
+    for (const Json& device : devices) {
+      Json moved = json;
+      moved["program"]["position"][0] = device;
+      ASSERT_NE(why(moved), "") << right.name << " " << device;
+    }
+  }
+}
+
 TEST(ProgramFile, WithAChannelTwiceIsRefused) {
   Json json = Json::parse(to_text(plan()));
   json["channels"].push_back(json["channels"][0]);
   EXPECT_NE(why(json).find("stands twice"), std::string::npos) << why(json);
+}
+
+TEST(ProgramFile, SaysWhenItsDevicesStep) {
+  for (const StepSync sync : {StepSync::device, StepSync::global, StepSync::post_validation}) {
+    RigSpec spec{"zb-h1", {3, 4, 2}};
+    spec.step_sync = sync;
+    const RunPlan read = parse_run_plan(to_text(plan_of(spec)), "p.json");
+    EXPECT_EQ(read.program.step_sync, sync);
+  }
+}
+
+TEST(ProgramFile, WithoutAWayForThePartialNormIsRefused) {
+  RigSpec spec{"1f1b", {3, 4, 1}};
+  spec.step_sync = StepSync::post_validation;
+  Json json = Json::parse(to_text(plan_of(spec)));
+  ASSERT_EQ(why(json), "");
+  json["channels"][0]["source"] = 2;  // instead of 0, to 1
+  EXPECT_NE(why(json).find("the partial norm has no forward channel from 0 to 1"),
+            std::string::npos)
+      << why(json);
 }
 
 TEST(ProgramFile, MayAskAnotherStageOfItsOwnDevice) {

@@ -710,7 +710,7 @@ TEST(Rendezvous, AnotherRunAndAnotherSizeAreNotJoined) {
   };
   EXPECT_TRUE(says(join({1, 2, "yours"}), {"rank 0 did not come", "this is run 'mine'"}));
   EXPECT_TRUE(says(join({1, 3, "mine"}), {"refuses: rank 1 expects 3 processes, rank 0 2"}));
-  const auto first = connect_rendezvous({1, 2, "mine"}, "127.0.0.1", {server.port()}, 5, 5);
+  const auto first = connect_rendezvous({1, 2, "mine"}, "127.0.0.1", {server.port()}, 60, 60);
   EXPECT_TRUE(says(join({1, 2, "mine"}), {"refuses: there is a rank 1 already"}));
 }
 
@@ -732,7 +732,8 @@ bool hand_on(int from, int to) {
 }
 
 /// Between a client and rank 0: the first connection's answer is swallowed, as a slow network does
-/// for whoever has given up by then; the second connection is left alone.
+/// for whoever has given up by then; later connections are left alone. Ends when `front` is shut
+/// down.
 void slow_then_fast(const SilentListener& front, int port) {
   const int early = ::accept(front.fd, nullptr, nullptr), to_server = connected_to(port);
   char answer[4096];
@@ -741,27 +742,30 @@ void slow_then_fast(const SilentListener& front, int port) {
   EXPECT_FALSE(hand_on(early, to_server));  // it has given up
   ::close(to_server);
   ::close(early);
-  const int client = ::accept(front.fd, nullptr, nullptr), server = connected_to(port);
-  while (hand_on(client, server) && hand_on(server, client)) continue;
-  ::close(server);
-  ::close(client);
+  for (int client = 0; (client = ::accept(front.fd, nullptr, nullptr)) >= 0;) {
+    const int server = connected_to(port);
+    while (hand_on(client, server) && hand_on(server, client)) continue;
+    ::close(server);
+    ::close(client);
+  }
 }
 
 TEST(Rendezvous, WhoGivesUpOnASlowAnswerAndComesAgainHasNotLeft) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
   const SilentListener front;
   std::thread relay([&] { slow_then_fast(front, server.port()); });
-  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {front.port}, 30, 5);
+  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {front.port}, 60, 60);
   EXPECT_EQ(server.try_get("key", 1).found, RendezvousStore::Found::not_yet);
   client->set("key", "value");
   EXPECT_EQ(server.try_get("key", 1).bytes, "value");
   client.reset();
+  ::shutdown(front.fd, SHUT_RDWR);
   relay.join();
 }
 
 TEST(Rendezvous, AKeyOfARankThatHasLeftNeverComes) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
+  auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 60, 60);
   client->set("known", "value");
   client.reset();
   EXPECT_EQ(server.get("other", 1, 60).bytes, "rank 1 has ended");
@@ -770,7 +774,7 @@ TEST(Rendezvous, AKeyOfARankThatHasLeftNeverComes) {
 
 TEST(Rendezvous, AFailureReachesWhoeverWaits) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
+  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 60, 60);
   server.fail("rank 7 did not come");
   const auto answer = client->get("key", 0, 60);
   EXPECT_EQ(answer.found, RendezvousStore::Found::never);
@@ -779,7 +783,7 @@ TEST(Rendezvous, AFailureReachesWhoeverWaits) {
 
 TEST(Rendezvous, TheClockOfRankZeroIsReadThroughTheStore) {
   RendezvousServer server({0, 2, "r"}, {0}, true);
-  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 5, 5);
+  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {server.port()}, 60, 60);
   const double before_s = server.clock_s();
   const double there_s = client->clock_s();
   EXPECT_LE(before_s, there_s);

@@ -56,8 +56,8 @@ TEST(BlockPartition, EqualCostsAreLeftInBlocksOfEqualLength) {
 }
 
 TEST(BlockPartition, AHeavyEndTakesFewerElements) {
-  // 0 0 0 | 0 .5 1 : 1.5 > 0 + 1, so the first block takes one more.
-  EXPECT_EQ(block_partition({0, 0, 0, 0, 1, 2}, 2), (std::vector{4, 2}));
+  // 0 0 0 | 0 .5 1: 1.5 > 0 + 1, so the first block takes 0 and, as that changes nothing, .5.
+  EXPECT_EQ(block_partition({0, 0, 0, 0, 1, 2}, 2), (std::vector{5, 1}));
 }
 
 TEST(Torchgpipe, BalancesTimesOrBytes) {
@@ -70,16 +70,19 @@ TEST(Torchgpipe, BalancesTimesOrBytes) {
   PlanRequest request = request_for(model, {{2, 1e9}});
   request.batch = 4;
   const Plan by_time = plan_torchgpipe(request).plans.at(0);
-  EXPECT_EQ(by_time.stages[0].last_layer, 3);
+  EXPECT_EQ(by_time.stages[0].last_layer, 4);
   EXPECT_DOUBLE_EQ(by_time.time_per_stage_s, 24);
   EXPECT_DOUBLE_EQ(by_time.latency_s, 36 + 3 * 24);
   request.by_size = true;
   EXPECT_LT(plan_torchgpipe(request).plans.at(0).stages[0].last_layer, 3);
 }
 
-TEST(Torchgpipe, MoreDevicesThanLayersIsSaid) {
+TEST(Torchgpipe, MoreStagesThanLayersAreRefusedWithTheReason) {
   const ProfileModel model = table({{1, 2, 1, 0}, {1, 2, 1, 0}});
-  EXPECT_FALSE(plan_torchgpipe(request_for(model, {{3, 1e9}})).infeasible_because.empty());
+  PlanRequest request = request_for(model, {{3, 1e9}});
+  EXPECT_EQ(plan_torchgpipe(request).plans.at(0).depth(), 2) << "as many as there are layers";
+  request.stages = 3;
+  EXPECT_FALSE(plan_torchgpipe(request).infeasible_because.empty());
 }
 
 // --- transformers ---
@@ -162,8 +165,8 @@ TEST(TwoBw, RecomputationCostsAThirdAndIsChosenOnlyForMemory) {
   request.memory_bytes = 3.5e9;  // 1e9 kept, and the inputs of two microbatches
   const Plan again = plan_2bw(request).plans.at(0);
   EXPECT_EQ(again.recompute, Recompute::full);
-  EXPECT_NEAR(again.stages[0].time_s / again.microbatch_size,
-              kept.stages[0].time_s / kept.microbatch_size * 4 / 3, 1e-12);
+  EXPECT_NEAR(again.stages[0].time_s / static_cast<double>(again.microbatch_size),
+              kept.stages[0].time_s / static_cast<double>(kept.microbatch_size) * 4 / 3, 1e-12);
 }
 
 TEST(TwoBw, WhatDoesNotFitIsSaidWithTheLeastThatIsNeeded) {

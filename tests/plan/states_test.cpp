@@ -2,6 +2,7 @@
 #include "plan/layer_states.hpp"
 
 #include "plan/pipedream.hpp"
+#include "plan/planners.hpp"
 #include "tests/plan/profiles.hpp"
 
 #include <gtest/gtest.h>
@@ -123,6 +124,24 @@ TEST(Pipedream, OneDevicePerLevelIsOneStage) {
   const PipedreamPlan plan = optimize_pipedream(states, {{{1, 1e9}, {1, 1e9}}, false, true, 0});
   ASSERT_EQ(plan.stages.size(), 1U);
   EXPECT_DOUBLE_EQ(plan.time_per_stage_s, 8);
+}
+
+TEST(Pipedream, TooManyWaysToCutBranchesFallBackToTheExecutionOrderAndItIsSaid) {
+  // A source feeds 14 branches of two layers that meet again: 3^14 ways to cut them.
+  std::string nodes = line("source0", 1, 1), edges;
+  for (int i = 1; i <= 14; ++i) {
+    const std::string first = "first" + std::to_string(i), second = "second" + std::to_string(i);
+    nodes += line(first, 1, 1) + line(second, 1, 1);
+    edges += "\tsource0 -- " + first + "\n\t" + first + " -- " + second + "\n\t" + second +
+             " -- sink99\n";
+  }
+  const ProfileModel model(parse_pipedream_profile(nodes + line("sink99", 1, 1) + edges, "wide"),
+                           1);
+  const PlanResult result = plan_pipedream(request_for(model, {{3, 1e9}}));
+  ASSERT_EQ(result.plans.size(), 1U);
+  EXPECT_EQ(result.plans[0].stages.back().last_layer, 29);
+  ASSERT_EQ(result.notes.size(), 1U);
+  EXPECT_NE(result.notes[0].find("execution order"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 //
 // UPDATE_GOLDEN=1 rewrites the golden files (and marks the tests skipped): read every change.
 #include "scenarios/document.hpp"
+#include "tests/golden.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -16,7 +18,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <sstream>
 
 namespace penstock {
 namespace {
@@ -28,13 +29,6 @@ constexpr rlim_t kMostCpuSeconds = 20;  // sanitizers included; without, everyth
 constexpr long kMostKibibytes = 1024 * 1024;  // likewise; without, < 150 MB
 
 fs::path folder() { return fs::path(std::getenv("PENSTOCK_SOURCE")) / "tests/scenarios/malformed"; }
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 struct Ended {
   int code;  ///< 128 + signal when it was killed
@@ -102,19 +96,10 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Malformed);
 TEST_P(Malformed, IsRefusedWithTheExpectedMessage) {
   const Ended ended = simulate(folder(), {GetParam() + ".yaml"});
   expect_refused(ended);
-  const fs::path golden = folder() / (GetParam() + ".expected");
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(golden, std::ios::binary) << ended.standard_error;
-    GTEST_SKIP() << golden << " rewritten";
-  }
-  EXPECT_EQ(ended.standard_error, read(golden));
+  expect_golden(folder() / (GetParam() + ".expected"), ended.standard_error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Malformed, testing::ValuesIn(names()), [](const auto& test) {
-  std::string name = test.param;
-  std::ranges::replace(name, '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Files, Malformed, testing::ValuesIn(names()), ByName());
 
 TEST(MalformedFiles, AreManyAndAllHaveAMessage) {
   EXPECT_GE(names().size(), 100U);

@@ -1,27 +1,18 @@
 // What is made from the table of keys is up to date: scenario.schema.json and docs/scenario.md.
 // UPDATE_GOLDEN=1 rewrites them.
 #include "scenarios/keys.hpp"
+#include "tests/golden.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 namespace penstock {
 namespace {
 
 void expect_file(const std::string& path, const std::string& text) {
-  const std::string full = std::string(std::getenv("PENSTOCK_SOURCE")) + "/" + path;
-  if (std::getenv("UPDATE_GOLDEN") != nullptr) {
-    std::ofstream(full, std::ios::binary) << text;
-    GTEST_SKIP() << full << " rewritten";
-  }
-  std::ifstream in(full, std::ios::binary);
-  std::ostringstream there;
-  there << in.rdbuf();
-  EXPECT_EQ(there.str(), text) << path << " is old: run this test with UPDATE_GOLDEN=1";
+  expect_golden(std::string(std::getenv("PENSTOCK_SOURCE")) + "/" + path, text);
 }
 
 TEST(Reference, ShippedSchemaIsTheGeneratedOne) {

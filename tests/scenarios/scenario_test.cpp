@@ -57,7 +57,7 @@ TEST(ScenarioDefaults, AreThoseOfTheDocumentation) {
   const Scenario s = scenario(kCosts);
   EXPECT_EQ(s.name, "test");
   EXPECT_EQ(s.lowering.transfers, Transfers::overlapped);
-  EXPECT_FALSE(s.lowering.global_step);
+  EXPECT_EQ(s.lowering.step_sync, StepSync::device);
   EXPECT_EQ(s.lowering.width, 1);
   EXPECT_EQ(s.shape.batches, 1U);
   EXPECT_EQ(s.shape.microbatches_per_update, 1U);
@@ -428,7 +428,10 @@ TEST(Pipeline, EveryChoiceIsUnderstood) {
     EXPECT_NO_THROW(scenario(kCosts + "transfers: " + transfers + "\n")) << transfers;
   for (const char* recompute : {"none", "selective", "full"})
     EXPECT_NO_THROW(scenario(kGpt + "pipeline: {recompute: " + recompute + "}\n")) << recompute;
-  EXPECT_TRUE(scenario(kCosts + "pipeline: {optimizer_sync: global}\n").lowering.global_step);
+  for (const std::string_view sync : kStepSyncNames) {
+    const auto read = scenario(kCosts + "pipeline: {optimizer_sync: " + std::string(sync) + "}\n");
+    EXPECT_EQ(kStepSyncNames[static_cast<std::size_t>(read.lowering.step_sync)], sync);
+  }
   const Scenario pipedream = scenario(
       "model: {forward: 1 s, backward: 2 s}\nschedule: pipedream\n"
       "pipeline: {stages: 4, vertical_sync: true, weight_copies: code}\n");

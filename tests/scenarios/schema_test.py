@@ -32,8 +32,8 @@ BEYOND_A_SCHEMA = """
     network-more-devices-than-edges network-not-joined network-too-few-devices
     network-without-devices nics-do-not-divide no-backward no-forward no-peak-for-type
     nodes-without-devices nodes-without-inter options-of-pipedream overflowing-link
-    overflowing-reduction overflowing-run overflowing-versions own-block own-csv
-    pcie-host-of-one-socket pcie-missing pcie-unused perturbation-failures
+    overflowing-reduction overflowing-run overflowing-versions own-block own-block-file
+    own-block-interval own-block-shape own-csv post-validation-without-flush pcie-host-of-one-socket pcie-missing pcie-unused perturbation-failures
     perturbation-free-transfers perturbation-idle-keys perturbation-jitter-no-spread
     perturbation-jitter-uniform perturbation-link-names perturbation-unlimited-link
     pipedream-with-microbatches placement-count placement-twice profile-and-costs

@@ -5,6 +5,7 @@
 #include "schedules/lowering.hpp"
 #include "schedules/order_facts.hpp"
 #include "schedules/pipemare.hpp"
+#include "tests/parameter_name.hpp"
 #include "tests/shared.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches,
              Transfers transfers = Transfers::overlapped, int width = 1) {
-  return lower(*find_schedule(name), {p, m, batches}, {width, transfers, false});
+  return lower(*find_schedule(name), {p, m, batches}, {width, transfers});
 }
 
 std::vector<std::string> problems(const Program& program) {
@@ -359,11 +360,7 @@ TEST_P(Asynchronous, HoldsNoVersionLongerThanAnOpNeedsIt) {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Asynchronous,
                          testing::Values("pipemare", "timeprest", "v-timeprest", "i-timeprest"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         ByName());
 
 }  // namespace
 }  // namespace penstock

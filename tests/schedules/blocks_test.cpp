@@ -39,8 +39,8 @@ Evaluation evaluated(const Block& block, std::uint32_t m, Reorder how) {
 void expect_problem(const Block& block, const std::string& what) {
   const auto found = problems(block);
   EXPECT_TRUE(std::ranges::any_of(
-      found, [&](const std::string& line) { return line.find(what) != std::string::npos; }))
-      << what << "\nfound: " << (found.empty() ? "nothing" : found[0]);
+      found, [&](const BlockProblem& p) { return p.why.find(what) != std::string::npos; }))
+      << what << "\nfound: " << (found.empty() ? "nothing" : found[0].why);
 }
 
 TEST(Blocks, TheBlockOf1f1bRepeatsTo1f1b) {

@@ -5,6 +5,7 @@
 #include "schedules/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 
@@ -55,7 +56,7 @@ void expect_messages_in_order(const Program& program, const DependencyTable& tab
 
 void expect_valid(const Schedule& schedule, const ScheduleShape& shape, int width,
                   Transfers transfers) {
-  const Program program = lower(schedule, shape, {width, transfers, false});
+  const Program program = lower(schedule, shape, {width, transfers});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_TRUE(problems.empty()) << schedule.name << " " << describe(shape) << " width " << width
@@ -268,11 +269,7 @@ std::vector<std::string_view> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(names()), [](const auto& tested) {
-  std::string name(tested.param);
-  for (char& c : name) c = c == '-' ? '_' : c;
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(names()), ByName());
 
 }  // namespace
 }  // namespace penstock

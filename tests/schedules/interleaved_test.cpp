@@ -246,7 +246,7 @@ TEST(LoopedBfs, RunsAllMicrobatchesOnAChunkBeforeTheNext) {
 // Device 1 offers what chunk 2 needs while device 0 still sends it the microbatches of chunk 0.
 TEST(LoopedBfs, NeedsSendersThatGoOn) {
   const Program program =
-      lower(*find_schedule("looped-bfs"), interleaved(2, 4, 2), {1, Transfers::coupled, false});
+      lower(*find_schedule("looped-bfs"), interleaved(2, 4, 2), {1, Transfers::coupled});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_EQ(problems.size(), 2U);

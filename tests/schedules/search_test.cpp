@@ -207,7 +207,7 @@ TEST(Search, HoldsAsMuchAsOneFOneBWhenNothingIsSaid) {
 TEST(Search, PassesTheCheckerWithOneAndWithTwoChunks) {
   for (const std::uint32_t chunks : {1U, 2U}) {
     const ScheduleShape shape{.depth = 3, .microbatches_per_update = 7, .chunks = chunks};
-    const Program program = lower(named("search"), shape, {1, Transfers::overlapped, false});
+    const Program program = lower(named("search"), shape, {1, Transfers::overlapped});
     const DependencyTable table(program.ops, program.placement, program.microbatches());
     EXPECT_TRUE(check(program, table).empty()) << chunks;
   }

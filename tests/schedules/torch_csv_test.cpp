@@ -276,6 +276,14 @@ TEST(TorchCsv, DamagedTablesAreRefusedOrRunButNeverCrash) {
   }
 }
 
+TEST(TorchCsv, ALineOfRefusedWordsIsNotAlsoCalledADeviceThatComputesNothing) {
+  const std::string words = said("0F0,0B0\nx\n");
+  EXPECT_NE(words.find("t.csv:2:1: 'x' is no action"), std::string::npos) << words;
+  EXPECT_EQ(words.find("computes nothing"), std::string::npos) << words;
+  const std::string blank = said("0F0,0B0\n,\n1F0,1B0\n");
+  EXPECT_NE(blank.find("t.csv:2:1: device 1 computes nothing"), std::string::npos) << blank;
+}
+
 TEST(TorchCsv, RecordedOrdersRunAndRecordedDeadlocksAreNamed) {
   SKIP_WITHOUT_RECORDED("torch_pipelining_2.14.1.jsonl.gz");
   int right = 0;

@@ -168,7 +168,7 @@ void expect_checked(const char* name, Transfers transfers) {
   for_each_admitted(name, {}, [&](const Schedule& schedule, const ScheduleShape& shape) {
     ScheduleShape two_batches = shape;
     two_batches.batches = 2;
-    const Program program = lower(schedule, two_batches, {1, transfers, false});
+    const Program program = lower(schedule, two_batches, {1, transfers});
     const DependencyTable table(program.ops, program.placement, program.microbatches());
     EXPECT_EQ(fmt::format("{}", fmt::join(check(program, table), "\n")), "");
   });

@@ -76,7 +76,7 @@ TEST_P(EveryV, PassesTheCheckForEveryShape) {
     for (std::uint32_t m = 1; m <= 24; ++m) {
       ASSERT_TRUE(schedule.refuse(shape_of(p, m)).empty());
       for (const Transfers transfers : {Transfers::overlapped, Transfers::blocking}) {
-        const Program program = lower(schedule, shape_of(p, m), {1, transfers, false});
+        const Program program = lower(schedule, shape_of(p, m), {1, transfers});
         const DependencyTable table(program.ops, program.placement, program.microbatches());
         const auto problems = check(program, table);
         ASSERT_TRUE(problems.empty()) << p << " " << m << " " << problems[0];
@@ -135,7 +135,7 @@ TEST(VBlocks, MeetNobodyModuloTheIntervalForTwoTo39Devices) {
   for (std::uint32_t p = 1; p < 40; ++p) {
     for (const auto make : {v_min_block, v_half_block, v_zb_block, one_f_one_b_v_block}) {
       const auto found = problems(make(p));
-      EXPECT_TRUE(found.empty()) << p << ": " << found[0];
+      EXPECT_TRUE(found.empty()) << p << ": " << found[0].why;
     }
     const VShape half_of_the_paper{{2, 1, 2, 1}, {2, p % 2 == 0 ? 4U : 1U, 1}};
     EXPECT_TRUE(problems(v_block(p, half_of_the_paper)).empty()) << p;

@@ -50,7 +50,7 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
     spec.shape = random_shape(schedule, random, 6, 12);
     spec.width = static_cast<int>(pick(1, 3));
     spec.transfers = random_transfers(schedule, spec.shape, random);
-    spec.global_step = schedule.flushes() && pick(0, 1) == 0;
+    if (schedule.flushes()) spec.step_sync = static_cast<StepSync>(pick(0, 2));
     spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 0;
     for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
       if (pick(0, 1) == 0)
@@ -81,7 +81,7 @@ TEST(CriticalPath, GoesThroughTheLastMemberOfABarrier) {
   std::vector<StageCosts> costs(3, unit_costs());
   costs[0].step_s = costs[1].step_s = 1;
   costs[2].step_s = 5;
-  const Rig rig({.shape = {3, 3, 1}, .global_step = true, .costs = costs});
+  const Rig rig({.shape = {3, 3, 1}, .step_sync = StepSync::global, .costs = costs});
   const Timeline timeline = simulate_exact(rig.input());
   const auto path = path_of(rig, timeline);
   ASSERT_GE(path.size(), 2U);

@@ -106,7 +106,7 @@ TEST(Exact, TheReductionIsABarrierOfTheReplicas) {
 
 TEST(Exact, AGlobalStepWaitsForEveryDevice) {
   const Rig device({.shape = {4, 4, 2}});
-  const Rig global({.shape = {4, 4, 2}, .global_step = true});
+  const Rig global({.shape = {4, 4, 2}, .step_sync = StepSync::global});
   EXPECT_DOUBLE_EQ(simulate_exact(device.input()).makespan_s, 42);
   const Timeline t = simulate_exact(global.input());
   EXPECT_DOUBLE_EQ(t.makespan_s, 42);

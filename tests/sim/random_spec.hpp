@@ -41,7 +41,7 @@ inline RigSpec random_spec(std::mt19937_64& random) {
                                   {{0.25, 0.25}, {0.5, 0.25}, {0.75, 0.25}, {1, 0.25}});
   }
   spec.transfers = random_transfers(schedule, spec.shape, random);
-  spec.global_step = schedule.flushes() && pick(0, 3) == 0;
+  if (schedule.flushes()) spec.step_sync = static_cast<StepSync>(pick(0, 2));
   for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
     StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
     c.backward_input_s = c.backward_s * 0.75;

@@ -116,7 +116,7 @@ class MadeUpTables(unittest.TestCase):
         for arguments, says in (((wrong,), f"{wrong}:2:8: 'hidden size' must be an integer"),
                                 ((self.table, "--seed", "x"), "--seed"),
                                 ((self.table, "--fit", "pp2"), "--fit"),
-                                ((self.table, "--html", "page.html"), "is for recordings"),
+                                ((self.table, "--report", "page.html"), "is for recordings"),
                                 ((self.table, "--calibration", wrong), "is not a calibration")):
             arguments += ("--fit", "half") if "--seed" in arguments else ()
             done = run(*arguments)

@@ -1,7 +1,8 @@
 #include "measured.hpp"
-#include "validate/page.hpp"
+#include "validate/sections.hpp"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -131,10 +132,11 @@ TEST(Validation, WithoutAWholeIterationSaysSo) {
   EXPECT_FALSE(v.iteration.measured_s);
   EXPECT_FALSE(v.iteration.error);
   EXPECT_FALSE(v.causes);
-  // The picture shows what there is.
-  const std::string page =
-      validation_section({m.input, m.predicted, m.memory, m.recording, m.runs}, v);
-  EXPECT_NE(page.find("0F0\npredicted"), std::string::npos);
+  // The timeline shows what there is.
+  const auto sections =
+      validation_sections({m.input, m.predicted, m.memory, m.recording, m.runs}, v);
+  EXPECT_NE(sections[0].find("1 measured"), std::string::npos);
+  EXPECT_NE(sections[0].find("measured unknown, error unknown"), std::string::npos);
 }
 
 TEST(ValidationSummary, SplitsTimesByDepth) {
@@ -147,35 +149,24 @@ TEST(ValidationSummary, SplitsTimesByDepth) {
   EXPECT_NEAR(s.time_by_depth.at(4).bias, -0.1, 1e-12);
 }
 
-TEST(ValidationPage, NeedsNothingFromOutsideAndEscapesNames) {
+TEST(ValidationSections, LayPredictedAboveMeasuredAtTheFirstUpdateShown) {
   Measured m(linked());
-  m.recording.name = "<script>alert(1)</script>";
+  m.recording.name = "a run";
   m.add(run_of(m.rig, m.predicted, 1.1));
-  const std::string section =
-      validation_section({m.input, m.predicted, m.memory, m.recording, m.runs}, m.result());
-  const std::string page = validation_page({"title", "", "penstock validate <file>"}, {section});
-  EXPECT_EQ(page.find("<script"), std::string::npos);
-  EXPECT_EQ(page.find("http"), std::string::npos);
-  EXPECT_EQ(page.find("src="), std::string::npos);
-  EXPECT_NE(page.find("prefers-color-scheme: dark"), std::string::npos);
-  EXPECT_NE(page.find("penstock validate &lt;file&gt;"), std::string::npos);
-  const auto count = [&](std::string_view what) {
-    std::size_t n = 0;
-    for (std::size_t at = 0; (at = page.find(what, at)) != std::string::npos; ++at) ++n;
-    return n;
-  };
-  EXPECT_EQ(count(">predicted</text>"), 4U);  // a lane per device
-  EXPECT_EQ(count(">measured</text>"), 4U);
-  EXPECT_EQ(count("<rect class=\"F\" x="), 2U * 4 * 24);  // three of six updates
-}
-
-TEST(Picture, OfAHugeRunIsCutToWhatABrowserCanShow) {
-  Measured m({.shape = {40, 400, 1}});
-  m.add(run_of(m.rig, m.predicted));
-  const Picture p = draw_comparison({m.input, m.predicted, m.memory, m.recording, m.runs}, 0);
-  EXPECT_LT(p.svg.size(), std::size_t{3'000'000});
-  EXPECT_NE(p.caption.find("Cut short"), std::string::npos);
-  EXPECT_NE(p.caption.find("Devices 12 to 27 are left out"), std::string::npos);
+  const auto sections =
+      validation_sections({m.input, m.predicted, m.memory, m.recording, m.runs}, m.result());
+  ASSERT_EQ(sections.size(), 4U);  // timelines, causes, kinds, devices
+  const auto timeline = nlohmann::json::parse(sections[0]);
+  EXPECT_EQ(timeline["heading"], "a run");
+  EXPECT_NE(timeline["note"].get<std::string>().find("Iteration: predicted "), std::string::npos);
+  ASSERT_EQ(timeline["lanes"].size(), 8U);
+  EXPECT_EQ(timeline["lanes"][2]["name"], "1 predicted");
+  EXPECT_EQ(timeline["lanes"][3]["name"], "1 measured");
+  // Three of six updates; on the slower clock each ends ten percent later.
+  EXPECT_EQ(timeline["end_update"].get<int>() - timeline["first_update"].get<int>(), 3);
+  const auto& ends = timeline["clocks"];
+  for (std::size_t u = 0; u <= 6; ++u)
+    EXPECT_NEAR(ends[1]["ends"][u].get<double>(), 1.1 * ends[0]["ends"][u].get<double>(), 1e-9);
 }
 
 }  // namespace

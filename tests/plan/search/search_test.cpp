@@ -106,7 +106,7 @@ void try_all_cuts(const Problem& problem, const PlanFamily& family, Objective ob
   cuts_of(problem.layers(), family.stages(), {}, cuts);
   for (const auto& cut : cuts) {
     try {
-      const Verdict v = judge(problem.resolve({family, cut}), EngineChoice::exact);
+      const Judgement v = judge(problem.resolve({family, cut}), EngineChoice::exact);
       ++brute.simulated;
       if (v.fits)
         brute.best = std::min(brute.best, cost_of(objective, v.iteration_time_s, v.memory_bytes,

@@ -1,0 +1,55 @@
+// How the processes of one run find each other, whoever has started them.
+//
+// Where rank 0 is comes from the environment. Who is who, in this order:
+//   RANK, WORLD_SIZE                                  torchrun, penstock's own launcher
+//   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE        mpirun
+//   SLURM_PROCID, SLURM_NTASKS                        srun
+//   PMI_RANK, PMI_SIZE                                mpiexec of MPICH and Intel MPI
+// and where they meet:
+//   PENSTOCK_RENDEZVOUS       a folder all of them see; rank 0 leaves its address there
+//   MASTER_ADDR, MASTER_PORT  torchrun; else Slurm's first node, or this machine (mpirun on one
+//                             node), or the one where mpirun runs; port 29500 unless given. Up to
+//                             three ports after it are tried, because torchrun's agent may listen
+//                             on MASTER_PORT itself.
+// PENSTOCK_INTERFACE or PENSTOCK_HOSTNAME say on which address this process is to be reached;
+// otherwise it is the one on the way to rank 0. IPv4.
+#pragma once
+
+#include "base/rendezvous.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace penstock {
+
+struct GroupSettings {
+  RunIdentity identity;
+  std::string folder;          ///< meet there, or else at
+  std::string master_address;  ///< a name or an IPv4 address
+  std::vector<int> ports;      ///< the first free one; used by rank 0, tried by the others
+  std::string hostname;        ///< on which this process is to be reached; may be empty
+  double deadline_s = 60;      ///< for a rank to come
+};
+
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+/// The process's own.
+std::optional<std::string> environment(const std::string& name);
+
+/// How this process is to find the others; none when it was not started as one of several.
+/// Throws InputError naming the variable that is wrong or missing.
+std::optional<GroupSettings> group_settings(const Environment& get, double deadline_s);
+
+/// Rank 0's server, or this rank's connection to it. Throws SystemError when they do not meet.
+std::unique_ptr<RendezvousStore> meet(const GroupSettings& settings);
+
+/// Is this an address at which only this machine's processes are reached?
+bool on_loopback(const std::string& host);
+/// Do they meet at such an address?
+bool on_one_machine(const GroupSettings& settings);
+
+/// Sixteen hexadecimal digits that nobody else draws.
+std::string random_name();
+
+}  // namespace penstock

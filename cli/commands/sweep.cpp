@@ -1,0 +1,281 @@
+// penstock sweep
+#include "base/exit_codes.hpp"
+#include "base/progress.hpp"
+#include "base/units.hpp"
+#include "cli/running.hpp"
+#include "cli/sweep_report.hpp"
+#include "sweep/axes.hpp"
+#include "sweep/evaluate.hpp"
+#include "sweep/overview.hpp"
+#include "sweep/run.hpp"
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+std::atomic<bool> stop_wanted{false};
+
+/// Ctrl-C and the end that Slurm announces: what runs is finished; a second one ends at once.
+void stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_wanted.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+template <class Number>
+Number number_option(const Arguments& arguments, const char* name, Number otherwise, Number least) {
+  if (!arguments.flag(name)) return otherwise;
+  const std::string text = arguments.value(name);
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least)
+    throw InputError(fmt::format("--{}", name),
+                     fmt::format("must be a number >= {}, got '{}'", least, text));
+  return value;
+}
+
+bool writes_file(const Arguments& arguments) { return arguments.value("output", "-") != "-"; }
+
+bool shows_table(const Arguments& arguments) {
+  return arguments.value("format", "table") == "table";
+}
+
+/// What contradicts itself is said before any work is done.
+void check_options(const Arguments& arguments) {
+  if (arguments.flag("resume") && arguments.flag("force"))
+    throw InputError("--resume", "continues the file that --force replaces; give one of them");
+  for (const char* name : {"resume", "force"}) {
+    if (arguments.flag(name) && !writes_file(arguments))
+      throw InputError(fmt::format("--{}", name), "needs a file: -o FILE.csv, .jsonl or .sqlite");
+  }
+  if (writes_file(arguments) && !shows_table(arguments))
+    throw InputError("--format", "is that of standard output; a file's is its extension");
+  const auto folder = std::filesystem::path(arguments.value("report", "")).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw InputError("--report", fmt::format("there is no folder '{}'", folder.string()));
+  for (const char* name : {"top", "sort", "columns"}) {
+    if (arguments.flag(name) && !shows_table(arguments))
+      throw InputError(fmt::format("--{}", name), "shapes the table; csv and json have every row");
+  }
+  if (writes_file(arguments)) check_extension(arguments.value("output"));
+  if (!arguments.flag("over") && arguments.positional.size() < 2)
+    throw InputError("penstock sweep",
+                     "there is nothing to vary: give axes, such as --over stages=2,4,8");
+}
+
+EngineChoice engine_choice(const std::string& name) {
+  return name == "exact"     ? EngineChoice::exact
+         : name == "simgrid" ? EngineChoice::simgrid
+                             : EngineChoice::automatic;
+}
+
+Manifest manifest_of(const Arguments& arguments, const Space& space) {
+  Manifest m;
+  m.version = PENSTOCK_VERSION;
+  for (const std::string& file : space.files())
+    m.scenarios.emplace_back(file, hash_of(read_file(file)));
+  m.changes = arguments.values("set");
+  m.axes = space.axes();
+  m.conditions = arguments.values("where");
+  m.engine = arguments.value("engine", "auto");
+  m.shard = arguments.value("shard", "0/1");
+  return m;
+}
+
+TableOptions table_options(const Arguments& arguments) {
+  TableOptions options;
+  options.top = number_option<std::size_t>(arguments, "top", 10, 0);
+  if (arguments.flag("sort")) read_sort(arguments.value("sort"), options);
+  if (arguments.flag("columns"))
+    options.columns = split_values(arguments.value("columns"), "--columns");
+  return options;
+}
+
+/// Rows that are only counted and looked at: for a table without a file.
+class NoOutput : public Output {
+ public:
+  void previous(const std::function<void(const Cells&)>&) override {}
+  void put(const Cells&) override {}
+  void flush_if_due() override {}
+  void replace(const std::vector<Cells>&) override {}
+  void flush() override {}
+};
+
+std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& columns,
+                                  const Space& space) {
+  if (writes_file(arguments)) {
+    const Existing existing = arguments.flag("resume")  ? Existing::resume
+                              : arguments.flag("force") ? Existing::overwrite
+                                                        : Existing::refuse;
+    return open_output(arguments.value("output"), columns, manifest_of(arguments, space), existing);
+  }
+  if (shows_table(arguments)) return std::make_unique<NoOutput>();
+  return standard_output(arguments.value("format"), columns);
+}
+
+Space space_of(const Arguments& arguments) {
+  for (const std::string& file : arguments.positional) {
+    require_file(file);
+    if (std::ranges::count(arguments.positional, file) > 1)
+      throw InputError(file, "is given twice");
+  }
+  const auto changes = overrides_of(arguments);
+  return Space(arguments.positional,
+               parse_axes(arguments.values("over"), arguments.values("zip"), changes),
+               arguments.values("where"), changes);
+}
+
+Evaluate evaluation(const Evaluator& evaluator) {
+  return [&evaluator](const Point& point) {
+    Evaluated evaluated;
+    evaluated.row = evaluator.begin(point, evaluated.rest);
+    return evaluated;
+  };
+}
+
+/// A rank that works for rank 0.
+int work_for_others(const Evaluator& evaluator, const WorkerOptions& options) {
+  visit(
+      evaluation(evaluator), [] { return std::optional<Point>(); }, [](Row&&) {}, options);
+  return exit_ok;
+}
+
+/// False when it was stopped before all points were visited.
+bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
+               const WorkerOptions& options) {
+  try {
+    visit(
+        evaluation(evaluator), [&] { return run.next(); },
+        [&](Row&& row) { run.take(std::move(row)); }, options);
+    return run.finish();
+  } catch (const SystemError& error) {
+    if (!writes_file(arguments)) throw;
+    throw SystemError(
+        fmt::format("{}\nthe rows in {} are whole; the same command with --resume "
+                    "continues",
+                    error.what(), arguments.value("output")));
+  }
+}
+
+/// Shows how far the sweep is, and measures how long it takes.
+class Watch {
+ public:
+  explicit Watch(std::uint64_t points)
+      : progress_(std::in_place, "sweep", static_cast<std::int64_t>(points)) {}
+
+  void saw_another(const Overview& overview) {
+    ++visited_;
+    const std::string best = overview.best();
+    progress_->update(static_cast<std::int64_t>(visited_),
+                      fmt::format("{:.0f}/s{}{}", rate(), best.empty() ? "" : "; best ", best));
+  }
+  void end() {
+    progress_.reset();
+    seconds_ = elapsed_s();
+  }
+  /// "; 2.1 s (4760 points/s)", or nothing without points.
+  std::string summary() const {
+    if (visited_ == 0 || seconds_ <= 0) return "";
+    return fmt::format("; {} ({:.0f} points/s)", format_time(seconds_),
+                       static_cast<double>(visited_) / seconds_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double elapsed_s() const {
+    return std::chrono::duration<double>(Clock::now() - started_).count();
+  }
+  double rate() const { return static_cast<double>(visited_) / std::max(elapsed_s(), 1e-9); }
+
+  std::optional<Progress> progress_;
+  Clock::time_point started_ = Clock::now();
+  std::uint64_t visited_ = 0;
+  double seconds_ = 0;
+};
+
+void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
+             const Watch& watch, bool complete) {
+  const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
+  fmt::print(stderr, "{}{}\n", overview.counts(), rate);
+  if (complete) {
+    if (overview.failed() > 0 && writes_file(arguments))
+      fmt::print(stderr, "the same command with --resume tries again what failed\n");
+    return;
+  }
+  fmt::print(stderr, "stopped with {} of {} points left{}\n",
+             format_count(static_cast<std::int64_t>(run.left())),
+             format_count(static_cast<std::int64_t>(run.total())),
+             writes_file(arguments) ? "; the same command with --resume continues" : "");
+}
+
+/// A batch script of Slurm is no rank: srun starts those, and tells them their step.
+std::optional<std::string> of_launcher(const std::string& name) {
+  if (name.starts_with("SLURM_") && !environment("SLURM_STEP_ID")) return std::nullopt;
+  return environment(name);
+}
+
+WorkerOptions worker_options(const Arguments& arguments) {
+  WorkerOptions options;
+  constexpr int kMostJobs = 1024;
+  options.jobs = number_option<int>(arguments, "jobs", 0, 1);
+  if (options.jobs > kMostJobs)
+    throw InputError("--jobs",
+                     fmt::format("must be at most {}, got {}; more machines take part with "
+                                 "mpirun or srun",
+                                 kMostJobs, options.jobs));
+  options.point_limit_s = number_option<double>(arguments, "timeout", 0, 0.001);
+  options.stop = &stop_wanted;
+  if (!arguments.flag("shard")) options.group = group_settings(of_launcher, 60);
+  return options;
+}
+
+}  // namespace
+
+int run_sweep(const Arguments& arguments) {
+  check_options(arguments);
+  WorkerOptions workers = worker_options(arguments);
+  const Shard shard = parse_shard(arguments.value("shard", "0/1"));
+  const Space space = space_of(arguments);
+  const Columns columns(space);
+  Overview overview(space, columns, table_options(arguments));
+  const Evaluator evaluator(space.files(), overrides_of(arguments),
+                            engine_choice(arguments.value("engine", "auto")));
+  if (workers.group && workers.group->identity.rank > 0) return work_for_others(evaluator, workers);
+  if (space.next(0) == space.size()) {
+    throw InputError("--where", fmt::format("no point is left of {}",
+                                            format_count(static_cast<std::int64_t>(space.size()))));
+  }
+  const auto output = output_of(arguments, columns, space);
+  std::optional<Watch> watch;
+  std::optional<SweepReport> report;
+  if (arguments.flag("report")) report.emplace(space, columns);
+  SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
+    overview.add(row);
+    if (report) report->add(row);
+    if (is_new) watch->saw_another(overview);
+  });
+  workers.full = [&run] { return run.full(); };
+  workers.tick = [&run] { run.tick(); };
+  if (arguments.flag("resume")) run.resume();
+  watch.emplace(run.left());
+  stop_on_signals();
+  const bool complete = visit_all(evaluator, run, arguments, workers);
+  watch->end();
+  if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
+  std::fflush(stdout);
+  say_end(arguments, overview, run, *watch, complete);
+  if (report) write_report(report->report(overview, arguments), arguments.value("report"));
+  return complete ? exit_ok : exit_interrupted;
+}
+
+}  // namespace penstock

@@ -1,0 +1,106 @@
+#include "cli/plan_report.hpp"
+
+#include "base/units.hpp"
+#include "report/comparison_section.hpp"
+#include "report/table_section.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+double known(double value) { return value > 0 ? value : NAN; }
+
+std::vector<KeyFigure> figures(const PlanTask& task, const PlanResult& result) {
+  if (result.plans.empty())
+    return {{"Is there a plan?", "no", result.infeasible_because, Verdict::bad}};
+  const Plan& best = result.plans.front();
+  return {
+      {"What to run?", fmt::format("{} stages x replicas", replicas_text(best)),
+       fmt::format("microbatches of {}, {}, recompute {}", best.microbatch_size, best.schedule,
+                   kRecomputeNames[static_cast<std::size_t>(best.recompute)]),
+       Verdict::good},
+      {"How fast?", fmt::format("{:.4g} samples/s", best.throughput_samples_per_s),
+       fmt::format("as {} predicts it; {:.3f} times one device", task.planner->name, best.speedup)},
+      {"Why not faster?", best.limited_by, ""}};
+}
+
+std::string stages_section(const Plan& plan) {
+  ComparisonSection bars{{"Stages of the best plan"}, {}, {}};
+  ComparisonBars times, memory;
+  bool has_memory = false;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    bars.names.push_back(fmt::format("stage {}: layers {}-{}, devices {}", s, stage.first_layer,
+                                     stage.last_layer, ranges_text(stage.devices)));
+    times.values.push_back(stage.time_s);
+    memory.values.push_back(known(stage.memory_bytes));
+    has_memory = has_memory || stage.memory_bytes > 0;
+  }
+  bars.panels.push_back({"time of a microbatch, over the replicas", "s", {times}});
+  if (has_memory) bars.panels.push_back({"memory of a device", "bytes", {memory}});
+  return section_text(bars);
+}
+
+std::string plans_section(const PlanResult& result) {
+  TableSection table{{"Plans"},
+                     {{"plan"},
+                      {"stages x replicas"},
+                      {"microbatch"},
+                      {"microbatches"},
+                      {"recompute"},
+                      {"schedule"},
+                      {"time per stage", "s"},
+                      {"throughput", "samples/s"},
+                      {"speedup"},
+                      {"limited by"}},
+                     {}};
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const Plan& p = result.plans[i];
+    table.rows.push_back(
+        {static_cast<double>(i + 1), replicas_text(p), static_cast<double>(p.microbatch_size),
+         static_cast<double>(p.microbatches),
+         std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]), p.schedule,
+         p.time_per_stage_s, p.throughput_samples_per_s, p.speedup, p.limited_by});
+  }
+  return section_text(table);
+}
+
+}  // namespace
+
+std::string replicas_text(const Plan& plan) {
+  if (!plan.uneven()) return fmt::format("{}x{}", plan.depth(), plan.width());
+  std::vector<int> all;
+  for (const PlannedStage& stage : plan.stages) all.push_back(stage.replicas);
+  return fmt::format("{}", fmt::join(all, "-"));
+}
+
+std::string ranges_text(const std::vector<int>& devices) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < devices.size();) {
+    std::size_t end = i + 1;
+    while (end < devices.size() && devices[end] == devices[end - 1] + 1) ++end;
+    parts.push_back(end == i + 1 ? std::to_string(devices[i])
+                                 : fmt::format("{}-{}", devices[i], devices[end - 1]));
+    i = end;
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+Report plan_report(const PlanTask& task, const PlanResult& result, const Arguments& arguments) {
+  Report report;
+  report.title = fmt::format("Plan of {}", task.name);
+  report.summary = fmt::format("{} ({}) on {} devices", task.planner->name, task.planner->paper,
+                               task.request.devices());
+  report.figures = figures(task, result);
+  if (!result.plans.empty())
+    report.sections = {stages_section(result.plans.front()), plans_section(result)};
+  report.notes = result.notes;
+  report.command = arguments.command_line;
+  report.version = PENSTOCK_VERSION;
+  return report;
+}
+
+}  // namespace penstock

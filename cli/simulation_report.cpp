@@ -1,0 +1,152 @@
+#include "cli/simulation_report.hpp"
+
+#include "base/units.hpp"
+#include "report/bubble_section.hpp"
+#include "report/memory_section.hpp"
+#include "report/table_section.hpp"
+#include "report/timeline_section.hpp"
+#include "validate/iterations.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+KeyFigure fits(const Result& r) {
+  const auto fullest = std::ranges::min_element(
+      r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
+  const std::int64_t peak = fullest->memory.use.total();
+  if (!r.infeasible_because.empty()) {
+    const std::size_t more = r.infeasible_because.size() - 1;
+    return {"Fits?", "no",
+            r.infeasible_because[0] + (more > 0 ? fmt::format(", and {} more devices", more) : ""),
+            Verdict::bad};
+  }
+  if (fullest->capacity_bytes == 0)
+    return {"Fits?", "unknown",
+            peak == 0 ? "the scenario gives no sizes"
+                      : fmt::format("no capacity given; device {} needs {}", fullest->device,
+                                    bytes_text(peak))};
+  return {"Fits?", "yes",
+          fmt::format("device {}, the fullest, uses {} of {}", fullest->device, bytes_text(peak),
+                      bytes_text(fullest->capacity_bytes)),
+          Verdict::good};
+}
+
+KeyFigure iteration(const Simulation& s, const Result& r) {
+  if (!r.stalled_because.empty())
+    return {"How fast?", "never ends", r.stalled_because, Verdict::bad};
+  const bool each = s.program.versions.kind == VersionRule::Kind::stash;
+  if (r.iteration_time_s)
+    return {"How fast?", format_time(*r.iteration_time_s),
+            fmt::format("per {}, in the steady state", each ? "microbatch" : "iteration")};
+  return {"How fast?", format_time(r.makespan_s), "the whole run: too short for a steady state"};
+}
+
+KeyFigure throughput(const Result& r) {
+  std::string detail;
+  if (r.tokens_per_s_per_device)
+    detail = fmt::format("{:.0f} tokens/s, {:.1f} TFLOP/s of each GPU", *r.tokens_per_s_per_device,
+                         *r.tflops_per_device);
+  if (r.mfu)
+    detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
+  return {"Throughput", fmt::format("{:.4g} samples/s", r.samples_per_s), detail};
+}
+
+KeyFigure bubble(const Result& r) {
+  const auto most = std::ranges::max_element(r.bubble);
+  std::string cause(kCauseNames[static_cast<std::size_t>(most - r.bubble.begin())]);
+  std::ranges::replace(cause, '_', ' ');
+  return {"Why? The bubble", format_percent(r.bubble_fraction),
+          *most > 0 ? fmt::format("most of it {}: {} of the run", cause, format_percent(*most))
+                    : "of the devices' time is idle"};
+}
+
+std::string summary(const Simulation& s) {
+  std::string text = fmt::format("{}, {}, {} per update, {}; transfers {}; engine {}",
+                                 s.program.schedule, counted(s.scenario.shape.depth, "stage"),
+                                 counted(s.scenario.shape.microbatches_per_update, "microbatch"),
+                                 counted(s.scenario.shape.batches, "update"),
+                                 to_string(s.program.transfers), s.engine);
+  if (!s.scenario.overrides.empty())
+    text += fmt::format("\nwith {}", fmt::join(s.scenario.overrides, ", "));
+  return text;
+}
+
+std::string timeline_section(const Simulation& s) {
+  TimelineSection section{
+      {"Timeline",
+       "Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging "
+       "or the arrows move; Shift and arrows go from op to op."},
+      {}};
+  section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
+  for (int d = 0; d < s.program.ops.devices(); ++d)
+    section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
+  return section_text(section);
+}
+
+std::string memory_section(const Simulation& s, const Result& r) {
+  MemorySection section{{"Memory"}, {}, r.makespan_s};
+  for (const DeviceResult& d : r.devices)
+    section.lines.push_back(memory_line(s.memory(), d.device, d.capacity_bytes));
+  return section_text(section);
+}
+
+std::string bubble_section(const Result& r) {
+  BubbleSection section{
+      {"Bubble", "Every idle moment of a device has one cause (docs/metrics.md)."},
+      r.makespan_s,
+      {}};
+  for (const DeviceResult& d : r.devices) section.devices.push_back(d.time);
+  return section_text(section);
+}
+
+std::string links_section(const Result& r) {
+  TableSection section{
+      {"Links"}, {{"link"}, {"bytes", "bytes"}, {"busy", "fraction"}, {"flows at once"}}, {}};
+  for (const LinkResult& link : r.links) {
+    const double flows = link.peak_flows ? double(*link.peak_flows) : NAN;
+    section.rows.push_back({link.name, static_cast<double>(link.bytes), link.busy_fraction, flows});
+  }
+  return section_text(section);
+}
+
+std::string help_section(const Result& r) {
+  TableSection section{
+      {"What would help"}, {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}}, {}};
+  for (const Sensitivity& change : r.what_would_help) {
+    double difference =
+        r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
+    if (std::abs(difference) < 1e-9) difference = 0;  // rounding
+    section.rows.push_back({change.change, change.iteration_time_s, difference});
+  }
+  return section_text(section);
+}
+
+}  // namespace
+
+Report simulation_report(const Simulation& s, const Result& r, const Arguments& arguments) {
+  Report report;
+  report.title = s.scenario.name;
+  report.summary = summary(s);
+  report.figures = {fits(r), iteration(s, r), throughput(r), bubble(r)};
+  report.sections = {timeline_section(s)};
+  const bool sizes = std::ranges::any_of(
+      r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
+  if (sizes) report.sections.push_back(memory_section(s, r));
+  report.sections.push_back(bubble_section(r));
+  if (!r.what_would_help.empty()) report.sections.push_back(help_section(r));
+  if (!r.links.empty()) report.sections.push_back(links_section(r));
+  report.notes = r.notes;
+  report.command = arguments.command_line;
+  report.scenario = s.scenario.text;
+  report.version = PENSTOCK_VERSION;
+  return report;
+}
+
+}  // namespace penstock

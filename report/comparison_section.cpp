@@ -1,0 +1,21 @@
+#include "report/comparison_section.hpp"
+
+namespace penstock {
+
+std::string section_text(const ComparisonSection& comparison) {
+  SectionJson json = section_json("comparison", comparison.text);
+  json["names"] = comparison.names;
+  json["panels"] = SectionJson::array();
+  for (const ComparisonPanel& panel : comparison.panels) {
+    SectionJson bars = SectionJson::array();
+    for (const ComparisonBars& of : panel.bars) {
+      SectionJson values = SectionJson::array();
+      for (const double value : of.values) values.push_back(number_json(value));
+      bars.push_back({{"name", of.name}, {"values", values}});
+    }
+    json["panels"].push_back({{"quantity", panel.quantity}, {"unit", panel.unit}, {"bars", bars}});
+  }
+  return to_text(json);
+}
+
+}  // namespace penstock

@@ -1,0 +1,141 @@
+// A table of any length: sorted by its headings, a page of rows at a time, columns to choose.
+const ROWS_PER_PAGE = 25;
+const ROWS_IN_PRINT = 200;
+const CHOOSABLE_FROM = 7;  // columns
+
+class Table {
+  static all = [];
+
+  /**
+   * `data`: {columns: [{name, unit}], rows: count, cell(row, column)}; a cell is number, text,
+   * null.
+   */
+  constructor(data) {
+    this.data = data;
+    this.order = Uint32Array.from({length: data.rows}, (_, i) => i);
+    this.page = 0;
+    this.sorted = null;  // {column, down}
+    this.hidden = new Set(data.columns.flatMap((c, i) => (c.hidden ? [i] : [])));
+    this.perPage = ROWS_PER_PAGE;
+    this.node = element('div', {class: 'table'});
+    Table.all.push(this);
+    this.draw();
+  }
+
+  sortBy(column) {
+    const down = this.sorted?.column === column && !this.sorted.down;
+    this.sorted = {column, down};
+    const {cell} = this.data;
+    const compare = (a, b) => {
+      const [x, y] = [cell(a, column), cell(b, column)];
+      if (x === y) return a - b;
+      if (x === null || x === undefined) return 1;  // what is not known stands last
+      if (y === null || y === undefined) return -1;
+      const before = typeof x === 'number' && typeof y === 'number' ?
+          x - y :
+          String(x).localeCompare(String(y), 'en', {numeric: true});
+      return down ? -before : before;
+    };
+    this.order.sort(compare);
+    this.page = 0;
+    this.draw(column);
+  }
+
+  /** `focus`: the column whose heading keeps the focus. */
+  draw(focus = null) {
+    const shown = this.data.columns.map((_, i) => i).filter(i => !this.hidden.has(i));
+    const table = element('table', {}, this.head(shown), this.body(shown));
+    this.node.replaceChildren(
+        ...this.chooser(), element('div', {class: 'scroll', tabindex: 0}, table), ...this.pager());
+    if (focus !== null) this.node.querySelector(`[data-column="${focus}"]`)?.focus();
+  }
+
+  /** Paper holds more rows at once, and cannot turn pages. */
+  print(on) {
+    this.perPage = on ? ROWS_IN_PRINT : ROWS_PER_PAGE;
+    this.page = 0;
+    this.draw();
+  }
+
+  head(shown) {
+    const row = element('tr');
+    for (const i of shown) {
+      const {name, unit} = this.data.columns[i];
+      const mine = this.sorted?.column === i;
+      const arrow = mine ? (this.sorted.down ? ' ▼' : ' ▲') : '';
+      const heading = label(name, PREFIXES[unit] ? '' : unit) + arrow;
+      const button = element(
+          'button', {type: 'button', 'data-column': i, onclick: () => this.sortBy(i)}, heading);
+      const sort = mine ? (this.sorted.down ? 'descending' : 'ascending') : null;
+      const text = this.data.rows > 0 && typeof this.data.cell(0, i) === 'string' ? 'text' : null;
+      row.append(element('th', {scope: 'col', 'aria-sort': sort, class: text}, button));
+    }
+    return element('thead', {}, row);
+  }
+
+  body(shown) {
+    const body = element('tbody');
+    const first = this.page * this.perPage;
+    for (const row of this.order.subarray(first, first + this.perPage)) {
+      const line = element('tr');
+      for (const i of shown) {
+        const value = this.data.cell(row, i);
+        const text = typeof value === 'string';
+        const {unit} = this.data.columns[i];  // stands in the heading, unless it has prefixes
+        line.append(
+            element('td', text ? {class: 'text'} : {}, format(value, PREFIXES[unit] ? unit : '')));
+      }
+      body.append(line);
+    }
+    return body;
+  }
+
+  pager() {
+    const {rows} = this.data;
+    if (rows <= this.perPage) return [];
+    const pages = Math.ceil(rows / this.perPage);
+    const go = page => {
+      this.page = Math.min(Math.max(page, 0), pages - 1);
+      this.draw();
+      this.node.querySelector(`.pager [data-go="${page < 0 ? 0 : page}"]`)?.focus();
+    };
+    const button = (text, name, page, off) => element(
+        'button', {type: 'button', 'aria-label': name, disabled: off, onclick: () => go(page)},
+        text);
+    const first = this.page * this.perPage;
+    const where = `rows ${formatNumber(first + 1)} to ${
+        formatNumber(Math.min(first + this.perPage, rows))} of ${formatNumber(rows)}`;
+    return [element(
+        'p', {class: 'pager'}, button('«', 'first page', 0, this.page === 0),
+        button('‹', 'previous page', this.page - 1, this.page === 0),
+        element('span', {'aria-live': 'polite'}, where),
+        button('›', 'next page', this.page + 1, this.page === pages - 1),
+        button('»', 'last page', pages - 1, this.page === pages - 1))];
+  }
+
+  chooser() {
+    const {columns} = this.data;
+    if (columns.length < CHOOSABLE_FROM) return [];
+    this.open ??= false;
+    const boxes = columns.map((column, i) => {
+      const box = element('input', {
+        type: 'checkbox',
+        checked: !this.hidden.has(i),
+        onchange: () => {
+          this.hidden[box.checked ? 'delete' : 'add'](i);
+          this.draw();
+        }
+      });
+      return element('label', {}, box, column.name);
+    });
+    return [element(
+        'details', {
+          class: 'chooser',
+          open: this.open,
+          ontoggle: event => {
+            this.open = event.target.open;
+          }
+        },
+        element('summary', {}, 'Columns'), ...boxes)];
+  }
+}

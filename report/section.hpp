@@ -1,0 +1,57 @@
+// A section of a report: its heading, a note, and data for one chart, as JSON text.
+//
+// Text, because sections are made where the data is (a child process, a rank) and put into a page
+// somewhere else. Each kind has a header of its own; the page draws it by its `kind`
+// (page/*.js), always with a table of the same data.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace penstock {
+
+using SectionJson = nlohmann::ordered_json;
+
+/// What every section says of itself.
+struct SectionText {
+  std::string heading;
+  std::string note = {};  ///< below the heading; may be empty
+  bool sub = false;       ///< part of the section before: a smaller heading, not in the page's list
+};
+
+/// An empty section of this kind.
+SectionJson section_json(std::string_view kind, const SectionText& text);
+
+/// As text; what is no UTF-8 in it is replaced.
+std::string to_text(const SectionJson& section);
+
+/// Numbers that are none (NaN, infinite) are null.
+SectionJson number_json(double value);
+
+/// Little-endian 32-bit numbers as base64: a third of the text that digits take.
+std::string base64(std::span<const std::uint8_t> bytes);
+template <class T>
+std::string packed(std::span<const T> values) {
+  return base64({reinterpret_cast<const std::uint8_t*>(values.data()), values.size_bytes()});
+}
+
+/// Values from 0 to `most` in steps of most / (2^32 - 2): four bytes each, exact to 2e-10 of the
+/// whole. 2^32 - 1 stands for "none".
+class Ticks {
+ public:
+  explicit Ticks(double most) : step_(most > 0 ? most / kMost : 1) {}
+  double step() const { return step_; }
+  std::uint32_t of(double value) const;
+  static constexpr std::uint32_t none = 0xffffffffU;
+
+ private:
+  static constexpr double kMost = 4294967294.0;
+  double step_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,66 @@
+// Values as bytes, one after the other, for messages between processes of the same program: numbers
+// as they are in memory, strings after their length. What comes from another process is never
+// trusted to be long enough.
+#pragma once
+
+#include "base/error.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace penstock {
+
+class ByteWriter {
+ public:
+  explicit ByteWriter(std::string& to) : to_(to) {}
+
+  template <class T>
+  void put(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    to_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(std::string_view value) {
+    put(static_cast<std::uint32_t>(value.size()));
+    to_.append(value);
+  }
+
+ private:
+  std::string& to_;
+};
+
+/// What came is none of our messages.
+class Garbled : public SystemError {
+ public:
+  Garbled() : SystemError("a message between workers is garbled") {}
+};
+
+/// Throws Garbled where there is less than is asked for.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view from) : from_(from) {}
+
+  template <class T>
+  T get() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string text() { return std::string(take(get<std::uint32_t>())); }
+  bool at_end() const { return from_.empty(); }
+
+ private:
+  std::string_view take(std::size_t size) {
+    if (from_.size() < size) throw Garbled();
+    const std::string_view taken = from_.substr(0, size);
+    from_.remove_prefix(size);
+    return taken;
+  }
+
+  std::string_view from_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,141 @@
+#include "sweep/columns.hpp"
+
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "scenarios/document.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+namespace penstock {
+namespace {
+
+constexpr std::string_view kTexts[] = {"engine", "schedule", "transfers", "width", "replication"};
+
+const std::string& text_of(const Row& row, std::size_t number) {
+  const std::string* const texts[] = {&row.engine, &row.schedule, &row.transfers, &row.width,
+                                      &row.replication};
+  return *texts[number];
+}
+
+/// Keys that a column of `simulate` repeats under the same name.
+constexpr std::string_view kRepeated[] = {"pipeline.stages",
+                                          "pipeline.tensor",
+                                          "pipeline.microbatches",
+                                          "pipeline.microbatch_size",
+                                          "pipeline.width",
+                                          "batches",
+                                          "schedule",
+                                          "transfers"};
+
+bool is_own_column(std::string_view name) {
+  constexpr std::string_view kOthers[] = {"point", "scenario", "status", "why"};
+  return std::ranges::find(kOthers, name) != std::end(kOthers) ||
+         std::ranges::find(kTexts, name) != std::end(kTexts) ||
+         std::ranges::find(kMeasures, name) != kMeasures.end();
+}
+
+/// The last part of a key where that is nothing else's name.
+std::string column_name(const std::string& key, const std::vector<std::string>& keys) {
+  const std::string leaf = key.substr(key.rfind('.') + 1);
+  const auto same = std::ranges::count_if(
+      keys, [&](const std::string& other) { return other.substr(other.rfind('.') + 1) == leaf; });
+  const bool repeated = std::ranges::find(kRepeated, key) != std::end(kRepeated);
+  return same == 1 && (repeated || !is_own_column(leaf)) ? leaf : key;
+}
+
+/// One line, whatever it came from.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
+/// Names of scenarios; where two have the same, their files.
+std::vector<std::string> labels_of(const std::vector<std::string>& files) {
+  std::vector<std::string> labels;
+  for (const std::string& file : files) {
+    const bool there = std::filesystem::exists(file);
+    const Value document = there ? load_document(file) : Value();
+    const Value* const name = document.find("name");
+    const bool given = name != nullptr && name->kind == Value::Kind::scalar && !name->text.empty();
+    labels.push_back(one_line(given ? name->text : std::filesystem::path(file).stem().string()));
+  }
+  const std::set<std::string> different(labels.begin(), labels.end());
+  return different.size() == labels.size() ? labels : files;
+}
+
+}  // namespace
+
+std::string number_cell(double value) {
+  if (std::isnan(value)) return "";
+  return fmt::format("{}", value);
+}
+
+Columns::Columns(const Space& space) : space_(space), scenarios_(labels_of(space.files())) {
+  using Type = SweepColumn::Type;
+  std::vector<std::string> keys;
+  for (const Axis& axis : space.axes()) keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
+  add(Part::point, "point", Type::integer, 0);
+  add(Part::scenario, "scenario", Type::text, 0);
+  for (std::size_t k = 0; k < keys.size(); ++k)
+    add(Part::axis, column_name(keys[k], keys), Type::value, static_cast<int>(k));
+  axes_ = keys.size();
+  const auto add_unless_axis = [&](Part part, std::string_view name, Type type, std::size_t n) {
+    const bool shown = std::ranges::find(columns_, name, &SweepColumn::name) != columns_.end();
+    if (!shown) add(part, std::string(name), type, static_cast<int>(n));
+  };
+  for (std::size_t t = 0; t < std::size(kTexts); ++t)
+    add_unless_axis(Part::text, kTexts[t], Type::text, t);
+  for (std::size_t m = 0; m < kMeasures.size(); ++m)
+    add_unless_axis(Part::measure, kMeasures[m], Type::number, m);
+  add(Part::status, "status", Type::text, 0);
+  add(Part::why, "why", Type::text, 0);
+}
+
+void Columns::add(Part part, std::string name, SweepColumn::Type type, int source) {
+  columns_.push_back({std::move(name), type, source});
+  parts_.push_back(part);
+}
+
+std::size_t Columns::find(const std::string& name, const std::string& flag) const {
+  const auto at = std::ranges::find(columns_, name, &SweepColumn::name);
+  if (at != columns_.end()) return static_cast<std::size_t>(at - columns_.begin());
+  std::vector<std::string> known;
+  for (const SweepColumn& column : columns_) known.push_back(column.name);
+  throw InputError(flag, fmt::format("there is no column '{}'{}; there are {}", name,
+                                     did_you_mean(name, known), fmt::join(known, ", ")));
+}
+
+std::size_t Columns::at(std::string_view name) const {
+  const auto found = std::ranges::find(columns_, name, &SweepColumn::name);
+  invariant(found != columns_.end(), "a column of every sweep is missing");
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+Cells Columns::cells(const Row& row) const {
+  const Point point = space_.point(row.point);
+  Cells cells;
+  for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(c, row, point));
+  return cells;
+}
+
+std::string Columns::cell(std::size_t column, const Row& row, const Point& point) const {
+  const auto source = static_cast<std::size_t>(columns_[column].source);
+  switch (parts_[column]) {
+    case Part::point: return std::to_string(row.point);
+    case Part::scenario: return scenarios_[point.scenario];
+    case Part::axis: return one_line(point.changes[source].value);
+    case Part::text: return one_line(text_of(row, source));
+    case Part::measure: return number_cell(row.measures[source]);
+    case Part::status: return std::string(kStatusNames[static_cast<std::size_t>(row.status)]);
+    case Part::why: return one_line(row.why);
+  }
+  return "";
+}
+
+}  // namespace penstock

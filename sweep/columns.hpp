@@ -1,0 +1,51 @@
+// The columns of a sweep's rows: the point's number, the scenario, the axes, what `simulate` says,
+// what became of the point. A column of `simulate` that repeats an axis is left out.
+#pragma once
+
+#include "sweep/row.hpp"
+#include "sweep/space.hpp"
+
+namespace penstock {
+
+/// The texts of a row, one per column; "" where there is nothing.
+using Cells = std::vector<std::string>;
+
+struct SweepColumn {
+  enum class Type : std::uint8_t { integer, number, value, text };  ///< value: of an axis
+  std::string name;
+  Type type;
+  int source = 0;  ///< number of the axis key, text or measure that it shows
+};
+
+class Columns {
+ public:
+  explicit Columns(const Space& space);
+
+  const std::vector<SweepColumn>& all() const { return columns_; }
+  /// Throws InputError with a suggestion.
+  std::size_t find(const std::string& name, const std::string& flag) const;
+  std::size_t at(std::string_view name) const;  ///< of one that is known to be there
+  std::size_t axes() const { return axes_; }    ///< columns 2 to 1 + axes() show their values
+
+  const std::vector<std::string>& scenarios() const { return scenarios_; }
+
+  Cells cells(const Row& row) const;
+
+ private:
+  enum class Part : std::uint8_t { point, scenario, axis, text, measure, status, why };
+  void add(Part part, std::string name, SweepColumn::Type type, int source);
+  std::string cell(std::size_t column, const Row& row, const Point& point) const;
+
+  const Space& space_;
+  std::vector<std::string> scenarios_;  ///< what each is called, whatever becomes of its points
+  std::vector<SweepColumn> columns_;
+  std::vector<Part> parts_;
+  std::size_t axes_ = 0;
+};
+
+inline constexpr std::string_view kStatusNames[] = {"ok", "infeasible", "refused", "failed"};
+
+/// Numbers as short as reads back to the same; NaN is "".
+std::string number_cell(double value);
+
+}  // namespace penstock

@@ -1,0 +1,37 @@
+// Decimal numbers with their unit, so that ranges are exact: 0.1 added ten times is 1, and 1 ms
+// stays 1 ms.
+//
+// A value is mantissa * 10^exponent with a mantissa below 10^18. Sums must fit; products keep 15
+// significant digits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+struct Decimal {
+  std::int64_t mantissa = 0;
+  int exponent = 0;
+};
+
+/// "1.5" or "-3e4"; nothing when it is no number of at most 15 digits.
+std::optional<Decimal> parse_decimal(std::string_view text);
+
+/// As people write it, without an exponent unless it would be long: "0.001", "1500", "1e-30".
+std::string to_string(Decimal value);
+
+/// Nothing when the sum has too many digits.
+std::optional<Decimal> plus(Decimal a, Decimal b);
+Decimal times(Decimal a, Decimal b);
+bool less(Decimal a, Decimal b);
+
+/// "1.5ms" as "1.5" and "ms"; an empty number where it does not begin with one.
+struct NumberWithUnit {
+  std::string_view number, unit;
+};
+NumberWithUnit split_unit(std::string_view text);
+
+}  // namespace penstock

@@ -1,0 +1,36 @@
+// Rows as lines of a file that is always a whole number of lines: see output.hpp.
+#pragma once
+
+#include "sweep/line_format.hpp"
+#include "sweep/output.hpp"
+
+#include <chrono>
+
+namespace penstock {
+
+class LineOutput : public Output {
+ public:
+  /// `path` "-" is standard output. A file that is there is kept with `resume`, else emptied.
+  LineOutput(std::string path, const LineFormat& format, bool resume);
+  ~LineOutput() override;
+
+  void previous(const std::function<void(const Cells&)>& visit) override;
+  void put(const Cells& row) override;
+  void replace(const std::vector<Cells>& rows) override;
+  void flush_if_due() override;
+  void flush() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void open(bool empty);
+  void write(const std::string& text);
+
+  std::string path_;
+  LineFormat format_;
+  int file_ = -1;
+  std::int64_t size_ = 0;  ///< of the lines that are whole
+  std::string pending_;
+  Clock::time_point flushed_ = Clock::now();
+};
+
+}  // namespace penstock

@@ -1,0 +1,90 @@
+#include "sweep/output.hpp"
+
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "sweep/line_output.hpp"
+#include "sweep/sqlite_output.hpp"
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string extension_of(const std::string& path) { return fs::path(path).extension().string(); }
+
+std::string manifest_path(const std::string& path) { return path + ".sweep"; }
+
+void check_same(const Manifest& then, const Manifest& now, const std::string& path) {
+  const auto different = differences(then, now);
+  if (different.empty()) return;
+  throw InputError(path, fmt::format("is of another sweep: {}; --force replaces it",
+                                     fmt::join(different, "; ")));
+}
+
+/// Continues the file's rows, when there are any.
+bool resumes(const std::string& path, const Manifest& manifest) {
+  if (!fs::exists(path)) return false;
+  const std::string beside = manifest_path(path);
+  if (!fs::exists(beside))
+    throw InputError(path, fmt::format("is not the output of a sweep, or {} was removed; --force "
+                                       "replaces it",
+                                       beside));
+  check_same(parse_manifest(read_file(beside), beside), manifest, path);
+  return true;
+}
+
+std::unique_ptr<Output> open_lines(const std::string& path, const Columns& columns,
+                                   const Manifest& manifest, Existing existing) {
+  const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
+  const bool resume = existing == Existing::resume && resumes(path, manifest);
+  // The file first: what is left of it never stands beside the manifest of another sweep.
+  auto output = std::make_unique<LineOutput>(path, LineFormat(kind, columns.all()), resume);
+  if (!resume) write_file(manifest_path(path), to_json(manifest));
+  return output;
+}
+
+std::unique_ptr<Output> open_database(const std::string& path, const Columns& columns,
+                                      const Manifest& manifest, Existing existing) {
+  const bool resume = existing == Existing::resume && fs::exists(path);
+  auto output = open_sqlite(path, columns.all(), resume);
+  const std::string then = output->manifest();
+  if (resume && !then.empty()) check_same(parse_manifest(then, path), manifest, path);
+  if (then.empty()) output->set_manifest(to_json(manifest));
+  return output;
+}
+
+}  // namespace
+
+void check_extension(const std::string& path) {
+  const std::string extension = extension_of(path);
+  const std::vector<std::string> known{".csv", ".jsonl", ".sqlite"};
+  for (const std::string& one : known)
+    if (extension == one) return;
+  throw InputError("-o " + path,
+                   fmt::format("a sweep is written to a file that ends in {}{}",
+                               fmt::join(known, ", "), did_you_mean(extension, known)));
+}
+
+std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
+                                    const Manifest& manifest, Existing existing) {
+  check_extension(path);
+  if (existing == Existing::refuse && fs::exists(path))
+    throw InputError("-o " + path,
+                     "is there already; --resume continues that sweep, --force "
+                     "replaces it");
+  const bool database = extension_of(path) == ".sqlite";
+  return database ? open_database(path, columns, manifest, existing)
+                  : open_lines(path, columns, manifest, existing);
+}
+
+std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns) {
+  const auto kind = format == "csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
+  return std::make_unique<LineOutput>("-", LineFormat(kind, columns.all()), false);
+}
+
+}  // namespace penstock

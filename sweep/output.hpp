@@ -1,0 +1,49 @@
+// Where the rows of a sweep go: CSV, JSON lines or SQLite, by extension; or standard output.
+//
+// Rows come in ascending order of their points, so that a file that ends anywhere holds all points
+// up to some number and can be continued: what an interrupted sweep left behind is the beginning of
+// what an uninterrupted one writes. Beside FILE.csv and FILE.jsonl lies FILE.csv.sweep, which says
+// what sweep the rows are of; a database has that in its table `sweep_manifest`.
+#pragma once
+
+#include "sweep/columns.hpp"
+#include "sweep/manifest.hpp"
+
+#include <functional>
+#include <memory>
+
+namespace penstock {
+
+class Output {
+ public:
+  Output() = default;
+  virtual ~Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  /// Visits the rows that are there, in order. Throws InputError when they are no sweep's.
+  virtual void previous(const std::function<void(const Cells&)>& visit) = 0;
+  /// Adds a row behind all others. Throws SystemError; then the rows before it are kept.
+  virtual void put(const Cells& row) = 0;
+  /// Replaces rows of the same points, in order; all of them or none.
+  virtual void replace(const std::vector<Cells>& rows) = 0;
+  /// What was put a second ago or longer is in the file.
+  virtual void flush_if_due() = 0;
+  /// What was put is in the file.
+  virtual void flush() = 0;
+};
+
+enum class Existing : std::uint8_t { refuse, resume, overwrite };
+
+/// A file by its extension. Throws InputError: an unknown extension, a file that is there and is
+/// not to be (`refuse`), one of another sweep; SystemError.
+std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
+                                    const Manifest& manifest, Existing existing);
+
+/// Rows to standard output as they come: "csv" or "json" (a line each).
+std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns);
+
+/// Throws InputError unless this is an extension we write.
+void check_extension(const std::string& path);
+
+}  // namespace penstock

@@ -1,0 +1,306 @@
+#include "sweep/overview.hpp"
+
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "base/table.hpp"
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kMostReasons = 1000;
+constexpr std::size_t kMostCells = 1'000'000;  // of the heat map
+constexpr std::size_t kWidestReason = 100;
+
+std::optional<double> number_of(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (*end != '\0') return std::nullopt;
+  return value;
+}
+
+void raise(double& best, double value) {
+  if (std::isnan(best) || value > best) best = value;
+}
+
+/// What reasons have in common: their words, without the numbers.
+std::string without_numbers(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.';
+    if (!digit) out += c;
+    if (digit && !out.ends_with('#')) out += '#';
+  }
+  return out;
+}
+
+std::string shortened(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width) return text;
+  std::size_t end = width - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+struct Shown {
+  const char* column;
+  const char* header;
+};
+
+/// What the table shows when nobody says otherwise.
+constexpr Shown kUsual[] = {{"throughput_samples_per_s", "samples/s"},
+                            {"iteration_time_s", "iteration"},
+                            {"bubble_fraction", "bubble"},
+                            {"mfu", "mfu"},
+                            {"peak_memory_bytes", "peak"}};
+
+std::string header_of(const std::string& column) {
+  for (const Shown& shown : kUsual)
+    if (column == shown.column) return shown.header;
+  return column;
+}
+
+/// A measure as people read it.
+std::string pretty(const SweepColumn& column, const std::string& cell) {
+  const auto number = number_of(cell);
+  if (cell.empty()) return "-";
+  if (!number || column.type != SweepColumn::Type::number) return cell;
+  const std::string& name = column.name;
+  const bool share =
+      name.ends_with("_fraction") || name == "mfu" || name == "hfu" || name.starts_with("bubble_");
+  if (share) return format_percent(*number);
+  if (name.ends_with("_bytes")) return format_bytes(*number);
+  const bool rate = name.ends_with("_per_s");
+  if (name.ends_with("_s") && !rate) return format_time(*number);
+  return *number == std::floor(*number) && std::abs(*number) < 1e15
+             ? fmt::format("{:.0f}", *number)
+             : fmt::format("{:.4g}", *number);
+}
+
+/// Is less better of this column?
+bool rises(const std::string& name) {
+  const bool rate = name.find("_per_") != std::string::npos;
+  return !rate && (name.ends_with("_s") || name.ends_with("_bytes") ||
+                   name.ends_with("_fraction") || name.starts_with("bubble_") || name == "point");
+}
+
+}  // namespace
+
+void read_sort(const std::string& text, TableOptions& options) {
+  const std::size_t colon = text.rfind(':');
+  options.sort = text.substr(0, colon);
+  options.descending = !rises(options.sort);
+  if (colon == std::string::npos) return;
+  const std::string order = text.substr(colon + 1);
+  if (order != "asc" && order != "desc")
+    throw InputError("--sort " + text, fmt::format("the order is asc or desc, got '{}'{}", order,
+                                                   did_you_mean(order, {"asc", "desc"})));
+  options.descending = order == "desc";
+}
+
+Overview::Overview(const Space& space, const Columns& columns, TableOptions options)
+    : space_(space), columns_(columns), options_(std::move(options)) {
+  sort_ = columns.find(options_.sort, "--sort");
+  status_ = columns.at("status");
+  why_ = columns.at("why");
+  throughput_ = columns.at("throughput_samples_per_s");
+  for (const std::string& name : options_.columns)
+    shown_.push_back(columns.find(name, "--columns"));
+  if (shown_.empty()) {
+    if (space.files().size() > 1) shown_.push_back(1);
+    for (std::size_t a = 0; a < columns.axes(); ++a) shown_.push_back(2 + a);
+    for (const Shown& usual : kUsual) shown_.push_back(columns.at(usual.column));
+    if (std::ranges::find(shown_, sort_) == shown_.end()) shown_.push_back(sort_);
+  }
+  along_.resize(space.axes().size() + 1);
+  for (std::size_t level = 0; level < along_.size(); ++level) {
+    const std::size_t n = level == 0 ? space.files().size() : space.axes()[level - 1].values.size();
+    along_[level].assign(n, std::nan(""));
+    if (n > 1) levels_.push_back(level);
+  }
+  if (levels_.size() < 2) return;
+  auto most = levels_;
+  std::ranges::stable_sort(most, std::greater(), [&](std::size_t l) { return along_[l].size(); });
+  const std::size_t rows = along_[most[1]].size(), across = along_[most[0]].size();
+  if (rows * across > kMostCells) return;
+  mapped_ = {most[1], most[0]};
+  map_.assign(rows, std::vector<double>(across, std::nan("")));
+}
+
+void Overview::add(const Cells& row) {
+  const auto status = static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
+                                               std::begin(kStatusNames));
+  if (status >= counts_.size()) return;
+  ++counts_[status];
+  if (status != 0) {
+    add_reason(row);
+    return;
+  }
+  add_to_axes(row);
+  add_to_top(row);
+}
+
+void Overview::add_reason(const Cells& row) {
+  auto& reasons = reasons_[static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
+                                                    std::begin(kStatusNames))];
+  std::string words = without_numbers(row[why_]);
+  if (reasons.size() >= kMostReasons && !reasons.contains(words)) words.clear();
+  Reason& reason = reasons[words];
+  if (reason.count++ == 0) reason.example = row[why_];
+}
+
+void Overview::add_to_axes(const Cells& row) {
+  const auto value = number_of(row[throughput_]);
+  if (!value) return;
+  const auto digits = space_.digits(std::strtoull(row[0].c_str(), nullptr, 10));
+  for (const std::size_t level : levels_) raise(along_[level][digits[level]], *value);
+  if (!map_.empty()) raise(map_[digits[mapped_[0]]][digits[mapped_[1]]], *value);
+  if (*value <= best_) return;
+  best_ = *value;
+  std::vector<std::string> parts;
+  if (space_.files().size() > 1) parts.push_back(row[1]);
+  for (std::size_t a = 0; a < columns_.axes(); ++a)
+    parts.push_back(columns_.all()[2 + a].name + "=" + row[2 + a]);
+  best_text_ = fmt::format("{:.4g} samples/s ({})", *value, fmt::join(parts, ", "));
+}
+
+/// Numbers before texts; what is equal in the order of the points.
+bool Overview::before(const Best& a, const Best& b) const {
+  const bool a_text = std::isnan(a.value), b_text = std::isnan(b.value);
+  if (a_text != b_text) return b_text;
+  if (a_text && a.text != b.text) return options_.descending ? a.text > b.text : a.text < b.text;
+  if (!a_text && a.value != b.value)
+    return options_.descending ? a.value > b.value : a.value < b.value;
+  return a.point < b.point;
+}
+
+void Overview::add_to_top(const Cells& row) {
+  if (row[sort_].empty() || options_.top == 0) return;
+  Best candidate{number_of(row[sort_]).value_or(std::nan("")),
+                 row[sort_],
+                 std::strtoull(row[0].c_str(), nullptr, 10),
+                 {}};
+  const auto better = [this](const Best& a, const Best& b) { return before(a, b); };
+  if (top_.size() == options_.top && !before(candidate, top_.back())) return;
+  candidate.row = row;
+  top_.insert(std::ranges::upper_bound(top_, candidate, better), std::move(candidate));
+  if (top_.size() > options_.top) top_.pop_back();
+}
+
+std::string Overview::best() const { return best_text_; }
+
+std::string Overview::most_frequent(std::size_t status) const {
+  const auto& reasons = reasons_[status];
+  if (reasons.empty()) return "";
+  const auto most =
+      std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second.count; });
+  return fmt::format(" ({}: {})", reasons.size() == 1 ? "because" : "most often",
+                     shortened(most->second.example, kWidestReason));
+}
+
+std::string Overview::counts() const {
+  std::uint64_t all = 0;
+  std::vector<std::string> parts;
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    all += counts_[s];
+    parts.push_back(fmt::format("{} {}{}", format_count(static_cast<std::int64_t>(counts_[s])),
+                                kStatusNames[s], most_frequent(s)));
+  }
+  return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(all)),
+                     all == 1 ? "" : "s", fmt::join(parts, ", "));
+}
+
+std::string Overview::axis_name(std::size_t level) const {
+  if (level == 0) return "scenario";
+  std::size_t column = 2;
+  for (std::size_t a = 0; a + 1 < level; ++a) column += space_.axes()[a].keys.size();
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < space_.axes()[level - 1].keys.size(); ++k)
+    names.push_back(columns_.all()[column + k].name);
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
+std::vector<std::string> Overview::labels(std::size_t level) const {
+  if (level == 0) return columns_.scenarios();
+  std::vector<std::string> out;
+  for (const auto& value : space_.axes()[level - 1].values)
+    out.push_back(shortened(fmt::format("{}", fmt::join(value, "+")), 24));
+  return out;
+}
+
+/// The usual columns have short names; whoever chooses columns gets theirs.
+std::string Overview::header(std::size_t column) const {
+  const std::string& name = columns_.all()[column].name;
+  return options_.columns.empty() ? header_of(name) : name;
+}
+
+std::string Overview::top_table(const Canvas& canvas) const {
+  if (top_.empty()) return "no point is feasible\n";
+  std::size_t count = shown_.size();
+  for (; count > 0; --count) {
+    std::vector<std::string> headers;
+    for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown_[c]));
+    TextTable table(headers, {TextTable::Align::right});
+    for (const Best& best : top_) {
+      std::vector<std::string> cells;
+      for (std::size_t c = 0; c < count; ++c)
+        cells.push_back(shortened(pretty(columns_.all()[shown_[c]], best.row[shown_[c]]), 40));
+      table.add(std::move(cells));
+    }
+    std::string text = table.render();
+    const bool fits =
+        display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
+    if (!fits && count > 1) continue;
+    if (count < shown_.size())
+      text +=
+          fmt::format("({} more columns do not fit; --columns chooses)\n", shown_.size() - count);
+    return text;
+  }
+  return "";
+}
+
+std::string Overview::heat_map(const Canvas& canvas) const {
+  if (map_.empty()) return "";
+  HeatMap map{axis_name(mapped_[0]), axis_name(mapped_[1]), labels(mapped_[0]), labels(mapped_[1]),
+              map_};
+  const std::string field = draw(map, canvas);
+  if (field.empty()) return "";
+  return fmt::format("\nsamples/s by {} (down) and {} (across){}\n{}", map.rows, map.columns,
+                     levels_.size() > 2 ? ", the best over all else" : "", field);
+}
+
+std::string Overview::lines(const Canvas& canvas) const {
+  if (best_ <= 0 || levels_.empty()) return "";
+  TextTable table({"axis", "best samples/s along it", "from", "to", "best at"},
+                  {TextTable::Align::left, TextTable::Align::left});
+  for (const std::size_t level : levels_) {
+    const auto names = labels(level);
+    const auto& values = along_[level];
+    const auto best =
+        std::ranges::max_element(values, {}, [](double v) { return std::isnan(v) ? -1 : v; });
+    std::vector<double> shown(
+        values.begin(),
+        values.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(values.size(), 48)));
+    if (values.size() > 48) {
+      shown.assign(48, std::nan(""));
+      for (std::size_t v = 0; v < values.size(); ++v)
+        if (!std::isnan(values[v])) raise(shown[v * 48 / values.size()], values[v]);
+    }
+    table.add({axis_name(level), canvas.blocks ? sparkline(shown, canvas) : "", names.front(),
+               names.back(), names[static_cast<std::size_t>(best - values.begin())]});
+  }
+  return "\n" + table.render();
+}
+
+std::string Overview::table(const Canvas& canvas) const {
+  return top_table(canvas) + heat_map(canvas) + lines(canvas);
+}
+
+}  // namespace penstock

@@ -1,0 +1,79 @@
+// What a person wants to see of a sweep: how many points came to what, the best of them, and how
+// the best throughput changes along the axes. Memory does not grow with the number of points.
+#pragma once
+
+#include "sweep/columns.hpp"
+#include "sweep/pictures.hpp"
+
+#include <array>
+#include <map>
+
+namespace penstock {
+
+struct TableOptions {
+  std::size_t top = 10;
+  std::string sort = "throughput_samples_per_s";
+  bool descending = true;
+  std::vector<std::string> columns;  ///< none: the axes, and what matters most
+};
+
+/// "COLUMN" or "COLUMN:asc|desc"; numbers of throughput and the like go down, times and sizes up.
+/// Throws InputError.
+void read_sort(const std::string& text, TableOptions& options);
+
+class Overview {
+ public:
+  /// Throws InputError when the options name no column.
+  Overview(const Space& space, const Columns& columns, TableOptions options);
+
+  void add(const Cells& row);
+
+  /// "43.4 samples/s (stages=8, width=2)"; "" before a point is feasible.
+  std::string best() const;
+  /// "1,234 points: 1,000 ok, 200 infeasible (most often: ...), 34 refused, 0 failed".
+  std::string counts() const;
+  std::uint64_t failed() const { return counts_[3]; }
+
+  /// The best rows, a heat map of the two axes with the most values, a line for each axis.
+  std::string table(const Canvas& canvas) const;
+
+ private:
+  struct Best {
+    double value;
+    std::string text;  ///< where the column is no number
+    std::uint64_t point;
+    Cells row;
+  };
+  struct Reason {
+    std::uint64_t count = 0;
+    std::string example;
+  };
+  bool before(const Best& a, const Best& b) const;
+  void add_to_top(const Cells& row);
+  void add_to_axes(const Cells& row);
+  void add_reason(const Cells& row);
+  std::string header(std::size_t column) const;
+  std::string top_table(const Canvas& canvas) const;
+  std::string heat_map(const Canvas& canvas) const;
+  std::string lines(const Canvas& canvas) const;
+  std::string axis_name(std::size_t level) const;
+  std::vector<std::string> labels(std::size_t level) const;
+  std::string most_frequent(std::size_t status) const;
+
+  const Space& space_;
+  const Columns& columns_;
+  TableOptions options_;
+  std::vector<std::size_t> shown_;  ///< columns of the table
+  std::size_t sort_, status_, why_, throughput_;
+  std::vector<std::size_t> levels_;          ///< that have several values
+  std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
+  std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
+  std::vector<std::vector<double>> map_;     ///< the same by the values of two levels
+  std::array<std::uint64_t, 4> counts_{};    ///< by status
+  std::array<std::map<std::string, Reason>, 4> reasons_;
+  std::vector<Best> top_;
+  double best_ = 0;
+  std::string best_text_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,369 @@
+// Uses reports as a person does, in a real browser: charts are drawn (their pixels are counted by
+// colour), zoom, tooltips, legends, tables, keys, the theme, print, and widths from 360 px to 4k.
+// Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {mkdirSync, mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {pathToFileURL} from 'node:url';
+
+import {Missing, openBrowser} from './chromium.js';
+
+const binary = process.env.PENSTOCK_BINARY;
+const source = process.env.PENSTOCK_SOURCE;
+const sampleReport = process.argv[2];
+const screenshots = process.env.PENSTOCK_SCREENSHOTS ?? process.argv[3] ?? 'screenshots';
+const folder = mkdtempSync(join(tmpdir(), 'penstock-reports-'));
+
+const FORWARD = [0x00, 0x72, 0xb2], BACKWARD = [0x00, 0x9e, 0x73], RECOMPUTE = [0xf0, 0xe4, 0x42];
+const CAPACITY = [0xb8, 0x43, 0x0a], VIRIDIS_LOW = [0x44, 0x01, 0x54],
+      VIRIDIS_HIGH = [0xfd, 0xe7, 0x25];
+const FORWARD_DARK = [0x3d, 0x9b, 0xd6];
+
+let browser;
+
+/** A page with what it complained about and asked for. */
+async function open(file, {width = 1280, height = 900, dark = false} = {}) {
+  const page =
+      await browser.newPage({viewport: {width, height}, colorScheme: dark ? 'dark' : 'light'});
+  page.complaints = [];
+  page.on('pageerror', error => page.complaints.push(error.message));
+  page.on('console', message => page.complaints.push(message.text()));
+  page.on('request', request => {
+    if (request.url() !== pathToFileURL(file).href)
+      page.complaints.push(`request ${request.url()}`);
+  });
+  await page.goto(pathToFileURL(file).href);
+  return page;
+}
+
+/** No error, no request, and done with the page. */
+async function close(page) {
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+}
+
+const figure = (page, index) => page.locator('figure').nth(index);
+const canvas = (page, index) => figure(page, index).locator('canvas').first();
+const button = (page, index, name) => figure(page, index).getByRole('button', {name, exact: true});
+
+/** The page's charts draw in the next frame. */
+const settled = page => page.evaluate(
+    () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+async function see(page, index) {
+  await figure(page, index).scrollIntoViewIfNeeded();
+  await canvas(page, index).waitFor();
+  await settled(page);
+}
+
+/** What the browser does when it gets round to it. */
+async function eventually(holds, what) {
+  for (let frame = 0; frame < 300; ++frame) {
+    if (await holds()) return;
+  }
+  assert.fail(`never: ${what}`);
+}
+
+/** How many pixels of a chart have each of these colours, give or take a little. */
+async function countPixels(page, index, colours) {
+  await settled(page);
+  return figure(page, index).locator('.canvas').evaluate((node, wanted) => {
+    const copy = document.createElement('canvas');
+    const context = copy.getContext('2d', {willReadFrequently: true});
+    const layers = [...node.querySelectorAll('canvas')];
+    [copy.width, copy.height] = [layers[0].width, layers[0].height];
+    for (const layer of layers) context.drawImage(layer, 0, 0);
+    const {data} = context.getImageData(0, 0, copy.width, copy.height);
+    const counts = wanted.map(() => 0);
+    for (let i = 0; i < data.length; i += 4) {
+      if (data[i + 3] < 250) continue;
+      const hit = wanted.findIndex(c => c.every((v, k) => Math.abs(v - data[i + k]) < 6));
+      if (hit >= 0) ++counts[hit];
+    }
+    return counts;
+  }, colours);
+}
+
+const picture = (page, index) =>
+    figure(page, index)
+        .locator('.canvas')
+        .evaluate(
+            node => [...node.querySelectorAll('canvas')].map(layer => layer.toDataURL()).join());
+
+function sample(kind) {
+  const file = join(folder, `${kind}.html`);
+  execFileSync(sampleReport, [kind, file]);
+  return file;
+}
+
+function simulated() {
+  const file = join(folder, 'simulated.html');
+  execFileSync(binary, [
+    'simulate', join(source, 'scenarios/gpt-2.2b-2bw.yaml'), '--engine', 'exact', '--report', file,
+    '-o', '/dev/null'
+  ]);
+  return file;
+}
+
+const tests = {
+  async 'draws every kind of section'() {
+    const page = await open(sample('sections'));
+    const drawn = [
+      [0, [FORWARD, BACKWARD, RECOMPUTE]], [1, [FORWARD, BACKWARD]], [2, [FORWARD, CAPACITY]],
+      [3, [FORWARD, BACKWARD]], [4, [FORWARD]], [5, [FORWARD]], [6, [FORWARD]]
+    ];
+    for (const [index, colours] of drawn) {
+      await see(page, index);
+      for (const count of await countPixels(page, index, colours))
+        assert.ok(count > 100, `figure ${index}: ${count}`);
+    }
+    assert.equal(await page.locator('section.table tbody tr').count(), 3);
+    assert.equal(
+        await page.locator('td', {hasText: '<b>bold</b>'}).count(), 1, 'names are escaped');
+    await close(page);
+  },
+
+  async 'zooms by keys, buttons and wheel, and shows all again'() {
+    const page = await open(sample('sections'));
+    await see(page, 0);
+    const all = await countPixels(page, 0, [FORWARD]);
+    await figure(page, 0).locator('.canvas').focus();
+    await page.keyboard.press('+');
+    await page.keyboard.press('+');
+    for (let i = 0; i < 20; ++i)
+      await page.keyboard.press('ArrowLeft');  // the forwards are at the left
+    const [zoomed] = await countPixels(page, 0, [FORWARD]);
+    assert.ok(zoomed > 1.8 * all[0], `${zoomed} of forward after ${all[0]}`);
+    await page.keyboard.press('0');
+    assert.deepEqual(await countPixels(page, 0, [FORWARD]), all);
+    await button(page, 0, 'zoom in').click();
+    assert.notDeepEqual(await countPixels(page, 0, [FORWARD]), all);
+    await button(page, 0, 'show all').click();
+    assert.deepEqual(await countPixels(page, 0, [FORWARD]), all);
+    const box = await canvas(page, 0).boundingBox();
+    await page.mouse.move(box.x + 150, box.y + 40);
+    await page.keyboard.down('Control');
+    await page.mouse.wheel(0, -300);
+    await page.keyboard.up('Control');
+    await eventually(
+        async () => (await countPixels(page, 0, [FORWARD]))[0] > 1.05 * all[0], 'the wheel zooms');
+    await close(page);
+  },
+
+  async 'says what an op is, by mouse and by keyboard'() {
+    const page = await open(sample('sections'));
+    await see(page, 0);
+    const forward = await countPixels(page, 0, [FORWARD]);
+    const box = await canvas(page, 0).boundingBox();
+    const left = 8 + 6.6 * 'device 0'.length;  // of the chart; 33 s are as wide as the rest
+    const at = second => box.x + left + (box.width - left - 16) * second / 33;
+    await page.mouse.move(at(2.5), box.y + 20);
+    const tip = figure(page, 0).locator('.tip').first();
+    await tip.waitFor();
+    assert.match(
+        await tip.innerText(), /^0F2\s[\s\S]*forward[\s\S]*microbatch\s+2[\s\S]*length\s+1 s/);
+    assert.deepEqual(await countPixels(page, 0, [FORWARD]), forward, 'what is pointed at stays');
+    await page.mouse.move(at(12), box.y + 20);
+    await page.waitForFunction(
+        () => document.querySelector('.tip b').textContent === 'device 0: idle');
+    await figure(page, 0).locator('.canvas').focus();
+    await page.keyboard.press('Shift+ArrowRight');
+    await page.keyboard.press('Shift+ArrowRight');
+    await page.keyboard.press('Shift+ArrowDown');
+    await page.waitForFunction(
+        () => document.querySelector('.unseen').textContent.startsWith('1F0'));
+    await close(page);
+  },
+
+  async 'hides what its legend is told to'() {
+    const page = await open(sample('sections'));
+    await see(page, 0);
+    const [before, backward] = await countPixels(page, 0, [FORWARD, BACKWARD]);
+    await button(page, 0, 'forward').click();
+    assert.equal(await button(page, 0, 'forward').getAttribute('aria-pressed'), 'false');
+    assert.deepEqual(await countPixels(page, 0, [FORWARD, BACKWARD]), [0, backward]);
+    await page.keyboard.press('Enter');  // the button kept the focus
+    assert.deepEqual(await countPixels(page, 0, [FORWARD, BACKWARD]), [before, backward]);
+    await close(page);
+  },
+
+  async 'shows the table of every chart, sorted by its headings'() {
+    const page = await open(sample('sections'));
+    const rows = [64, 32, 4, 4, 3, 3, 3];
+    for (const [index, count] of rows.entries()) {
+      await see(page, index);
+      await button(page, index, 'Table').click();
+      assert.ok(await figure(page, index).locator('table').isVisible());
+      assert.equal(await canvas(page, index).isVisible(), false);
+      assert.equal(await figure(page, index).locator('tbody tr').count(), Math.min(count, 25));
+    }
+    const first = () => figure(page, 0).locator('tbody tr td').nth(7).innerText();
+    assert.equal(await first(), '1 s');
+    await button(page, 0, 'length').click();
+    await button(page, 0, 'length ▲').click();
+    assert.equal(await first(), '2 s');
+    await button(page, 0, 'last page').click();
+    assert.match(await figure(page, 0).locator('.pager').innerText(), /rows 51 to 64 of 64/);
+    await button(page, 0, 'Chart').click();
+    assert.ok((await countPixels(page, 0, [FORWARD]))[0] > 100);
+    await close(page);
+  },
+
+  async 'lays two timelines on each other at an update'() {
+    const page = await open(sample('sections'));
+    await see(page, 1);
+    const before = await picture(page, 1);
+    await figure(page, 1).getByRole('combobox').selectOption('1');
+    await settled(page);
+    assert.notEqual(await picture(page, 1), before);
+    await close(page);
+  },
+
+  async 'is dark where the system is, and as its switch says'() {
+    const page = await open(sample('sections'), {dark: true});
+    await see(page, 0);
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.equal(await background(), 'rgb(22, 24, 27)');
+    assert.ok((await countPixels(page, 0, [FORWARD_DARK]))[0] > 100);
+    await page.screenshot({path: join(screenshots, 'report-dark.png')});
+    await page.getByRole('button', {name: 'dark or light'}).click();
+    assert.equal(await background(), 'rgb(255, 255, 255)');
+    const [light, dark] = await countPixels(page, 0, [FORWARD, FORWARD_DARK]);
+    assert.ok(light > 100 && dark === 0);
+    await close(page);
+  },
+
+  async 'prints charts in light colours with their tables'() {
+    const page = await open(sample('sections'), {dark: true});
+    await see(page, 0);
+    await page.emulateMedia({media: 'print'});
+    await settled(page);
+    assert.ok(await figure(page, 0).locator('table').isVisible());
+    assert.equal(await figure(page, 0).locator('tbody tr').count(), 64, 'all rows');
+    assert.ok((await canvas(page, 0).boundingBox()).width < 700, 'as wide as paper');
+    assert.ok((await countPixels(page, 0, [FORWARD]))[0] > 100);
+    assert.equal(await button(page, 0, 'Table').isVisible(), false);
+    await page.screenshot({path: join(screenshots, 'report-print.png'), fullPage: true});
+    await close(page);
+  },
+
+  async 'fits every width'() {
+    const files = [sample('sections'), sample('sweep'), simulated()];
+    for (const file of files) {
+      for (const width of [360, 768, 1920, 3840]) {
+        const page = await open(file, {width, height: 1000});
+        await see(page, 0);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= width, `${file} is ${wide} wide on ${width}`);
+        const box = await canvas(page, 0).boundingBox();
+        assert.ok(box.width > 0.85 * width && box.x + box.width <= width);
+        if (file === files[0])
+          await page.screenshot({path: join(screenshots, `report-${width}.png`)});
+        await close(page);
+      }
+    }
+  },
+
+  async 'draws and zooms 65,536 ops'() {
+    const started = performance.now();
+    const page = await open(sample('timeline'));
+    await see(page, 0);
+    const opened = performance.now();
+    const [forward, backward] = await countPixels(page, 0, [FORWARD, BACKWARD]);
+    assert.ok(forward > 50_000 && backward > 100_000, `${forward}, ${backward}`);
+    await figure(page, 0).locator('.canvas').focus();
+    const before = performance.now();
+    for (let i = 0; i < 10; ++i) {
+      await page.keyboard.press('+');
+      await settled(page);
+    }
+    const zoomed = performance.now();
+    assert.notDeepEqual(await countPixels(page, 0, [FORWARD, BACKWARD]), [forward, backward]);
+    console.log(`   opened in ${Math.round(opened - started)} ms, a zoom takes ${
+        Math.round((zoomed - before) / 10)} ms`);
+    await button(page, 0, 'Table').click();
+    assert.match(await figure(page, 0).locator('.pager').innerText(), /of 65,536/);
+    await close(page);
+  },
+
+  async 'shows 10,000 points as heat map, Pareto front and table'() {
+    const page = await open(sample('sweep'));
+    await see(page, 0);
+    for (const count of await countPixels(page, 0, [VIRIDIS_LOW, VIRIDIS_HIGH]))
+      assert.ok(count > 100);
+    const best = await picture(page, 0);
+    await figure(page, 0).getByLabel('schedule', {exact: true}).selectOption({label: 'gpipe'});
+    await settled(page);
+    assert.notEqual(await picture(page, 0), best);
+    const box = await canvas(page, 0).boundingBox();
+    await page.mouse.move(box.x + 60, box.y + 70);  // many microbatches on one stage: too large
+    const tip = figure(page, 0).locator('.tip').first();
+    await tip.waitFor();
+    assert.match(
+        await tip.innerText(),
+        /stages 1, microbatches \d+, schedule gpipe\s+infeasible\s+device 0 needs more/);
+    await page.getByLabel('Measure').selectOption('peak_memory');
+    assert.match(await figure(page, 0).locator('h3').innerText(), /peak memory over stages/i);
+    await see(page, 1);
+    await button(page, 1, 'Table').click();
+    const front = await figure(page, 1).locator('tbody tr').count();
+    assert.ok(front > 2 && front < 26);
+    await figure(page, 2).scrollIntoViewIfNeeded();
+    assert.match(await figure(page, 2).locator('.pager').innerText(), /of 10,000/);
+    await button(page, 2, 'reason').click();
+    await button(page, 2, 'reason ▲').click();
+    assert.match(
+        await figure(page, 2).locator('tbody tr').first().innerText(), /killed by signal 9/);
+    await figure(page, 2).getByText('Columns').click();
+    await figure(page, 2).getByLabel('iteration time').uncheck();
+    assert.equal(await figure(page, 2).locator('th').count(), 7);
+    await close(page);
+  },
+
+  async 'reports what simulate found'() {
+    const page = await open(simulated());
+    await see(page, 0);
+    assert.match(
+        await page.locator('.figures').innerText(),
+        /Fits\?\s+yes[\s\S]*How fast\?[\s\S]*samples\/s[\s\S]*bubble/);
+    for (const count of await countPixels(page, 0, [FORWARD, BACKWARD, RECOMPUTE]))
+      assert.ok(count > 100);
+    assert.match(
+        await page.locator('footer').innerText(), /penstock simulate .*gpt-2\.2b-2bw\.yaml/);
+    await page.locator('footer summary').click();
+    assert.match(await page.locator('footer pre').innerText(), /schedule: pipedream-2bw/);
+    await page.screenshot({path: join(screenshots, 'report-simulate.png'), fullPage: true});
+    await close(page);
+  },
+};
+
+async function run() {
+  let failed = 0;
+  for (const [name, test] of Object.entries(tests)) {
+    try {
+      await test();
+      console.log(`ok ${name}`);
+    } catch (error) {
+      ++failed;
+      console.log(`FAILED ${name}: ${error.stack}`);
+    }
+  }
+  return failed;
+}
+
+try {
+  if (!binary || !source || !sampleReport)
+    throw new Missing('PENSTOCK_BINARY, PENSTOCK_SOURCE or the sample is not set');
+  browser = await openBrowser();
+  mkdirSync(screenshots, {recursive: true});
+  process.exitCode = await run() === 0 ? 0 : 1;
+} catch (error) {
+  if (!(error instanceof Missing)) throw error;
+  console.log(`skipped: ${error.message}`);
+  process.exitCode = 77;
+} finally {
+  await browser?.close();
+  rmSync(folder, {recursive: true, force: true});
+}

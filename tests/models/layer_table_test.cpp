@@ -1,0 +1,66 @@
+#include "models/layer_table.hpp"
+
+#include "base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace penstock {
+namespace {
+
+PipedreamProfile parse(const std::string& text) { return parse_layer_table(text, "layers.csv"); }
+
+std::string error_of(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LayerTable, AChainHasTimesAndBytesWithTheirUnits) {
+  const PipedreamProfile profile = parse(
+      "# measured on one GPU\n\nactivation,layer,forward,backward,parameters\n"
+      "2 KB,conv,1.5 ms,3 ms,1 MB\n1 KB,fc,500 us,1 ms,4 KB\n");
+  ASSERT_EQ(profile.layers.size(), 2U);
+  EXPECT_EQ(profile.layers[0].id, "conv");
+  EXPECT_DOUBLE_EQ(profile.layers[0].forward_s, 1.5e-3);
+  EXPECT_DOUBLE_EQ(profile.layers[1].backward_s, 1e-3);
+  EXPECT_DOUBLE_EQ(profile.layers[0].activation_bytes, 2000);
+  EXPECT_DOUBLE_EQ(profile.layers[1].parameter_bytes, 4000);
+  EXPECT_EQ(profile.layers[0].last_reader, 1);
+  EXPECT_EQ(profile.layers[1].last_reader, -1);
+}
+
+TEST(LayerTable, OneTimeIsAThirdForwardAndTwoThirdsBackward) {
+  const PipedreamProfile profile = parse("layer,time\na,9 ms\n");
+  EXPECT_DOUBLE_EQ(profile.layers[0].forward_s, 3e-3);
+  EXPECT_DOUBLE_EQ(profile.layers[0].backward_s, 6e-3);
+}
+
+TEST(LayerTable, AllThatIsWrongIsSaidWithItsLine) {
+  const std::string said = error_of("layer,time\na,9\nb,9 ms,3\n,1 ms\n");
+  EXPECT_NE(said.find("layers.csv:2"), std::string::npos) << said;
+  EXPECT_NE(said.find("layers.csv:3"), std::string::npos) << said;
+  EXPECT_NE(said.find("a layer needs a name"), std::string::npos) << said;
+}
+
+TEST(LayerTable, AMistypedColumnIsSuggestedFor) {
+  EXPECT_NE(error_of("layer,tiem\na,9 ms\n").find("did you mean 'time'"), std::string::npos);
+}
+
+TEST(LayerTable, TimesAreNeededOnceOrAsTwo) {
+  EXPECT_NE(error_of("layer,forward\na,9 ms\n").find("or 'time'"), std::string::npos);
+  EXPECT_NE(error_of("layer,time,forward,backward\na,9 ms,1 ms,1 ms\n").find("or 'time'"),
+            std::string::npos);
+}
+
+TEST(LayerTable, NothingIsNoModel) {
+  EXPECT_NE(error_of("").find("names of its columns"), std::string::npos);
+  EXPECT_NE(error_of("layer,time\n").find("holds no layer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,151 @@
+// Writes pages for the browser's tests: sample_report KIND FILE.
+//   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; sections: one of each
+#include "report/bubble_section.hpp"
+#include "report/comparison_section.hpp"
+#include "report/memory_section.hpp"
+#include "report/report.hpp"
+#include "report/sweep_section.hpp"
+#include "report/timeline_section.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace penstock {
+namespace {
+
+/// GPipe-like: forwards from the left, then backwards, one second per op.
+TimelineSection timeline_of(int devices, std::uint32_t microbatches) {
+  TimelineSection section{{"Timeline", "Made by hand."}, {}};
+  for (int d = 0; d < devices; ++d) {
+    TimelineLane lane{fmt::format("device {}", d), {}};
+    const auto add = [&](double start_s, double length_s, std::uint32_t m, OpKind kind) {
+      TimelineBar bar{{start_s, start_s + length_s}, {m, static_cast<std::uint16_t>(d), kind}};
+      if (d > 0 && kind == OpKind::forward) bar.message = {start_s - 0.5, start_s};
+      if (kind == OpKind::backward) bar.recompute_share = 0.25;
+      lane.bars.push_back(bar);
+    };
+    for (std::uint32_t m = 0; m < microbatches; ++m) add(d + m, 1, m, OpKind::forward);
+    const double turn = devices + microbatches - 1 + 2 * (devices - 1 - d);
+    for (std::uint32_t m = 0; m < microbatches; ++m) add(turn + 2 * m, 2, m, OpKind::backward);
+    section.lanes.push_back(lane);
+  }
+  return section;
+}
+
+/// Two timelines of the same ops, the second ten percent slower.
+TimelineSection two_clocks() {
+  const TimelineSection one = timeline_of(2, 4);
+  TimelineSection both{{"Two clocks"}, {}};
+  both.clocks = {{"predicted", {0, 8, 14}}, {"measured", {0, 9, 15.4}}};
+  for (const TimelineLane& lane : one.lanes) {
+    both.lanes.push_back({lane.name + " predicted", lane.bars, 0});
+    both.lanes.push_back({lane.name + " measured", lane.bars, 1});
+    for (TimelineBar& bar : both.lanes.back().bars)
+      bar.span = {bar.span.start_s * 1.1, bar.span.end_s * 1.1};
+  }
+  both.end_update = 2;
+  return both;
+}
+
+MemorySection memory_of(int devices) {
+  MemorySection section{{"Memory"}, {}, 20};
+  for (int d = 0; d < devices; ++d) {
+    MemoryLine line{d, 8LL << 30, {}, "0F3", {}};
+    for (int t = 0; t <= 20; ++t)
+      line.samples.emplace_back(t, (1LL << 30) * (1 + std::min({t, 4 - d, 20 - t})));
+    line.peak.use[Owner::activations] = (4LL - d) << 30;
+    line.peak.use[Owner::weights] = 1LL << 30;
+    line.peak.at_s = 4;
+    section.lines.push_back(line);
+  }
+  return section;
+}
+
+BubbleSection bubble_of(int devices) {
+  BubbleSection section{{"Bubble"}, 20, {}};
+  for (int d = 0; d < devices; ++d) {
+    const double warmup = d, drain = devices - d;
+    section.devices.push_back({14 - warmup, 20, {warmup, 2, 1, drain, 3 - drain + warmup}});
+  }
+  return section;
+}
+
+ComparisonSection comparison() {
+  return {{"Schedules"},
+          {"gpipe", "1f1b", "zb-h1"},
+          {{"iteration time", "s", {{"predicted", {2, 1.8, 1.5}}, {"measured", {2.1, NAN, 1.6}}}},
+           {"bubble", "fraction", {{"", {0.3, 0.3, 0.12}}}},
+           {"peak memory", "bytes", {{"", {8e9, 4e9, 4e9}}}}}};
+}
+
+/// 5 schedules x 25 stages x 80 microbatches; too many stages times microbatches do not fit.
+SweepSection sweep() {
+  SweepSection section{{"Sweep", "Made by hand."},
+                       {{{"stages"}, SweepRole::axis},
+                        {{"microbatches"}, SweepRole::axis},
+                        {{"schedule"}, SweepRole::axis},
+                        {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
+                        {{"peak_memory", "bytes"}, SweepRole::measure},
+                        {{"iteration_time", "s"}, SweepRole::measure}},
+                       {}};
+  const char* const schedules[] = {"gpipe", "1f1b", "pipedream", "chimera", "zb-h1"};
+  for (int stages = 1; stages <= 25; ++stages) {
+    for (int microbatches = 1; microbatches <= 80; ++microbatches) {
+      for (int s = 0; s < 5; ++s) {
+        const double time = (stages + microbatches - 1.0 - 0.1 * s) / stages;
+        const double held = (s == 0 ? microbatches : std::min(stages, microbatches)) * 1e9 / stages;
+        SweepPoint point{{double(stages), double(microbatches), schedules[s], {}, {}, {}}};
+        if (held > 40e9) {
+          point.status = PointStatus::infeasible;
+          point.reason = "device 0 needs more than it has";
+        } else {
+          point.cells[3] = microbatches / time;
+          point.cells[4] = held;
+          point.cells[5] = time;
+        }
+        section.points.push_back(point);
+      }
+    }
+  }
+  section.points[7].status = PointStatus::error;
+  section.points[7].reason = "killed by signal 9";
+  return section;
+}
+
+TableSection plans() {
+  return {{"Plans"},
+          {{"plan"}, {"time per stage", "s"}, {"depth"}},
+          {{"<b>bold</b>", 0.25, 4.0}, {"second", 0.5, 2.0}, {"third", NAN, {}}}};
+}
+
+Report report_of(std::string_view kind) {
+  Report report{.title = fmt::format("Sample: {}", kind),
+                .summary = "Written by sample_report.",
+                .figures = {{"Fits?", "yes", "with room", Verdict::good},
+                            {"How fast?", "1.5 s", "per iteration"},
+                            {"Why?", "30 %", "idle", Verdict::bad}},
+                .sections = {},
+                .command = "sample_report <file>",
+                .scenario = "name: </script><script>alert(1)</script>\n",
+                .version = "0"};
+  if (kind == "timeline") report.sections = {section_text(timeline_of(64, 512))};
+  if (kind == "sweep") report.sections = {section_text(sweep())};
+  if (kind == "sections")
+    report.sections = {section_text(timeline_of(4, 8)), section_text(two_clocks()),
+                       section_text(memory_of(4)),      section_text(bubble_of(4)),
+                       section_text(comparison()),      section_text(plans())};
+  return report;
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main(int count, char** arguments) {
+  if (count != 3) {
+    std::fputs("usage: sample_report timeline|sweep|sections FILE\n", stderr);
+    return 2;
+  }
+  penstock::write_report(penstock::report_of(arguments[1]), arguments[2]);
+}

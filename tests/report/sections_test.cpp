@@ -1,0 +1,156 @@
+#include "report/bubble_section.hpp"
+#include "report/comparison_section.hpp"
+#include "report/memory_section.hpp"
+#include "report/sweep_section.hpp"
+#include "report/timeline_section.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) {
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t group = 0;
+  int bits = 0;
+  for (const char c : text) {
+    static constexpr std::string_view kDigits =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const auto digit = kDigits.find(c);
+    if (digit == std::string_view::npos) break;
+    group = group << 6 | static_cast<std::uint32_t>(digit);
+    if ((bits += 6) < 8) continue;
+    bytes.push_back(static_cast<std::uint8_t>(group >> (bits -= 8) & 255U));
+  }
+  return bytes;
+}
+
+template <class T>
+std::vector<T> unpacked(const SectionJson& text) {
+  const auto bytes = bytes_of(text.get<std::string>());
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+
+SectionJson parsed(const std::string& text) { return SectionJson::parse(text); }
+
+TEST(Base64, IsThatOfTheStandard) {
+  const auto text = [](std::string_view s) {
+    return base64({reinterpret_cast<const std::uint8_t*>(s.data()), s.size()});
+  };
+  EXPECT_EQ(text(""), "");
+  EXPECT_EQ(text("f"), "Zg==");
+  EXPECT_EQ(text("fo"), "Zm8=");
+  EXPECT_EQ(text("foo"), "Zm9v");
+  EXPECT_EQ(text("foobar"), "Zm9vYmFy");
+}
+
+TEST(Ticks, AreExactToAFewPartsInTenBillion) {
+  const Ticks ticks(100);
+  for (const double value : {0.0, 1e-7, 33.3, 99.999, 100.0})
+    EXPECT_NEAR(ticks.of(value) * ticks.step(), value, 2e-8);
+  EXPECT_NE(ticks.of(1e9), Ticks::none);
+  EXPECT_EQ(Ticks(0).of(0), 0U);
+}
+
+TimelineLane lane_of(std::vector<TimelineBar> bars) { return {"device 0", std::move(bars)}; }
+
+TEST(TimelineSection, KeepsEveryBoxWithItsMessageAndRecomputation) {
+  const SectionJson json =
+      parsed(section_text({{"T"},
+                           {lane_of({{{0, 1}, {7, 2, OpKind::forward}},
+                                     {{1, 4}, {7, 2, OpKind::backward}, {0.5, 1}, 0.25}})}}));
+  const double tick = json["tick_s"];
+  const SectionJson& lane = json["lanes"][0];
+  const auto start = unpacked<std::uint32_t>(lane["start"]);
+  ASSERT_EQ(start.size(), 2U);
+  EXPECT_NEAR(start[1] * tick, 1, 1e-8);
+  EXPECT_NEAR(unpacked<std::uint32_t>(lane["end"])[1] * tick, 4, 1e-8);
+  EXPECT_EQ(unpacked<std::uint32_t>(lane["microbatch"]), (std::vector<std::uint32_t>{7, 7}));
+  EXPECT_EQ(unpacked<std::uint16_t>(lane["stage"]), (std::vector<std::uint16_t>{2, 2}));
+  EXPECT_EQ(unpacked<std::uint8_t>(lane["kind"]), (std::vector<std::uint8_t>{0, 1}));
+  EXPECT_EQ(unpacked<std::uint8_t>(lane["recompute"]), (std::vector<std::uint8_t>{0, 64}));
+  EXPECT_EQ(unpacked<std::uint32_t>(lane["sent"])[0], Ticks::none);
+  EXPECT_NEAR(unpacked<std::uint32_t>(lane["sent"])[1] * tick, 0.5, 1e-8);
+}
+
+TEST(TimelineSection, HalvesTheLaneForOpsThatRunTogether) {
+  Op forward{0, 0, OpKind::forward, Op::paired};
+  const SectionJson json = parsed(
+      section_text({{"T"}, {lane_of({{{0, 1}, forward}, {{0, 1}, {1, 0, OpKind::backward}}})}}));
+  EXPECT_EQ(unpacked<std::uint8_t>(json["lanes"][0]["kind"]),
+            (std::vector<std::uint8_t>{1 << 4 | 0, 2 << 4 | 1}));
+}
+
+TEST(TimelineSection, OfTooManyOpsShowsTheBeginningAndSaysSo) {
+  std::vector<TimelineBar> bars;
+  for (int i = 0; i < 100; ++i) bars.push_back({{double(i), i + 1.0}, {}});
+  const SectionJson json = parsed(section_text({{"T", "Note."}, {lane_of(bars)}}, 40));
+  EXPECT_EQ(unpacked<std::uint32_t>(json["lanes"][0]["start"]).size(), 40U);
+  EXPECT_EQ(json["end_s"], 40);
+  EXPECT_EQ(json["note"],
+            "Note. Only the first 40.0 s of 100 s: the rest has too many ops for a page (a trace "
+            "has them all).");
+}
+
+TEST(TimelineSection, WritesAnUpdateThatNeverEndedAsNull) {
+  TimelineSection section{{"T"}, {lane_of({})}};
+  section.clocks = {{"measured", {0, 1.5, NAN}}};
+  EXPECT_EQ(parsed(section_text(section))["clocks"][0]["ends"].dump(), "[0,1.5,null]");
+}
+
+TEST(MemorySection, KeepsThePeakOfALineThatIsThinned) {
+  MemoryLine line{3, 0, {}, "", {}};
+  for (int i = 0; i < 1000; ++i) line.samples.emplace_back(i, i == 613 ? 5000 : i % 7);
+  const SectionJson json = parsed(section_text({{"M"}, {line}, 1000}, 100));
+  const auto bytes = unpacked<std::uint32_t>(json["lines"][0]["bytes"]);
+  EXPECT_LE(bytes.size(), 100U);
+  const double step = json["tick_bytes"];
+  EXPECT_NEAR(*std::ranges::max_element(bytes) * step, 5000, 1e-3);
+  EXPECT_NEAR(bytes.back() * step, 999 % 7, 1e-3);
+}
+
+TEST(BubbleSection, HasARowPerDeviceAndCause) {
+  const SectionJson json = parsed(section_text({{"B"}, 10, {{6, 10, {1, 0, 2, 1, 0}}}}));
+  EXPECT_EQ(json["causes"].size(), kCauses);
+  EXPECT_EQ(json["busy"].dump(), "[6]");
+  EXPECT_EQ(json["idle"].dump(), "[[1,0,2,1,0]]");
+}
+
+TEST(ComparisonSection, WritesWhatIsUnknownAsNull) {
+  const SectionJson json =
+      parsed(section_text({{"C"}, {"a", "b"}, {{"time", "s", {{"", {1.5, NAN}}}}}}));
+  EXPECT_EQ(json["panels"][0]["bars"][0]["values"].dump(), "[1.5,null]");
+}
+
+TEST(SweepSection, AddsStatusAndReasonAndWritesTextsOnce) {
+  SweepSection sweep{{"S"},
+                     {{{"stages"}, SweepRole::axis},
+                      {{"schedule"}, SweepRole::axis},
+                      {{"rate", "samples/s"}, SweepRole::measure, Better::higher}},
+                     {{{2.0, "gpipe", 10.5}},
+                      {{4.0, "1f1b", {}}, PointStatus::infeasible, "too large"},
+                      {{8.0, "gpipe", NAN}, PointStatus::error, "killed"}}};
+  const SectionJson json = parsed(section_text(sweep));
+  const auto& columns = json["columns"];
+  ASSERT_EQ(columns.size(), 5U);
+  EXPECT_EQ(columns[0]["values"].dump(), "[2,4,8]");
+  EXPECT_EQ(columns[1]["values"].dump(), R"({"words":["gpipe","1f1b"],"at":[0,1,0]})");
+  EXPECT_EQ(columns[2]["values"].dump(), "[10.5,null,null]");
+  EXPECT_EQ(columns[2]["better"], "higher");
+  EXPECT_EQ(columns[3]["values"]["words"].dump(), R"(["ok","infeasible","error"])");
+  EXPECT_EQ(columns[4]["values"]["words"][1], "too large");
+}
+
+TEST(Sections, ReplaceWhatIsNoText) {
+  EXPECT_EQ(parsed(section_text(TableSection{{"a\xff"}, {{"c"}}, {{"b\xfe"}}}))["heading"],
+            "a\xef\xbf\xbd");
+}
+
+}  // namespace
+}  // namespace penstock

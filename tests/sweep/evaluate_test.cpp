@@ -1,0 +1,157 @@
+// Rows of a sweep: the numbers of `simulate --format csv`, whatever is wrong with a point.
+#include "sweep/evaluate.hpp"
+
+#include "tests/rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string shipped(const std::string& name) {
+  return (fs::path(data_folder()) / "scenarios" / (name + ".yaml")).string();
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      cells.emplace_back();
+    } else if (c != '\n') {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
+using Cells = std::map<std::string, std::string>;
+
+/// `simulate --format csv`, by column.
+Cells simulated(const std::string& file) {
+  const char* binary = std::getenv("PENSTOCK_BINARY");
+  if (binary == nullptr) return {};
+  const std::string command =
+      std::string("'") + binary + "' simulate '" + file + "' --engine auto --format csv";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {};
+  std::string text;
+  std::array<char, 4096> part;
+  while (std::fgets(part.data(), part.size(), pipe) != nullptr) text += part.data();
+  pclose(pipe);
+  std::istringstream lines(text);
+  std::string header, values;
+  std::getline(lines, header);
+  std::getline(lines, values);
+  const auto keys = cells_of(header), cells = cells_of(values);
+  Cells row;
+  for (std::size_t c = 0; c < keys.size() && c < cells.size(); ++c) row[keys[c]] = cells[c];
+  return row;
+}
+
+void expect_texts(const Row& row, const Cells& expected) {
+  EXPECT_EQ(row.scenario, expected.at("scenario"));
+  EXPECT_EQ(row.engine, expected.at("engine"));
+  EXPECT_EQ(row.schedule, expected.at("schedule"));
+  EXPECT_EQ(row.transfers, expected.at("transfers"));
+  EXPECT_EQ(row.width, expected.at("width"));
+  EXPECT_EQ(row.replication, expected.at("replication"));
+  EXPECT_EQ(row.why, expected.at("infeasible_because"));
+  EXPECT_EQ(row.status == Row::Status::ok, expected.at("feasible") == "true");
+}
+
+void expect_measures(const double* measures, const Cells& expected) {
+  for (std::size_t m = 0; m < kMeasures.size(); ++m) {
+    const auto cell = expected.find(std::string(kMeasures[m]));
+    if (cell == expected.end()) continue;
+    if (cell->second.empty()) {
+      EXPECT_TRUE(std::isnan(measures[m])) << kMeasures[m];
+    } else {
+      EXPECT_EQ(measures[m], std::strtod(cell->second.c_str(), nullptr)) << kMeasures[m];
+    }
+  }
+}
+
+class RowOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(RowOf, EqualsTheCsvOfSimulate) {
+  const Cells expected = simulated(shipped(GetParam()));
+  if (expected.empty()) GTEST_SKIP() << "PENSTOCK_BINARY does not simulate";
+  const Evaluator evaluator({shipped(GetParam())}, {}, EngineChoice::automatic);
+  std::function<Row()> rest;
+  Row row = evaluator.begin({}, rest);
+  EXPECT_EQ(static_cast<bool>(rest), expected.at("engine") == "simgrid") << row.why;
+  if (!rest) {
+    expect_texts(row, expected);
+    return expect_measures(row.measures.data(), expected);
+  }
+  const auto measures = in_child([&] {
+    row = rest();
+    return std::vector<double>(row.measures.begin(), row.measures.end());
+  });
+  ASSERT_EQ(measures.size(), kMeasures.size());
+  expect_measures(measures.data(), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, RowOf,
+                         testing::Values("gpt-1.3b-split", "gpt-2.2b-2bw", "gpt-2.2b-gpipe",
+                                         "gpt-2.2b-mixed", "gpt-2.2b-pipedream", "gpt-355m-asp",
+                                         "gpt-355m-data-parallel", "gpt-355m-uneven",
+                                         "perturbed-devices", "perturbed-links", "small-1f1b",
+                                         "small-asp", "small-chimera", "small-dualpipev",
+                                         "small-gpipe", "small-interleaved-1f1b", "small-pipedream",
+                                         "small-timeprest", "small-torchgpipe", "small-zb-h1"));
+
+Row row_at(const std::vector<Override>& changes) {
+  const Evaluator evaluator({shipped("gpt-2.2b-2bw")}, {}, EngineChoice::automatic);
+  return evaluator.evaluate({7, 0, changes});
+}
+
+TEST(Evaluator, AMistakeIsARowWithItsReason) {
+  const Row row = row_at({{"pipeline.stages", "four"}});
+  EXPECT_EQ(row.status, Row::Status::refused);
+  EXPECT_EQ(row.point, 7U);
+  EXPECT_EQ(row.scenario, "gpt-2.2b-2bw");
+  EXPECT_EQ(row.why, "'stages' must be an integer >= 1, got 'four'");
+  EXPECT_TRUE(std::isnan(row.measures[0]));
+}
+
+TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
+  const Evaluator evaluator({shipped("small-1f1b")}, {}, EngineChoice::exact);
+  const Row fits = evaluator.evaluate({});
+  EXPECT_EQ(fits.status, Row::Status::ok) << fits.why;
+  const Row row =
+      evaluator.evaluate({0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
+  EXPECT_EQ(row.status, Row::Status::infeasible) << row.why;
+  EXPECT_TRUE(row.why.starts_with("device 0 needs")) << row.why;
+  EXPECT_EQ(row.why.find('\n'), std::string::npos);
+}
+
+TEST(Evaluator, OverridesOfTheSweepComeBeforeThoseOfThePoint) {
+  const Evaluator evaluator({shipped("small-1f1b"), shipped("small-gpipe")},
+                            {{"pipeline.microbatches", "3"}}, EngineChoice::exact);
+  EXPECT_EQ(evaluator.evaluate({0, 0, {}}).measures[2], 3);
+  const Row row = evaluator.evaluate({5, 1, {{"pipeline.microbatches", "6"}}});
+  EXPECT_EQ(row.measures[2], 6);
+  EXPECT_EQ(row.schedule, "gpipe");
+  EXPECT_EQ(row.point, 5U);
+}
+
+TEST(Evaluator, ThrowsWhenAFileCannotBeRead) {
+  EXPECT_THROW(Evaluator({"no-such-file.yaml"}, {}, EngineChoice::exact), InputError);
+}
+
+}  // namespace
+}  // namespace penstock
