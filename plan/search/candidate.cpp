@@ -85,9 +85,31 @@ std::vector<Arrangement> arrangements_of(const Cluster& cluster) {
   return out;
 }
 
-int layers_of(const Scenario& base) {
-  if (base.profile) return static_cast<int>(base.profile->layers.size());
-  return base.transformer ? base.transformer->num_layers : 0;
+/// Joins the neighbours that take least time together until few are left: costs of all runs of
+/// layers are tabulated.
+std::vector<int> joined(const PipedreamProfile& profile) {
+  constexpr std::size_t kMost = 64;
+  std::vector<int> runs(profile.layers.size(), 1);
+  std::vector<double> times;
+  for (const ProfiledLayer& layer : profile.layers)
+    times.push_back(layer.forward_s + layer.backward_s);
+  while (runs.size() > kMost) {
+    std::size_t least = 0;
+    for (std::size_t i = 1; i + 1 < runs.size(); ++i)
+      if (times[i] + times[i + 1] < times[least] + times[least + 1]) least = i;
+    const auto next = static_cast<std::ptrdiff_t>(least) + 1;
+    runs[least] += runs[least + 1];
+    times[least] += times[least + 1];
+    runs.erase(runs.begin() + next);
+    times.erase(times.begin() + next);
+  }
+  return runs;
+}
+
+std::vector<int> layers_of(const Scenario& base) {
+  if (base.profile) return joined(*base.profile);
+  return std::vector<int>(
+      base.transformer ? static_cast<std::size_t>(base.transformer->num_layers) : 0, 1);
 }
 
 std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
@@ -139,8 +161,8 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
   scenario_.emplace(problem_text(document), origin_);
   base_ =
       scenario_->resolve({{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
-  layers_ = layers_of(base_);
-  if (layers_ == 0)
+  joined_ = layers_of(base_);
+  if (joined_.empty())
     throw InputError(origin_ + ", model",
                      "a model by costs is given stage by stage and cannot be cut: the search needs "
                      "a model by shape or a profile of layers");
@@ -155,7 +177,7 @@ Axes Problem::axes(bool asynchronous) const {
   Axes axes;
   for (const Schedule& schedule : schedules())
     if (asynchronous || schedule.flushes()) axes.schedules.push_back(&schedule);
-  axes.depths = up_to(std::min(gpus(), layers_));
+  axes.depths = up_to(std::min(gpus(), layers()));
   axes.tensors = tensors_of(base_, sequence_parallel_);
   axes.microbatch_sizes = divisors(batch_);
   for (const std::int64_t w : axes.microbatch_sizes)
@@ -163,22 +185,44 @@ Axes Problem::axes(bool asynchronous) const {
   axes.recomputes = base_.profile
                         ? std::vector{Recompute::none, Recompute::full}
                         : std::vector{Recompute::none, Recompute::selective, Recompute::full};
-  axes.chunks = up_to(layers_);
+  axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
   return axes;
 }
 
-std::vector<Override> Problem::overrides(const Candidate& candidate) const {
-  const PlanFamily& family = candidate.family;
+std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
+  std::vector<int> out;
+  auto at = joined_.begin();
+  for (const int n : runs) {
+    out.push_back(std::accumulate(at, at + n, 0));
+    at += n;
+  }
+  return out;
+}
+
+Choice Problem::choice(const Candidate& candidate) const {
+  return {candidate.family, in_model(candidate.layers)};
+}
+
+int Choice::gpus() const {
+  if (widths.empty()) return family.shape.gpus();
+  return std::accumulate(widths.begin(), widths.end(), 0) * family.shape.tensor;
+}
+
+std::vector<Override> Problem::overrides(const Choice& choice) const {
+  const PlanFamily& family = choice.family;
   const Shape& shape = family.shape;
+  const std::string widths = choice.widths.empty()
+                                 ? fmt::format("{}", shape.width)
+                                 : fmt::format("[{}]", fmt::join(choice.widths, ", "));
   std::vector<Override> out{
       {"schedule", std::string(family.schedule->name)},
-      {"batches", fmt::format("{}", batches_of(family))},
+      {"batches", fmt::format("{}", batches_of(choice))},
       {"pipeline.stages", fmt::format("{}", shape.depth)},
-      {"pipeline.width", fmt::format("{}", shape.width)},
+      {"pipeline.width", widths},
       {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
       {"pipeline.microbatches", fmt::format("{}", shape.microbatches)},
-      {"pipeline.split", fmt::format("[{}]", fmt::join(candidate.layers, ", "))}};
+      {"pipeline.split", fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
   const auto add = [&](bool wanted, const char* key, std::string value) {
     if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
   };
@@ -192,20 +236,28 @@ std::vector<Override> Problem::overrides(const Candidate& candidate) const {
       "true");
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       fmt::format("{}", family.chunks));
-  add(family.arrangement.placement != "fill-node", "placement", family.arrangement.placement);
+  add(choice.split, "replication", "split");
+  add(!choice.placed.empty(), "placement", fmt::format("[{}]", fmt::join(choice.placed, ", ")));
+  add(choice.placed.empty() && family.arrangement.placement != "fill-node", "placement",
+      family.arrangement.placement);
   add(family.arrangement.rank_order != "data-first", "rank_order", family.arrangement.rank_order);
   return out;
 }
 
-Scenario Problem::resolve(const Candidate& candidate) const {
-  return scenario_->resolve(overrides(candidate));
+Scenario Problem::resolve(const Choice& choice) const {
+  return scenario_->resolve(overrides(choice));
 }
 
-std::uint32_t batches_of(const PlanFamily& family) {
+std::uint32_t batches_of(const Choice& choice) {
+  const PlanFamily& family = choice.family;
   if (family.schedule->flushes()) return 1;
   const auto p = static_cast<std::uint32_t>(family.shape.depth);
   const auto m = static_cast<std::uint32_t>(family.shape.microbatches);
-  return (2 * p + m - 1) / m + 2 * (p / std::gcd(p, m)) + (p + m - 1) / m + 1;
+  std::uint32_t round = p;  // after which every replica has had its turn equally often
+  if (!choice.split)
+    for (const int width : choice.widths)
+      round = std::lcm(round, static_cast<std::uint32_t>(width));
+  return (2 * p + m - 1) / m + 2 * (round / std::gcd(round, m)) + (p + m - 1) / m + 1;
 }
 
 }  // namespace penstock

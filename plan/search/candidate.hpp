@@ -51,7 +51,19 @@ struct PlanFamily {
 
 struct Candidate {
   PlanFamily family;
-  std::vector<int> layers;  ///< per virtual stage, each at least 1
+  std::vector<int> layers;  ///< per virtual stage, each at least 1; counted as the problem does
+};
+
+/// All that a plan says: a candidate's, or that of a published planner, whose stages may have
+/// different numbers of replicas and GPUs of their own.
+struct Choice {
+  PlanFamily family;          ///< its width: of the stage with the most replicas
+  std::vector<int> layers;    ///< per virtual stage, of the model
+  std::vector<int> widths{};  ///< per stage; empty: all have the family's
+  bool split = false;         ///< the replicas of a stage divide each microbatch among them
+  std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
+
+  int gpus() const;
 };
 
 /// Values of each choice.
@@ -74,7 +86,10 @@ class Problem {
 
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
-  int layers() const { return layers_; }
+  /// That the search can cut between: those of a long profile are joined until few are left.
+  int layers() const { return static_cast<int>(joined_.size()); }
+  /// The layers of the model in consecutive runs of layers of the search.
+  std::vector<int> in_model(const std::vector<int>& runs) const;
   int gpus() const { return base_.cluster.devices(); }
 
   /// All values: depths up to the layers; widths, microbatch sizes that divide the batch; tensor
@@ -82,8 +97,10 @@ class Problem {
   /// one version of the weights, with `asynchronous` all.
   Axes axes(bool asynchronous) const;
 
-  /// The candidate as a scenario. Throws InputError when it cannot be one.
-  Scenario resolve(const Candidate& candidate) const;
+  Choice choice(const Candidate& candidate) const;
+  /// The plan as a scenario. Throws InputError when it cannot be one.
+  Scenario resolve(const Choice& choice) const;
+  Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
 
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
@@ -91,18 +108,18 @@ class Problem {
   bool distributed_optimizer(int width) const { return distributed_optimizer_ && width > 1; }
 
  private:
-  std::vector<Override> overrides(const Candidate& candidate) const;
+  std::vector<Override> overrides(const Choice& choice) const;
 
   std::string origin_;
   std::optional<ScenarioTemplate> scenario_;
   Scenario base_;
   std::int64_t batch_ = 0;
-  int layers_ = 0;
+  std::vector<int> joined_;  ///< layers of the model in each layer of the search
   bool sequence_parallel_ = false, distributed_optimizer_ = false;
   bool plain_reduction_ = true;
 };
 
 /// Batches that a run needs for a steady state: one where the pipeline drains at every update.
-std::uint32_t batches_of(const PlanFamily& family);
+std::uint32_t batches_of(const Choice& choice);
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <queue>
@@ -33,10 +34,12 @@ struct Later {
 };
 using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
 
-bool same(const PlanFamily& a, const PlanFamily& b) {
-  return a.schedule == b.schedule && a.chunks == b.chunks && a.arrangement == b.arrangement &&
-         a.shape.depth == b.shape.depth && a.shape.width == b.shape.width &&
-         a.shape.tensor == b.shape.tensor && a.shape.recompute == b.shape.recompute &&
+bool same(const Choice& of_a, const Choice& of_b) {
+  const PlanFamily &a = of_a.family, &b = of_b.family;
+  return of_a.widths == of_b.widths && of_a.split == of_b.split && a.schedule == b.schedule &&
+         a.chunks == b.chunks && a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
+         a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
+         a.shape.recompute == b.shape.recompute &&
          a.shape.microbatch_size == b.shape.microbatch_size;
 }
 
@@ -49,8 +52,10 @@ class Search {
       : problem_(problem), axes_(axes), options_(options), bounds_(problem) {}
 
   SearchResult run() {
+    take_up_starts();
     make_shapes();
     while (step()) report();
+    move_layers();
     while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
       confirm(take(relaxed_));  // for comparison: proven worse than the best
     leave_rest();
@@ -62,11 +67,96 @@ class Search {
   double cost(double time_s, double memory_bytes, const Shape& shape) const {
     return cost_of(options_.objective, time_s, memory_bytes, shape.gpus());
   }
+  double cost(const Judgement& judgement, const Choice& choice) const {
+    return cost_of(options_.objective, judgement.iteration_time_s, judgement.memory_bytes,
+                   choice.gpus());
+  }
   double best() const { return out_.plans.empty() ? kInfinite : out_.plans.front().cost; }
   bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
   bool confirms() const {
     return options_.confirm && out_.confirmations < options_.most_confirmations &&
-           (out_.confirmations == 0 || confirmed_ops_ < options_.most_confirmed_ops);
+           (out_.confirmations == 0 || affordable());
+  }
+  /// Is there time for another one as long as the longest so far?
+  bool affordable() const {
+    return confirmed_ops_ < options_.most_confirmed_ops &&
+           elapsed_s() + longest_s_ < options_.most_seconds;
+  }
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  }
+
+  /// The answer of an engine, its time that of the problem's batch.
+  Judgement answer(const Scenario& scenario) {
+    if (!options_.confirm) return per_batch(judge(scenario, EngineChoice::exact), scenario);
+    const double began_s = elapsed_s();
+    const Judgement judgement = options_.confirm(scenario);
+    longest_s_ = std::max(longest_s_, elapsed_s() - began_s);
+    return per_batch(judgement, scenario);
+  }
+  Judgement per_batch(Judgement judgement, const Scenario& scenario) const {
+    judgement.iteration_time_s *=
+        static_cast<double>(problem_.batch()) / scenario.samples_per_update();
+    return judgement;
+  }
+  double throughput(const Judgement& judgement) const {
+    return static_cast<double>(problem_.batch()) / judgement.iteration_time_s;
+  }
+
+  void take_up_starts() {
+    for (const Start& start : options_.starts) {
+      StartResult& result = out_.starts.emplace_back();
+      try {
+        result.judgement = answer(problem_.resolve(start.choice));
+        result.why_not = result.judgement.why;
+        if (!result.judgement.fits) continue;
+        result.throughput_samples_per_s = throughput(result.judgement);
+        keep(start.choice, result.judgement, start.from);
+      } catch (const InputError& error) {
+        result.why_not = error.what();
+      }
+    }
+  }
+
+  /// Of many cuts only those best by their bounds were simulated, of a start one: tries others.
+  void move_layers() {
+    const auto had_all_cuts = [&] {
+      return represented_.empty() && left_.empty() && out_.plans.front().from.empty();
+    };
+    bool better = !out_.plans.empty() && !had_all_cuts();
+    while (better) {
+      const FoundPlan plan = out_.plans.front();
+      better = false;
+      for (int layers = std::max(1, problem_.layers() / 8); layers > 0 && !better; layers /= 2)
+        for (std::size_t s = 0; s + 1 < plan.choice.layers.size() && !better; ++s)
+          better = moves(plan, s, layers) || moves(plan, s, -layers);
+    }
+  }
+
+  /// Is the plan better with so many layers of stage s + 1 in stage s?
+  bool moves(const FoundPlan& plan, std::size_t s, int layers) {
+    FoundPlan moved = plan;
+    moved.choice.layers[s] += layers;
+    moved.choice.layers[s + 1] -= layers;
+    if (std::min(moved.choice.layers[s], moved.choice.layers[s + 1]) < 1) return false;
+    if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
+    ++out_.moves;
+    try {
+      const Scenario scenario = problem_.resolve(moved.choice);
+      Judgement judgement = per_batch(relaxed(scenario, problem_.plain_reduction()), scenario);
+      if (judgement.engine.empty()) {
+        const bool slower =
+            options_.objective != Objective::memory && hopeless(cost(judgement, moved.choice));
+        if (slower || !affordable()) return false;
+        confirmed_ops_ += ops_of(moved.choice.family);
+        judgement = answer(scenario);
+      }
+      if (!judgement.fits || hopeless(cost(judgement, moved.choice))) return false;
+      keep(moved.choice, judgement, plan.from);
+      return true;
+    } catch (const InputError&) {
+      return false;  // this schedule cannot run it
+    }
   }
 
   void push(Node::Level level, const Candidate& candidate, const Bound& bound) {
@@ -103,7 +193,10 @@ class Search {
     file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
   }
 
-  bool more_evaluations() const { return out_.evaluations < options_.most_evaluations; }
+  bool more_evaluations() {
+    out_.out_of_time = elapsed_s() > options_.most_seconds * 2 / 3;
+    return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
+  }
 
   /// Opens what has the least bound; false when nothing is worth it.
   bool step() {
@@ -217,7 +310,7 @@ class Search {
       }
       if (judgement.engine == "exact") {
         ++out_.cuts.opened;
-        keep(node.candidate, judgement);
+        keep(problem_.choice(node.candidate), per_batch(judgement, scenario));
         return;
       }
       Node bounded = node;
@@ -226,7 +319,7 @@ class Search {
       bounded.bound =
           std::max(node.bound, cost(judgement.iteration_time_s, node.memory_bytes, shape));
       if (shares_nothing(scenario.cluster)) {
-        settle(node.candidate, judge(scenario, EngineChoice::exact));
+        settle(node.candidate, per_batch(judge(scenario, EngineChoice::exact), scenario));
       } else {
         relaxed_.push(bounded);
       }
@@ -239,35 +332,36 @@ class Search {
   void confirm(const Node& node) {
     ++out_.confirmations;
     const PlanFamily& family = node.candidate.family;
-    confirmed_ops_ += 2 * family.stages() * family.shape.microbatches * family.shape.width;
+    confirmed_ops_ += ops_of(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
-    settle(node.candidate, options_.confirm(problem_.resolve(node.candidate)));
+    settle(node.candidate, answer(problem_.resolve(node.candidate)));
+  }
+
+  static std::int64_t ops_of(const PlanFamily& family) {
+    return 2 * family.stages() * family.shape.microbatches * family.shape.width;
   }
 
   void settle(const Candidate& candidate, const Judgement& judgement) {
     if (judgement.fits) {
       ++out_.cuts.opened;
-      keep(candidate, judgement);
+      keep(problem_.choice(candidate), judgement);
     } else {
       ++out_.cuts.too_large;
       why_not_ = judgement.why;
     }
   }
 
-  /// The best of each family.
-  void keep(const Candidate& candidate, const Judgement& judgement) {
-    const double price =
-        cost(judgement.iteration_time_s, judgement.memory_bytes, candidate.family.shape);
-    const FoundPlan plan{candidate, judgement, price,
-                         static_cast<double>(problem_.batch()) / judgement.iteration_time_s};
+  /// The best of each family; of two as good the earlier.
+  void keep(const Choice& choice, const Judgement& judgement, const std::string& from = {}) {
+    const FoundPlan plan{choice, judgement, cost(judgement, choice), throughput(judgement), from};
     const auto better = [](const FoundPlan& a, const FoundPlan& b) {
       if (a.cost != b.cost) return a.cost < b.cost;
       return a.judgement.iteration_time_s < b.judgement.iteration_time_s;
     };
     const auto known = std::ranges::find_if(
-        out_.plans, [&](const FoundPlan& p) { return same(p.candidate.family, candidate.family); });
+        out_.plans, [&](const FoundPlan& p) { return same(p.choice, choice); });
     if (known != out_.plans.end()) {
-      if (better(*known, plan)) return;
+      if (!better(plan, *known)) return;
       out_.plans.erase(known);
     }
     out_.plans.insert(std::ranges::upper_bound(out_.plans, plan, better), plan);
@@ -322,6 +416,8 @@ class Search {
   Queue queue_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
   std::int64_t confirmed_ops_ = 0;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  double longest_s_ = 0;     ///< that an answer took
   double open_ = kInfinite;  ///< the least bound of what will not be visited
   struct Open {
     double least;

@@ -9,6 +9,10 @@
 // is proven worse. A family with more cuts than `most_cuts` is represented by the cut that is best
 // by its bound; its other cuts remain as its bound. With those, and when a limit ends the search
 // early, the answer is proven up to a gap: best / (least bound of all that was not evaluated) - 1.
+//
+// Plans of published planners can be given as starts: what is found is then no worse than they are.
+// The best plan is improved by moving layers over one boundary at a time. The bounds hold for plans
+// with as many replicas in every stage and one batch per update; starts may be others.
 #pragma once
 
 #include "plan/search/bound.hpp"
@@ -16,9 +20,23 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 #include <optional>
 
 namespace penstock {
+
+/// A plan to begin with: that of a published planner.
+struct Start {
+  std::string from;
+  Choice choice;
+};
+
+/// What became of it.
+struct StartResult {
+  Judgement judgement;
+  double throughput_samples_per_s = 0;
+  std::string why_not;  ///< it does not fit, or cannot run
+};
 
 enum class Objective : std::uint8_t {
   throughput,  ///< least time of an update
@@ -40,6 +58,12 @@ struct SearchOptions {
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
   std::size_t top = 5;  ///< plans, each of another family
+  std::vector<Start> starts = {};
+  /// Moves of layers over a boundary between two stages of the best plan that are tried at most.
+  std::size_t most_moves = 200;
+  /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
+  /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
+  double most_seconds = std::numeric_limits<double>::infinity();
   /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
   /// bounds.
   std::function<Judgement(const Scenario&)> confirm = nullptr;
@@ -60,10 +84,11 @@ struct Tally {
 };
 
 struct FoundPlan {
-  Candidate candidate;
-  Judgement judgement;
+  Choice choice;
+  Judgement judgement;  ///< its time is that of the problem's batch
   double cost = 0;
   double throughput_samples_per_s = 0;
+  std::string from = {};  ///< the published planner whose plan it began with; empty: none
 };
 
 struct SearchResult {
@@ -73,8 +98,10 @@ struct SearchResult {
   std::string gap_held_by;       ///< the family whose cuts could be that good; empty: none
   Tally shapes, families, cuts;
   std::size_t represented = 0;  ///< families with more cuts than were visited
-  std::size_t evaluations = 0, confirmations = 0;
-  std::string infeasible_because;  ///< where there is no plan
+  std::size_t evaluations = 0, confirmations = 0, moves = 0;
+  bool out_of_time = false;
+  std::vector<StartResult> starts;  ///< as in the options
+  std::string infeasible_because;   ///< where there is no plan
 };
 
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);

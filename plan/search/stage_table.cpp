@@ -84,7 +84,7 @@ const StagePart& StageTable::part(int first, int count) {
 std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                                           const DeviceSpec& device) const {
   const Scenario& base = problem_.base();
-  if (base.profile) return profiled_stage_costs(*base.profile, layers, use_);
+  if (base.profile) return profiled_stage_costs(*base.profile, problem_.in_model(layers), use_);
   const bool shared = problem_.distributed_optimizer(key_.width);
   return stage_costs(*base.transformer, device, layers,
                      {.microbatch_size = static_cast<double>(key_.microbatch_size),

@@ -106,7 +106,7 @@ void try_all_cuts(const Problem& problem, const PlanFamily& family, Objective ob
   cuts_of(problem.layers(), family.stages(), {}, cuts);
   for (const auto& cut : cuts) {
     try {
-      const Judgement v = judge(problem.resolve({family, cut}), EngineChoice::exact);
+      const Judgement v = judge(problem.resolve(Candidate{family, cut}), EngineChoice::exact);
       ++brute.simulated;
       if (v.fits)
         brute.best = std::min(brute.best, cost_of(objective, v.iteration_time_s, v.memory_bytes,
@@ -159,7 +159,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
     if (ours.plans.empty()) continue;
     ++found;
     EXPECT_NEAR(ours.plans.front().cost / brute.best, 1, 1e-9)
-        << ours.plans.front().candidate.family.describe();
+        << ours.plans.front().choice.family.describe();
     EXPECT_NEAR(ours.gap, 0, 1e-8);
   }
   EXPECT_GT(found, kCases / 2);

@@ -1,0 +1,35 @@
+#include "plan/search/published.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+Recompute recompute_of(const Plan& plan) {
+  // torchgpipe stores the last microbatch, as its authors ran it; see PlanFamily.
+  return plan.schedule == "torchgpipe" ? Recompute::selective : plan.recompute;
+}
+
+}  // namespace
+
+Choice choice_of(const Plan& plan) {
+  Choice choice;
+  PlanFamily& family = choice.family;
+  const bool versions = plan.schedule == "pipedream";
+  family.schedule = find_schedule(versions && plan.depth() == 1 ? "data-parallel" : plan.schedule);
+  Shape& shape = family.shape;
+  shape.depth = plan.depth();
+  shape.microbatch_size = plan.microbatch_size;
+  shape.microbatches = plan.microbatches;
+  shape.recompute = recompute_of(plan);
+  for (const PlannedStage& stage : plan.stages) {
+    shape.width = std::max(shape.width, stage.replicas);
+    choice.layers.push_back(stage.last_layer - stage.first_layer + 1);
+    choice.placed.insert(choice.placed.end(), stage.devices.begin(), stage.devices.end());
+    if (plan.uneven()) choice.widths.push_back(stage.replicas);
+  }
+  choice.split = plan.planner == "dapple" && shape.width > 1;
+  return choice;
+}
+
+}  // namespace penstock
