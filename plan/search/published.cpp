@@ -10,6 +10,13 @@ Recompute recompute_of(const Plan& plan) {
   return plan.schedule == "torchgpipe" ? Recompute::selective : plan.recompute;
 }
 
+/// Can every stage divide a microbatch among its replicas?
+bool divides(const Plan& plan) {
+  return std::ranges::all_of(plan.stages, [&](const PlannedStage& stage) {
+    return plan.microbatch_size % stage.replicas == 0;
+  });
+}
+
 }  // namespace
 
 Choice choice_of(const Plan& plan) {
@@ -28,7 +35,10 @@ Choice choice_of(const Plan& plan) {
     choice.placed.insert(choice.placed.end(), stage.devices.begin(), stage.devices.end());
     if (plan.uneven()) choice.widths.push_back(stage.replicas);
   }
-  choice.split = plan.planner == "dapple" && shape.width > 1;
+  choice.split = plan.planner == "dapple" && shape.width > 1 && divides(plan);
+  if (plan.planner == "dapple" && !choice.split)  // its microbatches are those of all replicas
+    shape.microbatches =
+        std::max<std::int64_t>(1, plan.microbatches / plan.stages.front().replicas);
   return choice;
 }
 
