@@ -1,6 +1,7 @@
 #include "plan/search/published.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -15,6 +16,14 @@ bool divides(const Plan& plan) {
   return std::ranges::all_of(plan.stages, [&](const PlannedStage& stage) {
     return plan.microbatch_size % stage.replicas == 0;
   });
+}
+
+/// Microbatches after which all replicas of every stage have had their turn equally often.
+std::int64_t round_of(const Plan& plan) {
+  std::int64_t round = 1;
+  for (const PlannedStage& stage : plan.stages)
+    round = std::lcm(round, static_cast<std::int64_t>(stage.replicas));
+  return round;
 }
 
 }  // namespace
@@ -35,10 +44,11 @@ Choice choice_of(const Plan& plan) {
     choice.placed.insert(choice.placed.end(), stage.devices.begin(), stage.devices.end());
     if (plan.uneven()) choice.widths.push_back(stage.replicas);
   }
-  choice.split = plan.planner == "dapple" && shape.width > 1 && divides(plan);
-  if (plan.planner == "dapple" && !choice.split)  // its microbatches are those of all replicas
-    shape.microbatches =
-        std::max<std::int64_t>(1, plan.microbatches / plan.stages.front().replicas);
+  if (plan.planner != "dapple") return choice;
+  // Its microbatches are those of all replicas.
+  const std::int64_t turns = round_of(plan);
+  choice.split = shape.width > 1 && (divides(plan) || turns > plan.microbatches);
+  if (!choice.split) shape.microbatches = plan.microbatches / turns;
   return choice;
 }
 

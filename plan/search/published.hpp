@@ -2,8 +2,8 @@
 //
 // PipeDream's plans keep a weight version per microbatch in flight, their replicas take turns and
 // may differ in number from stage to stage; a stage of DAPPLE divides each microbatch among its
-// replicas, where the samples allow it, else they take turns, too (with as many microbatches as
-// every replica can have equally often); both name their devices. A plan of PipeDream's with one
+// replicas, where the samples allow it, else they take turns, too (of the batch, as much as every
+// replica can have equally often); both name their devices. A plan of PipeDream's with one
 // stage is data parallelism.
 #pragma once
 
