@@ -243,6 +243,7 @@ const std::vector<CommandSpec>& table() {
          "throughput|memory|price|time",
          false,
          {}},
+        {"schedule", "NAME", "full: of these schedules only (repeatable)", {}, true, {}},
         {"asynchronous", "", "full: also schedules with several weight versions", {}, false, {}},
         {"effort", "N", "full: candidates to simulate at most; default 3000", {}, false, {}},
         {"time-limit", "SECONDS", "full: of a search; default 50", {}, false, {}},
@@ -256,11 +257,9 @@ const std::vector<CommandSpec>& table() {
         kReport,
         kOutput},
        "penstock plan vgg16/graph.txt --level 4x12GB/s --level 4x1.25GB/s\n"
-       "penstock plan vgg16/graph.txt --level 16x1GB/s --memory 16GB --format json\n"
        "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search 2bw --top 5\n"
        "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --price 2\n"
-       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare\n"
-       "penstock plan my.yaml --search uniform",
+       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare",
        run_plan,
        "file"},
       {"calibrate",

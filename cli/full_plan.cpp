@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
+#include "base/suggest.hpp"
 #include "cli/megatron_arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/planning.hpp"
@@ -10,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -21,6 +24,9 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Options that leave out plans which the published planners might choose.
+constexpr std::array<const char*, 3> kNarrowing{"straight", "stages", "schedule"};
 
 double number(const Arguments& arguments, const char* option, double otherwise) {
   if (!arguments.flag(option)) return otherwise;
@@ -89,8 +95,8 @@ void refuse_others(const Arguments& arguments) {
     refuse("profile-batch", "has a meaning for profiles only");
   }
   if (arguments.flag("compare")) {
-    refuse("straight", "leaves out what the published planners choose; not with --compare");
-    refuse("stages", "leaves out what the published planners choose; not with --compare");
+    for (const char* option : kNarrowing)
+      refuse(option, "leaves out what the published planners choose; not with --compare");
     if (arguments.value("objective", "throughput") != "throughput")
       refuse("objective", "must be throughput with --compare");
   }
@@ -99,8 +105,28 @@ void refuse_others(const Arguments& arguments) {
   if (!wrong.empty()) throw InputError(wrong);
 }
 
+/// Those that --schedule names; all of `allowed` without.
+std::vector<const Schedule*> schedules_of(const Arguments& arguments,
+                                          const std::vector<const Schedule*>& allowed) {
+  if (!arguments.flag("schedule")) return allowed;
+  std::vector<const Schedule*> chosen;
+  for (const std::string& name : arguments.values("schedule")) {
+    if (const Schedule* known = find_schedule(name)) {
+      chosen.push_back(known);
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
+    throw InputError("--schedule",
+                     fmt::format("'{}' is no schedule (`penstock schedule list` shows all){}", name,
+                                 did_you_mean(name, names)));
+  }
+  return chosen;
+}
+
 Axes axes_of(const Arguments& arguments, const Problem& problem, bool versions) {
   Axes axes = problem.axes(versions);
+  axes.schedules = schedules_of(arguments, axes.schedules);
   if (arguments.flag("straight")) axes.widths = {1};
   if (arguments.flag("stages")) axes.depths = {static_cast<int>(count(arguments, "stages", 1))};
   if (arguments.flag("microbatch-size"))
@@ -184,8 +210,8 @@ SearchOptions options_of(const Arguments& arguments) {
 /// Searches with progress, beginning with the published plans that are of the kind.
 SearchResult search_from(const Problem& problem, const Arguments& arguments, SearchOptions options,
                          const std::vector<PublishedPlan>& published, bool versions) {
-  if (!arguments.flag("straight") && !arguments.flag("stages"))
-    options.starts = starts_of(published, versions);
+  const auto given = [&](const char* option) { return arguments.flag(option); };
+  if (std::ranges::none_of(kNarrowing, given)) options.starts = starts_of(published, versions);
   Progress progress("planning", static_cast<std::int64_t>(options.most_evaluations));
   options.progress = [&](std::size_t done, double best, double least) {
     const bool known = std::isfinite(best);

@@ -19,7 +19,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int kCases = 4;
 #else
-constexpr int kCases = 24;
+constexpr int kCases = 72;
 #endif
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
