@@ -203,7 +203,7 @@ const std::vector<CommandSpec>& table() {
        1,
        {{"search",
          "NAME",
-         "planner; default pipedream for a profile, else full: our own, over all of them",
+         "planner; full: our own, over all choices; default pipedream for a profile, else 2bw",
          "full|pipedream|2bw|dapple|torchgpipe|uniform",
          false,
          {}},
@@ -258,7 +258,8 @@ const std::vector<CommandSpec>& table() {
         kOutput},
        "penstock plan vgg16/graph.txt --level 4x12GB/s --level 4x1.25GB/s\n"
        "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search 2bw --top 5\n"
-       "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --price 2\n"
+       "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --search "
+       "full\n"
        "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare",
        run_plan,
        "file"},

@@ -209,9 +209,11 @@ SearchOptions options_of(const Arguments& arguments) {
 
 /// Searches with progress, beginning with the published plans that are of the kind.
 SearchResult search_from(const Problem& problem, const Arguments& arguments, SearchOptions options,
-                         const std::vector<PublishedPlan>& published, bool versions) {
+                         const std::vector<PublishedPlan>& published, bool versions,
+                         const std::vector<FoundPlan>& known = {}) {
   const auto given = [&](const char* option) { return arguments.flag(option); };
   if (std::ranges::none_of(kNarrowing, given)) options.starts = starts_of(published, versions);
+  for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
   Progress progress("planning", static_cast<std::int64_t>(options.most_evaluations));
   options.progress = [&](std::size_t done, double best, double least) {
     const bool known = std::isfinite(best);
@@ -230,9 +232,11 @@ bool asks_published(const Arguments& arguments, const Problem& problem) {
 }  // namespace
 
 bool wants_full_plan(const Arguments& arguments) {
-  const bool profile = is_profile_file(arguments.positional[0]);
-  const bool compares = arguments.flag("compare") && !arguments.flag("search");
-  return arguments.value("search", profile && !compares ? "pipedream" : "full") == "full";
+  constexpr std::array<const char*, 9> kOnlyHere{"compare", "objective",  "schedule",
+                                                 "effort",  "time-limit", "asynchronous",
+                                                 "price",   "tokens",     "write"};
+  if (arguments.flag("search")) return arguments.value("search") == "full";
+  return std::ranges::any_of(kOnlyHere, [&](const char* o) { return arguments.flag(o); });
 }
 
 int run_full_plan(const Arguments& arguments) {
@@ -245,15 +249,15 @@ int run_full_plan(const Arguments& arguments) {
   if (asks_published(arguments, problem))
     published = published_plans(
         problem, count(arguments, "microbatch-size", count(arguments, "profile-batch", 1)));
-  const bool versions = arguments.flag("asynchronous");
-  const auto find = [&](bool several) {
-    return search_from(problem, arguments, options, published, several);
-  };
-  FullPlan full{problem, options, terms_of(arguments, problem), find(versions), {}, {}};
-  if (arguments.flag("compare")) {
-    const SearchResult other = find(!versions);
-    full.compared =
-        compared(published, versions ? other : full.result, versions ? full.result : other);
+  const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
+  FullPlan full{problem, options, terms_of(arguments, problem), {}, {}, {}};
+  full.result = search_from(problem, arguments, options, published, versions && !compares);
+  if (compares) {
+    // With several versions one is still allowed.
+    SearchResult several =
+        search_from(problem, arguments, options, published, true, full.result.plans);
+    full.compared = compared(published, full.result, several);
+    if (versions) full.result = std::move(several);
   }
   for (const FoundPlan& plan : full.result.plans)
     full.offers.push_back(offer_of(problem, plan, reasons));

@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
 
 class Plans(Case):
     def test_simulate_accepts_every_plan_and_confirms_its_time(self):
-        result = self.json("plan", self.scenario, "--top", 4, "--effort", 150, "--write",
+        result = self.json("plan", self.scenario, "--search", "full", "--top", 4, "--effort", 150, "--write",
                            self.folder / "plans")
         self.assertGreaterEqual(len(result["plans"]), 3)
         for i, plan in enumerate(result["plans"]):
@@ -73,7 +73,7 @@ class Plans(Case):
         self.assertGreaterEqual(result["gap"], 0)
 
     def test_plans_of_megatrons_schedules_say_its_arguments(self):
-        result = self.json("plan", self.scenario, "--stages", 2, "--schedule", "1f1b",
+        result = self.json("plan", self.scenario, "--search", "full", "--stages", 2, "--schedule", "1f1b",
                            "--schedule", "interleaved-1f1b", "--effort", 150)
         for plan in result["plans"]:
             self.assertIn(plan["schedule"], ("1f1b", "interleaved-1f1b"))
@@ -83,7 +83,7 @@ class Plans(Case):
     def test_each_objective_is_best_at_what_it_asks_for(self):
         plans = {}
         for objective in ("throughput", "memory", "price", "time"):
-            result = self.json("plan", self.scenario, "--objective", objective, "--effort", 150,
+            result = self.json("plan", self.scenario, "--search", "full", "--objective", objective, "--effort", 150,
                                "--price", 2, "--tokens", 1e9)
             plans[objective] = result["plans"][0]
         fast = plans["throughput"]
@@ -127,7 +127,7 @@ class Plans(Case):
 
 class Refusals(Case):
     def test_what_only_published_planners_know_is_refused_all_at_once(self):
-        error = self.refused(self.scenario, "--no-transfers", "--balance", "time", "--level",
+        error = self.refused(self.scenario, "--search", "full", "--no-transfers", "--balance", "time", "--level",
                              "2x1GB/s")
         for option in ("--no-transfers", "--balance", "--level"):
             self.assertIn(option, error)
