@@ -216,9 +216,9 @@ SearchResult search_from(const Problem& problem, const Arguments& arguments, Sea
   for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
   Progress progress("planning", static_cast<std::int64_t>(options.most_evaluations));
   options.progress = [&](std::size_t done, double best, double least) {
-    const bool known = std::isfinite(best);
+    const bool found = std::isfinite(best);
     progress.update(static_cast<std::int64_t>(done),
-                    known ? fmt::format("best {:.4g}, bound {:.4g}", best, least) : "");
+                    found ? fmt::format("best {:.4g}, bound {:.4g}", best, least) : "");
   };
   return search(problem, axes_of(arguments, problem, versions), options);
 }
