@@ -1,6 +1,8 @@
 // Where the test vectors lie: $PENSTOCK_SHARED, else ../shared beside the project.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -13,3 +15,10 @@ inline std::filesystem::path shared_folder() {
 }
 
 }  // namespace penstock
+
+/// Ends the test, as skipped, where there are no test vectors at all; where there are, one that is
+/// missing is a failure.
+#define SKIP_WITHOUT_SHARED(path)                                                          \
+  if (!std::filesystem::exists(penstock::shared_folder()))                                 \
+    GTEST_SKIP() << "test vectors not found: shared folder " << penstock::shared_folder(); \
+  ASSERT_TRUE(std::filesystem::exists(path)) << path

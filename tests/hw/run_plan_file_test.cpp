@@ -3,6 +3,7 @@
 #include "hw/run_plan_file.hpp"
 
 #include "tests/hw/plan_rig.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -234,11 +235,7 @@ std::vector<std::pair<std::size_t, std::size_t>> numbers_of(const std::string& l
   return numbers;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kEvery = 5;
-#else
-constexpr std::size_t kEvery = 1;
-#endif
+constexpr std::size_t kEvery = kSanitized ? 5 : 1;
 
 /// Plans of each kind of placement, of split and of whole backwards.
 std::vector<RunPlan> plans_of_all_kinds() {

@@ -312,8 +312,7 @@ struct Sums {
 /// Sums of reference/pipedream-family.md, section 3, which count the time of loading the input.
 TEST(PublicProfiles, SumsAreThoseOfTheReference) {
   const auto folder = shared_folder() / "data/pipedream_profiles";
-  if (!std::filesystem::exists(folder))
-    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << folder;
+  SKIP_WITHOUT_SHARED(folder);
   constexpr Sums kSums[] = {{"vgg16", 252, 439, 553, 17.972},
                             {"resnet50", 201, 261, 102, 18.962},
                             {"gnmt", 33.5, 56, 775, 0},
@@ -334,8 +333,7 @@ TEST(PublicProfiles, SumsAreThoseOfTheReference) {
 
 TEST(PublicProfiles, AllAreReadAndSplit) {
   const auto data = shared_folder() / "data";
-  if (!std::filesystem::exists(data / "pipedream_profiles"))
-    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << data;
+  SKIP_WITHOUT_SHARED(data / "pipedream_profiles");
   int files = 0;
   for (const char* kind : {"pipedream_profiles", "pipedream_profiles_compressed",
                            "pipedream_partitioned", "dapple_profiles"}) {
@@ -353,8 +351,7 @@ TEST(PublicProfiles, AllAreReadAndSplit) {
 
 TEST(PublicProfiles, Vgg16SendsTheLastPooledImageToItsClassifier) {
   const auto file = shared_folder() / "data/pipedream_profiles/vgg16/graph.txt";
-  if (!std::filesystem::exists(file))
-    GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << file;
+  SKIP_WITHOUT_SHARED(file);
   const PipedreamProfile p = load_pipedream_profile(file.string());
   const auto c = profiled_stage_costs(p, {31, 9}, {0.5, false, {4, 4, 4, 4, 4}});
   EXPECT_EQ(p.layers[30].id, "node32");

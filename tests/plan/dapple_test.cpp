@@ -129,8 +129,8 @@ std::vector<LayerState> batch_states(const fs::path& file, int profile_batch, in
 class ReleasedPlans : public testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(oracle_)) GTEST_SKIP() << "no " << oracle_;
-    if (!fs::exists(profiles_)) GTEST_SKIP() << "no " << profiles_;
+    SKIP_WITHOUT_SHARED(oracle_);
+    SKIP_WITHOUT_SHARED(profiles_);
   }
   fs::path oracle_ = shared_folder() / "oracles/dapple_planner";
   fs::path profiles_ = shared_folder() / "data/dapple_profiles";

@@ -65,9 +65,7 @@ PipedreamOptions options_of(const Row& row) {
 
 class ReleasedPipedream : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!fs::exists(oracle_)) GTEST_SKIP() << "no " << oracle_;
-  }
+  void SetUp() override { SKIP_WITHOUT_SHARED(oracle_); }
   fs::path oracle_ = shared_folder() / "oracles/pipedream_optimizer/results.tsv";
   fs::path profiles_ = shared_folder() / "data/pipedream_profiles";
 };

@@ -60,8 +60,7 @@ class PipedreamSosp19 : public testing::Test {
  protected:
   void SetUp() override {
     const auto folder = shared_folder() / "data/pipedream_profiles";
-    if (!std::filesystem::exists(folder))
-      GTEST_SKIP() << "test vectors are missing (PENSTOCK_SHARED): " << folder;
+    SKIP_WITHOUT_SHARED(folder);
   }
 };
 

@@ -1,6 +1,7 @@
 // What holds for every schedule that searches, for any times, transfers and limits.
 #include "schedules/evaluate.hpp"
 #include "tests/random_shape.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,11 +14,7 @@
 namespace penstock {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kCases = 10;
-#else
-constexpr int kCases = 30;
-#endif
+constexpr int kCases = kSanitized ? 10 : 30;
 
 double between(std::mt19937_64& random, double low, double high) {
   return std::uniform_real_distribution(low, high)(random);

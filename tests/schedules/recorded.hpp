@@ -63,9 +63,7 @@ inline std::vector<RecordedCase> recorded_cases(const std::string& file) {
   return cases;
 }
 
-#define SKIP_WITHOUT_RECORDED(file)                  \
-  if (!std::filesystem::exists(recorded_file(file))) \
-  GTEST_SKIP() << "test vectors not found: shared folder " << recorded_file(file)
+#define SKIP_WITHOUT_RECORDED(file) SKIP_WITHOUT_SHARED(recorded_file(file))
 
 /// A device's compute ops as the recorded files write them: "0F0 (1F3;0B0)OVERLAP_F_B 0I1 0W1".
 inline std::string tokens_of(const OpLists& lists, int device) {

@@ -1,6 +1,7 @@
 // The table of slots while passes move, and its tree, against a plain walk over the whole line.
 #include "schedules/slot_line.hpp"
 #include "tests/random_shape.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +10,7 @@
 namespace penstock {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kThinned = 10;
-#else
-constexpr int kThinned = 1;
-#endif
+constexpr int kThinned = kSanitized ? 10 : 1;
 
 using Changes = std::vector<HeldTree::Change>;
 

@@ -5,6 +5,7 @@
 #include "schedules/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/pair_rounds.hpp"
+#include "tests/sanitized.hpp"
 #include "tests/schedules/recorded.hpp"
 
 #include <map>
@@ -87,11 +88,7 @@ void expect_as_good_as_recorded(const RecordedCase& one, std::string_view name) 
 }
 
 constexpr std::size_t kParts = 8;  // of the recorded cases, so that tests can run side by side
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kPartsRun = 1;  // enough for what a sanitizer is to see
-#else
-constexpr std::size_t kPartsRun = kParts;
-#endif
+constexpr std::size_t kPartsRun = kSanitized ? 1 : kParts;
 
 class RecordedVeeSearch : public testing::TestWithParam<std::size_t> {
  protected:
@@ -126,8 +123,7 @@ TEST(VeeSearch, RoundsAreTheRecordedHeuristicOfZbV) {
 
 TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
   const auto file = shared_folder() / "oracles" / "zbpaper_bubble_tables.json";
-  if (!std::filesystem::exists(file))
-    GTEST_SKIP() << "test vectors not found: shared folder " << file;
+  SKIP_WITHOUT_SHARED(file);
   const auto rows = nlohmann::json::parse(read_file(file.string()))["arxiv_bubble_rates"]["rows"];
   ASSERT_EQ(rows.size(), 9);
   for (const auto& row : rows) {

@@ -110,8 +110,7 @@ TEST(ZbHandcrafted, HasTheBubbleAndTheMemoryOfItsFormula) {
 /// memory): 34 h + 5 a s kept by F, 32 h of it on from I to W.
 TEST(ZeroBubbleTables, AreReproducedToFourDigits) {
   const auto file = shared_folder() / "oracles" / "zbpaper_bubble_tables.json";
-  if (!std::filesystem::exists(file))
-    GTEST_SKIP() << "test vectors not found: shared folder " << file;
+  SKIP_WITHOUT_SHARED(file);
   const auto tables = nlohmann::json::parse(read_file(file.string()));
   int rows = 0;
   for (const char* table : {"iclr_bubble_rates", "arxiv_bubble_rates"}) {

@@ -51,8 +51,7 @@ void expect_equal(const Rig& rig, const std::vector<double>& flat, const json& o
 
 TEST(RecordedTimelines, AreReproducedOpByOpByBothEngines) {
   const auto folder = shared_folder() / "oracles" / "timelines";
-  if (!std::filesystem::exists(folder))
-    GTEST_SKIP() << "test vectors not found: shared folder " << folder;
+  SKIP_WITHOUT_SHARED(folder);
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;

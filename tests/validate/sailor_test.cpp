@@ -317,8 +317,7 @@ class SailorMeasurements : public testing::Test {
  protected:
   void SetUp() override {
     const fs::path folder = shared_folder() / "data/measured/sailor";
-    if (!fs::is_directory(folder / "OPT-350"))
-      GTEST_SKIP() << "no measurements in " << folder.string();
+    SKIP_WITHOUT_SHARED(folder / "OPT-350");
     std::vector<std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(folder / "OPT-350")) {
       if (entry.path().extension() == ".json") files.push_back(entry.path().string());

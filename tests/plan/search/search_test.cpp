@@ -4,6 +4,7 @@
 #include "plan/search/search.hpp"
 
 #include "base/error.hpp"
+#include "tests/sanitized.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -16,11 +17,7 @@
 namespace penstock {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int kCases = 4;
-#else
-constexpr int kCases = 72;
-#endif
+constexpr int kCases = kSanitized ? 6 : 72;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
