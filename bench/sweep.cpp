@@ -1,16 +1,21 @@
 // Points of a sweep per second of CPU time, everything included: a 175B model on A100s, 8 stages x
 // 64 microbatches, `split: balanced`, a fixed global batch, recompute on and off; and the whole
-// sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. The GPUs of a node are joined
+// sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. Points that differ in costs
+// only share a program: `new_programs` has none of those. Two workers against one is a ratio of
+// wall clocks: it says something on a machine that nobody else uses. The GPUs of a node are joined
 // pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
 #include "base/clock.hpp"
 #include "sweep/evaluate.hpp"
+#include "sweep/workers.hpp"
 #include "tests/rig.hpp"
 
 #include <benchmark/benchmark.h>
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -46,8 +51,9 @@ const std::string& scenario_file() {
 }
 
 /// PipeDream updates after every microbatch: its global batch is a number of updates.
-Point point_of(const std::string& schedule, int stages, int size, bool recompute) {
-  const std::string microbatches = std::to_string(kGlobalBatch / size);
+Point point_of(const std::string& schedule, int stages, int size, bool recompute,
+               int batch = kGlobalBatch) {
+  const std::string microbatches = std::to_string(batch / size);
   const bool each = schedule == "pipedream";
   return {0,
           0,
@@ -84,11 +90,23 @@ void exact_8x64(benchmark::State& state, const std::string& schedule) {
   visit(state, {point_of(schedule, 8, 1, false), point_of(schedule, 8, 1, true)});
 }
 
-void exact_8x64_mix(benchmark::State& state) {
+std::vector<Point> mix() {
   std::vector<Point> points;
   for (const char* schedule : kSchedules) {
     for (const bool recompute : {false, true})
       points.push_back(point_of(schedule, 8, 1, recompute));
+  }
+  return points;
+}
+
+void exact_8x64_mix(benchmark::State& state) { visit(state, mix()); }
+
+/// 8, 16 ... 120 microbatches, 64 on average.
+void exact_8x64_new_programs(benchmark::State& state) {
+  std::vector<Point> points;
+  for (int microbatches = 8; microbatches <= 120; microbatches += 8) {
+    for (const char* schedule : kSchedules)
+      points.push_back(point_of(schedule, 8, 1, microbatches % 16 == 0, microbatches));
   }
   visit(state, points);
 }
@@ -105,6 +123,42 @@ void exact_whole_sweep(benchmark::State& state) {
     }
   }
   visit(state, points);
+}
+
+/// Wall-clock seconds of the mix, many times over.
+double sweep_seconds(const Evaluator& evaluator, int workers) {
+  constexpr std::uint64_t kRows = 6'000;
+  const std::vector<Point> points = mix();
+  std::uint64_t begun = 0, rows = 0;
+  const auto start = std::chrono::steady_clock::now();
+  penstock::visit(
+      [&](const Point& point) {
+        Evaluated evaluated;
+        evaluated.row = evaluator.begin(point, evaluated.rest);
+        return evaluated;
+      },
+      [&]() -> std::optional<Point> {
+        if (begun == kRows) return std::nullopt;
+        Point next = points[begun % points.size()];
+        next.number = begun++;
+        return next;
+      },
+      [&](Row&&) { ++rows; }, {.jobs = workers});
+  invariant(rows == kRows, "bench: rows are missing");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// How many times as fast two workers are, the best of so many runs of each.
+void exact_two_workers(benchmark::State& state) {
+  const Evaluator evaluator({scenario_file()}, {}, EngineChoice::exact);
+  double one_s = 1e9, two_s = 1e9;
+  for (auto _ : state) {
+    one_s = std::min(one_s, sweep_seconds(evaluator, 1));
+    two_s = std::min(two_s, sweep_seconds(evaluator, 2));
+  }
+  state.counters["one_s"] = one_s;
+  state.counters["two_s"] = two_s;
+  state.counters["ratio"] = one_s / two_s;
 }
 
 double child_cpu_seconds() {
@@ -145,6 +199,8 @@ BENCHMARK_CAPTURE(exact_8x64, 2bw, "pipedream-2bw")->Unit(benchmark::kMicrosecon
 BENCHMARK_CAPTURE(exact_8x64, interleaved, "interleaved-1f1b")->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(exact_8x64, zb_h1, "zb-h1")->Unit(benchmark::kMicrosecond);
 BENCHMARK(exact_8x64_mix)->Unit(benchmark::kMicrosecond);
+BENCHMARK(exact_8x64_new_programs)->Unit(benchmark::kMicrosecond);
+BENCHMARK(exact_two_workers)->Unit(benchmark::kMillisecond)->Iterations(5);
 BENCHMARK(exact_whole_sweep)->Unit(benchmark::kMicrosecond)->Iterations(2 * 588);
 BENCHMARK(simgrid_8x64_mix)->Unit(benchmark::kMicrosecond)->UseManualTime()->Iterations(60);
 

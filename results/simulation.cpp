@@ -3,7 +3,6 @@
 #include "base/clock.hpp"
 #include "base/position_costs.hpp"
 #include "base/units.hpp"
-#include "schedules/check.hpp"
 #include "sim/path_contention.hpp"
 
 #include <fmt/format.h>
@@ -17,8 +16,15 @@
 namespace penstock {
 namespace {
 
-void check_program(const Simulation& s) {
-  const auto problems = check(s.program, *s.table);
+/// A schedule of the user's own is made anew for every scenario: nobody asks for it again.
+std::shared_ptr<const CheckedProgram> program_of(const Scenario& s, ProgramCache* programs) {
+  if (programs != nullptr && !s.own_schedule)
+    return programs->get(*s.schedule, s.shape, s.lowering);
+  return std::make_shared<const CheckedProgram>(*s.schedule, s.shape, s.lowering);
+}
+
+void require_no_problems(const Simulation& s) {
+  const auto& problems = s.checked->problems;
   if (problems.empty()) return;
   const bool coupled = s.program.transfers == Transfers::coupled;
   throw InputError(
@@ -30,24 +36,14 @@ void check_program(const Simulation& s) {
                   fmt::join(problems, "; ")));
 }
 
-Simulation lowered(Scenario given) {
-  Simulation s;
-  s.scenario = std::move(given);
+void add_channels(Simulation& s) {
   const Scenario& scenario = s.scenario;
-  s.program = lower(*scenario.schedule, scenario.shape, scenario.lowering);
-  s.table = std::make_unique<DependencyTable>(s.program.ops, s.program.placement,
-                                              s.program.microbatches());
   s.channels =
       std::make_unique<Channels>(s.program, scenario.cluster, scenario.seats(), scenario.reduction);
   if (scenario.perturbations.changes_times()) {
     s.perturbation = std::make_unique<Perturbation>(
         perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.channels));
   }
-  for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
-       ++stage) {
-    s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
-  }
-  return s;
 }
 
 /// The key of the scenario that makes a link shared.
@@ -152,7 +148,7 @@ DeviceResult summarize_device(const Simulation& s, int device) {
   d.gpus = s.scenario.gpus_of(device);
   d.idle_s = s.timeline->makespan_s - d.time.busy_s;
   d.memory = memory_over_time(s.memory(), device);
-  d.order = order_facts(s.program, device);
+  d.order = s.checked->facts[static_cast<std::size_t>(device)];
   if (s.latest) d.order.staleness_max = s.latest->staleness_max(device);
   return d;
 }
@@ -359,9 +355,15 @@ std::optional<double> iteration_time_s(const Simulation& s) {
   return steady_iteration_s(s);
 }
 
-Simulation prepare(Scenario scenario) {
-  Simulation s = lowered(std::move(scenario));
-  check_program(s);
+Simulation prepare(Scenario scenario, ProgramCache* programs) {
+  auto program = program_of(scenario, programs);
+  Simulation s(std::move(scenario), std::move(program));
+  add_channels(s);
+  for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
+       ++stage) {
+    s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
+  }
+  require_no_problems(s);
   return s;
 }
 

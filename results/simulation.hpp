@@ -3,7 +3,7 @@
 
 #include "models/goodput.hpp"
 #include "scenarios/scenario.hpp"
-#include "schedules/order_facts.hpp"
+#include "schedules/checked_program.hpp"
 #include "sim/communication.hpp"
 #include "sim/engine.hpp"
 #include "traces/latest_versions.hpp"
@@ -19,9 +19,16 @@ enum class EngineChoice : std::uint8_t { automatic, exact, simgrid };
 
 /// Everything between a scenario and its timeline.
 struct Simulation {
+  Simulation(Scenario given, std::shared_ptr<const CheckedProgram> made)
+      : scenario(std::move(given)),
+        checked(std::move(made)),
+        program(checked->program),
+        table(&checked->table) {}
+
   Scenario scenario;
-  Program program;
-  std::unique_ptr<DependencyTable> table;
+  std::shared_ptr<const CheckedProgram> checked;
+  const Program& program;        ///< of `checked`
+  const DependencyTable* table;  ///< of `checked`
   std::unique_ptr<Channels> channels;
   std::unique_ptr<Perturbation> perturbation;  ///< null: nothing disturbs the run
   std::unique_ptr<Timeline> timeline;
@@ -50,8 +57,9 @@ struct Simulation {
   }
 };
 
-/// Generates, lowers and checks; there is no timeline yet.
-Simulation prepare(Scenario scenario);
+/// Generates, lowers and checks; there is no timeline yet. `programs`: where to look for one that
+/// was made before; null: nowhere. Throws InputError when the schedule cannot run.
+Simulation prepare(Scenario scenario, ProgramCache* programs = nullptr);
 
 /// The same, and simulates. `automatic`: exact where it is valid. Throws InputError
 /// when the chosen engine cannot represent the scenario. One simgrid run per process.

@@ -33,17 +33,19 @@ void check_each_op_once(const Program& program, const DependencyTable& table, Fi
     findings.add("{} {}", to_string(op),
                  known ? "stands twice" : "is outside of the schedule's stages and microbatches");
   }
+  const auto stages = static_cast<std::uint32_t>(program.placement.stages());
   for (int d = 0; d < ops.devices(); ++d) {
     for (const Op& op : ops.of(d)) {
-      if (op.stage >= program.placement.stages() || op.microbatch >= table.microbatches()) continue;
-      const int home = table.device_of(op);
-      if (is_compute(op.kind) && home != d) {
+      if (!is_compute(op.kind) || op.stage >= stages || op.microbatch >= table.microbatches())
+        continue;
+      const int home = program.placement.device_of(op.stage, op.microbatch);
+      if (home != d) {
         findings.add("{} stands on device {}, but its stage lives on device {}", to_string(op), d,
                      home);
       }
     }
   }
-  for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(program.placement.stages()); ++s) {
+  for (std::uint32_t s = 0; s < stages; ++s) {
     for (std::uint32_t k = 0; k < table.microbatches(); ++k) {
       const std::uint32_t backward = table.backward(s, k);
       if (table.forward(s, k) == kNoOp) findings.add("{}F{} is missing", s, k);
@@ -59,31 +61,48 @@ void check_each_op_once(const Program& program, const DependencyTable& table, Fi
   }
 }
 
-/// `first` must stand before `second` when both are on one device.
-void expect_order(const OpLists& ops, const DependencyTable& table, std::uint32_t first,
-                  std::uint32_t second, Findings& findings) {
-  if (first == kNoOp || second == kNoOp || first < second) return;
-  if (table.device_of(ops[first]) != table.device_of(ops[second])) return;
-  findings.add("{} waits for {}, which stands after it on device {}", to_string(ops[second]),
-               to_string(ops[first]), table.device_of(ops[first]));
-}
+/// The orders of one device; every op is known to stand where its stage lives.
+class DeviceOrder {
+ public:
+  DeviceOrder(const Program& program, const DependencyTable& table, int device, Findings& findings)
+      : program_(program),
+        table_(table),
+        device_(device),
+        end_(program.ops.end(device)),
+        findings_(findings) {}
+
+  void check() const {
+    for (std::uint32_t g = program_.ops.begin(device_); g < end_; ++g) {
+      const Op& op = program_.ops[g];
+      if (!is_compute(op.kind)) continue;
+      expect(table_.producer(op), g);
+      if (is_backward(op.kind)) {
+        const std::uint32_t width = program_.placement.width_of(op.stage);
+        for (std::uint32_t i = 0; i < program_.microbatches_of(op); ++i)
+          expect(table_.forward(op.stage, op.microbatch - i * width), g);
+      }
+      if (op.kind == OpKind::backward_weight) expect(table_.backward(op.stage, op.microbatch), g);
+    }
+  }
+
+ private:
+  /// `first` must stand before `second` when it is on this device, too.
+  void expect(std::uint32_t first, std::uint32_t second) const {
+    if (first < second || first >= end_) return;
+    findings_.add("{} waits for {}, which stands after it on device {}",
+                  to_string(program_.ops[second]), to_string(program_.ops[first]), device_);
+  }
+
+  const Program& program_;
+  const DependencyTable& table_;
+  int device_;
+  std::uint32_t end_;
+  Findings& findings_;
+};
 
 void check_order_on_devices(const Program& program, const DependencyTable& table,
                             Findings& findings) {
-  const OpLists& ops = program.ops;
-  for (std::uint32_t g = 0; g < ops.size(); ++g) {
-    const Op& op = ops[g];
-    if (!is_compute(op.kind)) continue;
-    expect_order(ops, table, table.producer(op), g, findings);
-    if (is_backward(op.kind)) {
-      const std::uint32_t width = program.placement.width_of(op.stage);
-      for (std::uint32_t i = 0; i < program.microbatches_of(op); ++i)
-        expect_order(ops, table, table.forward(op.stage, op.microbatch - i * width), g, findings);
-    }
-    if (op.kind == OpKind::backward_weight) {
-      expect_order(ops, table, table.backward(op.stage, op.microbatch), g, findings);
-    }
-  }
+  for (int d = 0; d < program.ops.devices(); ++d) DeviceOrder(program, table, d, findings).check();
 }
 
 /// Updates that a device makes in the whole run.

@@ -62,6 +62,7 @@ struct ScheduleShape {
   std::uint32_t own_stages = 0;  ///< virtual stages where not every device has as many; 0: p v
 
   std::uint32_t stages() const { return own_stages > 0 ? own_stages : depth * chunks; }
+  bool operator==(const ScheduleShape&) const = default;
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
 
   /// Microbatches of one batch, and of the run, on a replica of a stage.

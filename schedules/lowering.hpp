@@ -17,6 +17,8 @@ struct LoweringOptions {
   bool detached_reductions =
       false;             ///< the reduction runs beside the next batch (2BW's cost model)
   bool divided = false;  ///< the replicas of a stage are one device and divide every microbatch
+
+  bool operator==(const LoweringOptions&) const = default;
 };
 
 /// The Program of a schedule. Precondition: `schedule.refuse(shape)` is empty and the run has fewer

@@ -41,7 +41,33 @@ struct VersionRule {
   /// Versions the rule keeps on a stage, the live one included.
   std::uint32_t held(std::uint32_t stage) const;
   std::string describe() const;
+
+ private:
+  static std::uint32_t minus(std::uint32_t a, std::uint32_t b) { return a > b ? a - b : 0; }
 };
+
+inline std::uint32_t VersionRule::version(std::uint32_t stage, std::uint32_t k,
+                                          std::uint32_t per_update, bool forward) const {
+  switch (kind) {
+    case Kind::flush: return k / per_update;
+    case Kind::latest: return (forward && !delay.empty() ? minus(k, delay[stage]) : k) / per_update;
+    case Kind::listed: return (forward ? forward_listed : backward_listed)[stage][k];
+    case Kind::stash: return minus(k, delay[stage]);
+    case Kind::double_buffer: return minus(k / per_update, 1);
+  }
+  return 0;
+}
+
+inline std::uint32_t VersionRule::held(std::uint32_t stage) const {
+  switch (kind) {
+    case Kind::flush:
+    case Kind::latest: return 1;
+    case Kind::stash: return delay[stage] + 1;
+    case Kind::double_buffer: return 2;
+    case Kind::listed: return listed_held[stage];
+  }
+  return 1;
+}
 
 /// When the devices of a flushing pipeline make their optimizer steps, each not before its own
 /// gradients are there (and reduced).

@@ -150,18 +150,17 @@ class Walk {
       const Op& op = ops[g];
       std::uint32_t held_by = kNoOp;
       if constexpr (coupled) held_by = previous_send(device, g);
+      const bool computes = is_compute(op.kind);
       const std::uint32_t count = ops.together(g);
       const bool waits = (op.has(Op::receives) && !clock_.arrived(g)) ||
                          (count > 1 && ops[g + 1].has(Op::receives) && !clock_.arrived(g + 1)) ||
-                         (norms_.takes(op, device) && !clock_.arrived(g)) ||
                          (coupled && held_by != kNoOp && !clock_.arrived(held_by)) ||
-                         (barriers_.holds(op, device) && !all_met(device, g, held_by));
+                         (!computes && waits_for_others(device, g, held_by));
       if (waits) break;
       if (op.has(Op::detached)) come(device, g, held_by);
       clock_.run(device, g, held_by);
       cursor_[d] = g += count;
-      norms_.for_each_taker(
-          op, device, [&](std::uint32_t step, int taker) { send(g - 1, device, step, taker); });
+      if (!computes) hand_norm(device, g - 1);
       if constexpr (coupled) {
         after_run_coupled(device, g - 1);
       } else {
@@ -172,6 +171,19 @@ class Walk {
       }
     }
     parked_[d] = g < end ? 1 : 0;
+  }
+
+  /// Of a REDUCE_GRAD or STEP. To ask is to come to the meeting, so what else holds the op was
+  /// asked before.
+  bool waits_for_others(int device, std::uint32_t g, std::uint32_t held_by) {
+    const Op& op = program_.ops[g];
+    return (norms_.takes(op, device) && !clock_.arrived(g)) ||
+           (barriers_.holds(op, device) && !all_met(device, g, held_by));
+  }
+
+  void hand_norm(int device, std::uint32_t g) {
+    norms_.for_each_taker(program_.ops[g], device,
+                          [&](std::uint32_t step, int taker) { send(g, device, step, taker); });
   }
 
   /// The op that consumes what the device's last compute op before `g` sends, or kNoOp.

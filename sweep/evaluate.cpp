@@ -148,6 +148,7 @@ struct Evaluator::Parts {
   std::vector<ScenarioTemplate> scenarios;
   std::vector<Override> overrides;
   EngineChoice engine;
+  ProgramCache programs;
 
   Scenario scenario(const Point& point) const {
     std::vector<Override> all = overrides;
@@ -176,8 +177,8 @@ Row Evaluator::begin(const Point& point, std::function<Row()>& rest) const {
   guarded(row, [&] {
     Scenario scenario = parts_->scenario(point);
     describe(scenario, row);
-    // Made in place: its table points into it.
-    const std::shared_ptr<Simulation> prepared(new Simulation(prepare(std::move(scenario))));
+    const auto prepared =
+        std::make_shared<Simulation>(prepare(std::move(scenario), &parts_->programs));
     if (uses_exact(*prepared, parts_->engine)) return finish(*prepared, EngineChoice::exact, row);
     row.engine = "simgrid";
     why_no_simgrid();  // loads it, for all children

@@ -7,47 +7,72 @@
 namespace penstock {
 namespace {
 
+/// At one instant: first what ends; then, op by op, what starts and what starts and ends at once.
+enum class Turn : std::uint8_t { ends, starts, ends_at_once };
+
 struct Change {
   double at_s;
+  std::uint64_t rank;  // among those of an instant: later than what ends?, op, turn, owner
   std::int64_t bytes;  // negative: freed
-  std::uint32_t op;
-  Owner owner;
-  // At one instant: first what ends; then, op by op, what starts and what starts and ends at once.
-  enum Turn : std::uint8_t { ends, starts, ends_at_once } turn;
+
+  std::uint32_t op() const { return static_cast<std::uint32_t>(rank >> kOpShift); }
+  Owner owner() const { return static_cast<Owner>(rank & ((1U << kTurnShift) - 1)); }
+
+  static constexpr unsigned kTurnShift = 3, kOpShift = 5, kLaterShift = 37;
+  static constexpr std::uint64_t rank_of(Turn turn, std::uint32_t op, Owner owner) {
+    return (std::uint64_t{turn != Turn::ends} << kLaterShift) | (std::uint64_t{op} << kOpShift) |
+           (static_cast<std::uint64_t>(turn) << kTurnShift) | static_cast<std::uint64_t>(owner);
+  }
 };
 
 bool comes_before(const Change& a, const Change& b) {
-  if (a.at_s != b.at_s) return a.at_s < b.at_s;
-  if ((a.turn == Change::ends) != (b.turn == Change::ends)) return a.turn == Change::ends;
-  return a.op != b.op ? a.op < b.op : a.turn < b.turn;
+  return a.at_s != b.at_s ? a.at_s < b.at_s : a.rank < b.rank;
 }
 
-/// After all others.
-constexpr Change kLast = {std::numeric_limits<double>::infinity(), 0, kNoOp, Owner::buffers,
-                          Change::ends_at_once};
-bool is_last(const Change* change) { return change->op == kNoOp; }
+/// Before and after all others.
+constexpr Change kFirst = {-std::numeric_limits<double>::infinity(), 0, 0};
+constexpr Change kLast = {std::numeric_limits<double>::infinity(),
+                          Change::rank_of(Turn::ends_at_once, kNoOp, Owner::workspace), 0};
 
-/// Sorts what is nearly in order, by insertion; what is not, as usual.
-void put_in_order(std::vector<Change>& changes) {
-  std::size_t moves_left = 16 * changes.size();
-  for (std::size_t i = 1; i < changes.size(); ++i) {
-    if (!comes_before(changes[i], changes[i - 1])) continue;
-    const Change late = changes[i];
-    std::size_t at = i;
-    for (; at > 0 && comes_before(late, changes[at - 1]); --at) changes[at] = changes[at - 1];
-    changes[at] = late;
-    if (i - at > moves_left) return std::sort(changes.begin(), changes.end(), comes_before);
-    moves_left -= i - at;
+/// Changes in order: what comes nearly so is moved to its place; what does not is sorted at the
+/// end.
+class Changes {
+ public:
+  explicit Changes(std::size_t most)
+      : list_(most + 2), next_(list_.data() + 1), moves_left_(16 * most) {
+    list_.front() = kFirst;
   }
-}
+
+  void add(const Change& change) {
+    Change* at = next_++;
+    if (comes_before(change, at[-1])) at = make_room(change, at);
+    *at = change;
+  }
+  /// The first one; `kLast` stands behind the last.
+  const Change* finish() {
+    if (moves_left_ == 0) std::sort(list_.data() + 1, next_, comes_before);
+    *next_ = kLast;
+    return list_.data() + 1;
+  }
+
+ private:
+  Change* make_room(const Change& change, Change* at) {
+    for (; moves_left_ > 0 && comes_before(change, at[-1]); --at, --moves_left_) *at = at[-1];
+    return at;
+  }
+
+  LargeVector<Change> list_;
+  Change* next_;
+  std::size_t moves_left_;
+};
 
 /// What ops do to memory comes in the order of the device; messages come and go beside them.
 class DeviceMemory {
  public:
-  DeviceMemory(const MemoryInput& input, int device) : in_(input) {
-    const auto ops = in_.ops.of(device);
-    by_ops_.reserve(ops.size() * 5);
-    by_messages_.reserve(ops.size() * 2);
+  DeviceMemory(const MemoryInput& input, int device)
+      : in_(input),
+        by_ops_(in_.ops.of(device).size() * kMostByOp),
+        by_messages_(in_.ops.of(device).size() * 2) {
     const Placement& placement = in_.table.placement();
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
       add_static(stage);
@@ -57,34 +82,58 @@ class DeviceMemory {
       for (std::uint32_t i = g; i < g + together; ++i) add_end(i);
       g += together;
     }
-    for (std::vector<Change>* changes : {&by_ops_, &by_messages_}) {
-      put_in_order(*changes);
-      changes->push_back(kLast);
-    }
+    first_ = {by_ops_.finish(), by_messages_.finish()};
   }
 
-  MemoryPeak replay(const MemorySample& sample) {
-    MemoryPeak peak{.use = use_};
+  /// Follows the sum alone: what the owners have is only asked for at its peak.
+  MemoryPeak peak() const {
     std::int64_t total = use_.total();
     std::int64_t highest = total;
-    if (sample) sample(0, use_);
-    const Change* message = by_messages_.data();
-    const Change* op = by_ops_.data();
-    while (!is_last(op) || !is_last(message)) {
-      const Change& change = comes_before(*message, *op) ? *message++ : *op++;
-      use_[change.owner] += change.bytes;
+    Heads after = first_;
+    const Change* last = nullptr;
+    replay([&](const Change& change, const Heads& heads) {
       total += change.bytes;
-      if (total > highest) {
-        highest = total;
-        peak = {use_, change.at_s, change.op};
-      }
-      if (sample && op->at_s != change.at_s && message->at_s != change.at_s)
-        sample(change.at_s, use_);
-    }
+      if (total <= highest) return;
+      highest = total;
+      last = &change;
+      after = heads;
+    });
+    if (last == nullptr) return {.use = use_};
+    MemoryPeak peak{use_, last->at_s, last->op()};
+    for (const Change* c = first_.op; c != after.op; ++c) peak.use[c->owner()] += c->bytes;
+    for (const Change* c = first_.message; c != after.message; ++c)
+      peak.use[c->owner()] += c->bytes;
     return peak;
   }
 
+  void show(const MemorySample& sample) const {
+    MemoryUse use = use_;
+    sample(0, use);
+    replay([&](const Change& change, const Heads& heads) {
+      use[change.owner()] += change.bytes;
+      if (heads.op->at_s != change.at_s && heads.message->at_s != change.at_s)
+        sample(change.at_s, use);
+    });
+  }
+
  private:
+  static constexpr std::size_t kMostByOp = 5;
+  /// The next change of each kind.
+  struct Heads {
+    const Change *op, *message;
+  };
+
+  /// Calls `visit(change, the heads after it)` in order.
+  template <class Visit>
+  void replay(const Visit& visit) const {
+    for (Heads heads = first_;;) {
+      const Change& change =
+          comes_before(*heads.message, *heads.op) ? *heads.message++ : *heads.op++;
+      if (change.rank == kLast.rank) return;
+      visit(change, heads);
+    }
+  }
+
   void add_static(std::uint32_t stage) {
     const StageCosts& c = in_.costs[stage];
     use_[Owner::weights] += c.weight_bytes;
@@ -93,13 +142,15 @@ class DeviceMemory {
     use_[Owner::optimizer] += c.optimizer_bytes;
   }
 
-  static void add(std::vector<Change>& to, double at_s, std::int64_t bytes, std::uint32_t op,
-                  Owner owner, bool at_once = false) {
-    if (bytes == 0) return;
-    const Change::Turn turn = bytes > 0 ? Change::starts
-                              : at_once ? Change::ends_at_once
-                                        : Change::ends;
-    to.push_back({at_s, bytes, op, owner, turn});
+  static void start(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
+    if (bytes != 0) to.add({at_s, Change::rank_of(Turn::starts, op, owner), bytes});
+  }
+  static void end(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
+                  bool at_once) {
+    // Of a B split in two, the first may leave more than the whole B would: it takes.
+    if (bytes < 0) return start(to, at_s, -bytes, op, owner);
+    const Turn turn = at_once ? Turn::ends_at_once : Turn::ends;
+    if (bytes != 0) to.add({at_s, Change::rank_of(turn, op, owner), -bytes});
   }
 
   const Span& span(std::uint32_t g) const { return in_.timeline.op(g); }
@@ -131,11 +182,11 @@ class DeviceMemory {
     if (op.has(Op::receives)) {
       const std::int64_t received = held_received(op);
       const double sent_s = in_.timeline.message(g).start_s;
-      add(by_messages_, sent_s, received, g, Owner::buffers);
-      if (forward) add(by_ops_, start_s, -received, g, Owner::buffers, sent_s == start_s);
+      start(by_messages_, sent_s, received, g, Owner::buffers);
+      if (forward) end(by_ops_, start_s, received, g, Owner::buffers, sent_s == start_s);
     }
-    add(by_ops_, start_s, workspace(op), g, Owner::workspace);
-    if (forward) add(by_ops_, start_s, kept(op), g, Owner::activations);
+    start(by_ops_, start_s, workspace(op), g, Owner::workspace);
+    if (forward) start(by_ops_, start_s, kept(op), g, Owner::activations);
   }
 
   void add_end(std::uint32_t g) {
@@ -143,16 +194,16 @@ class DeviceMemory {
     if (!is_compute(op.kind)) return;
     const double end_s = span(g).end_s;
     const bool at_once = span(g).start_s == end_s;
-    add(by_ops_, end_s, -workspace(op), g, Owner::workspace, at_once);
-    add(by_ops_, end_s, -freed(op), g, Owner::activations, at_once);
+    end(by_ops_, end_s, workspace(op), g, Owner::workspace, at_once);
+    end(by_ops_, end_s, freed(op), g, Owner::activations, at_once);
     if (op.has(Op::receives) && op.kind != OpKind::forward)
-      add(by_ops_, end_s, -held_received(op), g, Owner::buffers,
+      end(by_ops_, end_s, held_received(op), g, Owner::buffers,
           in_.timeline.message(g).start_s == end_s);
     if (op.has(Op::sends)) {
       const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
       const std::int64_t sent = held(message_bytes(in_.costs, op), op.stage);
-      add(by_ops_, end_s, sent, g, Owner::buffers);
-      add(by_messages_, arrived_s, -sent, g, Owner::buffers, end_s == arrived_s);
+      start(by_ops_, end_s, sent, g, Owner::buffers);
+      end(by_messages_, arrived_s, sent, g, Owner::buffers, end_s == arrived_s);
     }
   }
 
@@ -171,7 +222,8 @@ class DeviceMemory {
 
   const MemoryInput& in_;
   MemoryUse use_;
-  std::vector<Change> by_ops_, by_messages_;
+  Changes by_ops_, by_messages_;
+  Heads first_;
 };
 
 }  // namespace
@@ -181,7 +233,9 @@ std::int64_t MemoryUse::total() const {
 }
 
 MemoryPeak memory_over_time(const MemoryInput& input, int device, const MemorySample& sample) {
-  return DeviceMemory(input, device).replay(sample);
+  const DeviceMemory memory(input, device);
+  if (sample) memory.show(sample);
+  return memory.peak();
 }
 
 }  // namespace penstock

@@ -46,7 +46,8 @@ class GapFinder {
   void before(std::uint32_t g, double from_s, double to_s) {
     if (to_s <= from_s) return;
     collect_flights(g);
-    std::ranges::sort(flights_, {}, [](const Flight& f) { return f.span.start_s; });
+    if (flights_.size() > 1)
+      std::ranges::sort(flights_, {}, [](const Flight& f) { return f.span.start_s; });
     double at = from_s;
     for (const Flight& flight : flights_) {
       const double start = std::clamp(flight.span.start_s, at, to_s);

@@ -1,6 +1,7 @@
 // Rows of a sweep: the numbers of `simulate --format csv`, whatever is wrong with a point.
 #include "sweep/evaluate.hpp"
 
+#include "sweep/messages.hpp"
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>
@@ -147,6 +148,38 @@ TEST(Evaluator, OverridesOfTheSweepComeBeforeThoseOfThePoint) {
   EXPECT_EQ(row.measures[2], 6);
   EXPECT_EQ(row.schedule, "gpipe");
   EXPECT_EQ(row.point, 5U);
+}
+
+/// Of every schedule, with costs that differ, and one that cannot run.
+std::vector<Point> points_that_share_programs() {
+  std::vector<Point> points;
+  for (const char* schedule : {"gpipe", "1f1b", "pipedream-2bw", "interleaved-1f1b", "zb-h1"}) {
+    for (const char* transfers : {"overlapped", "coupled"}) {
+      for (const char* latency : {"0 s", "0.25 s"}) {
+        points.push_back({points.size(),
+                          0,
+                          {{"schedule", schedule},
+                           {"transfers", transfers},
+                           {"cluster.link.latency", latency}}});
+      }
+    }
+  }
+  return points;
+}
+
+TEST(Evaluator, ARowIsTheSameWhateverWasEvaluatedBefore) {
+  const std::vector<std::string> files{shipped("small-1f1b")};
+  const Evaluator evaluator(files, {}, EngineChoice::exact);
+  int refused = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (const Point& point : points_that_share_programs()) {
+      const Row row = evaluator.evaluate(point);
+      const Row alone = Evaluator(files, {}, EngineChoice::exact).evaluate(point);
+      EXPECT_EQ(encode(row), encode(alone)) << point.number << ": " << row.why;
+      if (row.status == Row::Status::refused) ++refused;
+    }
+  }
+  EXPECT_EQ(refused, 4);  // interleaved, coupled: both latencies, both rounds
 }
 
 TEST(Evaluator, ThrowsWhenAFileCannotBeRead) {

@@ -1,0 +1,55 @@
+// A Program and what follows from it alone, whatever its ops cost: where each op stands, what the
+// checker says, what the order of a device means. Points of a sweep that differ in costs only
+// (recomputation, microbatch size, cluster) share one.
+#pragma once
+
+#include "base/dependencies.hpp"
+#include "schedules/lowering.hpp"
+#include "schedules/order_facts.hpp"
+
+#include <list>
+#include <memory>
+#include <mutex>
+
+namespace penstock {
+
+struct CheckedProgram {
+  /// Generates, lowers and checks. Precondition and exceptions: see `lower`.
+  CheckedProgram(const Schedule& schedule, const ScheduleShape& shape,
+                 const LoweringOptions& options);
+  CheckedProgram(const CheckedProgram&) = delete;  // the table points into the program
+  CheckedProgram& operator=(const CheckedProgram&) = delete;
+
+  Program program;
+  DependencyTable table;
+  std::vector<std::string> problems;  ///< see `check`; empty: it can run
+  std::vector<OrderFacts> facts;      ///< per device; empty where there are problems
+};
+
+/// The programs that were asked for last: few, and never more than so many ops together. Schedules
+/// are told apart by their address. Thread-safe.
+class ProgramCache {
+ public:
+  std::shared_ptr<const CheckedProgram> get(const Schedule& schedule, const ScheduleShape& shape,
+                                            const LoweringOptions& options);
+
+ private:
+  struct Entry {
+    const Schedule* schedule;
+    ScheduleShape shape;
+    LoweringOptions options;
+    std::shared_ptr<const CheckedProgram> made;
+  };
+  static constexpr std::size_t kMostPrograms = 16;
+  static constexpr std::size_t kMostOps = 200'000;  // about 20 bytes each
+
+  std::shared_ptr<const CheckedProgram> find(const Schedule& schedule, const ScheduleShape& shape,
+                                             const LoweringOptions& options);
+  void keep(Entry entry);
+
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // the last one asked for is the first
+  std::size_t ops_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,81 @@
+// Programs that are made once for all who ask: the same as made anew, and not too many of them.
+#include "schedules/checked_program.hpp"
+
+#include "schedules/check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+const Schedule& named(const char* name) { return *find_schedule(name); }
+
+ScheduleShape shape_of(std::uint32_t depth, std::uint32_t microbatches) {
+  return {.depth = depth, .microbatches_per_update = microbatches};
+}
+
+TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
+  const ScheduleShape shape = shape_of(4, 6);
+  const LoweringOptions options{.width = 2};
+  const CheckedProgram made(named("1f1b"), shape, options);
+  const Program program = lower(named("1f1b"), shape, options);
+  ASSERT_EQ(made.program.ops.size(), program.ops.size());
+  for (int d = 0; d < program.ops.devices(); ++d) {
+    EXPECT_TRUE(std::ranges::equal(made.program.ops.of(d), program.ops.of(d))) << d;
+    EXPECT_EQ(made.facts[static_cast<std::size_t>(d)].stash_peak,
+              order_facts(program, d).stash_peak);
+  }
+  EXPECT_TRUE(made.problems.empty());
+}
+
+TEST(CheckedProgram, OneThatCannotRunHasProblemsAndNoFacts) {
+  ScheduleShape shape = shape_of(2, 4);
+  shape.chunks = 2;
+  const CheckedProgram made(named("looped-bfs"), shape, {.transfers = Transfers::coupled});
+  EXPECT_FALSE(made.problems.empty());
+  EXPECT_EQ(made.problems, check(made.program, made.table));
+  EXPECT_TRUE(made.facts.empty());
+}
+
+TEST(ProgramCache, WhoAsksForTheSameSharesOneProgram) {
+  ProgramCache cache;
+  const auto first = cache.get(named("1f1b"), shape_of(4, 8), {});
+  EXPECT_EQ(cache.get(named("1f1b"), shape_of(4, 8), {}), first);
+}
+
+TEST(ProgramCache, AnythingThatChangesTheProgramMakesAnother) {
+  ProgramCache cache;
+  const ScheduleShape shape = shape_of(4, 8);
+  const auto first = cache.get(named("1f1b"), shape, {});
+  EXPECT_NE(cache.get(named("gpipe"), shape, {}), first);
+  EXPECT_NE(cache.get(named("1f1b"), shape_of(4, 9), {}), first);
+  EXPECT_NE(cache.get(named("1f1b"), shape, {.transfers = Transfers::blocking}), first);
+  ScheduleShape timed = shape;
+  timed.times.assign(4, {.forward = 1.5});
+  EXPECT_NE(cache.get(named("1f1b"), timed, {}), first);
+  EXPECT_EQ(cache.get(named("1f1b"), shape, {}), first);
+}
+
+TEST(ProgramCache, ForgetsWhatNobodyAskedForTheLongest) {
+  ProgramCache cache;
+  const std::weak_ptr<const CheckedProgram> asked = cache.get(named("1f1b"), shape_of(4, 8), {});
+  const std::weak_ptr<const CheckedProgram> left = cache.get(named("gpipe"), shape_of(4, 8), {});
+  for (std::uint32_t m = 9; m < 40; ++m) {
+    cache.get(named("1f1b"), shape_of(4, m), {});
+    cache.get(named("1f1b"), shape_of(4, 8), {});
+  }
+  EXPECT_FALSE(asked.expired());
+  EXPECT_TRUE(left.expired());
+}
+
+TEST(ProgramCache, KeepsNoProgramOfManyOps) {
+  ProgramCache cache;
+  const std::weak_ptr<const CheckedProgram> large =
+      cache.get(named("1f1b"), shape_of(8, 16'000), {});
+  EXPECT_TRUE(large.expired());
+}
+
+}  // namespace
+}  // namespace penstock
