@@ -145,9 +145,7 @@ double profile_batch(const Scenario& scenario) {
   return planned > 0 ? size * profiled / planned : size;
 }
 
-void use_scenario(const Arguments& arguments, PlanTask& task) {
-  const std::string& path = arguments.positional[0];
-  const Scenario scenario = load_scenario(path, overrides_of(arguments));
+void use_scenario(const Scenario& scenario, PlanTask& task) {
   task.name = scenario.name;
   if (scenario.transformer) {
     task.model =
@@ -155,7 +153,7 @@ void use_scenario(const Arguments& arguments, PlanTask& task) {
   } else if (scenario.profile) {
     task.model = std::make_unique<ProfileModel>(*scenario.profile, profile_batch(scenario));
   } else {
-    throw InputError(path,
+    throw InputError(scenario.origin,
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
@@ -183,6 +181,12 @@ void use_model(const Arguments& arguments, PlanTask& task) {
   use_cluster(cluster, task);
 }
 
+[[noreturn]] void ask_for_devices(const std::string& path) {
+  throw InputError("penstock plan " + path,
+                   "needs the devices: --level WIDTHxBANDWIDTH, innermost first, such as "
+                   "--level 4x12GB/s --level 4x1.25GB/s; or --cluster NAME");
+}
+
 void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
   const std::string& path = arguments.positional[0];
   task.name = path;
@@ -192,11 +196,27 @@ void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
     throw InputError(path, "no layer takes any time, so there is nothing to balance");
   task.model = std::make_unique<ProfileModel>(std::move(profile), batch);
   if (arguments.flag("cluster")) use_cluster(load_cluster(arguments.value("cluster")), task);
-  if (task.request.levels.empty())
-    throw InputError("penstock plan " + path,
-                     "needs the devices: --level WIDTHxBANDWIDTH, innermost first, such as "
-                     "--level 4x12GB/s --level 4x1.25GB/s; or --cluster NAME");
+  if (task.request.levels.empty()) ask_for_devices(path);
 }
+
+/// Servers of GPUs on a switch, one NIC each; or GPUs with a link between every two.
+std::string cluster_of(const std::vector<PlanLevel>& levels, const std::string& memory) {
+  const auto rate = [](const PlanLevel& level) {
+    return fmt::format("{:.0f} B/s", level.bytes_per_s);
+  };
+  if (levels.size() > 2)
+    throw InputError("--level",
+                     "the full search takes two levels at most; describe deeper networks "
+                     "as a cluster (docs/scenario.md) and give that with --cluster");
+  if (levels.size() == 1)
+    return fmt::format("{{devices: {}, link: {}{}}}", levels[0].width, rate(levels[0]), memory);
+  return fmt::format(
+      "{{devices_per_node: {}, nodes: {}, intra: {{attachment: switch, bandwidth: {}}}, inter: "
+      "{}{}}}",
+      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]), memory);
+}
+
+}  // namespace
 
 bool is_profile_file(const std::string& name) {
   return name.ends_with(".txt") || name.ends_with(".csv");
@@ -208,7 +228,34 @@ bool is_scenario_file(const std::string& name) {
   return load_document(name).find("model") != nullptr;
 }
 
-}  // namespace
+std::string profile_problem(const Arguments& arguments) {
+  const std::string& path = arguments.positional[0];
+  require_file(path);
+  Options options(arguments);
+  const std::vector<PlanLevel> levels = options.levels();
+  const auto memory = options.bytes("memory");
+  const auto batch = options.integer("profile-batch", kMostSamples).value_or(1);
+  options.throw_if_wrong();
+  const std::string memory_key = memory ? fmt::format(", memory: {:.0f} B", *memory) : "";
+  std::string cluster;
+  if (arguments.flag("cluster")) {
+    const std::string given = arguments.value("cluster");
+    cluster = fmt::format("{{base: {}{}}}",
+                          fs::exists(given) ? fs::absolute(given).string() : given, memory_key);
+  } else if (!levels.empty()) {
+    cluster = cluster_of(levels, memory_key);
+  } else {
+    ask_for_devices(path);
+  }
+  return fmt::format("model: {{profile: {}, profile_batch: {}}}\ncluster: {}\n",
+                     fs::absolute(path).string(), batch, cluster);
+}
+
+PlanTask task_of(const Scenario& scenario) {
+  PlanTask task;
+  use_scenario(scenario, task);
+  return task;
+}
 
 PlanTask plan_task(const Arguments& arguments) {
   const std::string& name = arguments.positional[0];
@@ -241,7 +288,7 @@ PlanTask plan_task(const Arguments& arguments) {
     if (!profile_batch)
       task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
   } else if (scenario) {
-    use_scenario(arguments, task);
+    use_scenario(load_scenario(name, overrides_of(arguments)), task);
   } else {
     use_model(arguments, task);
   }

@@ -54,8 +54,13 @@ class Blocks {
     return found;
   }
 
-  /// Moves an element into `least` from its neighbour towards `largest`; returns the neighbour.
+  bool is_empty(std::size_t b) const { return begin(b) == ends_[b]; }
+
+  /// Moves an element into `least` from its neighbour towards `largest`; returns the neighbour. An
+  /// empty neighbour has nothing to give, but is as small: it is fed instead.
   std::size_t feed(std::size_t least, std::size_t largest) {
+    while (largest < least && is_empty(least - 1)) --least;
+    while (largest > least && is_empty(least + 1)) ++least;
     if (largest < least) {
       --ends_[least - 1];
       return least - 1;

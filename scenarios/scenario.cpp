@@ -757,8 +757,21 @@ struct ScenarioTemplate::Files {
   const Value& scenario;
 };
 
+namespace {
+
+std::shared_ptr<Documents> holding(const Documents::File& file) {
+  auto documents = std::make_shared<Documents>();
+  documents->add(file);
+  return documents;
+}
+
+}  // namespace
+
 ScenarioTemplate::ScenarioTemplate(const std::string& path)
     : ScenarioTemplate(path, std::make_shared<Documents>()) {}
+
+ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin)
+    : ScenarioTemplate(origin, holding({origin, text})) {}
 
 ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
   const Value& scenario = documents->load(path);
@@ -775,6 +788,7 @@ std::vector<Diagnostic> ScenarioTemplate::check_alone(const Override& change) co
   nothing.source = files_->scenario.source;
   return wrong_values(std::move(nothing), files_->origin, {change}, *files_->documents);
 }
+
 
 Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
   return resolve_document(files_->scenario, files_->origin, overrides, *files_->documents);

@@ -91,6 +91,8 @@ class ScenarioTemplate {
   explicit ScenarioTemplate(const std::string& path);
   /// All files are read through `documents`.
   ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents);
+  /// Of this text; `origin` names it in errors. Throws InputError when it is no YAML.
+  ScenarioTemplate(const std::string& text, const std::string& origin);
   /// Throws InputError with everything that is wrong.
   Scenario resolve(const std::vector<Override>& overrides) const;
 

@@ -2,6 +2,7 @@
 #include "base/exit_codes.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "cli/full_plan.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
 
@@ -126,6 +127,7 @@ std::string plans_csv(const Json& result) {
 }  // namespace
 
 int run_plan(const Arguments& arguments) {
+  if (wants_full_plan(arguments)) return run_full_plan(arguments);
   const PlanTask task = plan_task(arguments);
   PlanResult result = task.planner->plan(task.request);
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());

@@ -1,0 +1,53 @@
+// penstock plan --search full: our own search (plan/search/search.hpp) for a model on a cluster,
+// and, with --compare, what the published planners would run there, simulated alike.
+#pragma once
+
+#include "cli/options.hpp"
+#include "cli/output.hpp"
+#include "cli/planner_comparison.hpp"
+#include "plan/search/search.hpp"
+#include "report/report.hpp"
+
+namespace penstock {
+
+/// What the plans cost in money and time, where it was asked.
+struct Terms {
+  double gpu_hour = 0, tokens = 0;
+  std::int64_t sequence = 0;
+
+  double updates(std::int64_t batch) const {
+    return tokens / static_cast<double>(sequence * batch);
+  }
+};
+
+/// A plan, and all that a user needs to run it.
+struct Offer {
+  FoundPlan plan;
+  Scenario scenario;
+  std::vector<std::string> reasons;  ///< what limits it
+  std::string megatron;              ///< empty: Megatron-LM does not run it
+  std::string file;                  ///< it was written to; empty: none
+};
+
+struct FullPlan {
+  const Problem& problem;
+  const SearchOptions& options;
+  Terms terms;
+  SearchResult result;
+  std::vector<Offer> offers;
+  std::vector<ComparedPlanner> compared;  ///< empty: not asked
+
+  std::string model_name() const;
+};
+
+/// Does `penstock plan` mean our own search?
+bool wants_full_plan(const Arguments& arguments);
+
+int run_full_plan(const Arguments& arguments);
+
+Json to_json(const FullPlan& plan);
+std::string to_text(const FullPlan& plan);
+std::string plans_csv(const FullPlan& plan);
+Report plan_report(const FullPlan& plan, const Arguments& arguments);
+
+}  // namespace penstock

@@ -1,0 +1,330 @@
+// What `penstock plan --search full` says: text, JSON, CSV, report.
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/full_plan.hpp"
+#include "cli/output.hpp"
+#include "report/table_section.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace penstock {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+
+Json stages_of(const Choice& choice) {
+  Json stages = Json::array();
+  int first = 0;
+  for (std::size_t s = 0; s < choice.layers.size(); ++s) {
+    const int n = choice.layers[s];
+    stages.push_back(
+        {{"first_layer", first},
+         {"last_layer", first + n - 1},
+         {"replicas", choice.widths.empty() ? choice.family.shape.width : choice.widths[s]}});
+    first += n;
+  }
+  return stages;
+}
+
+Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
+  const FoundPlan& plan = offer.plan;
+  const PlanFamily& family = plan.choice.family;
+  const double time_s = plan.judgement.iteration_time_s;
+  const double updates = terms.tokens > 0 ? terms.updates(problem.batch()) : 0;
+  const double hours = time_s / kSecondsPerHour * plan.choice.gpus();
+  const auto asked = [](bool given, double value) { return given ? Json(value) : Json(); };
+  return {{"iteration_time_s", time_s},
+          {"time_per_stage_s", time_s / static_cast<double>(family.shape.microbatches)},
+          {"throughput_samples_per_s", plan.throughput_samples_per_s},
+          {"depth", family.shape.depth},
+          {"width", family.shape.width},
+          {"tensor", family.shape.tensor},
+          {"chunks", family.chunks},
+          {"gpus", plan.choice.gpus()},
+          {"microbatch_size", family.shape.microbatch_size},
+          {"microbatches", family.shape.microbatches},
+          {"recompute", kRecomputeNames[static_cast<std::size_t>(family.shape.recompute)]},
+          {"schedule", family.schedule->name},
+          {"placement", family.arrangement.placement},
+          {"rank_order", family.arrangement.rank_order},
+          {"peak_memory_bytes", plan.judgement.memory_bytes},
+          {"engine", plan.judgement.engine},
+          {"price_per_update", asked(terms.gpu_hour > 0, hours * terms.gpu_hour)},
+          {"training_s", asked(updates > 0, time_s * updates)},
+          {"training_price",
+           asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
+          {"limited_by", offer.reasons},
+          {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
+          {"scenario", offer.scenario.text},
+          {"began_with", plan.from},
+          {"stages", stages_of(plan.choice)}};
+}
+
+Json to_json(const Tally& tally) {
+  return {{"made", tally.made},   {"refused", tally.refused}, {"too_large", tally.too_large},
+          {"worse", tally.worse}, {"opened", tally.opened},   {"left", tally.left}};
+}
+
+/// "6 6 6 5", or "16 x 6".
+std::string layers_text(const std::vector<int>& layers) {
+  const bool even = std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end();
+  if (even) return fmt::format("{} x {}", layers.size(), layers.front());
+  return fmt::format("{}", fmt::join(layers, " "));
+}
+
+std::string width_text(const Choice& choice) {
+  if (choice.widths.empty()) return std::to_string(choice.family.shape.width);
+  return fmt::format("{}", fmt::join(choice.widths, "-"));
+}
+
+std::string ranks_text(const Choice& choice) {
+  if (!choice.placed.empty()) return "listed";
+  return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
+}
+
+std::string plans_table(const std::vector<Offer>& offers) {
+  using A = TextTable::Align;
+  TextTable table({"plan", "schedule", "p", "v", "w", "t", "b", "m", "recompute", "GPUs", "update",
+                   "samples/s", "memory", "engine", "ranks"},
+                  {A::right, A::left, A::right, A::right, A::right, A::right, A::right, A::right,
+                   A::left, A::right, A::right, A::right, A::right, A::left, A::left});
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    const FoundPlan& plan = offers[i].plan;
+    const PlanFamily& f = plan.choice.family;
+    table.add({std::to_string(i + 1), std::string(f.schedule->name), std::to_string(f.shape.depth),
+               std::to_string(f.chunks), width_text(plan.choice), std::to_string(f.shape.tensor),
+               std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
+               std::string(kRecomputeNames[static_cast<std::size_t>(f.shape.recompute)]),
+               std::to_string(plan.choice.gpus()), format_time(plan.judgement.iteration_time_s),
+               fmt::format("{:.4g}", plan.throughput_samples_per_s),
+               format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
+               ranks_text(plan.choice)});
+  }
+  return table.render();
+}
+
+std::string tallies_table(const SearchResult& result) {
+  using A = TextTable::Align;
+  TextTable table({"", "made", "refused", "do not fit", "proven worse", "opened", "left"},
+                  {A::left, A::right, A::right, A::right, A::right, A::right, A::right});
+  const auto add = [&](const char* what, const Tally& t) {
+    table.add({what, std::to_string(t.made), std::to_string(t.refused), std::to_string(t.too_large),
+               std::to_string(t.worse), std::to_string(t.opened), std::to_string(t.left)});
+  };
+  add("shapes (p, w, t, b, recompute)", result.shapes);
+  add("families (schedule, chunks, ranks)", result.families);
+  add("cuts (layers per stage)", result.cuts);
+  return table.render();
+}
+
+std::string proof(const SearchResult& result) {
+  const bool other = !result.plans.front().choice.widths.empty();
+  const std::string kind = other ? "plan with as many replicas in every stage" : "plan";
+  std::string text = result.gap <= 1e-8
+                         ? fmt::format("proven: no {} of this search is better\n", kind)
+                         : fmt::format("bound gap {:.2f} %: no {} can be better than that",
+                                       result.gap * 100, kind);
+  if (result.gap > 1e-8)
+    text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
+  if (result.out_of_time)
+    text += "the time ended before all candidates were looked into (--time-limit)\n";
+  return text;
+}
+
+std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
+  std::string text;
+  const double time_s = offer.plan.judgement.iteration_time_s;
+  const double price = time_s / kSecondsPerHour * offer.plan.choice.gpus() * terms.gpu_hour;
+  if (terms.gpu_hour > 0) text += fmt::format("an update costs {:.4g}\n", price);
+  if (terms.tokens <= 0) return text;
+  const double updates = terms.updates(problem.batch());
+  text += fmt::format("{:.4g} tokens take {:.3g} days", terms.tokens,
+                      updates * time_s / kSecondsPerHour / 24);
+  if (terms.gpu_hour > 0) text += fmt::format(" and cost {:.4g}", price * updates);
+  return text + "\n";
+}
+
+std::string no_plan(const SearchResult& result) {
+  return result.infeasible_because.empty()
+             ? "no plan was confirmed; try a larger --effort or --time-limit\n"
+             : fmt::format("no plan: {}\n", result.infeasible_because);
+}
+
+std::string offers_text(const FullPlan& full) {
+  std::string out = "\n" + plans_table(full.offers) + "\n";
+  for (std::size_t i = 0; i < full.offers.size(); ++i) {
+    const Offer& offer = full.offers[i];
+    out += fmt::format("plan {}: layers {}", i + 1, layers_text(offer.plan.choice.layers));
+    if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
+    out += "\n";
+    for (const std::string& reason : offer.reasons) out += "  " + reason + "\n";
+    if (!offer.file.empty())
+      out +=
+          fmt::format("  penstock simulate {0}; penstock export {0} --to torch-csv\n", offer.file);
+  }
+  const Offer& best = full.offers.front();
+  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result);
+  if (!best.megatron.empty()) out += "\nMegatron-LM\n" + best.megatron;
+  if (best.file.empty())
+    out += "\nscenario of plan 1 (--write FOLDER for all)\n" + best.scenario.text;
+  return out;
+}
+
+std::vector<KeyFigure> figures(const FullPlan& full) {
+  if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full.result), Verdict::bad}};
+  const Offer& best = full.offers.front();
+  const PlanFamily& family = best.plan.choice.family;
+  return {
+      {"What to run?",
+       fmt::format("{}, {} stages x {} replicas", family.schedule->name, family.shape.depth,
+                   width_text(best.plan.choice)),
+       family.describe(), Verdict::good},
+      {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
+       fmt::format("{} per update, by the {} engine",
+                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
+      {"Is there a better one?", fmt::format("{:.2f} % at most", full.result.gap * 100),
+       proof(full.result)},
+      {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
+       fmt::format("{}", fmt::join(best.reasons, "; "))}};
+}
+
+std::string plans_section(const std::vector<Offer>& offers) {
+  TableSection table{{"Plans"},
+                     {{"plan"},
+                      {"schedule"},
+                      {"stages"},
+                      {"chunks"},
+                      {"replicas"},
+                      {"tensor"},
+                      {"microbatch"},
+                      {"microbatches"},
+                      {"recompute"},
+                      {"update", "s"},
+                      {"throughput", "samples/s"},
+                      {"memory", "bytes"},
+                      {"engine"},
+                      {"limited by"}},
+                     {}};
+  for (const Offer& offer : offers) {
+    const FoundPlan& plan = offer.plan;
+    const PlanFamily& f = plan.choice.family;
+    table.rows.push_back({static_cast<double>(table.rows.size() + 1), std::string(f.schedule->name),
+                          static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
+                          width_text(plan.choice), static_cast<double>(f.shape.tensor),
+                          static_cast<double>(f.shape.microbatch_size),
+                          static_cast<double>(f.shape.microbatches),
+                          std::string(kRecomputeNames[static_cast<std::size_t>(f.shape.recompute)]),
+                          plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
+                          plan.judgement.memory_bytes, plan.judgement.engine,
+                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
+  }
+  return section_text(table);
+}
+
+std::string comparison_section(const std::vector<ComparedPlanner>& planners) {
+  TableSection table{{"Planners, simulated alike"},
+                     {{"planner"},
+                      {"throughput", "samples/s"},
+                      {"as it predicts", "samples/s"},
+                      {"ours is faster by", "fraction"},
+                      {"plan"},
+                      {"why there is none"}},
+                     {}};
+  const auto known = [](double value, bool is) { return is ? Cell(value) : Cell(); };
+  for (const ComparedPlanner& p : planners) {
+    const bool runs = p.throughput_samples_per_s > 0;
+    table.rows.push_back({p.name, known(p.throughput_samples_per_s, runs),
+                          known(p.predicted_samples_per_s, p.predicted_samples_per_s > 0),
+                          known(p.ours_is_faster_by, runs), p.plan, p.why_not});
+  }
+  return section_text(table);
+}
+
+}  // namespace
+
+std::string FullPlan::model_name() const {
+  const Scenario& base = problem.base();
+  return base.transformer ? base.transformer->name : base.name;
+}
+
+Json to_json(const FullPlan& full) {
+  const SearchResult& result = full.result;
+  Json plans = Json::array();
+  for (const Offer& offer : full.offers) plans.push_back(to_json(offer, full.problem, full.terms));
+  Json compared = Json::array();
+  for (const ComparedPlanner& planner : full.compared) compared.push_back(to_json(planner));
+  const bool found = !result.plans.empty();
+  return {{"schema_version", 1},
+          {"model", full.model_name()},
+          {"search", "full"},
+          {"objective", kObjectiveNames[static_cast<std::size_t>(full.options.objective)]},
+          {"devices", full.problem.gpus()},
+          {"batch", full.problem.batch()},
+          {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
+          {"gap", found ? Json(result.gap) : Json()},
+          {"gap_held_by", result.gap_held_by},
+          {"out_of_time", result.out_of_time},
+          {"evaluations", result.evaluations},
+          {"confirmations", result.confirmations},
+          {"moves", result.moves},
+          {"shapes", to_json(result.shapes)},
+          {"families", to_json(result.families)},
+          {"cuts", to_json(result.cuts)},
+          {"families_with_cuts_left", result.represented},
+          {"infeasible_because", result.infeasible_because},
+          {"planners", compared},
+          {"plans", plans}};
+}
+
+std::string to_text(const FullPlan& full) {
+  const SearchResult& result = full.result;
+  std::string out =
+      fmt::format("{} on {} GPUs of {}: {} samples per update, objective {}\n", full.model_name(),
+                  full.problem.gpus(), full.problem.base().cluster.name, full.problem.batch(),
+                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+  out += full.offers.empty() ? no_plan(result) : offers_text(full);
+  if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
+  return out + "\n" + tallies_table(result) +
+         fmt::format(
+             "{} cuts simulated as a bound, {} plans confirmed in a process, {} moves of "
+             "layers tried; {} families have more cuts than were visited\n",
+             result.evaluations, result.confirmations, result.moves, result.represented);
+}
+
+std::string plans_csv(const FullPlan& full) {
+  const Json result = to_json(full);
+  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  for (const Json& plan : result["plans"]) {
+    std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
+    for (const auto& [key, value] : plan.items())
+      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
+        row.emplace_back(key, value);
+    rows.push_back(std::move(row));
+  }
+  return to_csv(rows);
+}
+
+Report plan_report(const FullPlan& full, const Arguments& arguments) {
+  Report report;
+  report.title = fmt::format("Plan of {}", full.model_name());
+  report.summary =
+      fmt::format("{} GPUs of {}, {} samples per update, objective {}", full.problem.gpus(),
+                  full.problem.base().cluster.name, full.problem.batch(),
+                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+  report.figures = figures(full);
+  if (!full.offers.empty()) {
+    report.sections.push_back(plans_section(full.offers));
+    report.scenario = full.offers.front().scenario.text;
+  }
+  if (!full.compared.empty()) report.sections.push_back(comparison_section(full.compared));
+  report.command = arguments.command_line;
+  report.version = PENSTOCK_VERSION;
+  return report;
+}
+
+}  // namespace penstock

@@ -1,0 +1,133 @@
+#include "cli/planner_comparison.hpp"
+
+#include "base/table.hpp"
+#include "cli/plan_report.hpp"
+#include "cli/planning.hpp"
+#include "plan/search/published.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+std::string describe(const Plan& plan) {
+  return fmt::format("{} stages x replicas, {} of {}, {}", replicas_text(plan), plan.microbatches,
+                     plan.microbatch_size, plan.schedule);
+}
+
+PublishedPlan ask(const Planner& planner, const PlanRequest& request) {
+  PublishedPlan out;
+  out.row.name = planner.name;
+  const PlanResult result = planner.plan(request);
+  out.row.why_not = result.infeasible_because;
+  if (result.plans.empty()) return out;
+  const Plan& plan = result.plans.front();
+  out.row.plan = describe(plan);
+  out.row.predicted_samples_per_s = plan.throughput_samples_per_s;
+  out.choice = choice_of(plan);
+  out.row.versions = !out.choice->family.schedule->flushes();
+  return out;
+}
+
+std::string replicas_of(const Choice& choice) {
+  if (choice.widths.empty())
+    return fmt::format("{}x{}", choice.family.shape.depth, choice.family.shape.width);
+  return fmt::format("{}", fmt::join(choice.widths, "-"));
+}
+
+ComparedPlanner ours(const SearchResult& result, bool versions) {
+  ComparedPlanner row;
+  row.name = versions ? "full, several versions" : "full";
+  row.versions = versions;
+  row.why_not = result.infeasible_because;
+  if (result.plans.empty()) return row;
+  const FoundPlan& best = result.plans.front();
+  const PlanFamily& family = best.choice.family;
+  const Shape& shape = family.shape;
+  row.plan = fmt::format("{} stages x replicas, {} of {}, {}", replicas_of(best.choice),
+                         shape.microbatches, shape.microbatch_size, family.schedule->name);
+  if (family.chunks > 1) row.plan += fmt::format(" x {} chunks", family.chunks);
+  if (shape.tensor > 1) row.plan += fmt::format(", tensor {}", shape.tensor);
+  if (!best.from.empty()) row.plan += fmt::format(" (began with {}'s)", best.from);
+  row.throughput_samples_per_s = best.throughput_samples_per_s;
+  return row;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+std::vector<PublishedPlan> published_plans(const Problem& problem, std::int64_t microbatch_size) {
+  PlanTask task = task_of(problem.base());
+  const ChainModel chain(*task.model);
+  task.request.model = &chain;
+  task.request.microbatch_size = microbatch_size;
+  task.request.batch = problem.batch();
+  std::vector<PublishedPlan> plans;
+  for (const Planner& planner : planners()) plans.push_back(ask(planner, task.request));
+  return plans;
+}
+
+std::vector<Start> starts_of(const std::vector<PublishedPlan>& plans, bool versions) {
+  std::vector<Start> starts;
+  for (const PublishedPlan& plan : plans)
+    if (plan.choice && (versions || !plan.row.versions))
+      starts.push_back({plan.row.name, *plan.choice});
+  return starts;
+}
+
+std::vector<ComparedPlanner> compared(std::vector<PublishedPlan> plans, const SearchResult& one,
+                                      const SearchResult& several) {
+  const std::vector<ComparedPlanner> own{ours(one, false), ours(several, true)};
+  std::vector<ComparedPlanner> rows;
+  std::size_t start = 0;
+  for (PublishedPlan& plan : plans) {
+    ComparedPlanner& row = plan.row;
+    if (plan.choice) {
+      const StartResult& result = several.starts[start++];
+      row.throughput_samples_per_s = result.throughput_samples_per_s;
+      row.why_not = first_line(result.why_not);
+    }
+    const double best = own[row.versions ? 1 : 0].throughput_samples_per_s;
+    if (row.throughput_samples_per_s > 0)
+      row.ours_is_faster_by = best / row.throughput_samples_per_s - 1;
+    rows.push_back(std::move(row));
+  }
+  rows.insert(rows.end(), own.begin(), own.end());
+  return rows;
+}
+
+std::string comparison_table(const std::vector<ComparedPlanner>& planners) {
+  using A = TextTable::Align;
+  TextTable table({"planner", "versions", "predicts", "samples/s", "ours is faster by", "plan"},
+                  {A::left, A::left, A::right, A::right, A::right, A::left});
+  const auto rate = [](double r) { return r > 0 ? fmt::format("{:.4g}", r) : std::string("-"); };
+  for (const ComparedPlanner& p : planners) {
+    const bool published = !p.name.starts_with("full");
+    const bool runs = p.throughput_samples_per_s > 0;
+    table.add({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
+               rate(p.throughput_samples_per_s),
+               published && runs ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
+               runs             ? p.plan
+               : p.plan.empty() ? p.why_not
+                                : fmt::format("{}: {}", p.plan, p.why_not)});
+  }
+  return table.render();
+}
+
+Json to_json(const ComparedPlanner& p) {
+  const auto known = [](bool is, double value) { return is ? Json(value) : Json(); };
+  const bool runs = p.throughput_samples_per_s > 0;
+  return {
+      {"planner", p.name},
+      {"plan", p.plan},
+      {"several_versions", p.versions},
+      {"predicted_samples_per_s", known(p.predicted_samples_per_s > 0, p.predicted_samples_per_s)},
+      {"throughput_samples_per_s", known(runs, p.throughput_samples_per_s)},
+      {"ours_is_faster_by", known(runs, p.ours_is_faster_by)},
+      {"why_not", p.why_not}};
+}
+
+}  // namespace penstock

@@ -1,0 +1,263 @@
+#include "plan/search/candidate.hpp"
+
+#include "scenarios/document.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+
+namespace penstock {
+namespace {
+
+/// Keys of a scenario and of its pipeline that the search leaves as they are.
+constexpr std::array<std::string_view, 5> kKept{"name", "model", "cluster", "transfers",
+                                                "samples_per_epoch"};
+constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
+
+Value only(const Value& map, std::span<const std::string_view> keys) {
+  Value out = map;
+  std::erase_if(out.entries, [&](const Value::Entry& entry) {
+    return std::ranges::find(keys, entry.key.text) == keys.end();
+  });
+  return out;
+}
+
+/// The scenario without what the search chooses.
+std::string problem_text(const Value& document) {
+  Value kept = only(document, kKept);
+  const Value* pipeline = document.find("pipeline");
+  if (pipeline != nullptr && pipeline->kind == Value::Kind::map) {
+    Value::Entry entry;
+    entry.key.kind = Value::Kind::scalar;
+    entry.key.text = "pipeline";
+    entry.value = only(*pipeline, kKeptOfPipeline);
+    if (!entry.value.entries.empty()) kept.entries.push_back(entry);
+  }
+  return to_yaml(kept);
+}
+
+bool says_true(const Value& document, const char* key) {
+  const Value* pipeline = document.find("pipeline");
+  const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
+  return value != nullptr && value->text == "true";
+}
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+std::vector<int> up_to(int n) {
+  std::vector<int> out(static_cast<std::size_t>(std::max(n, 0)));
+  std::iota(out.begin(), out.end(), 1);
+  return out;
+}
+
+std::vector<int> tensors_of(const Scenario& base, bool sequence) {
+  if (!base.transformer || base.measured) return {1};
+  const TransformerSpec& model = *base.transformer;
+  const bool nodes = !base.cluster.link && !base.cluster.network;
+  std::vector<int> out;
+  for (const int t : up_to(nodes ? base.cluster.devices_per_node : base.cluster.devices())) {
+    const bool whole = (!nodes || base.cluster.devices_per_node % t == 0) &&
+                       model.num_attention_heads % t == 0 && model.num_query_groups % t == 0 &&
+                       model.ffn_hidden_size % t == 0 && (!sequence || model.seq_length % t == 0);
+    if (whole) out.push_back(t);
+  }
+  return out;
+}
+
+std::vector<Arrangement> arrangements_of(const Cluster& cluster) {
+  std::vector<Arrangement> out{{}};
+  if (cluster.link && cluster.link->full_duplex) return out;  // all GPUs are alike to each other
+  const bool alike = cluster.attachment == Attachment::port && !cluster.network;
+  if (cluster.nodes == 1 && alike) return out;
+  out.push_back({"fill-node", "pipeline-first"});
+  if (cluster.nodes == 1) return out;
+  out.push_back({"round-robin", "data-first"});
+  out.push_back({"round-robin", "pipeline-first"});
+  return out;
+}
+
+/// Joins the neighbours that take least time together until few are left: costs of all runs of
+/// layers are tabulated.
+std::vector<int> joined(const PipedreamProfile& profile) {
+  constexpr std::size_t kMost = 64;
+  std::vector<int> runs(profile.layers.size(), 1);
+  std::vector<double> times;
+  for (const ProfiledLayer& layer : profile.layers)
+    times.push_back(layer.forward_s + layer.backward_s);
+  while (runs.size() > kMost) {
+    std::size_t least = 0;
+    for (std::size_t i = 1; i + 1 < runs.size(); ++i)
+      if (times[i] + times[i + 1] < times[least] + times[least + 1]) least = i;
+    const auto next = static_cast<std::ptrdiff_t>(least) + 1;
+    runs[least] += runs[least + 1];
+    times[least] += times[least + 1];
+    runs.erase(runs.begin() + next);
+    times.erase(times.begin() + next);
+  }
+  return runs;
+}
+
+std::vector<int> layers_of(const Scenario& base) {
+  if (base.profile) return joined(*base.profile);
+  return std::vector<int>(
+      base.transformer ? static_cast<std::size_t>(base.transformer->num_layers) : 0, 1);
+}
+
+std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
+  if (document.find("schedule") == nullptr)
+    throw InputError(origin, "gives no batch: say how many samples an update has (--global-batch)");
+  return static_cast<std::int64_t>(parse_scenario(text, origin).samples_per_update());
+}
+
+}  // namespace
+
+int PlanFamily::stages() const {
+  return schedule->layout == Layout::mirrored ? shape.depth : shape.depth * chunks;
+}
+
+ScheduleShape PlanFamily::schedule_shape() const {
+  ScheduleShape out;
+  out.depth = static_cast<std::uint32_t>(shape.depth);
+  out.chunks = schedule->layout == Layout::mirrored ? 1 : static_cast<std::uint32_t>(chunks);
+  out.microbatches_per_update = static_cast<std::uint32_t>(shape.microbatches);
+  if (schedule->checkpoints)
+    out.checkpoint = static_cast<Checkpoint>(2 - static_cast<int>(shape.recompute));
+  return out;
+}
+
+bool PlanFamily::admitted() const {
+  const Chunks& c = schedule->chunks;
+  const auto v = static_cast<std::uint32_t>(chunks);
+  if (schedule->layout == Layout::mirrored) {
+    if (v != c.least) return false;  // its two stages of a device are those of the two directions
+  } else if (v < c.least || v > c.most || (v - c.least) % c.step != 0) {
+    return false;
+  }
+  if (schedule->whole_model && shape.depth > 1) return false;
+  if (schedule->asynchronous && shape.width == 1) return false;
+  return schedule->refuse(schedule_shape()).empty();
+}
+
+std::string PlanFamily::describe() const {
+  const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
+  return fmt::format(
+      "{}, {} stages x {} chunks x width {} x tensor {}, microbatch {}, recompute {}", name,
+      shape.depth, chunks, shape.width, shape.tensor, shape.microbatch_size,
+      kRecomputeNames[static_cast<std::size_t>(shape.recompute)]);
+}
+
+Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
+    : origin_(std::move(origin)) {
+  const Value document = parse_document(text, origin_);
+  scenario_.emplace(problem_text(document), origin_);
+  base_ =
+      scenario_->resolve({{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
+  joined_ = layers_of(base_);
+  if (joined_.empty())
+    throw InputError(origin_ + ", model",
+                     "a model by costs is given stage by stage and cannot be cut: the search needs "
+                     "a model by shape or a profile of layers");
+  batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
+  const Value* pipeline = document.find("pipeline");
+  plain_reduction_ = pipeline == nullptr || pipeline->find("reduction") == nullptr;
+  sequence_parallel_ = says_true(document, "sequence_parallel");
+  distributed_optimizer_ = says_true(document, "distributed_optimizer");
+}
+
+Axes Problem::axes(bool asynchronous) const {
+  Axes axes;
+  for (const Schedule& schedule : schedules())
+    if (asynchronous || schedule.flushes()) axes.schedules.push_back(&schedule);
+  axes.depths = up_to(std::min(gpus(), layers()));
+  axes.tensors = tensors_of(base_, sequence_parallel_);
+  axes.microbatch_sizes = divisors(batch_);
+  for (const std::int64_t w : axes.microbatch_sizes)
+    if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
+  axes.recomputes = base_.profile
+                        ? std::vector{Recompute::none, Recompute::full}
+                        : std::vector{Recompute::none, Recompute::selective, Recompute::full};
+  axes.chunks = up_to(layers());
+  axes.arrangements = arrangements_of(base_.cluster);
+  return axes;
+}
+
+std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
+  std::vector<int> out;
+  auto at = joined_.begin();
+  for (const int n : runs) {
+    out.push_back(std::accumulate(at, at + n, 0));
+    at += n;
+  }
+  return out;
+}
+
+Choice Problem::choice(const Candidate& candidate) const {
+  return {candidate.family, in_model(candidate.layers)};
+}
+
+int Choice::gpus() const {
+  if (widths.empty()) return family.shape.gpus();
+  return std::accumulate(widths.begin(), widths.end(), 0) * family.shape.tensor;
+}
+
+std::vector<Override> Problem::overrides(const Choice& choice) const {
+  const PlanFamily& family = choice.family;
+  const Shape& shape = family.shape;
+  const std::string widths = choice.widths.empty()
+                                 ? fmt::format("{}", shape.width)
+                                 : fmt::format("[{}]", fmt::join(choice.widths, ", "));
+  std::vector<Override> out{
+      {"schedule", std::string(family.schedule->name)},
+      {"batches", fmt::format("{}", batches_of(choice))},
+      {"pipeline.stages", fmt::format("{}", shape.depth)},
+      {"pipeline.width", widths},
+      {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
+      {"pipeline.microbatches", fmt::format("{}", shape.microbatches)},
+      {"pipeline.split", fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
+  const auto add = [&](bool wanted, const char* key, std::string value) {
+    if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
+  };
+  const auto recompute = static_cast<std::size_t>(shape.recompute);
+  static constexpr std::array<const char*, 3> kCheckpoints{"never", "except_last", "always"};
+  add(family.schedule->checkpoints, "checkpoint", kCheckpoints[recompute]);
+  add(!family.schedule->checkpoints, "recompute", std::string(kRecomputeNames[recompute]));
+  add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
+  add(sequence_parallel(shape.tensor), "sequence_parallel", "true");
+  add(distributed_optimizer(shape.width) && !family.schedule->asynchronous, "distributed_optimizer",
+      "true");
+  add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
+      fmt::format("{}", family.chunks));
+  add(choice.split, "replication", "split");
+  add(!choice.placed.empty(), "placement", fmt::format("[{}]", fmt::join(choice.placed, ", ")));
+  add(choice.placed.empty() && family.arrangement.placement != "fill-node", "placement",
+      family.arrangement.placement);
+  add(family.arrangement.rank_order != "data-first", "rank_order", family.arrangement.rank_order);
+  return out;
+}
+
+Scenario Problem::resolve(const Choice& choice) const {
+  return scenario_->resolve(overrides(choice));
+}
+
+std::uint32_t batches_of(const Choice& choice) {
+  const PlanFamily& family = choice.family;
+  if (family.schedule->flushes()) return 1;
+  const auto p = static_cast<std::uint32_t>(family.shape.depth);
+  const auto m = static_cast<std::uint32_t>(family.shape.microbatches);
+  std::uint32_t round = p;  // after which every replica has had its turn equally often
+  if (!choice.split)
+    for (const int width : choice.widths)
+      round = std::lcm(round, static_cast<std::uint32_t>(width));
+  return (2 * p + m - 1) / m + 2 * (round / std::gcd(round, m)) + (p + m - 1) / m + 1;
+}
+
+}  // namespace penstock

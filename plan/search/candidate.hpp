@@ -1,0 +1,125 @@
+// What the search chooses among: everything `pipeline` says in a scenario, and its schedule.
+//
+// Choices are made from coarse to fine: a *shape* (depth, width, tensor degree, microbatch size,
+// recomputation), a *family* (a shape with its schedule, chunks and arrangement of ranks on GPUs),
+// a *candidate* (a family with the layers of every stage). The global batch is the same for all:
+// microbatches = batch / (microbatch size * width).
+#pragma once
+
+#include "scenarios/scenario.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct Shape {
+  int depth = 1;   ///< p, devices of a pipeline
+  int width = 1;   ///< replicas
+  int tensor = 1;  ///< GPUs of every device
+  std::int64_t microbatch_size = 1;
+  std::int64_t microbatches = 1;  ///< per update and replica
+  Recompute recompute = Recompute::none;
+
+  int gpus() const { return depth * width * tensor; }
+};
+
+/// How ranks are laid out on the GPUs of a cluster.
+struct Arrangement {
+  std::string placement = "fill-node";
+  std::string rank_order = "data-first";
+
+  bool operator==(const Arrangement&) const = default;
+};
+
+struct PlanFamily {
+  Shape shape;
+  const Schedule* schedule = nullptr;
+  int chunks = 1;
+  Arrangement arrangement{};
+
+  /// Virtual stages, each with layers of its own.
+  int stages() const;
+  /// The shape as schedules see it, of one update.
+  ScheduleShape schedule_shape() const;
+  /// Does the schedule admit it? Not asked of costs.
+  bool admitted() const;
+  std::string describe() const;
+};
+
+struct Candidate {
+  PlanFamily family;
+  std::vector<int> layers;  ///< per virtual stage, each at least 1; counted as the problem does
+};
+
+/// All that a plan says: a candidate's, or that of a published planner, whose stages may have
+/// different numbers of replicas and GPUs of their own.
+struct Choice {
+  PlanFamily family;          ///< its width: of the stage with the most replicas
+  std::vector<int> layers;    ///< per virtual stage, of the model
+  std::vector<int> widths{};  ///< per stage; empty: all have the family's
+  bool split = false;         ///< the replicas of a stage divide each microbatch among them
+  std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
+
+  int gpus() const;
+};
+
+/// Values of each choice.
+struct Axes {
+  std::vector<const Schedule*> schedules;
+  std::vector<int> depths, widths, tensors;
+  std::vector<std::int64_t> microbatch_sizes;
+  std::vector<Recompute> recomputes;
+  std::vector<int> chunks;
+  std::vector<Arrangement> arrangements;
+};
+
+/// What is trained on what: a scenario without its choices.
+class Problem {
+ public:
+  /// `text`: a scenario; its model, cluster, transfers, and of its pipeline what the search does
+  /// not choose (sequence_parallel, distributed_optimizer, optimizer_sync, reduction) are taken
+  /// over. `batch`: samples per update; 0: those of the scenario. Throws InputError.
+  Problem(const std::string& text, std::string origin, std::int64_t batch);
+
+  const Scenario& base() const { return base_; }
+  std::int64_t batch() const { return batch_; }
+  /// That the search can cut between: those of a long profile are joined until few are left.
+  int layers() const { return static_cast<int>(joined_.size()); }
+  /// The layers of the model in consecutive runs of layers of the search.
+  std::vector<int> in_model(const std::vector<int>& runs) const;
+  int gpus() const { return base_.cluster.devices(); }
+
+  /// All values: depths up to the layers; widths, microbatch sizes that divide the batch; tensor
+  /// degrees that divide the model, within a node; chunks up to the layers; the schedules that keep
+  /// one version of the weights, with `asynchronous` all.
+  Axes axes(bool asynchronous) const;
+
+  Choice choice(const Candidate& candidate) const;
+  /// The plan as a scenario. Throws InputError when it cannot be one.
+  Scenario resolve(const Choice& choice) const;
+  Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
+
+  /// Gradients are reduced in rings, after the last backward.
+  bool plain_reduction() const { return plain_reduction_; }
+  bool sequence_parallel(int tensor) const { return sequence_parallel_ && tensor > 1; }
+  bool distributed_optimizer(int width) const { return distributed_optimizer_ && width > 1; }
+
+ private:
+  std::vector<Override> overrides(const Choice& choice) const;
+
+  std::string origin_;
+  std::optional<ScenarioTemplate> scenario_;
+  Scenario base_;
+  std::int64_t batch_ = 0;
+  std::vector<int> joined_;  ///< layers of the model in each layer of the search
+  bool sequence_parallel_ = false, distributed_optimizer_ = false;
+  bool plain_reduction_ = true;
+};
+
+/// Batches that a run needs for a steady state: one where the pipeline drains at every update.
+std::uint32_t batches_of(const Choice& choice);
+
+}  // namespace penstock

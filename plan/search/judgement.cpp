@@ -1,0 +1,128 @@
+#include "plan/search/judgement.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+/// A scenario of one replica, whose reduction is part of its step.
+Scenario one_replica(Scenario scenario) {
+  for (StageCosts& c : scenario.costs) {
+    c.step_s += c.reduce_grad_s;
+    c.reduce_grad_s = 0;
+  }
+  scenario.lowering.width = 1;
+  scenario.gpus.resize(scenario.shape.depth);
+  scenario.reduction = {};
+  return scenario;
+}
+
+/// Replicas that are copies of each other.
+bool has_copies(const Scenario& s, bool plain) {
+  return plain && s.lowering.width > 1 && s.shape.widths.empty() && s.split.empty() &&
+         s.cluster.groups.empty() && s.schedule->flushes() && !s.schedule->whole_model &&
+         s.schedule->layout != Layout::mirrored;
+}
+
+std::int64_t capacity_of(const Scenario& scenario, int device) {
+  std::int64_t least = 0;
+  for (const int gpu : scenario.gpus_of(device)) {
+    const std::int64_t bytes = scenario.cluster.device_of(gpu).capacity_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
+}
+
+/// Sets the memory of the device that has least to spare.
+void judge_memory(const Simulation& s, Judgement& judgement) {
+  double fullest = -1;
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto bytes = static_cast<double>(memory_over_time(s.memory(), d).use.total());
+    const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
+    const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
+    judgement.memory_bytes = std::max(judgement.memory_bytes, bytes);
+    if (share <= fullest) continue;
+    fullest = share;
+    judgement.capacity_bytes = capacity;
+    if (capacity == 0 || bytes <= capacity) continue;
+    judgement.fits = false;
+    judgement.why =
+        fmt::format("device {} needs {}, has {}", d, format_bytes(bytes), format_bytes(capacity));
+  }
+}
+
+Judgement judgement_of(const Simulation& s) {
+  Judgement judgement;
+  const auto time_s = iteration_time_s(s);
+  judgement.iteration_time_s = time_s.value_or(std::numeric_limits<double>::infinity());
+  if (!time_s) {
+    judgement.fits = false;
+    judgement.why = "it has no steady state";
+  }
+  judge_memory(s, judgement);
+  return judgement;
+}
+
+std::string share(double part) { return fmt::format("{:.1f} %", part * 100); }
+
+/// What limits a plan: the busiest device, the bubble, the memory; a line each.
+std::vector<std::string> limits(const Simulation& s, const Judgement& judgement) {
+  const int devices = s.program.ops.devices();
+  const double makespan_s = s.timeline->makespan_s;
+  double busy_s = 0, most_s = 0;
+  int busiest = 0;
+  std::array<double, kCauses> idle_s{};
+  for (int d = 0; d < devices; ++d) {
+    const DeviceMetrics metrics = device_metrics(s.view(), d);
+    busy_s += metrics.busy_s;
+    for (std::size_t c = 0; c < kCauses; ++c) idle_s[c] += metrics.idle_s[c];
+    if (metrics.busy_s <= most_s) continue;
+    most_s = metrics.busy_s;
+    busiest = d;
+  }
+  const auto of_all = [&](double time_s) { return share(time_s / (makespan_s * devices)); };
+  std::vector<std::string> out;
+  out.push_back(fmt::format("device {} is the busiest, {} of the time; all are {} of it", busiest,
+                            share(most_s / makespan_s), of_all(busy_s)));
+  std::vector<std::string> causes;
+  for (std::size_t c = 0; c < kCauses; ++c)
+    if (idle_s[c] > 0.001 * makespan_s * devices)
+      causes.push_back(fmt::format("{} {}", kCauseNames[c], of_all(idle_s[c])));
+  if (!causes.empty()) out.push_back(fmt::format("bubble: {}", fmt::join(causes, ", ")));
+  if (judgement.capacity_bytes > 0)
+    out.push_back(fmt::format("memory: the fullest device uses {} of {}",
+                              format_bytes(judgement.memory_bytes),
+                              format_bytes(judgement.capacity_bytes)));
+  return out;
+}
+
+}  // namespace
+
+Judgement relaxed(const Scenario& scenario, bool plain) {
+  const bool copies = has_copies(scenario, plain);
+  Simulation s = prepare(copies ? one_replica(scenario) : scenario);
+  const bool answer = !copies && why_not_exact(s.input()).empty();
+  s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
+  if (s.program.asynchronous && s.program.placement.replicated())
+    s.latest.emplace(s.program.ops, *s.timeline);
+  Judgement judgement = judgement_of(s);
+  if (answer) judgement.engine = "exact";
+  return judgement;
+}
+
+Judgement judge(const Scenario& scenario, EngineChoice engine, std::vector<std::string>* reasons) {
+  const Simulation s = simulate(scenario, engine);
+  Judgement judgement = judgement_of(s);
+  judgement.engine = s.engine;
+  if (reasons != nullptr) *reasons = limits(s, judgement);
+  return judgement;
+}
+
+}  // namespace penstock

@@ -1,0 +1,34 @@
+// What a candidate takes: as a bound by the exact engine, and as it is.
+//
+// `relaxed` simulates one replica on links that nobody shares, its reduction counted as part of the
+// optimizer step. It is a lower bound on what any engine says: with the order of ops on every
+// device fixed, every start is a maximum of sums of durations, which other replicas and shared
+// links only lengthen; and a reduction waits for its slowest member. Where there is one replica and
+// no link is shared it is the answer itself.
+#pragma once
+
+#include "results/simulation.hpp"
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct Judgement {
+  bool fits = true;
+  double iteration_time_s = 0;
+  double memory_bytes = 0;    ///< of the fullest device
+  double capacity_bytes = 0;  ///< of that device; 0: unknown
+  std::string engine;         ///< that gave the answer; empty: a bound
+  std::string why;            ///< it does not fit, or cannot run
+};
+
+/// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last
+/// backward. Throws InputError when the schedule cannot run.
+Judgement relaxed(const Scenario& scenario, bool plain);
+
+/// The answer of an engine; also what limits it, a line each. With simgrid once per process.
+Judgement judge(const Scenario& scenario, EngineChoice engine,
+                std::vector<std::string>* reasons = nullptr);
+
+}  // namespace penstock

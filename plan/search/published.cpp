@@ -1,0 +1,55 @@
+#include "plan/search/published.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+Recompute recompute_of(const Plan& plan) {
+  // torchgpipe stores the last microbatch, as its authors ran it; see PlanFamily.
+  return plan.schedule == "torchgpipe" ? Recompute::selective : plan.recompute;
+}
+
+/// Can every stage divide a microbatch among its replicas?
+bool divides(const Plan& plan) {
+  return std::ranges::all_of(plan.stages, [&](const PlannedStage& stage) {
+    return plan.microbatch_size % stage.replicas == 0;
+  });
+}
+
+/// Microbatches after which all replicas of every stage have had their turn equally often.
+std::int64_t round_of(const Plan& plan) {
+  std::int64_t round = 1;
+  for (const PlannedStage& stage : plan.stages)
+    round = std::lcm(round, static_cast<std::int64_t>(stage.replicas));
+  return round;
+}
+
+}  // namespace
+
+Choice choice_of(const Plan& plan) {
+  Choice choice;
+  PlanFamily& family = choice.family;
+  const bool versions = plan.schedule == "pipedream";
+  family.schedule = find_schedule(versions && plan.depth() == 1 ? "data-parallel" : plan.schedule);
+  Shape& shape = family.shape;
+  shape.depth = plan.depth();
+  shape.microbatch_size = plan.microbatch_size;
+  shape.microbatches = plan.microbatches;
+  shape.recompute = recompute_of(plan);
+  for (const PlannedStage& stage : plan.stages) {
+    shape.width = std::max(shape.width, stage.replicas);
+    choice.layers.push_back(stage.last_layer - stage.first_layer + 1);
+    choice.placed.insert(choice.placed.end(), stage.devices.begin(), stage.devices.end());
+    if (plan.uneven()) choice.widths.push_back(stage.replicas);
+  }
+  if (plan.planner != "dapple") return choice;
+  // Its microbatches are those of all replicas.
+  const std::int64_t turns = round_of(plan);
+  choice.split = shape.width > 1 && (divides(plan) || turns > plan.microbatches);
+  if (!choice.split) shape.microbatches = plan.microbatches / turns;
+  return choice;
+}
+
+}  // namespace penstock

@@ -1,0 +1,475 @@
+#include "plan/search/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <queue>
+
+namespace penstock {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
+constexpr double kRounding = 1e-9;
+constexpr std::size_t kBetweenConfirmations = 100;
+
+struct Node {
+  enum Level : std::uint8_t { shape, family, cut, relaxed } level = shape;
+  double bound = 0;  ///< on the cost
+  std::size_t number = 0;
+  Candidate candidate;
+  double memory_bytes = 0;  ///< a bound
+};
+
+/// The least bound first; among equals the finer, then the earlier.
+struct Later {
+  bool operator()(const Node& a, const Node& b) const {
+    if (a.bound != b.bound) return a.bound > b.bound;
+    if (a.level != b.level) return a.level < b.level;
+    return a.number > b.number;
+  }
+};
+using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
+
+bool same(const Choice& of_a, const Choice& of_b) {
+  const PlanFamily &a = of_a.family, &b = of_b.family;
+  return of_a.widths == of_b.widths && of_a.split == of_b.split && a.schedule == b.schedule &&
+         a.chunks == b.chunks && a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
+         a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
+         a.shape.recompute == b.shape.recompute &&
+         a.shape.microbatch_size == b.shape.microbatch_size;
+}
+
+/// Is every message alone on its link, whatever runs?
+bool shares_nothing(const Cluster& cluster) { return cluster.link && cluster.link->full_duplex; }
+
+class Search {
+ public:
+  Search(const Problem& problem, const Axes& axes, const SearchOptions& options)
+      : problem_(problem), axes_(axes), options_(options), bounds_(problem) {}
+
+  SearchResult run() {
+    take_up_starts();
+    make_shapes();
+    while (step()) report();
+    move_layers();
+    while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
+      confirm(take(relaxed_));  // for comparison: proven worse than the best
+    leave_rest();
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  double cost(double time_s, double memory_bytes, const Shape& shape) const {
+    return cost_of(options_.objective, time_s, memory_bytes, shape.gpus());
+  }
+  double cost(const Judgement& judgement, const Choice& choice) const {
+    return cost_of(options_.objective, judgement.iteration_time_s, judgement.memory_bytes,
+                   choice.gpus());
+  }
+  double best() const { return out_.plans.empty() ? kInfinite : out_.plans.front().cost; }
+  bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
+  bool confirms() const {
+    return options_.confirm && out_.confirmations < options_.most_confirmations &&
+           (out_.confirmations == 0 || affordable());
+  }
+  /// Is there time for another one as long as the longest so far?
+  bool affordable() const {
+    return confirmed_ops_ < options_.most_confirmed_ops &&
+           elapsed_s() + longest_s_ < options_.most_seconds;
+  }
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  }
+
+  /// The answer of an engine, its time that of the problem's batch.
+  Judgement answer(const Scenario& scenario) {
+    if (!options_.confirm) return per_batch(judge(scenario, EngineChoice::exact), scenario);
+    const double began_s = elapsed_s();
+    const Judgement judgement = options_.confirm(scenario);
+    longest_s_ = std::max(longest_s_, elapsed_s() - began_s);
+    return per_batch(judgement, scenario);
+  }
+  Judgement per_batch(Judgement judgement, const Scenario& scenario) const {
+    judgement.iteration_time_s *=
+        static_cast<double>(problem_.batch()) / scenario.samples_per_update();
+    return judgement;
+  }
+  double throughput(const Judgement& judgement) const {
+    return static_cast<double>(problem_.batch()) / judgement.iteration_time_s;
+  }
+
+  void take_up_starts() {
+    for (const Start& start : options_.starts) {
+      StartResult& result = out_.starts.emplace_back();
+      try {
+        result.judgement = answer(problem_.resolve(start.choice));
+        result.why_not = result.judgement.why;
+        if (!result.judgement.fits) continue;
+        result.throughput_samples_per_s = throughput(result.judgement);
+        keep(start.choice, result.judgement, start.from);
+      } catch (const InputError& error) {
+        result.why_not = error.what();
+      }
+    }
+  }
+
+  /// Of many cuts only those best by their bounds were simulated, of a start one: tries others.
+  void move_layers() {
+    const auto had_all_cuts = [&] {
+      return represented_.empty() && left_.empty() && out_.plans.front().from.empty();
+    };
+    bool better = !out_.plans.empty() && !had_all_cuts();
+    while (better) {
+      const FoundPlan plan = out_.plans.front();
+      better = false;
+      for (int layers = std::max(1, problem_.layers() / 8); layers > 0 && !better; layers /= 2)
+        for (std::size_t s = 0; s + 1 < plan.choice.layers.size() && !better; ++s)
+          better = moves(plan, s, layers) || moves(plan, s, -layers);
+    }
+  }
+
+  /// Is the plan better with so many layers of stage s + 1 in stage s?
+  bool moves(const FoundPlan& plan, std::size_t s, int layers) {
+    FoundPlan moved = plan;
+    moved.choice.layers[s] += layers;
+    moved.choice.layers[s + 1] -= layers;
+    if (std::min(moved.choice.layers[s], moved.choice.layers[s + 1]) < 1) return false;
+    if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
+    ++out_.moves;
+    try {
+      const Scenario scenario = problem_.resolve(moved.choice);
+      Judgement judgement = per_batch(relaxed(scenario, problem_.plain_reduction()), scenario);
+      if (judgement.engine.empty()) {
+        const bool slower =
+            options_.objective != Objective::memory && hopeless(cost(judgement, moved.choice));
+        if (slower || !affordable()) return false;
+        confirmed_ops_ += ops_of(moved.choice.family);
+        judgement = answer(scenario);
+      }
+      if (!judgement.fits || hopeless(cost(judgement, moved.choice))) return false;
+      keep(moved.choice, judgement, plan.from);
+      return true;
+    } catch (const InputError&) {
+      return false;  // this schedule cannot run it
+    }
+  }
+
+  void push(Node::Level level, const Candidate& candidate, const Bound& bound) {
+    const Shape& shape = candidate.family.shape;
+    queue_.push({level, cost(bound.time_s, bound.memory_bytes, shape), next_++, candidate,
+                 bound.memory_bytes});
+  }
+
+  /// Files what was made under what becomes of it; in the queue when it is worth a look.
+  void file(Tally& tally, Node::Level level, const Candidate& candidate, const Bound& bound) {
+    ++tally.made;
+    if (!bound.fits) {
+      ++tally.too_large;
+    } else if (hopeless(cost(bound.time_s, bound.memory_bytes, candidate.family.shape))) {
+      ++tally.worse;
+    } else {
+      push(level, candidate, bound);
+    }
+  }
+
+  void make_shapes() {
+    for (const int t : axes_.tensors)
+      for (const int p : axes_.depths)
+        for (const int w : axes_.widths)
+          for (const std::int64_t b : axes_.microbatch_sizes)
+            for (const Recompute r : axes_.recomputes) make_shape({p, w, t, b, 0, r});
+  }
+
+  void make_shape(Shape shape) {
+    if (shape.gpus() > problem_.gpus()) return;
+    const std::int64_t at_once = shape.microbatch_size * shape.width;
+    if (problem_.batch() % at_once != 0) return;
+    shape.microbatches = problem_.batch() / at_once;
+    file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
+  }
+
+  bool more_evaluations() {
+    out_.out_of_time = elapsed_s() > options_.most_seconds * 2 / 3;
+    return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
+  }
+
+  /// Opens what has the least bound; false when nothing is worth it.
+  bool step() {
+    const bool confirm_now = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().bound) &&
+                             out_.evaluations >= confirm_at_ &&
+                             out_.confirmations < options_.most_confirmations / 2;
+    const bool other = !queue_.empty() && !hopeless(queue_.top().bound);
+    const bool ready = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().bound) &&
+                       (!other || relaxed_.top().bound <= queue_.top().bound);
+    if (confirm_now || ready) {
+      confirm(take(relaxed_));
+      return true;
+    }
+    if (!other || !more_evaluations()) return confirm_last();
+    const Node node = take(queue_);
+    switch (node.level) {
+      case Node::shape: open_shape(node.candidate.family.shape); break;
+      case Node::family: open_family(node); break;
+      default: evaluate(node);
+    }
+    return true;
+  }
+
+  /// At the end, the best of what is only bounded.
+  bool confirm_last() {
+    if (!confirms() || relaxed_.empty() || hopeless(relaxed_.top().bound)) return false;
+    confirm(take(relaxed_));
+    return true;
+  }
+
+  static Node take(Queue& queue) {
+    Node node = queue.top();
+    queue.pop();
+    return node;
+  }
+
+  void open_shape(const Shape& shape) {
+    ++out_.shapes.opened;
+    for (const Schedule* schedule : axes_.schedules)
+      for (const int v : axes_.chunks)
+        if (shape.depth * v <= problem_.layers()) open_schedule({shape, schedule, v, {}});
+  }
+
+  void open_schedule(PlanFamily family) {
+    if (family.schedule->checkpoints && family.shape.recompute == Recompute::selective &&
+        problem_.base().profile)
+      return;
+    if (!family.admitted()) {
+      ++out_.families.made;
+      ++out_.families.refused;
+      return;
+    }
+    Candidate candidate{family, {}};
+    const Bound bound = bounds_.of(family, &candidate.layers);
+    for (const Arrangement& arrangement : axes_.arrangements) {
+      const bool one_way = family.shape.width == 1 || family.shape.depth == 1;
+      if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
+      candidate.family.arrangement = arrangement;
+      if (takes_too_long(family) && bound.fits) {
+        leave_family(bound, candidate.family);
+      } else {
+        file(out_.families, Node::family, candidate, bound);
+      }
+    }
+  }
+
+  bool takes_too_long(const PlanFamily& family) const {
+    return family.schedule->looks_at_costs &&
+           2 * family.stages() * family.shape.microbatches > options_.most_searched_ops;
+  }
+
+  void leave_family(const Bound& bound, const PlanFamily& family) {
+    ++out_.families.made;
+    const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
+    if (hopeless(least)) {
+      ++out_.families.worse;
+    } else {
+      left_.push_back({least, family});
+    }
+  }
+
+  void open_family(const Node& node) {
+    ++out_.families.opened;
+    const PlanFamily& family = node.candidate.family;
+    const int layers = problem_.layers(), stages = family.stages();
+    const auto file_cut = [&](const std::vector<int>& cut) {
+      const Candidate candidate{family, cut};
+      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
+    };
+    if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
+      for_each_cut(layers, stages, file_cut);
+      return;
+    }
+    ++out_.represented;
+    represented_.push_back({node.bound, family});
+    const std::vector<int> even = even_split(layers, stages);
+    if (!node.candidate.layers.empty()) file_cut(node.candidate.layers);
+    if (!even.empty() && even != node.candidate.layers) file_cut(even);
+  }
+
+  void evaluate(const Node& node) {
+    ++out_.evaluations;
+    const Shape& shape = node.candidate.family.shape;
+    try {
+      const Scenario scenario = problem_.resolve(node.candidate);
+      const Judgement judgement = relaxed(scenario, problem_.plain_reduction());
+      if (!judgement.fits) {
+        ++out_.cuts.too_large;
+        why_not_ = judgement.why;
+        return;
+      }
+      if (judgement.engine == "exact") {
+        ++out_.cuts.opened;
+        keep(problem_.choice(node.candidate), per_batch(judgement, scenario));
+        return;
+      }
+      Node bounded = node;
+      bounded.level = Node::relaxed;
+      // Other replicas change how long messages are held: their memory is not a bound.
+      bounded.bound =
+          std::max(node.bound, cost(judgement.iteration_time_s, node.memory_bytes, shape));
+      if (shares_nothing(scenario.cluster)) {
+        settle(node.candidate, per_batch(judge(scenario, EngineChoice::exact), scenario));
+      } else {
+        relaxed_.push(bounded);
+      }
+    } catch (const InputError& error) {
+      ++out_.cuts.refused;
+      why_not_ = error.what();
+    }
+  }
+
+  void confirm(const Node& node) {
+    ++out_.confirmations;
+    const PlanFamily& family = node.candidate.family;
+    confirmed_ops_ += ops_of(family);
+    confirm_at_ = out_.evaluations + kBetweenConfirmations;
+    settle(node.candidate, answer(problem_.resolve(node.candidate)));
+  }
+
+  static std::int64_t ops_of(const PlanFamily& family) {
+    return 2 * family.stages() * family.shape.microbatches * family.shape.width;
+  }
+
+  void settle(const Candidate& candidate, const Judgement& judgement) {
+    if (judgement.fits) {
+      ++out_.cuts.opened;
+      keep(problem_.choice(candidate), judgement);
+    } else {
+      ++out_.cuts.too_large;
+      why_not_ = judgement.why;
+    }
+  }
+
+  /// The best of each family; of two as good the earlier.
+  void keep(const Choice& choice, const Judgement& judgement, const std::string& from = {}) {
+    const FoundPlan plan{choice, judgement, cost(judgement, choice), throughput(judgement), from};
+    const auto better = [](const FoundPlan& a, const FoundPlan& b) {
+      if (a.cost != b.cost) return a.cost < b.cost;
+      return a.judgement.iteration_time_s < b.judgement.iteration_time_s;
+    };
+    const auto known = std::ranges::find_if(
+        out_.plans, [&](const FoundPlan& p) { return same(p.choice, choice); });
+    if (known != out_.plans.end()) {
+      if (!better(plan, *known)) return;
+      out_.plans.erase(known);
+    }
+    out_.plans.insert(std::ranges::upper_bound(out_.plans, plan, better), plan);
+    if (out_.plans.size() > options_.top) out_.plans.pop_back();
+  }
+
+  void leave_open(double least, const PlanFamily& family) {
+    if (hopeless(least) || least >= open_) return;
+    open_ = least;
+    out_.gap_held_by = family.describe();
+  }
+
+  /// What is still in the queues is proven worse, or left.
+  void leave_rest() {
+    for (const Open& open : represented_) leave_open(open.least, open.family);
+    for (const Open& open : left_) {
+      ++(hopeless(open.least) ? out_.families.worse : out_.families.left);
+      leave_open(open.least, open.family);
+    }
+    for (Queue* queue : {&queue_, &relaxed_}) {
+      for (; !queue->empty(); queue->pop()) {
+        const Node& node = queue->top();
+        Tally& tally = node.level == Node::shape    ? out_.shapes
+                       : node.level == Node::family ? out_.families
+                                                    : out_.cuts;
+        if (hopeless(node.bound)) {
+          ++tally.worse;
+        } else {
+          ++tally.left;
+          leave_open(node.bound, node.candidate.family);
+        }
+      }
+    }
+  }
+
+  void finish() {
+    out_.lower_bound = std::min(best(), open_);
+    if (!out_.plans.empty()) out_.gap = best() / out_.lower_bound - 1;
+    if (out_.plans.empty() && out_.lower_bound == kInfinite)
+      out_.infeasible_because = why_not_.empty() ? "no plan fits the devices' memory" : why_not_;
+  }
+
+  void report() {
+    if (!options_.progress) return;
+    options_.progress(out_.evaluations, best(), queue_.empty() ? best() : queue_.top().bound);
+  }
+
+  const Problem& problem_;
+  const Axes& axes_;
+  const SearchOptions& options_;
+  Bounds bounds_;
+  Queue queue_, relaxed_;
+  std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
+  std::int64_t confirmed_ops_ = 0;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  double longest_s_ = 0;     ///< that an answer took
+  double open_ = kInfinite;  ///< the least bound of what will not be visited
+  struct Open {
+    double least;
+    PlanFamily family;
+  };
+  std::vector<Open> represented_;  ///< families whose other cuts are not visited
+  std::vector<Open> left_;         ///< families that take too long
+  std::string why_not_;
+  SearchResult out_;
+};
+
+}  // namespace
+
+double cost_of(Objective objective, double time_s, double memory_bytes, int gpus) {
+  switch (objective) {
+    case Objective::memory: return memory_bytes;
+    case Objective::price: return time_s * gpus;
+    default: return time_s;
+  }
+}
+
+std::size_t count_cuts(int layers, int stages, std::size_t most) {
+  double count = 1;  // layers - 1 over stages - 1
+  for (int i = 1; i < stages; ++i) {
+    count = count * (layers - i) / i;
+    if (count > static_cast<double>(most) * 1e6) return most + 1;
+  }
+  return count > static_cast<double>(most) ? most + 1 : static_cast<std::size_t>(count + 0.5);
+}
+
+void for_each_cut(int layers, int stages,
+                  const std::function<void(const std::vector<int>&)>& visit) {
+  std::vector<int> cut;
+  const std::function<void(int)> extend = [&](int rest) {
+    const int behind = stages - static_cast<int>(cut.size()) - 1;
+    if (behind == 0) {
+      cut.push_back(rest);
+      visit(cut);
+      cut.pop_back();
+      return;
+    }
+    for (int n = 1; n <= rest - behind; ++n) {
+      cut.push_back(n);
+      extend(rest - n);
+      cut.pop_back();
+    }
+  };
+  extend(layers);
+}
+
+SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options) {
+  return Search(problem, axes, options).run();
+}
+
+}  // namespace penstock

@@ -1,0 +1,119 @@
+// The planner of our own: partition, depth, width, tensor degree, microbatch, recomputation,
+// chunks, schedule and arrangement together, under each device's memory, by branch and bound.
+//
+// A queue holds shapes, families and candidates (candidate.hpp), each with a lower bound on its
+// cost (bound.hpp), the least first. What leaves the queue is opened: a shape into the families
+// that its schedules admit, a family into its cuts, a cut into the exact engine's bound for one
+// replica (judgement.hpp), and that into the answer: of `exact` where it is valid, of simgrid
+// elsewhere. When the least bound in the queue is no better than the best answer, everything left
+// is proven worse. A family with more cuts than `most_cuts` is represented by the cut that is best
+// by its bound; its other cuts remain as its bound. With those, and when a limit ends the search
+// early, the answer is proven up to a gap: best / (least bound of all that was not evaluated) - 1.
+//
+// Plans of published planners can be given as starts: what is found is then no worse than they are.
+// The best plan is improved by moving layers over one boundary at a time. The bounds hold for plans
+// with as many replicas in every stage and one batch per update; starts may be others.
+#pragma once
+
+#include "plan/search/bound.hpp"
+#include "plan/search/judgement.hpp"
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <optional>
+
+namespace penstock {
+
+/// A plan to begin with: that of a published planner.
+struct Start {
+  std::string from;
+  Choice choice;
+};
+
+/// What became of it.
+struct StartResult {
+  Judgement judgement;
+  double throughput_samples_per_s = 0;
+  std::string why_not;  ///< it does not fit, or cannot run
+};
+
+enum class Objective : std::uint8_t {
+  throughput,  ///< least time of an update
+  memory,      ///< least memory of the fullest device; among equals, least time
+  price,       ///< least time of an update times its GPUs
+  time,        ///< least time to train: as throughput, since the batch is given
+};
+inline constexpr std::string_view kObjectiveNames[] = {"throughput", "memory", "price", "time"};
+
+struct SearchOptions {
+  Objective objective = Objective::throughput;
+  std::size_t most_cuts = 4096;         ///< of a family, all of which are visited
+  std::size_t most_evaluations = 3000;  ///< by the exact engine as a bound
+  std::size_t most_confirmations = 8;   ///< by `confirm`
+  /// Compute ops of all that `confirm` simulates, the first one excepted: simgrid takes about ten
+  /// seconds for half a million.
+  std::int64_t most_confirmed_ops = 1'500'000;
+  /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
+  /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
+  std::int64_t most_searched_ops = 2048;
+  std::size_t top = 5;  ///< plans, each of another family
+  std::vector<Start> starts = {};
+  /// Moves of layers over a boundary between two stages of the best plan that are tried at most.
+  std::size_t most_moves = 200;
+  /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
+  /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
+  double most_seconds = std::numeric_limits<double>::infinity();
+  /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
+  /// bounds.
+  std::function<Judgement(const Scenario&)> confirm = nullptr;
+  /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
+  std::function<void(std::size_t, double, double)> progress = nullptr;
+};
+
+/// What became of all shapes, families or cuts that were made.
+struct Tally {
+  std::size_t made = 0;
+  std::size_t refused = 0;    ///< the schedule does not admit it, or it cannot run
+  std::size_t too_large = 0;  ///< proven not to fit
+  std::size_t worse = 0;      ///< proven no better than the best
+  std::size_t opened = 0;     ///< shapes, families: looked into; cuts: evaluated
+  std::size_t left = 0;       ///< a limit ended the search; they are in the gap
+
+  bool adds_up() const { return made == refused + too_large + worse + opened + left; }
+};
+
+struct FoundPlan {
+  Choice choice;
+  Judgement judgement;  ///< its time is that of the problem's batch
+  double cost = 0;
+  double throughput_samples_per_s = 0;
+  std::string from = {};  ///< the published planner whose plan it began with; empty: none
+};
+
+struct SearchResult {
+  std::vector<FoundPlan> plans;  ///< best first
+  double lower_bound = 0;        ///< on the cost of every plan there is
+  double gap = 0;                ///< best / lower_bound - 1; 0: proven best
+  std::string gap_held_by;       ///< the family whose cuts could be that good; empty: none
+  Tally shapes, families, cuts;
+  std::size_t represented = 0;  ///< families with more cuts than were visited
+  std::size_t evaluations = 0, confirmations = 0, moves = 0;
+  bool out_of_time = false;
+  std::vector<StartResult> starts;  ///< as in the options
+  std::string infeasible_because;   ///< where there is no plan
+};
+
+SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);
+
+/// Number of ways to cut so many layers into stages; at most `most` + 1.
+std::size_t count_cuts(int layers, int stages, std::size_t most);
+
+/// Calls `visit` with every cut, in lexical order.
+void for_each_cut(int layers, int stages,
+                  const std::function<void(const std::vector<int>&)>& visit);
+
+/// What an answer costs by this objective.
+double cost_of(Objective objective, double time_s, double memory_bytes, int gpus);
+
+}  // namespace penstock

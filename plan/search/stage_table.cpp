@@ -1,0 +1,131 @@
+#include "plan/search/stage_table.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+std::vector<DeviceSpec> devices_of(const Cluster& cluster) {
+  std::vector<DeviceSpec> out;
+  for (const NodeGroup& group : cluster.groups) out.push_back(group.node.device);
+  if (out.empty()) out.push_back(cluster.device);
+  return out;
+}
+
+/// The layers before, of and behind a stage; `at` is its place among those that are not empty.
+std::vector<int> around(int first, int count, int layers, std::size_t& at) {
+  std::vector<int> out;
+  if (first > 0) out.push_back(first);
+  at = out.size();
+  out.push_back(count);
+  if (first + count < layers) out.push_back(layers - first - count);
+  return out;
+}
+
+void take_less(StagePart& part, const StagePart& other) {
+  part.forward_s = std::min(part.forward_s, other.forward_s);
+  part.backward_s = std::min(part.backward_s, other.backward_s);
+  part.input_s = std::min(part.input_s, other.input_s);
+  part.step_s = std::min(part.step_s, other.step_s);
+}
+
+}  // namespace
+
+StageTable::StageTable(const Problem& problem, const Key& key)
+    : problem_(problem), key_(key), layers_(problem.layers()) {
+  const auto n = static_cast<std::size_t>(layers_);
+  parts_.resize(n * (n + 1));
+  known_.resize(parts_.size());
+  if (problem.base().profile) read_profile_use();
+  const Cluster& cluster = problem.base().cluster;
+  if (key.tensor == 1 || cluster.network) return;
+  std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  constexpr double kBytes = 1e9;
+  call_s_ = all_reduce_s(cluster, ranks, 0);
+  s_per_byte_ = (all_reduce_s(cluster, ranks, kBytes) - call_s_) / kBytes;
+}
+
+/// As the scenario reader takes a profile for this microbatch size.
+void StageTable::read_profile_use() {
+  Candidate whole{{{.microbatch_size = key_.microbatch_size, .recompute = key_.recompute},
+                   find_schedule("1f1b")},
+                  {layers_}};
+  const StageCosts costs = problem_.resolve(whole).costs.front();
+  double forward_s = 0, bytes = 0;
+  for (const ProfiledLayer& layer : problem_.base().profile->layers) {
+    forward_s += layer.forward_s;
+    bytes += layer.parameter_bytes;
+  }
+  use_.scale = forward_s > 0 ? costs.forward_s / forward_s : 1;
+  use_.recompute = key_.recompute == Recompute::full;
+  const double parameters = bytes > 0 ? bytes / 4 : 1;
+  use_.bytes = {.weights = static_cast<double>(costs.weight_bytes) / parameters,
+                .gradients = static_cast<double>(costs.gradient_bytes) / parameters,
+                .optimizer = static_cast<double>(costs.optimizer_bytes) / parameters,
+                .version = static_cast<double>(costs.version_bytes) / parameters,
+                .reduced = static_cast<double>(costs.reduced_bytes) / parameters};
+}
+
+const StagePart& StageTable::part(int first, int count) {
+  // The layers of a transformer are alike: only the ends differ.
+  if (!problem_.base().profile && first > 0 && first + count < layers_) first = 1;
+  const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(layers_ + 1) +
+                         static_cast<std::size_t>(count);
+  if (!known_[at]) {
+    parts_[at] = make(first, count);
+    known_[at] = true;
+  }
+  return parts_[at];
+}
+
+std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
+                                          const DeviceSpec& device) const {
+  const Scenario& base = problem_.base();
+  if (base.profile) return profiled_stage_costs(*base.profile, problem_.in_model(layers), use_);
+  const bool shared = problem_.distributed_optimizer(key_.width);
+  return stage_costs(*base.transformer, device, layers,
+                     {.microbatch_size = static_cast<double>(key_.microbatch_size),
+                      .recompute = key_.recompute,
+                      .tensor = {key_.tensor, problem_.sequence_parallel(key_.tensor)},
+                      .optimizer_shards = shared ? key_.width : 1});
+}
+
+StagePart StageTable::make(int first, int count) const {
+  std::size_t at = 0;
+  const std::vector<int> layers = around(first, count, layers_, at);
+  const bool measured = problem_.base().measured.has_value();  // times are those of whole runs
+  std::optional<StagePart> least;
+  for (const DeviceSpec& device : devices_of(problem_.base().cluster)) {
+    const StageCosts c = costs(layers, device)[at];
+    const auto exchange = [&](OpKind kind) {
+      const TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
+      return traffic.calls * call_s_ + static_cast<double>(traffic.bytes) * s_per_byte_;
+    };
+    StagePart part;
+    if (!measured) {
+      const double whole_s = c.backward_s + exchange(OpKind::backward);
+      const double input_s = c.backward_input_s + exchange(OpKind::backward_input);
+      const double weight_s = c.backward_weight_s + exchange(OpKind::backward_weight);
+      part.forward_s = c.forward_s + exchange(OpKind::forward);
+      part.backward_s = std::min(whole_s, input_s + weight_s);
+      part.input_s = std::min(whole_s, input_s);
+      part.saving_s = c.overlap_saving_s;
+      part.step_s = c.step_s;
+      part.activation_bytes = static_cast<double>(c.activation_bytes);
+      part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
+    }
+    part.reduced_bytes = static_cast<double>(c.reduced_bytes);
+    part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
+    part.output_bytes = static_cast<double>(c.output_bytes);
+    if (least)
+      take_less(*least, part);
+    else
+      least = part;
+  }
+  return *least;
+}
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+// What a run of consecutive layers costs as a stage, at least: the numbers that bounds are made of.
+//
+// Times are those of the fastest device of the cluster, with the exchanges of tensor ranks on links
+// of their own inside a node; bytes are what a device holds in any case. Every number is a lower
+// bound on that of the same run of layers in any scenario of the problem. A run of layers never
+// takes less than its parts' union would: times are maxima of sums over layers, so
+// part(i, a).forward_s + part(i + a, b).forward_s >= part(i, a + b).forward_s.
+#pragma once
+
+#include "plan/search/candidate.hpp"
+
+#include <map>
+#include <vector>
+
+namespace penstock {
+
+struct StagePart {
+  double forward_s = 0;
+  double backward_s = 0;  ///< B, or I and W, whichever is less
+  double input_s = 0;     ///< of it, until the gradient of the input is there
+  double saving_s = 0;    ///< what a pair of F and B may take less
+  double step_s = 0;
+  double reduced_bytes = 0;
+  double static_bytes = 0;      ///< weights, gradients, optimizer
+  double activation_bytes = 0;  ///< kept of a microbatch
+  double workspace_bytes = 0;   ///< while F runs
+  double output_bytes = 0;      ///< of a message
+
+  double work_s() const { return forward_s + backward_s - saving_s; }
+};
+
+class StageTable {
+ public:
+  /// What costs depend on.
+  struct Key {
+    int tensor = 1, width = 1;
+    std::int64_t microbatch_size = 1;
+    Recompute recompute = Recompute::none;
+
+    auto operator<=>(const Key&) const = default;
+  };
+
+  StageTable(const Problem& problem, const Key& key);
+
+  /// Of layers first ... first + count - 1. Precondition: count >= 1.
+  const StagePart& part(int first, int count);
+
+ private:
+  StagePart make(int first, int count) const;
+  std::vector<StageCosts> costs(const std::vector<int>& layers, const DeviceSpec& device) const;
+  void read_profile_use();
+
+  const Problem& problem_;
+  Key key_;
+  int layers_;
+  double call_s_ = 0, s_per_byte_ = 0;  // of an all-reduce among the tensor ranks
+  ProfileUse use_;                      // of a profile
+  std::vector<StagePart> parts_;
+  std::vector<bool> known_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""`penstock plan --search full` as its users run it: plans that `simulate` accepts and confirms,
+objectives, the table of planners, reasons."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY = os.environ["PENSTOCK_BINARY"]
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+SHARED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", SOURCE / ".." / "shared"))
+MODEL = ("{family: gpt, num_layers: 8, hidden_size: 1024, num_attention_heads: 8, vocab_size: 8000, "
+         "seq_length: 512, precision: mixed-fp16}")
+LAYERS = """layer,forward,backward,activation,parameters
+conv,4 ms,8 ms,1 MB,1 KB
+pool,1 ms,2 ms,1 MB,10 KB
+fc1,2 ms,4 ms,1 KB,4 MB
+fc2,1 ms,2 ms,1 KB,2 MB
+fc3,2 ms,3 ms,1 KB,2 MB
+"""
+PLANNERS = ["pipedream", "2bw", "dapple", "torchgpipe", "uniform", "full", "full, several versions"]
+
+
+def run(*words):
+    return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.layers = self.folder / "layers.csv"
+        self.layers.write_text(LAYERS)
+        self.scenario = self.folder / "small.yaml"
+        self.scenario.write_text(
+            f"model: {MODEL}\ncluster: {{base: p3.16xlarge, nodes: 1}}\nschedule: 1f1b\n"
+            "pipeline: {stages: 2, microbatches: 8}\n")
+
+    def json(self, *words):
+        done = run(*words, "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def refused(self, *words):
+        done = run("plan", *words)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        return done.stderr
+
+
+class Plans(Case):
+    def test_simulate_accepts_every_plan_and_confirms_its_time(self):
+        result = self.json("plan", self.scenario, "--search", "full", "--top", 4, "--effort", 150, "--write",
+                           self.folder / "plans")
+        self.assertGreaterEqual(len(result["plans"]), 3)
+        for i, plan in enumerate(result["plans"]):
+            with self.subTest(plan["schedule"]):
+                file = self.folder / "plans" / f"plan-{i + 1}.yaml"
+                self.assertEqual(file.read_text(), plan["scenario"])
+                simulated = self.json("simulate", file, "--engine", "auto")
+                self.assertTrue(simulated["feasible"])
+                self.assertAlmostEqual(simulated["throughput_samples_per_s"] /
+                                       plan["throughput_samples_per_s"], 1, 9)
+                self.assertEqual(run("export", file, "--to", "torch-csv").returncode, 0)
+                self.assertTrue(plan["limited_by"])
+                self.assertEqual(plan["stages"][0]["first_layer"], 0)
+                self.assertEqual(plan["stages"][-1]["last_layer"], 7)
+        times = [plan["throughput_samples_per_s"] for plan in result["plans"]]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertGreaterEqual(result["gap"], 0)
+
+    def test_plans_of_megatrons_schedules_say_its_arguments(self):
+        result = self.json("plan", self.scenario, "--search", "full", "--stages", 2, "--schedule", "1f1b",
+                           "--schedule", "interleaved-1f1b", "--effort", 150)
+        for plan in result["plans"]:
+            self.assertIn(plan["schedule"], ("1f1b", "interleaved-1f1b"))
+            self.assertIn("--pipeline-model-parallel-size 2", plan["megatron_arguments"])
+        self.assertTrue(result["plans"])
+
+    def test_each_objective_is_best_at_what_it_asks_for(self):
+        plans = {}
+        for objective in ("throughput", "memory", "price", "time"):
+            result = self.json("plan", self.scenario, "--search", "full", "--objective", objective, "--effort", 150,
+                               "--price", 2, "--tokens", 1e9)
+            plans[objective] = result["plans"][0]
+        fast = plans["throughput"]
+        self.assertLessEqual(plans["memory"]["peak_memory_bytes"], fast["peak_memory_bytes"])
+        self.assertLessEqual(plans["price"]["price_per_update"], fast["price_per_update"])
+        self.assertAlmostEqual(plans["time"]["training_s"] / fast["training_s"], 1, 9)
+        updates = 1e9 / 512 / 8
+        self.assertAlmostEqual(fast["training_s"] / (updates * fast["iteration_time_s"]), 1, 9)
+        self.assertAlmostEqual(fast["price_per_update"],
+                               fast["iteration_time_s"] / 3600 * fast["gpus"] * 2, 12)
+
+    def test_too_little_memory_is_a_result_with_its_reason(self):
+        result = self.json("plan", self.layers, "--search", "full", "--level", "2x10GB/s",
+                           "--memory", "1KB")
+        self.assertEqual(result["plans"], [])
+        self.assertTrue(result["infeasible_because"])
+        text = run("plan", self.layers, "--search", "full", "--level", "2x10GB/s", "--memory",
+                   "1KB").stdout
+        self.assertIn("no plan: ", text)
+
+    def test_text_says_plan_limits_bound_and_scenario(self):
+        text = run("plan", self.layers, "--search", "full", "--level", "4x10GB/s").stdout
+        for words in ("samples/s", "is the busiest", "scenario of plan 1", "proven worse"):
+            self.assertIn(words, text)
+        self.assertRegex(text, r"proven: no|bound gap")
+
+    def test_the_report_is_a_page_with_plans_and_planners(self):
+        page = self.folder / "plan.html"
+        run("plan", self.layers, "--level", "4x10GB/s", "--compare", "--report", page)
+        text = page.read_text()
+        for words in ("What to run?", "Planners, simulated alike", "torchgpipe"):
+            self.assertIn(words, text)
+
+    def test_csv_has_a_row_per_plan(self):
+        done = run("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
+                   "--format", "csv")
+        lines = done.stdout.splitlines()
+        self.assertIn("throughput_samples_per_s", lines[0].split(","))
+        self.assertEqual({len(line.split(",")) for line in lines}, {len(lines[0].split(","))})
+
+
+class Refusals(Case):
+    def test_what_only_published_planners_know_is_refused_all_at_once(self):
+        error = self.refused(self.scenario, "--search", "full", "--no-transfers", "--balance", "time", "--level",
+                             "2x1GB/s")
+        for option in ("--no-transfers", "--balance", "--level"):
+            self.assertIn(option, error)
+
+    def test_a_mistyped_schedule_is_suggested_for(self):
+        self.assertIn("did you mean '1f1b'?", self.refused(self.scenario, "--schedule", "1f1c"))
+
+    def test_a_profile_without_devices_says_how_to_give_them(self):
+        self.assertIn("--level 4x12GB/s", self.refused(self.layers, "--search", "full"))
+
+    def test_more_than_two_levels_are_a_cluster(self):
+        error = self.refused(self.layers, "--search", "full", "--level", "2x3GB/s", "--level",
+                             "2x2GB/s", "--level", "2x1GB/s")
+        self.assertIn("--cluster", error)
+
+    def test_compared_are_throughputs_of_all_that_planners_choose(self):
+        error = self.refused(self.layers, "--level", "2x3GB/s", "--compare", "--objective",
+                             "memory", "--straight")
+        self.assertIn("--objective", error)
+        self.assertIn("--straight", error)
+
+
+class Comparisons(Case):
+    def compare(self, *words):
+        rows = self.json("plan", *words, "--compare", "--time-limit", 3)["planners"]
+        self.assertEqual([row["planner"] for row in rows], PLANNERS)
+        for row in rows:
+            with self.subTest(row["planner"]):
+                if row["throughput_samples_per_s"] is None:
+                    self.assertTrue(row["why_not"])
+                elif not row["planner"].startswith("full"):
+                    self.assertGreaterEqual(row["ours_is_faster_by"], -1e-9)
+        own = {row["planner"]: row["throughput_samples_per_s"] for row in rows[-2:]}
+        self.assertIsNotNone(own["full"])
+        return rows
+
+    def test_ours_is_best_or_equal_on_a_table_of_layers(self):
+        rows = self.compare(self.layers, "--level", "2x10GB/s", "--level", "2x1GB/s")
+        self.assertTrue(any((row["ours_is_faster_by"] or 0) > 0.01 for row in rows))
+
+    def test_ours_is_best_or_equal_for_a_transformer(self):
+        self.compare(self.scenario)
+
+    def test_ours_is_best_or_equal_on_measured_profiles(self):
+        profiles = SHARED / "data" / "pipedream_profiles"
+        if not profiles.is_dir():
+            self.skipTest(f"no profiles in {profiles}")
+        clusters = {"alexnet": ("4x5GB/s",), "vgg16": ("4x12GB/s", "4x1.25GB/s")}
+        for model, levels in clusters.items():
+            with self.subTest(model):
+                words = [word for level in levels for word in ("--level", level)]
+                self.compare(profiles / model / "graph.txt", *words, "--memory", "16GB",
+                             "--profile-batch", 64)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if unittest.main(exit=False, verbosity=2).result.wasSuccessful() else 1)

@@ -1,0 +1,160 @@
+// Plans of others as starts, and the layers that the search counts.
+#include "plan/search/published.hpp"
+#include "plan/search/search.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kSmall =
+    "model: {family: gpt, num_layers: 9, hidden_size: 256, num_attention_heads: 4, vocab_size: "
+    "4000, seq_length: 128, precision: mixed-fp16}\n"
+    "cluster: {devices: 6, device: {name: d, memory: 2 GiB, peak: {fp16: 10 TFLOP/s}, "
+    "memory_bandwidth: 300 GB/s}, link: {latency: 10 us, bandwidth: 10 GB/s}}\n";
+
+PlannedStage stage(int first, int last, std::vector<int> devices) {
+  PlannedStage out;
+  out.first_layer = first;
+  out.last_layer = last;
+  out.replicas = static_cast<int>(devices.size());
+  out.devices = std::move(devices);
+  return out;
+}
+
+Plan plan_of(const char* planner, const char* schedule, std::vector<PlannedStage> stages) {
+  Plan plan;
+  plan.planner = planner;
+  plan.schedule = schedule;
+  plan.stages = std::move(stages);
+  return plan;
+}
+
+TEST(PublishedPlans, KeepTheirReplicasDevicesAndLayers) {
+  const Choice choice =
+      choice_of(plan_of("pipedream", "pipedream", {stage(0, 5, {0, 2, 4}), stage(6, 8, {5})}));
+  EXPECT_EQ(choice.widths, (std::vector{3, 1}));
+  EXPECT_EQ(choice.layers, (std::vector{6, 3}));
+  EXPECT_EQ(choice.placed, (std::vector{0, 2, 4, 5}));
+  EXPECT_EQ(choice.gpus(), 4);
+  const Scenario scenario = Problem(kSmall, "small", 12).resolve(choice);
+  EXPECT_EQ(scenario.schedule->name, "pipedream");
+  EXPECT_EQ(scenario.widths(), (std::vector{3, 1}));
+  EXPECT_EQ(scenario.layers, (std::vector{6, 3}));
+}
+
+TEST(PublishedPlans, OfPipedreamWithOneStageAreDataParallelism) {
+  const Choice choice = choice_of(plan_of("pipedream", "pipedream", {stage(0, 8, {0, 1, 2})}));
+  EXPECT_EQ(choice.family.schedule->name, "data-parallel");
+  EXPECT_EQ(choice.family.shape.width, 3);
+}
+
+TEST(PublishedPlans, OfDappleDivideMicrobatchesWhereSamplesAllowIt) {
+  Plan plan = plan_of("dapple", "dapple", {stage(0, 5, {0, 1}), stage(6, 8, {2, 3, 4})});
+  plan.microbatches = 20;
+  plan.microbatch_size = 6;
+  EXPECT_TRUE(choice_of(plan).split);
+  EXPECT_EQ(choice_of(plan).family.shape.microbatches, 20);
+  plan.microbatch_size = 4;  // not among 3: they take turns, six microbatches in a round
+  EXPECT_FALSE(choice_of(plan).split);
+  EXPECT_EQ(choice_of(plan).family.shape.microbatches, 3);
+  const Scenario scenario = Problem(kSmall, "small", 80).resolve(choice_of(plan));
+  EXPECT_DOUBLE_EQ(scenario.samples_per_update(), 3 * 6 * 4);
+}
+
+/// Few values of each choice, so that what is begun with is often better.
+Axes few(Axes axes) {
+  axes.depths = {1};
+  axes.widths = {1};
+  axes.tensors = {1};
+  axes.chunks = {1};
+  axes.schedules = {find_schedule("gpipe")};
+  return axes;
+}
+
+TEST(Search, IsNeverWorseThanWhatItBeganWith) {
+  std::mt19937_64 random(7);
+  const Problem problem(kSmall, "small", 12);
+  int begun = 0;
+  for (int i = 0; i < 12; ++i) {
+    const int cut = std::uniform_int_distribution(1, 8)(random);
+    const int replicas = std::uniform_int_distribution(1, 4)(random);
+    std::vector<int> devices(static_cast<std::size_t>(replicas));
+    std::iota(devices.begin(), devices.end(), 0);
+    Plan plan = plan_of("dapple", "dapple", {stage(0, cut - 1, devices), stage(cut, 8, {5})});
+    plan.microbatches = 12 / replicas * replicas;
+    SearchOptions options;
+    options.starts = {{"dapple", choice_of(plan)}};
+    const SearchResult result = search(problem, few(problem.axes(false)), options);
+    ASSERT_EQ(result.starts.size(), 1U);
+    ASSERT_FALSE(result.plans.empty());
+    if (result.starts[0].throughput_samples_per_s == 0) continue;
+    EXPECT_GE(result.plans[0].throughput_samples_per_s,
+              result.starts[0].throughput_samples_per_s * (1 - 1e-9));
+    if (result.plans[0].from != "dapple") continue;
+    ++begun;
+    EXPECT_GT(result.moves, 0U);
+  }
+  EXPECT_GT(begun, 0) << "no start was ever worth it";
+}
+
+TEST(Search, MovesLayersOfAStartUntilNoMoveHelps) {
+  const Problem problem(kSmall, "small", 12);
+  Plan plan = plan_of("dapple", "dapple", {stage(0, 0, {0, 1, 2}), stage(1, 8, {3, 4, 5})});
+  plan.microbatch_size = 3;
+  plan.microbatches = 4;
+  const Axes axes = few(problem.axes(false));
+  SearchOptions options;
+  options.starts = {{"dapple", choice_of(plan)}};
+  const SearchResult result = search(problem, axes, options);
+  ASSERT_FALSE(result.plans.empty());
+  ASSERT_EQ(result.plans[0].from, "dapple");
+  double best = 0;
+  for (int n = 1; n < 9; ++n) {
+    Choice other = result.plans[0].choice;
+    other.layers = {n, 9 - n};
+    const Judgement judged = judge(problem.resolve(other), EngineChoice::exact);
+    best = std::max(best, 12 / judged.iteration_time_s);
+  }
+  EXPECT_NEAR(result.plans[0].throughput_samples_per_s / best, 1, 1e-9);
+}
+
+TEST(Search, SaysWhyNothingFits) {
+  std::string text = kSmall;
+  text.replace(text.find("2 GiB"), 5, "1 MiB");
+  const Problem problem(text, "small", 12);
+  const SearchResult result = search(problem, problem.axes(false), {});
+  EXPECT_TRUE(result.plans.empty());
+  EXPECT_FALSE(result.infeasible_because.empty());
+}
+
+TEST(Problem, JoinsLayersOfLongProfilesAndLosesNone) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("penstock-long-profile-{}.csv", ::getpid());
+  {
+    std::ofstream file(path);
+    file << "layer,forward,backward,activation,parameters\n";
+    for (int i = 0; i < 150; ++i)
+      file << fmt::format("l{},{} ms,{} ms,1 MB,{} KB\n", i, 1 + i % 7, 2 + i % 5, 1 + i);
+  }
+  const Problem problem(
+      fmt::format("model: {{profile: {}}}\ncluster: {{devices: 4}}\n", path.string()), "long", 8);
+  std::filesystem::remove(path);
+  const int n = problem.layers();
+  EXPECT_GT(n, 32);
+  EXPECT_LE(n, 64);
+  const std::vector<int> in_model = problem.in_model({1, n - 3, 2});
+  EXPECT_EQ(std::accumulate(in_model.begin(), in_model.end(), 0), 150);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,167 @@
+// The search against brute force: every shape, schedule, arrangement and cut of small problems,
+// simulated by the same engine. The brute force shares nothing with the search but the scenario of
+// a candidate: it knows no bounds, no order and no dynamic programming.
+#include "plan/search/search.hpp"
+
+#include "base/error.hpp"
+#include "tests/sanitized.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace penstock {
+namespace {
+
+constexpr int kCases = kSanitized ? 6 : 72;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+int between(std::mt19937_64& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+template <class T>
+T one_of(std::mt19937_64& random, const std::vector<T>& from) {
+  return from[static_cast<std::size_t>(between(random, 0, static_cast<int>(from.size()) - 1))];
+}
+
+struct SmallProblem {
+  std::string text;
+  std::int64_t batch;
+  bool asynchronous;
+  Objective objective;
+};
+
+/// Up to 8 devices and 12 layers; memory from too little for anything to plenty.
+SmallProblem random_problem(std::mt19937_64& random) {
+  const int heads = one_of<int>(random, {2, 4});
+  const int layers = between(random, 1, 12), devices = between(random, 1, 8);
+  const double memory = std::exp2(between(random, 0, 40) / 10.0) * 40;  // MiB
+  SmallProblem out;
+  out.text = fmt::format(
+      "model: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
+      "{}, seq_length: {}, precision: mixed-fp16, tie_embeddings: {}}}\n"
+      "cluster: {{devices: {}, device: {{name: d, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, "
+      "memory_bandwidth: 300 GB/s}}, link: {{latency: {} us, bandwidth: {} GB/s}}}}\n"
+      "transfers: {}\n",
+      one_of<std::string>(random, {"gpt", "llama"}), layers, 128 * between(random, 1, 3), heads,
+      between(random, 1, 40) * 100, 64 * between(random, 1, 4), between(random, 0, 1) == 1, devices,
+      memory, between(random, 1, 40), between(random, 0, 50), between(random, 1, 40),
+      one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
+  out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
+  out.asynchronous = between(random, 0, 3) == 0;
+  out.objective = static_cast<Objective>(between(random, 0, 3));
+  return out;
+}
+
+/// All axes, with a few values of each, so that brute force ends.
+Axes thinned(Axes axes, int layers, std::mt19937_64& random) {
+  // Orders that are searched for take as long as a hundred others.
+  if (layers > 5)
+    std::erase_if(axes.schedules, [](const Schedule* s) { return s->looks_at_costs; });
+  const auto keep = [&](auto& values, std::size_t most) {
+    std::ranges::shuffle(values, random);
+    if (values.size() > most) values.resize(most);
+  };
+  keep(axes.schedules, 5);
+  keep(axes.depths, 3);
+  keep(axes.widths, 2);
+  keep(axes.tensors, 2);
+  keep(axes.microbatch_sizes, 2);
+  keep(axes.recomputes, 2);
+  keep(axes.chunks, 3);
+  return axes;
+}
+
+void cuts_of(int layers, int stages, std::vector<int> so_far, std::vector<std::vector<int>>& out) {
+  if (stages == 1) {
+    so_far.push_back(layers);
+    out.push_back(so_far);
+    return;
+  }
+  for (int n = 1; n < layers; ++n) {
+    if (layers - n < stages - 1) break;
+    auto more = so_far;
+    more.push_back(n);
+    cuts_of(layers - n, stages - 1, more, out);
+  }
+}
+
+struct Brute {
+  double best = kInfinite;
+  std::size_t simulated = 0;
+};
+
+void try_all_cuts(const Problem& problem, const PlanFamily& family, Objective objective,
+                  Brute& brute) {
+  std::vector<std::vector<int>> cuts;
+  cuts_of(problem.layers(), family.stages(), {}, cuts);
+  for (const auto& cut : cuts) {
+    try {
+      const Judgement v = judge(problem.resolve(Candidate{family, cut}), EngineChoice::exact);
+      ++brute.simulated;
+      if (v.fits)
+        brute.best = std::min(brute.best, cost_of(objective, v.iteration_time_s, v.memory_bytes,
+                                                  family.shape.gpus()));
+    } catch (const InputError&) {
+      continue;  // this schedule cannot run it
+    }
+  }
+}
+
+Brute brute_force(const Problem& problem, const Axes& axes, Objective objective) {
+  Brute brute;
+  for (const Schedule* schedule : axes.schedules)
+    for (const int p : axes.depths)
+      for (const int w : axes.widths)
+        for (const int t : axes.tensors)
+          for (const std::int64_t b : axes.microbatch_sizes)
+            for (const Recompute r : axes.recomputes)
+              for (const int v : axes.chunks) {
+                if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
+                if (p * v > problem.layers()) continue;
+                const PlanFamily family{
+                    {p, w, t, b, problem.batch() / (b * w), r}, schedule, v, {}};
+                if (family.admitted()) try_all_cuts(problem, family, objective, brute);
+              }
+  return brute;
+}
+
+TEST(Search, FindsWhatBruteForceFinds) {
+  std::mt19937_64 random(20261121);
+  std::size_t simulated = 0, evaluated = 0, found = 0;
+  for (int i = 0; i < kCases; ++i) {
+    const SmallProblem small = random_problem(random);
+    SCOPED_TRACE(fmt::format("case {}: batch {}, {}\n{}", i, small.batch,
+                             kObjectiveNames[static_cast<std::size_t>(small.objective)],
+                             small.text));
+    const Problem problem(small.text, "small", small.batch);
+    const Axes axes = thinned(problem.axes(small.asynchronous), problem.layers(), random);
+    SearchOptions options;
+    options.objective = small.objective;
+    options.most_evaluations = std::numeric_limits<std::size_t>::max();
+    const SearchResult ours = search(problem, axes, options);
+    const Brute brute = brute_force(problem, axes, small.objective);
+    simulated += brute.simulated;
+    evaluated += ours.evaluations;
+    EXPECT_TRUE(ours.shapes.adds_up());
+    EXPECT_TRUE(ours.families.adds_up());
+    EXPECT_TRUE(ours.cuts.adds_up());
+    ASSERT_EQ(ours.plans.empty(), brute.best == kInfinite);
+    if (ours.plans.empty()) continue;
+    ++found;
+    EXPECT_NEAR(ours.plans.front().cost / brute.best, 1, 1e-9)
+        << ours.plans.front().choice.family.describe();
+    EXPECT_NEAR(ours.gap, 0, 1e-8);
+  }
+  EXPECT_GT(found, kCases / 2);
+  EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
+}
+
+}  // namespace
+}  // namespace penstock
