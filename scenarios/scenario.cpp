@@ -789,7 +789,6 @@ std::vector<Diagnostic> ScenarioTemplate::check_alone(const Override& change) co
   return wrong_values(std::move(nothing), files_->origin, {change}, *files_->documents);
 }
 
-
 Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
   return resolve_document(files_->scenario, files_->origin, overrides, *files_->documents);
 }
