@@ -12,13 +12,10 @@ constexpr std::size_t kMostText = std::size_t{64} << 20;
 }  // namespace
 
 Documents::Documents(const std::vector<File>& files) : closed_(true) {
-  for (const File& file : files) add(file);
-}
-
-void Documents::add(const File& file) {
-  const std::lock_guard lock(mutex_);
-  read_[file.path].text = file.text;
-  order_.push_back(file.path);
+  for (const File& file : files) {
+    read_[file.path].text = file.text;
+    order_.push_back(file.path);
+  }
 }
 
 bool Documents::exists(const std::string& path) const {

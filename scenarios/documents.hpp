@@ -22,8 +22,6 @@ class Documents {
   /// Those that another process has read, and no others.
   explicit Documents(const std::vector<File>& files);
 
-  /// As if it had been read.
-  void add(const File& file);
   /// Was it read, or can it be?
   bool exists(const std::string& path) const;
   /// The parsed file, which is read the first time. Throws InputError as load_document does.

@@ -753,29 +753,20 @@ Scenario parse_scenario(const std::string& text, const std::string& origin,
 
 struct ScenarioTemplate::Files {
   std::string origin;
-  std::shared_ptr<Documents> documents;  // its own, and those that it names
-  const Value& scenario;
+  std::shared_ptr<Documents> documents;  // those that it names, and its own unless it is a text
+  Value scenario;
 };
-
-namespace {
-
-std::shared_ptr<Documents> holding(const Documents::File& file) {
-  auto documents = std::make_shared<Documents>();
-  documents->add(file);
-  return documents;
-}
-
-}  // namespace
 
 ScenarioTemplate::ScenarioTemplate(const std::string& path)
     : ScenarioTemplate(path, std::make_shared<Documents>()) {}
 
 ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin)
-    : ScenarioTemplate(origin, holding({origin, text})) {}
+    : files_(std::make_shared<Files>(
+          Files{origin, std::make_shared<Documents>(), parse_document(text, origin)})) {}
 
 ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
-  const Value& scenario = documents->load(path);
-  files_ = std::make_shared<Files>(Files{path, std::move(documents), scenario});
+  Value scenario = documents->load(path);
+  files_ = std::make_shared<Files>(Files{path, std::move(documents), std::move(scenario)});
 }
 
 std::vector<Diagnostic> ScenarioTemplate::check(const std::vector<Override>& overrides) const {
