@@ -40,11 +40,26 @@ std::int64_t capacity_of(const Scenario& scenario, int device) {
   return least;
 }
 
+double peak_bytes(const Simulation& s, int device) {
+  return static_cast<double>(memory_over_time(s.memory(), device).use.total());
+}
+
+/// Without messages, which are held as long as links and other devices let them wait: what the
+/// order of the ops alone makes of it, however long they take.
+double peak_without_messages(const Simulation& s, int device) {
+  double peak = 0;
+  memory_over_time(s.memory(), device, [&](double, const MemoryUse& use) {
+    peak = std::max(peak, static_cast<double>(use.total() - use[Owner::buffers]));
+  });
+  return peak;
+}
+
 /// Sets the memory of the device that has least to spare.
-void judge_memory(const Simulation& s, Judgement& judgement) {
+void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
+                  Judgement& judgement) {
   double fullest = -1;
   for (int d = 0; d < s.program.ops.devices(); ++d) {
-    const auto bytes = static_cast<double>(memory_over_time(s.memory(), d).use.total());
+    const double bytes = peak(s, d);
     const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
     const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
     judgement.memory_bytes = std::max(judgement.memory_bytes, bytes);
@@ -58,7 +73,7 @@ void judge_memory(const Simulation& s, Judgement& judgement) {
   }
 }
 
-Judgement judgement_of(const Simulation& s) {
+Judgement judgement_of(const Simulation& s, double (*peak)(const Simulation&, int) = peak_bytes) {
   Judgement judgement;
   const auto time_s = iteration_time_s(s);
   judgement.iteration_time_s = time_s.value_or(std::numeric_limits<double>::infinity());
@@ -66,7 +81,7 @@ Judgement judgement_of(const Simulation& s) {
     judgement.fits = false;
     judgement.why = "it has no steady state";
   }
-  judge_memory(s, judgement);
+  judge_memory(s, peak, judgement);
   return judgement;
 }
 
@@ -112,7 +127,7 @@ Judgement relaxed(const Scenario& scenario, bool plain) {
   s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
   if (s.program.asynchronous && s.program.placement.replicated())
     s.latest.emplace(s.program.ops, *s.timeline);
-  Judgement judgement = judgement_of(s);
+  Judgement judgement = judgement_of(s, answer ? peak_bytes : peak_without_messages);
   if (answer) judgement.engine = "exact";
   return judgement;
 }

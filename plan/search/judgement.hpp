@@ -3,8 +3,9 @@
 // `relaxed` simulates one replica on links that nobody shares, its reduction counted as part of the
 // optimizer step. It is a lower bound on what any engine says: with the order of ops on every
 // device fixed, every start is a maximum of sums of durations, which other replicas and shared
-// links only lengthen; and a reduction waits for its slowest member. Where there is one replica and
-// no link is shared it is the answer itself.
+// links only lengthen; and a reduction waits for its slowest member. Its memory is that without
+// messages, which depend on when others take them up: a lower bound, too. Where there is one
+// replica and no link is shared it is the answer itself, messages included.
 #pragma once
 
 #include "results/simulation.hpp"

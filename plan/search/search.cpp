@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <queue>
@@ -145,6 +146,7 @@ class Search {
       const Scenario scenario = problem_.resolve(moved.choice);
       Judgement judgement = per_batch(relaxed(scenario, problem_.plain_reduction()), scenario);
       if (judgement.engine.empty()) {
+        if (!judgement.fits) return false;
         const bool slower =
             options_.objective != Objective::memory && hopeless(cost(judgement, moved.choice));
         if (slower || !affordable()) return false;
@@ -303,21 +305,15 @@ class Search {
     try {
       const Scenario scenario = problem_.resolve(node.candidate);
       const Judgement judgement = relaxed(scenario, problem_.plain_reduction());
-      if (!judgement.fits) {
-        ++out_.cuts.too_large;
-        why_not_ = judgement.why;
-        return;
-      }
-      if (judgement.engine == "exact") {
-        ++out_.cuts.opened;
-        keep(problem_.choice(node.candidate), per_batch(judgement, scenario));
+      if (!judgement.fits || judgement.engine == "exact") {
+        settle(node.candidate, per_batch(judgement, scenario));
         return;
       }
       Node bounded = node;
       bounded.level = Node::relaxed;
-      // Other replicas change how long messages are held: their memory is not a bound.
+      bounded.memory_bytes = std::max(node.memory_bytes, judgement.memory_bytes);
       bounded.bound =
-          std::max(node.bound, cost(judgement.iteration_time_s, node.memory_bytes, shape));
+          std::max(node.bound, cost(judgement.iteration_time_s, bounded.memory_bytes, shape));
       if (shares_nothing(scenario.cluster)) {
         settle(node.candidate, per_batch(judge(scenario, EngineChoice::exact), scenario));
       } else {
@@ -345,10 +341,10 @@ class Search {
     if (judgement.fits) {
       ++out_.cuts.opened;
       keep(problem_.choice(candidate), judgement);
-    } else {
-      ++out_.cuts.too_large;
-      why_not_ = judgement.why;
+      return;
     }
+    ++(std::isfinite(judgement.iteration_time_s) ? out_.cuts.too_large : out_.cuts.refused);
+    why_not_ = judgement.why;
   }
 
   /// The best of each family; of two as good the earlier.
