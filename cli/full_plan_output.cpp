@@ -150,6 +150,9 @@ std::string terms_text(const Offer& offer, const Problem& problem, const Terms& 
 }
 
 std::string no_plan(const SearchResult& result) {
+  if (result.unanswered > 0)
+    return fmt::format("no plan was confirmed: {} simulations failed: {}\n", result.unanswered,
+                       result.unanswered_because);
   return result.infeasible_because.empty()
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
              : fmt::format("no plan: {}\n", result.infeasible_because);

@@ -91,9 +91,17 @@ class Search {
   Judgement answer(const Scenario& scenario) {
     if (!options_.confirm) return per_batch(judge(scenario, EngineChoice::exact), scenario);
     const double began_s = elapsed_s();
-    const Judgement judgement = options_.confirm(scenario);
-    longest_s_ = std::max(longest_s_, elapsed_s() - began_s);
-    return per_batch(judgement, scenario);
+    const auto took = [&] { longest_s_ = std::max(longest_s_, elapsed_s() - began_s); };
+    try {
+      const Judgement judgement = options_.confirm(scenario);
+      took();
+      return per_batch(judgement, scenario);
+    } catch (const SystemError& error) {  // the process died, not the plan
+      took();
+      ++out_.unanswered;
+      out_.unanswered_because = error.what();
+      throw;
+    }
   }
   Judgement per_batch(Judgement judgement, const Scenario& scenario) const {
     judgement.iteration_time_s *=
@@ -114,6 +122,8 @@ class Search {
         result.throughput_samples_per_s = throughput(result.judgement);
         keep(start.choice, result.judgement, start.from);
       } catch (const InputError& error) {
+        result.why_not = error.what();
+      } catch (const SystemError& error) {
         result.why_not = error.what();
       }
     }
@@ -158,6 +168,8 @@ class Search {
       return true;
     } catch (const InputError&) {
       return false;  // this schedule cannot run it
+    } catch (const SystemError&) {
+      return false;
     }
   }
 
@@ -320,8 +332,7 @@ class Search {
         relaxed_.push(bounded);
       }
     } catch (const InputError& error) {
-      ++out_.cuts.refused;
-      why_not_ = error.what();
+      refuse(error);
     }
   }
 
@@ -330,7 +341,18 @@ class Search {
     const PlanFamily& family = node.candidate.family;
     confirmed_ops_ += ops_of(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
-    settle(node.candidate, answer(problem_.resolve(node.candidate)));
+    try {
+      settle(node.candidate, answer(problem_.resolve(node.candidate)));
+    } catch (const InputError& error) {
+      refuse(error);
+    } catch (const SystemError&) {
+      unanswered_.push_back(node);
+    }
+  }
+
+  void refuse(const InputError& error) {
+    ++out_.cuts.refused;
+    why_not_ = error.what();
   }
 
   static std::int64_t ops_of(const PlanFamily& family) {
@@ -377,6 +399,7 @@ class Search {
       ++(hopeless(open.least) ? out_.families.worse : out_.families.left);
       leave_open(open.least, open.family);
     }
+    for (const Node& node : unanswered_) relaxed_.push(node);
     for (Queue* queue : {&queue_, &relaxed_}) {
       for (; !queue->empty(); queue->pop()) {
         const Node& node = queue->top();
@@ -421,6 +444,7 @@ class Search {
   };
   std::vector<Open> represented_;  ///< families whose other cuts are not visited
   std::vector<Open> left_;         ///< families that take too long
+  std::vector<Node> unanswered_;   ///< whose `confirm` failed
   std::string why_not_;
   SearchResult out_;
 };

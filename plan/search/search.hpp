@@ -65,7 +65,8 @@ struct SearchOptions {
   /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
   double most_seconds = std::numeric_limits<double>::infinity();
   /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
-  /// bounds.
+  /// bounds. A plan for which it throws InputError cannot run; SystemError says nothing about the
+  /// plan, which remains as its bound.
   std::function<Judgement(const Scenario&)> confirm = nullptr;
   /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
   std::function<void(std::size_t, double, double)> progress = nullptr;
@@ -99,6 +100,8 @@ struct SearchResult {
   Tally shapes, families, cuts;
   std::size_t represented = 0;  ///< families with more cuts than were visited
   std::size_t evaluations = 0, confirmations = 0, moves = 0;
+  std::size_t unanswered = 0;      ///< of those that `confirm` was asked, by SystemError
+  std::string unanswered_because;  ///< the last of them
   bool out_of_time = false;
   std::vector<StartResult> starts;  ///< as in the options
   std::string infeasible_because;   ///< where there is no plan

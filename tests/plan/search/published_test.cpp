@@ -128,6 +128,41 @@ TEST(Search, MovesLayersOfAStartUntilNoMoveHelps) {
   EXPECT_NEAR(result.plans[0].throughput_samples_per_s / best, 1, 1e-9);
 }
 
+/// All links of a node are shared: every answer is that of `confirm`.
+Problem confirmed_problem() {
+  std::string text = kSmall;
+  text.replace(text.find("devices: 6,"), 11, "nodes: 1, devices_per_node: 6,");
+  text.replace(text.find("link: {latency: 10 us, bandwidth: 10 GB/s}"), 42,
+               "intra: 10 GB/s, inter: 1 GB/s");
+  return Problem(text, "small", 12);
+}
+
+TEST(Search, GoesOnWhenOneConfirmationDiesOrIsRefused) {
+  const Problem problem = confirmed_problem();
+  Axes axes = problem.axes(false);
+  axes.schedules = {find_schedule("1f1b")};
+  axes.depths = {2, 3};
+  axes.widths = {2};
+  SearchOptions options;
+  int asked = 0;
+  options.confirm = [&](const Scenario& scenario) -> Judgement {
+    ++asked;
+    if (asked == 1) throw SystemError("it died");
+    if (asked == 2) throw InputError(scenario.origin, "refused");
+    Judgement judgement = relaxed(scenario, true);
+    judgement.engine = "stub";
+    return judgement;
+  };
+  const SearchResult result = search(problem, axes, options);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_EQ(result.unanswered, 1U);
+  EXPECT_EQ(result.unanswered_because, "it died");
+  EXPECT_GE(result.cuts.refused, 1U);
+  EXPECT_GE(result.cuts.left, 1U) << "what died may be better";
+  EXPECT_GT(result.gap, 0);
+  EXPECT_TRUE(result.cuts.adds_up());
+}
+
 TEST(Search, SaysWhyNothingFits) {
   std::string text = kSmall;
   text.replace(text.find("2 GiB"), 5, "1 MiB");
