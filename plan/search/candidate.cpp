@@ -59,13 +59,24 @@ std::vector<int> up_to(int n) {
   return out;
 }
 
+/// Devices of a node, of each kind of node.
+std::vector<int> node_sizes(const Cluster& cluster) {
+  std::vector<int> out;
+  for (const NodeGroup& group : cluster.groups) out.push_back(group.node.devices_per_node);
+  if (out.empty()) out.push_back(cluster.devices_per_node);
+  return out;
+}
+
 std::vector<int> tensors_of(const Scenario& base, bool sequence) {
   if (!base.transformer || base.measured) return {1};
   const TransformerSpec& model = *base.transformer;
   const bool nodes = !base.cluster.link && !base.cluster.network;
   std::vector<int> out;
-  for (const int t : up_to(nodes ? base.cluster.devices_per_node : base.cluster.devices())) {
-    const bool whole = (!nodes || base.cluster.devices_per_node % t == 0) &&
+  const std::vector<int> sizes =
+      nodes ? node_sizes(base.cluster) : std::vector{base.cluster.devices()};
+  for (const int t : up_to(std::ranges::max(sizes))) {
+    const auto divides = [&](int size) { return size % t == 0; };
+    const bool whole = (!nodes || std::ranges::any_of(sizes, divides)) &&
                        model.num_attention_heads % t == 0 && model.num_query_groups % t == 0 &&
                        model.ffn_hidden_size % t == 0 && (!sequence || model.seq_length % t == 0);
     if (whole) out.push_back(t);

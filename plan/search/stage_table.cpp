@@ -40,7 +40,8 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
-  if (key.tensor == 1 || cluster.network) return;
+  // Where nodes differ, those of the fastest would be a bound: none is the simplest one.
+  if (key.tensor == 1 || cluster.network || !cluster.groups.empty()) return;
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
   std::iota(ranks.begin(), ranks.end(), 0);
   constexpr double kBytes = 1e9;
