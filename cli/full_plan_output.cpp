@@ -124,12 +124,15 @@ std::string tallies_table(const SearchResult& result) {
 
 std::string proof(const SearchResult& result) {
   const bool other = !result.plans.front().choice.widths.empty();
-  const std::string kind = other ? "plan with as many replicas in every stage" : "plan";
-  std::string text = result.gap <= 1e-8
-                         ? fmt::format("proven: no {} of this search is better\n", kind)
-                         : fmt::format("bound gap {:.2f} %: no {} can be better than that",
-                                       result.gap * 100, kind);
-  if (result.gap > 1e-8)
+  const std::string kind =
+      other ? "plan of whole layers with as many replicas in every stage" : "plan";
+  const std::string left =
+      result.gap ? fmt::format("bound gap {:.2f} %: no {} of this search can be better than that",
+                               *result.gap * 100, kind)
+                 : "no bound: some plans that were not simulated are bounded by nothing";
+  const bool proven = result.gap && *result.gap <= 1e-8;
+  std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
+  if (!proven)
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
   if (result.out_of_time)
     text += "the time ended before all candidates were looked into (--time-limit)\n";
@@ -190,7 +193,8 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
       {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
        fmt::format("{} per update, by the {} engine",
                    format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
-      {"Is there a better one?", fmt::format("{:.2f} % at most", full.result.gap * 100),
+      {"Is there a better one?",
+       full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
        proof(full.result)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
        fmt::format("{}", fmt::join(best.reasons, "; "))}};
@@ -261,7 +265,6 @@ Json to_json(const FullPlan& full) {
   for (const Offer& offer : full.offers) plans.push_back(to_json(offer, full.problem, full.terms));
   Json compared = Json::array();
   for (const ComparedPlanner& planner : full.compared) compared.push_back(to_json(planner));
-  const bool found = !result.plans.empty();
   return {{"schema_version", 1},
           {"model", full.model_name()},
           {"search", "full"},
@@ -269,7 +272,7 @@ Json to_json(const FullPlan& full) {
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
-          {"gap", found ? Json(result.gap) : Json()},
+          {"gap", result.gap ? Json(*result.gap) : Json()},
           {"gap_held_by", result.gap_held_by},
           {"out_of_time", result.out_of_time},
           {"evaluations", result.evaluations},

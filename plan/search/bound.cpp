@@ -111,8 +111,8 @@ double least_peak(const Holdings& times) {
 
 }  // namespace
 
-Bounds::Bounds(const Problem& problem)
-    : problem_(problem), capacity_(capacity_of(problem.base().cluster)) {
+Bounds::Bounds(const Problem& problem, bool all_flush)
+    : problem_(problem), all_flush_(all_flush), capacity_(capacity_of(problem.base().cluster)) {
   const Cluster& cluster = problem.base().cluster;
   if (problem.base().lowering.transfers == Transfers::free) return;
   if (cluster.link) {
@@ -174,12 +174,14 @@ double Bounds::reduce_s(const PlanFamily& family, double bytes) const {
 Bound Bounds::of(const Shape& shape) {
   const int layers = problem_.layers(), p = shape.depth;
   const bool selective = shape.recompute == Recompute::selective;
-  const StagePart& all =
-      table(shape, selective ? Recompute::none : shape.recompute).part(0, layers);
+  StageTable& time = table(shape, selective ? Recompute::none : shape.recompute);
+  const StagePart& all = time.part(0, layers);
   const auto m = static_cast<double>(shape.microbatches);
   Bound bound;
   bound.time_s = m * all.work_s() / p;
   if (p > 1) bound.time_s += (all.step_s + reduce_s(shape, all.reduced_bytes)) / p;
+  // Without a flush it is device 0 whose updates are counted.
+  if (!all_flush_ && p > 1) bound.time_s = std::min(bound.time_s, m * time.part(0, 1).work_s());
   const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
   StageTable& held = table(shape, selective ? Recompute::full : shape.recompute);
   const int middle = std::min(1, layers - most);
@@ -341,6 +343,10 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most,
     const StagePart& part = time.part(i, 1);
     one_forward_s = std::min(one_forward_s, part.forward_s);
     one_input_s = std::min(one_input_s, part.input_s);
+  }
+  if (!family.schedule->flushes()) {
+    if (cut != nullptr) *cut = balanced(family, most);
+    return {.time_s = m * time.part(0, 1).work_s()};
   }
   const double message = least_message_s(time);
   const auto before = [&](int d) { return mirrored(family) ? std::min(d, p - 1 - d) : d; };

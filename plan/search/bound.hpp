@@ -29,7 +29,8 @@
 // each layer, with several stages the least over all ways to spread the layers over them; so
 // n <= n_max(d), and the family is infeasible when no cut respects all n_max(d).
 //
-// For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p.
+// For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p; where
+// schedules without a flush may be chosen, no more than m times the first layer's work.
 #pragma once
 
 #include "plan/search/stage_table.hpp"
@@ -48,7 +49,8 @@ struct Bound {
 /// Bounds of one problem; keeps what it computed. Not thread-safe.
 class Bounds {
  public:
-  explicit Bounds(const Problem& problem);
+  /// `all_flush`: no schedule without a flush is asked about by its shape.
+  Bounds(const Problem& problem, bool all_flush);
 
   Bound of(const Shape& shape);
   /// Also gives a cut that is good by the bound, where one fits.
@@ -76,6 +78,7 @@ class Bounds {
   std::vector<int> balanced(const PlanFamily& family, const std::vector<int>& most);
 
   const Problem& problem_;
+  bool all_flush_;
   double capacity_;
   double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
   double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes

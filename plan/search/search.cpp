@@ -23,12 +23,13 @@ struct Node {
   std::size_t number = 0;
   Candidate candidate;
   double memory_bytes = 0;  ///< a bound
+  double estimate = 0;      ///< of the cost: its bound, or more where there is none as good
 };
 
-/// The least bound first; among equals the finer, then the earlier.
+/// The least estimate first; among equals the finer, then the earlier.
 struct Later {
   bool operator()(const Node& a, const Node& b) const {
-    if (a.bound != b.bound) return a.bound > b.bound;
+    if (a.estimate != b.estimate) return a.estimate > b.estimate;
     if (a.level != b.level) return a.level < b.level;
     return a.number > b.number;
   }
@@ -44,13 +45,21 @@ bool same(const Choice& of_a, const Choice& of_b) {
          a.shape.microbatch_size == b.shape.microbatch_size;
 }
 
-/// Is every message alone on its link, whatever runs?
-bool shares_nothing(const Cluster& cluster) { return cluster.link && cluster.link->full_duplex; }
+/// Is every message alone on its link? Asked only where that may be: it lays out all replicas.
+bool shares_nothing(const Scenario& scenario) {
+  const Cluster& cluster = scenario.cluster;
+  const bool may = cluster.link || (!cluster.network && cluster.attachment == Attachment::pairs);
+  return may && uses_exact(prepare(scenario), EngineChoice::automatic);
+}
+
+bool all_flush(const Axes& axes) {
+  return std::ranges::all_of(axes.schedules, [](const Schedule* s) { return s->flushes(); });
+}
 
 class Search {
  public:
   Search(const Problem& problem, const Axes& axes, const SearchOptions& options)
-      : problem_(problem), axes_(axes), options_(options), bounds_(problem) {}
+      : problem_(problem), axes_(axes), options_(options), bounds_(problem, all_flush(axes)) {}
 
   SearchResult run() {
     take_up_starts();
@@ -175,8 +184,8 @@ class Search {
 
   void push(Node::Level level, const Candidate& candidate, const Bound& bound) {
     const Shape& shape = candidate.family.shape;
-    queue_.push({level, cost(bound.time_s, bound.memory_bytes, shape), next_++, candidate,
-                 bound.memory_bytes});
+    const double least = cost(bound.time_s, bound.memory_bytes, shape);
+    queue_.push({level, least, next_++, candidate, bound.memory_bytes, least});
   }
 
   /// Files what was made under what becomes of it; in the queue when it is worth a look.
@@ -214,12 +223,12 @@ class Search {
 
   /// Opens what has the least bound; false when nothing is worth it.
   bool step() {
-    const bool confirm_now = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().bound) &&
-                             out_.evaluations >= confirm_at_ &&
-                             out_.confirmations < options_.most_confirmations / 2;
+    const bool confirm_now =
+        confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate) &&
+        out_.evaluations >= confirm_at_ && out_.confirmations < options_.most_confirmations / 2;
     const bool other = !queue_.empty() && !hopeless(queue_.top().bound);
-    const bool ready = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().bound) &&
-                       (!other || relaxed_.top().bound <= queue_.top().bound);
+    const bool ready = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate) &&
+                       (!other || relaxed_.top().estimate <= queue_.top().bound);
     if (confirm_now || ready) {
       confirm(take(relaxed_));
       return true;
@@ -236,7 +245,7 @@ class Search {
 
   /// At the end, the best of what is only bounded.
   bool confirm_last() {
-    if (!confirms() || relaxed_.empty() || hopeless(relaxed_.top().bound)) return false;
+    if (!confirms() || relaxed_.empty() || hopeless(relaxed_.top().estimate)) return false;
     confirm(take(relaxed_));
     return true;
   }
@@ -324,9 +333,11 @@ class Search {
       Node bounded = node;
       bounded.level = Node::relaxed;
       bounded.memory_bytes = std::max(node.memory_bytes, judgement.memory_bytes);
-      bounded.bound =
-          std::max(node.bound, cost(judgement.iteration_time_s, bounded.memory_bytes, shape));
-      if (shares_nothing(scenario.cluster)) {
+      const double time_s = per_batch(judgement, scenario).iteration_time_s;
+      bounded.estimate = std::max(node.bound, cost(time_s, bounded.memory_bytes, shape));
+      // Without a flush the answer is a difference of two times, each of them only bounded.
+      if (scenario.schedule->flushes()) bounded.bound = bounded.estimate;
+      if (shares_nothing(scenario)) {
         settle(node.candidate, per_batch(judge(scenario, EngineChoice::exact), scenario));
       } else {
         relaxed_.push(bounded);
@@ -418,9 +429,24 @@ class Search {
 
   void finish() {
     out_.lower_bound = std::min(best(), open_);
-    if (!out_.plans.empty()) out_.gap = best() / out_.lower_bound - 1;
+    if (!out_.plans.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
     if (out_.plans.empty() && out_.lower_bound == kInfinite)
-      out_.infeasible_because = why_not_.empty() ? "no plan fits the devices' memory" : why_not_;
+      out_.infeasible_because = why_nothing();
+  }
+
+  /// By what became of all that was made.
+  std::string why_nothing() const {
+    if (out_.shapes.made == 0)
+      return fmt::format(
+          "no depth, width and microbatch size that may be chosen make {} samples per update on at "
+          "most {} GPUs",
+          problem_.batch(), problem_.gpus());
+    const bool too_large =
+        out_.shapes.too_large + out_.families.too_large + out_.cuts.too_large > 0;
+    if (!why_not_.empty()) return why_not_;
+    if (too_large) return "no plan fits the devices' memory";
+    return "no schedule that may be chosen runs with these stages, chunks, replicas and "
+           "microbatches";
   }
 
   void report() {

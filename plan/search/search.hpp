@@ -95,8 +95,9 @@ struct FoundPlan {
 struct SearchResult {
   std::vector<FoundPlan> plans;  ///< best first
   double lower_bound = 0;        ///< on the cost of every plan there is
-  double gap = 0;                ///< best / lower_bound - 1; 0: proven best
-  std::string gap_held_by;       ///< the family whose cuts could be that good; empty: none
+  /// best / lower_bound - 1; 0: proven best; none: there is no plan, or no bound above 0.
+  std::optional<double> gap;
+  std::string gap_held_by;  ///< the family whose cuts could be that good; empty: none
   Tally shapes, families, cuts;
   std::size_t represented = 0;  ///< families with more cuts than were visited
   std::size_t evaluations = 0, confirmations = 0, moves = 0;

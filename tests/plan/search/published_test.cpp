@@ -128,17 +128,16 @@ TEST(Search, MovesLayersOfAStartUntilNoMoveHelps) {
   EXPECT_NEAR(result.plans[0].throughput_samples_per_s / best, 1, 1e-9);
 }
 
-/// All links of a node are shared: every answer is that of `confirm`.
-Problem confirmed_problem() {
+Problem on_node(const char* attachment) {
   std::string text = kSmall;
   text.replace(text.find("devices: 6,"), 11, "nodes: 1, devices_per_node: 6,");
   text.replace(text.find("link: {latency: 10 us, bandwidth: 10 GB/s}"), 42,
-               "intra: 10 GB/s, inter: 1 GB/s");
+               fmt::format("intra: 10 GB/s, inter: 1 GB/s, attachment: {}", attachment));
   return Problem(text, "small", 12);
 }
 
 TEST(Search, GoesOnWhenOneConfirmationDiesOrIsRefused) {
-  const Problem problem = confirmed_problem();
+  const Problem problem = on_node("switch");  // whose ports are shared: `confirm` is asked
   Axes axes = problem.axes(false);
   axes.schedules = {find_schedule("1f1b")};
   axes.depths = {2, 3};
@@ -159,8 +158,20 @@ TEST(Search, GoesOnWhenOneConfirmationDiesOrIsRefused) {
   EXPECT_EQ(result.unanswered_because, "it died");
   EXPECT_GE(result.cuts.refused, 1U);
   EXPECT_GE(result.cuts.left, 1U) << "what died may be better";
-  EXPECT_GT(result.gap, 0);
+  EXPECT_GT(result.gap.value(), 0);
   EXPECT_TRUE(result.cuts.adds_up());
+}
+
+TEST(Search, AsksNobodyWhereReplicasShareNoLink) {
+  const Problem problem = on_node("pairs");
+  Axes axes = problem.axes(false);
+  axes.schedules = {find_schedule("1f1b")};
+  axes.depths = {2, 3};
+  axes.widths = {2};
+  const SearchResult result = search(problem, axes, {});
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_EQ(result.plans[0].judgement.engine, "exact");
+  EXPECT_NEAR(result.gap.value(), 0, 1e-8);
 }
 
 TEST(Search, SaysWhyNothingFits) {
@@ -169,7 +180,26 @@ TEST(Search, SaysWhyNothingFits) {
   const Problem problem(text, "small", 12);
   const SearchResult result = search(problem, problem.axes(false), {});
   EXPECT_TRUE(result.plans.empty());
-  EXPECT_FALSE(result.infeasible_because.empty());
+  EXPECT_EQ(result.infeasible_because, "no plan fits the devices' memory");
+}
+
+TEST(Search, SaysThatNoShapeMakesTheBatch) {
+  const Problem problem(kSmall, "small", 12);
+  Axes axes = problem.axes(false);
+  axes.microbatch_sizes = {5};
+  EXPECT_EQ(search(problem, axes, {}).infeasible_because,
+            "no depth, width and microbatch size that may be chosen make 12 samples per update on "
+            "at most 6 GPUs");
+}
+
+TEST(Search, SaysThatNoScheduleRuns) {
+  const Problem problem(kSmall, "small", 12);
+  Axes axes = problem.axes(false);
+  axes.schedules = {find_schedule("data-parallel")};
+  axes.depths = {2};
+  EXPECT_EQ(search(problem, axes, {}).infeasible_because,
+            "no schedule that may be chosen runs with these stages, chunks, replicas and "
+            "microbatches");
 }
 
 TEST(Problem, JoinsLayersOfLongProfilesAndLosesNone) {

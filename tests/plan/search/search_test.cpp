@@ -157,7 +157,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
     ++found;
     EXPECT_NEAR(ours.plans.front().cost / brute.best, 1, 1e-9)
         << ours.plans.front().choice.family.describe();
-    EXPECT_NEAR(ours.gap, 0, 1e-8);
+    EXPECT_NEAR(ours.gap.value(), 0, 1e-8);
   }
   EXPECT_GT(found, kCases / 2);
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
