@@ -131,8 +131,10 @@ TEST(Search, MovesLayersOfAStartUntilNoMoveHelps) {
 Problem on_node(const char* attachment) {
   std::string text = kSmall;
   text.replace(text.find("devices: 6,"), 11, "nodes: 1, devices_per_node: 6,");
-  text.replace(text.find("link: {latency: 10 us, bandwidth: 10 GB/s}"), 42,
-               fmt::format("intra: 10 GB/s, inter: 1 GB/s, attachment: {}", attachment));
+  text.replace(
+      text.find("link: {latency: 10 us, bandwidth: 10 GB/s}"), 42,
+      fmt::format("intra: {{latency: 10 us, bandwidth: 10 GB/s, attachment: {}}}, inter: 1 GB/s",
+                  attachment));
   return Problem(text, "small", 12);
 }
 
