@@ -465,7 +465,7 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
         if (reply.io == Io::done && reply.status == kOk)
           return std::make_unique<RendezvousClient>(std::move(socket), host, deadline_s);
         const bool ours = reply.io == Io::done && reply.number == 1;
-        if (ours) throw SystemError(fmt::format("rank 0 ({}) refuses: {}", host, reply.bytes));
+        if (ours) throw RefusedByRank0(fmt::format("rank 0 ({}) refuses: {}", host, reply.bytes));
         seen = reply.io == Io::done ? reply.bytes : "who listens there is not penstock";
       }
     } else {

@@ -10,6 +10,8 @@
 // join: who gave up waiting for a slow answer, and comes again, has not left.
 #pragma once
 
+#include "base/error.hpp"
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -96,6 +98,11 @@ class RendezvousServer : public RendezvousStore {
   std::string failure_;
   std::string address_;
   std::thread thread_;
+};
+
+/// Rank 0 was found, and does not want this rank: to ask again is no use.
+class RefusedByRank0 : public SystemError {
+  using SystemError::SystemError;
 };
 
 /// Connects to rank 0 at `host`, at one of `ports`, again and again until `reach_s` have passed.

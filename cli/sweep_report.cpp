@@ -85,7 +85,7 @@ std::vector<KeyFigure> figures(const Overview& overview) {
 
 }  // namespace
 
-SweepReport::SweepReport(const Space& space, const Columns& columns)
+SweepReport::SweepReport(const Space& space, const Columns& columns, Documents& documents)
     : space_(space), status_(columns.at("status")), why_(columns.at("why")) {
   for (std::size_t c = 0; c < columns.all().size(); ++c) {
     const SweepColumn& column = columns.all()[c];
@@ -99,7 +99,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns)
       "Points",
       "Cells of the heat map without a colour do not fit or were refused: why stands in "
       "the table."};
-  for (const std::string& file : space.files()) scenarios_ += read_file(file);
+  for (const std::string& file : space.files()) scenarios_ += documents.text(file);
   section_.heat_measure = section_.pareto_y = "throughput";
   section_.pareto_x = "peak_memory";
 }

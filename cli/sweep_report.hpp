@@ -14,7 +14,8 @@ class SweepReport {
  public:
   static constexpr std::size_t kMost = 50'000;
 
-  SweepReport(const Space& space, const Columns& columns);
+  /// `documents`: what was read of the scenarios.
+  SweepReport(const Space& space, const Columns& columns, Documents& documents);
   void add(const Cells& row);
   Report report(const Overview& overview, const Arguments& arguments) const;
 

@@ -37,10 +37,11 @@ std::shared_ptr<const CheckedProgram> ProgramCache::find(const Schedule& schedul
 }
 
 void ProgramCache::keep(Entry entry) {
+  if (entry.made->program.ops.size() > kMostOps) return;
   const std::lock_guard lock(mutex_);
   ops_ += entry.made->program.ops.size();
   entries_.push_front(std::move(entry));
-  while (!entries_.empty() && (ops_ > kMostOps || entries_.size() > kMostPrograms)) {
+  while (ops_ > kMostOps || entries_.size() > kMostPrograms) {
     ops_ -= entries_.back().made->program.ops.size();
     entries_.pop_back();
   }

@@ -78,7 +78,8 @@ std::unique_ptr<Output> open_lines(const std::string& path, const Columns& colum
 std::unique_ptr<Output> open_database(const std::string& path, const Columns& columns,
                                       const Manifest& manifest, Existing existing) {
   const bool resume = existing == Existing::resume && fs::exists(path);
-  auto output = open_sqlite(path, columns.all(), resume);
+  auto output =
+      open_sqlite(path, columns.all(), resume ? DatabaseAccess::resume : DatabaseAccess::create);
   const std::string then = output->manifest();
   if (resume && !then.empty()) check_same(parse_manifest(then, path), manifest, path);
   if (then.empty()) output->set_manifest(to_json(manifest));
@@ -119,15 +120,17 @@ bool is_complete(const std::string& path, const Columns& columns, const Manifest
   try {
     if (!fs::exists(path)) return false;
     if (is_database(path)) {
-      const auto database = open_sqlite(path, columns.all(), true);
+      const auto database = open_sqlite(path, columns.all(), DatabaseAccess::read);
       if (!same(database->manifest())) return false;
       database->previous(count);
     } else {
       if (!same(read_manifest(path))) return false;
       read_lines(path, format_of(path, columns), count);
     }
-  } catch (const std::exception&) {
+  } catch (const InputError&) {
     return false;  // whatever it is
+  } catch (const SystemError&) {
+    return false;
   }
   return done == points;
 }

@@ -32,20 +32,22 @@ const char* sql_type(const SweepColumn& column) {
 
 class SqliteOutput : public DatabaseOutput {
  public:
-  SqliteOutput(const std::string& path, const std::vector<SweepColumn>& columns, bool resume)
+  SqliteOutput(const std::string& path, const std::vector<SweepColumn>& columns,
+               DatabaseAccess access)
       : path_(path), columns_(columns) {
-    if (!resume) remove_files();
+    if (access == DatabaseAccess::create) remove_files();
+    const bool writes = access != DatabaseAccess::read;
     sqlite3* opened = nullptr;
-    const int result = sqlite3_open(path.c_str(), &opened);
+    const int result = sqlite3_open_v2(
+        path.c_str(), &opened,
+        writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY, nullptr);
     database_.reset(opened);  // also when that failed: it knows why
     check(result);
     check(sqlite3_busy_timeout(opened, 10'000));
     check_ours();
-    execute(fmt::format("CREATE TABLE IF NOT EXISTS {} (manifest TEXT)", kManifestTable));
-    create_table();
+    if (writes) create_tables();
     check_columns();
-    prepare_insert();
-    execute("BEGIN");
+    if (writes) begin_writing();
   }
 
   std::string manifest() override {
@@ -117,7 +119,8 @@ class SqliteOutput : public DatabaseOutput {
                                  tables.size() == 1 ? "" : "s", fmt::join(tables, ", ")));
   }
 
-  void create_table() {
+  void create_tables() {
+    execute(fmt::format("CREATE TABLE IF NOT EXISTS {} (manifest TEXT)", kManifestTable));
     std::vector<std::string> parts;
     for (const SweepColumn& column : columns_)
       parts.push_back(quoted(column.name) + " " + sql_type(column));
@@ -133,10 +136,11 @@ class SqliteOutput : public DatabaseOutput {
       throw InputError(path_, "has other columns than this sweep; --force replaces it");
   }
 
-  void prepare_insert() {
+  void begin_writing() {
     const std::vector<const char*> marks(columns_.size(), "?");
     insert_ =
         prepare(fmt::format("INSERT OR REPLACE INTO sweep VALUES ({})", fmt::join(marks, ",")));
+    execute("BEGIN");
   }
 
   /// Numbers as such, since SQLite's own reading of them is not exact to the last digit.
@@ -211,8 +215,9 @@ class SqliteOutput : public DatabaseOutput {
 }  // namespace
 
 std::unique_ptr<DatabaseOutput> open_sqlite(const std::string& path,
-                                            const std::vector<SweepColumn>& columns, bool resume) {
-  return std::make_unique<SqliteOutput>(path, columns, resume);
+                                            const std::vector<SweepColumn>& columns,
+                                            DatabaseAccess access) {
+  return std::make_unique<SqliteOutput>(path, columns, access);
 }
 
 }  // namespace penstock

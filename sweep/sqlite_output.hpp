@@ -12,9 +12,16 @@ class DatabaseOutput : public Output {
   virtual void set_manifest(const std::string& text) = 0;
 };
 
+enum class DatabaseAccess : std::uint8_t {
+  create,  ///< what is there is removed
+  resume,  ///< what is there is kept
+  read,    ///< nothing is written
+};
+
 /// Throws SystemError; InputError where penstock was built without SQLite, or the file is no
-/// database of a sweep. What is there is kept with `resume`.
+/// database of a sweep.
 std::unique_ptr<DatabaseOutput> open_sqlite(const std::string& path,
-                                            const std::vector<SweepColumn>& columns, bool resume);
+                                            const std::vector<SweepColumn>& columns,
+                                            DatabaseAccess access);
 
 }  // namespace penstock

@@ -475,6 +475,8 @@ std::unique_ptr<RendezvousStore> meet_unless(const std::function<bool()>& is_don
     group.deadline_s = std::min(left_s, kPatienceS);
     try {
       return meet(group);
+    } catch (const RefusedByRank0&) {
+      throw;
     } catch (const SystemError&) {
       if (is_done()) return nullptr;
       if (left_s <= kPatienceS) throw;

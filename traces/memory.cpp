@@ -1,5 +1,7 @@
 #include "traces/memory.hpp"
 
+#include "base/error.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -50,6 +52,7 @@ class Changes {
   }
   /// The first one; `kLast` stands behind the last.
   const Change* finish() {
+    invariant(next_ < list_.data() + list_.size(), "memory has room for the changes of every op");
     if (moves_left_ == 0) std::sort(list_.data() + 1, next_, comes_before);
     *next_ = kLast;
     return list_.data() + 1;

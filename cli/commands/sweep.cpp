@@ -286,7 +286,7 @@ int run_sweep(const Arguments& arguments) {
   const auto output = output_of(arguments, columns, manifest_of(arguments, space, *documents));
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
-  if (arguments.flag("report")) report.emplace(space, columns);
+  if (arguments.flag("report")) report.emplace(space, columns, *documents);
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
     overview.add(row);
     if (report) report->add(row);

@@ -126,6 +126,9 @@ TEST_P(Files, AreCompleteWithAllRowsOfThisSweepAndNoneThatFailed) {
   EXPECT_FALSE(complete("failed", rig));
   EXPECT_FALSE(complete("none", rig));
   EXPECT_FALSE(std::filesystem::exists(path("none")));
+  std::ofstream(path("empty")).close();
+  EXPECT_FALSE(complete("empty", rig));
+  EXPECT_EQ(std::filesystem::file_size(path("empty")), 0U) << "a question writes nothing";
 }
 
 TEST_P(Files, AnotherSweepIsNotContinued) {
