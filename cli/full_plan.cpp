@@ -47,11 +47,6 @@ std::int64_t count(const Arguments& arguments, const char* option, std::int64_t 
                                arguments.value(option)));
 }
 
-/// The path of a file, or the name of what is shipped.
-std::string file_or_name(const std::string& name) {
-  return fs::exists(name) ? fs::absolute(name).string() : name;
-}
-
 /// As many microbatches per device as the published planners are given.
 constexpr std::int64_t kBatchPerDevice = 4;
 
@@ -73,9 +68,7 @@ Problem problem_of(const Arguments& arguments) {
     if (!arguments.flag(needed))
       throw InputError("penstock plan " + name, fmt::format("needs --{} with a model", needed));
   }
-  return Problem(fmt::format("model: {}\ncluster: {}\n", file_or_name(name),
-                             file_or_name(arguments.value("cluster"))),
-                 "penstock plan " + name, batch);
+  return Problem(model_problem(arguments), "penstock plan " + name, batch);
 }
 
 /// Options of the published planners that mean nothing here.

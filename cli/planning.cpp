@@ -200,7 +200,7 @@ void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
 }
 
 /// Servers of GPUs on a switch, one NIC each; or GPUs with a link between every two.
-std::string cluster_of(const std::vector<PlanLevel>& levels, const std::string& memory) {
+std::string cluster_of(const std::vector<PlanLevel>& levels) {
   const auto rate = [](const PlanLevel& level) {
     return fmt::format("{:.0f} B/s", level.bytes_per_s);
   };
@@ -209,11 +209,45 @@ std::string cluster_of(const std::vector<PlanLevel>& levels, const std::string& 
                      "the full search takes two levels at most; describe deeper networks "
                      "as a cluster (docs/scenario.md) and give that with --cluster");
   if (levels.size() == 1)
-    return fmt::format("{{devices: {}, link: {}{}}}", levels[0].width, rate(levels[0]), memory);
+    return fmt::format("{{devices: {}, link: {}}}", levels[0].width, rate(levels[0]));
   return fmt::format(
       "{{devices_per_node: {}, nodes: {}, intra: {{attachment: switch, bandwidth: {}}}, inter: "
-      "{}{}}}",
-      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]), memory);
+      "{}}}",
+      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]));
+}
+
+Value scalar(const std::string& text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = text;
+  return value;
+}
+
+Value map_of(std::vector<Value::Entry> entries) {
+  Value value;
+  value.kind = Value::Kind::map;
+  value.entries = std::move(entries);
+  return value;
+}
+
+/// The cluster with another memory of its devices.
+Value with_memory(Value cluster, double bytes) {
+  if (cluster.kind != Value::Kind::map) cluster = map_of({{scalar("base"), std::move(cluster)}});
+  std::erase_if(cluster.entries, [](const Value::Entry& e) { return e.key.text == "memory"; });
+  cluster.entries.push_back({scalar("memory"), scalar(fmt::format("{:.0f} B", bytes))});
+  return cluster;
+}
+
+/// A file, the name of what is shipped, or a map as scenarios have them.
+Value part_of(const std::string& given, const std::string& origin) {
+  std::error_code ignored;  // a long map is no possible name of a file
+  if (fs::exists(given, ignored)) return scalar(fs::absolute(given).string());
+  return given.starts_with('{') ? parse_document(given, origin) : scalar(given);
+}
+
+std::string problem_text(Value model, Value cluster) {
+  return to_yaml(
+      map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}}));
 }
 
 }  // namespace
@@ -236,19 +270,24 @@ std::string profile_problem(const Arguments& arguments) {
   const auto memory = options.bytes("memory");
   const auto batch = options.integer("profile-batch", kMostSamples).value_or(1);
   options.throw_if_wrong();
-  const std::string memory_key = memory ? fmt::format(", memory: {:.0f} B", *memory) : "";
-  std::string cluster;
+  Value cluster;
   if (arguments.flag("cluster")) {
-    const std::string given = arguments.value("cluster");
-    cluster = fmt::format("{{base: {}{}}}",
-                          fs::exists(given) ? fs::absolute(given).string() : given, memory_key);
+    cluster = part_of(arguments.value("cluster"), "--cluster");
   } else if (!levels.empty()) {
-    cluster = cluster_of(levels, memory_key);
+    cluster = parse_document(cluster_of(levels), "--level");
   } else {
     ask_for_devices(path);
   }
-  return fmt::format("model: {{profile: {}, profile_batch: {}}}\ncluster: {}\n",
-                     fs::absolute(path).string(), batch, cluster);
+  if (memory) cluster = with_memory(std::move(cluster), *memory);
+  return problem_text(map_of({{scalar("profile"), scalar(fs::absolute(path).string())},
+                              {scalar("profile_batch"), scalar(std::to_string(batch))}}),
+                      std::move(cluster));
+}
+
+std::string model_problem(const Arguments& arguments) {
+  const std::string& name = arguments.positional[0];
+  return problem_text(part_of(name, "penstock plan"),
+                      part_of(arguments.value("cluster"), "--cluster"));
 }
 
 PlanTask task_of(const Scenario& scenario) {

@@ -31,6 +31,9 @@ PlanTask task_of(const Scenario& scenario);
 /// A profile on the devices of --level or --cluster as a scenario without choices.
 std::string profile_problem(const Arguments& arguments);
 
+/// A model by shape on --cluster as a scenario without choices.
+std::string model_problem(const Arguments& arguments);
+
 bool is_profile_file(const std::string& name);
 
 /// Throws InputError when it cannot be read.

@@ -130,6 +130,33 @@ class Plans(Case):
         self.assertEqual({len(line.split(",")) for line in lines}, {len(lines[0].split(","))})
 
 
+class Words(Case):
+    def test_names_of_files_may_have_letters_that_yaml_reads(self):
+        folder = self.folder / "a, b: {c} #d"
+        folder.mkdir()
+        layers = folder / "it's \"mine\", [1].csv"
+        layers.write_text(LAYERS)
+        cluster = folder / "two: 2.yaml"
+        cluster.write_text("{devices: 2, link: 10 GB/s}\n")
+        for devices in (("--level", "2x10GB/s"), ("--cluster", cluster)):
+            result = self.json("plan", layers, "--search", "full", *devices)
+            self.assertEqual((result["devices"], bool(result["plans"])), (2, True))
+
+    def test_a_cluster_may_be_a_map_also_of_a_profile(self):
+        nodes = "{base: p3.16xlarge, nodes: 2, memory: 1 GB, name: " + "long" * 80 + "}"
+        for memory, said in ((), "1 GB"), (("--memory", "2GB"), "2000000000 B"):
+            result = self.json("plan", self.layers, "--search", "full", "--cluster", nodes, *memory)
+            self.assertEqual(result["devices"], 16)
+            first = self.folder / "first.yaml"
+            first.write_text(result["plans"][0]["scenario"])
+            self.assertIn(f"memory: {said}", first.read_text())
+            self.assertTrue(self.json("simulate", first)["feasible"])
+
+    def test_a_broken_map_is_an_error_of_its_option(self):
+        self.assertIn("--cluster", self.refused(self.layers, "--search", "full", "--cluster",
+                                               "{base: "))
+
+
 class Refusals(Case):
     def test_what_only_published_planners_know_is_refused_all_at_once(self):
         error = self.refused(self.scenario, "--search", "full", "--no-transfers", "--balance", "time", "--level",
