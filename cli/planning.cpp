@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "base/units.hpp"
+#include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
 #include "plan/plan_model.hpp"
 #include "scenarios/document.hpp"
@@ -11,7 +12,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 
@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int kMostDevices = 4'096;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
-constexpr std::int64_t kBatchPerDevice = 4;  // microbatches, where no batch is given
 
 /// Values of the options, with everything that is wrong about them.
 class Options {
@@ -32,10 +31,8 @@ class Options {
   std::optional<std::int64_t> integer(const char* option, std::int64_t most) {
     if (!arguments_.flag(option)) return std::nullopt;
     const std::string text = arguments_.value(option);
-    std::int64_t n = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, n);
-    if (error == std::errc() && stop == end && n >= 1 && n <= most) return n;
+    const auto n = parse_number<std::int64_t>(text);
+    if (n && *n >= 1 && *n <= most) return n;
     wrong(option, fmt::format("must be an integer from 1 to {}, got '{}'", most, text));
     return std::nullopt;
   }
@@ -52,9 +49,8 @@ class Options {
     for (const std::string& text : arguments_.values("level")) {
       const std::size_t sign = std::min(text.find('x'), text.size());
       PlanLevel level;
-      const auto [stop, error] = std::from_chars(text.data(), text.data() + sign, level.width);
-      if (sign == text.size() || error != std::errc() || stop != text.data() + sign ||
-          level.width < 1 || level.width > kMostDevices) {
+      level.width = parse_number<int>(text.substr(0, sign)).value_or(0);
+      if (sign == text.size() || level.width < 1 || level.width > kMostDevices) {
         wrong("level", fmt::format("must be WIDTHxBANDWIDTH such as 4x12GB/s, with 1 to {} devices "
                                    "(or groups of the level before), got '{}'",
                                    kMostDevices, text));

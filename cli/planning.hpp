@@ -10,6 +10,9 @@
 
 namespace penstock {
 
+/// Microbatches of an update, where no batch is given.
+inline constexpr std::int64_t kBatchPerDevice = 4;
+
 struct PlanTask {
   std::string name;  ///< of the model
   std::unique_ptr<PlanModel> model;

@@ -164,6 +164,12 @@ class Refusals(Case):
         for option in ("--no-transfers", "--balance", "--level"):
             self.assertIn(option, error)
 
+    def test_a_folder_that_cannot_be_made_is_said(self):
+        done = run("plan", self.layers, "--search", "full", "--level", "2x10GB/s", "--write",
+                   self.layers / "plans")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("cannot make the folder", done.stderr)
+
     def test_a_mistyped_schedule_is_suggested_for(self):
         self.assertIn("did you mean '1f1b'?", self.refused(self.scenario, "--schedule", "1f1c"))
 
