@@ -5,6 +5,7 @@
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
 #include "cli/megatron_arguments.hpp"
+#include "cli/option_numbers.hpp"
 #include "cli/output.hpp"
 #include "cli/planning.hpp"
 #include "cli/running.hpp"
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -31,10 +31,8 @@ constexpr std::array<const char*, 3> kNarrowing{"straight", "stages", "schedule"
 double number(const Arguments& arguments, const char* option, double otherwise) {
   if (!arguments.flag(option)) return otherwise;
   const std::string text = arguments.value(option);
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value > 0 && std::isfinite(value)) return value;
+  const auto value = parse_number<double>(text);
+  if (value && *value > 0) return *value;
   throw InputError(std::string("--") + option,
                    fmt::format("must be a number of more than 0, got '{}'", text));
 }
@@ -46,14 +44,6 @@ std::int64_t count(const Arguments& arguments, const char* option, std::int64_t 
                    fmt::format("must be a whole number from 1 to 1000000000, got '{}'",
                                arguments.value(option)));
 }
-
-/// The path of a file, or the name of what is shipped.
-std::string file_or_name(const std::string& name) {
-  return fs::exists(name) ? fs::absolute(name).string() : name;
-}
-
-/// As many microbatches per device as the published planners are given.
-constexpr std::int64_t kBatchPerDevice = 4;
 
 Problem profile_problem_of(const Arguments& arguments, std::int64_t batch) {
   const std::string text = profile_problem(arguments), origin = arguments.positional[0];
@@ -73,9 +63,7 @@ Problem problem_of(const Arguments& arguments) {
     if (!arguments.flag(needed))
       throw InputError("penstock plan " + name, fmt::format("needs --{} with a model", needed));
   }
-  return Problem(fmt::format("model: {}\ncluster: {}\n", file_or_name(name),
-                             file_or_name(arguments.value("cluster"))),
-                 "penstock plan " + name, batch);
+  return Problem(model_problem(arguments), "penstock plan " + name, batch);
 }
 
 /// Options of the published planners that mean nothing here.
@@ -179,6 +167,8 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
 void write_offers(const std::string& folder, std::vector<Offer>& offers) {
   std::error_code error;
   fs::create_directories(folder, error);
+  if (error)
+    throw SystemError(fmt::format("cannot make the folder '{}': {}", folder, error.message()));
   for (std::size_t i = 0; i < offers.size(); ++i) {
     offers[i].file = (fs::path(folder) / fmt::format("plan-{}.yaml", i + 1)).string();
     std::ofstream file(offers[i].file);

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "base/units.hpp"
+#include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
 #include "plan/plan_model.hpp"
 #include "scenarios/document.hpp"
@@ -11,7 +12,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 
@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int kMostDevices = 4'096;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
-constexpr std::int64_t kBatchPerDevice = 4;  // microbatches, where no batch is given
 
 /// Values of the options, with everything that is wrong about them.
 class Options {
@@ -32,10 +31,8 @@ class Options {
   std::optional<std::int64_t> integer(const char* option, std::int64_t most) {
     if (!arguments_.flag(option)) return std::nullopt;
     const std::string text = arguments_.value(option);
-    std::int64_t n = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, n);
-    if (error == std::errc() && stop == end && n >= 1 && n <= most) return n;
+    const auto n = parse_number<std::int64_t>(text);
+    if (n && *n >= 1 && *n <= most) return n;
     wrong(option, fmt::format("must be an integer from 1 to {}, got '{}'", most, text));
     return std::nullopt;
   }
@@ -52,9 +49,8 @@ class Options {
     for (const std::string& text : arguments_.values("level")) {
       const std::size_t sign = std::min(text.find('x'), text.size());
       PlanLevel level;
-      const auto [stop, error] = std::from_chars(text.data(), text.data() + sign, level.width);
-      if (sign == text.size() || error != std::errc() || stop != text.data() + sign ||
-          level.width < 1 || level.width > kMostDevices) {
+      level.width = parse_number<int>(text.substr(0, sign)).value_or(0);
+      if (sign == text.size() || level.width < 1 || level.width > kMostDevices) {
         wrong("level", fmt::format("must be WIDTHxBANDWIDTH such as 4x12GB/s, with 1 to {} devices "
                                    "(or groups of the level before), got '{}'",
                                    kMostDevices, text));
@@ -200,7 +196,7 @@ void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
 }
 
 /// Servers of GPUs on a switch, one NIC each; or GPUs with a link between every two.
-std::string cluster_of(const std::vector<PlanLevel>& levels, const std::string& memory) {
+std::string cluster_of(const std::vector<PlanLevel>& levels) {
   const auto rate = [](const PlanLevel& level) {
     return fmt::format("{:.0f} B/s", level.bytes_per_s);
   };
@@ -209,11 +205,45 @@ std::string cluster_of(const std::vector<PlanLevel>& levels, const std::string& 
                      "the full search takes two levels at most; describe deeper networks "
                      "as a cluster (docs/scenario.md) and give that with --cluster");
   if (levels.size() == 1)
-    return fmt::format("{{devices: {}, link: {}{}}}", levels[0].width, rate(levels[0]), memory);
+    return fmt::format("{{devices: {}, link: {}}}", levels[0].width, rate(levels[0]));
   return fmt::format(
       "{{devices_per_node: {}, nodes: {}, intra: {{attachment: switch, bandwidth: {}}}, inter: "
-      "{}{}}}",
-      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]), memory);
+      "{}}}",
+      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]));
+}
+
+Value scalar(const std::string& text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = text;
+  return value;
+}
+
+Value map_of(std::vector<Value::Entry> entries) {
+  Value value;
+  value.kind = Value::Kind::map;
+  value.entries = std::move(entries);
+  return value;
+}
+
+/// The cluster with another memory of its devices.
+Value with_memory(Value cluster, double bytes) {
+  if (cluster.kind != Value::Kind::map) cluster = map_of({{scalar("base"), std::move(cluster)}});
+  std::erase_if(cluster.entries, [](const Value::Entry& e) { return e.key.text == "memory"; });
+  cluster.entries.push_back({scalar("memory"), scalar(fmt::format("{:.0f} B", bytes))});
+  return cluster;
+}
+
+/// A file, the name of what is shipped, or a map as scenarios have them.
+Value part_of(const std::string& given, const std::string& origin) {
+  std::error_code ignored;  // a long map is no possible name of a file
+  if (fs::exists(given, ignored)) return scalar(fs::absolute(given).string());
+  return given.starts_with('{') ? parse_document(given, origin) : scalar(given);
+}
+
+std::string problem_text(Value model, Value cluster) {
+  return to_yaml(
+      map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}}));
 }
 
 }  // namespace
@@ -236,19 +266,24 @@ std::string profile_problem(const Arguments& arguments) {
   const auto memory = options.bytes("memory");
   const auto batch = options.integer("profile-batch", kMostSamples).value_or(1);
   options.throw_if_wrong();
-  const std::string memory_key = memory ? fmt::format(", memory: {:.0f} B", *memory) : "";
-  std::string cluster;
+  Value cluster;
   if (arguments.flag("cluster")) {
-    const std::string given = arguments.value("cluster");
-    cluster = fmt::format("{{base: {}{}}}",
-                          fs::exists(given) ? fs::absolute(given).string() : given, memory_key);
+    cluster = part_of(arguments.value("cluster"), "--cluster");
   } else if (!levels.empty()) {
-    cluster = cluster_of(levels, memory_key);
+    cluster = parse_document(cluster_of(levels), "--level");
   } else {
     ask_for_devices(path);
   }
-  return fmt::format("model: {{profile: {}, profile_batch: {}}}\ncluster: {}\n",
-                     fs::absolute(path).string(), batch, cluster);
+  if (memory) cluster = with_memory(std::move(cluster), *memory);
+  return problem_text(map_of({{scalar("profile"), scalar(fs::absolute(path).string())},
+                              {scalar("profile_batch"), scalar(std::to_string(batch))}}),
+                      std::move(cluster));
+}
+
+std::string model_problem(const Arguments& arguments) {
+  const std::string& name = arguments.positional[0];
+  return problem_text(part_of(name, "penstock plan"),
+                      part_of(arguments.value("cluster"), "--cluster"));
 }
 
 PlanTask task_of(const Scenario& scenario) {

@@ -10,6 +10,9 @@
 
 namespace penstock {
 
+/// Microbatches of an update, where no batch is given.
+inline constexpr std::int64_t kBatchPerDevice = 4;
+
 struct PlanTask {
   std::string name;  ///< of the model
   std::unique_ptr<PlanModel> model;
@@ -30,6 +33,9 @@ PlanTask task_of(const Scenario& scenario);
 
 /// A profile on the devices of --level or --cluster as a scenario without choices.
 std::string profile_problem(const Arguments& arguments);
+
+/// A model by shape on --cluster as a scenario without choices.
+std::string model_problem(const Arguments& arguments);
 
 bool is_profile_file(const std::string& name);
 

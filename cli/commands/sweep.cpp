@@ -2,6 +2,7 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/units.hpp"
+#include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
 #include "cli/sweep_report.hpp"
 #include "sweep/axes.hpp"
@@ -14,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -37,12 +37,11 @@ template <class Number>
 Number number_option(const Arguments& arguments, const char* name, Number otherwise, Number least) {
   if (!arguments.flag(name)) return otherwise;
   const std::string text = arguments.value(name);
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least)
+  const auto value = parse_number<Number>(text);
+  if (!value || *value < least)
     throw InputError(fmt::format("--{}", name),
                      fmt::format("must be a number >= {}, got '{}'", least, text));
-  return value;
+  return *value;
 }
 
 bool writes_file(const Arguments& arguments) { return arguments.value("output", "-") != "-"; }

@@ -40,9 +40,11 @@ struct StartResult {
 
 enum class Objective : std::uint8_t {
   throughput,  ///< least time of an update
-  memory,      ///< least memory of the fullest device; among equals, least time
-  price,       ///< least time of an update times its GPUs
-  time,        ///< least time to train: as throughput, since the batch is given
+  /// Least memory of the fullest device; of equals the fastest that was found: a candidate that can
+  /// only equal the best is not looked into.
+  memory,
+  price,  ///< least time of an update times its GPUs
+  time,   ///< least time to train: as throughput, since the batch is given
 };
 inline constexpr std::string_view kObjectiveNames[] = {"throughput", "memory", "price", "time"};
 
