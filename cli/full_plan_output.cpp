@@ -122,6 +122,13 @@ std::string tallies_table(const SearchResult& result) {
   return table.render();
 }
 
+std::string failed_simulations(const SearchResult& result) {
+  if (result.unanswered == 0) return "";
+  return fmt::format(
+      "{} simulations failed, the last one because {}; their plans stay in the gap\n",
+      result.unanswered, result.unanswered_because);
+}
+
 std::string proof(const SearchResult& result) {
   const bool other = !result.plans.front().choice.widths.empty();
   const std::string kind =
@@ -136,7 +143,7 @@ std::string proof(const SearchResult& result) {
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
   if (result.out_of_time)
     text += "the time ended before all candidates were looked into (--time-limit)\n";
-  return text;
+  return text + failed_simulations(result);
 }
 
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
@@ -153,9 +160,7 @@ std::string terms_text(const Offer& offer, const Problem& problem, const Terms& 
 }
 
 std::string no_plan(const SearchResult& result) {
-  if (result.unanswered > 0)
-    return fmt::format("no plan was confirmed: {} simulations failed: {}\n", result.unanswered,
-                       result.unanswered_because);
+  if (result.unanswered > 0) return "no plan was confirmed; " + failed_simulations(result);
   return result.infeasible_because.empty()
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
              : fmt::format("no plan: {}\n", result.infeasible_because);
@@ -277,6 +282,7 @@ Json to_json(const FullPlan& full) {
           {"out_of_time", result.out_of_time},
           {"evaluations", result.evaluations},
           {"confirmations", result.confirmations},
+          {"failed_simulations", result.unanswered},
           {"moves", result.moves},
           {"shapes", to_json(result.shapes)},
           {"families", to_json(result.families)},
