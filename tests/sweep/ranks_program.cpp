@@ -2,8 +2,9 @@
 //
 //     ranks_program POINTS [meet PIPE] [late PIPE] [kill FILE]
 //
-// meet: rank 0 evaluates nothing before another rank has begun: PIPE is a named pipe that rank 0's
-// workers open for reading and the others' for writing, each at its first point.
+// meet: rank 0 evaluates nothing before another rank has begun: PIPE is a named pipe, and others
+// write a byte at their first point. Nobody takes it out, and rank 0 keeps the pipe open, so that
+// it is seen whenever a worker of rank 0 looks, also when who wrote it has been killed.
 // late: the same, but rank 0 evaluates the first half of the points before it waits.
 // kill: the worker of a rank other than 0 that comes to its first point first kills its rank. FILE
 // says that it has done so.
@@ -12,8 +13,10 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -23,9 +26,25 @@ namespace {
 
 using namespace penstock;
 
+int open_to_read(const std::string& pipe) { return ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK); }
+
+bool wait_for_others(const std::string& pipe) {
+  pollfd byte{open_to_read(pipe), POLLIN, 0};
+  while (::poll(&byte, 1, -1) < 0) {
+    if (errno != EINTR) std::abort();
+  }
+  return true;
+}
+
+/// Without rank 0 nobody reads, and nobody needs to.
+bool tell_rank_0(const std::string& pipe) {
+  const int kept = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
+  return kept >= 0 && ::write(kept, "x", 1) == 1;
+}
+
 void meet_others(const std::string& pipe, int rank) {
-  static const int kOpened = ::open(pipe.c_str(), rank == 0 ? O_RDONLY : O_WRONLY);
-  if (kOpened < 0) std::abort();
+  static const bool kMet = rank == 0 ? wait_for_others(pipe) : tell_rank_0(pipe);
+  (void)kMet;
 }
 
 void kill_rank_once(const std::string& file) {
@@ -48,6 +67,9 @@ int main(int argc, char** argv) {
   WorkerOptions options{.jobs = 2};
   options.group = group_settings(environment, 30);
   const int rank = options.group ? options.group->identity.rank : 0;
+  ::signal(SIGPIPE, SIG_IGN);
+  for (const char* how : {"meet", "late"})
+    if (rank == 0 && given.contains(how)) open_to_read(given[how]);  // and keep it
   const Evaluate evaluate = [&](const Point& point) {
     if (given.contains("meet")) meet_others(given["meet"], rank);
     if (given.contains("late") && (rank > 0 || point.number >= points / 2))
