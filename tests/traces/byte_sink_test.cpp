@@ -108,14 +108,12 @@ TEST(ByteSink, RefusesAFolderAsTheFile) {
 }
 
 TEST(ByteSink, ReportsAFullDisk) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   EXPECT_EQ(error_of([] { write_file("/dev/full", "x"); }),
             "cannot write '/dev/full': No space left on device");
   EXPECT_TRUE(std::filesystem::exists("/dev/full"));
 }
 
 TEST(ByteSink, ReportsAFullDiskWhenCompressing) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
   const TempFolder folder;
   const std::string path = folder / "full.gz";
   std::filesystem::create_symlink("/dev/full", path);
