@@ -133,6 +133,7 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
                 {"iteration_time_s", v.iteration_time_s},
                 {"memory_bytes", v.memory_bytes},
                 {"capacity_bytes", v.capacity_bytes},
+                {"overfull", v.overfull},
                 {"engine", v.engine},
                 {"why", v.why},
                 {"reasons", why}}
@@ -143,9 +144,13 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
   const Json& time_s = answer["iteration_time_s"];
   const double known_s =
       time_s.is_null() ? std::numeric_limits<double>::infinity() : time_s.get<double>();
-  return {answer["fits"].get<bool>(),           known_s,
-          answer["memory_bytes"].get<double>(), answer["capacity_bytes"].get<double>(),
-          answer["engine"].get<std::string>(),  answer["why"].get<std::string>()};
+  return {answer["fits"].get<bool>(),
+          known_s,
+          answer["memory_bytes"].get<double>(),
+          answer["capacity_bytes"].get<double>(),
+          answer["overfull"].get<std::vector<int>>(),
+          answer["engine"].get<std::string>(),
+          answer["why"].get<std::string>()};
 }
 
 Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& reasons) {

@@ -31,6 +31,40 @@ Json stages_of(const Choice& choice) {
   return stages;
 }
 
+std::string_view name_of(Recompute recompute) {
+  return kRecomputeNames[static_cast<std::size_t>(recompute)];
+}
+
+/// "none", or the name of the checkpoints of schedules that have them.
+std::string alike_text(const Choice& choice) {
+  if (choice.family.schedule->checkpoints)
+    return std::string(kCheckpointNames[static_cast<std::size_t>(choice.family.checkpoint)]);
+  return recompute_text(choice.recompute);
+}
+
+bool recomputes_alike(const Choice& choice) {
+  const auto& stages = choice.recompute;
+  return std::ranges::adjacent_find(stages, std::not_equal_to()) == stages.end();
+}
+
+/// As in a scenario.
+Json recompute_json(const Choice& choice) {
+  if (recomputes_alike(choice)) return alike_text(choice);
+  Json stages = Json::array();
+  for (const Recompute r : choice.recompute) stages.push_back(name_of(r));
+  return stages;
+}
+
+/// "full", or how many stages: "full 3, none 5".
+std::string recompute_column(const Choice& choice) {
+  if (recomputes_alike(choice)) return alike_text(choice);
+  std::vector<std::string> parts;
+  for (const Recompute r : {Recompute::full, Recompute::selective, Recompute::none})
+    if (const auto stages = std::ranges::count(choice.recompute, r); stages > 0)
+      parts.push_back(fmt::format("{} {}", name_of(r), stages));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
   const FoundPlan& plan = offer.plan;
   const PlanFamily& family = plan.choice.family;
@@ -48,7 +82,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"gpus", plan.choice.gpus()},
           {"microbatch_size", family.shape.microbatch_size},
           {"microbatches", family.shape.microbatches},
-          {"recompute", kRecomputeNames[static_cast<std::size_t>(family.shape.recompute)]},
+          {"recompute", recompute_json(plan.choice)},
           {"schedule", family.schedule->name},
           {"placement", family.arrangement.placement},
           {"rank_order", family.arrangement.rank_order},
@@ -99,7 +133,7 @@ std::string plans_table(const std::vector<Offer>& offers) {
     table.add({std::to_string(i + 1), std::string(f.schedule->name), std::to_string(f.shape.depth),
                std::to_string(f.chunks), width_text(plan.choice), std::to_string(f.shape.tensor),
                std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
-               std::string(kRecomputeNames[static_cast<std::size_t>(f.shape.recompute)]),
+               recompute_column(plan.choice),
                std::to_string(plan.choice.gpus()), format_time(plan.judgement.iteration_time_s),
                fmt::format("{:.4g}", plan.throughput_samples_per_s),
                format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
@@ -116,9 +150,9 @@ std::string tallies_table(const SearchResult& result) {
     table.add({what, std::to_string(t.made), std::to_string(t.refused), std::to_string(t.too_large),
                std::to_string(t.worse), std::to_string(t.opened), std::to_string(t.left)});
   };
-  add("shapes (p, w, t, b, recompute)", result.shapes);
+  add("shapes (p, w, t, b)", result.shapes);
   add("families (schedule, chunks, ranks)", result.families);
-  add("cuts (layers per stage)", result.cuts);
+  add("cuts (layers, recomputation)", result.cuts);
   return table.render();
 }
 
@@ -230,7 +264,7 @@ std::string plans_section(const std::vector<Offer>& offers) {
                           width_text(plan.choice), static_cast<double>(f.shape.tensor),
                           static_cast<double>(f.shape.microbatch_size),
                           static_cast<double>(f.shape.microbatches),
-                          std::string(kRecomputeNames[static_cast<std::size_t>(f.shape.recompute)]),
+                          recompute_column(plan.choice),
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
                           plan.judgement.memory_bytes, plan.judgement.engine,
                           fmt::format("{}", fmt::join(offer.reasons, "; "))});

@@ -1,11 +1,10 @@
 #include "plan/search/bound.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
-#include <set>
-#include <span>
+#include <queue>
 
 namespace penstock {
 namespace {
@@ -27,92 +26,57 @@ double per_byte(const LinkSpec& link) { return 1 / link.bytes_per_s; }
 
 bool mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
 
-/// Positions of the virtual stages.
-std::vector<std::uint32_t> positions(const PlanFamily& family) {
-  const ScheduleShape shape = family.schedule_shape();
-  return layout(family.schedule->layout, std::vector<int>(shape.depth, 1), shape.chunks,
-                shape.microbatches_per_update)
-      .positions();
-}
-
-/// What happens to a cut, stage by stage: sums over the stages before, messages included.
+/// Sums over the stages before each one, messages included.
 struct Line {
-  std::vector<StagePart> parts;
-  std::vector<double> fill_s, drain_s;  // [stage]: before the first F and after the last B of it
+  std::vector<double> fill_s, drain_s;  // before the first F and after the last B of a stage
 };
 
-/// Stages that a device holds, and microbatches of each that it computes.
-struct Share {
-  std::uint32_t stage;
-  double microbatches;
-};
-
-std::vector<std::vector<Share>> shares_of(const PlanFamily& family,
-                                          const std::vector<std::uint32_t>& position) {
-  const auto p = static_cast<std::size_t>(family.shape.depth);
-  const auto m = static_cast<double>(family.shape.microbatches);
-  std::vector<std::vector<Share>> shares(p);
-  for (std::uint32_t s = 0; s < position.size(); ++s) {
-    if (!mirrored(family)) {
-      shares[position[s]].push_back({s, m});
-      continue;
-    }
-    const double down = std::ceil(m / 2);
-    shares[s].push_back({s, down});
-    shares[p - 1 - s].push_back({s, m - down});
-  }
-  return shares;
+bool all_flush(const Axes& axes) {
+  return std::ranges::all_of(axes.schedules, [](const Schedule* s) { return s->flushes(); });
 }
 
-/// Microbatches of each stage of a device, at all times when it has just taken up another.
-using Holdings = std::set<std::vector<int>>;
-
-Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, bool until_weights) {
-  Holdings out;
-  std::vector<int> held(shares.size(), 0);
-  for (const Op& op : ops) {
-    const bool frees =
-        op.kind == OpKind::backward ||
-        op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
-    if (op.kind != OpKind::forward && !frees) continue;
-    const auto stage =
-        std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
-    held[static_cast<std::size_t>(stage - shares.begin())] += frees ? -1 : 1;
-    if (!frees) out.insert(held);
-  }
-  return out;
-}
-
-/// The peak of a device per layer however its layers are spread over its stages, at least: the
-/// value of the game in which one side chooses the stage of a layer and the other the time. Any
-/// mixture of times bounds it; fictitious play (Brown, 1951) finds a good one.
-double least_peak(const Holdings& times) {
-  if (times.empty()) return 0;
-  const std::size_t stages = times.begin()->size();
-  std::vector<double> of_stage(stages, 0);  // sums over the times chosen
-  std::vector<std::pair<const std::vector<int>*, double>> of_time;
-  for (const auto& held : times) of_time.emplace_back(&held, 0);
-  std::size_t stage = 0;
-  double best = 0;
-  constexpr int kRounds = 64;
-  for (int round = 1; round <= (stages == 1 ? 1 : kRounds); ++round) {
-    auto chosen = of_time.begin();
-    for (auto at = of_time.begin(); at != of_time.end(); ++at) {
-      at->second += (*at->first)[stage];
-      if (at->second > chosen->second) chosen = at;
+/// The least sum of x_r * extra_r over real x_r >= 0 that add up to n and of which x_r * bytes_r
+/// add up to no more than `room`: at most two of them are not 0. Infinite: there are none.
+double least_extra(const std::vector<std::pair<double, double>>& bytes_and_extra, int n,
+                   double room) {
+  double least = kInfinite;
+  for (const auto& [bytes, extra] : bytes_and_extra) {
+    if (n * bytes <= room) least = std::min(least, n * extra);
+    for (const auto& [fewer, more] : bytes_and_extra) {
+      if (n * bytes <= room || n * fewer > room) continue;
+      const double x = (n * bytes - room) / (bytes - fewer);
+      least = std::min(least, (n - x) * extra + x * more);
     }
-    for (std::size_t c = 0; c < stages; ++c) of_stage[c] += (*chosen->first)[c];
-    stage = static_cast<std::size_t>(std::ranges::min_element(of_stage) - of_stage.begin());
-    best = std::max(best, of_stage[stage] / round);
   }
-  for (const auto& held : times) best = std::max(best, static_cast<double>(std::ranges::min(held)));
-  return best;
+  return least;
 }
 
 }  // namespace
 
-Bounds::Bounds(const Problem& problem, bool all_flush)
-    : problem_(problem), all_flush_(all_flush), capacity_(capacity_of(problem.base().cluster)) {
+/// A candidate, stage by stage.
+struct Bounds::Cut {
+  const PlanFamily& family;
+  std::vector<Level> levels;
+  std::vector<std::uint32_t> position;
+  std::vector<std::vector<Share>> shares;  // by device
+  std::vector<int> first, count;           // layers of a stage
+  std::vector<std::size_t> at;             // level of a stage
+  const Stash& stash;
+
+  const Level& level(std::size_t stage) const { return levels[at[stage]]; }
+  const StagePart& time(std::size_t stage) const {
+    return level(stage).time->part(first[stage], count[stage]);
+  }
+  const StagePart& held(std::size_t stage, const Level& as) const {
+    return as.held->part(first[stage], count[stage]);
+  }
+};
+
+Bounds::Bounds(const Problem& problem, const Axes& axes)
+    : problem_(problem),
+      recomputes_(recomputes_of(axes)),
+      all_flush_(all_flush(axes)),
+      capacity_(capacity_of(problem.base().cluster)) {
   const Cluster& cluster = problem.base().cluster;
   if (problem.base().lowering.transfers == Transfers::free) return;
   if (cluster.link) {
@@ -138,16 +102,40 @@ StageTable& Bounds::table(const Shape& shape, Recompute recompute) {
   return tables_.try_emplace(key, problem_, key).first->second;
 }
 
-/// torchgpipe does not recompute the last microbatch: `selective` stands for that.
-StageTable& Bounds::times(const PlanFamily& family) {
-  const bool last_stored =
-      family.schedule->checkpoints && family.shape.recompute == Recompute::selective;
-  return table(family.shape, last_stored ? Recompute::none : family.shape.recompute);
+/// torchgpipe's except_last stores the last microbatch and makes the others again: its least time
+/// is that of the one, its memory that of the others.
+std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
+  std::vector<Level> out;
+  if (family.schedule->checkpoints) {
+    const bool always = family.checkpoint == Checkpoint::always;
+    const bool never = family.checkpoint == Checkpoint::never;
+    out.push_back({Recompute::none,
+                   &table(family.shape, always ? Recompute::full : Recompute::none),
+                   &table(family.shape, never ? Recompute::none : Recompute::full), false});
+    return out;
+  }
+  for (const Recompute r : recomputes_) {
+    StageTable& costs = table(family.shape, r);
+    out.push_back({r, &costs, &costs, r == Recompute::full});
+  }
+  return out;
 }
 
-StageTable& Bounds::bytes(const PlanFamily& family) {
-  const bool recomputes = family.schedule->checkpoints && family.shape.recompute != Recompute::none;
-  return table(family.shape, recomputes ? Recompute::full : family.shape.recompute);
+Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
+  const PlanFamily& family = candidate.family;
+  Cut cut{family, levels(family),     positions_of(family), shares_of(family), {}, candidate.layers,
+          {},     stashes_.of(family)};
+  int first = 0;
+  for (std::size_t s = 0; s < candidate.layers.size(); ++s) {
+    cut.first.push_back(first);
+    first += candidate.layers[s];
+    std::size_t level = 0;
+    if (!candidate.recompute.empty() && !family.schedule->checkpoints)
+      while (level + 1 < cut.levels.size() && cut.levels[level].recompute != candidate.recompute[s])
+        ++level;
+    cut.at.push_back(level);
+  }
+  return cut;
 }
 
 double Bounds::message_s(double bytes) const { return latency_s_ + bytes * s_per_byte_; }
@@ -173,8 +161,7 @@ double Bounds::reduce_s(const PlanFamily& family, double bytes) const {
 
 Bound Bounds::of(const Shape& shape) {
   const int layers = problem_.layers(), p = shape.depth;
-  const bool selective = shape.recompute == Recompute::selective;
-  StageTable& time = table(shape, selective ? Recompute::none : shape.recompute);
+  StageTable& time = table(shape, recomputes_.front());
   const StagePart& all = time.part(0, layers);
   const auto m = static_cast<double>(shape.microbatches);
   Bound bound;
@@ -182,66 +169,50 @@ Bound Bounds::of(const Shape& shape) {
   if (p > 1) bound.time_s += (all.step_s + reduce_s(shape, all.reduced_bytes)) / p;
   // Without a flush it is device 0 whose updates are counted.
   if (!all_flush_ && p > 1) bound.time_s = std::min(bound.time_s, m * time.part(0, 1).work_s());
-  const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
-  StageTable& held = table(shape, selective ? Recompute::full : shape.recompute);
-  const int middle = std::min(1, layers - most);
-  double least = kInfinite;
-  for (int first = middle; first + most <= layers; ++first) {
-    const StagePart& part = held.part(first, most);
-    least = std::min(least, part.static_bytes + part.activation_bytes + part.workspace_bytes);
-    if (!problem_.base().profile) break;
-  }
   // Runs of a profile's layers differ, and the device with the most may have any.
-  bound.memory_bytes = problem_.base().profile ? 0 : least;
+  if (problem_.base().profile) return bound;
+  const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
+  bound.memory_bytes = kInfinite;
+  for (const Recompute r : recomputes_) {
+    const StagePart& part = table(shape, r).part(std::min(1, layers - most), most);
+    bound.memory_bytes = std::min(bound.memory_bytes,
+                                  part.static_bytes + part.activation_bytes + part.workspace_bytes);
+  }
   bound.fits = bound.memory_bytes <= capacity_;
   return bound;
 }
 
-const std::vector<double>& Bounds::stash(const PlanFamily& family) {
-  const bool until_weights = family.shape.recompute == Recompute::full;
-  const auto index = static_cast<std::int64_t>(family.schedule - schedules().data());
-  const std::vector<std::int64_t> key{index, family.shape.depth, family.chunks,
-                                      family.shape.microbatches, until_weights ? 1 : 0};
-  const auto [found, added] = stashes_.try_emplace(key);
-  std::vector<double>& peaks = found->second;
-  if (!added) return peaks;
-  // Of any order: the first backward follows all forwards of its microbatch.
-  peaks.assign(static_cast<std::size_t>(family.shape.depth), mirrored(family) ? 0 : 1);
-  if (family.schedule->looks_at_costs || !family.schedule->flushes()) return peaks;
-  OpLists order;
-  family.schedule->generate(family.schedule_shape(), order);
-  const auto shares = shares_of(family, positions(family));
-  for (std::size_t d = 0; d < peaks.size(); ++d)
-    peaks[d] = least_peak(holdings(order.of(static_cast<int>(d)), shares[d], until_weights));
-  return peaks;
+/// Can a device hold a stage of n layers in the middle of the model, k microbatches of it?
+bool Bounds::holds(const Level& level, double k, int n) const {
+  const StagePart& part = level.held->part(std::min(1, problem_.layers() - n), n);
+  return part.static_bytes + k * part.activation_bytes + part.workspace_bytes <= capacity_;
 }
 
-/// Layers that a device can hold together with so many microbatches of each.
-int Bounds::most_layers(const PlanFamily& family, double stash) {
-  const int layers = problem_.layers();
-  if (capacity_ == kInfinite || problem_.base().profile) return layers;
-  StageTable& held = bytes(family);
-  int most = 0;
-  for (int n = 1; n <= layers; ++n) {
-    const StagePart& part = held.part(std::min(1, layers - n), n);
-    if (part.static_bytes + stash * part.activation_bytes + part.workspace_bytes > capacity_) break;
-    most = n;
-  }
-  return most;
-}
-
+/// Layers that each device can hold.
 std::vector<int> Bounds::most_layers(const PlanFamily& family) {
-  std::vector<int> most;
-  std::map<double, int> known;
-  for (const double k : stash(family)) {
-    const auto [found, added] = known.try_emplace(k);
-    if (added) found->second = most_layers(family, k);
-    most.push_back(found->second);
+  const int layers = problem_.layers();
+  const Stash& stash = stashes_.of(family);
+  std::vector<int> most(stash.until_input.size(), layers);
+  if (capacity_ == kInfinite || problem_.base().profile) return most;
+  const std::vector<Level> all = levels(family);
+  std::map<std::pair<double, double>, int> known;
+  for (std::size_t d = 0; d < most.size(); ++d) {
+    const std::pair k{stash.until_input[d], stash.until_weights[d]};
+    const auto [found, added] = known.try_emplace(k, 0);
+    const auto some_level_holds = [&](int n) {
+      return std::ranges::any_of(all, [&](const Level& level) {
+        const bool alone = family.stages() == family.shape.depth || all.size() == 1;
+        return holds(level, level.until_weights && alone ? k.second : k.first, n);
+      });
+    };
+    if (added)
+      while (found->second < layers && some_level_holds(found->second + 1)) ++found->second;
+    most[d] = found->second;
   }
   return most;
 }
 
-Bound Bounds::of(const PlanFamily& family, std::vector<int>* cut) {
+Bound Bounds::of(const PlanFamily& family, Candidate* good) {
   const std::vector<int> most = most_layers(family);
   const auto reach = [&] {
     if (!mirrored(family)) return std::accumulate(most.begin(), most.end(), 0);
@@ -253,37 +224,37 @@ Bound Bounds::of(const PlanFamily& family, std::vector<int>* cut) {
   if (reach() < problem_.layers() || std::ranges::min(most) < 1)
     return {.time_s = kInfinite, .fits = false};
   const bool line = family.stages() == family.shape.depth && !mirrored(family);
-  Bound bound = line ? of_line(family, most, cut) : of_many(family, most, cut);
+  Bound bound = line ? of_line(family, most, good) : of_many(family, most, good);
   bound.memory_bytes = of(family.shape).memory_bytes;
   return bound;
 }
 
 /// What a good cut takes at least by its bound, and a little: a better one has no slower device.
 double Bounds::good_cut_s(const PlanFamily& family, const std::vector<int>& most) {
-  const std::vector<int> cut = balanced(family, most);
-  if (cut.empty()) return kInfinite;
-  const Bound bound = of(Candidate{family, cut});
+  const Candidate good = balanced(family, most);
+  if (good.layers.empty()) return kInfinite;
+  const Bound bound = of(good);
   return bound.fits ? bound.time_s * (1 + 1e-9) : kInfinite;
 }
 
 /// One stage per device: the best cut by dynamic programming.
-Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
-                      std::vector<int>* cut) {
+Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Candidate* good) {
   const int layers = problem_.layers(), p = family.shape.depth;
   const auto m = static_cast<double>(family.shape.microbatches);
-  StageTable& time = times(family);
-  StageTable& held = bytes(family);
-  const std::vector<double>& stashed = stash(family);
+  const std::vector<Level> all = levels(family);
+  StageTable& time = *all.front().time;  // of what does not depend on the level
+  const Stash& stash = stashes_.of(family);
   const bool flushes = family.schedule->flushes();
   const StagePart& first = time.part(0, 1);
   const double last_s = flushes ? first.step_s + reduce_s(family, first.reduced_bytes) : 0;
-  const auto cost = [&](int d, int before, int n) {
-    const StagePart& part = time.part(before, n);
-    if (capacity_ < kInfinite) {
-      const StagePart& b = held.part(before, n);
-      const double k = stashed[static_cast<std::size_t>(d)];
-      if (b.static_bytes + k * b.activation_bytes + b.workspace_bytes > capacity_) return kInfinite;
-    }
+  const auto fits = [&](const Level& level, std::size_t d, int before, int n) {
+    if (capacity_ == kInfinite) return true;
+    const StagePart& b = level.held->part(before, n);
+    const double k = level.until_weights ? stash.until_weights[d] : stash.until_input[d];
+    return b.static_bytes + k * b.activation_bytes + b.workspace_bytes <= capacity_;
+  };
+  const auto cost_at = [&](const Level& level, int d, int before, int n) {
+    const StagePart& part = level.time->part(before, n);
     if (!flushes) return d == 0 ? m * part.work_s() : 0.0;
     const double end_s = part.step_s + reduce_s(family, part.reduced_bytes);
     if (d == 0) return m * part.work_s() + end_s;
@@ -295,6 +266,12 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
     const double work = family.schedule->splits_backward ? until_input : part.work_s();
     return others.forward_s + message +
            std::max(m * part.work_s() + end_s, m * work + others.input_s + message + last_s);
+  };
+  const auto cost = [&](int d, int before, int n) {
+    const auto level = std::ranges::find_if(all, [&](const Level& l) {  // the fastest that fits
+      return fits(l, static_cast<std::size_t>(d), before, n);
+    });
+    return level == all.end() ? kInfinite : cost_at(*level, d, before, n);
   };
   const double enough = good_cut_s(family, most);
   const auto columns = static_cast<std::size_t>(layers + 1);
@@ -320,23 +297,96 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most,
     best = std::move(next);
   }
   if (best.back() == kInfinite) return {.time_s = kInfinite, .fits = false};
-  if (cut != nullptr) {
-    cut->assign(static_cast<std::size_t>(p), 0);
+  if (good != nullptr) {
+    good->layers.assign(static_cast<std::size_t>(p), 0);
     for (int d = p - 1, at = layers; d >= 0; --d) {
-      (*cut)[static_cast<std::size_t>(d)] =
-          taken[static_cast<std::size_t>(d)][static_cast<std::size_t>(at)];
-      at -= (*cut)[static_cast<std::size_t>(d)];
+      const auto s = static_cast<std::size_t>(d);
+      good->layers[s] = taken[s][static_cast<std::size_t>(at)];
+      at -= good->layers[s];
     }
+    good->recompute = least_recompute(*good);
   }
   return {.time_s = best.back()};
 }
 
-/// Several stages per device: the mean over the devices, and the device with the most layers.
-Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most,
-                      std::vector<int>* cut) {
+/// What recomputation adds to the work of a device with n layers, per microbatch; [n].
+std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
+  const int layers = problem_.layers();
+  std::vector<double> out(static_cast<std::size_t>(layers) + 1, 0);
+  if (capacity_ == kInfinite || problem_.base().profile) return out;
+  const std::vector<Level> all = levels(family);
+  std::vector<std::pair<double, double>> bytes_and_extra;
+  for (const Level& level : all) {
+    double bytes = kInfinite, extra = kInfinite;
+    for (const int i : {0, std::min(1, layers - 1), layers - 1}) {
+      bytes = std::min(bytes, level.held->part(i, 1).activation_bytes);
+      extra = std::min(extra, level.time->part(i, 1).work_s() - all[0].time->part(i, 1).work_s());
+    }
+    bytes_and_extra.emplace_back(k * bytes, std::max(extra, 0.0));
+  }
+  for (int n = 1; n <= layers; ++n) {
+    const double held = all[0].held->part(std::min(1, layers - n), n).static_bytes;
+    out[static_cast<std::size_t>(n)] = least_extra(bytes_and_extra, n, capacity_ - held);
+  }
+  return out;
+}
+
+/// Layers dealt out to devices, none of them chosen: the least sum of what recomputation adds per
+/// microbatch, and the least of the largest load of a device.
+Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   const int layers = problem_.layers(), p = family.shape.depth;
   const auto m = static_cast<double>(family.shape.microbatches);
-  StageTable& time = times(family);
+  const Stash& stash = stashes_.of(family);
+  const std::vector<Level> all = levels(family);
+  StageTable& time = *all.front().time;
+  const bool one_level = all.size() == 1;
+  std::map<double, std::vector<double>> known;
+  std::vector<const std::vector<double>*> extra;
+  for (std::size_t d = 0; d < static_cast<std::size_t>(p); ++d) {
+    const bool late = one_level && all.front().until_weights;
+    const double k = late ? stash.until_weights[d] : stash.until_input[d];
+    const auto [found, added] = known.try_emplace(k);
+    if (added) found->second = extra_s(family, k);
+    extra.push_back(&found->second);
+  }
+  const auto load = [&](std::size_t d, int n) {
+    const StagePart& part = time.part(std::min(1, layers - n), n);
+    return m * (part.work_s() + (*extra[d])[static_cast<std::size_t>(n)]) + part.step_s +
+           reduce_s(family, part.reduced_bytes);
+  };
+  const auto added = [&](std::size_t d, int n) {
+    const double more = (*extra[d])[static_cast<std::size_t>(n)];
+    return more == kInfinite ? more : more - (*extra[d])[static_cast<std::size_t>(n) - 1];
+  };
+  const int v = family.stages() / p;
+  // Of what grows with every layer, giving the next one where it grows least is best.
+  const auto deal = [&](const auto& next) {
+    using Turn = std::pair<double, std::size_t>;
+    std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+    std::vector<int> has(extra.size(), v);
+    for (std::size_t d = 0; d < extra.size(); ++d)
+      if (v < layers) turns.emplace(next(d, v + 1), d);
+    for (int given = v * p; given < layers && !turns.empty(); ++given) {
+      const std::size_t d = turns.top().second;
+      turns.pop();
+      if (++has[d] < layers) turns.emplace(next(d, has[d] + 1), d);
+    }
+    return has;
+  };
+  Dealt out;
+  const std::vector<int> least = deal(added), even = deal(load);
+  for (std::size_t d = 0; d < extra.size(); ++d) {
+    out.extra_s += (*extra[d])[static_cast<std::size_t>(least[d])];
+    out.largest_s = std::max(out.largest_s, load(d, even[d]));
+  }
+  return out;
+}
+
+/// Several stages per device: the mean over the devices, and the device with the largest load.
+Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Candidate* good) {
+  const int layers = problem_.layers(), p = family.shape.depth;
+  const auto m = static_cast<double>(family.shape.microbatches);
+  StageTable& time = *levels(family).front().time;
   const StagePart& all = time.part(0, layers);
   double one_forward_s = kInfinite, one_input_s = kInfinite;
   for (int i = 0; i < layers; ++i) {
@@ -344,10 +394,8 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most,
     one_forward_s = std::min(one_forward_s, part.forward_s);
     one_input_s = std::min(one_input_s, part.input_s);
   }
-  if (!family.schedule->flushes()) {
-    if (cut != nullptr) *cut = balanced(family, most);
-    return {.time_s = m * time.part(0, 1).work_s()};
-  }
+  if (good != nullptr) *good = balanced(family, most);
+  if (!family.schedule->flushes()) return {.time_s = m * time.part(0, 1).work_s()};
   const double message = least_message_s(time);
   const auto before = [&](int d) { return mirrored(family) ? std::min(d, p - 1 - d) : d; };
   double fill_s = 0, drain_s = 0;  // sums over the devices
@@ -356,34 +404,45 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most,
     drain_s += before(d) * (one_input_s + message);
   }
   const double end_s = all.step_s + reduce_s(family, all.reduced_bytes);
+  const bool alike = !mirrored(family) && !problem_.base().profile;
+  const Dealt dealt = alike ? deal_out(family) : Dealt{};
+  const double work_s = m * (all.work_s() + dealt.extra_s);
+  if (work_s == kInfinite) return {.time_s = kInfinite, .fits = false};
   Bound bound;
-  bound.time_s = (fill_s + m * all.work_s() + end_s) / p;
+  bound.time_s = std::max((fill_s + work_s + end_s) / p, dealt.largest_s);
   if (!family.schedule->splits_backward)
-    bound.time_s = std::max(bound.time_s, (fill_s + drain_s + m * all.work_s()) / p);
-  if (!mirrored(family) && !problem_.base().profile) {
-    const int n = (layers + p - 1) / p;
-    const StagePart& part = time.part(std::min(1, layers - n), n);
-    bound.time_s = std::max(bound.time_s,
-                            m * part.work_s() + part.step_s + reduce_s(family, part.reduced_bytes));
-  }
-  if (cut != nullptr) *cut = balanced(family, most);
+    bound.time_s = std::max(bound.time_s, (fill_s + drain_s + work_s) / p);
   return bound;
 }
 
-/// Gives layer after layer to the device that stays fastest, and of its stages to the shortest.
-std::vector<int> Bounds::balanced(const PlanFamily& family, const std::vector<int>& most) {
+/// Gives layer after layer to the device that stays fastest, and of its stages to the shortest; a
+/// device recomputes as it must to hold as many layers.
+Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& most) {
   const int layers = problem_.layers(), stages = family.stages();
-  const auto position = positions(family);
-  const auto shares = shares_of(family, position);
-  StageTable& time = times(family);
-  std::vector<int> cut(static_cast<std::size_t>(stages), 1);
+  const auto position = positions_of(family);
+  const auto shares = shares_of(family);
+  const std::vector<Level> all = levels(family);
+  const Stash& stash = stashes_.of(family);
+  Candidate out{family, std::vector<int>(static_cast<std::size_t>(stages), 1)};
+  std::vector<int>& cut = out.layers;
   const auto held = [&](std::size_t d) {
     int sum = 0;
     for (const Share& share : shares[d]) sum += cut[share.stage];
     return sum;
   };
+  std::map<std::pair<double, int>, std::size_t> known;
+  const auto level_of = [&](std::size_t d) {
+    if (all.size() == 1 || problem_.base().profile) return std::size_t{0};
+    const int n = held(d);
+    const auto [found, added] = known.try_emplace({stash.until_weights[d], n}, 0);
+    std::size_t& l = found->second;
+    if (added)
+      while (l + 1 < all.size() && !holds(all[l], stash.until_weights[d], n)) ++l;
+    return l;
+  };
   const auto load = [&](std::size_t d) {
     double sum = 0;
+    StageTable& time = *all[level_of(d)].time;
     for (const Share& share : shares[d]) {
       const int n = cut[share.stage];
       const int first = share.stage == 0 ? 0
@@ -410,56 +469,132 @@ std::vector<int> Bounds::balanced(const PlanFamily& family, const std::vector<in
       best_s = t;
       best_length = cut[s];
     }
-    if (best == cut.size()) return {};
+    if (best == cut.size()) return {family, {}};
     ++cut[best];
   }
-  return cut;
+  out.recompute = least_recompute(out);
+  if (!make_fit(out)) out.layers.clear();
+  return out;
+}
+
+double Bounds::held_bytes(const Cut& cut, std::size_t d) const {
+  const std::vector<Share>& shares = cut.shares[d];
+  const bool late = std::ranges::all_of(
+      shares, [&](const Share& share) { return cut.level(share.stage).until_weights; });
+  const double k = late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
+  double bytes = 0;
+  for (const Share& share : shares) {
+    const StagePart& part = cut.held(share.stage, cut.level(share.stage));
+    bytes += part.static_bytes + (share.microbatches > 0 ? k * part.activation_bytes : 0);
+    if (shares.size() == 1) bytes += part.workspace_bytes;
+  }
+  return bytes;
+}
+
+/// Whatever the other stages of the device recompute.
+double Bounds::least_held_bytes(const Cut& cut, std::size_t d, std::uint32_t stage,
+                                const Level& level) const {
+  const std::vector<Share>& shares = cut.shares[d];
+  const bool late = level.until_weights && (shares.size() == 1 || cut.levels.size() == 1);
+  const double k = late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
+  double bytes = 0;
+  for (const Share& share : shares) {
+    const auto held = [&](const Level& as) {
+      const StagePart& part = cut.held(share.stage, as);
+      return part.static_bytes + (share.microbatches > 0 ? k * part.activation_bytes : 0) +
+             (shares.size() == 1 ? part.workspace_bytes : 0);
+    };
+    double least = held(level);
+    if (share.stage != stage)
+      for (const Level& other : cut.levels) least = std::min(least, held(other));
+    bytes += least;
+  }
+  return bytes;
+}
+
+std::vector<Recompute> Bounds::least_recompute(const Candidate& candidate) {
+  if (candidate.family.schedule->checkpoints) return {};
+  const Cut cut = cut_of(candidate);
+  std::vector<std::size_t> at(candidate.layers.size(), 0);
+  for (std::size_t d = 0; d < cut.shares.size(); ++d) {
+    for (const Share& share : cut.shares[d]) {
+      std::size_t& l = at[share.stage];
+      while (l + 1 < cut.levels.size() &&
+             least_held_bytes(cut, d, share.stage, cut.levels[l]) > capacity_)
+        ++l;
+    }
+  }
+  std::vector<Recompute> out;
+  for (const std::size_t l : at) out.push_back(cut.levels[l].recompute);
+  return out;
+}
+
+bool Bounds::make_fit(Candidate& candidate) {
+  if (candidate.family.schedule->checkpoints) return of(candidate).fits;
+  Cut cut = cut_of(candidate);
+  for (std::size_t d = 0; d < cut.shares.size(); ++d) {
+    double bytes = held_bytes(cut, d);
+    while (bytes > capacity_) {
+      std::size_t chosen = cut.at.size();
+      double best = 0, then_bytes = 0;  // bytes per second
+      for (const Share& share : cut.shares[d]) {
+        const std::size_t s = share.stage;
+        if (cut.at[s] + 1 == cut.levels.size()) continue;
+        const double before_s = cut.time(s).work_s();
+        ++cut.at[s];
+        const double held = held_bytes(cut, d);
+        const double worth =
+            std::max(bytes - held, 0.0) / std::max(cut.time(s).work_s() - before_s, 1e-12);
+        --cut.at[s];
+        if (chosen < cut.at.size() && worth <= best) continue;
+        chosen = s;
+        best = worth;
+        then_bytes = held;
+      }
+      if (chosen == cut.at.size()) return false;
+      ++cut.at[chosen];
+      bytes = then_bytes;
+    }
+  }
+  for (std::size_t s = 0; s < cut.at.size(); ++s) candidate.recompute[s] = cut.level(s).recompute;
+  return true;
 }
 
 Bound Bounds::of(const Candidate& candidate) {
   const PlanFamily& family = candidate.family;
-  StageTable& time = times(family);
-  StageTable& held = bytes(family);
+  const Cut cut = cut_of(candidate);
   Line line;
   double fill_s = 0, drain_s = 0;
-  std::vector<StagePart> kept;
-  const auto position = positions(family);
-  int first = 0;
   for (std::size_t s = 0; s < candidate.layers.size(); ++s) {
     line.fill_s.push_back(fill_s);
     line.drain_s.push_back(drain_s);
-    line.parts.push_back(time.part(first, candidate.layers[s]));
-    kept.push_back(held.part(first, candidate.layers[s]));
-    const bool moves = s + 1 < position.size() && position[s] != position[s + 1];
-    const double message = moves ? message_s(line.parts.back().output_bytes) : 0;
-    fill_s += line.parts.back().forward_s + message;
-    drain_s += line.parts.back().input_s + message;
-    first += candidate.layers[s];
+    const StagePart& part = cut.time(s);
+    const bool moves = s + 1 < cut.position.size() && cut.position[s] != cut.position[s + 1];
+    const double message = moves ? message_s(part.output_bytes) : 0;
+    fill_s += part.forward_s + message;
+    drain_s += part.input_s + message;
   }
-  const auto shares = shares_of(family, position);
-  const auto& stashed = stash(family);
   const bool split = family.schedule->splits_backward, flushes = family.schedule->flushes();
   Bound bound;
   double first_end_s = 0;
-  for (std::size_t d = 0; d < shares.size(); ++d) {
+  for (std::size_t d = 0; d < cut.shares.size(); ++d) {
+    const double held = held_bytes(cut, d);
+    if (held > bound.memory_bytes) {
+      bound.memory_bytes = held;
+      bound.overfull = held > capacity_ ? static_cast<int>(d) : -1;
+    }
     double work_s = 0, until_input_s = 0, step_s = 0, bytes = 0;
     double fill = kInfinite, drain = kInfinite;
-    double memory = 0, most_workspace = 0;
-    for (const Share& share : shares[d]) {
-      const StagePart& part = line.parts[share.stage];
+    for (const Share& share : cut.shares[d]) {
+      const StagePart& part = cut.time(share.stage);
       work_s += share.microbatches * part.work_s();
       until_input_s += share.microbatches * (part.forward_s + part.input_s - part.saving_s);
       step_s += part.step_s;
       bytes += part.reduced_bytes;
-      if (share.microbatches > 0) {
-        fill = std::min(fill, line.fill_s[share.stage]);
-        drain = std::min(drain, line.drain_s[share.stage]);
-      }
-      const StagePart& b = kept[share.stage];
-      memory += b.static_bytes + (share.microbatches > 0 ? stashed[d] * b.activation_bytes : 0);
-      most_workspace = std::max(most_workspace, shares[d].size() == 1 ? b.workspace_bytes : 0);
+      if (share.microbatches == 0) continue;
+      fill = std::min(fill, line.fill_s[share.stage]);
+      drain = std::min(drain, line.drain_s[share.stage]);
     }
-    bound.memory_bytes = std::max(bound.memory_bytes, memory + most_workspace);
     if (fill == kInfinite) continue;  // it computes nothing
     const double end_s = step_s + reduce_s(family, bytes);
     if (d == 0) first_end_s = end_s;

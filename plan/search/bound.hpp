@@ -24,6 +24,13 @@
 // per device: the mean over the devices of fill, all layers' work, reduce and step, each stage
 // having at least one layer; and the device with at least ceil(L / p) layers.
 //
+// Recomputation is chosen stage by stage. The least time of a stage is that of the least
+// recomputation with which its device holds it; work with n layers, of which x_r recompute as r
+// says, is at least that without recomputation and sum x_r delta_r, delta_r what one layer adds.
+// Where a device has several stages: the least sum for which static(n) + k(d) sum x_r a_r fits, a_r
+// the activations of a layer, x_r real numbers; layers are dealt out so that the sum over all
+// devices is least (it is convex in n), or the largest load of a device.
+//
 // Memory: a device with n layers holds their weights, gradients and optimizer state, and the
 // activations that its order of ops (which no engine changes) stashes at most: k(d) microbatches of
 // each layer, with several stages the least over all ways to spread the layers over them; so
@@ -34,6 +41,7 @@
 #pragma once
 
 #include "plan/search/stage_table.hpp"
+#include "plan/search/stash.hpp"
 
 #include <map>
 #include <optional>
@@ -44,46 +52,71 @@ struct Bound {
   double time_s = 0;
   double memory_bytes = 0;  ///< of the fullest device
   bool fits = true;         ///< false: proven not to fit
+  int overfull = -1;        ///< of a candidate that does not fit: the fullest device
 };
 
 /// Bounds of one problem; keeps what it computed. Not thread-safe.
 class Bounds {
  public:
-  /// `all_flush`: no schedule without a flush is asked about by its shape.
-  Bounds(const Problem& problem, bool all_flush);
+  Bounds(const Problem& problem, const Axes& axes);
 
+  /// Whatever schedule and recomputation of the axes is chosen.
   Bound of(const Shape& shape);
-  /// Also gives a cut that is good by the bound, where one fits.
-  Bound of(const PlanFamily& family, std::vector<int>* cut = nullptr);
+  /// Whatever is recomputed. Also gives a candidate that is good by the bound, where one fits.
+  Bound of(const PlanFamily& family, Candidate* good = nullptr);
   Bound of(const Candidate& candidate);
+
+  /// Per stage: the least that all candidates with these layers recompute which fit.
+  std::vector<Recompute> least_recompute(const Candidate& candidate);
+  /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
+  /// false: it never does.
+  bool make_fit(Candidate& candidate);
 
   double capacity_bytes() const { return capacity_; }  ///< of the largest device; infinite: unknown
 
  private:
+  /// A recomputation of a stage: what runs of layers then take and hold.
+  struct Level {
+    Recompute recompute;
+    StageTable* time;
+    StageTable* held;
+    bool until_weights;  ///< activations are kept until W
+  };
+  struct Cut;
+
   StageTable& table(const Shape& shape, Recompute recompute);
-  StageTable& times(const PlanFamily& family);
-  StageTable& bytes(const PlanFamily& family);
+  /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
+  std::vector<Level> levels(const PlanFamily& family);
+  Cut cut_of(const Candidate& candidate);
+  double held_bytes(const Cut& cut, std::size_t device) const;
+  double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
+                          const Level& level) const;
   /// A message between two devices, and the reduction of a stage.
   double message_s(double bytes) const;
   double least_message_s(StageTable& time) const;
   double reduce_s(const PlanFamily& family, double bytes) const;
   double reduce_s(const Shape& shape, double bytes) const;
-  /// Microbatches of all its stages that a device holds at once, by its order.
-  const std::vector<double>& stash(const PlanFamily& family);
-  int most_layers(const PlanFamily& family, double stash);
+  /// Of a device with one stage of n layers in the middle of the model, holding k microbatches.
+  bool holds(const Level& level, double k, int n) const;
   std::vector<int> most_layers(const PlanFamily& family);
+  std::vector<double> extra_s(const PlanFamily& family, double k);
+  Candidate balanced(const PlanFamily& family, const std::vector<int>& most);
   double good_cut_s(const PlanFamily& family, const std::vector<int>& most);
-  Bound of_line(const PlanFamily& family, const std::vector<int>& most, std::vector<int>* cut);
-  Bound of_many(const PlanFamily& family, const std::vector<int>& most, std::vector<int>* cut);
-  std::vector<int> balanced(const PlanFamily& family, const std::vector<int>& most);
+  Bound of_line(const PlanFamily& family, const std::vector<int>& most, Candidate* good);
+  Bound of_many(const PlanFamily& family, const std::vector<int>& most, Candidate* good);
+  struct Dealt {
+    double extra_s = 0, largest_s = 0;
+  };
+  Dealt deal_out(const PlanFamily& family);
 
   const Problem& problem_;
-  bool all_flush_;
+  std::vector<Recompute> recomputes_;  // that a stage may choose, the least first
+  bool all_flush_;                     // no schedule without a flush may be chosen
   double capacity_;
   double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
   double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes
   std::map<StageTable::Key, StageTable> tables_;
-  std::map<std::vector<std::int64_t>, std::vector<double>> stashes_;
+  Stashes stashes_;
 };
 
 }  // namespace penstock

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <span>
 
 namespace penstock {
@@ -140,8 +142,7 @@ ScheduleShape PlanFamily::schedule_shape() const {
   out.depth = static_cast<std::uint32_t>(shape.depth);
   out.chunks = schedule->layout == Layout::mirrored ? 1 : static_cast<std::uint32_t>(chunks);
   out.microbatches_per_update = static_cast<std::uint32_t>(shape.microbatches);
-  if (schedule->checkpoints)
-    out.checkpoint = static_cast<Checkpoint>(2 - static_cast<int>(shape.recompute));
+  if (schedule->checkpoints) out.checkpoint = checkpoint;
   return out;
 }
 
@@ -160,10 +161,32 @@ bool PlanFamily::admitted() const {
 
 std::string PlanFamily::describe() const {
   const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
-  return fmt::format(
-      "{}, {} stages x {} chunks x width {} x tensor {}, microbatch {}, recompute {}", name,
-      shape.depth, chunks, shape.width, shape.tensor, shape.microbatch_size,
-      kRecomputeNames[static_cast<std::size_t>(shape.recompute)]);
+  return fmt::format("{}, {} stages x {} chunks x width {} x tensor {}, microbatch {}, {}, {}",
+                     name, shape.depth, chunks, shape.width, shape.tensor, shape.microbatch_size,
+                     arrangement.rank_order, arrangement.placement);
+}
+
+std::string recompute_text(const std::vector<Recompute>& stages) {
+  const auto name = [](Recompute r) { return kRecomputeNames[static_cast<std::size_t>(r)]; };
+  const bool alike = std::ranges::adjacent_find(stages, std::not_equal_to()) == stages.end();
+  if (alike) return std::string(name(stages.empty() ? Recompute::none : stages.front()));
+  std::vector<std::string_view> names;
+  for (const Recompute r : stages) names.push_back(name(r));
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+std::vector<Recompute> recomputes_of(const Axes& axes) {
+  const std::set<Recompute> each(axes.recomputes.begin(), axes.recomputes.end());
+  return {each.begin(), each.end()};
+}
+
+std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages) {
+  const auto has = [&](Recompute r) { return std::ranges::find(stages, r) != stages.end(); };
+  std::vector<Checkpoint> out;
+  if (has(Recompute::none)) out.push_back(Checkpoint::never);
+  if (has(Recompute::none) && has(Recompute::full)) out.push_back(Checkpoint::except_last);
+  if (has(Recompute::full)) out.push_back(Checkpoint::always);
+  return out;
 }
 
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
@@ -212,7 +235,7 @@ std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
 }
 
 Choice Problem::choice(const Candidate& candidate) const {
-  return {candidate.family, in_model(candidate.layers)};
+  return {candidate.family, in_model(candidate.layers), candidate.recompute};
 }
 
 int Choice::gpus() const {
@@ -237,10 +260,9 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   const auto add = [&](bool wanted, const char* key, std::string value) {
     if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
   };
-  const auto recompute = static_cast<std::size_t>(shape.recompute);
-  static constexpr std::array<const char*, 3> kCheckpoints{"never", "except_last", "always"};
-  add(family.schedule->checkpoints, "checkpoint", kCheckpoints[recompute]);
-  add(!family.schedule->checkpoints, "recompute", std::string(kRecomputeNames[recompute]));
+  add(family.schedule->checkpoints, "checkpoint",
+      std::string(kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]));
+  add(!choice.recompute.empty(), "recompute", recompute_text(choice.recompute));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(sequence_parallel(shape.tensor), "sequence_parallel", "true");
   add(distributed_optimizer(shape.width) && !family.schedule->asynchronous, "distributed_optimizer",

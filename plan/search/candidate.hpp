@@ -1,9 +1,9 @@
 // What the search chooses among: everything `pipeline` says in a scenario, and its schedule.
 //
-// Choices are made from coarse to fine: a *shape* (depth, width, tensor degree, microbatch size,
-// recomputation), a *family* (a shape with its schedule, chunks and arrangement of ranks on GPUs),
-// a *candidate* (a family with the layers of every stage). The global batch is the same for all:
-// microbatches = batch / (microbatch size * width).
+// Choices are made from coarse to fine: a *shape* (depth, width, tensor degree, microbatch size), a
+// *family* (a shape with its schedule, chunks and arrangement of ranks on GPUs), a *candidate* (a
+// family with the layers and the recomputation of every stage). The global batch is the same for
+// all: microbatches = batch / (microbatch size * width).
 #pragma once
 
 #include "scenarios/scenario.hpp"
@@ -21,7 +21,6 @@ struct Shape {
   int tensor = 1;  ///< GPUs of every device
   std::int64_t microbatch_size = 1;
   std::int64_t microbatches = 1;  ///< per update and replica
-  Recompute recompute = Recompute::none;
 
   int gpus() const { return depth * width * tensor; }
 };
@@ -39,6 +38,8 @@ struct PlanFamily {
   const Schedule* schedule = nullptr;
   int chunks = 1;
   Arrangement arrangement{};
+  /// Of schedules with checkpoints (torchgpipe), whose stages are not told apart.
+  Checkpoint checkpoint = Checkpoint::never;
 
   /// Virtual stages, each with layers of its own.
   int stages() const;
@@ -52,14 +53,16 @@ struct PlanFamily {
 struct Candidate {
   PlanFamily family;
   std::vector<int> layers;  ///< per virtual stage, each at least 1; counted as the problem does
+  std::vector<Recompute> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
 };
 
 /// All that a plan says: a candidate's, or that of a published planner, whose stages may have
 /// different numbers of replicas and GPUs of their own.
 struct Choice {
-  PlanFamily family;          ///< its width: of the stage with the most replicas
-  std::vector<int> layers;    ///< per virtual stage, of the model
-  std::vector<int> widths{};  ///< per stage; empty: all have the family's
+  PlanFamily family;                   ///< its width: of the stage with the most replicas
+  std::vector<int> layers;             ///< per virtual stage, of the model
+  std::vector<Recompute> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
+  std::vector<int> widths{};           ///< per stage; empty: all have the family's
   bool split = false;         ///< the replicas of a stage divide each microbatch among them
   std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
 
@@ -71,10 +74,22 @@ struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
   std::vector<std::int64_t> microbatch_sizes;
-  std::vector<Recompute> recomputes;
+  std::vector<Recompute> recomputes;  ///< of a stage, the least first
+
   std::vector<int> chunks;
   std::vector<Arrangement> arrangements;
 };
+
+/// "full" where all are alike, else "[full, none]", as in a scenario.
+std::string recompute_text(const std::vector<Recompute>& stages);
+
+inline constexpr std::string_view kCheckpointNames[] = {"always", "except_last", "never"};
+
+/// Of the axes, the least first, each once.
+std::vector<Recompute> recomputes_of(const Axes& axes);
+
+/// What a schedule with checkpoints may do where stages may recompute so.
+std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages);
 
 /// What is trained on what: a scenario without its choices.
 class Problem {

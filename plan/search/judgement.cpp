@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -58,11 +59,14 @@ double peak_without_messages(const Simulation& s, int device) {
 void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
                   Judgement& judgement) {
   double fullest = -1;
+  std::set<int> overfull;
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     const double bytes = peak(s, d);
     const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
     const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
     judgement.memory_bytes = std::max(judgement.memory_bytes, bytes);
+    if (capacity > 0 && bytes > capacity)
+      overfull.insert(static_cast<int>(s.program.placement.position_of(d)));
     if (share <= fullest) continue;
     fullest = share;
     judgement.capacity_bytes = capacity;
@@ -71,6 +75,7 @@ void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
     judgement.why =
         fmt::format("device {} needs {}, has {}", d, format_bytes(bytes), format_bytes(capacity));
   }
+  judgement.overfull.assign(overfull.begin(), overfull.end());
 }
 
 Judgement judgement_of(const Simulation& s, double (*peak)(const Simulation&, int) = peak_bytes) {

@@ -6,11 +6,6 @@
 namespace penstock {
 namespace {
 
-Recompute recompute_of(const Plan& plan) {
-  // torchgpipe stores the last microbatch, as its authors ran it; see PlanFamily.
-  return plan.schedule == "torchgpipe" ? Recompute::selective : plan.recompute;
-}
-
 /// Can every stage divide a microbatch among its replicas?
 bool divides(const Plan& plan) {
   return std::ranges::all_of(plan.stages, [&](const PlannedStage& stage) {
@@ -37,7 +32,11 @@ Choice choice_of(const Plan& plan) {
   shape.depth = plan.depth();
   shape.microbatch_size = plan.microbatch_size;
   shape.microbatches = plan.microbatches;
-  shape.recompute = recompute_of(plan);
+  // torchgpipe stores the last microbatch, as its authors ran it.
+  if (family.schedule->checkpoints)
+    family.checkpoint = Checkpoint::except_last;
+  else
+    choice.recompute.assign(plan.stages.size(), plan.recompute);
   for (const PlannedStage& stage : plan.stages) {
     shape.width = std::max(shape.width, stage.replicas);
     choice.layers.push_back(stage.last_layer - stage.first_layer + 1);

@@ -24,6 +24,9 @@ struct Node {
   Candidate candidate;
   double memory_bytes = 0;  ///< a bound
   double estimate = 0;      ///< of the cost: its bound, or more where there is none as good
+  /// Per stage: the node also stands for candidates that recompute more in this one, as long as it
+  /// is not known that this one fits; they take longer. Empty: for this one alone.
+  std::vector<bool> more{};
 };
 
 /// The least estimate first; among equals the finer, then the earlier.
@@ -41,7 +44,6 @@ bool same(const Choice& of_a, const Choice& of_b) {
   return of_a.widths == of_b.widths && of_a.split == of_b.split && a.schedule == b.schedule &&
          a.chunks == b.chunks && a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
          a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
-         a.shape.recompute == b.shape.recompute &&
          a.shape.microbatch_size == b.shape.microbatch_size;
 }
 
@@ -52,20 +54,20 @@ bool shares_nothing(const Scenario& scenario) {
   return may && uses_exact(prepare(scenario), EngineChoice::automatic);
 }
 
-bool all_flush(const Axes& axes) {
-  return std::ranges::all_of(axes.schedules, [](const Schedule* s) { return s->flushes(); });
-}
-
 class Search {
  public:
   Search(const Problem& problem, const Axes& axes, const SearchOptions& options)
-      : problem_(problem), axes_(axes), options_(options), bounds_(problem, all_flush(axes)) {}
+      : problem_(problem),
+        axes_(axes),
+        options_(options),
+        recomputes_(recomputes_of(axes)),
+        bounds_(problem, axes) {}
 
   SearchResult run() {
     take_up_starts();
     make_shapes();
     while (step()) report();
-    move_layers();
+    improve_best();
     while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
       confirm(take(relaxed_));  // for comparison: proven worse than the best
     leave_rest();
@@ -139,41 +141,63 @@ class Search {
   }
 
   /// Of many cuts only those best by their bounds were simulated, of a start one: tries others.
-  void move_layers() {
+  void improve_best() {
     const auto had_all_cuts = [&] {
       return represented_.empty() && left_.empty() && out_.plans.front().from.empty();
     };
     bool better = !out_.plans.empty() && !had_all_cuts();
     while (better) {
       const FoundPlan plan = out_.plans.front();
-      better = false;
-      for (int layers = std::max(1, problem_.layers() / 8); layers > 0 && !better; layers /= 2)
-        for (std::size_t s = 0; s + 1 < plan.choice.layers.size() && !better; ++s)
-          better = moves(plan, s, layers) || moves(plan, s, -layers);
+      better = recomputes_less(plan) || moves_layers(plan);
     }
+  }
+
+  bool recomputes_less(const FoundPlan& plan) {
+    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s) {
+      Choice less = plan.choice;
+      const auto at = std::ranges::find(recomputes_, less.recompute[s]);
+      if (at == recomputes_.begin() || at == recomputes_.end()) continue;
+      less.recompute[s] = *(at - 1);
+      if (improves(less, plan.from)) return true;
+    }
+    return false;
+  }
+
+  bool moves_layers(const FoundPlan& plan) {
+    for (int layers = std::max(1, problem_.layers() / 8); layers > 0; layers /= 2)
+      for (std::size_t s = 0; s + 1 < plan.choice.layers.size(); ++s)
+        if (moves(plan, s, layers) || moves(plan, s, -layers)) return true;
+    return false;
   }
 
   /// Is the plan better with so many layers of stage s + 1 in stage s?
   bool moves(const FoundPlan& plan, std::size_t s, int layers) {
-    FoundPlan moved = plan;
-    moved.choice.layers[s] += layers;
-    moved.choice.layers[s + 1] -= layers;
-    if (std::min(moved.choice.layers[s], moved.choice.layers[s + 1]) < 1) return false;
+    Choice moved = plan.choice;
+    moved.layers[s] += layers;
+    moved.layers[s + 1] -= layers;
+    if (std::min(moved.layers[s], moved.layers[s + 1]) < 1) return false;
+    if (improves(moved, plan.from)) return true;
+    const std::size_t longer = layers > 0 ? s : s + 1;  // it may have to recompute for that
+    return recompute_more(moved.recompute, longer) && improves(moved, plan.from);
+  }
+
+  /// Keeps the plan when it is better than the best.
+  bool improves(const Choice& choice, const std::string& from) {
     if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
     ++out_.moves;
     try {
-      const Scenario scenario = problem_.resolve(moved.choice);
+      const Scenario scenario = problem_.resolve(choice);
       Judgement judgement = per_batch(relaxed(scenario, problem_.plain_reduction()), scenario);
       if (judgement.engine.empty()) {
         if (!judgement.fits) return false;
         const bool slower =
-            options_.objective != Objective::memory && hopeless(cost(judgement, moved.choice));
+            options_.objective != Objective::memory && hopeless(cost(judgement, choice));
         if (slower || !affordable()) return false;
-        confirmed_ops_ += ops_of(moved.choice.family);
+        confirmed_ops_ += ops_of(choice.family);
         judgement = answer(scenario);
       }
-      if (!judgement.fits || hopeless(cost(judgement, moved.choice))) return false;
-      keep(moved.choice, judgement, plan.from);
+      if (!judgement.fits || hopeless(cost(judgement, choice))) return false;
+      keep(choice, judgement, from);
       return true;
     } catch (const InputError&) {
       return false;  // this schedule cannot run it
@@ -182,21 +206,26 @@ class Search {
     }
   }
 
-  void push(Node::Level level, const Candidate& candidate, const Bound& bound) {
-    const Shape& shape = candidate.family.shape;
-    const double least = cost(bound.time_s, bound.memory_bytes, shape);
-    queue_.push({level, least, next_++, candidate, bound.memory_bytes, least});
+  /// One step more in this stage; false: there is none.
+  bool recompute_more(std::vector<Recompute>& stages, std::size_t s) const {
+    if (stages.empty()) return false;
+    const auto at = std::ranges::find(recomputes_, stages[s]);
+    if (at == recomputes_.end() || at + 1 == recomputes_.end()) return false;
+    stages[s] = *(at + 1);
+    return true;
   }
 
   /// Files what was made under what becomes of it; in the queue when it is worth a look.
-  void file(Tally& tally, Node::Level level, const Candidate& candidate, const Bound& bound) {
+  void file(Tally& tally, Node::Level level, const Candidate& candidate, const Bound& bound,
+            const std::vector<bool>& more = {}) {
     ++tally.made;
-    if (!bound.fits) {
+    const double least = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
+    if (!bound.fits && more.empty()) {
       ++tally.too_large;
-    } else if (hopeless(cost(bound.time_s, bound.memory_bytes, candidate.family.shape))) {
+    } else if (hopeless(least)) {
       ++tally.worse;
     } else {
-      push(level, candidate, bound);
+      queue_.push({level, least, next_++, candidate, bound.memory_bytes, least, more});
     }
   }
 
@@ -204,8 +233,7 @@ class Search {
     for (const int t : axes_.tensors)
       for (const int p : axes_.depths)
         for (const int w : axes_.widths)
-          for (const std::int64_t b : axes_.microbatch_sizes)
-            for (const Recompute r : axes_.recomputes) make_shape({p, w, t, b, 0, r});
+          for (const std::int64_t b : axes_.microbatch_sizes) make_shape({p, w, t, b});
   }
 
   void make_shape(Shape shape) {
@@ -264,16 +292,21 @@ class Search {
   }
 
   void open_schedule(PlanFamily family) {
-    if (family.schedule->checkpoints && family.shape.recompute == Recompute::selective &&
-        problem_.base().profile)
-      return;
+    if (!family.schedule->checkpoints) return open_schedule_as(family);
+    for (const Checkpoint checkpoint : checkpoints_of(recomputes_)) {
+      family.checkpoint = checkpoint;
+      open_schedule_as(family);
+    }
+  }
+
+  void open_schedule_as(const PlanFamily& family) {
     if (!family.admitted()) {
       ++out_.families.made;
       ++out_.families.refused;
       return;
     }
     Candidate candidate{family, {}};
-    const Bound bound = bounds_.of(family, &candidate.layers);
+    const Bound bound = bounds_.of(family, &candidate);
     for (const Arrangement& arrangement : axes_.arrangements) {
       const bool one_way = family.shape.width == 1 || family.shape.depth == 1;
       if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
@@ -301,33 +334,96 @@ class Search {
     }
   }
 
+  /// With the layers given, does whatever recomputes more take longer? The starts of all ops are
+  /// maxima of sums of durations, of one order; without a flush the answer is a difference of two.
+  bool more_takes_longer(const PlanFamily& family) const {
+    return !family.schedule->looks_at_costs && family.schedule->flushes() &&
+           options_.objective != Objective::memory;
+  }
+
+  /// Ways to recompute for which each cut is looked into; more than `most_cuts`: too many.
+  double ways_to_recompute(const PlanFamily& family) const {
+    if (family.schedule->checkpoints || more_takes_longer(family)) return 1;
+    return std::pow(static_cast<double>(recomputes_.size()), family.stages());
+  }
+
   void open_family(const Node& node) {
     ++out_.families.opened;
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
-    const auto file_cut = [&](const std::vector<int>& cut) {
-      const Candidate candidate{family, cut};
-      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
-    };
-    if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
-      for_each_cut(layers, stages, file_cut);
+    const std::size_t cuts = count_cuts(layers, stages, options_.most_cuts);
+    const auto most = static_cast<double>(options_.most_cuts);
+    if (static_cast<double>(cuts) * ways_to_recompute(family) <= most) {
+      for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
+        file_all(Candidate{family, cut});
+      });
       return;
     }
     ++out_.represented;
     represented_.push_back({node.bound, family});
+    if (cuts <= options_.most_cuts) {
+      for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
+        file_some(Candidate{family, cut});
+      });
+      return;
+    }
     const std::vector<int> even = even_split(layers, stages);
-    if (!node.candidate.layers.empty()) file_cut(node.candidate.layers);
-    if (!even.empty() && even != node.candidate.layers) file_cut(even);
+    if (!node.candidate.layers.empty()) file_some(node.candidate);
+    if (!even.empty() && even != node.candidate.layers) file_some(Candidate{family, even});
+  }
+
+  /// All ways to recompute, one by one or as what is at least as long as one of them.
+  void file_all(Candidate candidate) {
+    if (candidate.family.schedule->checkpoints) {
+      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
+    } else if (more_takes_longer(candidate.family)) {
+      candidate.recompute = bounds_.least_recompute(candidate);
+      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate),
+           std::vector<bool>(candidate.layers.size(), true));
+    } else {
+      candidate.recompute.assign(candidate.layers.size(), recomputes_.front());
+      do {
+        file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
+      } while (next_way(candidate.recompute));
+    }
+  }
+
+  /// Counts; false after the last.
+  bool next_way(std::vector<Recompute>& stages) const {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (recompute_more(stages, s)) return true;
+      stages[s] = recomputes_.front();
+    }
+    return false;
+  }
+
+  /// The one that is best by its bound; for the least memory those that recompute all alike.
+  void file_some(Candidate candidate) {
+    const auto file_this = [&] { file(out_.cuts, Node::cut, candidate, bounds_.of(candidate)); };
+    if (candidate.family.schedule->checkpoints) return file_this();
+    if (options_.objective == Objective::memory) {
+      for (const Recompute r : recomputes_) {
+        candidate.recompute.assign(candidate.layers.size(), r);
+        file_this();
+      }
+      return;
+    }
+    candidate.recompute = bounds_.least_recompute(candidate);
+    if (bounds_.make_fit(candidate)) file_this();
   }
 
   void evaluate(const Node& node) {
+    if (!node.more.empty()) {
+      const Bound bound = bounds_.of(node.candidate);
+      if (!bound.fits) return too_large(node, {bound.overfull}, false);
+    }
     ++out_.evaluations;
     const Shape& shape = node.candidate.family.shape;
     try {
       const Scenario scenario = problem_.resolve(node.candidate);
       const Judgement judgement = relaxed(scenario, problem_.plain_reduction());
       if (!judgement.fits || judgement.engine == "exact") {
-        settle(node.candidate, per_batch(judgement, scenario));
+        settle(node, per_batch(judgement, scenario));
         return;
       }
       Node bounded = node;
@@ -338,7 +434,7 @@ class Search {
       // Without a flush the answer is a difference of two times, each of them only bounded.
       if (scenario.schedule->flushes()) bounded.bound = bounded.estimate;
       if (shares_nothing(scenario)) {
-        settle(node.candidate, per_batch(judge(scenario, EngineChoice::exact), scenario));
+        settle(node, per_batch(judge(scenario, EngineChoice::exact), scenario));
       } else {
         relaxed_.push(bounded);
       }
@@ -353,7 +449,9 @@ class Search {
     confirmed_ops_ += ops_of(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
     try {
-      settle(node.candidate, answer(problem_.resolve(node.candidate)));
+      settle(node, answer(problem_.resolve(node.candidate)));
+      // Where links are shared, what recomputes more might be faster than this; not than its bound.
+      if (may_recompute_more(node)) represented_.push_back({node.bound, family});
     } catch (const InputError& error) {
       refuse(error);
     } catch (const SystemError&) {
@@ -370,14 +468,62 @@ class Search {
     return 2 * family.stages() * family.shape.microbatches * family.shape.width;
   }
 
-  void settle(const Candidate& candidate, const Judgement& judgement) {
+  void settle(const Node& node, const Judgement& judgement) {
     if (judgement.fits) {
       ++out_.cuts.opened;
-      keep(problem_.choice(candidate), judgement);
+      keep(problem_.choice(node.candidate), judgement);
       return;
     }
-    ++(std::isfinite(judgement.iteration_time_s) ? out_.cuts.too_large : out_.cuts.refused);
     why_not_ = judgement.why;
+    if (!std::isfinite(judgement.iteration_time_s)) {
+      ++out_.cuts.refused;
+      return;
+    }
+    too_large(node, judgement.overfull, !judgement.engine.empty());
+  }
+
+  bool may_recompute_more(const Node& node) const {
+    for (std::size_t s = 0; s < node.more.size(); ++s)
+      if (node.more[s] && node.candidate.recompute[s] != recomputes_.back()) return true;
+    return false;
+  }
+
+  /// Files what recomputes more instead. `anywhere`: of a whole run, whose messages wait on other
+  /// devices, too; else what a device holds depends on its own stages.
+  void too_large(const Node& node, const std::vector<int>& overfull, bool anywhere) {
+    ++out_.cuts.too_large;
+    if (overfull.empty()) return;
+    if (node.more.empty()) return recompute_more_there(node, overfull);
+    std::vector<std::uint32_t> stages;
+    const auto shares = shares_of(node.candidate.family);
+    for (const Share& share : shares[static_cast<std::size_t>(overfull.front())])
+      stages.push_back(share.stage);
+    for (std::uint32_t s = 0; anywhere && s < node.more.size(); ++s)
+      if (std::ranges::find(stages, s) == stages.end()) stages.push_back(s);
+    // Each of them once: with more of one stage, and no more of those before it in this list.
+    std::vector<bool> more = node.more;
+    for (const std::uint32_t s : stages) {
+      Candidate longer = node.candidate;
+      if (!more[s] || !recompute_more(longer.recompute, s)) continue;
+      file(out_.cuts, Node::cut, longer, bounds_.of(longer), more);
+      more[s] = false;
+    }
+  }
+
+  /// One try for a family of which some cuts stand for all: a stage more of each device.
+  void recompute_more_there(const Node& node, const std::vector<int>& overfull) {
+    const PlanFamily& family = node.candidate.family;
+    if (!more_takes_longer(family) || family.schedule->checkpoints) return;
+    Candidate longer = node.candidate;
+    const auto shares = shares_of(family);
+    for (const int d : overfull) {
+      const auto& stages = shares[static_cast<std::size_t>(d)];
+      const bool done = std::ranges::any_of(stages, [&](const Share& share) {
+        return recompute_more(longer.recompute, share.stage);
+      });
+      if (!done) return;
+    }
+    file(out_.cuts, Node::cut, longer, bounds_.of(longer));
   }
 
   /// The best of each family; of two as good the earlier.
@@ -457,6 +603,7 @@ class Search {
   const Problem& problem_;
   const Axes& axes_;
   const SearchOptions& options_;
+  const std::vector<Recompute> recomputes_;  // of a stage, the least first
   Bounds bounds_;
   Queue queue_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;

@@ -21,7 +21,7 @@ Problem on_links(const std::string& link) {
 }
 
 TEST(Relaxed, MemoryIsThatOfNoMessagesHoweverLongTheyAreHeld) {
-  const Candidate candidate{{{3, 2, 1, 1, 6, Recompute::none}, find_schedule("1f1b"), 1, {}},
+  const Candidate candidate{{{3, 2, 1, 1, 6}, find_schedule("1f1b"), 1, {}},
                             {2, 2, 2}};
   std::vector<double> relaxed_bytes;
   for (const char* link :

@@ -97,20 +97,51 @@ struct Brute {
   std::size_t simulated = 0;
 };
 
-void try_all_cuts(const Problem& problem, const PlanFamily& family, Objective objective,
+/// Every way to recompute in so many stages.
+std::vector<std::vector<Recompute>> ways_of(const std::vector<Recompute>& each, int stages) {
+  std::vector<std::vector<Recompute>> out{{}};
+  for (int s = 0; s < stages; ++s) {
+    std::vector<std::vector<Recompute>> longer;
+    for (const auto& way : out)
+      for (const Recompute r : each) {
+        longer.push_back(way);
+        longer.back().push_back(r);
+      }
+    out = std::move(longer);
+  }
+  return out;
+}
+
+void try_all_cuts(const Problem& problem, const PlanFamily& family,
+                  const std::vector<std::vector<Recompute>>& ways, Objective objective,
                   Brute& brute) {
   std::vector<std::vector<int>> cuts;
   cuts_of(problem.layers(), family.stages(), {}, cuts);
-  for (const auto& cut : cuts) {
-    try {
-      const Judgement v = judge(problem.resolve(Candidate{family, cut}), EngineChoice::exact);
-      ++brute.simulated;
-      if (v.fits)
-        brute.best = std::min(brute.best, cost_of(objective, v.iteration_time_s, v.memory_bytes,
-                                                  family.shape.gpus()));
-    } catch (const InputError&) {
-      continue;  // this schedule cannot run it
+  for (const auto& cut : cuts)
+    for (const auto& way : ways) {
+      try {
+        const Scenario scenario = problem.resolve(Candidate{family, cut, way});
+        const Judgement v = judge(scenario, EngineChoice::exact);
+        ++brute.simulated;
+        if (v.fits)
+          brute.best = std::min(brute.best, cost_of(objective, v.iteration_time_s, v.memory_bytes,
+                                                    family.shape.gpus()));
+      } catch (const InputError&) {
+        continue;  // this schedule cannot run it
+      }
     }
+}
+
+void try_family(const Problem& problem, PlanFamily family, const Axes& axes, Objective objective,
+                Brute& brute) {
+  if (!family.schedule->checkpoints) {
+    if (family.admitted())
+      try_all_cuts(problem, family, ways_of(axes.recomputes, family.stages()), objective, brute);
+    return;
+  }
+  for (const Checkpoint checkpoint : checkpoints_of(axes.recomputes)) {
+    family.checkpoint = checkpoint;
+    if (family.admitted()) try_all_cuts(problem, family, {{}}, objective, brute);
   }
 }
 
@@ -121,14 +152,12 @@ Brute brute_force(const Problem& problem, const Axes& axes, Objective objective)
       for (const int w : axes.widths)
         for (const int t : axes.tensors)
           for (const std::int64_t b : axes.microbatch_sizes)
-            for (const Recompute r : axes.recomputes)
-              for (const int v : axes.chunks) {
-                if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
-                if (p * v > problem.layers()) continue;
-                const PlanFamily family{
-                    {p, w, t, b, problem.batch() / (b * w), r}, schedule, v, {}};
-                if (family.admitted()) try_all_cuts(problem, family, objective, brute);
-              }
+            for (const int v : axes.chunks) {
+              if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
+              if (p * v > problem.layers()) continue;
+              const PlanFamily family{{p, w, t, b, problem.batch() / (b * w)}, schedule, v, {}};
+              try_family(problem, family, axes, objective, brute);
+            }
   return brute;
 }
 

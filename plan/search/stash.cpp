@@ -1,0 +1,109 @@
+#include "plan/search/stash.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+
+namespace penstock {
+namespace {
+
+bool mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
+
+/// Microbatches of each stage of a device, at all times when it has just taken up another.
+using Holdings = std::set<std::vector<int>>;
+
+Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, bool until_weights) {
+  Holdings out;
+  std::vector<int> held(shares.size(), 0);
+  for (const Op& op : ops) {
+    const bool frees =
+        op.kind == OpKind::backward ||
+        op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
+    if (op.kind != OpKind::forward && !frees) continue;
+    const auto stage =
+        std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
+    held[static_cast<std::size_t>(stage - shares.begin())] += frees ? -1 : 1;
+    if (!frees) out.insert(held);
+  }
+  return out;
+}
+
+/// The peak of a device per layer however its layers are spread over its stages, at least: the
+/// value of the game in which one side chooses the stage of a layer and the other the time. Any
+/// mixture of times bounds it; fictitious play (Brown, 1951) finds a good one.
+double least_peak(const Holdings& times) {
+  if (times.empty()) return 0;
+  const std::size_t stages = times.begin()->size();
+  std::vector<double> of_stage(stages, 0);  // sums over the times chosen
+  std::vector<std::pair<const std::vector<int>*, double>> of_time;
+  for (const auto& held : times) of_time.emplace_back(&held, 0);
+  std::size_t stage = 0;
+  double best = 0;
+  constexpr int kRounds = 64;
+  for (int round = 1; round <= (stages == 1 ? 1 : kRounds); ++round) {
+    auto chosen = of_time.begin();
+    for (auto at = of_time.begin(); at != of_time.end(); ++at) {
+      at->second += (*at->first)[stage];
+      if (at->second > chosen->second) chosen = at;
+    }
+    for (std::size_t c = 0; c < stages; ++c) of_stage[c] += (*chosen->first)[c];
+    stage = static_cast<std::size_t>(std::ranges::min_element(of_stage) - of_stage.begin());
+    best = std::max(best, of_stage[stage] / round);
+  }
+  for (const auto& held : times) best = std::max(best, static_cast<double>(std::ranges::min(held)));
+  return best;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> positions_of(const PlanFamily& family) {
+  const ScheduleShape shape = family.schedule_shape();
+  return layout(family.schedule->layout, std::vector<int>(shape.depth, 1), shape.chunks,
+                shape.microbatches_per_update)
+      .positions();
+}
+
+std::vector<std::vector<Share>> shares_of(const PlanFamily& family) {
+  const std::vector<std::uint32_t> position = positions_of(family);
+  const auto p = static_cast<std::size_t>(family.shape.depth);
+  const auto m = static_cast<double>(family.shape.microbatches);
+  std::vector<std::vector<Share>> shares(p);
+  for (std::uint32_t s = 0; s < position.size(); ++s) {
+    if (!mirrored(family)) {
+      shares[position[s]].push_back({s, m});
+      continue;
+    }
+    const double down = std::ceil(m / 2);
+    shares[s].push_back({s, down});
+    shares[p - 1 - s].push_back({s, m - down});
+  }
+  return shares;
+}
+
+const Stash& Stashes::of(const PlanFamily& family) {
+  const auto index = static_cast<std::int64_t>(family.schedule - schedules().data());
+  const std::vector<std::int64_t> key{index, family.shape.depth, family.chunks,
+                                      family.shape.microbatches,
+                                      static_cast<std::int64_t>(family.checkpoint)};
+  const auto [found, added] = known_.try_emplace(key);
+  Stash& stash = found->second;
+  if (!added) return stash;
+  // Of any order: the first backward follows all forwards of its microbatch.
+  stash.until_input.assign(static_cast<std::size_t>(family.shape.depth), mirrored(family) ? 0 : 1);
+  stash.until_weights = stash.until_input;
+  if (family.schedule->looks_at_costs || !family.schedule->flushes()) return stash;
+  OpLists order;
+  family.schedule->generate(family.schedule_shape(), order);
+  const auto shares = shares_of(family);
+  for (std::size_t d = 0; d < shares.size(); ++d) {
+    const std::span<const Op> ops = order.of(static_cast<int>(d));
+    stash.until_input[d] = least_peak(holdings(ops, shares[d], false));
+    stash.until_weights[d] = family.schedule->splits_backward
+                                 ? least_peak(holdings(ops, shares[d], true))
+                                 : stash.until_input[d];
+  }
+  return stash;
+}
+
+}  // namespace penstock
