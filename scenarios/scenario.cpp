@@ -3,9 +3,9 @@
 #include "base/position_costs.hpp"
 #include "base/suggest.hpp"
 #include "models/placement.hpp"
+#include "scenarios/builder.hpp"
 #include "scenarios/costs.hpp"
 #include "scenarios/foreign.hpp"
-#include "scenarios/overrides.hpp"
 #include "scenarios/own_schedule.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 
@@ -645,52 +644,6 @@ class Builder {
   Scenario out_;
 };
 
-Scenario resolve_document(Value document, const std::string& origin,
-                          const std::vector<Override>& overrides, Documents& documents) {
-  Diagnostics diagnostics;
-  if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
-  const std::filesystem::path path(origin);
-  Scenario scenario =
-      Builder(document, path.parent_path().string(), documents, diagnostics).build();
-  for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
-  scenario.origin = origin;
-  scenario.text = to_yaml(document);
-  if (scenario.name.empty()) scenario.name = path.stem().string();
-  return scenario;
-}
-
-std::vector<Diagnostic> wrong_values(Value document, const std::string& origin,
-                                     const std::vector<Override>& overrides, Documents& documents) {
-  Diagnostics diagnostics;
-  if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
-  Library library(std::filesystem::path(origin).parent_path().string(), documents, diagnostics);
-  check_values(document, library, diagnostics);
-  try {
-    diagnostics.throw_if_any();
-  } catch (const InputError& error) {
-    return error.diagnostics();
-  }
-  return {};
-}
-
-/// A shipped file of its own, as a section for `list` and tests.
-struct Shipped {
-  Diagnostics diagnostics;
-  Documents documents;
-  Library files{".", documents, diagnostics};
-  std::optional<Section> section;
-
-  Shipped(const std::string& name, const std::string& kind, const std::string& folder) {
-    Value value;
-    value.kind = Value::Kind::scalar;
-    value.text = name;
-    value.source = std::make_shared<Source>(Source{name, {}});
-    const Value* found = files.resolve(value, kind, folder);
-    diagnostics.throw_if_any();
-    section.emplace(*found, kind, diagnostics);
-  }
-};
-
 }  // namespace
 
 std::vector<int> Scenario::widths() const {
@@ -741,73 +694,9 @@ void Scenario::update_reductions() {
   }
 }
 
-Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides) {
-  return ScenarioTemplate(path).resolve(overrides);
-}
-
-Scenario parse_scenario(const std::string& text, const std::string& origin,
-                        const std::vector<Override>& overrides) {
-  Documents documents;
-  return resolve_document(parse_document(text, origin), origin, overrides, documents);
-}
-
-struct ScenarioTemplate::Files {
-  std::string origin;
-  std::shared_ptr<Documents> documents;  // those that it names, and its own unless it is a text
-  Value scenario;
-};
-
-ScenarioTemplate::ScenarioTemplate(const std::string& path)
-    : ScenarioTemplate(path, std::make_shared<Documents>()) {}
-
-ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin)
-    : files_(std::make_shared<Files>(
-          Files{origin, std::make_shared<Documents>(), parse_document(text, origin)})) {}
-
-ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
-  Value scenario = documents->load(path);
-  files_ = std::make_shared<Files>(Files{path, std::move(documents), std::move(scenario)});
-}
-
-std::vector<Diagnostic> ScenarioTemplate::check(const std::vector<Override>& overrides) const {
-  return wrong_values(files_->scenario, files_->origin, overrides, *files_->documents);
-}
-
-std::vector<Diagnostic> ScenarioTemplate::check_alone(const Override& change) const {
-  Value nothing;
-  nothing.kind = Value::Kind::map;
-  nothing.source = files_->scenario.source;
-  return wrong_values(std::move(nothing), files_->origin, {change}, *files_->documents);
-}
-
-Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
-  return resolve_document(files_->scenario, files_->origin, overrides, *files_->documents);
-}
-
-TransformerSpec load_model(const std::string& name) {
-  Shipped file(name, "model", "models");
-  TransformerSpec model = read_transformer(*file.section, file.diagnostics);
-  file.diagnostics.throw_if_any();
-  return model;
-}
-
-Cluster load_cluster(const std::string& name) {
-  Shipped file(name, "cluster", "models/clusters");
-  Cluster cluster = read_cluster(*file.section, file.files, 1, file.diagnostics);
-  file.diagnostics.throw_if_any();
-  return cluster;
-}
-
-DeviceSpec load_device(const std::string& name) {
-  Cluster cluster;
-  Diagnostics diagnostics;
-  Documents documents;
-  Library library(".", documents, diagnostics);
-  const Value document = parse_document("{devices: 1, device: " + name + "}", name);
-  const Section section(document, "cluster", diagnostics);
-  cluster = read_cluster(section, library, 1, diagnostics);
-  diagnostics.throw_if_any();
-  return cluster.device;
+Scenario build_scenario(const Value& document, std::string folder, Documents& documents,
+                        Diagnostics& diagnostics) {
+  return Builder(document, std::move(folder), documents, diagnostics).build();
 }
 
 }  // namespace penstock
