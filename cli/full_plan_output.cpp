@@ -133,8 +133,8 @@ std::string plans_table(const std::vector<Offer>& offers) {
     table.add({std::to_string(i + 1), std::string(f.schedule->name), std::to_string(f.shape.depth),
                std::to_string(f.chunks), width_text(plan.choice), std::to_string(f.shape.tensor),
                std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
-               recompute_column(plan.choice),
-               std::to_string(plan.choice.gpus()), format_time(plan.judgement.iteration_time_s),
+               recompute_column(plan.choice), std::to_string(plan.choice.gpus()),
+               format_time(plan.judgement.iteration_time_s),
                fmt::format("{:.4g}", plan.throughput_samples_per_s),
                format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
                ranks_text(plan.choice)});
@@ -263,8 +263,7 @@ std::string plans_section(const std::vector<Offer>& offers) {
                           static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
                           width_text(plan.choice), static_cast<double>(f.shape.tensor),
                           static_cast<double>(f.shape.microbatch_size),
-                          static_cast<double>(f.shape.microbatches),
-                          recompute_column(plan.choice),
+                          static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
                           plan.judgement.memory_bytes, plan.judgement.engine,
                           fmt::format("{}", fmt::join(offer.reasons, "; "))});

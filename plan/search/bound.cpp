@@ -89,7 +89,8 @@ Bounds::Bounds(const Problem& problem, const Axes& axes)
     if (cluster.nodes > 1) {
       latency_s_ = std::min(latency_s_, cluster.inter.latency_s);
       s_per_byte_ = std::min(s_per_byte_, per_byte(cluster.inter));
-      ring_far_s_ = std::max(ring_near_s_, per_byte(cluster.inter));
+      ring_far_s_ = per_byte(cluster.inter);               // some of its messages cross nodes
+      ring_near_s_ = std::min(ring_near_s_, ring_far_s_);  // or all of them, as ranks are arranged
     }
   }
   if (!problem.plain_reduction()) ring_near_s_ = ring_far_s_ = 0;
@@ -174,7 +175,7 @@ Bound Bounds::of(const Shape& shape) {
   const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
   bound.memory_bytes = kInfinite;
   for (const Recompute r : recomputes_) {
-    const StagePart& part = table(shape, r).part(std::min(1, layers - most), most);
+    const StagePart part = table(shape, r).lightest(most);
     bound.memory_bytes = std::min(bound.memory_bytes,
                                   part.static_bytes + part.activation_bytes + part.workspace_bytes);
   }
@@ -184,7 +185,7 @@ Bound Bounds::of(const Shape& shape) {
 
 /// Can a device hold a stage of n layers in the middle of the model, k microbatches of it?
 bool Bounds::holds(const Level& level, double k, int n) const {
-  const StagePart& part = level.held->part(std::min(1, problem_.layers() - n), n);
+  const StagePart part = level.held->lightest(n);
   return part.static_bytes + k * part.activation_bytes + part.workspace_bytes <= capacity_;
 }
 
@@ -325,7 +326,7 @@ std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
     bytes_and_extra.emplace_back(k * bytes, std::max(extra, 0.0));
   }
   for (int n = 1; n <= layers; ++n) {
-    const double held = all[0].held->part(std::min(1, layers - n), n).static_bytes;
+    const double held = all[0].held->lightest(n).static_bytes;
     out[static_cast<std::size_t>(n)] = least_extra(bytes_and_extra, n, capacity_ - held);
   }
   return out;
@@ -350,7 +351,7 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
     extra.push_back(&found->second);
   }
   const auto load = [&](std::size_t d, int n) {
-    const StagePart& part = time.part(std::min(1, layers - n), n);
+    const StagePart part = time.lightest(n);
     return m * (part.work_s() + (*extra[d])[static_cast<std::size_t>(n)]) + part.step_s +
            reduce_s(family, part.reduced_bytes);
   };

@@ -451,7 +451,7 @@ class Search {
     try {
       settle(node, answer(problem_.resolve(node.candidate)));
       // Where links are shared, what recomputes more might be faster than this; not than its bound.
-      if (may_recompute_more(node)) represented_.push_back({node.bound, family});
+      if (may_recompute_more(node)) above_.push_back({node.bound, family});
     } catch (const InputError& error) {
       refuse(error);
     } catch (const SystemError&) {
@@ -551,7 +551,8 @@ class Search {
 
   /// What is still in the queues is proven worse, or left.
   void leave_rest() {
-    for (const Open& open : represented_) leave_open(open.least, open.family);
+    for (const auto* opens : {&represented_, &above_})
+      for (const Open& open : *opens) leave_open(open.least, open.family);
     for (const Open& open : left_) {
       ++(hopeless(open.least) ? out_.families.worse : out_.families.left);
       leave_open(open.least, open.family);
@@ -616,6 +617,7 @@ class Search {
     PlanFamily family;
   };
   std::vector<Open> represented_;  ///< families whose other cuts are not visited
+  std::vector<Open> above_;        ///< families of cuts that recompute more than what was confirmed
   std::vector<Open> left_;         ///< families that take too long
   std::vector<Node> unanswered_;   ///< whose `confirm` failed
   std::string why_not_;

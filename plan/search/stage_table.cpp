@@ -24,14 +24,16 @@ std::vector<int> around(int first, int count, int layers, std::size_t& at) {
   return out;
 }
 
-void take_less(StagePart& part, const StagePart& other) {
-  part.forward_s = std::min(part.forward_s, other.forward_s);
-  part.backward_s = std::min(part.backward_s, other.backward_s);
-  part.input_s = std::min(part.input_s, other.input_s);
-  part.step_s = std::min(part.step_s, other.step_s);
-}
-
 }  // namespace
+
+void StagePart::take_less(const StagePart& other) {
+  for (double StagePart::*number :
+       {&StagePart::forward_s, &StagePart::backward_s, &StagePart::input_s, &StagePart::step_s,
+        &StagePart::reduced_bytes, &StagePart::static_bytes, &StagePart::activation_bytes,
+        &StagePart::workspace_bytes, &StagePart::output_bytes})
+    this->*number = std::min(this->*number, other.*number);
+  saving_s = std::max(saving_s, other.saving_s);
+}
 
 StageTable::StageTable(const Problem& problem, const Key& key)
     : problem_(problem), key_(key), layers_(problem.layers()) {
@@ -51,9 +53,9 @@ StageTable::StageTable(const Problem& problem, const Key& key)
 
 /// As the scenario reader takes a profile for this microbatch size.
 void StageTable::read_profile_use() {
-  Candidate whole{{{.microbatch_size = key_.microbatch_size, .recompute = key_.recompute},
-                   find_schedule("1f1b")},
-                  {layers_}};
+  const Candidate whole{{{.microbatch_size = key_.microbatch_size}, find_schedule("1f1b")},
+                        {layers_},
+                        {key_.recompute}};
   const StageCosts costs = problem_.resolve(whole).costs.front();
   double forward_s = 0, bytes = 0;
   for (const ProfiledLayer& layer : problem_.base().profile->layers) {
@@ -80,6 +82,13 @@ const StagePart& StageTable::part(int first, int count) {
     known_[at] = true;
   }
   return parts_[at];
+}
+
+StagePart StageTable::lightest(int count) {
+  if (count <= layers_ - 2) return part(1, count);
+  StagePart out = part(0, count);
+  out.take_less(part(layers_ - count, count));
+  return out;
 }
 
 std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
@@ -122,7 +131,7 @@ StagePart StageTable::make(int first, int count) const {
     part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
     part.output_bytes = static_cast<double>(c.output_bytes);
     if (least)
-      take_less(*least, part);
+      least->take_less(part);
     else
       least = part;
   }

@@ -27,6 +27,8 @@ struct StagePart {
   double output_bytes = 0;      ///< of a message
 
   double work_s() const { return forward_s + backward_s - saving_s; }
+  /// Sets every number to the less one.
+  void take_less(const StagePart& other);
 };
 
 class StageTable {
@@ -44,6 +46,9 @@ class StageTable {
 
   /// Of layers first ... first + count - 1. Precondition: count >= 1.
   const StagePart& part(int first, int count);
+  /// Any so many layers of a transformer, at least: those in the middle, which have neither the
+  /// embedding nor the LM head, where there are as many.
+  StagePart lightest(int count);
 
  private:
   StagePart make(int first, int count) const;

@@ -1,10 +1,16 @@
 // Bounds against simulations: of shapes, families, candidates and one replica.
 #include "plan/search/search.hpp"
 
+#include "base/child_process.hpp"
 #include "base/error.hpp"
+#include "tests/plan/search/random_problem.hpp"
+#include "tests/sanitized.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 namespace penstock {
 namespace {
@@ -21,8 +27,7 @@ Problem on_links(const std::string& link) {
 }
 
 TEST(Relaxed, MemoryIsThatOfNoMessagesHoweverLongTheyAreHeld) {
-  const Candidate candidate{{{3, 2, 1, 1, 6}, find_schedule("1f1b"), 1, {}},
-                            {2, 2, 2}};
+  const Candidate candidate{{{3, 2, 1, 1, 6}, find_schedule("1f1b"), 1, {}}, {2, 2, 2}};
   std::vector<double> relaxed_bytes;
   for (const char* link :
        {"{latency: 0 us, bandwidth: 1000 GB/s}", "{latency: 5 ms, bandwidth: 100 MB/s}"}) {
@@ -34,6 +39,131 @@ TEST(Relaxed, MemoryIsThatOfNoMessagesHoweverLongTheyAreHeld) {
     relaxed_bytes.push_back(bound.memory_bytes);
   }
   EXPECT_EQ(relaxed_bytes[0], relaxed_bytes[1]);
+}
+
+/// Everything about a plan, drawn at random; none: the schedule does not admit it.
+std::optional<Candidate> random_candidate(const Problem& problem, const Axes& axes,
+                                          std::mt19937_64& random) {
+  Candidate out;
+  Shape& shape = out.family.shape;
+  shape = {one_of(random, axes.depths), one_of(random, axes.widths), one_of(random, axes.tensors),
+           one_of(random, axes.microbatch_sizes)};
+  const std::int64_t at_once = shape.microbatch_size * shape.width;
+  if (shape.gpus() > problem.gpus() || problem.batch() % at_once != 0) return std::nullopt;
+  shape.microbatches = problem.batch() / at_once;
+  out.family.schedule = one_of(random, axes.schedules);
+  out.family.chunks = between(random, 1, 3);
+  out.family.arrangement = one_of(random, axes.arrangements);
+  const int stages = out.family.stages(), layers = problem.layers();
+  if (stages > layers || shape.depth * out.family.chunks > layers) return std::nullopt;
+  if (out.family.schedule->checkpoints)
+    out.family.checkpoint = one_of(random, checkpoints_of(axes.recomputes));
+  if (!out.family.admitted()) return std::nullopt;
+  out.layers.assign(static_cast<std::size_t>(stages), 1);
+  for (int given = stages; given < layers; ++given)
+    ++out.layers[static_cast<std::size_t>(between(random, 0, stages - 1))];
+  if (!out.family.schedule->checkpoints)
+    for (int s = 0; s < stages; ++s) out.recompute.push_back(one_of(random, axes.recomputes));
+  return out;
+}
+
+/// What became of the properties that not every plan has.
+struct Seen {
+  int answered = 0, contended = 0, too_large = 0, made_fit = 0;
+};
+
+/// Time of an update, memory of the fullest device, 1 when it fits: as an engine says. None: the
+/// schedule cannot run it.
+std::optional<std::vector<double>> answer_of(const Scenario& scenario, Seen& seen) {
+  const auto answer = [&](EngineChoice engine) {
+    const Judgement v = judge(scenario, engine);
+    return std::vector<double>{v.iteration_time_s, v.memory_bytes, v.fits ? 1.0 : 0.0};
+  };
+  if (why_not_exact(prepare(scenario).input()).empty()) return answer(EngineChoice::exact);
+  ++seen.contended;
+  const ChildResult child = run_in_child("a scenario", [&] {
+    return fmt::format("{}", fmt::join(answer(EngineChoice::automatic), " "));
+  });
+  std::istringstream text(child.answer.value());
+  std::vector<double> out(3);
+  for (double& number : out) text >> number;
+  return out;
+}
+
+void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& candidate,
+                   Seen& seen) {
+  constexpr double kRounding = 1e-9;
+  SCOPED_TRACE(candidate.family.describe() + fmt::format(", layers [{}], recompute {}",
+                                                         fmt::join(candidate.layers, ", "),
+                                                         recompute_text(candidate.recompute)));
+  Judgement bound_by_one;
+  double time_s = 0, bytes = 0;
+  bool fits = false, flushes = false;
+  try {
+    const Scenario scenario = problem.resolve(candidate);
+    const double updates = static_cast<double>(problem.batch()) / scenario.samples_per_update();
+    flushes = scenario.schedule->flushes();
+    bound_by_one = relaxed(scenario, problem.plain_reduction());
+    bound_by_one.iteration_time_s *= updates;
+    const auto truth = answer_of(scenario, seen).value();
+    time_s = truth[0] * updates;
+    bytes = truth[1];
+    fits = truth[2] == 1;
+  } catch (const InputError&) {
+    return;  // the schedule cannot run it
+  }
+  ++seen.answered;
+  seen.too_large += fits ? 0 : 1;
+  const auto expect = [&](const char* what, const Bound& bound, bool of_time = true) {
+    SCOPED_TRACE(what);
+    EXPECT_TRUE(bound.fits || !fits);
+    if (!bound.fits) return;
+    if (of_time) {
+      EXPECT_LE(bound.time_s, time_s * (1 + kRounding));
+    }
+    EXPECT_LE(bound.memory_bytes, bytes * (1 + kRounding) + 1);
+  };
+  Bounds bounds(problem, axes);
+  expect("shape", bounds.of(candidate.family.shape));
+  // Of all that fits: what does not may well be faster.
+  expect("family", bounds.of(candidate.family), fits);
+  expect("candidate", bounds.of(candidate));
+  // Without a flush one replica's time is a bound of neither of the two that are subtracted.
+  expect("one replica",
+         {bound_by_one.iteration_time_s, bound_by_one.memory_bytes, bound_by_one.fits, -1},
+         flushes);
+  Candidate fitting = candidate;
+  fitting.recompute = bounds.least_recompute(candidate);
+  if (fits) {
+    for (std::size_t s = 0; s < fitting.recompute.size(); ++s)
+      EXPECT_LE(fitting.recompute[s], candidate.recompute[s]) << "stage " << s;
+  }
+  if (!bounds.make_fit(fitting)) return;
+  EXPECT_TRUE(bounds.of(fitting).fits);
+  ++seen.made_fit;
+}
+
+TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
+  std::mt19937_64 random(20261122);
+  Seen seen;
+  constexpr int kProblems = kSanitized ? 30 : 300;
+  for (int i = 0; i < kProblems; ++i) {
+    const std::string model = random_model(random);
+    const SmallProblem small =
+        i % 3 == 0 ? random_problem(random) : with_batch(model + random_nodes(random), random);
+    SCOPED_TRACE(small.text);
+    const Problem problem(small.text, "small", small.batch);
+    const Axes axes = problem.axes(small.asynchronous);
+    for (int tries = 0; tries < 12; ++tries)
+      if (const auto candidate = random_candidate(problem, axes, random))
+        expect_bounds(problem, axes, *candidate, seen);
+    if (HasFailure()) return;
+  }
+  // Enough of each kind for the properties to mean something.
+  EXPECT_GT(seen.answered, kProblems);
+  EXPECT_GT(seen.contended, seen.answered / 10);
+  EXPECT_GT(seen.too_large, seen.answered / 20);
+  EXPECT_GT(seen.made_fit, seen.answered / 4);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "plan/search/search.hpp"
 
 #include "base/error.hpp"
+#include "tests/plan/search/random_problem.hpp"
 #include "tests/sanitized.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
 namespace penstock {
 namespace {
@@ -20,44 +20,6 @@ namespace {
 constexpr int kCases = kSanitized ? 6 : 72;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
-int between(std::mt19937_64& random, int low, int high) {
-  return std::uniform_int_distribution<int>(low, high)(random);
-}
-
-template <class T>
-T one_of(std::mt19937_64& random, const std::vector<T>& from) {
-  return from[static_cast<std::size_t>(between(random, 0, static_cast<int>(from.size()) - 1))];
-}
-
-struct SmallProblem {
-  std::string text;
-  std::int64_t batch;
-  bool asynchronous;
-  Objective objective;
-};
-
-/// Up to 8 devices and 12 layers; memory from too little for anything to plenty.
-SmallProblem random_problem(std::mt19937_64& random) {
-  const int heads = one_of<int>(random, {2, 4});
-  const int layers = between(random, 1, 12), devices = between(random, 1, 8);
-  const double memory = std::exp2(between(random, 0, 40) / 10.0) * 40;  // MiB
-  SmallProblem out;
-  out.text = fmt::format(
-      "model: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
-      "{}, seq_length: {}, precision: mixed-fp16, tie_embeddings: {}}}\n"
-      "cluster: {{devices: {}, device: {{name: d, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, "
-      "memory_bandwidth: 300 GB/s}}, link: {{latency: {} us, bandwidth: {} GB/s}}}}\n"
-      "transfers: {}\n",
-      one_of<std::string>(random, {"gpt", "llama"}), layers, 128 * between(random, 1, 3), heads,
-      between(random, 1, 40) * 100, 64 * between(random, 1, 4), between(random, 0, 1) == 1, devices,
-      memory, between(random, 1, 40), between(random, 0, 50), between(random, 1, 40),
-      one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
-  out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
-  out.asynchronous = between(random, 0, 3) == 0;
-  out.objective = static_cast<Objective>(between(random, 0, 3));
-  return out;
-}
 
 /// All axes, with a few values of each, so that brute force ends.
 Axes thinned(Axes axes, int layers, std::mt19937_64& random) {
@@ -75,6 +37,17 @@ Axes thinned(Axes axes, int layers, std::mt19937_64& random) {
   keep(axes.microbatch_sizes, 2);
   keep(axes.recomputes, 2);
   keep(axes.chunks, 3);
+  constexpr double kMostOfFamily = 3000;  // cuts times ways to recompute
+  const auto most = [&](int p) {
+    double out = 0;
+    for (const int v : axes.chunks)
+      if (p * v <= layers)
+        out = std::max(out, std::pow(static_cast<double>(axes.recomputes.size()), p * v) *
+                                static_cast<double>(count_cuts(layers, p * v, 100'000)));
+    return out;
+  };
+  if (std::ranges::any_of(axes.depths, [&](int p) { return most(p) > kMostOfFamily; }))
+    axes.recomputes.resize(1);
   return axes;
 }
 

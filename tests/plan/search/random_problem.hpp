@@ -1,0 +1,91 @@
+// Small problems for the search, drawn at random.
+#pragma once
+
+#include "plan/search/search.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+inline int between(std::mt19937_64& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+template <class T>
+T one_of(std::mt19937_64& random, const std::vector<T>& from) {
+  return from[static_cast<std::size_t>(between(random, 0, static_cast<int>(from.size()) - 1))];
+}
+
+struct SmallProblem {
+  std::string text;
+  std::int64_t batch;
+  bool asynchronous;
+  Objective objective;
+};
+
+/// Of up to 12 layers.
+inline std::string random_model(std::mt19937_64& random) {
+  const int heads = one_of<int>(random, {2, 4});
+  return fmt::format(
+      "model: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
+      "{}, seq_length: {}, precision: mixed-fp16, tie_embeddings: {}}}\n",
+      one_of<std::string>(random, {"gpt", "llama"}), between(random, 1, 12),
+      128 * between(random, 1, 3), heads, between(random, 1, 40) * 100, 64 * between(random, 1, 4),
+      between(random, 0, 1) == 1);
+}
+
+/// Memory from too little for anything to plenty.
+inline std::string random_device(std::mt19937_64& random) {
+  return fmt::format(
+      "device: {{name: d{}, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, memory_bandwidth: 300 "
+      "GB/s}}",
+      between(random, 1, 1'000'000), std::exp2(between(random, 0, 40) / 10.0) * 40,
+      between(random, 1, 40));
+}
+
+inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
+  SmallProblem out;
+  out.text =
+      std::move(text) +
+      fmt::format("transfers: {}\n",
+                  one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
+  out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
+  out.asynchronous = between(random, 0, 3) == 0;
+  out.objective = static_cast<Objective>(between(random, 0, 3));
+  return out;
+}
+
+inline std::string random_link(std::mt19937_64& random) {
+  return fmt::format("latency: {} us, bandwidth: {} GB/s", between(random, 0, 50),
+                     between(random, 1, 40));
+}
+
+/// Up to 8 devices, every two with a link of their own.
+inline SmallProblem random_problem(std::mt19937_64& random) {
+  const std::string model = random_model(random);
+  return with_batch(
+      model + fmt::format("cluster: {{devices: {}, {}, link: {{{}}}}}\n", between(random, 1, 8),
+                          random_device(random), random_link(random)),
+      random);
+}
+
+/// On nodes of GPUs, of one kind or two, with shared links or without.
+inline std::string random_nodes(std::mt19937_64& random) {
+  const auto node = [&] {
+    return fmt::format("{}, devices_per_node: {}, intra: {{{}, attachment: {}}}",
+                       random_device(random), between(random, 1, 4), random_link(random),
+                       one_of<std::string>(random, {"pairs", "switch"}));
+  };
+  if (between(random, 0, 2) > 0)
+    return fmt::format("cluster: {{nodes: {}, {}, inter: {{{}}}}}\n", between(random, 1, 3), node(),
+                       random_link(random));
+  return fmt::format("cluster: {{inter: {{{}}}, groups: [{{nodes: 1, {}}}, {{nodes: {}, {}}}]}}\n",
+                     random_link(random), node(), between(random, 1, 2), node());
+}
+
+}  // namespace penstock
