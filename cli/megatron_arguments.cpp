@@ -28,6 +28,12 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
     refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
   if (!s.shape.widths.empty() || !s.split.empty())
     refuse("pipeline.width", "Megatron-LM replicates all stages alike");
+  if (!s.recompute.alike()) {
+    refuse("pipeline.recompute",
+           fmt::format("Megatron-LM recomputes all stages alike, not {}; give one of none, "
+                       "selective, full",
+                       recompute_text(s.recompute)));
+  }
   return out;
 }
 
@@ -102,7 +108,7 @@ std::string megatron_arguments(const Scenario& s) {
   flags.add("micro-batch-size", s.microbatch_size);
   flags.add("global-batch-size",
             s.microbatch_size * s.shape.microbatches_per_update * s.lowering.width);
-  add_recompute(flags, s.recompute);
+  add_recompute(flags, s.recompute.of(0));
   if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
   return flags.text();
 }

@@ -47,15 +47,15 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
-    text += fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}\n",
-                        c.transformer->name, c.cluster.name, device_names(c.cluster),
-                        c.samples_per_update(), c.transformer->seq_length,
-                        kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
+    text +=
+        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}\n",
+                    c.transformer->name, c.cluster.name, device_names(c.cluster),
+                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute));
   } else {
     const std::string model =
         c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";
-    text += fmt::format("{} on {}; recompute {}\n", model, c.cluster.name,
-                        kRecomputeNames[static_cast<std::size_t>(c.recompute)]);
+    text +=
+        fmt::format("{} on {}; recompute {}\n", model, c.cluster.name, recompute_text(c.recompute));
   }
   text += fmt::format("transfers {}; engine {}", to_string(s.program.transfers), s.engine);
   if (!options.reproducible && !s.measured)

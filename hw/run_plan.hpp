@@ -49,7 +49,7 @@ struct RunPlan {
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
   std::int64_t microbatch_size = 1;
-  Recompute recompute = Recompute::none;
+  PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
   OptimizerPlan optimizer;
   std::uint64_t seed = 1;
 };

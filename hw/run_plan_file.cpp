@@ -111,12 +111,34 @@ std::vector<double> seconds_of(const Json& json, const char* key) {
 }
 
 template <class Enum, class Names>
-Enum enum_of(const Json& json, const Names& names, const char* key) {
-  const Json& given = member(json, key);
+Enum named(const Json& given, const Names& names, const char* key) {
   const auto text = given.is_string() ? given.get<std::string>() : "";
   const auto found = std::ranges::find(names, text, [](const auto& n) { return std::string(n); });
   if (found == std::end(names)) wrong(key, fmt::format("one of {}", fmt::join(names, ", ")), given);
   return static_cast<Enum>(found - std::begin(names));
+}
+
+template <class Enum, class Names>
+Enum enum_of(const Json& json, const Names& names, const char* key) {
+  return named<Enum>(member(json, key), names, key);
+}
+
+/// A name for all stages, or a list with one of each.
+PerStage<Recompute> recompute_of(const Json& json) {
+  constexpr const char* kKey = "recompute";
+  const Json& given = member(json, kKey);
+  if (!given.is_array()) return named<Recompute>(given, kRecomputeNames, kKey);
+  if (given.empty()) wrong(kKey, "a name, or a list of names", given);
+  std::vector<Recompute> each;
+  for (const Json& one : given) each.push_back(named<Recompute>(one, kRecomputeNames, kKey));
+  return PerStage<Recompute>(std::move(each));
+}
+
+Json recompute_json(const PerStage<Recompute>& recompute) {
+  Json names = Json::array();
+  for (const Recompute one : recompute.values())
+    names.push_back(kRecomputeNames[static_cast<std::size_t>(one)]);
+  return recompute.alike() ? names[0] : names;
 }
 
 /// How an op's flags are written behind its token, in this order.
@@ -347,7 +369,7 @@ Json plan_json(const RunPlan& plan) {
                {"program", program_json(plan.program)},
                {"compute", kComputes[static_cast<std::size_t>(plan.compute)]},
                {"microbatch_size", plan.microbatch_size},
-               {"recompute", kRecomputeNames[static_cast<std::size_t>(plan.recompute)]},
+               {"recompute", recompute_json(plan.recompute)},
                {"seed", plan.seed},
                {"layers", plan.layers}};
   json["optimizer"] = fields(plan.optimizer, [](const auto& o, auto w) {
@@ -378,7 +400,7 @@ RunPlan plan_of(const Json& json) {
   plan.program = program_of(member(json, "program"));
   plan.compute = enum_of<Compute>(json, kComputes, "compute");
   plan.microbatch_size = value_of<std::int64_t>(json, "microbatch_size");
-  plan.recompute = enum_of<Recompute>(json, kRecomputeNames, "recompute");
+  plan.recompute = recompute_of(json);
   plan.seed = value_of<std::uint64_t>(json, "seed");
   plan.layers = values_of<int>(json, "layers");
   const Json& optimizer = member(json, "optimizer");
@@ -427,6 +449,8 @@ Findings wrong_sizes(const RunPlan& plan) {
   };
   expect(p.ops.devices() == p.placement.devices(), "devices and placement differ");
   expect(plan.costs.size() == stages, "costs and stages differ in number");
+  expect(plan.recompute.alike() || plan.recompute.values().size() == stages,
+         "recompute and stages differ in number");
   using Kind = VersionRule::Kind;
   const VersionRule& rule = p.versions;
   const bool delays_all = rule.delay.size() == stages;

@@ -147,35 +147,40 @@ MeasuredStep MeasuredModel::step(const MeasuredUse& use) const {
   return *std::ranges::find(steps_, load, &MeasuredStep::load);
 }
 
-std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model, const MeasuredRow& row,
-                                             const MeasuredStep& step,
+std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model,
+                                             const PerStage<MeasuredRow>& rows,
+                                             const PerStage<MeasuredStep>& steps,
                                              const std::vector<int>& layers) {
   // What does not depend on the device: parameters, FLOPs, messages.
-  std::vector<StageCosts> costs =
-      stage_costs(model, DeviceSpec{}, layers, {row.microbatch_size, row.recompute});
+  std::vector<StageCosts> costs = stage_costs(
+      model, DeviceSpec{}, layers,
+      {rows.of(0).microbatch_size, rows.map([](const MeasuredRow& row) { return row.recompute; })});
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const bool first = i == 0, last = i + 1 == costs.size();
-    set_measured(costs[i], StageSum(row, layers[i], first, last));
+    set_measured(costs[i], StageSum(rows.of(i), layers[i], first, last));
     const auto parameters = static_cast<double>(stage_parameters(model, layers[i], first, last));
-    costs[i].step_s = step.overhead_s + parameters * step.s_per_parameter;
+    costs[i].step_s = steps.of(i).overhead_s + parameters * steps.of(i).s_per_parameter;
   }
   return costs;
 }
 
 std::vector<std::vector<LayerGradient>> measured_stage_gradients(const TransformerSpec& model,
-                                                                 const MeasuredRow& row,
+                                                                 const PerStage<MeasuredRow>& rows,
                                                                  const std::vector<int>& layers) {
-  const PartBackward times{row.layer.backward_s, row.embedding.backward_s, row.head.backward_s};
   std::vector<std::vector<LayerGradient>> stages;
-  for (std::size_t i = 0; i < layers.size(); ++i)
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const MeasuredRow& row = rows.of(i);
+    const PartBackward times{row.layer.backward_s, row.embedding.backward_s, row.head.backward_s};
     stages.push_back(stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times));
+  }
   return stages;
 }
 
-std::vector<int> measured_balanced_split(const TransformerSpec& model, const MeasuredRow& row,
-                                         int stages) {
-  return balanced_split(model.num_layers, stages, [&](int layers, bool first, bool last) {
-    const StageSum sum(row, layers, first, last);
+std::vector<int> measured_balanced_split(const TransformerSpec& model,
+                                         const PerStage<MeasuredRow>& rows, int stages) {
+  return balanced_split(model.num_layers, stages, [&](int layers, int stage) {
+    const MeasuredRow& row = rows.of(static_cast<std::size_t>(stage));
+    const StageSum sum(row, layers, stage == 0, stage + 1 == stages);
     return sum(&MeasuredPart::forward_s) + sum(&MeasuredPart::backward_s);
   });
 }

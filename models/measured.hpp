@@ -11,6 +11,7 @@
 // SOSP'19, section 3.1, profiles a device alone).
 #pragma once
 
+#include "base/per_stage.hpp"
 #include "base/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
@@ -29,6 +30,8 @@ struct MeasuredPart {
   double activation_after_input_bytes = 0;  ///< kept from I until W
   double forward_workspace_bytes = 0;
   double backward_workspace_bytes = 0;
+
+  friend bool operator==(const MeasuredPart&, const MeasuredPart&) = default;
 };
 
 struct MeasuredRow {
@@ -37,6 +40,8 @@ struct MeasuredRow {
   int load = 1;       ///< devices at work at the same time; 1: alone
   double spread = 0;  ///< (p95 - p5) / median of the noisiest op; for information
   MeasuredPart layer, embedding, head, overhead;
+
+  friend bool operator==(const MeasuredRow&, const MeasuredRow&) = default;
 };
 
 /// STEP does not depend on the microbatch.
@@ -44,9 +49,11 @@ struct MeasuredStep {
   int load = 1;
   double overhead_s = 0;
   double s_per_parameter = 0;
+
+  friend bool operator==(const MeasuredStep&, const MeasuredStep&) = default;
 };
 
-/// Which of the rows a run uses.
+/// Which of the rows a stage of a run uses.
 struct MeasuredUse {
   double microbatch_size = 1;
   Recompute recompute = Recompute::none;
@@ -82,19 +89,20 @@ class MeasuredModel {
 };
 
 /// Costs of the stages when stage i holds `layers[i]` layers: times and activations measured,
-/// parameters and FLOPs from the shape.
-std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model, const MeasuredRow& row,
-                                             const MeasuredStep& step,
+/// parameters and FLOPs from the shape. Precondition: all rows are of one microbatch size.
+std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model,
+                                             const PerStage<MeasuredRow>& rows,
+                                             const PerStage<MeasuredStep>& steps,
                                              const std::vector<int>& layers);
 
 /// As stage_gradients of stage_costs.hpp, by measured times. What a stage takes once is spread over
 /// its parts in proportion.
 std::vector<std::vector<LayerGradient>> measured_stage_gradients(const TransformerSpec& model,
-                                                                 const MeasuredRow& row,
+                                                                 const PerStage<MeasuredRow>& rows,
                                                                  const std::vector<int>& layers);
 
 /// As balanced_split of stage_costs.hpp, by measured times.
-std::vector<int> measured_balanced_split(const TransformerSpec& model, const MeasuredRow& row,
-                                         int stages);
+std::vector<int> measured_balanced_split(const TransformerSpec& model,
+                                         const PerStage<MeasuredRow>& rows, int stages);
 
 }  // namespace penstock

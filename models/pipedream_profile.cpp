@@ -24,24 +24,29 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// F + B of the layers before each one, and of all.
-std::vector<double> time_before(const PipedreamProfile& profile) {
+/// F + B of the layers before each one, and of all; with `again`, F twice.
+std::vector<double> time_before(const PipedreamProfile& profile, bool again) {
   std::vector<double> sums{0};
   for (const ProfiledLayer& layer : profile.layers)
-    sums.push_back(sums.back() + layer.forward_s + layer.backward_s);
+    sums.push_back(sums.back() + (again ? 2 : 1) * layer.forward_s + layer.backward_s);
   return sums;
 }
 
-/// Splits of n layers into stages. `before` holds cumulative times.
+/// Splits of n layers into stages.
 class Splitter {
  public:
-  Splitter(const PipedreamProfile& profile, const std::vector<int>& widths)
-      : before_(time_before(profile)), cut_(profiled_cut_bytes(profile)), widths_(widths) {}
+  Splitter(const PipedreamProfile& profile, const std::vector<int>& widths,
+           const PerStage<bool>& recompute)
+      : before_{time_before(profile, false), time_before(profile, true)},
+        cut_(profiled_cut_bytes(profile)),
+        widths_(widths),
+        recompute_(recompute) {}
 
   /// Halves the interval that holds the least possible time of the slowest stage. (With uneven
   /// widths that time is not monotonous in the number of layers: no recurrence over layers.)
   std::vector<int> split() const {
-    double low = 0, high = before_.back();
+    double low = 0, high = 0;
+    for (std::size_t s = 0; s < widths_.size(); ++s) high = std::max(high, before(s).back());
     std::vector<int> best = within(high);
     while (high - low > 1e-12 * high) {
       const double middle = (low + high) / 2;
@@ -53,10 +58,13 @@ class Splitter {
   }
 
  private:
-  std::size_t layers() const { return before_.size() - 1; }
+  std::size_t layers() const { return before_[0].size() - 1; }
   double width(std::size_t stage) const { return widths_[stage]; }
+  const std::vector<double>& before(std::size_t stage) const {
+    return before_[recompute_.of(stage) ? 1 : 0];
+  }
   double time(std::size_t begin, std::size_t end, std::size_t stage) const {
-    return (before_[end] - before_[begin]) / width(stage);
+    return (before(stage)[end] - before(stage)[begin]) / width(stage);
   }
 
   /// As few bytes as possible over the cuts with no stage slower than `slowest_s`; empty when there
@@ -99,8 +107,10 @@ class Splitter {
     return counts;
   }
 
-  std::vector<double> before_, cut_;
+  std::vector<double> before_[2];  // cumulative times, also of layers that are recomputed
+  std::vector<double> cut_;
   const std::vector<int>& widths_;
+  const PerStage<bool>& recompute_;
 };
 
 void add_layer(StageCosts& c, double& parameters, double& kept, const ProfiledLayer& layer) {
@@ -124,10 +134,10 @@ void add_activations(StageCosts& c, double input, double kept, bool recompute) {
   if (recompute) c.backward_workspace_bytes = std::llround(kept);
 }
 
-void finish_times(StageCosts& c, const ProfileUse& use) {
-  c.forward_s *= use.scale;
-  c.backward_s *= use.scale;
-  const double again = use.recompute ? c.forward_s : 0;
+void finish_times(StageCosts& c, double scale, bool recompute) {
+  c.forward_s *= scale;
+  c.backward_s *= scale;
+  const double again = recompute ? c.forward_s : 0;
   c.backward_weight_s = c.backward_s / 2;
   c.backward_input_s = c.backward_s / 2 + again;
   c.backward_s += again;
@@ -147,9 +157,9 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
     double parameters = 0, kept = 0;
     for (std::size_t i = begin; i < end; ++i)
       add_layer(costs[s], parameters, kept, profile.layers[i]);
-    finish_times(costs[s], use);
+    finish_times(costs[s], use.scale, use.recompute.of(s));
     add_parameters(costs[s], parameters, use.bytes);
-    add_activations(costs[s], input, use.scale * kept, use.recompute);
+    add_activations(costs[s], input, use.scale * kept, use.recompute.of(s));
     if (s + 1 < layers.size()) costs[s].output_bytes = std::llround(use.scale * cut[end]);
     begin = end;
   }
@@ -157,8 +167,9 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
 }
 
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
-                                         const std::vector<int>& widths) {
-  return Splitter(profile, widths).split();
+                                         const std::vector<int>& widths,
+                                         const PerStage<bool>& recompute) {
+  return Splitter(profile, widths, recompute).split();
 }
 
 std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,

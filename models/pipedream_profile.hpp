@@ -14,6 +14,7 @@
 // that a later stage reads: its own and those that only pass through, each once.
 #pragma once
 
+#include "base/per_stage.hpp"
 #include "base/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
@@ -55,7 +56,7 @@ std::vector<double> profiled_cut_bytes(const PipedreamProfile& profile);
 
 struct ProfileUse {
   double scale = 1;  ///< microbatch in minibatches of the profile: times and activations go with it
-  bool recompute = false;
+  PerStage<bool> recompute = false;
   ParameterBytes bytes;  ///< per parameter
 };
 
@@ -65,11 +66,12 @@ struct ProfileUse {
 std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
                                              const std::vector<int>& layers, const ProfileUse& use);
 
-/// Layers per stage so that the slowest stage's F + B, divided by the stage's replicas, is as
-/// small as possible; among those splits, one that sends the fewest bytes. Precondition: no more
-/// stages than layers.
+/// Layers per stage so that the slowest stage's F + B (F again where it recomputes), divided by the
+/// stage's replicas, is as small as possible; among those splits, one that sends the fewest bytes.
+/// Precondition: no more stages than layers.
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
-                                         const std::vector<int>& widths);
+                                         const std::vector<int>& widths,
+                                         const PerStage<bool>& recompute = false);
 
 /// Gradients of the layers of each stage, for `gradient_buckets`.
 std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,

@@ -16,11 +16,11 @@ std::int64_t whole(double bytes) { return std::llround(bytes); }
 class StageModel {
  public:
   StageModel(const TransformerSpec& model, const DeviceSpec& device,
-             const StageCostOptions& options)
+             const StageCostOptions& options, std::size_t stage)
       : model_(model),
         device_(device),
         b_(options.microbatch_size),
-        recompute_(options.recompute),
+        recompute_(options.recompute.of(stage)),
         tensor_(options.tensor),
         shards_(options.optimizer_shards) {
     const auto peak = device.peak_flops_per_s.find(model.compute_type);
@@ -179,7 +179,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
                                     const StageCostOptions& options) {
   std::vector<StageCosts> costs;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const StageModel stage(model, devices[i], options);
+    const StageModel stage(model, devices[i], options, i);
     costs.push_back(stage.costs(layers[i], i == 0, i + 1 == layers.size()));
   }
   return costs;
@@ -218,7 +218,7 @@ std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& m
                                                         const StageCostOptions& options) {
   std::vector<std::vector<LayerGradient>> stages;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const StageModel stage(model, devices[i], options);
+    const StageModel stage(model, devices[i], options, i);
     const PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
                              .head_s = stage.costs(0, false, true).backward_s};
     stages.push_back(
@@ -242,9 +242,10 @@ std::vector<int> balanced_split(const TransformerSpec& model,
                                 const std::vector<DeviceSpec>& devices,
                                 const StageCostOptions& options, const std::vector<int>& replicas) {
   std::vector<StageModel> models;
-  for (const DeviceSpec& device : devices) models.emplace_back(model, device, options);
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    models.emplace_back(model, devices[i], options, i);
   const int stages = static_cast<int>(devices.size());
-  return balanced_split_by_stage(model.num_layers, stages, [&](int layers, int stage) {
+  return balanced_split(model.num_layers, stages, [&](int layers, int stage) {
     const int width = replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)];
     return models[static_cast<std::size_t>(stage)].compute_s(layers, stage == 0,
                                                              stage + 1 == stages) /
@@ -253,27 +254,28 @@ std::vector<int> balanced_split(const TransformerSpec& model,
 }
 
 std::vector<int> balanced_split(int layers, int stages,
-                                const std::function<double(int, bool first, bool last)>& time) {
-  return balanced_split_by_stage(layers, stages, [&](int count, int stage) {
-    return time(count, stage == 0, stage + 1 == stages);
-  });
-}
-
-std::vector<int> balanced_split_by_stage(int layers, int stages,
-                                         const std::function<double(int, int)>& time) {
+                                const std::function<double(int, int)>& time) {
   std::vector<int> split(static_cast<std::size_t>(stages), 1);
-  const auto with_one_more = [&](std::size_t i) { return time(split[i] + 1, static_cast<int>(i)); };
-  std::vector<double> next(split.size());  // time of each stage with one layer more
-  for (std::size_t i = 0; i < split.size(); ++i) next[i] = with_one_more(i);
-  // The layers of a model are alike, so giving each further one to the stage that stays fastest is
-  // optimal.
+  const auto time_with = [&](std::size_t i, int more) {
+    return time(split[i] + more, static_cast<int>(i));
+  };
+  std::vector<double> now(split.size()), next(split.size());  // next: with one layer more
+  for (std::size_t i = 0; i < split.size(); ++i)
+    now[i] = time_with(i, 0), next[i] = time_with(i, 1);
+  // A stage's layers are alike, so giving each further one to the stage that stays fastest is
+  // optimal; of those as fast, to the slowest: the faster ones stay as they are.
+  constexpr double kSame = 1e-12;
+  const auto better = [&](std::size_t a, std::size_t b) {
+    if (std::abs(next[a] - next[b]) > kSame * next[b]) return next[a] < next[b];
+    return now[a] > now[b] * (1 + kSame);
+  };
   for (int given = stages; given < layers; ++given) {
     std::size_t best = 0;
-    for (std::size_t i = 1; i < split.size(); ++i) {
-      if (next[i] < next[best] * (1 - 1e-12)) best = i;
-    }
+    for (std::size_t i = 1; i < split.size(); ++i)
+      if (better(i, best)) best = i;
     ++split[best];
-    next[best] = with_one_more(best);
+    now[best] = next[best];
+    next[best] = time_with(best, 1);
   }
   return split;
 }

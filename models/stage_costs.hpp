@@ -30,7 +30,7 @@ namespace penstock {
 
 struct StageCostOptions {
   double microbatch_size = 1;  ///< sequences per microbatch
-  Recompute recompute = Recompute::none;
+  PerStage<Recompute> recompute = Recompute::none;
   TensorParallel tensor = {};
   /// Replicas that share the optimizer's state, each updating its part (Megatron's distributed
   /// optimizer, ZeRO-1: Rajbhandari et al., SC'20). A reduce-scatter of gradients and an all-gather
@@ -88,12 +88,9 @@ std::vector<int> balanced_split(const TransformerSpec& model,
                                 const StageCostOptions& options,
                                 const std::vector<int>& replicas = {});
 
-/// The same for any time of a stage with so many layers. Precondition: layers >= stages.
+/// The same for any time of a stage with so many layers: `time(layers, stage)`, which grows with
+/// the layers. Precondition: layers >= stages.
 std::vector<int> balanced_split(int layers, int stages,
-                                const std::function<double(int, bool first, bool last)>& time);
-
-/// The same where time also depends on the stage: `time(layers, stage)`.
-std::vector<int> balanced_split_by_stage(int layers, int stages,
-                                         const std::function<double(int, int)>& time);
+                                const std::function<double(int, int)>& time);
 
 }  // namespace penstock

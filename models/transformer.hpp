@@ -17,6 +17,8 @@
 // does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
 #pragma once
 
+#include "base/per_stage.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -30,6 +32,9 @@ enum class Family : std::uint8_t {
 
 enum class Recompute : std::uint8_t { none, selective, full };
 inline constexpr std::string_view kRecomputeNames[] = {"none", "selective", "full"};
+
+/// "full"; where stages differ "[full, none]".
+std::string recompute_text(const PerStage<Recompute>& recompute);
 
 /// Bytes a parameter costs. Mixed precision: 2 + 4 + 12 (fp32 master and Adam's two moments).
 struct ParameterBytes {

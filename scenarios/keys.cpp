@@ -136,7 +136,9 @@ const std::vector<KeyRow>& table() {
        1,
        {},
        {"num_microbatches"}},
-      {"pipeline", "recompute", T::choice, "activations made again in the backward; default none",
+      {"pipeline", "recompute", T::choice_per_stage,
+       "activations made again in the backward, of all stages alike or of each as listed: virtual "
+       "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
        D::number, 0, "none|selective|full"},
       {"pipeline", "split", T::split,
        "layers per stage: even (default), balanced by cost, or a list", D::number, 1,
@@ -597,6 +599,7 @@ std::string describe(const KeyRow& row) {
     case T::quantity: return describe(row.dimension);
     case T::quantity_per_stage: return describe(row.dimension) + ", or a list with one per stage";
     case T::choice: return one_of();
+    case T::choice_per_stage: return one_of() + ", or a list with one per virtual stage";
     case T::counts:
       return fmt::format("an integer >= {}, or a list with one per stage", row.minimum);
     case T::split: return one_of() + ", or a list of layers per stage";

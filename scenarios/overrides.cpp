@@ -193,20 +193,30 @@ Value parse_value(const std::string& text, const KeyRow* row, const std::string&
   return value;
 }
 
-/// Is this text a list without its brackets? `1,5 s` is none: its first part has no unit.
-bool is_bare_list(const std::string& text, const KeyRow& row) {
+/// May this text be in a list of such a key? `1,5 s` is no list: its first part has no unit.
+bool is_list_item(const std::string& text, const KeyRow& row) {
   using T = KeyRow::Type;
-  const bool integers = row.type == T::split || row.type == T::counts || row.type == T::gpus;
-  if ((!integers && row.type != T::quantity_per_stage) || text.find(',') == std::string::npos)
-    return false;
+  const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+  std::string why;
+  switch (row.type) {
+    case T::split:
+    case T::counts:
+    case T::gpus: return digits;
+    case T::choice_per_stage: return place_of_choice(row.choices, text).has_value();
+    case T::quantity_per_stage: return !digits && parse_quantity(text, row.dimension, why);
+    default: return false;
+  }
+}
+
+/// Is this text a list without its brackets?
+bool is_bare_list(const std::string& text, const KeyRow& row) {
+  if (text.find(',') == std::string::npos) return false;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const std::size_t first = part.find_first_not_of(' ');
     if (first == std::string::npos) return false;
-    part = part.substr(first, part.find_last_not_of(' ') - first + 1);
-    const bool digits = part.find_first_not_of("0123456789") == std::string::npos;
-    std::string why;
-    if (integers ? !digits : digits || !parse_quantity(part, row.dimension, why)) return false;
+    if (!is_list_item(part.substr(first, part.find_last_not_of(' ') - first + 1), row))
+      return false;
   }
   return true;
 }

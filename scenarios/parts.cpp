@@ -36,9 +36,9 @@ void require_shape(const Section& model, Diagnostics& diagnostics) {
 }
 
 /// Values of a key per stage; empty when the key is missing.
-class PerStage {
+class StageList {
  public:
-  PerStage(const Section& model, int stages, Diagnostics& diagnostics)
+  StageList(const Section& model, int stages, Diagnostics& diagnostics)
       : model_(model), stages_(static_cast<std::size_t>(stages)), diagnostics_(diagnostics) {}
 
   std::vector<double> operator()(const std::string& key) const {
@@ -89,7 +89,7 @@ void check_backward_keys(const Section& model, Diagnostics& diagnostics) {
 }
 
 /// B from I + W or the other way round: a full backward without its parts is split in halves.
-BackwardTimes read_backward(const Section& model, const PerStage& per_stage,
+BackwardTimes read_backward(const Section& model, const StageList& per_stage,
                             Diagnostics& diagnostics) {
   check_backward_keys(model, diagnostics);
   BackwardTimes times{per_stage.or_zero("backward"), per_stage.or_zero("backward_input"),
@@ -277,7 +277,8 @@ std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& di
   return MeasuredModel(std::move(rows), std::move(steps));
 }
 
-std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Recompute recompute,
+std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
+                                            const PerStage<Recompute>& recompute,
                                             Diagnostics& diagnostics) {
   for (const char* key : kShapeKeys) {
     if (model.has(key))
@@ -285,7 +286,7 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
           model.at(key),
           fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
   }
-  const PerStage per_stage(model, stages, diagnostics);
+  const StageList per_stage(model, stages, diagnostics);
   if (!model.has("forward")) diagnostics.add(model.self(), "the model needs 'forward'");
   const auto forward = per_stage.or_zero("forward");
   const BackwardTimes backward = read_backward(model, per_stage, diagnostics);
@@ -309,14 +310,15 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Re
   bytes("workspace", &StageCosts::backward_workspace_bytes);
   for (std::size_t i = 0; i < costs.size(); ++i) {
     StageCosts& c = costs[i];
-    const double again = recompute == Recompute::none ? 0 : forward[i];
+    const bool recomputes = recompute.of(i) != Recompute::none;
+    const double again = recomputes ? forward[i] : 0;
     c.forward_s = forward[i];
     c.backward_s = backward.full[i] + again;
     c.backward_input_s = backward.input[i] + again;
     c.backward_weight_s = backward.weight[i];
     c.step_s = step[i];
     if (model.has("forward_backward")) c.overlap_saving_s = forward[i] + backward.full[i] - both[i];
-    if (recompute == Recompute::none) continue;
+    if (!recomputes) continue;
     // Only the stage's input is kept; the activations live while B runs.
     c.backward_workspace_bytes += c.activation_bytes;
     c.activation_bytes = i == 0 ? c.output_bytes : costs[i - 1].output_bytes;

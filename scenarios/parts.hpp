@@ -17,8 +17,9 @@ ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnosti
 /// The measured costs of a model by shape; none when it has no 'measured'.
 std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& diagnostics);
 
-/// Costs of `stages` virtual stages given explicitly; with `recompute`, B and I repeat F.
-std::vector<StageCosts> read_abstract_costs(const Section& model, int stages, Recompute recompute,
+/// Costs of `stages` virtual stages given explicitly; of those that recompute, B and I repeat F.
+std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
+                                            const PerStage<Recompute>& recompute,
                                             Diagnostics& diagnostics);
 
 /// A cluster; `devices_needed` when it does not say how many devices it has.

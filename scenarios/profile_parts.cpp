@@ -48,8 +48,10 @@ void cost_profiled(const Section& model, Scenario& scenario, Diagnostics& diagno
   const auto batch = model.integer("profile_batch").value_or(size);
   ProfileUse use;
   use.scale = static_cast<double>(size) / static_cast<double>(batch);
-  use.recompute = scenario.recompute == Recompute::full;
+  use.recompute = scenario.recompute.map([](Recompute value) { return value == Recompute::full; });
   use.bytes = read_parameter_bytes(model, true, diagnostics);
+  if (scenario.layers.empty())
+    scenario.layers = profiled_balanced_split(profile, scenario.stage_widths(), use.recompute);
   scenario.costs = profiled_stage_costs(profile, scenario.layers, use);
   scenario.notes.push_back(fmt::format(
       "costs of the stages from a profile of {} layers{}", profile.layers.size(),

@@ -12,8 +12,8 @@ bool is_profiled_model(const Section& model);
 std::optional<PipedreamProfile> read_profile(const Section& model, Library& library,
                                              Diagnostics& diagnostics);
 
-/// Sets the costs of the stages of a scenario whose profile, layers and microbatch size are known,
-/// and notes for the user what they are taken from.
+/// Sets the costs of the stages of a scenario whose profile and microbatch size are known, its
+/// layers where they depend on costs, and notes for the user what the costs are taken from.
 void cost_profiled(const Section& model, Scenario& scenario, Diagnostics& diagnostics);
 
 }  // namespace penstock

@@ -138,17 +138,21 @@ constexpr Chapter kChapters[] = {
     {"checkpoint", "`perturbations.checkpoint`", ""},
 };
 
+std::string words_of(const KeyRow& row) {
+  std::string text;
+  for (const std::string& word : split_choices(row.choices))
+    text += (text.empty() ? "`" : ", `") + word + "`";
+  return text;
+}
+
 std::string values_of(const KeyRow& row) {
   switch (row.type) {
     case KeyRow::Type::section: return fmt::format("map, see `{}` below", row.choices);
     case KeyRow::Type::section_list:
       return fmt::format("list of maps, see `{}` below", row.choices);
-    case KeyRow::Type::choice: {
-      std::string text;
-      for (const std::string& word : split_choices(row.choices))
-        text += (text.empty() ? "`" : ", `") + word + "`";
-      return text;
-    }
+    case KeyRow::Type::choice: return words_of(row);
+    case KeyRow::Type::choice_per_stage:
+      return words_of(row) + ", or a list with one per virtual stage";
     default: return describe(row);
   }
 }

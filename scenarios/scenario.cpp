@@ -10,6 +10,7 @@
 #include "scenarios/parts.hpp"
 #include "scenarios/perturbation_parts.hpp"
 #include "scenarios/profile_parts.hpp"
+#include "scenarios/recompute.hpp"
 #include "scenarios/reduction.hpp"
 #include "scenarios/replication.hpp"
 #include "scenarios/schedule_parts.hpp"
@@ -126,7 +127,6 @@ class Builder {
     out_.name = top_.text("name").value_or("");
     out_.samples_per_epoch = top_.integer("samples_per_epoch");
     out_.microbatch_size = pipeline_.integer("microbatch_size").value_or(1);
-    out_.recompute = static_cast<Recompute>(pipeline_.choice("recompute").value_or(0));
     out_.lowering.width = static_cast<int>(natural("width", default_width()));
     read_widths(pipeline_, out_, diagnostics_);
     reduction_value_ = section_of(pipeline_, "reduction");
@@ -145,9 +145,7 @@ class Builder {
     read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
     if (depth_known_) divide_microbatches(pipeline_, out_, diagnostics_);
-    if (out_.recompute == Recompute::selective && given_costs()) {
-      diagnostics_.add(pipeline_.at("recompute"), "'selective' needs a model by shape");
-    }
+    read_recompute(pipeline_, depth_known_, given_costs(), out_, diagnostics_);
     if (out_.schedule != nullptr) check_schedule();
   }
 
@@ -360,24 +358,33 @@ class Builder {
     }
   }
 
-  /// Which of the measured rows this run uses.
-  MeasuredUse measured_use() const {
+  /// Which of the measured rows a stage of this run uses that recomputes so.
+  MeasuredUse measured_use(Recompute recompute) const {
     const bool several = out_.devices() > 1;
     const auto asked = model_->choice("measured_load");
-    return {static_cast<double>(out_.microbatch_size), out_.recompute,
-            asked ? *asked == 1 : several && out_.measured->has_load(out_.recompute),
+    return {static_cast<double>(out_.microbatch_size), recompute,
+            asked ? *asked == 1 : several && out_.measured->has_load(recompute),
             static_cast<int>(out_.devices())};
   }
 
   void check_measured() {
     if (!out_.measured || out_.measured->rows().empty() || !depth_known_) return;
-    const MeasuredUse use = measured_use();
+    if (pipeline_.broken("recompute") || pipeline_.broken("microbatch_size")) return;
+    for (const Recompute value : out_.recompute.distinct()) check_measured(value);
+  }
+
+  void check_measured(Recompute recompute) {
+    const MeasuredUse use = measured_use(recompute);
+    const std::string of_stages =
+        out_.recompute.alike()
+            ? ""
+            : fmt::format(" with recompute: {}", kRecomputeNames[static_cast<int>(recompute)]);
     const auto refuse = [&](const Value& where, const std::string& why) {
-      if (!why.empty()) diagnostics_.add(where, why);
+      if (!why.empty()) diagnostics_.add(where, why + of_stages);
       return !why.empty();
     };
-    if (pipeline_.broken("recompute") || pipeline_.broken("microbatch_size")) return;
-    if (refuse(pipeline_.at("recompute"), out_.measured->refuse_recompute(use))) return;
+    const std::string unknown = out_.measured->refuse_recompute(use);
+    if (!unknown.empty()) return diagnostics_.add(recompute_place(pipeline_, recompute), unknown);
     if (out_.schedule != nullptr && out_.schedule->checkpoints &&
         out_.shape.checkpoint == Checkpoint::except_last) {
       MeasuredUse stored = use;  // the last microbatch's
@@ -506,7 +513,7 @@ class Builder {
                       "and more): times are optimistic",
                       tokens, kFewTokens));
     }
-    if (out_.recompute == Recompute::selective && model.flash_attention) {
+    if (model.flash_attention && out_.recompute.contains(Recompute::selective)) {
       out_.notes.push_back(
           "recompute: selective changes nothing with flash attention, which keeps no "
           "probabilities");
@@ -540,8 +547,6 @@ class Builder {
     if (out_.measured) {
       cost_measured();
     } else if (by_layers_) {
-      if (out_.layers.empty())
-        out_.layers = profiled_balanced_split(*out_.profile, out_.stage_widths());
       cost_profiled(*model_, out_, diagnostics_);
       gradients_ = profiled_stage_gradients(*out_.profile, out_.layers);
     } else if (!abstract_) {
@@ -578,18 +583,24 @@ class Builder {
   }
 
   void cost_measured() {
-    const MeasuredUse use = measured_use();
-    const MeasuredRow row = out_.measured->row(use);
+    const auto rows = out_.recompute.map(
+        [&](Recompute value) { return out_.measured->row(measured_use(value)); });
+    const auto steps = out_.recompute.map(
+        [&](Recompute value) { return out_.measured->step(measured_use(value)); });
     if (out_.layers.empty())
       out_.layers =
-          measured_balanced_split(*out_.transformer, row, static_cast<int>(out_.shape.stages()));
-    out_.costs =
-        measured_stage_costs(*out_.transformer, row, out_.measured->step(use), out_.layers);
-    gradients_ = measured_stage_gradients(*out_.transformer, row, out_.layers);
-    out_.notes.push_back(fmt::format(
-        "costs of the stages as measured {} (recompute {})",
-        row.load == 1 ? "on a device alone" : fmt::format("with {} devices at work", row.load),
-        kRecomputeNames[static_cast<int>(row.recompute)]));
+          measured_balanced_split(*out_.transformer, rows, static_cast<int>(out_.shape.stages()));
+    out_.costs = measured_stage_costs(*out_.transformer, rows, steps, out_.layers);
+    gradients_ = measured_stage_gradients(*out_.transformer, rows, out_.layers);
+    for (const Recompute value : out_.recompute.distinct()) note_measured(value);
+  }
+
+  void note_measured(Recompute recompute) {
+    const int load = out_.measured->row(measured_use(recompute)).load;
+    out_.notes.push_back(
+        fmt::format("costs of the stages as measured {} (recompute {})",
+                    load == 1 ? "on a device alone" : fmt::format("with {} devices at work", load),
+                    kRecomputeNames[static_cast<int>(recompute)]));
   }
 
   /// Sums over the run must fit 63 bits, of bytes and of nanoseconds.

@@ -37,7 +37,7 @@ struct Scenario {
   std::vector<int> layers;             ///< per virtual stage; empty for an abstract model
   std::vector<StageCosts> costs;       ///< per virtual stage
   std::int64_t microbatch_size = 1;
-  Recompute recompute = Recompute::none;
+  PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
   bool sequence_parallel = false;
   bool distributed_optimizer = false;

@@ -42,6 +42,10 @@ ordered_json type_of(const KeyRow& row) {
     case T::quantity_per_stage:
       return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};
     case T::choice: return {{"enum", split_choices(row.choices)}};
+    case T::choice_per_stage: {
+      const ordered_json word_of = {{"enum", split_choices(row.choices)}};
+      return {{"anyOf", {word_of, list_of(word_of)}}};
+    }
     case T::split:
     case T::gpus:
       return {{"anyOf",

@@ -176,6 +176,15 @@ std::optional<int> Section::choice(std::string_view key) const {
   return row == nullptr ? std::nullopt : place_of_choice(row->choices, at(key).text);
 }
 
+std::optional<std::vector<int>> Section::choices(std::string_view key) const {
+  if (!has(key) || broken(key)) return std::nullopt;
+  if (const auto single = choice(key)) return std::vector<int>{*single};
+  std::vector<int> places;
+  for (const Value& item : at(key).items)
+    places.push_back(*place_of_choice(find_key(name_, key)->choices, item.text));
+  return places;
+}
+
 void Section::complain(const KeyRow& row, const Value& value, const std::string& why) {
   const std::string got =
       why.empty() ? ", got " + shown(value) : fmt::format(": {} {}", shown(value), why);
@@ -205,6 +214,7 @@ void Section::check(const KeyRow& row, const Value& value) {
       if (map) return;
       break;
     case T::quantity_per_stage:
+    case T::choice_per_stage:
     case T::counts:
     case T::split:
     case T::gpus:
@@ -223,15 +233,15 @@ void Section::check(const KeyRow& row, const Value& value) {
       if (value.text != "true" && value.text != "false") complain(row, value);
       return;
     case T::choice:
+    case T::choice_per_stage:
     case T::split:
-    case T::gpus:
-      if (!place_of_choice(row.choices, value.text)) complain_choice(row, value);
-      return;
+    case T::gpus: return check_choice(row, value);
     default: return;
   }
 }
 
-void Section::complain_choice(const KeyRow& row, const Value& value) {
+void Section::check_choice(const KeyRow& row, const Value& value) {
+  if (place_of_choice(row.choices, value.text)) return;
   const auto choices = split_choices(row.choices);
   diagnostics_.add(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
                                       shown(value), did_you_mean(value.text, choices)));
@@ -242,9 +252,15 @@ void Section::check_list(const KeyRow& row, const Value& value) {
   if (value.items.empty()) complain(row, value, "is empty");
   for (const Value& item : value.items) {
     if (diagnostics_.full()) return;
-    if (!check_scalar(row, item)) continue;
-    const bool quantity = row.type == KeyRow::Type::quantity_per_stage;
-    quantity ? check_quantity(row, item) : check_integer(row, item);
+    if (check_scalar(row, item)) check_item(row, item);
+  }
+}
+
+void Section::check_item(const KeyRow& row, const Value& item) {
+  switch (row.type) {
+    case KeyRow::Type::quantity_per_stage: return check_quantity(row, item);
+    case KeyRow::Type::choice_per_stage: return check_choice(row, item);
+    default: return check_integer(row, item);
   }
 }
 

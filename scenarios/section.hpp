@@ -53,6 +53,8 @@ class Section {
   std::optional<std::vector<double>> list(std::string_view key) const;
   /// Position of a choice among the row's choices.
   std::optional<int> choice(std::string_view key) const;
+  /// The same of each item of a list; one element for a single choice.
+  std::optional<std::vector<int>> choices(std::string_view key) const;
 
  private:
   /// A key that is there, or a number type of a map of rates (then without `value`).
@@ -74,10 +76,11 @@ class Section {
   void check_integer(const KeyRow& row, const Value& value);
   void check_curve(const KeyRow& row, const Value& value);
   void check_list(const KeyRow& row, const Value& value);
+  void check_item(const KeyRow& row, const Value& item);
+  void check_choice(const KeyRow& row, const Value& value);
   void check_pair(const KeyRow& row, const Value& value);
   void check_rates(const KeyRow& row, const Value& value);
   void complain(const KeyRow& row, const Value& value, const std::string& why = "");
-  void complain_choice(const KeyRow& row, const Value& value);
 
   std::string name_;
   const Value* self_;

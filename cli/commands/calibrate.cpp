@@ -51,7 +51,7 @@ void request_scenario(const std::string& path, CalibrationRequest& request) {
                      "by shape");
   request.model = *scenario.transformer;
   request.microbatch_sizes = {scenario.microbatch_size};
-  request.recompute = {scenario.recompute};
+  request.recompute = scenario.recompute.distinct();
 }
 
 std::vector<std::int64_t> integers(const std::string& flag, const std::string& text) {

@@ -82,7 +82,7 @@ TEST(Measured, LoadThatWasNotMeasuredIsRefused) {
 
 TEST(Measured, StagesAreOverheadAndLayersAndEnds) {
   const TransformerSpec model = gpt_small();
-  const auto costs = measured_stage_costs(model, row(2), {1, 1e-6, 1e-12}, {3, 4, 5});
+  const auto costs = measured_stage_costs(model, row(2), MeasuredStep{1, 1e-6, 1e-12}, {3, 4, 5});
   EXPECT_DOUBLE_EQ(costs[0].forward_s, 1e-5 + 3 * 2e-3 + 4e-4);
   EXPECT_DOUBLE_EQ(costs[1].forward_s, 1e-5 + 4 * 2e-3);
   EXPECT_DOUBLE_EQ(costs[2].forward_s, 1e-5 + 5 * 2e-3 + 1e-3);
@@ -103,6 +103,26 @@ TEST(Measured, BytesOfStagesAreSummedLikeTimes) {
   EXPECT_EQ(costs[1].activation_after_input_bytes, 6 * 1400 + 280);
   EXPECT_EQ(costs[1].forward_workspace_bytes, 6 * 200 + 40);
   EXPECT_EQ(costs[1].backward_workspace_bytes, 2 * (6 * 200 + 40));
+}
+
+TEST(Measured, StagesMayHaveRowsOfTheirOwn) {
+  MeasuredRow again = row(2, 1, 1.5);
+  again.recompute = Recompute::full;
+  const std::vector<int> layers = {3, 4, 5};
+  const PerStage<MeasuredRow> rows(std::vector{again, row(2), again});
+  const PerStage<MeasuredStep> steps(std::vector<MeasuredStep>{{1, 3, 4}, {}, {1, 3, 4}});
+  const auto mixed = measured_stage_costs(gpt_small(), rows, steps, layers);
+  const auto gradients = measured_stage_gradients(gpt_small(), rows, layers);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto alike = measured_stage_costs(gpt_small(), rows.of(i), steps.of(i), layers);
+    EXPECT_EQ(mixed[i].backward_s, alike[i].backward_s) << i;
+    EXPECT_EQ(mixed[i].recompute_flops, alike[i].recompute_flops) << i;
+    EXPECT_EQ(mixed[i].recompute_flops > 0, i != 1);
+    EXPECT_EQ(mixed[i].step_s, alike[i].step_s) << i;
+    EXPECT_EQ(gradients[i][1].backward_s, rows.of(i).layer.backward_s) << i;
+  }
+  EXPECT_GT(mixed[0].backward_s / 3, mixed[1].backward_s / 4);
+  EXPECT_EQ(measured_balanced_split(gpt_small(), rows, 3), (std::vector<int>{3, 6, 3}));
 }
 
 TEST(Measured, BalancedSplitGivesTheLastStageFewerLayers) {

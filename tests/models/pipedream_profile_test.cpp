@@ -158,8 +158,8 @@ struct SplitCost {
 };
 
 SplitCost cost_of(const PipedreamProfile& profile, const std::vector<int>& layers,
-                  const std::vector<int>& widths) {
-  const auto c = profiled_stage_costs(profile, layers, {});
+                  const std::vector<int>& widths, const PerStage<bool>& recompute) {
+  const auto c = profiled_stage_costs(profile, layers, {1, recompute, {}});
   SplitCost cost;
   for (std::size_t s = 0; s < c.size(); ++s) {
     cost.slowest_s = std::max(cost.slowest_s, (c[s].forward_s + c[s].backward_s) / widths[s]);
@@ -189,18 +189,21 @@ TEST(PipedreamProfileSplit, IsTheFastestAndAmongThoseTheOneThatSendsLeast) {
     const PipedreamProfile p = random_profile(random);
     std::vector<int> widths(1 + random() % 4);
     for (int& w : widths) w = 1 + static_cast<int>(random() % 3);
+    std::vector<bool> again(widths.size());
+    for (std::size_t s = 0; s < again.size(); ++s) again[s] = run % 2 == 1 && random() % 2 == 1;
+    const PerStage<bool> recompute(again);
     SplitCost best{1e9, 1e9};
     std::vector<int> begun;
     all_splits(static_cast<int>(p.layers.size()), widths.size(), begun,
                [&](const std::vector<int>& layers) {
-                 const SplitCost c = cost_of(p, layers, widths);
+                 const SplitCost c = cost_of(p, layers, widths, recompute);
                  const bool faster = c.slowest_s < best.slowest_s - 1e-9;
                  const bool as_fast = c.slowest_s < best.slowest_s + 1e-9;
                  if (faster || (as_fast && c.bytes < best.bytes)) best = c;
                });
-    const auto split = profiled_balanced_split(p, widths);
+    const auto split = profiled_balanced_split(p, widths, recompute);
     ASSERT_TRUE(std::ranges::all_of(split, [](int n) { return n >= 1; })) << run;
-    const SplitCost found = cost_of(p, split, widths);
+    const SplitCost found = cost_of(p, split, widths, recompute);
     EXPECT_NEAR(found.slowest_s, best.slowest_s, 1e-9) << run;
     EXPECT_EQ(found.bytes, best.bytes) << run;
   }

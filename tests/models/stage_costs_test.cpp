@@ -216,17 +216,33 @@ void every_split(std::vector<int>& layers, std::size_t at, int left, const Visit
   }
 }
 
+/// Which stages recompute.
+enum class Recomputed : std::uint8_t { none, all, first, every_second };
+constexpr Recomputed kRecomputed[] = {Recomputed::none, Recomputed::all, Recomputed::first,
+                                      Recomputed::every_second};
+
+PerStage<Recompute> of_stages(Recomputed recomputed, int stages) {
+  std::vector<Recompute> each;
+  for (int s = 0; s < stages; ++s) {
+    const bool again = recomputed == Recomputed::all ||
+                       (recomputed == Recomputed::first && s == 0) ||
+                       (recomputed == Recomputed::every_second && s % 2 == 1);
+    each.push_back(again ? Recompute::full : Recompute::none);
+  }
+  return PerStage<Recompute>(std::move(each));
+}
+
 TEST(BalancedSplit, IsTheBestOfAllSplits) {
   DeviceSpec slow_launch = plain_device();
   slow_launch.launch_s = 2e-4;
   slow_launch.memory_bytes_per_s = 1e10;
   for (const DeviceSpec& device : {plain_device(), slow_launch}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    for (const Recomputed recompute : kRecomputed) {
       for (int layers = 1; layers <= 9; ++layers) {
         for (int stages = 1; stages <= std::min(layers, 5); ++stages) {
           TransformerSpec model = gpt_small();
           model.num_layers = layers;
-          const StageCostOptions options{1, recompute};
+          const StageCostOptions options{1, of_stages(recompute, stages)};
           const auto chosen = balanced_split(model, device, stages, options);
           ASSERT_EQ(std::accumulate(chosen.begin(), chosen.end(), 0), layers);
           const auto mine = judged(model, device, chosen, options);
@@ -240,6 +256,14 @@ TEST(BalancedSplit, IsTheBestOfAllSplits) {
       }
     }
   }
+}
+
+TEST(BalancedSplit, LeavesTheFasterOfTwoStagesWhereEitherCouldHaveALayerMore) {
+  // Times 4, 8, 12 and 3, 6, 9, 12: the sixth layer makes a stage of 12 s whoever takes it.
+  const auto time = [](int layers, int stage) { return layers * (stage == 0 ? 4.0 : 3.0); };
+  EXPECT_EQ(balanced_split(6, 2, time), (std::vector<int>{2, 4}));
+  EXPECT_EQ(balanced_split(6, 2, [&](int layers, int stage) { return time(layers, 1 - stage); }),
+            (std::vector<int>{4, 2}));
 }
 
 TEST(BalancedSplit, TakesLayersFromTheStageWithTheHead) {

@@ -185,6 +185,16 @@ TEST(SetErrors, SayWhatIsWrong) {
       {"forward=1 s,2 s,3 s,4 s",
        "--set forward=1 s,2 s,3 s,4 s: a list needs brackets: forward=[1 s,2 s,3 s,4 s]"},
       {"split=5,5,5", "--set split=5,5,5: a list needs brackets: split=[5,5,5]"},
+      {"recompute=full,none",
+       "--set recompute=full,none: a list needs brackets: recompute=[full,none]"},
+      {"recompute=full,non",
+       "--set recompute=full,non: 'recompute' must be one of none, selective, full, or a list with "
+       "one per virtual stage, got 'full,non'"},
+      {"recompute=[full, non]",
+       "--set recompute=[full, non]: 'recompute' must be one of none, selective, full, or a list "
+       "with one per virtual stage, got 'non'; did you mean 'none'?"},
+      {"recompute=[full, none]",
+       "--set recompute=[full, none]: 'recompute' lists 2 stages, the pipeline has 4"},
       {"forward=1,5 s",
        "--set forward=1,5 s: 'forward' must be a time such as '1.5 us' (units: s, ms, us, "
        "ns, min, h), or a list with one per stage: '1,5 s' has a comma; "

@@ -1,6 +1,7 @@
 // A scenario read once gives, for any overrides, what reading it anew gives.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"
+#include "tests/scenarios/costs_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,20 +17,6 @@ std::string shipped(const std::string& name) {
   return (std::filesystem::path(data_folder()) / "scenarios" / (name + ".yaml")).string();
 }
 
-std::string costs_text(const std::vector<StageCosts>& costs) {
-  std::string text;
-  for (const StageCosts& c : costs) {
-    text += fmt::format("{} {} {} {} {} {} | ", c.forward_s, c.backward_s, c.backward_input_s,
-                        c.backward_weight_s, c.step_s, c.reduce_grad_s);
-    text += fmt::format("{} {} {} {} {} {} {} {} | ", c.output_bytes, c.weight_bytes,
-                        c.gradient_bytes, c.reduced_bytes, c.optimizer_bytes, c.version_bytes,
-                        c.activation_bytes, c.activation_after_input_bytes);
-    text += fmt::format("{} {} {} {} {}\n", c.forward_workspace_bytes, c.backward_workspace_bytes,
-                        c.forward_flops, c.backward_flops, c.recompute_flops);
-  }
-  return text;
-}
-
 /// Everything a run depends on, as text; an error as its message.
 std::string described(const std::function<Scenario()>& read) {
   try {
@@ -39,7 +26,7 @@ std::string described(const std::function<Scenario()>& read) {
                         s.shape.microbatches_per_update);
     text += fmt::format("{} {} {}\n", s.lowering.width, static_cast<int>(s.lowering.transfers),
                         s.lowering.detached_reductions);
-    text += fmt::format("{} {} {}\n", s.microbatch_size, static_cast<int>(s.recompute), s.tensor);
+    text += fmt::format("{} {} {}\n", s.microbatch_size, recompute_text(s.recompute), s.tensor);
     text += fmt::format("{} {} {}\n", s.layers, s.gpus, s.split);
     text += fmt::format("{} {} {} {}\n", s.cluster.name, s.cluster.devices(), s.cluster.device.name,
                         s.cluster.inter.bytes_per_s);
