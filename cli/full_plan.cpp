@@ -129,17 +129,23 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
   const Json answer = Json::parse(in_child(scenario.origin, "simulated", [&] {
     std::vector<std::string> why;
     const Judgement v = judge(scenario, EngineChoice::automatic, &why);
+    Json overfull = Json::array();
+    for (const auto& [position, too_many] : v.overfull)
+      overfull.push_back({position, too_many.bytes, too_many.capacity_bytes});
     return Json{{"fits", v.fits},
                 {"iteration_time_s", v.iteration_time_s},
                 {"memory_bytes", v.memory_bytes},
                 {"capacity_bytes", v.capacity_bytes},
-                {"overfull", v.overfull},
+                {"overfull", overfull},
                 {"engine", v.engine},
                 {"why", v.why},
                 {"reasons", why}}
         .dump();
   }));
   reasons[scenario.text] = answer["reasons"].get<std::vector<std::string>>();
+  Overfull overfull;
+  for (const Json& one : answer["overfull"])
+    overfull[one[0].get<int>()] = {one[1].get<double>(), one[2].get<double>()};
   // JSON has no infinity, the time of a run without a steady state.
   const Json& time_s = answer["iteration_time_s"];
   const double known_s =
@@ -148,7 +154,7 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
           known_s,
           answer["memory_bytes"].get<double>(),
           answer["capacity_bytes"].get<double>(),
-          answer["overfull"].get<std::vector<int>>(),
+          std::move(overfull),
           answer["engine"].get<std::string>(),
           answer["why"].get<std::string>()};
 }

@@ -35,21 +35,21 @@ std::string_view name_of(Recompute recompute) {
   return kRecomputeNames[static_cast<std::size_t>(recompute)];
 }
 
+PerStage<Recompute> recompute_of(const Choice& choice) {
+  if (choice.recompute.empty()) return Recompute::none;
+  return PerStage<Recompute>(choice.recompute);
+}
+
 /// "none", or the name of the checkpoints of schedules that have them.
 std::string alike_text(const Choice& choice) {
   if (choice.family.schedule->checkpoints)
     return std::string(kCheckpointNames[static_cast<std::size_t>(choice.family.checkpoint)]);
-  return recompute_text(choice.recompute);
-}
-
-bool recomputes_alike(const Choice& choice) {
-  const auto& stages = choice.recompute;
-  return std::ranges::adjacent_find(stages, std::not_equal_to()) == stages.end();
+  return recompute_text(recompute_of(choice));
 }
 
 /// As in a scenario.
 Json recompute_json(const Choice& choice) {
-  if (recomputes_alike(choice)) return alike_text(choice);
+  if (recompute_of(choice).alike()) return alike_text(choice);
   Json stages = Json::array();
   for (const Recompute r : choice.recompute) stages.push_back(name_of(r));
   return stages;
@@ -57,7 +57,7 @@ Json recompute_json(const Choice& choice) {
 
 /// "full", or how many stages: "full 3, none 5".
 std::string recompute_column(const Choice& choice) {
-  if (recomputes_alike(choice)) return alike_text(choice);
+  if (recompute_of(choice).alike()) return alike_text(choice);
   std::vector<std::string> parts;
   for (const Recompute r : {Recompute::full, Recompute::selective, Recompute::none})
     if (const auto stages = std::ranges::count(choice.recompute, r); stages > 0)

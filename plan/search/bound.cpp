@@ -51,6 +51,23 @@ double least_extra(const std::vector<std::pair<double, double>>& bytes_and_extra
   return least;
 }
 
+/// Deals out layers to so many devices, of which each has `first` to begin with; what `next` says
+/// of a device and its layers grows with them. Giving the next one where it is least is best.
+template <class Next>
+std::vector<int> deal(int layers, int first, std::size_t devices, const Next& next) {
+  using Turn = std::pair<double, std::size_t>;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+  std::vector<int> has(devices, first);
+  for (std::size_t d = 0; d < devices; ++d)
+    if (first < layers) turns.emplace(next(d, first + 1), d);
+  for (int given = first * static_cast<int>(devices); given < layers && !turns.empty(); ++given) {
+    const std::size_t d = turns.top().second;
+    turns.pop();
+    if (++has[d] < layers) turns.emplace(next(d, has[d] + 1), d);
+  }
+  return has;
+}
+
 }  // namespace
 
 /// A candidate, stage by stage.
@@ -333,49 +350,35 @@ std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
 }
 
 /// Layers dealt out to devices, none of them chosen: the least sum of what recomputation adds per
-/// microbatch, and the least of the largest load of a device.
+/// microbatch, and the least of the largest load of a device. A device and its mirror image, which
+/// hold the same two stages and share their microbatches, count as one.
 Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
-  const int layers = problem_.layers(), p = family.shape.depth;
+  const int layers = problem_.layers(), p = family.shape.depth, pair = mirrored(family) ? 2 : 1;
+  if (p % pair != 0) return {};
   const auto m = static_cast<double>(family.shape.microbatches);
-  const Stash& stash = stashes_.of(family);
   const std::vector<Level> all = levels(family);
   StageTable& time = *all.front().time;
-  const bool one_level = all.size() == 1;
   std::map<double, std::vector<double>> known;
   std::vector<const std::vector<double>*> extra;
-  for (std::size_t d = 0; d < static_cast<std::size_t>(p); ++d) {
-    const bool late = one_level && all.front().until_weights;
-    const double k = late ? stash.until_weights[d] : stash.until_input[d];
+  for (int d = 0; d < p / pair; ++d) {
+    double k = least_stash(family, all, d);
+    if (pair == 2) k = std::max(k, least_stash(family, all, p - 1 - d));
     const auto [found, added] = known.try_emplace(k);
     if (added) found->second = extra_s(family, k);
     extra.push_back(&found->second);
   }
   const auto load = [&](std::size_t d, int n) {
     const StagePart part = time.lightest(n);
-    return m * (part.work_s() + (*extra[d])[static_cast<std::size_t>(n)]) + part.step_s +
+    return m / pair * (part.work_s() + (*extra[d])[static_cast<std::size_t>(n)]) + part.step_s +
            reduce_s(family, part.reduced_bytes);
   };
   const auto added = [&](std::size_t d, int n) {
     const double more = (*extra[d])[static_cast<std::size_t>(n)];
     return more == kInfinite ? more : more - (*extra[d])[static_cast<std::size_t>(n) - 1];
   };
-  const int v = family.stages() / p;
-  // Of what grows with every layer, giving the next one where it grows least is best.
-  const auto deal = [&](const auto& next) {
-    using Turn = std::pair<double, std::size_t>;
-    std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
-    std::vector<int> has(extra.size(), v);
-    for (std::size_t d = 0; d < extra.size(); ++d)
-      if (v < layers) turns.emplace(next(d, v + 1), d);
-    for (int given = v * p; given < layers && !turns.empty(); ++given) {
-      const std::size_t d = turns.top().second;
-      turns.pop();
-      if (++has[d] < layers) turns.emplace(next(d, has[d] + 1), d);
-    }
-    return has;
-  };
+  const std::vector<int> least = deal(layers, family.stages() / (p / pair), extra.size(), added);
+  const std::vector<int> even = deal(layers, family.stages() / (p / pair), extra.size(), load);
   Dealt out;
-  const std::vector<int> least = deal(added), even = deal(load);
   for (std::size_t d = 0; d < extra.size(); ++d) {
     out.extra_s += (*extra[d])[static_cast<std::size_t>(least[d])];
     out.largest_s = std::max(out.largest_s, load(d, even[d]));
@@ -383,8 +386,15 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   return out;
 }
 
-/// Several stages per device: the mean over the devices, and the device with the largest load.
-Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Candidate* good) {
+/// Microbatches of its layers that a device holds however it recomputes.
+double Bounds::least_stash(const PlanFamily& family, const std::vector<Level>& all, int device) {
+  const bool late = all.size() == 1 && all.front().until_weights;
+  const Stash& stash = stashes_.of(family);
+  return (late ? stash.until_weights : stash.until_input)[static_cast<std::size_t>(device)];
+}
+
+/// The mean over the devices; `extra_s`: what recomputation adds to the work on a microbatch.
+double Bounds::mean_s(const PlanFamily& family, double extra_s) {
   const int layers = problem_.layers(), p = family.shape.depth;
   const auto m = static_cast<double>(family.shape.microbatches);
   StageTable& time = *levels(family).front().time;
@@ -395,8 +405,6 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Ca
     one_forward_s = std::min(one_forward_s, part.forward_s);
     one_input_s = std::min(one_input_s, part.input_s);
   }
-  if (good != nullptr) *good = balanced(family, most);
-  if (!family.schedule->flushes()) return {.time_s = m * time.part(0, 1).work_s()};
   const double message = least_message_s(time);
   const auto before = [&](int d) { return mirrored(family) ? std::min(d, p - 1 - d) : d; };
   double fill_s = 0, drain_s = 0;  // sums over the devices
@@ -405,15 +413,30 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Ca
     drain_s += before(d) * (one_input_s + message);
   }
   const double end_s = all.step_s + reduce_s(family, all.reduced_bytes);
-  const bool alike = !mirrored(family) && !problem_.base().profile;
-  const Dealt dealt = alike ? deal_out(family) : Dealt{};
-  const double work_s = m * (all.work_s() + dealt.extra_s);
-  if (work_s == kInfinite) return {.time_s = kInfinite, .fits = false};
-  Bound bound;
-  bound.time_s = std::max((fill_s + work_s + end_s) / p, dealt.largest_s);
-  if (!family.schedule->splits_backward)
-    bound.time_s = std::max(bound.time_s, (fill_s + drain_s + work_s) / p);
+  const double work_s = m * (all.work_s() + extra_s);
+  const double after_s = family.schedule->splits_backward ? end_s : std::max(end_s, drain_s);
+  return (fill_s + work_s + after_s) / p;
+}
+
+/// Without a flush the updates of device 0 are counted, and it has one layer at least.
+double Bounds::first_layer_s(const PlanFamily& family) {
+  const auto m = static_cast<double>(family.shape.microbatches);
+  return m * levels(family).front().time->part(0, 1).work_s();
+}
+
+Bound Bounds::rough(const PlanFamily& family) {
+  Bound bound = of(family.shape);
+  if (family.schedule->flushes()) bound.time_s = std::max(bound.time_s, mean_s(family, 0));
   return bound;
+}
+
+/// Several stages per device: the mean over the devices, and the device with the largest load.
+Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Candidate* good) {
+  if (good != nullptr) *good = balanced(family, most);
+  if (!family.schedule->flushes()) return {.time_s = first_layer_s(family)};
+  const Dealt dealt = problem_.base().profile ? Dealt{} : deal_out(family);
+  if (dealt.extra_s == kInfinite) return {.time_s = kInfinite, .fits = false};
+  return {.time_s = std::max(mean_s(family, dealt.extra_s), dealt.largest_s)};
 }
 
 /// Gives layer after layer to the device that stays fastest, and of its stages to the shortest; a
@@ -478,11 +501,14 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
   return out;
 }
 
-double Bounds::held_bytes(const Cut& cut, std::size_t d) const {
-  const std::vector<Share>& shares = cut.shares[d];
+double Bounds::stash_of(const Cut& cut, std::size_t d) const {
   const bool late = std::ranges::all_of(
-      shares, [&](const Share& share) { return cut.level(share.stage).until_weights; });
-  const double k = late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
+      cut.shares[d], [&](const Share& share) { return cut.level(share.stage).until_weights; });
+  return late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
+}
+
+double Bounds::held_bytes(const Cut& cut, std::size_t d, double k) const {
+  const std::vector<Share>& shares = cut.shares[d];
   double bytes = 0;
   for (const Share& share : shares) {
     const StagePart& part = cut.held(share.stage, cut.level(share.stage));
@@ -530,34 +556,55 @@ std::vector<Recompute> Bounds::least_recompute(const Candidate& candidate) {
   return out;
 }
 
-bool Bounds::make_fit(Candidate& candidate) {
+bool Bounds::make_fit(Candidate& candidate, const Overfull& overfull) {
   if (candidate.family.schedule->checkpoints) return of(candidate).fits;
   Cut cut = cut_of(candidate);
   for (std::size_t d = 0; d < cut.shares.size(); ++d) {
-    double bytes = held_bytes(cut, d);
-    while (bytes > capacity_) {
-      std::size_t chosen = cut.at.size();
-      double best = 0, then_bytes = 0;  // bytes per second
-      for (const Share& share : cut.shares[d]) {
-        const std::size_t s = share.stage;
-        if (cut.at[s] + 1 == cut.levels.size()) continue;
-        const double before_s = cut.time(s).work_s();
-        ++cut.at[s];
-        const double held = held_bytes(cut, d);
-        const double worth =
-            std::max(bytes - held, 0.0) / std::max(cut.time(s).work_s() - before_s, 1e-12);
-        --cut.at[s];
-        if (chosen < cut.at.size() && worth <= best) continue;
-        chosen = s;
-        best = worth;
-        then_bytes = held;
-      }
-      if (chosen == cut.at.size()) return false;
-      ++cut.at[chosen];
-      bytes = then_bytes;
-    }
+    const auto known = overfull.find(static_cast<int>(d));
+    const bool fits = known == overfull.end() ? make_fit(cut, d, 0, capacity_)
+                                              : make_fit(cut, d, stash_in(cut, d, known->second),
+                                                         known->second.capacity_bytes);
+    if (!fits) return false;
   }
   for (std::size_t s = 0; s < cut.at.size(); ++s) candidate.recompute[s] = cut.level(s).recompute;
+  return true;
+}
+
+/// Microbatches that a device holds at once if that is what takes all its bytes.
+double Bounds::stash_in(const Cut& cut, std::size_t d, const TooMany& held) const {
+  const double none = held_bytes(cut, d, 0), of_one = held_bytes(cut, d, 1) - none;
+  return of_one > 0 ? (held.bytes - none) / of_one : 0;
+}
+
+/// `k`: microbatches that it holds at least. An order that is searched for takes what it may.
+bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
+  if (cut.family.schedule->looks_at_costs && k == 0) {
+    const Shape& shape = cut.family.shape;
+    k = std::min(cut.family.schedule->usual_limit * shape.depth,
+                 static_cast<double>(shape.microbatches));
+  }
+  const auto held = [&] { return held_bytes(cut, d, std::max(k, stash_of(cut, d))); };
+  for (double bytes = held(); bytes > capacity;) {
+    std::size_t chosen = cut.at.size();
+    double best = 0, then = 0;  // bytes per second, bytes
+    for (const Share& share : cut.shares[d]) {
+      const std::size_t s = share.stage;
+      if (cut.at[s] + 1 == cut.levels.size()) continue;
+      const double before_s = cut.time(s).work_s();
+      ++cut.at[s];
+      const double fewer = held();
+      const double worth =
+          std::max(bytes - fewer, 0.0) / std::max(cut.time(s).work_s() - before_s, 1e-12);
+      --cut.at[s];
+      if (chosen < cut.at.size() && worth <= best) continue;
+      chosen = s;
+      best = worth;
+      then = fewer;
+    }
+    if (chosen == cut.at.size()) return false;
+    ++cut.at[chosen];
+    bytes = then;
+  }
   return true;
 }
 

@@ -40,6 +40,7 @@
 // schedules without a flush may be chosen, no more than m times the first layer's work.
 #pragma once
 
+#include "plan/search/judgement.hpp"
 #include "plan/search/stage_table.hpp"
 #include "plan/search/stash.hpp"
 
@@ -69,8 +70,10 @@ class Bounds {
   /// Per stage: the least that all candidates with these layers recompute which fit.
   std::vector<Recompute> least_recompute(const Candidate& candidate);
   /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
-  /// false: it never does.
-  bool make_fit(Candidate& candidate);
+  /// false: it never does. `overfull`: what a simulation said of its devices.
+  bool make_fit(Candidate& candidate, const Overfull& overfull = {});
+  /// Less than of(family), but at once: without orders of ops and without cuts.
+  Bound rough(const PlanFamily& family);
 
   double capacity_bytes() const { return capacity_; }  ///< of the largest device; infinite: unknown
 
@@ -88,7 +91,13 @@ class Bounds {
   /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
   std::vector<Level> levels(const PlanFamily& family);
   Cut cut_of(const Candidate& candidate);
-  double held_bytes(const Cut& cut, std::size_t device) const;
+  double stash_of(const Cut& cut, std::size_t device) const;
+  double held_bytes(const Cut& cut, std::size_t device, double k) const;
+  double held_bytes(const Cut& cut, std::size_t device) const {
+    return held_bytes(cut, device, stash_of(cut, device));
+  }
+  bool make_fit(Cut& cut, std::size_t device, double k, double capacity);
+  double stash_in(const Cut& cut, std::size_t device, const TooMany& held) const;
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;
   /// A message between two devices, and the reduction of a stage.
@@ -108,6 +117,9 @@ class Bounds {
     double extra_s = 0, largest_s = 0;
   };
   Dealt deal_out(const PlanFamily& family);
+  double least_stash(const PlanFamily& family, const std::vector<Level>& all, int device);
+  double mean_s(const PlanFamily& family, double extra_s);
+  double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;
   std::vector<Recompute> recomputes_;  // that a stage may choose, the least first

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <numeric>
 #include <set>
 #include <span>
@@ -166,15 +165,6 @@ std::string PlanFamily::describe() const {
                      arrangement.rank_order, arrangement.placement);
 }
 
-std::string recompute_text(const std::vector<Recompute>& stages) {
-  const auto name = [](Recompute r) { return kRecomputeNames[static_cast<std::size_t>(r)]; };
-  const bool alike = std::ranges::adjacent_find(stages, std::not_equal_to()) == stages.end();
-  if (alike) return std::string(name(stages.empty() ? Recompute::none : stages.front()));
-  std::vector<std::string_view> names;
-  for (const Recompute r : stages) names.push_back(name(r));
-  return fmt::format("[{}]", fmt::join(names, ", "));
-}
-
 std::vector<Recompute> recomputes_of(const Axes& axes) {
   const std::set<Recompute> each(axes.recomputes.begin(), axes.recomputes.end());
   return {each.begin(), each.end()};
@@ -262,7 +252,8 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   };
   add(family.schedule->checkpoints, "checkpoint",
       std::string(kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]));
-  add(!choice.recompute.empty(), "recompute", recompute_text(choice.recompute));
+  if (!choice.recompute.empty())
+    add(true, "recompute", recompute_text(PerStage<Recompute>(choice.recompute)));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(sequence_parallel(shape.tensor), "sequence_parallel", "true");
   add(distributed_optimizer(shape.width) && !family.schedule->asynchronous, "distributed_optimizer",

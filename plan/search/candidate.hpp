@@ -80,9 +80,6 @@ struct Axes {
   std::vector<Arrangement> arrangements;
 };
 
-/// "full" where all are alike, else "[full, none]", as in a scenario.
-std::string recompute_text(const std::vector<Recompute>& stages);
-
 inline constexpr std::string_view kCheckpointNames[] = {"always", "except_last", "never"};
 
 /// Of the axes, the least first, each once.

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <set>
 
 namespace penstock {
 namespace {
@@ -59,14 +58,15 @@ double peak_without_messages(const Simulation& s, int device) {
 void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
                   Judgement& judgement) {
   double fullest = -1;
-  std::set<int> overfull;
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     const double bytes = peak(s, d);
     const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
     const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
     judgement.memory_bytes = std::max(judgement.memory_bytes, bytes);
-    if (capacity > 0 && bytes > capacity)
-      overfull.insert(static_cast<int>(s.program.placement.position_of(d)));
+    if (capacity > 0 && bytes > capacity) {
+      TooMany& most = judgement.overfull[static_cast<int>(s.program.placement.position_of(d))];
+      if (bytes - capacity > most.bytes - most.capacity_bytes) most = {bytes, capacity};
+    }
     if (share <= fullest) continue;
     fullest = share;
     judgement.capacity_bytes = capacity;
@@ -75,7 +75,6 @@ void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
     judgement.why =
         fmt::format("device {} needs {}, has {}", d, format_bytes(bytes), format_bytes(capacity));
   }
-  judgement.overfull.assign(overfull.begin(), overfull.end());
 }
 
 Judgement judgement_of(const Simulation& s, double (*peak)(const Simulation&, int) = peak_bytes) {

@@ -10,19 +10,28 @@
 
 #include "results/simulation.hpp"
 
+#include <map>
 #include <string>
 #include <vector>
 
 namespace penstock {
 
+/// A device that holds more bytes than it can.
+struct TooMany {
+  double bytes = 0, capacity_bytes = 0;
+};
+
+/// By position: of its replicas the fullest.
+using Overfull = std::map<int, TooMany>;
+
 struct Judgement {
   bool fits = true;
   double iteration_time_s = 0;
-  double memory_bytes = 0;      ///< of the fullest device
-  double capacity_bytes = 0;    ///< of that device; 0: unknown
-  std::vector<int> overfull{};  ///< positions whose devices cannot hold what they should
-  std::string engine;           ///< that gave the answer; empty: a bound
-  std::string why;              ///< it does not fit, or cannot run
+  double memory_bytes = 0;    ///< of the fullest device
+  double capacity_bytes = 0;  ///< of that device; 0: unknown
+  Overfull overfull{};
+  std::string engine;  ///< that gave the answer; empty: a bound
+  std::string why;     ///< it does not fit, or cannot run
 };
 
 /// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last

@@ -18,7 +18,8 @@ constexpr double kRounding = 1e-9;
 constexpr std::size_t kBetweenConfirmations = 100;
 
 struct Node {
-  enum Level : std::uint8_t { shape, family, cut, relaxed } level = shape;
+  /// `schedule`: families that differ in their arrangement, by a rough bound.
+  enum Level : std::uint8_t { shape, schedule, family, cut, relaxed } level = shape;
   double bound = 0;  ///< on the cost
   std::size_t number = 0;
   Candidate candidate;
@@ -27,6 +28,7 @@ struct Node {
   /// Per stage: the node also stands for candidates that recompute more in this one, as long as it
   /// is not known that this one fits; they take longer. Empty: for this one alone.
   std::vector<bool> more{};
+  bool sample = false;  ///< one of a family some of whose candidates stand for all
 };
 
 /// The least estimate first; among equals the finer, then the earlier.
@@ -217,7 +219,7 @@ class Search {
 
   /// Files what was made under what becomes of it; in the queue when it is worth a look.
   void file(Tally& tally, Node::Level level, const Candidate& candidate, const Bound& bound,
-            const std::vector<bool>& more = {}) {
+            const std::vector<bool>& more = {}, bool sample = false) {
     ++tally.made;
     const double least = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
     if (!bound.fits && more.empty()) {
@@ -225,7 +227,7 @@ class Search {
     } else if (hopeless(least)) {
       ++tally.worse;
     } else {
-      queue_.push({level, least, next_++, candidate, bound.memory_bytes, least, more});
+      queue_.push({level, least, next_++, candidate, bound.memory_bytes, least, more, sample});
     }
   }
 
@@ -265,6 +267,7 @@ class Search {
     const Node node = take(queue_);
     switch (node.level) {
       case Node::shape: open_shape(node.candidate.family.shape); break;
+      case Node::schedule: open_arrangements(node.candidate.family); break;
       case Node::family: open_family(node); break;
       default: evaluate(node);
     }
@@ -305,6 +308,13 @@ class Search {
       ++out_.families.refused;
       return;
     }
+    const Bound bound = bounds_.rough(family);
+    const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
+    const Node node{Node::schedule, least, next_++, {family, {}}, bound.memory_bytes, least};
+    hopeless(least) ? dispose(node) : queue_.push(node);
+  }
+
+  void open_arrangements(const PlanFamily& family) {
     Candidate candidate{family, {}};
     const Bound bound = bounds_.of(family, &candidate);
     for (const Arrangement& arrangement : axes_.arrangements) {
@@ -399,7 +409,9 @@ class Search {
 
   /// The one that is best by its bound; for the least memory those that recompute all alike.
   void file_some(Candidate candidate) {
-    const auto file_this = [&] { file(out_.cuts, Node::cut, candidate, bounds_.of(candidate)); };
+    const auto file_this = [&] {
+      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate), {}, true);
+    };
     if (candidate.family.schedule->checkpoints) return file_this();
     if (options_.objective == Objective::memory) {
       for (const Recompute r : recomputes_) {
@@ -415,7 +427,7 @@ class Search {
   void evaluate(const Node& node) {
     if (!node.more.empty()) {
       const Bound bound = bounds_.of(node.candidate);
-      if (!bound.fits) return too_large(node, {bound.overfull}, false);
+      if (!bound.fits) return too_large(node, {{bound.overfull, {}}}, false);
     }
     ++out_.evaluations;
     const Shape& shape = node.candidate.family.shape;
@@ -490,14 +502,15 @@ class Search {
 
   /// Files what recomputes more instead. `anywhere`: of a whole run, whose messages wait on other
   /// devices, too; else what a device holds depends on its own stages.
-  void too_large(const Node& node, const std::vector<int>& overfull, bool anywhere) {
+  void too_large(const Node& node, const Overfull& overfull, bool anywhere) {
     ++out_.cuts.too_large;
     if (overfull.empty()) return;
-    if (node.more.empty()) return recompute_more_there(node, overfull);
+    const PlanFamily& family = node.candidate.family;
+    if (node.sample) return try_again(node, overfull);
+    if (node.more.empty()) return;
+    const auto device = static_cast<std::size_t>(overfull.begin()->first);
     std::vector<std::uint32_t> stages;
-    const auto shares = shares_of(node.candidate.family);
-    for (const Share& share : shares[static_cast<std::size_t>(overfull.front())])
-      stages.push_back(share.stage);
+    for (const Share& share : shares_of(family)[device]) stages.push_back(share.stage);
     for (std::uint32_t s = 0; anywhere && s < node.more.size(); ++s)
       if (std::ranges::find(stages, s) == stages.end()) stages.push_back(s);
     // Each of them once: with more of one stage, and no more of those before it in this list.
@@ -510,20 +523,15 @@ class Search {
     }
   }
 
-  /// One try for a family of which some cuts stand for all: a stage more of each device.
-  void recompute_more_there(const Node& node, const std::vector<int>& overfull) {
-    const PlanFamily& family = node.candidate.family;
-    if (!more_takes_longer(family) || family.schedule->checkpoints) return;
-    Candidate longer = node.candidate;
-    const auto shares = shares_of(family);
-    for (const int d : overfull) {
-      const auto& stages = shares[static_cast<std::size_t>(d)];
-      const bool done = std::ranges::any_of(stages, [&](const Share& share) {
-        return recompute_more(longer.recompute, share.stage);
-      });
-      if (!done) return;
-    }
-    file(out_.cuts, Node::cut, longer, bounds_.of(longer));
+  /// With more recomputation, at once: what is known of a family's bound says little of its memory.
+  void try_again(Node node, const Overfull& overfull) {
+    Candidate& candidate = node.candidate;
+    if (candidate.recompute.empty() || options_.objective == Objective::memory) return;
+    if (!bounds_.make_fit(candidate, overfull)) return;
+    const Bound bound = bounds_.of(candidate);
+    ++out_.cuts.made;
+    node.bound = node.estimate = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
+    hopeless(node.bound) || !more_evaluations() ? dispose(node) : evaluate(node);
   }
 
   /// The best of each family; of two as good the earlier.
@@ -558,19 +566,21 @@ class Search {
       leave_open(open.least, open.family);
     }
     for (const Node& node : unanswered_) relaxed_.push(node);
-    for (Queue* queue : {&queue_, &relaxed_}) {
-      for (; !queue->empty(); queue->pop()) {
-        const Node& node = queue->top();
-        Tally& tally = node.level == Node::shape    ? out_.shapes
-                       : node.level == Node::family ? out_.families
-                                                    : out_.cuts;
-        if (hopeless(node.bound)) {
-          ++tally.worse;
-        } else {
-          ++tally.left;
-          leave_open(node.bound, node.candidate.family);
-        }
-      }
+    for (Queue* queue : {&queue_, &relaxed_})
+      for (; !queue->empty(); queue->pop()) dispose(queue->top());
+  }
+
+  /// It is not looked into any more.
+  void dispose(const Node& node) {
+    Tally& tally = node.level == Node::shape                                    ? out_.shapes
+                   : node.level == Node::schedule || node.level == Node::family ? out_.families
+                                                                                : out_.cuts;
+    if (node.level == Node::schedule) ++tally.made;
+    if (hopeless(node.bound)) {
+      ++tally.worse;
+    } else {
+      ++tally.left;
+      leave_open(node.bound, node.candidate.family);
     }
   }
 

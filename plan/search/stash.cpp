@@ -10,6 +10,13 @@ namespace {
 
 bool mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
 
+bool takes(const Op& op) { return op.kind == OpKind::forward; }
+
+bool frees(const Op& op, bool until_weights) {
+  return op.kind == OpKind::backward ||
+         op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
+}
+
 /// Microbatches of each stage of a device, at all times when it has just taken up another.
 using Holdings = std::set<std::vector<int>>;
 
@@ -17,16 +24,23 @@ Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, boo
   Holdings out;
   std::vector<int> held(shares.size(), 0);
   for (const Op& op : ops) {
-    const bool frees =
-        op.kind == OpKind::backward ||
-        op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
-    if (op.kind != OpKind::forward && !frees) continue;
+    const bool freed = frees(op, until_weights);
+    if (!takes(op) && !freed) continue;
     const auto stage =
         std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
-    held[static_cast<std::size_t>(stage - shares.begin())] += frees ? -1 : 1;
-    if (!frees) out.insert(held);
+    held[static_cast<std::size_t>(stage - shares.begin())] += freed ? -1 : 1;
+    if (!freed) out.insert(held);
   }
   return out;
+}
+
+double peak_of_one_stage(std::span<const Op> ops, bool until_weights) {
+  int held = 0, most = 0;
+  for (const Op& op : ops) {
+    held += takes(op) ? 1 : frees(op, until_weights) ? -1 : 0;
+    most = std::max(most, held);
+  }
+  return most;
 }
 
 /// The peak of a device per layer however its layers are spread over its stages, at least: the
@@ -98,10 +112,12 @@ const Stash& Stashes::of(const PlanFamily& family) {
   const auto shares = shares_of(family);
   for (std::size_t d = 0; d < shares.size(); ++d) {
     const std::span<const Op> ops = order.of(static_cast<int>(d));
-    stash.until_input[d] = least_peak(holdings(ops, shares[d], false));
-    stash.until_weights[d] = family.schedule->splits_backward
-                                 ? least_peak(holdings(ops, shares[d], true))
-                                 : stash.until_input[d];
+    const auto peak = [&](bool until_weights) {
+      return shares[d].size() == 1 ? peak_of_one_stage(ops, until_weights)
+                                   : least_peak(holdings(ops, shares[d], until_weights));
+    };
+    stash.until_input[d] = peak(false);
+    stash.until_weights[d] = family.schedule->splits_backward ? peak(true) : stash.until_input[d];
   }
   return stash;
 }

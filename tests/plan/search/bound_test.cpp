@@ -93,9 +93,11 @@ std::optional<std::vector<double>> answer_of(const Scenario& scenario, Seen& see
 void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& candidate,
                    Seen& seen) {
   constexpr double kRounding = 1e-9;
-  SCOPED_TRACE(candidate.family.describe() + fmt::format(", layers [{}], recompute {}",
-                                                         fmt::join(candidate.layers, ", "),
-                                                         recompute_text(candidate.recompute)));
+  SCOPED_TRACE(candidate.family.describe() +
+               fmt::format(", layers [{}], recompute {}", fmt::join(candidate.layers, ", "),
+                           candidate.recompute.empty()
+                               ? "by checkpoints"
+                               : recompute_text(PerStage<Recompute>(candidate.recompute))));
   Judgement bound_by_one;
   double time_s = 0, bytes = 0;
   bool fits = false, flushes = false;
