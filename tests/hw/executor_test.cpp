@@ -414,8 +414,9 @@ TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
   }
 }
 
-/// What the ledger writes for each stage, as costs to predict from.
-std::vector<StageCosts> accounted_costs(const RunPlan& plan) {
+/// What the ledger writes for each stage, as costs to predict from. A whole backward has beside its
+/// workspace what I keeps for W.
+std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backward) {
   std::vector<StageCosts> costs = plan.costs;
   for (std::uint32_t s = 0; s < costs.size(); ++s) {
     const auto stage = make_stage(plan, s, 4);
@@ -427,7 +428,7 @@ std::vector<StageCosts> accounted_costs(const RunPlan& plan) {
     c.activation_bytes = a.until_input + a.until_weight;
     c.activation_after_input_bytes = a.until_weight + a.kept;
     c.forward_workspace_bytes = a.forward_workspace;
-    c.backward_workspace_bytes = a.backward_workspace;
+    c.backward_workspace_bytes = a.backward_workspace + (splits_backward ? 0 : a.kept);
     c.output_bytes = a.output_message;
   }
   return costs;
@@ -440,7 +441,7 @@ TEST(RecomputeByStage, PeaksOfMemoryOfARealModelAreThoseOfTheSimulator) {
     RunPlan plan = plan_of(spec);
     make_transformer(plan, in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective}),
                      2);
-    spec.costs = plan.costs = accounted_costs(plan);
+    spec.costs = plan.costs = accounted_costs(plan, find_schedule(schedule)->splits_backward);
     const Rig rig(spec);
     const Timeline simulated = simulate_exact(rig.input());
     const RecordedRun run = run_alone(plan, virtual_clock());
