@@ -17,8 +17,10 @@ class PerStage {
   PerStage(T all = {}) : all_(std::move(all)) {}
   /// One for each stage. Precondition: there are some.
   explicit PerStage(std::vector<T> each) {
-    const bool alike = std::ranges::adjacent_find(each, std::not_equal_to()) == each.end();
-    alike ? void(all_ = each.front()) : each_.swap(each);
+    if (std::ranges::adjacent_find(each, std::not_equal_to()) == each.end())
+      all_ = each.front();
+    else
+      each_ = std::move(each);
   }
 
   bool alike() const { return each_.empty(); }

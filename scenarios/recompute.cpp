@@ -17,15 +17,15 @@ void read_recompute(const Section& pipeline, bool shaped, bool given_costs, Scen
     diagnostics.add(recompute_place(pipeline, Recompute::selective),
                     "'selective' needs a model by shape");
   }
+  scenario.recompute = values.front();  // where a list is wrong, its first: later checks need one
   const Value& where = pipeline.at("recompute");
-  if (where.kind != Value::Kind::list) {
-    scenario.recompute = values.front();
-  } else if (shaped && values.size() == scenario.shape.stages()) {
+  if (where.kind != Value::Kind::list || !shaped) return;
+  if (values.size() == scenario.shape.stages()) {
     scenario.recompute = PerStage<Recompute>(std::move(values));
-  } else if (shaped) {
-    diagnostics.add(where, fmt::format("'recompute' lists {} stages, the pipeline has {}",
-                                       values.size(), scenario.shape.stages()));
+    return;
   }
+  diagnostics.add(where, fmt::format("'recompute' lists {} stages, the pipeline has {}",
+                                     values.size(), scenario.shape.stages()));
 }
 
 const Value& recompute_place(const Section& pipeline, Recompute value) {
@@ -33,7 +33,7 @@ const Value& recompute_place(const Section& pipeline, Recompute value) {
   if (where.kind != Value::Kind::list) return where;
   const std::vector<int> given = pipeline.choices("recompute").value();
   const auto at = std::ranges::find(given, static_cast<int>(value));
-  return where.items[static_cast<std::size_t>(at - given.begin())];
+  return at == given.end() ? where : where.items[static_cast<std::size_t>(at - given.begin())];
 }
 
 }  // namespace penstock

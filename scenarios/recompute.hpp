@@ -11,7 +11,7 @@ namespace penstock {
 void read_recompute(const Section& pipeline, bool shaped, bool given_costs, Scenario& scenario,
                     Diagnostics& diagnostics);
 
-/// Where this value stands: of a list, the first such item.
+/// Where this value stands: of a list, the first such item; the list itself without one.
 const Value& recompute_place(const Section& pipeline, Recompute value);
 
 }  // namespace penstock

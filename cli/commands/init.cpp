@@ -30,7 +30,7 @@ pipeline:
   width: 1                   # replicas of every stage (data parallelism)
   microbatch_size: 8         # samples per microbatch
   microbatches: 8            # per weight update (and replica)
-  recompute: full            # none | selective | full
+  recompute: full            # none | selective | full | a list with one per virtual stage
   split: even                # even | balanced | a list of layers per stage
 )";
 

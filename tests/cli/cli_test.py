@@ -517,6 +517,35 @@ class Result(Case):
                 self.of_type(event, EVENT_FIELDS)
                 self.assertRegex(event["op"], r"^\d+(F|B|I|W|REDUCE_GRAD|STEP)\d+$")
 
+    def test_recomputing_where_most_microbatches_wait_is_faster_than_everywhere(self):
+        """Device i of 1F1B holds the activations of 4 - i microbatches, and 3.5 GiB."""
+        scenario = self.scenario("""
+model: {forward: 1 s, backward: 2 s, activation: 1 GiB, output: 1 MiB}
+cluster: {devices: 4, memory: 3.5 GiB, link: {latency: 0, bandwidth: 1000 GB/s}}
+schedule: 1f1b
+transfers: free
+pipeline: {stages: 4, microbatches: 8}
+""")
+        def result(recompute):
+            return self.result(scenario, "--engine", "exact", "--set",
+                               f"pipeline.recompute={recompute}")
+        none, full, first = map(result, ("none", "full", "[full, none, none, none]"))
+        self.assertEqual([r["feasible"] for r in (none, full, first)], [False, True, True])
+        # The first stage is the slowest. Its first B waits for F on four stages and B on three;
+        # then it is busy with eight B and the other four F.
+        self.assertAlmostEqual(none["makespan_s"], (8 + 3) * 3)
+        self.assertAlmostEqual(full["makespan_s"], (8 + 3) * 4)
+        self.assertAlmostEqual(first["makespan_s"], 4 + 3 * 2 + 8 * 3 + 4)
+        self.assertLess(first["makespan_s"], full["makespan_s"])
+        held = [[d["memory"]["activations"] for d in r["devices"]] for r in (none, full, first)]
+        self.assertEqual(held[2], [held[1][0], *held[0][1:]])
+        self.assertEqual(held[0], [n * 2**30 for n in (4, 3, 2, 1)])
+        self.assertEqual(held[1], [n * 2**20 for n in (4, 3, 2, 1)])
+        self.assertIn("recompute [full, none, none, none]\n", self.ok(
+            "simulate", scenario, "--set", "recompute=[full, none, none, none]", "--engine", "exact"))
+        self.assertIn("recompute full\n", self.ok(
+            "simulate", scenario, "--set", "recompute=[full, full, full, full]", "--engine", "exact"))
+
     def test_bubble_is_what_is_not_busy(self):
         for r in self.runs():
             area = len(r["devices"]) * r["makespan_s"]

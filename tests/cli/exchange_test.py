@@ -286,6 +286,16 @@ class Layouts(Case):
         self.assertIn("--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L'\n", text)
         self.assertIn("--recompute-granularity selective\n", text)
         self.assertNotIn("recompute-method", text)
+        text = self.fails("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args",
+                          "--set", f"recompute=[{', '.join(['full'] * 2 + ['none'] * 6)}]")
+        self.assertIn("pipeline.recompute: Megatron-LM recomputes all stages alike, not [full, "
+                      "full, none, none, none, none, none, none]; give one of none, selective, "
+                      "full", text)
+        self.assertEqual(
+            self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
+                    f"recompute=[{', '.join(['full'] * 8)}]"),
+            self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
+                    "recompute=full"))
         text = self.fails("export", "scenarios/small-gpipe.yaml", "--to", "megatron-args")
         self.assertIn("Megatron-LM runs 1f1b and interleaved-1f1b, not 'gpipe'", text)
         self.assertIn("a model given by its costs has no shape", text)

@@ -2,6 +2,7 @@
 // clock its times are the simulator's.
 #include "tests/hw/plan_rig.hpp"
 
+#include "hw/accounting.hpp"
 #include "hw/stages.hpp"
 #include "tests/parameter_name.hpp"
 #include "tests/sanitized.hpp"
@@ -58,12 +59,15 @@ TEST_P(EverySchedule, StandInWeightsEqualTheSequentialRunFromOneToEightStages) {
 
 TEST_P(EverySchedule, TransformerWeightsEqualTheSequentialRunWithAndWithoutRecomputation) {
   for (const std::uint32_t p : {1U, 2U, 4U, 8U}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-      RunPlan plan = plan_of({GetParam(), shape_of(GetParam(), p, p, 3)});
+    RunPlan plan = plan_of({GetParam(), shape_of(GetParam(), p, p, 3)});
+    for (const PerStage<Recompute>& recompute :
+         {PerStage(Recompute::none), PerStage(Recompute::full),
+          in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective})}) {
       make_transformer(plan, recompute);
       const RecordedRun run = run_alone(plan, unpaced());
       ASSERT_TRUE(run.complete) << run.stopped_because;
-      EXPECT_TRUE(run.weights_equal.value_or(false)) << "p " << p;
+      EXPECT_TRUE(run.weights_equal.value_or(false))
+          << "p " << p << " " << recompute_text(recompute);
     }
   }
 }
@@ -387,6 +391,71 @@ void expect_simulated_peaks(RigSpec spec) {
 
 TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
   expect_simulated_peaks({GetParam(), shape_of(GetParam(), 4, 8, 3)});
+}
+
+TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
+  RunPlan plan = plan_of({"1f1b", {.depth = 4, .microbatches_per_update = 6, .batches = 2}});
+  const auto peaks_with = [&](const PerStage<Recompute>& recompute) {
+    make_transformer(plan, recompute, 2);
+    const RecordedRun run = run_alone(plan, virtual_clock());
+    EXPECT_EQ(run.weights_equal, true) << recompute_text(recompute);
+    return run.devices;
+  };
+  const auto mixed = in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective});
+  const auto devices = peaks_with(mixed);
+  ASSERT_EQ(devices.size(), 4U);
+  std::vector<std::int64_t> none;
+  for (const auto& device : peaks_with(Recompute::none))
+    none.push_back(device.peak[Owner::activations]);
+  for (std::size_t s = 0; s < 4; ++s) {
+    const auto alike = peaks_with(mixed.of(s));
+    EXPECT_EQ(devices[s].peak.bytes, alike[s].peak.bytes) << s;
+    EXPECT_EQ(devices[s].peak[Owner::activations] < none[s], s != 1) << s;
+  }
+}
+
+/// What the ledger writes for each stage, as costs to predict from. A whole backward has beside its
+/// workspace what I keeps for W.
+std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backward) {
+  std::vector<StageCosts> costs = plan.costs;
+  for (std::uint32_t s = 0; s < costs.size(); ++s) {
+    const auto stage = make_stage(plan, s, 4);
+    const AccountedBytes a = accounted_bytes(plan, s, stage->sizes(), 4);
+    StageCosts& c = costs[s];
+    c.weight_bytes = c.version_bytes = a.weights;
+    c.gradient_bytes = a.gradients;
+    c.optimizer_bytes = a.optimizer;
+    c.activation_bytes = a.until_input + a.until_weight;
+    c.activation_after_input_bytes = a.until_weight + a.kept;
+    c.forward_workspace_bytes = a.forward_workspace;
+    c.backward_workspace_bytes = a.backward_workspace + (splits_backward ? 0 : a.kept);
+    c.output_bytes = a.output_message;
+  }
+  return costs;
+}
+
+TEST(RecomputeByStage, PeaksOfMemoryOfARealModelAreThoseOfTheSimulator) {
+  for (const char* schedule : {"1f1b", "zb-h1"}) {
+    RigSpec spec{schedule, {.depth = 4, .microbatches_per_update = 6, .batches = 2}};
+    spec.link = {.latency_s = 0.17, .bytes_per_s = 3e6};
+    RunPlan plan = plan_of(spec);
+    make_transformer(plan, in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective}),
+                     2);
+    spec.costs = plan.costs = accounted_costs(plan, find_schedule(schedule)->splits_backward);
+    const Rig rig(spec);
+    const Timeline simulated = simulate_exact(rig.input());
+    const RecordedRun run = run_alone(plan, virtual_clock());
+    EXPECT_EQ(run.weights_equal, true);
+    EXPECT_EQ(to_timeline(rig.program.ops, rig.table, run).timeline.makespan_s,
+              simulated.makespan_s);
+    ASSERT_EQ(run.devices.size(), 4U) << run.stopped_because;
+    for (int d = 0; d < 4; ++d) {
+      const MemoryPeak peak = memory_over_time(
+          {rig.program.ops, rig.table, simulated, rig.costs, std::vector<std::uint32_t>(4, 0)}, d);
+      EXPECT_EQ(run.devices[static_cast<std::size_t>(d)].peak.bytes, peak.use.bytes)
+          << schedule << " " << d;
+    }
+  }
 }
 
 TEST(Torchgpipe, EveryCheckpointModeEndsWithTheSameWeights) {

@@ -60,6 +60,18 @@ TEST(ProgramFile, OfATransformerIsReadAsItWasWritten) {
   EXPECT_EQ(to_text(parse_run_plan(to_text(written), "p.json")), to_text(written));
 }
 
+TEST(ProgramFile, HasOneRecomputationOrOneOfEachStage) {
+  RunPlan written = plan();
+  for (const auto& recompute :
+       {PerStage(Recompute::full), in_turn(written, {Recompute::full, Recompute::selective})}) {
+    make_transformer(written, recompute);
+    const Json json = Json::parse(to_text(written));
+    EXPECT_EQ(json["recompute"],
+              recompute.alike() ? Json("full") : Json::array({"full", "selective", "full"}));
+    EXPECT_EQ(parse_run_plan(to_text(written), "p.json").recompute, recompute);
+  }
+}
+
 TEST(ProgramFile, KeepsAnUnlimitedBandwidth) {
   RunPlan written = plan();
   written.channels[0].bytes_per_s = std::numeric_limits<double>::infinity();
@@ -122,6 +134,10 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/layers", Json::array({3, 0, 0}), "stage 1 has nothing to do"},
         Change{"/layers", Json::array({1, 1, 2}), "not those of the model"},
         Change{"/layers", Json::array({3}), "layers and stages differ"},
+        Change{"/recompute", "ful", "'recompute' must be one of none, selective, full, got"},
+        Change{"/recompute", Json::array({"full", "ful", "none"}), "got \"ful\""},
+        Change{"/recompute", Json::array({"full", "none"}), "recompute and stages differ"},
+        Change{"/recompute", Json::array(), "'recompute' must be a name, or a list of names"},
         Change{"/model/hidden_size", 4611686018427387904, "'hidden_size' must be an integer"},
         Change{"/model/hidden_size", 16777217, "a size of the model"},
         Change{"/model/seq_length", 16777216, "larger than any machine"},

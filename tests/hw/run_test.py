@@ -215,7 +215,8 @@ class Weights(Case):
             program = self.program(schedule, **self.shape(schedule, stages))
             with self.subTest(stages=stages, clock=clock):
                 self.assert_equal_weights(program, "--clock", clock)
-        for stages, recompute in itertools.product((1, 2, 4, 8), ("none", "full")):
+        for stages, recompute in [*itertools.product((1, 2, 4, 8), ("none", "full")),
+                                  (4, "[full, none, selective, full]")]:
             program = self.program(schedule, **self.shape(schedule, stages), model=TRANSFORMER,
                                    recompute=recompute, microbatch_size=2)
             with self.subTest(stages=stages, recompute=recompute):
@@ -359,6 +360,14 @@ class VirtualClock(Case):
                              "microbatches: 3, optimizer_sync: post-validation}\n", "held.yaml")
         for arguments in ((), ("--processes",)):
             self.compare(*arguments, scenarios=(post, held))
+
+    def test_recomputation_by_stage(self):
+        """Times and memory of stages that recompute and of those that do not."""
+        mixed = [self.scenario(UNEVEN + f"schedule: {schedule}\npipeline: {{stages: 4, "
+                               "microbatches: 6, recompute: [full, none, none, full]}\n",
+                               f"{schedule}.yaml") for schedule in ("1f1b", "zb-h1")]
+        for arguments in ((), ("--processes",)):
+            self.compare(*arguments, scenarios=mixed)
 
     def test_two_runs_are_byte_identical(self):
         for form in (("--format", "json", "--events"), ("--format", "csv"), ()):

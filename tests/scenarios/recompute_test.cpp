@@ -146,6 +146,23 @@ TEST(RecomputeByStage, OfMeasuredLayersARefusalSaysOfWhichStages) {
             "test.yaml:6:53: microbatches of 2 were not measured, only of 1 with recompute: full");
 }
 
+TEST(RecomputeByStage, OfMeasuredLayersAListThatIsNotUsedIsStillAsked) {
+  const std::string rest =
+      "model: {num_layers: 6, hidden_size: 8, num_attention_heads: 2, vocab_size: 32, seq_length: "
+      "16, measured: [{microbatch_size: 1, layer: {forward: 1 ms, backward: 2 ms}}]}\nschedule: ";
+  const auto errors = [&](const std::string& schedule, const std::string& recompute) {
+    try {
+      with({rest + schedule + "\n", "stages: 2, microbatches: 2"}, recompute);
+    } catch (const InputError& error) {
+      return error.diagnostics().size();
+    }
+    return std::size_t{0};
+  };
+  EXPECT_EQ(errors("1f1b", "[none, none, none]"), 1U);
+  EXPECT_EQ(errors("1f1b", "[full, full, full]"), 2U) << "its length, and what was not measured";
+  EXPECT_EQ(errors("torchgpipe", "[none, none]"), 2U) << "the key, and what was not measured";
+}
+
 /// Layers of 1 + 1 ms, and of 1 + 3 ms.
 class RecomputeOfAProfile : public testing::Test {
  protected:

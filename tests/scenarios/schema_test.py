@@ -38,7 +38,8 @@ BEYOND_A_SCHEMA = """
     perturbation-jitter-uniform perturbation-link-names perturbation-unlimited-link
     pipedream-with-microbatches placement-count placement-twice profile-and-costs
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
-    profile-recompute profile-without-rows recompute-length recompute-torchgpipe schedule-near-1f1b schedule-unlike-any
+    profile-recompute profile-without-rows recompute-length recompute-torchgpipe
+    schedule-near-1f1b schedule-unlike-any
     selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
     shape-on-abstract-cluster shape-without-device split-does-not-divide split-length
     split-of-costs split-of-measured-model split-overflow split-sum split-sum-and-length

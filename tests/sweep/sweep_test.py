@@ -47,9 +47,13 @@ run = Case.run_command
 class Rows(Case):
     def test_a_row_is_what_simulate_says(self):
         rows = list(csv.DictReader(io.StringIO(self.ok(
-            REAL, "--over", "pipeline.microbatches=4,8", "--over", "recompute=none,full",
-            "--engine", "exact", "--format", "csv"))))
-        self.assertEqual([r["point"] for r in rows], ["0", "1", "2", "3"])
+            REAL, "--over", "pipeline.microbatches=4,8", "--over",
+            "recompute=none,full,[full,full,none,none,none,none,none,none]", "--engine", "exact",
+            "--format", "csv"))))
+        self.assertEqual([r["point"] for r in rows], ["0", "1", "2", "3", "4", "5"])
+        by_stage = float(rows[2]["makespan_s"])
+        self.assertLess(float(rows[0]["makespan_s"]), by_stage)
+        self.assertLess(by_stage, float(rows[1]["makespan_s"]))
         for row in rows:
             alone = subprocess.run(
                 [BINARY, "simulate", REAL, "--set", f"microbatches={row['microbatches']}", "--set",
