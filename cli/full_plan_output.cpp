@@ -11,11 +11,18 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 namespace penstock {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+
+int layers_of_model(const Problem& problem) {
+  const std::vector<int> each(static_cast<std::size_t>(problem.layers()), 1);
+  const std::vector<int> of_model = problem.in_model(each);
+  return std::accumulate(of_model.begin(), of_model.end(), 0);
+}
 
 Json stages_of(const Choice& choice) {
   Json stages = Json::array();
@@ -60,7 +67,9 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
            asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
           {"limited_by", offer.reasons},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
+          {"layout", offer.layout.empty() ? Json() : Json(offer.layout)},
           {"scenario", offer.scenario.text},
+          {"files", offer.files},
           {"began_with", plan.from},
           {"stages", stages_of(plan.choice)}};
 }
@@ -129,7 +138,16 @@ std::string failed_simulations(const SearchResult& result) {
       result.unanswered, result.unanswered_because);
 }
 
-std::string proof(const SearchResult& result) {
+std::string joined_layers(const Problem& problem) {
+  const int of_model = layers_of_model(problem);
+  if (of_model == problem.layers()) return "";
+  return fmt::format(
+      "{} layers were joined to {}, the lightest neighbours first; nothing is said about cuts "
+      "inside of joined ones\n",
+      of_model, problem.layers());
+}
+
+std::string proof(const SearchResult& result, const Problem& problem) {
   const bool other = !result.plans.front().choice.widths.empty();
   const std::string kind =
       other ? "plan of whole layers with as many replicas in every stage" : "plan";
@@ -143,7 +161,7 @@ std::string proof(const SearchResult& result) {
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
   if (result.out_of_time)
     text += "the time ended before all candidates were looked into (--time-limit)\n";
-  return text + failed_simulations(result);
+  return text + joined_layers(problem) + failed_simulations(result);
 }
 
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
@@ -166,6 +184,17 @@ std::string no_plan(const SearchResult& result) {
              : fmt::format("no plan: {}\n", result.infeasible_because);
 }
 
+/// What was written, and what could not be.
+std::string files_text(const Offer& offer) {
+  if (offer.files.empty()) return "";
+  std::string text = fmt::format("  files: {}\n", fmt::join(offer.files, ", "));
+  if (!offer.no_torch_csv.empty())
+    text += fmt::format("  no table of torch: {}\n", offer.no_torch_csv);
+  if (!offer.no_megatron.empty())
+    text += fmt::format("  no Megatron-LM arguments: {}\n", offer.no_megatron);
+  return text;
+}
+
 std::string offers_text(const FullPlan& full) {
   std::string out = "\n" + plans_table(full.offers) + "\n";
   for (std::size_t i = 0; i < full.offers.size(); ++i) {
@@ -174,14 +203,13 @@ std::string offers_text(const FullPlan& full) {
     if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
     out += "\n";
     for (const std::string& reason : offer.reasons) out += "  " + reason + "\n";
-    if (!offer.file.empty())
-      out +=
-          fmt::format("  penstock simulate {0}; penstock export {0} --to torch-csv\n", offer.file);
+    out += files_text(offer);
   }
   const Offer& best = full.offers.front();
-  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result);
-  if (!best.megatron.empty()) out += "\nMegatron-LM\n" + best.megatron;
-  if (best.file.empty())
+  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result, full.problem);
+  if (!best.megatron.empty() && best.files.empty())
+    out += "\nMegatron-LM runs plan 1 with\n" + best.megatron;
+  if (best.files.empty())
     out += "\nscenario of plan 1 (--write FOLDER for all)\n" + best.scenario.text;
   return out;
 }
@@ -200,7 +228,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
                    format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
       {"Is there a better one?",
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
-       proof(full.result)},
+       proof(full.result, full.problem)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
        fmt::format("{}", fmt::join(best.reasons, "; "))}};
 }
@@ -276,6 +304,8 @@ Json to_json(const FullPlan& full) {
           {"objective", kObjectiveNames[static_cast<std::size_t>(full.options.objective)]},
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
+          {"layers", layers_of_model(full.problem)},
+          {"searched_layers", full.problem.layers()},
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
           {"gap", result.gap ? Json(*result.gap) : Json()},
           {"gap_held_by", result.gap_held_by},
@@ -314,7 +344,8 @@ std::string plans_csv(const FullPlan& full) {
   for (const Json& plan : result["plans"]) {
     std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
-      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
+      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
+          key != "layout")
         row.emplace_back(key, value);
     rows.push_back(std::move(row));
   }

@@ -17,10 +17,10 @@ std::string describe(const Plan& plan) {
                      plan.microbatch_size, plan.schedule);
 }
 
-PublishedPlan ask(const Planner& planner, const PlanRequest& request) {
+PublishedPlan published(const Planner& planner, const PlanRequest& request) {
   PublishedPlan out;
   out.row.name = planner.name;
-  const PlanResult result = planner.plan(request);
+  const PlanResult result = ask(planner, request);
   out.row.why_not = result.infeasible_because;
   if (result.plans.empty()) return out;
   const Plan& plan = result.plans.front();
@@ -66,7 +66,7 @@ std::vector<PublishedPlan> published_plans(const Problem& problem, std::int64_t 
   task.request.microbatch_size = microbatch_size;
   task.request.batch = problem.batch();
   std::vector<PublishedPlan> plans;
-  for (const Planner& planner : planners()) plans.push_back(ask(planner, task.request));
+  for (const Planner& planner : planners()) plans.push_back(published(planner, task.request));
   return plans;
 }
 
