@@ -167,7 +167,7 @@ const Value& model_in(const Value& document) {
 /// else the first row. Empty where nothing was, or it cannot be read.
 std::vector<Value::Entry> measured_choice(const Value& document) {
   const Value* rows = model_in(document).find("measured");
-  const Value* best = nullptr;
+  if (rows == nullptr) return {};
   const auto text = [](const Value& row, const char* key, const char* otherwise) {
     const Value* value = row.find(key);
     return value == nullptr ? std::string(otherwise) : value->text;
@@ -178,7 +178,8 @@ std::vector<Value::Entry> measured_choice(const Value& document) {
   const auto recomputes = [&](const Value& row) {
     return text(row, "recompute", "none") != "none";
   };
-  for (const Value& row : rows == nullptr ? std::vector<Value>() : rows->items) {
+  const Value* best = nullptr;
+  for (const Value& row : rows->items) {
     const bool better = best == nullptr || (recomputes(*best) && !recomputes(row)) ||
                         (recomputes(*best) == recomputes(row) && size(row) < size(*best));
     if (row.kind == Value::Kind::map && better) best = &row;
