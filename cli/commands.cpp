@@ -267,7 +267,9 @@ const std::vector<CommandSpec>& table() {
        "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search 2bw --top 5\n"
        "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --search "
        "full\n"
-       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare",
+       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare\n"
+       "penstock plan laptop.yaml --batch 64 --search full --write plans    # by `penstock "
+       "calibrate`",
        run_plan,
        "file"},
       {"calibrate",

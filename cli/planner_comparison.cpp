@@ -105,11 +105,10 @@ std::string comparison_table(const std::vector<ComparedPlanner>& planners) {
                   {A::left, A::left, A::right, A::right, A::right, A::left});
   const auto rate = [](double r) { return r > 0 ? fmt::format("{:.4g}", r) : std::string("-"); };
   for (const ComparedPlanner& p : planners) {
-    const bool published = !p.name.starts_with("full");
     const bool runs = p.throughput_samples_per_s > 0;
     table.add({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
                rate(p.throughput_samples_per_s),
-               published && runs ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
+               runs && !p.is_ours() ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
                runs             ? p.plan
                : p.plan.empty() ? p.why_not
                                 : fmt::format("{}: {}", p.plan, p.why_not)});
@@ -126,7 +125,7 @@ Json to_json(const ComparedPlanner& p) {
       {"several_versions", p.versions},
       {"predicted_samples_per_s", known(p.predicted_samples_per_s > 0, p.predicted_samples_per_s)},
       {"throughput_samples_per_s", known(runs, p.throughput_samples_per_s)},
-      {"ours_is_faster_by", known(runs, p.ours_is_faster_by)},
+      {"ours_is_faster_by", known(runs && !p.is_ours(), p.ours_is_faster_by)},
       {"why_not", p.why_not}};
 }
 

@@ -108,6 +108,10 @@ class Plans(Case):
         self.assertIn("no plan: ", text)
         self.assertFalse((self.folder / "none").exists())
 
+    def test_a_model_larger_than_all_memory_says_how_large(self):
+        result = self.json("plan", "gpt3-175b", "--search", "full", "--cluster", "p3.16xlarge", "--batch", 64)
+        self.assertRegex(result["infeasible_because"], r"optimizer state are .* TiB, all 8 GPUs have 1")
+
     def test_text_says_plan_limits_bound_and_scenario(self):
         text = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s")
         for words in ("samples/s", "is the busiest", "scenario of plan 1", "proven worse"):
@@ -118,7 +122,7 @@ class Plans(Case):
         page = self.folder / "plan.html"
         self.ok("plan", self.layers, "--level", "4x10GB/s", "--compare", "--report", page)
         text = page.read_text()
-        for words in ("What to run?", "Planners, simulated alike", "torchgpipe"):
+        for words in ("What to run?", "What limits each", "Planners, simulated alike", "torchgpipe"):
             self.assertIn(words, text)
 
     def test_csv_has_a_row_per_plan(self):
@@ -284,8 +288,8 @@ class Words(Case):
 
 class Refusals(Case):
     def test_what_only_published_planners_know_is_refused_all_at_once(self):
-        error = self.no_plan(self.scenario, "--search", "full", "--no-transfers", "--balance", "time", "--level",
-                             "2x1GB/s")
+        error = self.no_plan(self.scenario, "--search", "full", "--no-transfers", "--balance",
+                             "time", "--level", "2x1GB/s")
         for option in ("--no-transfers", "--balance", "--level"):
             self.assertIn(option, error)
 
@@ -296,8 +300,8 @@ class Refusals(Case):
         self.assertIn("cannot make the folder", done.stderr)
 
     def test_all_that_a_model_lacks_is_said_at_once(self):
-        error = self.no_plan("gpt-2.2b", "--search", "full", "--schedule", "1f1c", "--effort", "x", "--tokens",
-                             0, "--force")
+        error = self.no_plan("gpt-2.2b", "--search", "full", "--schedule", "1f1c", "--effort",
+                             "x", "--tokens", 0, "--force")
         for said in ("needs --cluster", "needs --batch", "--schedule", "--effort", "--tokens", "--force"):
             self.assertIn(said, error)
 
