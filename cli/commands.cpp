@@ -199,7 +199,7 @@ const std::vector<CommandSpec>& table() {
       {"plan",
        "what to run: the best partition, degrees, microbatch and schedule, or a published "
        "planner's",
-       "MODEL|SCENARIO|graph.txt",
+       "MODEL|SCENARIO|PROFILE",
        1,
        1,
        {{"search",
@@ -216,7 +216,7 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"cluster",
          "NAME",
-         "a cluster, for a model; or for a profile, instead of levels",
+         "a cluster, or '{base: NAME, nodes: 4}'; for a profile, instead of levels",
          {},
          false,
          {}},
@@ -251,7 +251,13 @@ const std::vector<CommandSpec>& table() {
         {"compare", "", "full: and the published planners' plans, simulated alike", {}, false, {}},
         {"price", "N", "full: price of a GPU hour, in any currency", {}, false, {}},
         {"tokens", "N", "full: tokens to train, such as 300e9", {}, false, {}},
-        {"write", "FOLDER", "full: the scenario file of each plan", {}, false, {}},
+        {"write",
+         "FOLDER",
+         "full: of each plan its scenario, torch CSV and Megatron-LM arguments",
+         "file",
+         false,
+         {}},
+        {"force", "", "full: replace the plans in FOLDER", {}, false, {}},
         {"top", "N", "plans to list; default 1, full 5", {}, false, {}},
         kSet,
         kFormat,
@@ -261,7 +267,9 @@ const std::vector<CommandSpec>& table() {
        "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search 2bw --top 5\n"
        "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --search "
        "full\n"
-       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare",
+       "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare\n"
+       "penstock plan laptop.yaml --batch 64 --search full --write plans    # by `penstock "
+       "calibrate`",
        run_plan,
        "file"},
       {"calibrate",

@@ -4,9 +4,10 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
+#include "cli/exchange_forms.hpp"
 #include "cli/megatron_arguments.hpp"
-#include "cli/option_numbers.hpp"
 #include "cli/output.hpp"
+#include "cli/plan_files.hpp"
 #include "cli/planning.hpp"
 #include "cli/running.hpp"
 
@@ -15,110 +16,150 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 
 namespace penstock {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Options that leave out plans which the published planners might choose.
 constexpr std::array<const char*, 3> kNarrowing{"straight", "stages", "schedule"};
 
-double number(const Arguments& arguments, const char* option, double otherwise) {
-  if (!arguments.flag(option)) return otherwise;
-  const std::string text = arguments.value(option);
-  const auto value = parse_number<double>(text);
-  if (value && *value > 0) return *value;
-  throw InputError(std::string("--") + option,
-                   fmt::format("must be a number of more than 0, got '{}'", text));
-}
+/// What the options say.
+struct Asked {
+  PlanInput input = PlanInput::model;
+  std::int64_t batch = 0;            ///< 0: the scenario's, or a usual one
+  std::int64_t microbatch_size = 0;  ///< 0: any
+  std::int64_t profile_batch = 1;
+  int stages = 0;  ///< 0: any
+  std::vector<PlanLevel> levels;
+  std::optional<double> memory_bytes;
+  std::vector<const Schedule*> schedules;  ///< none: all
+  Terms terms;
+  SearchOptions search;
+};
 
-std::int64_t count(const Arguments& arguments, const char* option, std::int64_t otherwise) {
-  const double value = number(arguments, option, static_cast<double>(otherwise));
-  if (value == std::floor(value) && value <= 1e9) return static_cast<std::int64_t>(value);
-  throw InputError(std::string("--") + option,
-                   fmt::format("must be a whole number from 1 to 1000000000, got '{}'",
-                               arguments.value(option)));
-}
-
-Problem profile_problem_of(const Arguments& arguments, std::int64_t batch) {
-  const std::string text = profile_problem(arguments), origin = arguments.positional[0];
-  if (batch > 0) return Problem(text, origin, batch);
-  const Problem one(text, origin, 1);
-  return Problem(text, origin, kBatchPerDevice * one.gpus() * count(arguments, "profile-batch", 1));
-}
-
-/// The scenario to plan for: that of a file, a profile on devices, or a model on a cluster.
-Problem problem_of(const Arguments& arguments) {
-  const std::string& name = arguments.positional[0];
-  const std::int64_t batch = arguments.flag("batch") ? count(arguments, "batch", 0) : 0;
-  if (is_profile_file(name)) return profile_problem_of(arguments, batch);
-  if (is_scenario_file(name))
-    return Problem(load_scenario(name, overrides_of(arguments)).text, name, batch);
-  for (const char* needed : {"cluster", "batch"}) {
-    if (!arguments.flag(needed))
-      throw InputError("penstock plan " + name, fmt::format("needs --{} with a model", needed));
-  }
-  return Problem(model_problem(arguments), "penstock plan " + name, batch);
-}
-
-/// Options of the published planners that mean nothing here.
-void refuse_others(const Arguments& arguments) {
-  std::vector<Diagnostic> wrong;
-  const auto refuse = [&](const char* option, const std::string& why) {
-    if (arguments.flag(option))
-      wrong.push_back({{std::string("--") + option, 0, 0}, why, "", 1, 0});
-  };
-  const bool profile = is_profile_file(arguments.positional[0]);
-  const bool scenario = !profile && is_scenario_file(arguments.positional[0]);
-  refuse("no-transfers", "is pipedream's; here `--set transfers=free` on a scenario");
-  refuse("balance", "is torchgpipe's");
-  if (!profile) {
-    refuse("level", "is for profiles; give --cluster, or a scenario's cluster");
-    refuse("memory", "is for profiles; a cluster says the memory of its devices");
-    refuse("profile-batch", "has a meaning for profiles only");
+/// Options of the published planners that mean nothing here, or not together.
+void refuse_others(const Arguments& arguments, PlanInput input, PlanOptions& options) {
+  options.refuse("no-transfers", "is pipedream's; here `--set transfers=free` on a scenario");
+  options.refuse("balance", "is torchgpipe's");
+  if (input != PlanInput::profile) {
+    options.refuse("level", "is for profiles; give --cluster, or a scenario's cluster");
+    options.refuse("memory", "is for profiles; a cluster says the memory of its devices");
   }
   if (arguments.flag("compare")) {
     for (const char* option : kNarrowing)
-      refuse(option, "leaves out what the published planners choose; not with --compare");
+      options.refuse(option, "leaves out what the published planners choose; not with --compare");
     if (arguments.value("objective", "throughput") != "throughput")
-      refuse("objective", "must be throughput with --compare");
+      options.refuse("objective", "must be throughput with --compare");
   }
-  if (scenario) refuse("cluster", "is the scenario's; change it with --set cluster=NAME");
-  if (!scenario) refuse("set", "changes scenarios only");
-  if (!wrong.empty()) throw InputError(wrong);
+  if (!arguments.flag("write")) options.refuse("force", "replaces what --write FOLDER wrote");
 }
 
-/// Those that --schedule names; all of `allowed` without.
-std::vector<const Schedule*> schedules_of(const Arguments& arguments,
-                                          const std::vector<const Schedule*>& allowed) {
-  if (!arguments.flag("schedule")) return allowed;
+/// Those that --schedule names.
+std::vector<const Schedule*> schedules_of(const Arguments& arguments, PlanOptions& options) {
   std::vector<const Schedule*> chosen;
+  std::vector<std::string> names;
+  for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
   for (const std::string& name : arguments.values("schedule")) {
-    if (const Schedule* known = find_schedule(name)) {
+    if (const Schedule* known = find_schedule(name))
       chosen.push_back(known);
-      continue;
-    }
-    std::vector<std::string> names;
-    for (const Schedule& schedule : schedules()) names.emplace_back(schedule.name);
-    throw InputError("--schedule",
-                     fmt::format("'{}' is no schedule (`penstock schedule list` shows all){}", name,
-                                 did_you_mean(name, names)));
+    else
+      options.wrong("schedule",
+                    fmt::format("'{}' is no schedule (`penstock schedule list` shows all){}", name,
+                                did_you_mean(name, names)));
   }
   return chosen;
 }
 
-Axes axes_of(const Arguments& arguments, const Problem& problem, bool versions) {
+SearchOptions search_options(const Arguments& arguments, PlanOptions& options) {
+  constexpr double kUsualSeconds = 50;
+  constexpr std::int64_t kMostPlans = 1'000, kMostEffort = 1'000'000'000;
+  SearchOptions search;
+  const std::string objective = arguments.value("objective", "throughput");
+  search.objective = static_cast<Objective>(std::ranges::find(kObjectiveNames, objective) -
+                                            std::begin(kObjectiveNames));
+  search.most_evaluations =
+      static_cast<std::size_t>(options.integer("effort", kMostEffort).value_or(3000));
+  search.most_seconds = options.positive("time-limit").value_or(kUsualSeconds);
+  search.top = static_cast<std::size_t>(options.integer("top", kMostPlans).value_or(5));
+  return search;
+}
+
+/// Throws InputError with everything that is wrong with the options.
+Asked asked_by(const Arguments& arguments) {
+  PlanOptions options(arguments);
+  Asked asked;
+  asked.input = input_of(arguments.positional[0]);
+  asked.batch = options.integer("batch", kMostSamples).value_or(0);
+  asked.microbatch_size = options.integer("microbatch-size", kMostSamples).value_or(0);
+  asked.profile_batch = options.integer("profile-batch", kMostSamples).value_or(1);
+  asked.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
+  asked.levels = options.levels();
+  asked.memory_bytes = options.bytes("memory");
+  asked.schedules = schedules_of(arguments, options);
+  asked.terms = {options.positive("price").value_or(0), options.positive("tokens").value_or(0), 0};
+  asked.search = search_options(arguments, options);
+  if (asked.levels.size() > 2)
+    options.wrong("level",
+                  "the full search takes two levels at most; describe deeper networks as a cluster "
+                  "(docs/scenario.md) and give that with --cluster");
+  require_devices(arguments, asked.input, options);
+  const bool shape = asked.input == PlanInput::model || asked.input == PlanInput::calibration;
+  if (shape && !arguments.flag("batch"))
+    options.missing("needs --batch N: samples per weight update");
+  refuse_others(arguments, asked.input, options);
+  if (arguments.flag("write")) {
+    const std::string why = PlanFolder::refuse(arguments.value("write"), arguments.flag("force"));
+    if (!why.empty()) options.wrong("write", why);
+  }
+  options.throw_if_wrong();
+  return asked;
+}
+
+Problem profile_problem_of(const Arguments& arguments, const Asked& asked) {
+  const std::string text =
+      profile_problem(arguments, asked.levels, asked.memory_bytes, asked.profile_batch);
+  const std::string origin = arguments.positional[0];
+  if (asked.batch > 0) return Problem(text, origin, asked.batch);
+  const Problem one(text, origin, 1);
+  return Problem(text, origin, kBatchPerDevice * one.gpus() * asked.profile_batch);
+}
+
+/// The scenario to plan for: that of a file, a profile on devices, or a model on a cluster.
+Problem problem_of(const Arguments& arguments, const Asked& asked) {
+  const std::string& name = arguments.positional[0];
+  if (asked.input == PlanInput::profile) return profile_problem_of(arguments, asked);
+  if (asked.input == PlanInput::scenario)
+    return Problem(load_scenario(name, overrides_of(arguments)).text, name, asked.batch);
+  return Problem(model_problem(arguments, asked.input), "penstock plan " + name, asked.batch);
+}
+
+/// Costs that were measured are known of few microbatches and recomputations.
+void keep_measured(const Scenario& base, Axes& axes) {
+  if (!base.measured) return;
+  const auto known = [&](std::int64_t size, Recompute recompute) {
+    const MeasuredUse use =
+        base.measured->use(static_cast<double>(size), recompute, base.cluster.devices());
+    return base.measured->refuse_recompute(use).empty() && base.measured->refuse_size(use).empty();
+  };
+  std::erase_if(axes.microbatch_sizes, [&](std::int64_t size) {
+    return std::ranges::none_of(axes.recomputes, [&](Recompute r) { return known(size, r); });
+  });
+  std::erase_if(axes.recomputes, [&](Recompute recompute) {
+    return std::ranges::none_of(axes.microbatch_sizes,
+                                [&](std::int64_t size) { return known(size, recompute); });
+  });
+}
+
+Axes axes_of(const Arguments& arguments, const Asked& asked, const Problem& problem,
+             bool versions) {
   Axes axes = problem.axes(versions);
-  axes.schedules = schedules_of(arguments, axes.schedules);
+  keep_measured(problem.base(), axes);
+  if (!asked.schedules.empty()) axes.schedules = asked.schedules;
   if (arguments.flag("straight")) axes.widths = {1};
-  if (arguments.flag("stages")) axes.depths = {static_cast<int>(count(arguments, "stages", 1))};
-  if (arguments.flag("microbatch-size"))
-    axes.microbatch_sizes = {count(arguments, "microbatch-size", 1)};
+  if (asked.stages > 0) axes.depths = {asked.stages};
+  if (asked.microbatch_size > 0) axes.microbatch_sizes = {asked.microbatch_size};
   return axes;
 }
 
@@ -159,59 +200,67 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
           answer["why"].get<std::string>()};
 }
 
+/// The text of a form, or why there is none.
+struct Form {
+  std::string text, why_not;
+};
+
+Form in_form(std::string (*form)(const Scenario&), const Scenario& scenario) {
+  try {
+    return {form(scenario), ""};
+  } catch (const InputError& error) {
+    std::string why;
+    for (const Diagnostic& d : error.diagnostics()) why += (why.empty() ? "" : "; ") + d.message;
+    return {"", why};
+  }
+}
+
 Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& reasons) {
-  Offer offer{plan, problem.resolve(plan.choice), {}, {}, {}};
+  Offer offer;
+  offer.plan = plan;
+  offer.scenario = problem.resolve(plan.choice);
   const auto known = reasons.find(offer.scenario.text);
   if (known != reasons.end()) {
     offer.reasons = known->second;
   } else {
     judge(offer.scenario, EngineChoice::exact, &offer.reasons);
   }
-  try {
-    offer.megatron = megatron_arguments(offer.scenario);
-  } catch (const InputError&) {
-    offer.megatron.clear();  // it runs few of the schedules
-  }
+  const Form megatron = in_form(megatron_arguments, offer.scenario);
+  offer.megatron = megatron.text;
+  offer.no_megatron = megatron.why_not;
+  if (megatron.text.empty()) offer.layout = in_form(layout_text, offer.scenario).text;
+  const Form table = in_form(torch_csv, offer.scenario);
+  offer.torch_csv = table.text;
+  offer.no_torch_csv = table.why_not;
   return offer;
 }
 
-void write_offers(const std::string& folder, std::vector<Offer>& offers) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    throw SystemError(fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+void write_offers(const Arguments& arguments, PlanFolder& folder, std::vector<Offer>& offers) {
   for (std::size_t i = 0; i < offers.size(); ++i) {
-    offers[i].file = (fs::path(folder) / fmt::format("plan-{}.yaml", i + 1)).string();
-    std::ofstream file(offers[i].file);
-    file << offers[i].scenario.text;
-    if (!file.flush()) throw SystemError("cannot write '" + offers[i].file + "'");
+    Offer& offer = offers[i];
+    std::vector<PlanFile> files{{"yaml", offer.scenario.text}};
+    const auto add = [&](const char* ending, const std::string& text) {
+      if (!text.empty()) files.push_back({ending, text});
+    };
+    add("csv", offer.torch_csv);
+    add("megatron.txt", offer.megatron);
+    add("layout.txt", offer.layout);
+    offer.files = folder.write(static_cast<int>(i) + 1, files);
   }
+  if (arguments.flag("force") && !offers.empty()) folder.remove_others();
 }
 
-Terms terms_of(const Arguments& arguments, const Problem& problem) {
-  Terms terms{number(arguments, "price", 0), number(arguments, "tokens", 0), 0};
+Terms terms_of(Terms terms, const Problem& problem) {
   if (problem.base().transformer) terms.sequence = problem.base().transformer->seq_length;
   if (terms.tokens > 0 && terms.sequence == 0)
     throw InputError("--tokens", "needs a model by shape, whose samples have a length");
   return terms;
 }
 
-SearchOptions options_of(const Arguments& arguments) {
-  constexpr double kUsualSeconds = 50;
-  SearchOptions options;
-  const std::string objective = arguments.value("objective", "throughput");
-  options.objective = static_cast<Objective>(std::ranges::find(kObjectiveNames, objective) -
-                                             std::begin(kObjectiveNames));
-  options.most_evaluations = static_cast<std::size_t>(count(arguments, "effort", 3000));
-  options.most_seconds = number(arguments, "time-limit", kUsualSeconds);
-  options.top = static_cast<std::size_t>(count(arguments, "top", 5));
-  return options;
-}
-
 /// Searches with progress, beginning with the published plans that are of the kind.
-SearchResult search_from(const Problem& problem, const Arguments& arguments, SearchOptions options,
-                         const std::vector<PublishedPlan>& published, bool versions,
-                         const std::vector<FoundPlan>& known = {}) {
+SearchResult search_from(const Problem& problem, const Arguments& arguments, const Asked& asked,
+                         SearchOptions options, const std::vector<PublishedPlan>& published,
+                         bool versions, const std::vector<FoundPlan>& known = {}) {
   const auto given = [&](const char* option) { return arguments.flag(option); };
   if (std::ranges::none_of(kNarrowing, given)) options.starts = starts_of(published, versions);
   for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
@@ -221,7 +270,7 @@ SearchResult search_from(const Problem& problem, const Arguments& arguments, Sea
     progress.update(static_cast<std::int64_t>(done),
                     found ? fmt::format("best {:.4g}, bound {:.4g}", best, least) : "");
   };
-  return search(problem, axes_of(arguments, problem, versions), options);
+  return search(problem, axes_of(arguments, asked, problem, versions), options);
 }
 
 /// The published planners are asked where that takes no time to speak of, or when it is wanted.
@@ -230,45 +279,54 @@ bool asks_published(const Arguments& arguments, const Problem& problem) {
   return arguments.flag("compare") || problem.gpus() <= kFewGpus;
 }
 
-}  // namespace
-
-bool wants_full_plan(const Arguments& arguments) {
-  constexpr std::array<const char*, 9> kOnlyHere{"compare", "objective",  "schedule",
-                                                 "effort",  "time-limit", "asynchronous",
-                                                 "price",   "tokens",     "write"};
-  if (arguments.flag("search")) return arguments.value("search") == "full";
-  return std::ranges::any_of(kOnlyHere, [&](const char* o) { return arguments.flag(o); });
+/// Of the planners that do not choose it.
+std::int64_t published_size(const Asked& asked, const Problem& problem) {
+  if (asked.microbatch_size > 0) return asked.microbatch_size;
+  return problem.base().measured ? problem.base().microbatch_size : asked.profile_batch;
 }
 
-int run_full_plan(const Arguments& arguments) {
-  refuse_others(arguments);
-  const Problem problem = problem_of(arguments);
-  SearchOptions options = options_of(arguments);
-  Reasons reasons;
-  options.confirm = [&](const Scenario& scenario) { return in_process(scenario, reasons); };
-  std::vector<PublishedPlan> published;
-  if (asks_published(arguments, problem))
-    published = published_plans(
-        problem, count(arguments, "microbatch-size", count(arguments, "profile-batch", 1)));
-  const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
-  FullPlan full{problem, options, terms_of(arguments, problem), {}, {}, {}};
-  full.result = search_from(problem, arguments, options, published, versions && !compares);
-  if (compares) {
-    // With several versions one is still allowed.
-    SearchResult several =
-        search_from(problem, arguments, options, published, true, full.result.plans);
-    full.compared = compared(published, full.result, several);
-    if (versions) full.result = std::move(several);
-  }
-  for (const FoundPlan& plan : full.result.plans)
-    full.offers.push_back(offer_of(problem, plan, reasons));
-  if (arguments.flag("write")) write_offers(arguments.value("write"), full.offers);
+void put_answer(const Arguments& arguments, const FullPlan& full) {
   if (arguments.flag("report"))
     write_report(plan_report(full, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   put_output(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
                         : format == "csv" ? plans_csv(full)
                                           : to_text(full));
+}
+
+}  // namespace
+
+bool wants_full_plan(const Arguments& arguments) {
+  if (arguments.flag("search")) return arguments.value("search") == "full";
+  return std::ranges::any_of(kOnlyFull, [&](const char* o) { return arguments.flag(o); });
+}
+
+int run_full_plan(const Arguments& arguments) {
+  const Asked asked = asked_by(arguments);
+  const Problem problem = problem_of(arguments, asked);
+  const Terms terms = terms_of(asked.terms, problem);
+  std::optional<PlanFolder> folder;  // before the search, which takes its time
+  if (arguments.flag("write")) folder.emplace(arguments.value("write"));
+  SearchOptions options = asked.search;
+  Reasons reasons;
+  options.confirm = [&](const Scenario& scenario) { return in_process(scenario, reasons); };
+  std::vector<PublishedPlan> published;
+  if (asks_published(arguments, problem))
+    published = published_plans(problem, published_size(asked, problem));
+  const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
+  FullPlan full{problem, asked.search, terms, {}, {}, {}};
+  full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
+  if (compares) {
+    // With several versions one is still allowed.
+    SearchResult several =
+        search_from(problem, arguments, asked, options, published, true, full.result.plans);
+    full.compared = compared(published, full.result, several);
+    if (versions) full.result = std::move(several);
+  }
+  for (const FoundPlan& plan : full.result.plans)
+    full.offers.push_back(offer_of(problem, plan, reasons));
+  if (folder) write_offers(arguments, *folder, full.offers);
+  put_answer(arguments, full);
   return exit_ok;
 }
 

@@ -24,9 +24,11 @@ struct Terms {
 struct Offer {
   FoundPlan plan;
   Scenario scenario;
-  std::vector<std::string> reasons;  ///< what limits it
-  std::string megatron;              ///< empty: Megatron-LM does not run it
-  std::string file;                  ///< it was written to; empty: none
+  std::vector<std::string> reasons;     ///< what limits it
+  std::string megatron, no_megatron;    ///< Megatron-LM's arguments, or why there are none
+  std::string layout;                   ///< its layout string, where there are no arguments
+  std::string torch_csv, no_torch_csv;  ///< the table of torch, or why there is none
+  std::vector<std::string> files;       ///< it was written to; the scenario first
 };
 
 struct FullPlan {

@@ -3,6 +3,7 @@
 #include "base/units.hpp"
 #include "cli/full_plan.hpp"
 #include "cli/output.hpp"
+#include "cli/planning.hpp"
 #include "report/table_section.hpp"
 
 #include <fmt/format.h>
@@ -11,11 +12,19 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
+#include <ranges>
 
 namespace penstock {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+
+int layers_of_model(const Problem& problem) {
+  const std::vector<int> each(static_cast<std::size_t>(problem.layers()), 1);
+  const std::vector<int> of_model = problem.in_model(each);
+  return std::accumulate(of_model.begin(), of_model.end(), 0);
+}
 
 Json stages_of(const Choice& choice) {
   Json stages = Json::array();
@@ -94,7 +103,9 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
            asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
           {"limited_by", offer.reasons},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
+          {"layout", offer.layout.empty() ? Json() : Json(offer.layout)},
           {"scenario", offer.scenario.text},
+          {"files", offer.files},
           {"began_with", plan.from},
           {"stages", stages_of(plan.choice)}};
 }
@@ -104,10 +115,10 @@ Json to_json(const Tally& tally) {
           {"worse", tally.worse}, {"opened", tally.opened},   {"left", tally.left}};
 }
 
-/// "6 6 6 5", or "16 x 6".
+/// "6 6 6 5", or "6" where all have as many.
 std::string layers_text(const std::vector<int>& layers) {
   const bool even = std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end();
-  if (even) return fmt::format("{} x {}", layers.size(), layers.front());
+  if (even) return std::to_string(layers.front());
   return fmt::format("{}", fmt::join(layers, " "));
 }
 
@@ -163,7 +174,16 @@ std::string failed_simulations(const SearchResult& result) {
       result.unanswered, result.unanswered_because);
 }
 
-std::string proof(const SearchResult& result) {
+std::string joined_layers(const Problem& problem) {
+  const int of_model = layers_of_model(problem);
+  if (of_model == problem.layers()) return "";
+  return fmt::format(
+      "{} layers were joined to {}, the lightest neighbours first; nothing is said about cuts "
+      "inside of joined ones\n",
+      of_model, problem.layers());
+}
+
+std::string proof(const SearchResult& result, const Problem& problem) {
   const bool other = !result.plans.front().choice.widths.empty();
   const std::string kind =
       other ? "plan of whole layers with as many replicas in every stage" : "plan";
@@ -177,7 +197,7 @@ std::string proof(const SearchResult& result) {
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
   if (result.out_of_time)
     text += "the time ended before all candidates were looked into (--time-limit)\n";
-  return text + failed_simulations(result);
+  return text + joined_layers(problem) + failed_simulations(result);
 }
 
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
@@ -193,50 +213,75 @@ std::string terms_text(const Offer& offer, const Problem& problem, const Terms& 
   return text + "\n";
 }
 
-std::string no_plan(const SearchResult& result) {
+/// The reason; where the model's state alone is too large, how large it is.
+std::string infeasible_because(const FullPlan& full) {
+  const std::string& why = full.result.infeasible_because;
+  const Scenario& base = full.problem.base();
+  double there_bytes = 0;
+  for (int gpu = 0; gpu < base.cluster.devices(); ++gpu)
+    there_bytes += static_cast<double>(base.cluster.device_of(gpu).capacity_bytes());
+  const double state_bytes = task_of(base).model->state_bytes();
+  if (why.empty() || there_bytes == 0 || state_bytes <= there_bytes) return why;
+  return fmt::format("{}: weights, gradients and optimizer state are {}, all {} GPUs have {}", why,
+                     format_bytes(state_bytes), full.problem.gpus(), format_bytes(there_bytes));
+}
+
+std::string no_plan(const FullPlan& full) {
+  const SearchResult& result = full.result;
   if (result.unanswered > 0) return "no plan was confirmed; " + failed_simulations(result);
   return result.infeasible_because.empty()
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
-             : fmt::format("no plan: {}\n", result.infeasible_because);
+             : fmt::format("no plan: {}\n", infeasible_because(full));
+}
+
+/// What was written, and what could not be.
+std::string files_text(const Offer& offer) {
+  if (offer.files.empty()) return "";
+  std::string text = fmt::format("  files: {}\n", fmt::join(offer.files, ", "));
+  if (!offer.no_torch_csv.empty())
+    text += fmt::format("  no table of torch: {}\n", offer.no_torch_csv);
+  if (!offer.no_megatron.empty())
+    text += fmt::format("  no Megatron-LM arguments: {}\n", offer.no_megatron);
+  return text;
 }
 
 std::string offers_text(const FullPlan& full) {
   std::string out = "\n" + plans_table(full.offers) + "\n";
   for (std::size_t i = 0; i < full.offers.size(); ++i) {
     const Offer& offer = full.offers[i];
-    out += fmt::format("plan {}: layers {}", i + 1, layers_text(offer.plan.choice.layers));
+    out +=
+        fmt::format("plan {}: layers per stage {}", i + 1, layers_text(offer.plan.choice.layers));
     if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
     out += "\n";
     for (const std::string& reason : offer.reasons) out += "  " + reason + "\n";
-    if (!offer.file.empty())
-      out +=
-          fmt::format("  penstock simulate {0}; penstock export {0} --to torch-csv\n", offer.file);
+    out += files_text(offer);
   }
   const Offer& best = full.offers.front();
-  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result);
-  if (!best.megatron.empty()) out += "\nMegatron-LM\n" + best.megatron;
-  if (best.file.empty())
+  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result, full.problem);
+  if (!best.megatron.empty() && best.files.empty())
+    out += "\nMegatron-LM runs plan 1 with\n" + best.megatron;
+  if (best.files.empty())
     out += "\nscenario of plan 1 (--write FOLDER for all)\n" + best.scenario.text;
   return out;
 }
 
 std::vector<KeyFigure> figures(const FullPlan& full) {
-  if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full.result), Verdict::bad}};
+  if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
   const Offer& best = full.offers.front();
   const PlanFamily& family = best.plan.choice.family;
   return {
       {"What to run?",
-       fmt::format("{}, {} stages x {} replicas", family.schedule->name, family.shape.depth,
-                   width_text(best.plan.choice)),
+       fmt::format("{}, {} x {} replicas", family.schedule->name,
+                   counted(family.shape.depth, "stage"), width_text(best.plan.choice)),
        family.describe(), Verdict::good},
       {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
        fmt::format("{} per update, by the {} engine",
                    format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
       {"Is there a better one?",
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
-       proof(full.result)},
+       proof(full.result, full.problem)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
-       fmt::format("{}", fmt::join(best.reasons, "; "))}};
+       fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))}};
 }
 
 std::string plans_section(const std::vector<Offer>& offers) {
@@ -253,8 +298,7 @@ std::string plans_section(const std::vector<Offer>& offers) {
                       {"update", "s"},
                       {"throughput", "samples/s"},
                       {"memory", "bytes"},
-                      {"engine"},
-                      {"limited by"}},
+                      {"engine"}},
                      {}};
   for (const Offer& offer : offers) {
     const FoundPlan& plan = offer.plan;
@@ -265,9 +309,17 @@ std::string plans_section(const std::vector<Offer>& offers) {
                           static_cast<double>(f.shape.microbatch_size),
                           static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
-                          plan.judgement.memory_bytes, plan.judgement.engine,
-                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
+                          plan.judgement.memory_bytes, plan.judgement.engine});
   }
+  return section_text(table);
+}
+
+std::string limits_section(const std::vector<Offer>& offers) {
+  TableSection table{{"What limits each"}, {{"plan"}, {"layers per stage"}, {"limited by"}}, {}};
+  for (const Offer& offer : offers)
+    table.rows.push_back({static_cast<double>(table.rows.size() + 1),
+                          layers_text(offer.plan.choice.layers),
+                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
   return section_text(table);
 }
 
@@ -285,7 +337,7 @@ std::string comparison_section(const std::vector<ComparedPlanner>& planners) {
     const bool runs = p.throughput_samples_per_s > 0;
     table.rows.push_back({p.name, known(p.throughput_samples_per_s, runs),
                           known(p.predicted_samples_per_s, p.predicted_samples_per_s > 0),
-                          known(p.ours_is_faster_by, runs), p.plan, p.why_not});
+                          known(p.ours_is_faster_by, runs && !p.is_ours()), p.plan, p.why_not});
   }
   return section_text(table);
 }
@@ -309,6 +361,8 @@ Json to_json(const FullPlan& full) {
           {"objective", kObjectiveNames[static_cast<std::size_t>(full.options.objective)]},
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
+          {"layers", layers_of_model(full.problem)},
+          {"searched_layers", full.problem.layers()},
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
           {"gap", result.gap ? Json(*result.gap) : Json()},
           {"gap_held_by", result.gap_held_by},
@@ -321,7 +375,7 @@ Json to_json(const FullPlan& full) {
           {"families", to_json(result.families)},
           {"cuts", to_json(result.cuts)},
           {"families_with_cuts_left", result.represented},
-          {"infeasible_because", result.infeasible_because},
+          {"infeasible_because", infeasible_because(full)},
           {"planners", compared},
           {"plans", plans}};
 }
@@ -332,7 +386,7 @@ std::string to_text(const FullPlan& full) {
       fmt::format("{} on {} GPUs of {}: {} samples per update, objective {}\n", full.model_name(),
                   full.problem.gpus(), full.problem.base().cluster.name, full.problem.batch(),
                   kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
-  out += full.offers.empty() ? no_plan(result) : offers_text(full);
+  out += full.offers.empty() ? no_plan(full) : offers_text(full);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   return out + "\n" + tallies_table(result) +
          fmt::format(
@@ -347,7 +401,8 @@ std::string plans_csv(const FullPlan& full) {
   for (const Json& plan : result["plans"]) {
     std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
-      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
+      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
+          key != "layout")
         row.emplace_back(key, value);
     rows.push_back(std::move(row));
   }
@@ -364,6 +419,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   report.figures = figures(full);
   if (!full.offers.empty()) {
     report.sections.push_back(plans_section(full.offers));
+    report.sections.push_back(limits_section(full.offers));
     report.scenario = full.offers.front().scenario.text;
   }
   if (!full.compared.empty()) report.sections.push_back(comparison_section(full.compared));

@@ -17,10 +17,10 @@ std::string describe(const Plan& plan) {
                      plan.microbatch_size, plan.schedule);
 }
 
-PublishedPlan ask(const Planner& planner, const PlanRequest& request) {
+PublishedPlan published(const Planner& planner, const PlanRequest& request) {
   PublishedPlan out;
   out.row.name = planner.name;
-  const PlanResult result = planner.plan(request);
+  const PlanResult result = ask(planner, request);
   out.row.why_not = result.infeasible_because;
   if (result.plans.empty()) return out;
   const Plan& plan = result.plans.front();
@@ -66,7 +66,7 @@ std::vector<PublishedPlan> published_plans(const Problem& problem, std::int64_t 
   task.request.microbatch_size = microbatch_size;
   task.request.batch = problem.batch();
   std::vector<PublishedPlan> plans;
-  for (const Planner& planner : planners()) plans.push_back(ask(planner, task.request));
+  for (const Planner& planner : planners()) plans.push_back(published(planner, task.request));
   return plans;
 }
 
@@ -105,11 +105,10 @@ std::string comparison_table(const std::vector<ComparedPlanner>& planners) {
                   {A::left, A::left, A::right, A::right, A::right, A::left});
   const auto rate = [](double r) { return r > 0 ? fmt::format("{:.4g}", r) : std::string("-"); };
   for (const ComparedPlanner& p : planners) {
-    const bool published = !p.name.starts_with("full");
     const bool runs = p.throughput_samples_per_s > 0;
     table.add({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
                rate(p.throughput_samples_per_s),
-               published && runs ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
+               runs && !p.is_ours() ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
                runs             ? p.plan
                : p.plan.empty() ? p.why_not
                                 : fmt::format("{}: {}", p.plan, p.why_not)});
@@ -126,7 +125,7 @@ Json to_json(const ComparedPlanner& p) {
       {"several_versions", p.versions},
       {"predicted_samples_per_s", known(p.predicted_samples_per_s > 0, p.predicted_samples_per_s)},
       {"throughput_samples_per_s", known(runs, p.throughput_samples_per_s)},
-      {"ours_is_faster_by", known(runs, p.ours_is_faster_by)},
+      {"ours_is_faster_by", known(runs && !p.is_ours(), p.ours_is_faster_by)},
       {"why_not", p.why_not}};
 }
 

@@ -15,6 +15,8 @@ struct ComparedPlanner {
   double throughput_samples_per_s = 0;  ///< simulated; 0: it has no plan that runs
   double ours_is_faster_by = 0;         ///< the best of ours of its kind over it, minus 1
   std::string why_not;
+
+  bool is_ours() const { return name.starts_with("full"); }
 };
 
 /// What a published planner answers, ready to be simulated.

@@ -1,7 +1,6 @@
 #include "cli/planning.hpp"
 
 #include "base/error.hpp"
-#include "base/suggest.hpp"
 #include "base/units.hpp"
 #include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
@@ -19,84 +18,6 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kMostDevices = 4'096;
-constexpr std::int64_t kMostSamples = 1'000'000'000;
-
-/// Values of the options, with everything that is wrong about them.
-class Options {
- public:
-  explicit Options(const Arguments& arguments) : arguments_(arguments) {}
-
-  std::optional<std::int64_t> integer(const char* option, std::int64_t most) {
-    if (!arguments_.flag(option)) return std::nullopt;
-    const std::string text = arguments_.value(option);
-    const auto n = parse_number<std::int64_t>(text);
-    if (n && *n >= 1 && *n <= most) return n;
-    wrong(option, fmt::format("must be an integer from 1 to {}, got '{}'", most, text));
-    return std::nullopt;
-  }
-
-  std::optional<double> bytes(const char* option) {
-    if (!arguments_.flag(option)) return std::nullopt;
-    return quantity(option, arguments_.value(option), Dimension::bytes);
-  }
-
-  /// "4x12GB/s", innermost first.
-  std::vector<PlanLevel> levels() {
-    std::vector<PlanLevel> found;
-    std::int64_t devices = 1;
-    for (const std::string& text : arguments_.values("level")) {
-      const std::size_t sign = std::min(text.find('x'), text.size());
-      PlanLevel level;
-      level.width = parse_number<int>(text.substr(0, sign)).value_or(0);
-      if (sign == text.size() || level.width < 1 || level.width > kMostDevices) {
-        wrong("level", fmt::format("must be WIDTHxBANDWIDTH such as 4x12GB/s, with 1 to {} devices "
-                                   "(or groups of the level before), got '{}'",
-                                   kMostDevices, text));
-        continue;
-      }
-      const auto bandwidth = quantity("level", text.substr(sign + 1), Dimension::bandwidth);
-      level.bytes_per_s = bandwidth.value_or(1);
-      devices *= level.width;
-      if (devices > kMostDevices) {
-        wrong("level", fmt::format("the levels have more than {} devices", kMostDevices));
-        break;
-      }
-      found.push_back(level);
-    }
-    return found;
-  }
-
-  void wrong(const std::string& option, const std::string& message) {
-    wrong_.push_back({{"--" + option, 0, 0}, message, "", 1, 0});
-  }
-  void throw_if_wrong() const {
-    if (!wrong_.empty()) throw InputError(wrong_);
-  }
-
- private:
-  std::optional<double> quantity(const char* option, const std::string& text, Dimension dimension) {
-    std::string why;
-    const auto value = parse_quantity(text, dimension, why);
-    if (value && *value > 0) return value;
-    wrong(option, fmt::format("must be {}{}, got '{}'", describe(dimension),
-                              value ? " of more than 0" : "", text));
-    return std::nullopt;
-  }
-
-  const Arguments& arguments_;
-  std::vector<Diagnostic> wrong_;
-};
-
-const Planner& planner_of(const Arguments& arguments, const std::string& otherwise) {
-  const std::string name = arguments.value("search", otherwise);
-  if (const Planner* found = find_planner(name)) return *found;
-  std::vector<std::string> known;
-  for (const Planner& planner : planners()) known.emplace_back(planner.name);
-  throw InputError("--search", fmt::format("'{}' is not one of {}{}", name, fmt::join(known, ", "),
-                                           did_you_mean(name, known)));
-}
 
 /// What a message between two devices gets.
 double bandwidth_between(const Cluster& cluster, int from, int to) {
@@ -141,11 +62,34 @@ double profile_batch(const Scenario& scenario) {
   return planned > 0 ? size * profiled / planned : size;
 }
 
+/// What the planners do not count of measured stages.
+std::string measured_note(const MeasuredTransformerModel& model, double microbatch) {
+  const MeasuredRow row = model.row(microbatch, Recompute::none);
+  const double once_s = row.overhead.forward_s + row.overhead.backward_s;
+  return fmt::format(
+      "times of layers as measured {}; the {} that a stage takes once per microbatch are left out",
+      row.load == 1 ? "on a device alone" : fmt::format("with {} devices at work", row.load),
+      format_time(once_s));
+}
+
+void use_transformer(const Scenario& scenario, PlanTask& task) {
+  if (!scenario.measured) {
+    task.model =
+        std::make_unique<TransformerModel>(*scenario.transformer, scenario.cluster.device_of(0));
+    return;
+  }
+  auto model = std::make_unique<MeasuredTransformerModel>(*scenario.transformer, *scenario.measured,
+                                                          scenario.cluster.devices());
+  const auto size = static_cast<double>(scenario.microbatch_size);
+  if (model->refuse(size, Recompute::none).empty())
+    task.notes.push_back(measured_note(*model, size));
+  task.model = std::move(model);
+}
+
 void use_scenario(const Scenario& scenario, PlanTask& task) {
   task.name = scenario.name;
   if (scenario.transformer) {
-    task.model =
-        std::make_unique<TransformerModel>(*scenario.transformer, scenario.cluster.device_of(0));
+    use_transformer(scenario, task);
   } else if (scenario.profile) {
     task.model = std::make_unique<ProfileModel>(*scenario.profile, profile_batch(scenario));
   } else {
@@ -153,8 +97,6 @@ void use_scenario(const Scenario& scenario, PlanTask& task) {
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
-  if (scenario.measured)
-    task.notes.emplace_back("times by the model's shape on its device, not those measured");
   if (scenario.tensor > 1)
     task.notes.push_back(
         fmt::format("planned without the tensor parallelism of {}", scenario.tensor));
@@ -163,47 +105,12 @@ void use_scenario(const Scenario& scenario, PlanTask& task) {
   task.request.batch = static_cast<std::int64_t>(scenario.samples_per_update());
 }
 
-void use_model(const Arguments& arguments, PlanTask& task) {
-  const std::string& name = arguments.positional[0];
-  const TransformerSpec spec = load_model(fs::exists(name) ? fs::absolute(name).string() : name);
-  if (!arguments.flag("cluster"))
-    throw InputError("penstock plan " + name,
-                     "needs --cluster NAME (`penstock list clusters`): what its layers cost "
-                     "depends on the device");
-  const std::string given = arguments.value("cluster");
-  const Cluster cluster = load_cluster(fs::exists(given) ? fs::absolute(given).string() : given);
-  task.name = spec.name;
-  task.model = std::make_unique<TransformerModel>(spec, cluster.device_of(0));
-  use_cluster(cluster, task);
-}
-
-[[noreturn]] void ask_for_devices(const std::string& path) {
-  throw InputError("penstock plan " + path,
-                   "needs the devices: --level WIDTHxBANDWIDTH, innermost first, such as "
-                   "--level 4x12GB/s --level 4x1.25GB/s; or --cluster NAME");
-}
-
-void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
-  const std::string& path = arguments.positional[0];
-  task.name = path;
-  PipedreamProfile profile = load_pipedream_profile(path);
-  const auto takes_time = [](const ProfiledLayer& l) { return l.forward_s + l.backward_s > 0; };
-  if (std::ranges::none_of(profile.layers, takes_time))
-    throw InputError(path, "no layer takes any time, so there is nothing to balance");
-  task.model = std::make_unique<ProfileModel>(std::move(profile), batch);
-  if (arguments.flag("cluster")) use_cluster(load_cluster(arguments.value("cluster")), task);
-  if (task.request.levels.empty()) ask_for_devices(path);
-}
-
 /// Servers of GPUs on a switch, one NIC each; or GPUs with a link between every two.
+/// Precondition: there are one or two.
 std::string cluster_of(const std::vector<PlanLevel>& levels) {
   const auto rate = [](const PlanLevel& level) {
     return fmt::format("{:.0f} B/s", level.bytes_per_s);
   };
-  if (levels.size() > 2)
-    throw InputError("--level",
-                     "the full search takes two levels at most; describe deeper networks "
-                     "as a cluster (docs/scenario.md) and give that with --cluster");
   if (levels.size() == 1)
     return fmt::format("{{devices: {}, link: {}}}", levels[0].width, rate(levels[0]));
   return fmt::format(
@@ -241,49 +148,173 @@ Value part_of(const std::string& given, const std::string& origin) {
   return given.starts_with('{') ? parse_document(given, origin) : scalar(given);
 }
 
-std::string problem_text(Value model, Value cluster) {
-  return to_yaml(
-      map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}}));
+/// A model on a cluster, as a scenario without choices.
+Value problem(Value model, Value cluster) {
+  return map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}});
+}
+
+Value cluster_option(const Arguments& arguments) {
+  return part_of(arguments.value("cluster"), "--cluster");
+}
+
+/// The model of a calibration, or of a file of a model.
+const Value& model_in(const Value& document) {
+  const Value* model = document.find("model");
+  return model == nullptr ? document : *model;
+}
+
+/// A microbatch and recomputation that was measured: without recomputation the smallest microbatch,
+/// else the first row. Empty where nothing was, or it cannot be read.
+std::vector<Value::Entry> measured_choice(const Value& document) {
+  const Value* rows = model_in(document).find("measured");
+  if (rows == nullptr) return {};
+  const auto text = [](const Value& row, const char* key, const char* otherwise) {
+    const Value* value = row.find(key);
+    return value == nullptr ? std::string(otherwise) : value->text;
+  };
+  const auto size = [&](const Value& row) {
+    return parse_number<std::int64_t>(text(row, "microbatch_size", "1")).value_or(1);
+  };
+  const auto recomputes = [&](const Value& row) {
+    return text(row, "recompute", "none") != "none";
+  };
+  const Value* best = nullptr;
+  for (const Value& row : rows->items) {
+    const bool better = best == nullptr || (recomputes(*best) && !recomputes(row)) ||
+                        (recomputes(*best) == recomputes(row) && size(row) < size(*best));
+    if (row.kind == Value::Kind::map && better) best = &row;
+  }
+  if (best == nullptr) return {};
+  return {{scalar("microbatch_size"), scalar(std::to_string(size(*best)))},
+          {scalar("recompute"), scalar(text(*best, "recompute", "none"))}};
+}
+
+bool is_yaml(const std::string& name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+/// A model or calibration on its cluster. Precondition: there is one.
+Value named_problem(const Arguments& arguments, PlanInput input) {
+  const std::string& name = arguments.positional[0];
+  const bool measured = input == PlanInput::calibration;
+  const bool own = measured && !arguments.flag("cluster");
+  Value text = problem(part_of(name, "penstock plan"),
+                       own ? part_of(name, "penstock plan") : cluster_option(arguments));
+  if (!is_yaml(name) || !fs::exists(name)) return text;
+  if (auto choice = measured_choice(load_document(name)); !choice.empty())
+    text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});
+  return text;
+}
+
+/// What published planners plan: on one stage until they say how many.
+Scenario scenario_of(const Arguments& arguments, PlanInput input) {
+  const std::string& name = arguments.positional[0];
+  if (input == PlanInput::scenario) return load_scenario(name, overrides_of(arguments));
+  return parse_scenario(to_yaml(named_problem(arguments, input)), "penstock plan " + name,
+                        {{"schedule", "1f1b"},
+                         {"pipeline.stages", "1"},
+                         {"pipeline.width", "1"},
+                         {"pipeline.microbatches", "1"}});
+}
+
+/// A profile keeps its branches, which a scenario has not.
+void use_profile(const Arguments& arguments, double batch, PlanTask& task) {
+  const std::string& path = arguments.positional[0];
+  task.name = path;
+  PipedreamProfile profile = load_pipedream_profile(path);
+  const auto takes_time = [](const ProfiledLayer& l) { return l.forward_s + l.backward_s > 0; };
+  if (std::ranges::none_of(profile.layers, takes_time))
+    throw InputError(path, "no layer takes any time, so there is nothing to balance");
+  task.model = std::make_unique<ProfileModel>(std::move(profile), batch);
+  if (!arguments.flag("cluster")) return;
+  const std::string one_second = to_yaml(
+      problem(parse_document("{forward: 1 s, backward: 1 s}", path), cluster_option(arguments)));
+  use_cluster(parse_scenario(
+                  one_second, "--cluster",
+                  {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.microbatches", "1"}})
+                  .cluster,
+              task);
+}
+
+void use_batch(std::optional<std::int64_t> batch, PlanTask& task) {
+  PlanRequest& request = task.request;
+  if (batch) request.batch = *batch;
+  if (request.batch > 0) return;
+  request.batch = kBatchPerDevice * request.devices() * request.microbatch_size;
+  if (task.planner->batch_matters)
+    task.notes.push_back(fmt::format("batch: {} samples, {} microbatches per device (--batch)",
+                                     request.batch, kBatchPerDevice));
+}
+
+/// A measured model knows few sizes.
+void check_size(const PlanTask& task, bool given) {
+  const auto size = static_cast<double>(task.request.microbatch_size);
+  const std::string why = given ? task.model->refuse(size, Recompute::none) : "";
+  if (!why.empty()) throw InputError("--microbatch-size", why);
+}
+
+/// Options of our own search that mean nothing to the published planners.
+void refuse_others(PlanOptions& options) {
+  for (const char* option : kOnlyFull)
+    options.refuse(option, "belongs to our own search (--search full)");
 }
 
 }  // namespace
 
-bool is_profile_file(const std::string& name) {
-  return name.ends_with(".txt") || name.ends_with(".csv");
-}
-
-bool is_scenario_file(const std::string& name) {
-  if (!name.ends_with(".yaml") && !name.ends_with(".yml")) return false;
-  require_file(name);
-  return load_document(name).find("model") != nullptr;
-}
-
-std::string profile_problem(const Arguments& arguments) {
-  const std::string& path = arguments.positional[0];
-  require_file(path);
-  Options options(arguments);
-  const std::vector<PlanLevel> levels = options.levels();
-  const auto memory = options.bytes("memory");
-  const auto batch = options.integer("profile-batch", kMostSamples).value_or(1);
-  options.throw_if_wrong();
-  Value cluster;
-  if (arguments.flag("cluster")) {
-    cluster = part_of(arguments.value("cluster"), "--cluster");
-  } else if (!levels.empty()) {
-    cluster = parse_document(cluster_of(levels), "--level");
-  } else {
-    ask_for_devices(path);
+PlanInput input_of(const std::string& name) {
+  if (name.ends_with(".txt") || name.ends_with(".csv")) {
+    require_file(name);
+    return PlanInput::profile;
   }
-  if (memory) cluster = with_memory(std::move(cluster), *memory);
-  return problem_text(map_of({{scalar("profile"), scalar(fs::absolute(path).string())},
-                              {scalar("profile_batch"), scalar(std::to_string(batch))}}),
-                      std::move(cluster));
+  if (!is_yaml(name)) return PlanInput::model;
+  require_file(name);
+  const Value document = load_document(name);
+  const Value* model = document.find("model");
+  if (model == nullptr) return PlanInput::model;
+  const bool measured = document.find("machine") != nullptr || model->find("measured") != nullptr;
+  return measured && document.find("schedule") == nullptr ? PlanInput::calibration
+                                                          : PlanInput::scenario;
 }
 
-std::string model_problem(const Arguments& arguments) {
-  const std::string& name = arguments.positional[0];
-  return problem_text(part_of(name, "penstock plan"),
-                      part_of(arguments.value("cluster"), "--cluster"));
+void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options) {
+  const bool cluster = arguments.flag("cluster"), level = arguments.flag("level");
+  switch (input) {
+    case PlanInput::profile:
+      if (cluster && level) options.wrong("level", "and --cluster both give the devices; give one");
+      if (!cluster && !level)
+        options.missing(
+            "needs the devices: --level WIDTHxBANDWIDTH, innermost first, such as "
+            "--level 4x12GB/s --level 4x1.25GB/s; or --cluster NAME");
+      break;
+    case PlanInput::model:
+      if (!cluster)
+        options.missing(
+            "needs --cluster NAME (`penstock list clusters`): what its layers cost depends on the "
+            "device");
+      break;
+    case PlanInput::calibration:
+      if (!cluster && load_document(arguments.positional[0]).find("cluster") == nullptr)
+        options.missing("needs --cluster NAME: this calibration has none");
+      break;
+    case PlanInput::scenario:
+      options.refuse("cluster", "is the scenario's; change it with --set cluster=NAME");
+  }
+  if (input != PlanInput::scenario) options.refuse("set", "changes scenarios only");
+  if (input != PlanInput::profile)
+    options.refuse("profile-batch", "has a meaning for profiles only");
+}
+
+std::string profile_problem(const Arguments& arguments, const std::vector<PlanLevel>& levels,
+                            std::optional<double> memory_bytes, std::int64_t batch) {
+  Value cluster = arguments.flag("cluster") ? cluster_option(arguments)
+                                            : parse_document(cluster_of(levels), "--level");
+  if (memory_bytes) cluster = with_memory(std::move(cluster), *memory_bytes);
+  return to_yaml(
+      problem(map_of({{scalar("profile"), scalar(fs::absolute(arguments.positional[0]).string())},
+                      {scalar("profile_batch"), scalar(std::to_string(batch))}}),
+              std::move(cluster)));
+}
+
+std::string model_problem(const Arguments& arguments, PlanInput input) {
+  return to_yaml(named_problem(arguments, input));
 }
 
 PlanTask task_of(const Scenario& scenario) {
@@ -294,11 +325,12 @@ PlanTask task_of(const Scenario& scenario) {
 
 PlanTask plan_task(const Arguments& arguments) {
   const std::string& name = arguments.positional[0];
-  const bool profile = is_profile_file(name);
+  const PlanInput input = input_of(name);
+  const bool profile = input == PlanInput::profile;
   PlanTask task;
   PlanRequest& request = task.request;
-  task.planner = &planner_of(arguments, profile ? "pipedream" : "2bw");
-  Options options(arguments);
+  task.planner = find_planner(arguments.value("search", profile ? "pipedream" : "2bw"));
+  PlanOptions options(arguments);
   request.levels = options.levels();
   request.memory_bytes = options.bytes("memory");
   const auto profile_batch = options.integer("profile-batch", kMostSamples);
@@ -306,11 +338,8 @@ PlanTask plan_task(const Arguments& arguments) {
   const auto batch = options.integer("batch", kMostSamples);
   request.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   request.most_plans = static_cast<std::size_t>(options.integer("top", 1'000).value_or(1));
-  const bool scenario = !profile && is_scenario_file(name);
-  if (!profile && profile_batch) options.wrong("profile-batch", "has a meaning for profiles only");
-  if (!scenario && arguments.flag("set")) options.wrong("set", "changes scenarios only");
-  if (scenario && arguments.flag("cluster"))
-    options.wrong("cluster", "is the scenario's; change it with --set cluster=NAME");
+  require_devices(arguments, input, options);
+  refuse_others(options);
   options.throw_if_wrong();
   request.straight = arguments.flag("straight");
   request.transfers = !arguments.flag("no-transfers");
@@ -318,25 +347,23 @@ PlanTask plan_task(const Arguments& arguments) {
   request.microbatch_size = profile_batch.value_or(1);
   request.batch = 0;
   if (profile) {
-    require_file(name);
     use_profile(arguments, static_cast<double>(profile_batch.value_or(1)), task);
     if (!profile_batch)
       task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
-  } else if (scenario) {
-    use_scenario(load_scenario(name, overrides_of(arguments)), task);
   } else {
-    use_model(arguments, task);
+    const Scenario scenario = scenario_of(arguments, input);
+    use_scenario(scenario, task);
+    if (input != PlanInput::scenario) {
+      task.name = scenario.transformer ? scenario.transformer->name : name;
+      request.batch = 0;
+    }
   }
-  if (fs::is_regular_file(name)) task.text = read_file(name);
+  std::error_code ignored;  // a long map is no possible name of a file
+  if (fs::is_regular_file(name, ignored)) task.text = read_file(name);
   request.model = task.model.get();
   request.microbatch_size = size.value_or(request.microbatch_size);
-  if (batch) request.batch = *batch;
-  if (request.batch == 0) {
-    request.batch = kBatchPerDevice * request.devices() * request.microbatch_size;
-    if (task.planner->batch_matters)
-      task.notes.push_back(fmt::format("batch: {} samples, {} microbatches per device (--batch)",
-                                       request.batch, kBatchPerDevice));
-  }
+  check_size(task, size.has_value());
+  use_batch(batch, task);
   return task;
 }
 

@@ -1,8 +1,9 @@
 // What `penstock plan` is asked: a model, the devices and how they are joined, from a profile, a
-// shipped or own model on a cluster, or a scenario.
+// shipped or own model on a cluster, a calibration, or a scenario.
 #pragma once
 
 #include "cli/options.hpp"
+#include "cli/plan_options.hpp"
 #include "plan/plan.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -23,6 +24,25 @@ struct PlanTask {
   std::string text;
 };
 
+/// What the argument of `penstock plan` is.
+enum class PlanInput : std::uint8_t {
+  profile,  ///< a table of layers, or a graph of them
+  scenario,
+  calibration,  ///< what `penstock calibrate` wrote
+  model,        ///< by shape: a file, a name, or a map
+};
+
+/// Throws InputError when a file cannot be read.
+PlanInput input_of(const std::string& name);
+
+/// Options of our own search alone.
+inline constexpr const char* kOnlyFull[] = {"compare",    "objective",    "schedule", "effort",
+                                            "time-limit", "asynchronous", "price",    "tokens",
+                                            "write",      "force"};
+
+/// Says which options are missing, or not for such input.
+void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options);
+
 /// Throws InputError with everything that is wrong with the options. Precondition: they name a
 /// published planner.
 PlanTask plan_task(const Arguments& arguments);
@@ -31,15 +51,12 @@ PlanTask plan_task(const Arguments& arguments);
 /// model has no layers. Its planner is to be set.
 PlanTask task_of(const Scenario& scenario);
 
-/// A profile on the devices of --level or --cluster as a scenario without choices.
-std::string profile_problem(const Arguments& arguments);
+/// A profile on the devices of --cluster, or else of one or two levels, as a scenario without
+/// choices.
+std::string profile_problem(const Arguments& arguments, const std::vector<PlanLevel>& levels,
+                            std::optional<double> memory_bytes, std::int64_t batch);
 
-/// A model by shape on --cluster as a scenario without choices.
-std::string model_problem(const Arguments& arguments);
-
-bool is_profile_file(const std::string& name);
-
-/// Throws InputError when it cannot be read.
-bool is_scenario_file(const std::string& name);
+/// A model on --cluster, or a calibration on its own, as a scenario without choices.
+std::string model_problem(const Arguments& arguments, PlanInput input);
 
 }  // namespace penstock

@@ -79,8 +79,9 @@ void set_measured(StageCosts& c, const StageSum& sum) {
 
 }  // namespace
 
-MeasuredModel::MeasuredModel(std::vector<MeasuredRow> rows, std::vector<MeasuredStep> steps)
-    : rows_(std::move(rows)), steps_(std::move(steps)) {
+MeasuredModel::MeasuredModel(std::vector<MeasuredRow> rows, std::vector<MeasuredStep> steps,
+                             std::optional<bool> loaded)
+    : rows_(std::move(rows)), steps_(std::move(steps)), loaded_(loaded) {
   std::ranges::stable_sort(rows_, {}, &MeasuredRow::microbatch_size);
 }
 
@@ -102,6 +103,11 @@ std::vector<MeasuredRow> MeasuredModel::of(const MeasuredUse& use) const {
 bool MeasuredModel::has_load(Recompute recompute) const {
   return std::ranges::any_of(
       rows_, [&](const MeasuredRow& row) { return row.recompute == recompute && row.load > 1; });
+}
+
+MeasuredUse MeasuredModel::use(double microbatch_size, Recompute recompute, int devices) const {
+  return {microbatch_size, recompute, loaded_.value_or(devices > 1 && has_load(recompute)),
+          devices};
 }
 
 std::string MeasuredModel::refuse_recompute(const MeasuredUse& use) const {

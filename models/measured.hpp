@@ -64,11 +64,16 @@ struct MeasuredUse {
 
 class MeasuredModel {
  public:
-  MeasuredModel(std::vector<MeasuredRow> rows, std::vector<MeasuredStep> steps);
+  /// `loaded`: the rows to use for every run; none: those under load where there are several
+  /// devices and that was measured.
+  MeasuredModel(std::vector<MeasuredRow> rows, std::vector<MeasuredStep> steps,
+                std::optional<bool> loaded = {});
 
   const std::vector<MeasuredRow>& rows() const { return rows_; }
   const std::vector<MeasuredStep>& steps() const { return steps_; }
   bool has_load(Recompute recompute) const;
+  /// Of a run on so many devices.
+  MeasuredUse use(double microbatch_size, Recompute recompute, int devices) const;
 
   /// Why there are no costs for this use: "" when there are; else what was measured.
   std::string refuse_recompute(const MeasuredUse& use) const;
@@ -86,6 +91,7 @@ class MeasuredModel {
 
   std::vector<MeasuredRow> rows_;  // ascending microbatch size
   std::vector<MeasuredStep> steps_;
+  std::optional<bool> loaded_;
 };
 
 /// Costs of the stages when stage i holds `layers[i]` layers: times and activations measured,

@@ -28,6 +28,13 @@ double PlanRequest::memory_or_unlimited() const {
   return memory_bytes.value_or(std::numeric_limits<double>::infinity());
 }
 
+PlanResult ask(const Planner& planner, const PlanRequest& request) {
+  PlanResult refused;
+  refused.infeasible_because =
+      request.model->refuse(static_cast<double>(request.microbatch_size), Recompute::none);
+  return refused.infeasible_because.empty() ? planner.plan(request) : refused;
+}
+
 const std::vector<Planner>& planners() {
   static const std::vector<Planner> kPlanners = {
       {"pipedream", "Narayanan et al., SOSP'19, section 3.1",

@@ -70,6 +70,8 @@ class PlanModel {
   virtual double layer_input_bytes(double microbatch) const = 0;
   /// Whether all layers are alike, as those of a transformer are.
   virtual bool alike() const = 0;
+  /// Why nothing is known of such microbatches: "" where it is. The others ask for no such one.
+  virtual std::string refuse(double /*microbatch*/, Recompute /*recompute*/) const { return ""; }
 };
 
 struct PlanRequest {
@@ -102,8 +104,12 @@ struct Planner {
   std::string_view paper;
   std::string_view summary;
   bool batch_matters;  ///< its plans depend on the samples per update
+  /// Precondition: the model has costs of the request's microbatch without recomputation.
   PlanResult (*plan)(const PlanRequest&);
 };
+
+/// Its answer; where the model refuses the request's microbatch, that there is no plan, and why.
+PlanResult ask(const Planner& planner, const PlanRequest& request);
 
 const std::vector<Planner>& planners();
 /// Null when there is none of this name.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -10,6 +11,28 @@ namespace {
 /// Recomputing a layer is running its forward again.
 void recompute_all(std::vector<LayerState>& states) {
   for (LayerState& state : states) state.backward_s += state.forward_s;
+}
+
+std::vector<int> layers_of(const TransformerSpec& spec) {
+  return std::vector<int>(static_cast<std::size_t>(spec.num_layers), 1);
+}
+
+/// Cuts behind each layer, from the costs of stages of one layer each.
+std::vector<LayerState> chain_of(const std::vector<StageCosts>& costs) {
+  std::vector<LayerState> states;
+  LayerState sum;
+  for (const StageCosts& c : costs) {
+    sum.forward_s += c.forward_s;
+    sum.backward_s += c.backward_s;
+    sum.activation_bytes += static_cast<double>(c.activation_bytes);
+    sum.parameter_bytes += static_cast<double>(c.reduced_bytes);
+    sum.cut_bytes = static_cast<double>(c.output_bytes);
+    sum.name = fmt::format("layer {}", states.size());
+    sum.layers = {static_cast<int>(states.size())};
+    states.push_back(sum);
+  }
+  make_chain(states);
+  return states;
 }
 
 }  // namespace
@@ -48,21 +71,7 @@ TransformerModel::TransformerModel(TransformerSpec spec, DeviceSpec device)
     : spec_(std::move(spec)), device_(std::move(device)) {}
 
 std::vector<LayerState> TransformerModel::chain(double microbatch, Recompute recompute) const {
-  const std::vector<int> layers(static_cast<std::size_t>(spec_.num_layers), 1);
-  std::vector<LayerState> states;
-  LayerState sum;
-  for (const StageCosts& c : stage_costs(spec_, device_, layers, {microbatch, recompute})) {
-    sum.forward_s += c.forward_s;
-    sum.backward_s += c.backward_s;
-    sum.activation_bytes += static_cast<double>(c.activation_bytes);
-    sum.parameter_bytes += static_cast<double>(c.reduced_bytes);
-    sum.cut_bytes = static_cast<double>(c.output_bytes);
-    sum.name = fmt::format("layer {}", states.size());
-    sum.layers = {static_cast<int>(states.size())};
-    states.push_back(sum);
-  }
-  make_chain(states);
-  return states;
+  return chain_of(stage_costs(spec_, device_, layers_of(spec_), {microbatch, recompute}));
 }
 
 std::vector<LayerState> TransformerModel::states(double microbatch, std::size_t) const {
@@ -80,6 +89,36 @@ double TransformerModel::kept_bytes(double microbatch) const {
 
 double TransformerModel::layer_input_bytes(double microbatch) const {
   return spec_.layer_input_bytes(microbatch);
+}
+
+MeasuredTransformerModel::MeasuredTransformerModel(TransformerSpec spec, MeasuredModel measured,
+                                                   int devices)
+    : TransformerModel(std::move(spec), {}), measured_(std::move(measured)), devices_(devices) {}
+
+MeasuredUse MeasuredTransformerModel::use(double microbatch, Recompute recompute) const {
+  return measured_.use(microbatch, recompute, devices_);
+}
+
+MeasuredRow MeasuredTransformerModel::row(double microbatch, Recompute recompute) const {
+  return measured_.row(use(microbatch, recompute));
+}
+
+std::vector<LayerState> MeasuredTransformerModel::chain(double microbatch,
+                                                        Recompute recompute) const {
+  MeasuredRow layers = row(microbatch, recompute);
+  const double once_bytes = std::exchange(layers.overhead, {}).activation_bytes;
+  std::vector<LayerState> states =
+      chain_of(measured_stage_costs(spec(), layers, MeasuredStep{}, layers_of(spec())));
+  for (LayerState& state : states) state.activation_bytes += once_bytes;
+  return states;
+}
+
+std::string MeasuredTransformerModel::refuse(double microbatch, Recompute recompute) const {
+  const MeasuredUse asked = use(microbatch, recompute);
+  for (const auto why :
+       {&MeasuredModel::refuse_recompute, &MeasuredModel::refuse_load, &MeasuredModel::refuse_size})
+    if (std::string text = (measured_.*why)(asked); !text.empty()) return text;
+  return "";
 }
 
 }  // namespace penstock

@@ -1,6 +1,8 @@
-// Models as planners see them: a profile of layers, or a transformer by its shape.
+// Models as planners see them: a profile of layers, or a transformer by its shape, its times those
+// of a device or measured.
 #pragma once
 
+#include "models/measured.hpp"
 #include "models/stage_costs.hpp"
 #include "plan/plan.hpp"
 
@@ -40,10 +42,30 @@ class TransformerModel : public PlanModel {
   double kept_bytes(double microbatch) const override;
   double layer_input_bytes(double microbatch) const override;
   bool alike() const override { return true; }
+  const TransformerSpec& spec() const { return spec_; }
 
  private:
   TransformerSpec spec_;
   DeviceSpec device_;
+};
+
+/// Transformer layers as `penstock calibrate` measured them. What every stage takes once, whatever
+/// its layers, belongs to no layer: its time is left out, its bytes are counted once for the model.
+class MeasuredTransformerModel final : public TransformerModel {
+ public:
+  /// `devices`: of the plan; they say under which load rows must have been measured.
+  MeasuredTransformerModel(TransformerSpec spec, MeasuredModel measured, int devices);
+
+  std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
+  std::string refuse(double microbatch, Recompute recompute) const override;
+  /// The row that such microbatches take their times from. Precondition: they are not refused.
+  MeasuredRow row(double microbatch, Recompute recompute) const;
+
+ private:
+  MeasuredUse use(double microbatch, Recompute recompute) const;
+
+  MeasuredModel measured_;
+  int devices_;
 };
 
 }  // namespace penstock

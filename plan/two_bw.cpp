@@ -32,7 +32,9 @@ class TwoBwSearch {
  public:
   explicit TwoBwSearch(const PlanRequest& request)
       : request_(request),
-        layers_(static_cast<int>(request.model->chain(1, Recompute::none).size())) {}
+        layers_(static_cast<int>(
+            request.model->chain(static_cast<double>(request.microbatch_size), Recompute::none)
+                .size())) {}
 
   PlanResult search() {
     const int n = request_.devices();
@@ -61,6 +63,7 @@ class TwoBwSearch {
     for (std::int64_t b = 1; b * (d > 1 ? d : 1) <= each; ++b) {
       if (each % b != 0) continue;
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        if (refuses(b, recompute)) continue;
         const double bytes = memory(d, b, recompute);
         least_bytes_ = least_bytes_ == 0 ? bytes : std::min(least_bytes_, bytes);
         if (bytes > request_.memory_or_unlimited()) continue;
@@ -70,6 +73,17 @@ class TwoBwSearch {
       }
     }
     if (best) result_.plans.push_back(std::move(*best));
+  }
+
+  /// Its times are those without recomputation.
+  bool refuses(std::int64_t b, Recompute recompute) {
+    for (const Recompute needed : {Recompute::none, recompute}) {
+      std::string why = request_.model->refuse(static_cast<double>(b), needed);
+      if (why.empty()) continue;
+      refused_because_ = std::move(why);
+      return true;
+    }
+    return false;
   }
 
   double memory(int d, std::int64_t b, Recompute recompute) {
@@ -149,12 +163,14 @@ class TwoBwSearch {
                   "no depth up to {} divides the {} layers with a batch of {} samples that "
                   "gives every pipeline as many microbatches as stages",
                   request_.devices(), layers_, request_.batch);
+    if (!refused_because_.empty()) result_.infeasible_because += "; " + refused_because_;
   }
 
   const PlanRequest& request_;
   int layers_;
   std::map<std::int64_t, std::vector<LayerState>> chains_;
   double least_bytes_ = 0;
+  std::string refused_because_;  ///< the last choice that the model has no costs of
   PlanResult result_;
 };
 

@@ -56,6 +56,7 @@ class Uniform {
 
   std::optional<Plan> evaluate(int p, int w, Recompute recompute) {
     const auto b = static_cast<double>(request_.microbatch_size);
+    if (!request_.model->refuse(b, recompute).empty()) return {};
     const std::vector<LayerState> chain = request_.model->chain(b, recompute);
     const std::vector<int> counts =
         equal_counts(static_cast<int>(chain.size()), p, request_.model->alike());

@@ -274,7 +274,9 @@ std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& di
   }
   auto steps = read_measured_steps(model, diagnostics);
   auto rows = read_measured_rows(model.at("measured"), diagnostics);
-  return MeasuredModel(std::move(rows), std::move(steps));
+  std::optional<bool> loaded;
+  if (const auto asked = model.choice("measured_load")) loaded = *asked == 1;
+  return MeasuredModel(std::move(rows), std::move(steps), loaded);
 }
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,

@@ -1,15 +1,14 @@
 // penstock export SCENARIO --to FORM
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "cli/exchange_forms.hpp"
 #include "cli/execution.hpp"
 #include "cli/megatron_arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/running.hpp"
 #include "hw/run_plan_file.hpp"
-#include "models/layout_string.hpp"
 #include "schedules/exchange/chakra.hpp"
 #include "schedules/exchange/goal.hpp"
-#include "schedules/exchange/torch_table.hpp"
 #include "sim/durations.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -19,34 +18,6 @@
 
 namespace penstock {
 namespace {
-
-std::string layout_text(const Scenario& scenario) {
-  if (scenario.layers.empty()) {
-    throw InputError(scenario.origin + ", model",
-                     "a model given by its costs has no layers; a layout says where they are");
-  }
-  if (scenario.schedule->layout != Layout::loop && scenario.placement().stages() > 1 &&
-      scenario.schedule->positions.empty()) {
-    throw InputError(scenario.origin + ", schedule",
-                     fmt::format("Megatron puts virtual stage i on rank i mod p, '{}' does not; a "
-                                 "layout would say something else",
-                                 scenario.schedule->name));
-  }
-  return to_layout(layout_of(scenario.layers)) + "\n";
-}
-
-/// One batch, or the run where the schedule does not flush, of one pipeline.
-std::string torch_csv(const Scenario& scenario) {
-  if (!scenario.shape.widths.empty()) {
-    throw InputError(
-        scenario.origin + ", pipeline.width",
-        "the table has a row per device of one pipeline; stages with different numbers "
-        "of replicas do not make one");
-  }
-  OpLists order;
-  scenario.schedule->generate(scenario.shape, order);
-  return to_csv(table_of(order));
-}
 
 /// Undisturbed; the times of what a device's own GPUs exchange are part of its ops.
 ActivityGraph activities_of(const Simulation& s) {

@@ -129,7 +129,7 @@ std::string plans_csv(const Json& result) {
 int run_plan(const Arguments& arguments) {
   if (wants_full_plan(arguments)) return run_full_plan(arguments);
   const PlanTask task = plan_task(arguments);
-  PlanResult result = task.planner->plan(task.request);
+  PlanResult result = ask(*task.planner, task.request);
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   const std::string format = arguments.value("format", "table");
   const Json json = to_json(task, result);

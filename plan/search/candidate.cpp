@@ -41,6 +41,16 @@ std::string problem_text(const Value& document) {
   return to_yaml(kept);
 }
 
+/// Costs that were measured are known of what the scenario runs, if of nothing else.
+void add_measured_choice(const Value& document, std::vector<Override>& overrides) {
+  const Value* pipeline = document.find("pipeline");
+  for (const char* key : {"microbatch_size", "recompute"}) {
+    const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
+    if (value != nullptr && value->kind == Value::Kind::scalar)
+      overrides.push_back({std::string("pipeline.") + key, value->text});
+  }
+}
+
 bool says_true(const Value& document, const char* key) {
   const Value* pipeline = document.find("pipeline");
   const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
@@ -183,8 +193,10 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
     : origin_(std::move(origin)) {
   const Value document = parse_document(text, origin_);
   scenario_.emplace(problem_text(document), origin_);
-  base_ =
-      scenario_->resolve({{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}});
+  std::vector<Override> base{
+      {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}};
+  add_measured_choice(document, base);
+  base_ = scenario_->resolve(base);
   joined_ = layers_of(base_);
   if (joined_.empty())
     throw InputError(origin_ + ", model",

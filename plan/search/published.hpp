@@ -35,6 +35,9 @@ class ChainModel : public PlanModel {
     return model_.layer_input_bytes(microbatch);
   }
   bool alike() const override { return model_.alike(); }
+  std::string refuse(double microbatch, Recompute recompute) const override {
+    return model_.refuse(microbatch, recompute);
+  }
 
  private:
   const PlanModel& model_;

@@ -4,12 +4,13 @@ objectives, the table of planners, reasons."""
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
-BINARY = os.environ["PENSTOCK_BINARY"]
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from command_case import CommandCase, of_penstock
+
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 SHARED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", SOURCE / ".." / "shared"))
 MODEL = ("{family: gpt, num_layers: 8, hidden_size: 1024, num_attention_heads: 8, vocab_size: 8000, "
@@ -21,23 +22,23 @@ fc1,2 ms,4 ms,1 KB,4 MB
 fc2,1 ms,2 ms,1 KB,2 MB
 fc3,2 ms,3 ms,1 KB,2 MB
 """
+PROFILE = SOURCE / "tests/scenarios/profiles/tiny.yaml"
 PLANNERS = ["pipedream", "2bw", "dapple", "torchgpipe", "uniform", "full", "full, several versions"]
 
 
-def run(*words):
+class Case(CommandCase):
     """Searches end by their effort, never by the clock: answers are those of every machine."""
-    words = [str(word) for word in words]
-    if words[0] == "plan":
-        words += ["--time-limit", "1e9"]
-        words += [] if "--effort" in words else ["--effort", "150"]
-    return subprocess.run([BINARY, *words], capture_output=True, text=True, check=False)
+    ENVIRONMENT = of_penstock(PENSTOCK_RUN=os.environ["PENSTOCK_RUN"])
 
+    @classmethod
+    def run_command(cls, *words, **options):
+        if words[0] == "plan":
+            words += ("--time-limit", "1e9") if "--time-limit" not in words else ()
+            words += ("--effort", "150") if "--effort" not in words else ()
+        return super().run_command(*words, **options)
 
-class Case(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.layers = self.folder / "layers.csv"
         self.layers.write_text(LAYERS)
         self.scenario = self.folder / "small.yaml"
@@ -46,14 +47,10 @@ class Case(unittest.TestCase):
             "pipeline: {stages: 2, microbatches: 8}\n")
 
     def json(self, *words):
-        done = run(*words, "--format", "json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.ok(*words, "--format", "json"))
 
-    def refused(self, *words):
-        done = run("plan", *words)
-        self.assertEqual(done.returncode, 2, done.stdout)
-        return done.stderr
+    def no_plan(self, *words):
+        return self.refused("plan", *words)
 
 
 class Plans(Case):
@@ -69,7 +66,8 @@ class Plans(Case):
                 self.assertTrue(simulated["feasible"])
                 self.assertAlmostEqual(simulated["throughput_samples_per_s"] /
                                        plan["throughput_samples_per_s"], 1, 9)
-                self.assertEqual(run("export", file, "--to", "torch-csv").returncode, 0)
+                self.assertEqual(self.ok("export", file, "--to", "torch-csv"),
+                                 file.with_suffix(".csv").read_text())
                 self.assertTrue(plan["limited_by"])
                 self.assertEqual(plan["stages"][0]["first_layer"], 0)
                 self.assertEqual(plan["stages"][-1]["last_layer"], 7)
@@ -105,29 +103,160 @@ class Plans(Case):
                            "--memory", "1KB")
         self.assertEqual(result["plans"], [])
         self.assertTrue(result["infeasible_because"])
-        text = run("plan", self.layers, "--search", "full", "--level", "2x10GB/s", "--memory",
-                   "1KB").stdout
+        text = self.ok("plan", self.layers, "--search", "full", "--level", "2x10GB/s", "--memory",
+                       "1KB", "--write", self.folder / "none")
         self.assertIn("no plan: ", text)
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_a_model_larger_than_all_memory_says_how_large(self):
+        result = self.json("plan", "gpt3-175b", "--search", "full", "--cluster", "p3.16xlarge", "--batch", 64)
+        self.assertRegex(result["infeasible_because"], r"optimizer state are .* TiB, all 8 GPUs have 1")
 
     def test_text_says_plan_limits_bound_and_scenario(self):
-        text = run("plan", self.layers, "--search", "full", "--level", "4x10GB/s").stdout
+        text = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s")
         for words in ("samples/s", "is the busiest", "scenario of plan 1", "proven worse"):
             self.assertIn(words, text)
         self.assertRegex(text, r"proven: no|bound gap")
 
     def test_the_report_is_a_page_with_plans_and_planners(self):
         page = self.folder / "plan.html"
-        run("plan", self.layers, "--level", "4x10GB/s", "--compare", "--report", page)
+        self.ok("plan", self.layers, "--level", "4x10GB/s", "--compare", "--report", page)
         text = page.read_text()
-        for words in ("What to run?", "Planners, simulated alike", "torchgpipe"):
+        for words in ("What to run?", "What limits each", "Planners, simulated alike", "torchgpipe"):
             self.assertIn(words, text)
 
     def test_csv_has_a_row_per_plan(self):
-        done = run("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
-                   "--format", "csv")
-        lines = done.stdout.splitlines()
+        lines = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
+                        "--format", "csv").splitlines()
         self.assertIn("throughput_samples_per_s", lines[0].split(","))
         self.assertEqual({len(line.split(",")) for line in lines}, {len(lines[0].split(","))})
+
+
+class Files(Case):
+    """What --write leaves in its folder."""
+
+    def setUp(self):
+        super().setUp()
+        self.plans = self.folder / "plans"
+        self.small = self.folder / "smallest.yaml"
+        self.small.write_text(
+            "model: {family: gpt, num_layers: 6, hidden_size: 64, num_attention_heads: 4, "
+            "vocab_size: 256, seq_length: 32, precision: fp32}\n"
+            "cluster: {devices: 2, link: 10 GB/s, device: v100-16}\n"
+            "schedule: 1f1b\npipeline: {stages: 2, microbatches: 4}\n")
+
+    def write(self, *words):
+        return self.json("plan", self.small, "--search", "full", "--write", self.plans, *words)["plans"]
+
+    def names(self):
+        return sorted(path.name for path in self.plans.iterdir())
+
+    def check_forms(self, plans):
+        """Returns the endings that there are."""
+        found = set()
+        for i, plan in enumerate(plans):
+            scenario = self.plans / f"plan-{i + 1}.yaml"
+            self.assertEqual(plan["files"][0], str(scenario))
+            for ending, form in (("csv", "torch-csv"), ("megatron.txt", "megatron-args"),
+                                 ("layout.txt", "layout")):
+                file = self.plans / f"plan-{i + 1}.{ending}"
+                self.assertEqual(str(file) in plan["files"], file.exists())
+                if file.exists():
+                    found.add(ending)
+                    self.assertEqual(file.read_text(), self.ok("export", scenario, "--to", form))
+        listed = sorted(pathlib.Path(name).name for plan in plans for name in plan["files"])
+        self.assertEqual(self.names(), listed)
+        return found
+
+    def test_each_is_what_export_gives(self):
+        for schedule, form in (("1f1b", "megatron.txt"), ("interleaved-zb", "layout.txt")):
+            with self.subTest(schedule):
+                plans = self.write("--schedule", schedule, "--stages", 2, "--top", 2, "--force")
+                self.assertEqual(self.check_forms(plans), {"csv", form})
+
+    def test_text_names_them_and_says_why_one_is_missing(self):
+        text = self.ok("plan", self.small, "--search", "full", "--write", self.plans)
+        for name in self.names():
+            self.assertIn(name, text)
+        self.assertIn("no Megatron-LM arguments: Megatron-LM runs 1f1b", text)
+
+    def test_plans_are_replaced_when_told_so_and_all_of_them(self):
+        self.write("--top", 3)
+        before = {name: (self.plans / name).read_text() for name in self.names()}
+        error = self.no_plan(self.small, "--write", self.plans, "--price", -1)
+        for said in ("plan-1.yaml", "--force", "--price"):
+            self.assertIn(said, error)
+        self.assertEqual(before, {name: (self.plans / name).read_text() for name in self.names()})
+        (self.plans / "mine.yaml").write_text("")
+        self.write("--top", 1, "--force")
+        self.assertEqual({name.split(".")[0] for name in self.names()}, {"plan-1", "mine"})
+
+    def test_a_plan_whose_files_cannot_all_be_written_leaves_none(self):
+        (self.plans / "plan-1.csv").mkdir(parents=True)
+        done = self.run_command("plan", self.small, "--write", self.plans, "--force")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("plan-1.csv", done.stderr)
+        self.assertEqual(self.names(), ["plan-1.csv"])
+
+    def test_a_file_is_no_folder(self):
+        self.assertIn("is a file", self.no_plan(self.small, "--write", self.small))
+
+    def test_every_scenario_is_replayed_as_it_was_simulated(self):
+        plans = self.write("--top", 3, "--asynchronous")
+        self.assertGreaterEqual(len(plans), 2)
+        for i, plan in enumerate(plans):
+            with self.subTest(plan["schedule"]):
+                file = self.plans / f"plan-{i + 1}.yaml"
+                simulated = self.json("simulate", file, "--engine", "auto")
+                self.assertAlmostEqual(simulated["throughput_samples_per_s"] /
+                                       plan["throughput_samples_per_s"], 1, 9)
+                replayed = self.json("replay", file, "--backend", "host", "--clock", "virtual")
+                self.assertEqual(replayed["throughput_samples_per_s"],
+                                 simulated["throughput_samples_per_s"])
+
+
+class Calibrations(Case):
+    """tiny.yaml: two devices, microbatches of 2 to 4, nothing recomputed."""
+
+    def check(self, *words):
+        result = self.json("plan", *words, "--search", "full", "--batch", 16, "--top", 3, "--write",
+                           self.folder / "plans")
+        self.assertTrue(result["plans"])
+        for i, plan in enumerate(result["plans"]):
+            self.assertIn(plan["microbatch_size"], (2, 4))
+            self.assertEqual((plan["recompute"], plan["tensor"]), ("none", 1))
+            simulated = self.json("simulate", self.folder / "plans" / f"plan-{i + 1}.yaml",
+                                  "--engine", "auto")
+            self.assertAlmostEqual(simulated["throughput_samples_per_s"] /
+                                   plan["throughput_samples_per_s"], 1, 9)
+
+    def test_a_profile_by_itself(self):
+        self.check(PROFILE)
+
+    def test_a_scenario_with_one(self):
+        scenario = self.folder / "measured.yaml"
+        scenario.write_text(f"model: {PROFILE}\ncluster: {PROFILE}\nschedule: gpipe\n"
+                            "pipeline: {stages: 2, microbatches: 4, microbatch_size: 2}\n")
+        self.check(scenario)
+
+    def test_planners_are_compared_on_it(self):
+        rows = self.json("plan", PROFILE, "--compare", "--batch", 16)["planners"]
+        self.assertTrue(all(row["throughput_samples_per_s"] for row in rows
+                            if row["planner"] in ("pipedream", "uniform", "full")), rows)
+
+
+class Joined(Case):
+    def test_layers_that_were_joined_are_said(self):
+        many = self.folder / "many.csv"
+        many.write_text("layer,time,activation,parameters\n" +
+                        "".join(f"l{i},{1 + i % 7} ms,1 MB,1 MB\n" for i in range(70)))
+        words = ("plan", many, "--search", "full", "--level", "2x10GB/s", "--schedule", "gpipe",
+                 "--batch", 4)
+        self.assertIn("70 layers were joined to 64", self.ok(*words))
+        for layers, counts in ((many, (70, 64)), (self.layers, (5, 5))):
+            result = self.json("plan", layers, *words[2:])
+            self.assertEqual((result["layers"], result["searched_layers"]), counts)
+        self.assertNotIn("joined", self.ok("plan", self.layers, *words[2:]))
 
 
 class Words(Case):
@@ -153,36 +282,42 @@ class Words(Case):
             self.assertTrue(self.json("simulate", first)["feasible"])
 
     def test_a_broken_map_is_an_error_of_its_option(self):
-        self.assertIn("--cluster", self.refused(self.layers, "--search", "full", "--cluster",
+        self.assertIn("--cluster", self.no_plan(self.layers, "--search", "full", "--cluster",
                                                "{base: "))
 
 
 class Refusals(Case):
     def test_what_only_published_planners_know_is_refused_all_at_once(self):
-        error = self.refused(self.scenario, "--search", "full", "--no-transfers", "--balance", "time", "--level",
-                             "2x1GB/s")
+        error = self.no_plan(self.scenario, "--search", "full", "--no-transfers", "--balance",
+                             "time", "--level", "2x1GB/s")
         for option in ("--no-transfers", "--balance", "--level"):
             self.assertIn(option, error)
 
     def test_a_folder_that_cannot_be_made_is_said(self):
-        done = run("plan", self.layers, "--search", "full", "--level", "2x10GB/s", "--write",
-                   self.layers / "plans")
+        done = self.run_command("plan", self.layers, "--search", "full", "--level", "2x10GB/s",
+                                "--write", self.layers / "plans")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("cannot make the folder", done.stderr)
 
+    def test_all_that_a_model_lacks_is_said_at_once(self):
+        error = self.no_plan("gpt-2.2b", "--search", "full", "--schedule", "1f1c", "--effort",
+                             "x", "--tokens", 0, "--force")
+        for said in ("needs --cluster", "needs --batch", "--schedule", "--effort", "--tokens", "--force"):
+            self.assertIn(said, error)
+
     def test_a_mistyped_schedule_is_suggested_for(self):
-        self.assertIn("did you mean '1f1b'?", self.refused(self.scenario, "--schedule", "1f1c"))
+        self.assertIn("did you mean '1f1b'?", self.no_plan(self.scenario, "--schedule", "1f1c"))
 
     def test_a_profile_without_devices_says_how_to_give_them(self):
-        self.assertIn("--level 4x12GB/s", self.refused(self.layers, "--search", "full"))
+        self.assertIn("--level 4x12GB/s", self.no_plan(self.layers, "--search", "full"))
 
     def test_more_than_two_levels_are_a_cluster(self):
-        error = self.refused(self.layers, "--search", "full", "--level", "2x3GB/s", "--level",
+        error = self.no_plan(self.layers, "--search", "full", "--level", "2x3GB/s", "--level",
                              "2x2GB/s", "--level", "2x1GB/s")
         self.assertIn("--cluster", error)
 
     def test_compared_are_throughputs_of_all_that_planners_choose(self):
-        error = self.refused(self.layers, "--level", "2x3GB/s", "--compare", "--objective",
+        error = self.no_plan(self.layers, "--level", "2x3GB/s", "--compare", "--objective",
                              "memory", "--straight")
         self.assertIn("--objective", error)
         self.assertIn("--straight", error)

@@ -3,12 +3,14 @@
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
-BINARY = os.environ["PENSTOCK_BINARY"]
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from command_case import CommandCase, of_penstock
+
+MEASURED = "tests/scenarios/profiles/tiny.yaml"  # a calibration of two devices
 LAYERS = """layer,forward,backward,activation,parameters
 conv,4 ms,8 ms,1 MB,1 KB
 pool,1 ms,2 ms,1 MB,0
@@ -19,27 +21,19 @@ CONFIG = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "voc
           "n_positions": 1024}
 
 
-def run(*words):
-    return subprocess.run([BINARY, *words], capture_output=True, text=True, check=False)
+class Case(CommandCase):
+    ENVIRONMENT = of_penstock()
 
-
-class Case(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.layers = self.folder / "layers.csv"
         self.layers.write_text(LAYERS)
 
     def plan(self, *words):
-        done = run("plan", *map(str, words), "--format", "json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.ok("plan", *words, "--format", "json"))
 
-    def refused(self, *words):
-        done = run("plan", *map(str, words))
-        self.assertEqual(done.returncode, 2, done.stdout)
-        return done.stderr
+    def no_plan(self, *words):
+        return self.refused("plan", *words)
 
 
 class Profiles(Case):
@@ -76,37 +70,47 @@ class Profiles(Case):
         self.assertTrue(result["infeasible_because"])
 
     def test_table_and_csv_say_the_same_plan(self):
-        words = ("plan", str(self.layers), "--level", "2x10GB/s", "--straight")
-        self.assertIn("0-0", run(*words).stdout)
-        rows = run(*words, "--format", "csv").stdout.splitlines()
+        words = ("plan", self.layers, "--level", "2x10GB/s", "--straight")
+        self.assertIn("0-0", self.ok(*words))
+        rows = self.ok(*words, "--format", "csv").splitlines()
         self.assertEqual(len(rows), 2)
         self.assertIn("0-0x1 1-3x1", rows[1])
 
 
 class Refusals(Case):
     def test_all_wrong_options_are_said_at_once(self):
-        said = self.refused(self.layers, "--level", "4", "--memory", "16", "--top", "0")
+        said = self.no_plan(self.layers, "--level", "4", "--memory", "16", "--top", "0")
         for option in ("--level", "--memory", "--top"):
             self.assertIn(option, said)
 
+    def test_what_a_model_lacks_and_what_is_not_for_it_is_said_at_once(self):
+        said = self.no_plan("gpt-2.2b", "--search", "2bw", "--objective", "memory", "--set", "x=1",
+                            "--profile-batch", 2)
+        for option in ("needs --cluster", "--objective", "--set", "--profile-batch"):
+            self.assertIn(option, said)
+
+    def test_a_profile_takes_levels_or_a_cluster(self):
+        self.assertIn("--level", self.no_plan(self.layers, "--level", "2x10GB/s", "--cluster",
+                                              "p3.16xlarge"))
+
     def test_a_mistyped_planner_is_suggested_for(self):
-        self.assertIn("pipedream", self.refused(self.layers, "--search", "pipedrem"))
+        self.assertIn("pipedream", self.no_plan(self.layers, "--search", "pipedrem"))
 
     def test_a_profile_without_devices_says_how_to_give_them(self):
-        self.assertIn("--level", self.refused(self.layers))
+        self.assertIn("--level", self.no_plan(self.layers))
 
     def test_a_model_without_a_cluster_says_how_to_give_it(self):
-        self.assertIn("--cluster", self.refused("gpt-2.2b"))
+        self.assertIn("--cluster", self.no_plan("gpt-2.2b"))
 
     def test_layers_without_times_cannot_be_balanced(self):
         self.layers.write_text("layer,time\na,0\nb,0\n")
-        self.assertIn("no layer takes any time", self.refused(self.layers, "--level", "2x1GB/s"))
+        self.assertIn("no layer takes any time", self.no_plan(self.layers, "--level", "2x1GB/s"))
 
     def test_abstract_costs_have_no_layers_to_split(self):
         scenario = self.folder / "abstract.yaml"
         scenario.write_text("model: {forward: 1 s, backward: 2 s}\ncluster: {link: {latency: 0}}\n"
                             "schedule: 1f1b\npipeline: {stages: 2, microbatches: 4}\n")
-        self.assertIn("no layers", self.refused(scenario))
+        self.assertIn("no layers", self.no_plan(scenario))
 
 
 class Transformers(Case):
@@ -127,33 +131,87 @@ class Transformers(Case):
         self.assertEqual(rates, sorted(rates, reverse=True))
 
 
+    def test_a_cluster_may_be_a_map(self):
+        nodes = "{base: dgx-a100, nodes: 4}"
+        for model in ("gpt-2.2b", self.layers):
+            with self.subTest(model):
+                result = self.plan(model, "--cluster", nodes, "--batch", 512)
+                self.assertEqual(result["devices"], 32)
+                self.assertTrue(result["plans"])
+        self.assertIn("--cluster", self.no_plan(self.layers, "--cluster", "{base: "))
+        self.assertIn("dgx-a100", self.no_plan("gpt-2.2b", "--cluster", "{base: dgx-a10}"))
+
+
+def part_s(layers, embedding, head):
+    """F + B in tiny.yaml, two devices at work, microbatches of 2."""
+    return layers * 3e-3 + embedding * 1.2e-3 + head * 2.7e-3
+
+
+class Calibrations(Case):
+    def scenario(self, model=MEASURED, **pipeline):
+        file = self.folder / "measured.yaml"
+        source = pathlib.Path(os.environ["PENSTOCK_SOURCE"]) / MEASURED
+        file.write_text(f"model: {model if '{' in model else source}\ncluster: {source}\n"
+                        "schedule: 1f1b\npipeline: " +
+                        json.dumps({"stages": 2, "microbatches": 4, "microbatch_size": 2} | pipeline))
+        return file
+
+    def test_layers_take_the_times_that_were_measured(self):
+        for given in (self.scenario(), MEASURED):
+            with self.subTest(given):
+                result = self.plan(given, "--search", "torchgpipe", "--batch", 8)
+                stages = result["plans"][0]["stages"]
+                layers = [s["last_layer"] - s["first_layer"] + 1 for s in stages]
+                self.assertEqual(sum(layers), 4)
+                self.assertAlmostEqual(stages[0]["time_s"], part_s(layers[0], 1, 0))
+                self.assertAlmostEqual(stages[1]["time_s"], part_s(layers[1], 0, 1))
+                self.assertTrue(any("2 devices at work" in note for note in result["notes"]))
+
+    def test_the_load_is_what_the_scenario_asks_for(self):
+        source = pathlib.Path(os.environ["PENSTOCK_SOURCE"]) / MEASURED
+        alone = self.scenario(f"{{base: {source}, measured_load: alone}}")
+        result = self.plan(alone, "--search", "torchgpipe")
+        self.assertAlmostEqual(result["single_device_s"], 4 * 1.5e-3 + 1.2e-3 + 2.7e-3)
+        self.assertTrue(any("a device alone" in note for note in result["notes"]))
+
+    def test_every_planner_keeps_to_what_was_measured(self):
+        for name in ("pipedream", "2bw", "dapple", "torchgpipe", "uniform"):
+            with self.subTest(name):
+                plan = self.plan(MEASURED, "--search", name, "--batch", 16)["plans"][0]
+                self.assertIn(plan["microbatch_size"], (2, 3, 4))
+                self.assertEqual(plan["recompute"], "none")
+
+    def test_what_was_not_measured_is_said(self):
+        for option, size in (("--microbatch-size", 8), ("--microbatch-size", 1)):
+            self.assertIn("only of 2, 4", self.no_plan(self.scenario(), option, size))
+
+    def test_a_calibration_goes_on_other_clusters(self):
+        result = self.plan(MEASURED, "--cluster", "{devices: 4, link: 1 GB/s}", "--search", "uniform",
+                           "--batch", 32)
+        self.assertEqual(result["devices"], 4)
+
+
 class Imports(Case):
     def simulated(self, text):
         file = self.folder / "imported.yaml"
         file.write_text(text)
-        done = run("simulate", str(file), "--engine", "exact", "--format", "json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.ok("simulate", file, "--engine", "exact", "--format", "json"))
 
     def test_a_profile_becomes_a_scenario_that_runs(self):
-        done = run("import", str(self.layers), "--stages", "2")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(self.simulated(done.stdout)["devices"]), 2)
+        text = self.ok("import", self.layers, "--stages", "2")
+        self.assertEqual(len(self.simulated(text)["devices"]), 2)
 
     def test_a_hugging_face_model_becomes_a_model_file(self):
         config = self.folder / "config.json"
         config.write_text(json.dumps(CONFIG))
-        done = run("import", str(config))
-        self.assertEqual(done.returncode, 0, done.stderr)
         model = self.folder / "model.yaml"
-        model.write_text(done.stdout)
-        words = ("--cluster", "p3.16xlarge", "--batch", "64")
+        model.write_text(self.ok("import", config))
+        self.assertIn("no peak rate for bf16", self.no_plan(model, "--cluster", "p3.16xlarge"))
+        words = ("--cluster", "dgx-a100", "--batch", "64")
         self.assertEqual(self.plan(model, *words)["plans"], self.plan(config, *words)["plans"])
 
     def test_more_stages_than_layers_are_refused(self):
-        done = run("import", str(self.layers), "--stages", "5")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--stages", done.stderr)
+        self.assertIn("--stages", self.refused("import", self.layers, "--stages", "5"))
 
 
 class Released(Case):
@@ -173,4 +231,4 @@ class Released(Case):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])
+    unittest.main()

@@ -1,0 +1,115 @@
+#include "cli/plan_files.hpp"
+
+#include "base/error.hpp"
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "plan-12.csv"?
+bool is_plan_file(const std::string& name) {
+  constexpr std::string_view kBegin = "plan-";
+  if (!name.starts_with(kBegin)) return false;
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  const auto dot = std::find_if_not(name.begin() + kBegin.size(), name.end(), digit);
+  if (dot == name.begin() + kBegin.size() || dot == name.end()) return false;
+  return std::ranges::find(kPlanEndings, std::string(dot + 1, name.end())) !=
+         std::end(kPlanEndings);
+}
+
+/// Names, sorted.
+std::vector<std::string> plan_files(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (is_plan_file(entry.path().filename())) names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) throw SystemError(fmt::format("cannot write '{}': {}", to, error.message()));
+}
+
+/// Files that are removed unless they are kept.
+class Unfinished {
+ public:
+  ~Unfinished() {
+    std::error_code ignored;
+    for (const std::string& path : paths_) fs::remove(path, ignored);
+  }
+  void add(const std::string& path) { paths_.push_back(path); }
+  void keep() { paths_.clear(); }
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+}  // namespace
+
+std::string PlanFolder::refuse(const std::string& folder, bool replaces) {
+  constexpr std::size_t kNamed = 6;
+  std::error_code ignored;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored))
+    return fmt::format("'{}' is a file; name a folder", folder);
+  std::vector<std::string> names = plan_files(folder);
+  if (names.empty() || replaces) return "";
+  const std::size_t more = names.size() - std::min(names.size(), kNamed);
+  names.resize(names.size() - more);
+  return fmt::format(
+      "'{}' has plans already: {}{}; give another folder, or --force to replace them", folder,
+      fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+PlanFolder::PlanFolder(const std::string& folder) : folder_(folder) {
+  std::error_code error;
+  made_ = fs::create_directories(folder, error);
+  if (error)
+    throw SystemError(fmt::format("cannot make the folder '{}': {}", folder, error.message()));
+}
+
+PlanFolder::~PlanFolder() {
+  std::error_code ignored;
+  if (made_ && written_.empty()) fs::remove(folder_, ignored);
+}
+
+std::vector<std::string> PlanFolder::write(int number, const std::vector<PlanFile>& files) {
+  Unfinished unfinished;
+  std::vector<std::pair<std::string, std::string>> renames;
+  std::vector<std::string> paths;
+  for (const PlanFile& file : files) {
+    const std::string name = fmt::format("plan-{}.{}", number, file.ending);
+    paths.push_back((fs::path(folder_) / name).string());
+    renames.emplace_back((fs::path(folder_) / ("." + name + ".part")).string(), paths.back());
+    unfinished.add(renames.back().first);
+    write_file(renames.back().first, file.text);
+  }
+  for (const auto& [from, to] : renames) {
+    rename_file(from, to);
+    unfinished.add(to);
+  }
+  unfinished.keep();
+  written_.insert(written_.end(), paths.begin(), paths.end());
+  return paths;
+}
+
+void PlanFolder::remove_others() {
+  for (const std::string& name : plan_files(folder_)) {
+    const std::string path = (fs::path(folder_) / name).string();
+    std::error_code ignored;
+    if (std::ranges::find(written_, path) == written_.end()) fs::remove(path, ignored);
+  }
+}
+
+}  // namespace penstock

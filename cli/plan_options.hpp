@@ -1,0 +1,46 @@
+// The options of `penstock plan` as values; everything that is wrong with them is said at once.
+#pragma once
+
+#include "cli/options.hpp"
+#include "plan/plan.hpp"
+
+#include "base/error.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace penstock {
+
+inline constexpr int kMostDevices = 4'096;
+inline constexpr std::int64_t kMostSamples = 1'000'000'000;
+
+class PlanOptions {
+ public:
+  /// `arguments` must outlive it.
+  explicit PlanOptions(const Arguments& arguments) : arguments_(arguments) {}
+
+  // Nothing where the option is not given, or wrong.
+  std::optional<std::int64_t> integer(const std::string& option, std::int64_t most);  ///< from 1
+  std::optional<double> positive(const std::string& option);
+  std::optional<double> bytes(const std::string& option);
+  /// "4x12GB/s", innermost first.
+  std::vector<PlanLevel> levels();
+
+  void wrong(const std::string& option, const std::string& message);
+  /// Wrong if it is given.
+  void refuse(const std::string& option, const std::string& message);
+  /// What the command as a whole lacks.
+  void missing(const std::string& message);
+  /// Throws InputError.
+  void throw_if_wrong() const;
+
+ private:
+  std::optional<double> quantity(const std::string& option, const std::string& text,
+                                 bool bandwidth);
+  void add(const std::string& origin, const std::string& message);
+
+  const Arguments& arguments_;
+  std::vector<Diagnostic> wrong_;
+};
+
+}  // namespace penstock
