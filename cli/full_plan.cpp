@@ -213,6 +213,15 @@ SearchResult search_from(const Problem& problem, const Arguments& arguments, Sea
   return search(problem, axes_of(arguments, problem, versions), options);
 }
 
+/// Sizes for which a published planner is asked until its plan fits: the given one, or the
+/// profile's minibatch and its halves.
+std::vector<std::int64_t> microbatches_to_ask(const Arguments& arguments) {
+  if (arguments.flag("microbatch-size")) return {count(arguments, "microbatch-size", 1)};
+  std::vector<std::int64_t> sizes{count(arguments, "profile-batch", 1)};
+  while (sizes.back() % 2 == 0) sizes.push_back(sizes.back() / 2);
+  return sizes;
+}
+
 /// The published planners are asked where that takes no time to speak of, or when it is wanted.
 bool asks_published(const Arguments& arguments, const Problem& problem) {
   constexpr int kFewGpus = 64;
@@ -237,8 +246,7 @@ int run_full_plan(const Arguments& arguments) {
   options.confirm = [&](const Scenario& scenario) { return in_process(scenario, reasons); };
   std::vector<PublishedPlan> published;
   if (asks_published(arguments, problem))
-    published = published_plans(
-        problem, count(arguments, "microbatch-size", count(arguments, "profile-batch", 1)));
+    published = published_plans(problem, microbatches_to_ask(arguments));
   const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
   FullPlan full{problem, options, terms_of(arguments, problem), {}, {}, {}};
   full.result = search_from(problem, arguments, options, published, versions && !compares);
