@@ -50,7 +50,8 @@ def compare(row, options):
         words += ["--effort", str(options.effort)]
     began = time.monotonic()
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    result = {"key": row.key, "seconds": round(time.monotonic() - began, 1)}
+    result = {"key": row.key, "time_limit": options.time_limit,
+              "seconds": round(time.monotonic() - began, 1)}
     if done.returncode != 0:
         return result | {"error": done.stderr.strip() or f"ended by signal {-done.returncode}"}
     answer = json.loads(done.stdout)
@@ -96,13 +97,18 @@ def planner(result, name):
     return next(p for p in result["planners"] if p["planner"] == name)
 
 
+def digits(rate):
+    return "–" if rate is None else f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
+
+
 def cell(result, name):
     found = planner(result, name)
     rate = found["throughput_samples_per_s"]
     if rate is None:
-        return "-"
+        return digits(rate)
     faster = found["ours_is_faster_by"]
-    return f"{rate:.4g}" if name not in PUBLISHED else f"{rate:.4g} ({faster * 100:+.1f} %)"
+    margin = f" ({faster * 100:+.1f} %)" if name in PUBLISHED else ""
+    return digits(rate) + margin
 
 
 def tsv_line(row, result):
@@ -130,14 +136,16 @@ def markdown_row(row, result):
         return [*words, "failed", *[""] * (len(PUBLISHED) + 2)]
     rates = [planner(result, name)["throughput_samples_per_s"]
              for name in [*PUBLISHED, OURS, OURS_SEVERAL]]
-    cells = ["–" if rate is None else f"{rate:.4g}" for rate in rates]
+    cells = [digits(rate) for rate in rates]
     least = min(margins(result), default=None)
     return [*words, *cells, "–" if least is None else f"{least * 100 + 0.0:+.1f} %"]
 
 
 def markdown(pairs):
     """The summary, then a table of samples/s for the data of each source."""
-    lines = [summary([result for _, result in pairs])]
+    limits = sorted({f"{result['time_limit']:g}" for _, result in pairs}, key=float)
+    lines = [f"{len(pairs)} rows; a search had {' or '.join(limits)} s.", "",
+             summary([result for _, result in pairs])]
     head = ["model", "devices", *PUBLISHED, "ours", "ours, async", "margin"]
     group = None
     for row, result in pairs:
@@ -215,6 +223,7 @@ def arguments():
     parser.add_argument("--effort", type=int, help="simulations of one search; default penstock's")
     parser.add_argument("--jobs", type=int, default=1, help="rows side by side; default 1")
     parser.add_argument("--rows", metavar="FILE", help="where finished rows are kept")
+    parser.add_argument("--no-run", action="store_true", help="only what FILE of --rows has")
     parser.add_argument("--format", choices=("tsv", "markdown"), default="tsv")
     parser.add_argument("--page", metavar="FILE", help="a page whose tables are made again, too")
     parser.add_argument("--list", action="store_true", help="only name the rows")
@@ -227,6 +236,9 @@ def main():
     options = arguments()
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for row in rows_of(options.paths, pathlib.Path(folder)) if wanted(row, options)]
+        if options.no_run:
+            known = Results(options.rows).known
+            rows = [row for row in rows if row.key in known]
         if not rows:
             raise SystemExit("no rows: " + ", ".join(options.paths))
         if options.list:
