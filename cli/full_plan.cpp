@@ -279,10 +279,14 @@ bool asks_published(const Arguments& arguments, const Problem& problem) {
   return arguments.flag("compare") || problem.gpus() <= kFewGpus;
 }
 
-/// Of the planners that do not choose it.
-std::int64_t published_size(const Asked& asked, const Problem& problem) {
-  if (asked.microbatch_size > 0) return asked.microbatch_size;
-  return problem.base().measured ? problem.base().microbatch_size : asked.profile_batch;
+/// Sizes for which a published planner is asked until its plan fits: the given one, the measured
+/// one, or the profile's minibatch and its halves.
+std::vector<std::int64_t> microbatches_to_ask(const Asked& asked, const Problem& problem) {
+  if (asked.microbatch_size > 0) return {asked.microbatch_size};
+  if (problem.base().measured) return {problem.base().microbatch_size};
+  std::vector<std::int64_t> sizes{asked.profile_batch};
+  while (sizes.back() % 2 == 0) sizes.push_back(sizes.back() / 2);
+  return sizes;
 }
 
 void put_answer(const Arguments& arguments, const FullPlan& full) {
@@ -312,7 +316,7 @@ int run_full_plan(const Arguments& arguments) {
   options.confirm = [&](const Scenario& scenario) { return in_process(scenario, reasons); };
   std::vector<PublishedPlan> published;
   if (asks_published(arguments, problem))
-    published = published_plans(problem, published_size(asked, problem));
+    published = published_plans(problem, microbatches_to_ask(asked, problem));
   const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
   FullPlan full{problem, asked.search, terms, {}, {}, {}};
   full.result = search_from(problem, arguments, asked, options, published, versions && !compares);

@@ -1,8 +1,10 @@
 #include "cli/planner_comparison.hpp"
 
+#include "base/error.hpp"
 #include "base/table.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/planning.hpp"
+#include "plan/search/judgement.hpp"
 #include "plan/search/published.hpp"
 
 #include <fmt/format.h>
@@ -29,6 +31,30 @@ PublishedPlan published(const Planner& planner, const PlanRequest& request) {
   out.choice = choice_of(plan);
   out.row.versions = !out.choice->family.schedule->flushes();
   return out;
+}
+
+/// By `exact`: what is shown is simulated again, by the engine that the links need.
+bool runs(const Problem& problem, const PublishedPlan& plan) {
+  if (!plan.choice) return false;
+  try {
+    return judge(problem.resolve(*plan.choice), EngineChoice::exact).fits;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+/// With the first of the sizes whose plan runs; when there is none, the answer for the first size.
+PublishedPlan published_that_runs(const Planner& planner, PlanRequest request,
+                                  const Problem& problem,
+                                  const std::vector<std::int64_t>& microbatch_sizes) {
+  std::optional<PublishedPlan> first;
+  for (const std::int64_t size : microbatch_sizes) {
+    request.microbatch_size = size;
+    PublishedPlan plan = published(planner, request);
+    if (runs(problem, plan)) return plan;
+    if (!first) first = std::move(plan);
+  }
+  return std::move(*first);
 }
 
 std::string replicas_of(const Choice& choice) {
@@ -59,14 +85,15 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
-std::vector<PublishedPlan> published_plans(const Problem& problem, std::int64_t microbatch_size) {
+std::vector<PublishedPlan> published_plans(const Problem& problem,
+                                           const std::vector<std::int64_t>& microbatch_sizes) {
   PlanTask task = task_of(problem.base());
   const ChainModel chain(*task.model);
   task.request.model = &chain;
-  task.request.microbatch_size = microbatch_size;
   task.request.batch = problem.batch();
   std::vector<PublishedPlan> plans;
-  for (const Planner& planner : planners()) plans.push_back(published(planner, task.request));
+  for (const Planner& planner : planners())
+    plans.push_back(published_that_runs(planner, task.request, problem, microbatch_sizes));
   return plans;
 }
 

@@ -25,8 +25,10 @@ struct PublishedPlan {
   std::optional<Choice> choice;
 };
 
-/// The answers of all published planners for the problem.
-std::vector<PublishedPlan> published_plans(const Problem& problem, std::int64_t microbatch_size);
+/// The answers of all published planners for the problem. Those that do not choose the microbatch
+/// take the first of the sizes whose plan runs and fits. Precondition: there is a size.
+std::vector<PublishedPlan> published_plans(const Problem& problem,
+                                           const std::vector<std::int64_t>& microbatch_sizes);
 
 /// Those among them that may be starts: with `versions` all that run.
 std::vector<Start> starts_of(const std::vector<PublishedPlan>& plans, bool versions);

@@ -19,8 +19,8 @@ constexpr std::size_t kLongestQuoted = 60;
 constexpr double kMostSeconds = 1e6, kMostBytes = 1e15;
 
 const std::vector<std::string>& known_columns() {
-  static const std::vector<std::string> kColumns = {"layer", "forward",    "backward",
-                                                    "time",  "activation", "parameters"};
+  static const std::vector<std::string> kColumns = {"layer",      "forward", "backward",  "time",
+                                                    "activation", "stash",   "parameters"};
   return kColumns;
 }
 
@@ -135,7 +135,7 @@ class TableReader {
       if (text.empty()) wrong(cell, "a layer needs a name");
       return;
     }
-    const bool time = column != "activation" && column != "parameters";
+    const bool time = column == "forward" || column == "backward" || column == "time";
     std::string why;
     const auto value = parse_quantity(text, time ? Dimension::time : Dimension::bytes, why);
     if (!value || !(*value >= 0 && *value <= (time ? kMostSeconds : kMostBytes))) {
@@ -150,6 +150,7 @@ class TableReader {
       layer.backward_s = *value - layer.forward_s;
     }
     if (column == "activation") layer.activation_bytes = *value;
+    if (column == "stash") layer.stash_bytes = *value;
     if (column == "parameters") layer.parameter_bytes = *value;
   }
 

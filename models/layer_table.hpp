@@ -6,9 +6,9 @@
 //   conv1,1.5 ms,3.1 ms,98 MiB,37 KB
 //
 // `time` may stand for forward and backward together (a third and two thirds of it). `activation`
-// (the layer's output) and `parameters` (fp32 bytes) may be left out; they are then zero. Blank
-// lines and lines that begin with '#' are skipped. `load_pipedream_profile` takes files that end in
-// .csv for such tables.
+// (the layer's output), `stash` (what it keeps for its backward beside the output) and `parameters`
+// (fp32 bytes) may be left out; they are then zero. Blank lines and lines that begin with '#' are
+// skipped. `load_pipedream_profile` takes files that end in .csv for such tables.
 #pragma once
 
 #include "models/pipedream_profile.hpp"

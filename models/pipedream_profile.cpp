@@ -117,7 +117,7 @@ void add_layer(StageCosts& c, double& parameters, double& kept, const ProfiledLa
   c.forward_s += layer.forward_s;
   c.backward_s += layer.backward_s;
   parameters += layer.parameter_bytes / 4;
-  if (!layer.view) kept += layer.activation_bytes;
+  kept += layer.kept_bytes();
 }
 
 void add_parameters(StageCosts& c, double parameters, const ParameterBytes& bytes) {

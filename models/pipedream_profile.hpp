@@ -28,11 +28,14 @@ struct ProfiledLayer {
   std::string id, description;
   double forward_s = 0, backward_s = 0;  ///< per minibatch of the profile
   double activation_bytes = 0;           ///< of its output
+  double stash_bytes = 0;                ///< kept for the backward beside the output
   double parameter_bytes = 0;            ///< fp32
   int last_reader = -1;                  ///< the last layer that reads the output; -1: none
   std::vector<int> readers;              ///< all of them, ascending
   int line = 0;                          ///< where it stands in the file, 1-based
   bool view = false;  ///< its output takes no memory of its own: in place, View, Size, __getitem__
+
+  double kept_bytes() const { return stash_bytes + (view ? 0 : activation_bytes); }
 };
 
 struct PipedreamProfile {

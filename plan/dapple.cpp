@@ -63,7 +63,7 @@ std::optional<std::vector<int>> place(const DappleCluster& cluster, Placing poli
   return taken;
 }
 
-double stage_memory(const std::vector<LayerState>& states, const std::vector<DappleStage>& stages,
+double stage_memory(const std::vector<LayerState>& states, std::span<const DappleStage> stages,
                     std::size_t s, const DappleOptions& options) {
   static const LayerState kNothing;
   const LayerState& last = states[static_cast<std::size_t>(stages[s].last)];
@@ -86,13 +86,10 @@ class DappleSearch {
 
   std::vector<DapplePlan> plans() {
     const Used none(static_cast<std::size_t>(cluster_.machines));
-    DapplePlan nothing;
-    complete(nothing, none);
-    frontier_[0].emplace(none, nothing);
+    stages_ = {the_rest(none)};
+    frontier_[0].emplace(none, DapplePlan{{}, complete()});
     for (std::size_t j = 0; j + 1 < states_.size(); ++j) {
-      for (const auto* entry : best_of(frontier_[j]))
-        for (std::size_t last = j; last + 1 < states_.size(); ++last)
-          extend(entry->second, entry->first, last);
+      for (const auto* entry : best_of(frontier_[j])) extend(entry->second, entry->first, j);
       frontier_[j].clear();
     }
     shorten();
@@ -121,53 +118,79 @@ class DappleSearch {
     return cluster_.devices() - std::accumulate(used.begin(), used.end(), 0);
   }
 
-  /// Goes on from a plan of the layers so far with one more stage, of layers up to `last`.
-  void extend(const DapplePlan& plan, const Used& used, std::size_t last) {
+  /// Devices for one more stage.
+  struct Placement {
+    Used used;  // with them
+    std::vector<int> devices;
+    DappleStage rest;
+  };
+
+  /// By each policy; of those that agree the first.
+  std::vector<Placement> placements(const Used& used) const {
+    std::vector<Placement> found;
     const int most = std::min(options_.straight ? 1 : left(used), left(used) - 1);
     for (int count = 1; count <= most; ++count) {
+      const auto begin = static_cast<std::ptrdiff_t>(found.size());
       for (const Placing policy :
            {Placing::fresh_first, Placing::append_first, Placing::scatter_first}) {
         Used after = used;
-        auto devices = place(cluster_, policy, count, after);
-        if (devices) add_stage(plan, {static_cast<int>(last), std::move(*devices)}, after);
+        const auto devices = place(cluster_, policy, count, after);
+        const auto same = [&](const Placement& p) { return p.devices == devices; };
+        if (!devices || std::any_of(found.begin() + begin, found.end(), same)) continue;
+        found.push_back({after, *devices, the_rest(after)});
       }
     }
+    return found;
   }
 
-  void add_stage(DapplePlan plan, DappleStage stage, const Used& used) {
-    const auto next = static_cast<std::size_t>(stage.last) + 1;
-    plan.stages.push_back(std::move(stage));
-    if (!may_fit(plan.stages)) return;
-    complete(plan, used);
-    const auto [known, fresh] = frontier_[next].try_emplace(used, plan);
-    if (!fresh && plan.latency_s < known->second.latency_s) known->second = std::move(plan);
-  }
-
-  /// The latency with the layers that are left as one stage on the devices that are left.
-  void complete(DapplePlan& plan, const Used& used) {
-    DapplePlan whole = plan;
-    Used after = used;
+  /// The layers that are left on the devices that are left.
+  DappleStage the_rest(Used used) const {
     const int count = options_.straight ? 1 : left(used);
-    whole.stages.push_back({static_cast<int>(states_.size()) - 1,
-                            *place(cluster_, Placing::scatter_first, count, after)});
-    whole.latency_s =
-        pipeline_latency(latency_stages(states_, whole.stages, cluster_), options_.microbatches)
+    return {static_cast<int>(states_.size()) - 1,
+            *place(cluster_, Placing::scatter_first, count, used)};
+  }
+
+  /// Goes on from a plan of the layers before `first` with one more stage.
+  void extend(const DapplePlan& plan, const Used& used, std::size_t first) {
+    stages_ = plan.stages;
+    stages_.resize(plan.stages.size() + 2);
+    const std::vector<Placement> places = placements(used);
+    for (std::size_t last = first; last + 1 < states_.size(); ++last)
+      for (const Placement& placement : places) add_stage(static_cast<int>(last), placement);
+  }
+
+  void add_stage(int last, const Placement& placement) {
+    const std::span<DappleStage> so_far = std::span(stages_).first(stages_.size() - 1);
+    so_far.back().last = last;
+    so_far.back().devices = placement.devices;
+    if (!may_fit(so_far)) return;
+    stages_.back() = placement.rest;
+    const double latency_s = complete();
+    DapplePlan& known = frontier_[static_cast<std::size_t>(last) + 1][placement.used];
+    if (!known.stages.empty() && latency_s >= known.latency_s) return;
+    known = {{so_far.begin(), so_far.end()}, latency_s};
+  }
+
+  /// The latency of the stages, which are kept if they are among the best.
+  double complete() {
+    const double latency_s =
+        pipeline_latency(latency_stages(states_, stages_, cluster_), options_.microbatches)
             .total_s();
-    plan.latency_s = whole.latency_s;
-    if (may_fit(whole.stages)) keep(std::move(whole));
+    if (may_fit(stages_)) keep(latency_s);
+    return latency_s;
   }
 
   /// More stages make those that are there keep more.
-  bool may_fit(const std::vector<DappleStage>& stages) const {
+  bool may_fit(std::span<const DappleStage> stages) const {
     for (std::size_t s = 0; s < stages.size(); ++s)
       if (stage_memory(states_, stages, s, options_) > options_.memory_bytes) return false;
     return true;
   }
 
   /// Keeps more than are wanted: the policies often agree, and then so do plans.
-  void keep(DapplePlan plan) {
-    if (found_.size() >= options_.most_plans && plan.latency_s >= bound_) return;
-    found_.push_back(std::move(plan));
+  void keep(double latency_s) {
+    if (found_.size() >= options_.most_plans && latency_s >= bound_) return;
+    found_.push_back({stages_, latency_s});
     if (found_.size() > 64 * (options_.most_plans + 1)) shorten();
   }
 
@@ -187,7 +210,8 @@ class DappleSearch {
   const std::vector<LayerState>& states_;
   const DappleCluster& cluster_;
   const DappleOptions& options_;
-  std::vector<Frontier> frontier_;  // by layers planned, devices used
+  std::vector<Frontier> frontier_;   // by layers planned, devices used
+  std::vector<DappleStage> stages_;  // of the plan that is looked at
   std::vector<DapplePlan> found_;
   double bound_ = std::numeric_limits<double>::infinity();  // of those kept when last shortened
 };

@@ -27,6 +27,7 @@
 #include "plan/plan.hpp"
 
 #include <limits>
+#include <span>
 
 namespace penstock {
 
@@ -66,7 +67,7 @@ struct DappleStage {
 
 /// The stages and messages of a plan. `states` is a chain, of one microbatch.
 std::vector<LatencyStage> latency_stages(const std::vector<LayerState>& states,
-                                         const std::vector<DappleStage>& plan,
+                                         std::span<const DappleStage> plan,
                                          const DappleCluster& cluster);
 
 struct DappleOptions {
@@ -88,7 +89,7 @@ std::vector<DapplePlan> search_dapple(const std::vector<LayerState>& states,
 
 /// Bytes per device of stage s: its state, and of as many microbatches as there are stages from it
 /// to the end what they keep (early backward).
-double stage_memory(const std::vector<LayerState>& states, const std::vector<DappleStage>& stages,
+double stage_memory(const std::vector<LayerState>& states, std::span<const DappleStage> stages,
                     std::size_t s, const DappleOptions& options);
 
 enum class Placing : std::uint8_t { fresh_first, append_first, scatter_first };

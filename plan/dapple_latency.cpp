@@ -76,9 +76,10 @@ PipelineLatency pipeline_latency(const std::vector<LatencyStage>& stages,
 }
 
 std::vector<LatencyStage> latency_stages(const std::vector<LayerState>& states,
-                                         const std::vector<DappleStage>& plan,
+                                         std::span<const DappleStage> plan,
                                          const DappleCluster& cluster) {
   std::vector<LatencyStage> stages;
+  stages.reserve(2 * plan.size());
   static const LayerState kNothing;
   const LayerState* before = &kNothing;
   for (std::size_t s = 0; s < plan.size(); ++s) {

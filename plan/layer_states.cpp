@@ -144,7 +144,7 @@ struct AntichainGraph {
 void add_layer(LayerState& state, const ProfiledLayer& layer, double scale) {
   state.forward_s += scale * layer.forward_s;
   state.backward_s += scale * layer.backward_s;
-  state.activation_bytes += scale * layer.activation_bytes;
+  state.activation_bytes += scale * (layer.stash_bytes + layer.activation_bytes);
   state.parameter_bytes += layer.parameter_bytes;
 }
 

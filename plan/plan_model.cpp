@@ -58,8 +58,7 @@ double ProfileModel::state_bytes() const {
 
 double ProfileModel::kept_bytes(double microbatch) const {
   double bytes = 0;
-  for (const ProfiledLayer& layer : profile_.layers)
-    if (!layer.view) bytes += layer.activation_bytes;
+  for (const ProfiledLayer& layer : profile_.layers) bytes += layer.kept_bytes();
   return bytes * microbatch / batch_;
 }
 

@@ -40,6 +40,15 @@ TEST(LayerTable, OneTimeIsAThirdForwardAndTwoThirdsBackward) {
   EXPECT_DOUBLE_EQ(profile.layers[0].backward_s, 6e-3);
 }
 
+TEST(LayerTable, AStashIsKeptBesideTheOutputAndNotSent) {
+  const PipedreamProfile profile =
+      parse("layer,time,activation,stash\na,9 ms,2 KB,30 KB\nb,9 ms,2 KB,0\n");
+  const std::vector<StageCosts> costs = profiled_stage_costs(profile, {1, 1}, {});
+  EXPECT_EQ(costs[0].activation_bytes, 32000);
+  EXPECT_EQ(costs[0].output_bytes, 2000);
+  EXPECT_EQ(costs[1].activation_bytes, 4000);  // its input and its output
+}
+
 TEST(LayerTable, AllThatIsWrongIsSaidWithItsLine) {
   const std::string said = error_of("layer,time\na,9\nb,9 ms,3\n,1 ms\n");
   EXPECT_NE(said.find("layers.csv:2"), std::string::npos) << said;

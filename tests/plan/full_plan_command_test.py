@@ -341,6 +341,15 @@ class Comparisons(Case):
         rows = self.compare(self.layers, "--level", "2x10GB/s", "--level", "2x1GB/s")
         self.assertTrue(any((row["ours_is_faster_by"] or 0) > 0.01 for row in rows))
 
+    def test_a_planner_that_does_not_choose_its_microbatch_gets_the_largest_that_fits(self):
+        layers = self.folder / "large.csv"
+        layers.write_text("layer,time,activation,stash\na,9 ms,1 MB,99 MB\nb,9 ms,1 MB,99 MB\n")
+        words = (layers, "--level", "2x10GB/s", "--memory", "60MB", "--profile-batch", 8)
+        plans = {row["planner"]: row for row in self.compare(*words)}
+        self.assertIn(" of 4, torchgpipe", plans["torchgpipe"]["plan"])
+        given = {row["planner"]: row for row in self.compare(*words, "--microbatch-size", 4)}
+        self.assertEqual(given["torchgpipe"]["plan"], plans["torchgpipe"]["plan"])
+
     def test_ours_is_best_or_equal_for_a_transformer(self):
         self.compare(self.scenario)
 

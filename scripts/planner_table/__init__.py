@@ -1,0 +1,1 @@
+"""Rows of the table of planners: models and clusters of published data."""
