@@ -510,7 +510,8 @@ class Search {
     if (node.more.empty()) return;
     const auto device = static_cast<std::size_t>(overfull.begin()->first);
     std::vector<std::uint32_t> stages;
-    for (const Share& share : shares_of(family)[device]) stages.push_back(share.stage);
+    const auto shares = shares_of(family);
+    for (const Share& share : shares[device]) stages.push_back(share.stage);
     for (std::uint32_t s = 0; anywhere && s < node.more.size(); ++s)
       if (std::ranges::find(stages, s) == stages.end()) stages.push_back(s);
     // Each of them once: with more of one stage, and no more of those before it in this list.
