@@ -23,7 +23,7 @@ namespace penstock {
 namespace {
 
 /// Options that leave out plans which the published planners might choose.
-constexpr std::array<const char*, 3> kNarrowing{"straight", "stages", "schedule"};
+constexpr std::array<const char*, 4> kNarrowing{"straight", "stages", "schedule", "recompute"};
 
 /// What the options say.
 struct Asked {
@@ -35,6 +35,7 @@ struct Asked {
   std::vector<PlanLevel> levels;
   std::optional<double> memory_bytes;
   std::vector<const Schedule*> schedules;  ///< none: all
+  std::vector<Recompute> recomputes;       ///< none: all
   Terms terms;
   SearchOptions search;
 };
@@ -98,6 +99,9 @@ Asked asked_by(const Arguments& arguments) {
   asked.levels = options.levels();
   asked.memory_bytes = options.bytes("memory");
   asked.schedules = schedules_of(arguments, options);
+  for (const std::string& name : arguments.values("recompute"))
+    asked.recomputes.push_back(static_cast<Recompute>(std::ranges::find(kRecomputeNames, name) -
+                                                      std::begin(kRecomputeNames)));
   asked.terms = {options.positive("price").value_or(0), options.positive("tokens").value_or(0), 0};
   asked.search = search_options(arguments, options);
   if (asked.levels.size() > 2)
@@ -155,6 +159,7 @@ void keep_measured(const Scenario& base, Axes& axes) {
 Axes axes_of(const Arguments& arguments, const Asked& asked, const Problem& problem,
              bool versions) {
   Axes axes = problem.axes(versions);
+  if (!asked.recomputes.empty()) axes.recomputes = asked.recomputes;
   keep_measured(problem.base(), axes);
   if (!asked.schedules.empty()) axes.schedules = asked.schedules;
   if (arguments.flag("straight")) axes.widths = {1};
@@ -176,6 +181,7 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
     return Json{{"fits", v.fits},
                 {"iteration_time_s", v.iteration_time_s},
                 {"memory_bytes", v.memory_bytes},
+                {"tightest_bytes", v.tightest_bytes},
                 {"capacity_bytes", v.capacity_bytes},
                 {"overfull", overfull},
                 {"engine", v.engine},
@@ -194,6 +200,7 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
   return {answer["fits"].get<bool>(),
           known_s,
           answer["memory_bytes"].get<double>(),
+          answer["tightest_bytes"].get<double>(),
           answer["capacity_bytes"].get<double>(),
           std::move(overfull),
           answer["engine"].get<std::string>(),

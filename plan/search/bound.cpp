@@ -1,6 +1,7 @@
 #include "plan/search/bound.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -609,11 +610,48 @@ bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
 }
 
 Bound Bounds::of(const Candidate& candidate) {
-  const PlanFamily& family = candidate.family;
   const Cut cut = cut_of(candidate);
+  return bound_of(cut, std::vector<double>(cut.shares.size(), 0));
+}
+
+Bound Bounds::of_what_fits(const Candidate& candidate, const std::vector<bool>& more) {
+  Cut cut = cut_of(candidate);
+  std::vector<double> extra_s(cut.shares.size(), 0);
+  for (std::size_t d = 0; d < extra_s.size(); ++d) {
+    constexpr double kMostWays = 1000;
+    if (std::pow(cut.levels.size(), cut.shares[d].size()) > kMostWays) continue;
+    extra_s[d] = least_extra_s(cut, more, d, 0);
+    if (extra_s[d] == kInfinite) return {.time_s = kInfinite, .fits = false};
+  }
+  Bound bound = bound_of(cut, extra_s);
+  bound.fits = true;  // some of them
+  return bound;
+}
+
+/// The least work that must be added to a device so that it holds its stages, by recomputing more
+/// in those from the given one on; infinite: it never does.
+double Bounds::least_extra_s(Cut& cut, const std::vector<bool>& more, std::size_t d,
+                             std::size_t share) const {
+  if (held_bytes(cut, d) <= capacity_) return 0;
+  if (share == cut.shares[d].size()) return kInfinite;
+  const std::size_t s = cut.shares[d][share].stage, level = cut.at[s];
+  const double before_s = cut.time(s).work_s(), m = cut.shares[d][share].microbatches;
+  double least = kInfinite;
+  for (; cut.at[s] < cut.levels.size(); ++cut.at[s]) {
+    const double added_s = m * (cut.time(s).work_s() - before_s);
+    least = std::min(least, added_s + least_extra_s(cut, more, d, share + 1));
+    if (!more[s]) break;
+  }
+  cut.at[s] = level;
+  return least;
+}
+
+/// `extra_s`: work added to each device.
+Bound Bounds::bound_of(const Cut& cut, const std::vector<double>& extra_s) const {
+  const PlanFamily& family = cut.family;
   Line line;
   double fill_s = 0, drain_s = 0;
-  for (std::size_t s = 0; s < candidate.layers.size(); ++s) {
+  for (std::size_t s = 0; s < cut.count.size(); ++s) {
     line.fill_s.push_back(fill_s);
     line.drain_s.push_back(drain_s);
     const StagePart& part = cut.time(s);
@@ -631,7 +669,7 @@ Bound Bounds::of(const Candidate& candidate) {
       bound.memory_bytes = held;
       bound.overfull = held > capacity_ ? static_cast<int>(d) : -1;
     }
-    double work_s = 0, until_input_s = 0, step_s = 0, bytes = 0;
+    double work_s = extra_s[d], until_input_s = extra_s[d], step_s = 0, bytes = 0;
     double fill = kInfinite, drain = kInfinite;
     for (const Share& share : cut.shares[d]) {
       const StagePart& part = cut.time(share.stage);

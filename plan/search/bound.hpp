@@ -67,6 +67,10 @@ class Bounds {
   Bound of(const PlanFamily& family, Candidate* good = nullptr);
   Bound of(const Candidate& candidate);
 
+  /// Of all that recompute as much and perhaps more, in stages of which `more` is true, and that
+  /// fit by their bounds.
+  Bound of_what_fits(const Candidate& candidate, const std::vector<bool>& more);
+
   /// Per stage: the least that all candidates with these layers recompute which fit.
   std::vector<Recompute> least_recompute(const Candidate& candidate);
   /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
@@ -97,6 +101,9 @@ class Bounds {
     return held_bytes(cut, device, stash_of(cut, device));
   }
   bool make_fit(Cut& cut, std::size_t device, double k, double capacity);
+  double least_extra_s(Cut& cut, const std::vector<bool>& more, std::size_t device,
+                       std::size_t share) const;
+  Bound bound_of(const Cut& cut, const std::vector<double>& extra_s) const;
   double stash_in(const Cut& cut, std::size_t device, const TooMany& held) const;
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;

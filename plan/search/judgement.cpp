@@ -69,6 +69,7 @@ void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
     }
     if (share <= fullest) continue;
     fullest = share;
+    judgement.tightest_bytes = bytes;
     judgement.capacity_bytes = capacity;
     if (capacity == 0 || bytes <= capacity) continue;
     judgement.fits = false;
@@ -117,7 +118,7 @@ std::vector<std::string> limits(const Simulation& s, const Judgement& judgement)
   if (!causes.empty()) out.push_back(fmt::format("bubble: {}", fmt::join(causes, ", ")));
   if (judgement.capacity_bytes > 0)
     out.push_back(fmt::format("memory: the fullest device uses {} of {}",
-                              format_bytes(judgement.memory_bytes),
+                              format_bytes(judgement.tightest_bytes),
                               format_bytes(judgement.capacity_bytes)));
   return out;
 }

@@ -28,7 +28,8 @@ struct Judgement {
   bool fits = true;
   double iteration_time_s = 0;
   double memory_bytes = 0;    ///< of the fullest device
-  double capacity_bytes = 0;  ///< of that device; 0: unknown
+  double tightest_bytes = 0;  ///< of the device with least to spare for what it has
+  double capacity_bytes = 0;  ///< of that one; 0: unknown
   Overfull overfull{};
   std::string engine;  ///< that gave the answer; empty: a bound
   std::string why;     ///< it does not fit, or cannot run

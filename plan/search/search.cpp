@@ -15,11 +15,12 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
 constexpr double kRounding = 1e-9;
-constexpr std::size_t kBetweenConfirmations = 100;
+constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
 struct Node {
-  /// `schedule`: families that differ in their arrangement, by a rough bound.
-  enum Level : std::uint8_t { shape, schedule, family, cut, relaxed } level = shape;
+  /// `schedule`: families that differ in their arrangement, by a rough bound; `all_cuts`: those of
+  /// a family of which one was looked into.
+  enum Level : std::uint8_t { shape, schedule, family, all_cuts, cut, relaxed } level = shape;
   double bound = 0;  ///< on the cost
   std::size_t number = 0;
   Candidate candidate;
@@ -29,14 +30,16 @@ struct Node {
   /// is not known that this one fits; they take longer. Empty: for this one alone.
   std::vector<bool> more{};
   bool sample = false;  ///< one of a family some of whose candidates stand for all
+  int tries = 0;        ///< of it, until it fits
 };
 
-/// The least estimate first; among equals the finer, then the earlier.
+/// The least estimate first; among equals the finer, then of cuts the later (which is nearer to
+/// something that fits), else the earlier.
 struct Later {
   bool operator()(const Node& a, const Node& b) const {
     if (a.estimate != b.estimate) return a.estimate > b.estimate;
     if (a.level != b.level) return a.level < b.level;
-    return a.number > b.number;
+    return a.level == Node::cut ? a.number < b.number : a.number > b.number;
   }
 };
 using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
@@ -251,24 +254,27 @@ class Search {
     return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
   }
 
-  /// Opens what has the least bound; false when nothing is worth it.
+  static double least(const Queue& queue) { return queue.empty() ? kInfinite : queue.top().bound; }
+
+  /// Opens what has the least bound; false when nothing is worth it. All cuts of families come
+  /// after all that is left of others.
   bool step() {
-    const bool confirm_now =
-        confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate) &&
-        out_.evaluations >= confirm_at_ && out_.confirmations < options_.most_confirmations / 2;
-    const bool other = !queue_.empty() && !hopeless(queue_.top().bound);
-    const bool ready = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate) &&
-                       (!other || relaxed_.top().estimate <= queue_.top().bound);
-    if (confirm_now || ready) {
+    const double least_open = std::min(least(queue_), least(rest_));
+    const bool confirmable = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate);
+    const bool confirm_now = confirmable && out_.evaluations >= confirm_at_ &&
+                             out_.confirmations < options_.most_confirmations / 2;
+    const bool open = !hopeless(least_open);
+    if (confirm_now || (confirmable && (!open || relaxed_.top().estimate <= least_open))) {
       confirm(take(relaxed_));
       return true;
     }
-    if (!other || !more_evaluations()) return confirm_last();
-    const Node node = take(queue_);
+    if (!open || !more_evaluations()) return confirm_last();
+    const Node node = take(hopeless(least(queue_)) ? rest_ : queue_);
     switch (node.level) {
       case Node::shape: open_shape(node.candidate.family.shape); break;
       case Node::schedule: open_arrangements(node.candidate.family); break;
       case Node::family: open_family(node); break;
+      case Node::all_cuts: open_all_cuts(node); break;
       default: evaluate(node);
     }
     return true;
@@ -357,29 +363,35 @@ class Search {
     return std::pow(static_cast<double>(recomputes_.size()), family.stages());
   }
 
-  void open_family(const Node& node) {
+  void open_family(Node node) {
     ++out_.families.opened;
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
-    const std::size_t cuts = count_cuts(layers, stages, options_.most_cuts);
-    const auto most = static_cast<double>(options_.most_cuts);
-    if (static_cast<double>(cuts) * ways_to_recompute(family) <= most) {
-      for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
-        file_all(Candidate{family, cut});
-      });
+    if (!node.candidate.layers.empty()) file_some(node.candidate);
+    if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
+      node.level = Node::all_cuts;
+      rest_.push(std::move(node));
       return;
     }
     ++out_.represented;
     represented_.push_back({node.bound, family});
-    if (cuts <= options_.most_cuts) {
-      for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
-        file_some(Candidate{family, cut});
-      });
-      return;
-    }
     const std::vector<int> even = even_split(layers, stages);
-    if (!node.candidate.layers.empty()) file_some(node.candidate);
     if (!even.empty() && even != node.candidate.layers) file_some(Candidate{family, even});
+  }
+
+  void open_all_cuts(const Node& node) {
+    const PlanFamily& family = node.candidate.family;
+    const int layers = problem_.layers(), stages = family.stages();
+    const std::size_t cuts = count_cuts(layers, stages, options_.most_cuts);
+    const bool all_ways = static_cast<double>(cuts) * ways_to_recompute(family) <=
+                          static_cast<double>(options_.most_cuts);
+    if (!all_ways) {
+      ++out_.represented;
+      represented_.push_back({node.bound, family});
+    }
+    for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
+      all_ways ? file_all(Candidate{family, cut}) : file_some(Candidate{family, cut});
+    });
   }
 
   /// All ways to recompute, one by one or as what is at least as long as one of them.
@@ -388,14 +400,19 @@ class Search {
       file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
     } else if (more_takes_longer(candidate.family)) {
       candidate.recompute = bounds_.least_recompute(candidate);
-      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate),
-           std::vector<bool>(candidate.layers.size(), true));
+      file_with_more(candidate, std::vector<bool>(candidate.layers.size(), true));
     } else {
       candidate.recompute.assign(candidate.layers.size(), recomputes_.front());
       do {
         file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
       } while (next_way(candidate.recompute));
     }
+  }
+
+  /// With all that recomputes more in one of these stages.
+  void file_with_more(const Candidate& candidate, const std::vector<bool>& more) {
+    const Bound bound = bounds_.of_what_fits(candidate, more);
+    file(out_.cuts, Node::cut, candidate, bound, bound.fits ? more : std::vector<bool>{});
   }
 
   /// Counts; false after the last.
@@ -519,20 +536,54 @@ class Search {
     for (const std::uint32_t s : stages) {
       Candidate longer = node.candidate;
       if (!more[s] || !recompute_more(longer.recompute, s)) continue;
-      file(out_.cuts, Node::cut, longer, bounds_.of(longer), more);
+      file_with_more(longer, more);
       more[s] = false;
     }
   }
 
-  /// With more recomputation, at once: what is known of a family's bound says little of its memory.
+  /// With more recomputation, or fewer layers where that does not do, at once: what is known of a
+  /// family's bound says little of its memory.
   void try_again(Node node, const Overfull& overfull) {
+    constexpr int kMostTries = 12;
     Candidate& candidate = node.candidate;
     if (candidate.recompute.empty() || options_.objective == Objective::memory) return;
-    if (!bounds_.make_fit(candidate, overfull)) return;
+    if (++node.tries > kMostTries) return;
+    if (!bounds_.make_fit(candidate, overfull)) {
+      if (!takes_layers(candidate, overfull)) return;
+      candidate.recompute = bounds_.least_recompute(candidate);
+      if (!bounds_.make_fit(candidate)) return;
+    }
     const Bound bound = bounds_.of(candidate);
     ++out_.cuts.made;
     node.bound = node.estimate = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
     hopeless(node.bound) || !more_evaluations() ? dispose(node) : evaluate(node);
+  }
+
+  /// Gives layers of devices that hold too much to the shortest stages of others; false: there are
+  /// no others, or none can be given.
+  static bool takes_layers(Candidate& candidate, const Overfull& overfull) {
+    const auto shares = shares_of(candidate.family);
+    std::vector<bool> takes(candidate.layers.size(), true);
+    int given = 0;
+    for (const auto& [device, held] : overfull)
+      for (const Share& share : shares[static_cast<std::size_t>(device)]) {
+        int& layers = candidate.layers[share.stage];
+        const int kept = std::max(
+            1, std::min(layers - 1, static_cast<int>(layers * held.capacity_bytes / held.bytes)));
+        given += layers - kept;
+        layers = kept;
+        takes[share.stage] = false;
+      }
+    if (std::ranges::none_of(takes, [](bool t) { return t; })) return false;
+    for (int i = 0; i < given; ++i) {
+      std::size_t shortest = takes.size();
+      for (std::size_t s = 0; s < takes.size(); ++s)
+        if (takes[s] &&
+            (shortest == takes.size() || candidate.layers[s] < candidate.layers[shortest]))
+          shortest = s;
+      ++candidate.layers[shortest];
+    }
+    return given > 0;
   }
 
   /// The best of each family; of two as good the earlier.
@@ -567,7 +618,7 @@ class Search {
       leave_open(open.least, open.family);
     }
     for (const Node& node : unanswered_) relaxed_.push(node);
-    for (Queue* queue : {&queue_, &relaxed_})
+    for (Queue* queue : {&queue_, &rest_, &relaxed_})
       for (; !queue->empty(); queue->pop()) dispose(queue->top());
   }
 
@@ -577,6 +628,11 @@ class Search {
                    : node.level == Node::schedule || node.level == Node::family ? out_.families
                                                                                 : out_.cuts;
     if (node.level == Node::schedule) ++tally.made;
+    if (node.level == Node::all_cuts) {  // of a family that was opened
+      out_.represented += hopeless(node.bound) ? 0 : 1;
+      leave_open(node.bound, node.candidate.family);
+      return;
+    }
     if (hopeless(node.bound)) {
       ++tally.worse;
     } else {
@@ -617,8 +673,8 @@ class Search {
   const SearchOptions& options_;
   const std::vector<Recompute> recomputes_;  // of a stage, the least first
   Bounds bounds_;
-  Queue queue_, relaxed_;
-  std::size_t next_ = 0, confirm_at_ = kBetweenConfirmations;
+  Queue queue_, rest_, relaxed_;
+  std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
   std::int64_t confirmed_ops_ = 0;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;     ///< that an answer took
