@@ -332,7 +332,8 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
 std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
   const int layers = problem_.layers();
   std::vector<double> out(static_cast<std::size_t>(layers) + 1, 0);
-  if (capacity_ == kInfinite || problem_.base().profile) return out;
+  // Of measured stages some is taken once, whatever their layers.
+  if (capacity_ == kInfinite || problem_.base().profile || problem_.base().measured) return out;
   const std::vector<Level> all = levels(family);
   std::vector<std::pair<double, double>> bytes_and_extra;
   for (const Level& level : all) {

@@ -351,10 +351,11 @@ class Search {
   }
 
   /// With the layers given, does whatever recomputes more take longer? The starts of all ops are
-  /// maxima of sums of durations, of one order; without a flush the answer is a difference of two.
+  /// maxima of sums of durations, of one order; without a flush the answer is a difference of two,
+  /// and measured durations have noise.
   bool more_takes_longer(const PlanFamily& family) const {
     return !family.schedule->looks_at_costs && family.schedule->flushes() &&
-           options_.objective != Objective::memory;
+           options_.objective != Objective::memory && !problem_.base().measured;
   }
 
   /// Ways to recompute for which each cut is looked into; more than `most_cuts`: too many.

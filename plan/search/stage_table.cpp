@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -103,39 +104,80 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                       .optimizer_shards = shared ? key_.width : 1});
 }
 
+/// As measured with any number of devices at work; none where this microbatch was not measured.
+std::vector<StageCosts> StageTable::measured(const std::vector<int>& layers, std::size_t at,
+                                             Recompute recompute) const {
+  const MeasuredModel& model = *problem_.base().measured;
+  std::set<int> devices{1};
+  for (const MeasuredRow& row : model.rows()) devices.insert(row.load);
+  std::vector<StageCosts> out;
+  for (const int d : devices) {
+    const MeasuredUse use = model.use(static_cast<double>(key_.microbatch_size), recompute, d);
+    const bool known = model.refuse_recompute(use).empty() && model.refuse_load(use).empty() &&
+                       model.refuse_size(use).empty();
+    if (known)
+      out.push_back(measured_stage_costs(*problem_.base().transformer, model.row(use),
+                                         model.step(use), layers)[at]);
+  }
+  return out;
+}
+
+StagePart StageTable::part_of(const StageCosts& c) const {
+  const auto exchange = [&](OpKind kind) {
+    const TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
+    return traffic.calls * call_s_ + static_cast<double>(traffic.bytes) * s_per_byte_;
+  };
+  const double whole_s = c.backward_s + exchange(OpKind::backward);
+  const double input_s = c.backward_input_s + exchange(OpKind::backward_input);
+  const double weight_s = c.backward_weight_s + exchange(OpKind::backward_weight);
+  StagePart part;
+  part.forward_s = c.forward_s + exchange(OpKind::forward);
+  part.backward_s = std::min(whole_s, input_s + weight_s);
+  part.input_s = std::min(whole_s, input_s);
+  part.saving_s = c.overlap_saving_s;
+  part.step_s = c.step_s;
+  part.activation_bytes = static_cast<double>(c.activation_bytes);
+  part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
+  part.reduced_bytes = static_cast<double>(c.reduced_bytes);
+  part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
+  part.output_bytes = static_cast<double>(c.output_bytes);
+  return part;
+}
+
 StagePart StageTable::make(int first, int count) const {
   std::size_t at = 0;
   const std::vector<int> layers = around(first, count, layers_, at);
-  const bool measured = problem_.base().measured.has_value();  // times are those of whole runs
   std::optional<StagePart> least;
-  for (const DeviceSpec& device : devices_of(problem_.base().cluster)) {
-    const StageCosts c = costs(layers, device)[at];
-    const auto exchange = [&](OpKind kind) {
-      const TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
-      return traffic.calls * call_s_ + static_cast<double>(traffic.bytes) * s_per_byte_;
-    };
-    StagePart part;
-    if (!measured) {
-      const double whole_s = c.backward_s + exchange(OpKind::backward);
-      const double input_s = c.backward_input_s + exchange(OpKind::backward_input);
-      const double weight_s = c.backward_weight_s + exchange(OpKind::backward_weight);
-      part.forward_s = c.forward_s + exchange(OpKind::forward);
-      part.backward_s = std::min(whole_s, input_s + weight_s);
-      part.input_s = std::min(whole_s, input_s);
-      part.saving_s = c.overlap_saving_s;
-      part.step_s = c.step_s;
-      part.activation_bytes = static_cast<double>(c.activation_bytes);
-      part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
-    }
-    part.reduced_bytes = static_cast<double>(c.reduced_bytes);
-    part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
-    part.output_bytes = static_cast<double>(c.output_bytes);
-    if (least)
-      least->take_less(part);
-    else
-      least = part;
-  }
+  const auto take = [&](const StagePart& part) {
+    least ? least->take_less(part) : void(least = part);
+  };
+  for (const DeviceSpec& device : devices_of(problem_.base().cluster))
+    take(part_of(costs(layers, device)[at]));
+  if (problem_.base().measured) set_measured(*least, layers, at);
   return *least;
+}
+
+/// Times and activations, of which the shape says nothing; unknown ones are 0. Of what recomputes
+/// more all that was measured counts, too: noise must not make it faster than what recomputes less.
+void StageTable::set_measured(StagePart& part, const std::vector<int>& layers,
+                              std::size_t at) const {
+  std::optional<StagePart> least;
+  for (auto r = static_cast<int>(key_.recompute); r <= static_cast<int>(Recompute::full); ++r) {
+    for (const StageCosts& c : measured(layers, at, static_cast<Recompute>(r))) {
+      StagePart other = part_of(c);
+      if (least && r != static_cast<int>(key_.recompute)) {
+        other.activation_bytes = least->activation_bytes;
+        other.workspace_bytes = least->workspace_bytes;
+      }
+      least ? least->take_less(other) : void(least = other);
+    }
+    if (!least) break;  // nothing is known of it
+  }
+  if (!least) least.emplace();
+  least->reduced_bytes = part.reduced_bytes;
+  least->static_bytes = part.static_bytes;
+  least->output_bytes = part.output_bytes;
+  part = *least;
 }
 
 }  // namespace penstock

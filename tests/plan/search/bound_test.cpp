@@ -150,9 +150,9 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   Seen seen;
   constexpr int kProblems = kSanitized ? 30 : 300;
   for (int i = 0; i < kProblems; ++i) {
-    const std::string model = random_model(random);
-    const SmallProblem small =
-        i % 3 == 0 ? random_problem(random) : with_batch(model + random_nodes(random), random);
+    const std::string model = i % 5 == 4 ? random_measured(random) : random_model(random);
+    const SmallProblem small = i % 3 == 0 ? random_problem(random, model)
+                                          : with_batch(model + random_nodes(random), random);
     SCOPED_TRACE(small.text);
     const Problem problem(small.text, "small", small.batch);
     const Axes axes = problem.axes(small.asynchronous);

@@ -66,8 +66,7 @@ inline std::string random_link(std::mt19937_64& random) {
 }
 
 /// Up to 8 devices, every two with a link of their own.
-inline SmallProblem random_problem(std::mt19937_64& random) {
-  const std::string model = random_model(random);
+inline SmallProblem random_problem(std::mt19937_64& random, const std::string& model) {
   return with_batch(
       model + fmt::format("cluster: {{devices: {}, {}, link: {{{}}}}}\n", between(random, 1, 8),
                           random_device(random), random_link(random)),
@@ -86,6 +85,28 @@ inline std::string random_nodes(std::mt19937_64& random) {
                        random_link(random));
   return fmt::format("cluster: {{inter: {{{}}}, groups: [{{nodes: 1, {}}}, {{nodes: {}, {}}}]}}\n",
                      random_link(random), node(), between(random, 1, 2), node());
+}
+
+/// A model whose stages were measured with two microbatch sizes, alone and under load.
+inline std::string random_measured(std::mt19937_64& random) {
+  const auto us = [&](int low, int high) { return between(random, low, high); };
+  std::string rows;
+  for (const char* recompute : {"none", "full"})
+    for (const int load : {1, 4})
+      for (const int size : {1, 4})
+        rows += fmt::format(
+            "    - {{microbatch_size: {}, recompute: {}, load: {}, layer: {{forward: {} us, "
+            "backward: {} us, activation: {} KiB}}, head: {{forward: {} us, backward: {} us, "
+            "activation: {} KiB}}, overhead: {{forward: {} us, backward: {} us, activation: {} "
+            "KiB}}}}\n",
+            size, recompute, load, size * us(50, 90), size * us(90, 160), size * us(20, 400),
+            size * us(0, 60), size * us(0, 90), size * us(0, 300), us(0, 40), us(0, 40),
+            us(0, 200));
+  return fmt::format(
+      "model:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
+      "  vocab_size: 1000\n  seq_length: 64\n  precision: mixed-fp16\n  measured:\n{}"
+      "  measured_step:\n    - {{overhead: {} us}}\n",
+      between(random, 1, 10), rows, us(0, 50));
 }
 
 }  // namespace penstock
