@@ -160,11 +160,11 @@ Axes axes_of(const Arguments& arguments, const Asked& asked, const Problem& prob
              bool versions) {
   Axes axes = problem.axes(versions);
   if (!asked.recomputes.empty()) axes.recomputes = asked.recomputes;
+  if (asked.microbatch_size > 0) axes.microbatch_sizes = {asked.microbatch_size};
   keep_measured(problem.base(), axes);
   if (!asked.schedules.empty()) axes.schedules = asked.schedules;
   if (arguments.flag("straight")) axes.widths = {1};
   if (asked.stages > 0) axes.depths = {asked.stages};
-  if (asked.microbatch_size > 0) axes.microbatch_sizes = {asked.microbatch_size};
   return axes;
 }
 

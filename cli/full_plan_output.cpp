@@ -183,6 +183,18 @@ std::string joined_layers(const Problem& problem) {
       of_model, problem.layers());
 }
 
+/// What keeps the gap from being closed, and what would.
+std::string why_not_proven(const SearchResult& result) {
+  if (result.out_of_time)
+    return "the time ended before all candidates were looked into (--time-limit)\n";
+  if (result.cuts.left > 0)
+    return "simulations ended before all candidates were looked into (--effort), or wait for an "
+           "answer on shared links\n";
+  return "all that a larger --effort would look into was; the gap is of cuts and orders too many "
+         "to "
+         "visit: --stages, --schedule and --microbatch-size narrow it\n";
+}
+
 std::string proof(const SearchResult& result, const Problem& problem) {
   const bool other = !result.plans.front().choice.widths.empty();
   const std::string kind =
@@ -195,8 +207,7 @@ std::string proof(const SearchResult& result, const Problem& problem) {
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
   if (!proven)
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
-  if (result.out_of_time)
-    text += "the time ended before all candidates were looked into (--time-limit)\n";
+  if (!proven) text += why_not_proven(result);
   return text + joined_layers(problem) + failed_simulations(result);
 }
 
@@ -401,8 +412,10 @@ std::string plans_csv(const FullPlan& full) {
   for (const Json& plan : result["plans"]) {
     std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
-      if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
-          key != "layout")
+      if (key == "recompute")  // a list where stages differ
+        row.emplace_back(key, value.is_array() ? Json(value.dump()) : value);
+      else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
+               key != "layout")
         row.emplace_back(key, value);
     rows.push_back(std::move(row));
   }

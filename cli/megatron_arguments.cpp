@@ -30,9 +30,7 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
     refuse("pipeline.width", "Megatron-LM replicates all stages alike");
   if (!s.recompute.alike()) {
     refuse("pipeline.recompute",
-           fmt::format("Megatron-LM recomputes all stages alike, not {}; give one of none, "
-                       "selective, full",
-                       recompute_text(s.recompute)));
+           "Megatron-LM recomputes all stages alike; give one of none, selective, full for all");
   }
   return out;
 }
@@ -104,6 +102,7 @@ std::string megatron_arguments(const Scenario& s) {
   add_model(flags, *s.transformer);
   flags.add("tensor-model-parallel-size", s.tensor);
   if (s.sequence_parallel) flags.add("sequence-parallel");
+  if (s.pipeline_first) flags.add("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);
   flags.add("micro-batch-size", s.microbatch_size);
   flags.add("global-batch-size",

@@ -298,6 +298,11 @@ void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& o
       options.refuse("cluster", "is the scenario's; change it with --set cluster=NAME");
   }
   if (input != PlanInput::scenario) options.refuse("set", "changes scenarios only");
+  if (input != PlanInput::model)
+    for (const char* option : {"sequence-parallel", "distributed-optimizer"})
+      options.refuse(option,
+                     "is for models by shape; a scenario has it in its pipeline (`--set "
+                     "pipeline.sequence_parallel=true`, `pipeline.distributed_optimizer`)");
   if (input != PlanInput::profile)
     options.refuse("profile-batch", "has a meaning for profiles only");
 }
@@ -314,7 +319,15 @@ std::string profile_problem(const Arguments& arguments, const std::vector<PlanLe
 }
 
 std::string model_problem(const Arguments& arguments, PlanInput input) {
-  return to_yaml(named_problem(arguments, input));
+  Value document = named_problem(arguments, input);
+  std::vector<Value::Entry> pipeline;
+  if (arguments.flag("sequence-parallel"))
+    pipeline.push_back({scalar("sequence_parallel"), scalar("true")});
+  if (arguments.flag("distributed-optimizer"))
+    pipeline.push_back({scalar("distributed_optimizer"), scalar("true")});
+  if (!pipeline.empty())
+    document.entries.push_back({scalar("pipeline"), map_of(std::move(pipeline))});
+  return to_yaml(document);
 }
 
 PlanTask task_of(const Scenario& scenario) {

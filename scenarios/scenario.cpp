@@ -346,7 +346,9 @@ class Builder {
 
   /// Which GPUs each device of the Program is.
   void place() {
-    std::vector<int> gpus = penstock::place(out_.cluster, placement());
+    const PlacementRequest request = placement();
+    out_.pipeline_first = request.pipeline_first;
+    std::vector<int> gpus = penstock::place(out_.cluster, request);
     std::erase(gpus, -1);  // seats of positions with fewer replicas than others
     const Placement replicas = loop_placement(out_.widths(), 1);  // a seat for each device
     out_.gpus.resize(static_cast<std::size_t>(out_.devices()));
@@ -360,11 +362,8 @@ class Builder {
 
   /// Which of the measured rows a stage of this run uses that recomputes so.
   MeasuredUse measured_use(Recompute recompute) const {
-    const bool several = out_.devices() > 1;
-    const auto asked = model_->choice("measured_load");
-    return {static_cast<double>(out_.microbatch_size), recompute,
-            asked ? *asked == 1 : several && out_.measured->has_load(recompute),
-            static_cast<int>(out_.devices())};
+    return out_.measured->use(static_cast<double>(out_.microbatch_size), recompute,
+                              static_cast<int>(out_.devices()));
   }
 
   void check_measured() {

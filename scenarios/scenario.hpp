@@ -38,6 +38,7 @@ struct Scenario {
   std::vector<StageCosts> costs;       ///< per virtual stage
   std::int64_t microbatch_size = 1;
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
+  bool pipeline_first = false;                      ///< rank_order
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
   bool sequence_parallel = false;
   bool distributed_optimizer = false;

@@ -188,15 +188,18 @@ Bound Bounds::of(const Shape& shape) {
   if (p > 1) bound.time_s += (all.step_s + reduce_s(shape, all.reduced_bytes)) / p;
   // Without a flush it is device 0 whose updates are counted.
   if (!all_flush_ && p > 1) bound.time_s = std::min(bound.time_s, m * time.part(0, 1).work_s());
-  // Runs of a profile's layers differ, and the device with the most may have any.
+  // The fullest device has its share of the state at least. Runs of a profile's layers differ, and
+  // the device with the most may have any.
+  bound.memory_bytes = all.static_bytes / p;
+  bound.fits = bound.memory_bytes <= capacity_;
   if (problem_.base().profile) return bound;
   const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
-  bound.memory_bytes = kInfinite;
+  double least = kInfinite;
   for (const Recompute r : recomputes_) {
     const StagePart part = table(shape, r).lightest(most);
-    bound.memory_bytes = std::min(bound.memory_bytes,
-                                  part.static_bytes + part.activation_bytes + part.workspace_bytes);
+    least = std::min(least, part.static_bytes + part.activation_bytes + part.workspace_bytes);
   }
+  bound.memory_bytes = std::max(bound.memory_bytes, least);
   bound.fits = bound.memory_bytes <= capacity_;
   return bound;
 }
@@ -292,12 +295,11 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
     });
     return level == all.end() ? kInfinite : cost_at(*level, d, before, n);
   };
-  const double enough = good_cut_s(family, most);
+  double enough = good_cut_s(family, most);
   const auto columns = static_cast<std::size_t>(layers + 1);
-  std::vector<double> best(columns, kInfinite);
+  std::vector<double> best;
   std::vector<std::vector<int>> taken(static_cast<std::size_t>(p), std::vector<int>(columns, 0));
-  best[0] = 0;
-  for (int d = 0; d < p; ++d) {
+  const auto take_device = [&](int d) {
     std::vector<double> next(columns, kInfinite);
     for (int before = d; before < layers; ++before) {
       const double so_far = best[static_cast<std::size_t>(before)];
@@ -314,6 +316,16 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
       }
     }
     best = std::move(next);
+  };
+  const auto take_devices = [&] {
+    best.assign(columns, kInfinite);
+    best[0] = 0;
+    for (int d = 0; d < p; ++d) take_device(d);
+  };
+  take_devices();
+  if (best.back() == kInfinite && enough < kInfinite) {  // as good as that one, but for rounding
+    enough = kInfinite;
+    take_devices();
   }
   if (best.back() == kInfinite) return {.time_s = kInfinite, .fits = false};
   if (good != nullptr) {
@@ -670,7 +682,7 @@ Bound Bounds::bound_of(const Cut& cut, const std::vector<double>& extra_s) const
       bound.memory_bytes = held;
       bound.overfull = held > capacity_ ? static_cast<int>(d) : -1;
     }
-    double work_s = extra_s[d], until_input_s = extra_s[d], step_s = 0, bytes = 0;
+    double work_s = extra_s[d], until_input_s = split ? 0 : extra_s[d], step_s = 0, bytes = 0;
     double fill = kInfinite, drain = kInfinite;
     for (const Share& share : cut.shares[d]) {
       const StagePart& part = cut.time(share.stage);

@@ -117,7 +117,7 @@ std::vector<std::string> limits(const Simulation& s, const Judgement& judgement)
       causes.push_back(fmt::format("{} {}", kCauseNames[c], of_all(idle_s[c])));
   if (!causes.empty()) out.push_back(fmt::format("bubble: {}", fmt::join(causes, ", ")));
   if (judgement.capacity_bytes > 0)
-    out.push_back(fmt::format("memory: the fullest device uses {} of {}",
+    out.push_back(fmt::format("memory: the device with least to spare uses {} of {}",
                               format_bytes(judgement.tightest_bytes),
                               format_bytes(judgement.capacity_bytes)));
   return out;

@@ -235,6 +235,7 @@ class Search {
   }
 
   void make_shapes() {
+    if (recomputes_.empty()) return;
     for (const int t : axes_.tensors)
       for (const int p : axes_.depths)
         for (const int w : axes_.widths)
@@ -549,7 +550,10 @@ class Search {
     Candidate& candidate = node.candidate;
     if (candidate.recompute.empty() || options_.objective == Objective::memory) return;
     if (++node.tries > kMostTries) return;
-    if (!bounds_.make_fit(candidate, overfull)) {
+    const std::vector<Recompute> before = candidate.recompute;
+    const bool fits = bounds_.make_fit(candidate, overfull);
+    const bool changed = candidate.recompute != before;
+    if (!fits || (!changed && !recompute_more_on(candidate, overfull))) {
       if (!takes_layers(candidate, overfull)) return;
       candidate.recompute = bounds_.least_recompute(candidate);
       if (!bounds_.make_fit(candidate)) return;
@@ -558,6 +562,19 @@ class Search {
     ++out_.cuts.made;
     node.bound = node.estimate = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
     hopeless(node.bound) || !more_evaluations() ? dispose(node) : evaluate(node);
+  }
+
+  /// A step more in a stage of each of these devices, where there is one; false: nowhere.
+  bool recompute_more_on(Candidate& candidate, const Overfull& overfull) const {
+    const auto shares = shares_of(candidate.family);
+    bool any = false;
+    for (const auto& [device, held] : overfull)
+      any = std::ranges::any_of(shares[static_cast<std::size_t>(device)],
+                                [&](const Share& share) {
+                                  return recompute_more(candidate.recompute, share.stage);
+                                }) ||
+            any;
+    return any;
   }
 
   /// Gives layers of devices that hold too much to the shortest stages of others; false: there are

@@ -11,7 +11,7 @@
 // early, the answer is proven up to a gap: best / (least bound of all that was not evaluated) - 1.
 //
 // Plans of published planners can be given as starts: what is found is then no worse than they are.
-// The best plan is improved by moving layers over one boundary at a time. The bounds hold for plans
+// The best plan is improved by recomputing less and by moving layers over one boundary at a time. The bounds hold for plans
 // with as many replicas in every stage and one batch per update; starts may be others.
 #pragma once
 
@@ -61,7 +61,8 @@ struct SearchOptions {
   std::int64_t most_searched_ops = 2048;
   std::size_t top = 5;  ///< plans, each of another family
   std::vector<Start> starts = {};
-  /// Moves of layers over a boundary between two stages of the best plan that are tried at most.
+  /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
+  /// are tried at most.
   std::size_t most_moves = 200;
   /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
   /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.

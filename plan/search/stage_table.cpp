@@ -8,10 +8,29 @@
 namespace penstock {
 namespace {
 
-std::vector<DeviceSpec> devices_of(const Cluster& cluster) {
-  std::vector<DeviceSpec> out;
-  for (const NodeGroup& group : cluster.groups) out.push_back(group.node.device);
-  if (out.empty()) out.push_back(cluster.device);
+/// No slower than any device of the cluster in anything. One device, so that a run of layers takes
+/// no longer than its parts, wherever they are.
+DeviceSpec fastest(const Scenario& base) {
+  DeviceSpec out = base.cluster.device;
+  if (base.cluster.groups.empty() || !base.transformer) return out;
+  const std::string& type = base.transformer->compute_type;
+  const auto hidden = static_cast<double>(base.transformer->hidden_size);
+  double flops_per_s = 0, bytes_per_s = 0;
+  bool streams = true;  // a device without a bandwidth streams in no time
+  out.launch_s = std::numeric_limits<double>::infinity();
+  for (const NodeGroup& group : base.cluster.groups) {
+    const DeviceSpec& device = group.node.device;
+    const auto peak = device.peak_flops_per_s.find(type);
+    if (peak != device.peak_flops_per_s.end())
+      flops_per_s = std::max(flops_per_s, peak->second * device.efficiency_at(hidden));
+    bytes_per_s = std::max(bytes_per_s, device.memory_bytes_per_s * device.memory_efficiency);
+    streams = streams && device.memory_bytes_per_s > 0;
+    out.launch_s = std::min(out.launch_s, device.launch_s);
+  }
+  out.peak_flops_per_s = {{type, flops_per_s}};
+  out.efficiency = {};
+  out.memory_bytes_per_s = streams ? bytes_per_s : 0;
+  out.memory_efficiency = 1;
   return out;
 }
 
@@ -37,7 +56,7 @@ void StagePart::take_less(const StagePart& other) {
 }
 
 StageTable::StageTable(const Problem& problem, const Key& key)
-    : problem_(problem), key_(key), layers_(problem.layers()) {
+    : problem_(problem), key_(key), layers_(problem.layers()), device_(fastest(problem.base())) {
   const auto n = static_cast<std::size_t>(layers_);
   parts_.resize(n * (n + 1));
   known_.resize(parts_.size());
@@ -147,14 +166,9 @@ StagePart StageTable::part_of(const StageCosts& c) const {
 StagePart StageTable::make(int first, int count) const {
   std::size_t at = 0;
   const std::vector<int> layers = around(first, count, layers_, at);
-  std::optional<StagePart> least;
-  const auto take = [&](const StagePart& part) {
-    least ? least->take_less(part) : void(least = part);
-  };
-  for (const DeviceSpec& device : devices_of(problem_.base().cluster))
-    take(part_of(costs(layers, device)[at]));
-  if (problem_.base().measured) set_measured(*least, layers, at);
-  return *least;
+  StagePart part = part_of(costs(layers, device_)[at]);
+  if (problem_.base().measured) set_measured(part, layers, at);
+  return part;
 }
 
 /// Times and activations, of which the shape says nothing; unknown ones are 0. Of what recomputes

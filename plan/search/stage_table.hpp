@@ -62,6 +62,7 @@ class StageTable {
   const Problem& problem_;
   Key key_;
   int layers_;
+  DeviceSpec device_;
   double call_s_ = 0, s_per_byte_ = 0;  // of an all-reduce among the tensor ranks
   ProfileUse use_;                      // of a profile
   std::vector<StagePart> parts_;

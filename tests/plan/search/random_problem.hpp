@@ -42,10 +42,10 @@ inline std::string random_model(std::mt19937_64& random) {
 /// Memory from too little for anything to plenty.
 inline std::string random_device(std::mt19937_64& random) {
   return fmt::format(
-      "device: {{name: d{}, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, memory_bandwidth: 300 "
+      "device: {{name: d{}, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, memory_bandwidth: {} "
       "GB/s}}",
       between(random, 1, 1'000'000), std::exp2(between(random, 0, 40) / 10.0) * 40,
-      between(random, 1, 40));
+      between(random, 1, 40), between(random, 1, 300));
 }
 
 inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
