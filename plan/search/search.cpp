@@ -71,6 +71,7 @@ class Search {
   SearchResult run() {
     take_up_starts();
     make_shapes();
+    try_usual_ones();
     while (step()) report();
     improve_best();
     while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
@@ -248,6 +249,34 @@ class Search {
     if (problem_.batch() % at_once != 0) return;
     shape.microbatches = problem_.batch() / at_once;
     file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
+  }
+
+  /// What people run: all GPUs, one stage per device, the least microbatch, for every depth and
+  /// tensor degree. The search may take long to come to what fits.
+  void try_usual_ones() {
+    const auto usual = std::ranges::find(axes_.schedules, "1f1b", &Schedule::name);
+    const bool one_stage = std::ranges::find(axes_.chunks, 1) != axes_.chunks.end();
+    if (usual == axes_.schedules.end() || !one_stage || recomputes_.empty()) return;
+    for (const int t : axes_.tensors)
+      for (const int p : axes_.depths)
+        for (const int w : axes_.widths)
+          if (p * w * t == problem_.gpus() && more_evaluations()) try_usual(**usual, p, w, t);
+  }
+
+  void try_usual(const Schedule& schedule, int p, int w, int t) {
+    for (const std::int64_t b : axes_.microbatch_sizes) {
+      if (problem_.batch() % (b * w) != 0) continue;
+      Candidate candidate{
+          {{p, w, t, b, problem_.batch() / (b * w)}, &schedule, 1, axes_.arrangements.front()}, {}};
+      const PlanFamily family = candidate.family;
+      if (p > problem_.layers() || !family.admitted()) return;
+      const Bound bound = bounds_.of(family, &candidate);
+      if (!bound.fits || candidate.layers.empty()) return;
+      const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
+      ++out_.cuts.made;
+      evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
+      return;
+    }
   }
 
   bool more_evaluations() {
