@@ -288,9 +288,12 @@ class Layouts(Case):
         self.assertNotIn("recompute-method", text)
         text = self.fails("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args",
                           "--set", f"recompute=[{', '.join(['full'] * 2 + ['none'] * 6)}]")
-        self.assertIn("pipeline.recompute: Megatron-LM recomputes all stages alike, not [full, "
-                      "full, none, none, none, none, none, none]; give one of none, selective, "
-                      "full", text)
+        self.assertIn("pipeline.recompute: Megatron-LM recomputes all stages alike; give one of "
+                      "none, selective, full for all", text)
+        ranks = ("export", "scenarios/gpt3-175b-1f1b.yaml", "--to", "megatron-args", "--set",
+                 "width=2", "--set")
+        self.assertIn("--use-tp-pp-dp-mapping\n", self.ok(*ranks, "rank_order=pipeline-first"))
+        self.assertNotIn("mapping", self.ok(*ranks, "rank_order=data-first"))
         self.assertEqual(
             self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
                     f"recompute=[{', '.join(['full'] * 8)}]"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`penstock plan --search full` as its users run it: plans that `simulate` accepts and confirms,
 objectives, the table of planners, reasons."""
+import csv
 import json
 import os
 import pathlib
@@ -130,6 +131,32 @@ class Plans(Case):
                         "--format", "csv").splitlines()
         self.assertIn("throughput_samples_per_s", lines[0].split(","))
         self.assertEqual({len(line.split(",")) for line in lines}, {len(lines[0].split(","))})
+
+    def small_cluster(self, memory):
+        return ("plan", MODEL, "--cluster", "{devices: 4, link: 10 GB/s, device: {name: d, peak: {fp16: 10 "
+                f"TFLOP/s}}, memory_bandwidth: 300 GB/s, memory: {memory}}}}}", "--batch", 16,
+                "--search", "full", "--schedule", "1f1b", "--stages", 4, "--microbatch-size", 1)
+
+    def test_stages_recompute_each_as_they_must(self):
+        """The first one stashes most; all alike is slower."""
+        search = self.small_cluster("700 MiB")
+        best = self.json(*search)["plans"][0]
+        self.assertEqual(best["recompute"], ["full", "none", "none", "none"])
+        self.assertIn("full 1, none 3", self.ok(*search))
+        row = next(csv.DictReader(self.ok(*search, "--format", "csv").splitlines()))
+        self.assertEqual(json.loads(row["recompute"]), best["recompute"])
+        alike = self.json(*search, "--recompute", "full")["plans"][0]
+        self.assertEqual(alike["recompute"], "full")
+        self.assertLess(alike["throughput_samples_per_s"], best["throughput_samples_per_s"])
+
+    def test_sequence_parallelism_and_zero_are_given_with_a_model(self):
+        search = self.small_cluster("4 GiB")
+        search = search[:search.index("--stages")]
+        plan = self.json(*search, "--stages", 1, "--sequence-parallel",
+                         "--distributed-optimizer")["plans"][0]
+        self.assertIn("distributed_optimizer: true", plan["scenario"])
+        self.assertIn("pipeline.sequence_parallel=true",
+                      self.no_plan(self.scenario, "--search", "full", "--sequence-parallel"))
 
 
 class Files(Case):
