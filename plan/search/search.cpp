@@ -261,6 +261,7 @@ class Search {
       for (const int p : axes_.depths)
         for (const int w : axes_.widths)
           if (p * w * t == problem_.gpus() && more_evaluations()) try_usual(**usual, p, w, t);
+    confirm_at_ += out_.evaluations;  // others first
   }
 
   void try_usual(const Schedule& schedule, int p, int w, int t) {
