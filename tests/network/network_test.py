@@ -145,6 +145,13 @@ class Outcome(NamedTuple):
     complete: bool
     weights_equal: bool
 
+    def against_fastest(self):
+        """The two errors against the fastest twentieth of the iterations. Other work on the machine
+        makes iterations slower, never faster; on a quiet machine the fastest are within a few
+        per cent of the median, most within 1 % (the documentation's tables)."""
+        return tuple((self.measured_s * (1 + e) - self.p5_s) / self.p5_s
+                     for e in (self.error, self.private_error))
+
 
 NOT_MADE = 69  # the script's exit status where it could not make the network
 
@@ -309,26 +316,36 @@ def print_latency():
               f"p95 {times[-twentieth]:.0f}; {len(times)} messages)")
 
 
+def less_disturbed(outcome, other):
+    """Of two measurements the one that was disturbed less."""
+    return min(outcome, other, key=lambda o: o.p5_s)
+
+
 class Predictions(unittest.TestCase):
-    """The bound of a machine that may be busy; a quiet one does better (the documentation)."""
+    """Against the fastest iterations: the machine may be busy. Medians are in the documentation."""
 
     MOST = 0.07
 
+    def off(self, outcome):
+        return abs(outcome.against_fastest()[0]) >= self.MOST
+
     def test_iteration_times_are_those_of_max_min_sharing(self):
         outcomes = run_cases(SUBSET)
-        # Other work on the machine makes a run slower; once more, then it counts.
-        outcomes |= run_cases([c for c, o in outcomes.items() if abs(o.error) >= self.MOST],
-                              quiet=True)
+        # Where even the fastest were disturbed: once more, then it counts.
+        again = run_cases([c for c, o in outcomes.items() if self.off(o)], quiet=True)
+        outcomes |= {c: less_disturbed(outcomes[c], o) for c, o in again.items()}
+        errors = {c: o.against_fastest()[0] for c, o in outcomes.items()}
         print(summary(list(outcomes.values())))
+        print("against the fastest: " + ", ".join(percent(e) for e in errors.values()))
         for case, o in outcomes.items():
             with self.subTest(case.name()):
                 self.assertTrue(o.complete)
                 self.assertIs(o.weights_equal, True)
                 self.assertGreaterEqual(o.iterations, MEASURED)
-                self.assertLess(abs(o.error), self.MOST, o)
-        self.assertLess(statistics.mean(abs(o.error) for o in outcomes.values()), 0.03)
+                self.assertFalse(self.off(o), o)
+        self.assertLess(statistics.mean(abs(e) for e in errors.values()), 0.03)
         # Without sharing this one is 11 % off: a test that could not fail would prove nothing.
-        self.assertLess(outcomes[SUBSET[-1]].private_error, -0.08)
+        self.assertLess(outcomes[SUBSET[-1]].against_fastest()[1], -0.08)
 
 
 class Script(unittest.TestCase):
