@@ -145,6 +145,7 @@ TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
 /// activations, an order within two slots of the bound is found.
 TEST(VeeSearch, ReachesTheLowerBoundAtEveryEvenLimitFromVMinOn) {
   for (const std::uint32_t p : {2U, 4U, 6U, 7U, 9U, 12U, 16U}) {
+    if (kSanitized && p > 7) break;
     for (std::uint32_t k = 2 * ((p + 4) / 3); k <= 2 * p; ++k) {
       const std::uint32_t m = k % 4 == 0 ? k : 3 * p;
       const ScheduleShape shape = even_shape(p, m, k / (2.0 * p));
@@ -177,7 +178,7 @@ ScheduleShape random_shape(std::mt19937_64& random) {
 
 TEST(VeeSearch, AnyTimesActivationsAndLimitsGiveAValidOrderWithinTheLimits) {
   std::mt19937_64 random(1);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < fewer(60); ++i) {
     ScheduleShape shape = random_shape(random);
     std::vector<double> limits;
     for (std::uint32_t d = 0; d < shape.depth; ++d) {
@@ -192,7 +193,7 @@ TEST(VeeSearch, AnyTimesActivationsAndLimitsGiveAValidOrderWithinTheLimits) {
 }
 
 TEST(VeeSearch, EverySmallShapeIsValidAtItsLeastLimit) {
-  for (std::uint32_t p = 1; p <= 8; ++p) {
+  for (std::uint32_t p = 1; p <= (kSanitized ? 4 : 8); ++p) {
     for (const std::uint32_t m : {1U, 2U, 3U, 7U, 13U, 24U}) {
       const ScheduleShape shape = even_shape(p, m, 1.0 / p);
       const OpLists order = generated("v-search", shape);
@@ -203,7 +204,7 @@ TEST(VeeSearch, EverySmallShapeIsValidAtItsLeastLimit) {
 
 TEST(VeeSearch, IsNoWorseThanPublishedOrdersThatFit) {
   std::mt19937_64 random(2);
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < fewer(24); ++i) {
     ScheduleShape shape = random_shape(random);
     shape.microbatches_per_update = 1 + 5 * shape.microbatches_per_update;
     for (const char* name : {"v-min", "v-half", "v-zb", "zb-v"}) {

@@ -3,6 +3,7 @@
 
 #include "random_spec.hpp"
 #include "sim/path_contention.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -147,7 +148,7 @@ void expect_sane(const Rig& rig, const Timeline& timeline) {
 TEST(Communication, IsExposedForNoMoreThanItTakesInRandomRuns) {
   std::mt19937_64 random(4711);
   int engines_compared = 0;
-  for (int run = 0; run < 1500; ++run) {
+  for (int run = 0; run < fewer(1500); ++run) {
     const RigSpec spec = random_spec(random);
     const Rig rig(spec);
     if (!check(rig.program, rig.table).empty()) continue;  // a deadlock under `coupled`
@@ -162,7 +163,7 @@ TEST(Communication, IsExposedForNoMoreThanItTakesInRandomRuns) {
     }
     if (HasFailure()) return;
   }
-  EXPECT_GT(engines_compared, 30);
+  EXPECT_GT(engines_compared, fewer(30) - 1);
 }
 
 /// The same scenario on nodes of two with one slow NIC each, where nearly everything is shared.

@@ -4,6 +4,7 @@
 #include "tests/rig.hpp"
 #include "sim/path_contention.hpp"
 #include "traces/metrics.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
   const auto pick = [&](std::uint32_t low, std::uint32_t high) {
     return std::uniform_int_distribution<std::uint32_t>(low, high)(random);
   };
-  for (int run = 0; run < 400; ++run) {
+  for (int run = 0; run < fewer(400); ++run) {
     RigSpec spec;
     const Schedule& schedule = random_schedule(random);
     spec.schedule = schedule.name;

@@ -1,4 +1,5 @@
 #include "random_spec.hpp"
+#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ void expect_close(const std::vector<double>& a, const std::vector<double>& b) {
 TEST(Engines, AgreeOn500RandomUncontendedScenarios) {
   std::mt19937_64 random(20240611);
   int compared = 0;
-  while (compared < 500) {
+  while (compared < fewer(500)) {
     const RigSpec spec = random_spec(random);
     const Rig rig(spec);
     if (!check(rig.program, rig.table).empty()) continue;  // a deadlock under `coupled`
