@@ -12,7 +12,7 @@ namespace {
 struct OwnSchedule {
   std::string name;
   OpLists order;
-  Block block;
+  BuildingBlock block;
   Schedule row;
 };
 
@@ -68,8 +68,8 @@ std::vector<std::uint32_t> slots_of(const Section& section, const char* key) {
   return slots;
 }
 
-Block read_block(const Section& section, Diagnostics& diagnostics) {
-  Block block;
+BuildingBlock read_block(const Section& section, Diagnostics& diagnostics) {
+  BuildingBlock block;
   block.layout = section.choice("layout").value_or(0) == 0 ? Layout::snake : Layout::loop;
   const int usual = block.layout == Layout::snake ? 2 : 1;
   block.chunks = static_cast<std::uint32_t>(section.integer("chunks").value_or(usual));

@@ -34,7 +34,7 @@ std::string_view key_of(OpKind kind) {
   }
 }
 
-std::vector<Passes> passes(const Block& b) {
+std::vector<Passes> passes(const BuildingBlock& b) {
   const auto of = [](OpKind kind, const std::vector<std::uint32_t>& slots) {
     return Passes{kind, key_of(kind), slots};
   };
@@ -43,7 +43,7 @@ std::vector<Passes> passes(const Block& b) {
           of(OpKind::backward_weight, b.backward_weight)};
 }
 
-std::vector<BlockProblem> malformed(const Block& b) {
+std::vector<BlockProblem> malformed(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
   const auto add = [&](std::string_view key, std::string why) {
     found.push_back({.why = std::move(why), .key = key});
@@ -83,7 +83,7 @@ struct Pass {
   std::uint32_t slot = 0;
 };
 
-std::vector<std::vector<Pass>> by_device(const Block& b) {
+std::vector<std::vector<Pass>> by_device(const BuildingBlock& b) {
   const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
   std::vector<std::vector<Pass>> devices(b.depth());
   for (const Passes& list : passes(b)) {
@@ -95,7 +95,7 @@ std::vector<std::vector<Pass>> by_device(const Block& b) {
 }
 
 /// Every pass that starts before what it waits for has ended.
-std::vector<BlockProblem> too_early(const Block& b) {
+std::vector<BlockProblem> too_early(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
   const auto after = [&](const Pass& pass, const Pass& producer) {
     const std::uint32_t end = producer.slot + b.widths.of(producer.op.kind);
@@ -118,7 +118,7 @@ std::vector<BlockProblem> too_early(const Block& b) {
 }
 
 /// Passes of a device that meet in a slot of the interval, and devices with more passes than slots.
-std::vector<BlockProblem> collisions(const Block& b) {
+std::vector<BlockProblem> collisions(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
   const std::uint32_t T = b.period();
   const auto devices = by_device(b);
@@ -158,7 +158,7 @@ std::vector<BlockProblem> collisions(const Block& b) {
   return found;
 }
 
-std::vector<BlockProblem> too_late(const Block& b) {
+std::vector<BlockProblem> too_late(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
   const std::uint64_t most = kMostIntervals * b.period();
   for (const Passes& list : passes(b)) {
@@ -176,7 +176,7 @@ std::vector<BlockProblem> too_late(const Block& b) {
 
 /// Gives every W of a device the slots it takes when the block repeats for ever, first come, first
 /// served; false when the free slots do not suffice.
-bool fill_device(const Block& b, const std::vector<Pass>& device,
+bool fill_device(const BuildingBlock& b, const std::vector<Pass>& device,
                  std::vector<std::uint32_t>& weights) {
   const std::uint32_t T = b.period(), width = b.widths.backward_weight;
   std::vector<Pass> cycle = device;  // in the slots of one interval
@@ -205,7 +205,7 @@ bool fill_device(const Block& b, const std::vector<Pass>& device,
 }
 
 /// By device, what is in each slot up to its last pass.
-std::vector<std::vector<std::string>> slot_rows(const Block& b) {
+std::vector<std::vector<std::string>> slot_rows(const BuildingBlock& b) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& device : by_device(b)) {
     auto& row = rows.emplace_back();
@@ -218,7 +218,7 @@ std::vector<std::vector<std::string>> slot_rows(const Block& b) {
   return rows;
 }
 
-std::string draw_bounds(const Block& b) {
+std::string draw_bounds(const BuildingBlock& b) {
   const auto spans = lifespans(b);
   const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
   std::string text;
@@ -243,14 +243,14 @@ std::uint32_t SlotWidths::of(OpKind kind) const {
   }
 }
 
-std::uint32_t Block::period() const {
+std::uint32_t BuildingBlock::period() const {
   if (interval != 0) return interval;
   const std::uint32_t gradient =
       splits_backward() ? widths.backward_input + widths.backward_weight : widths.backward;
   return chunks * (widths.forward + gradient);
 }
 
-std::vector<BlockProblem> problems(const Block& block) {
+std::vector<BlockProblem> problems(const BuildingBlock& block) {
   std::vector<BlockProblem> found = malformed(block);
   if (found.empty()) found = too_late(block);
   if (!found.empty()) return found;
@@ -263,17 +263,17 @@ std::vector<BlockProblem> problems(const Block& block) {
   return found;
 }
 
-Block with_weights(const Block& block) {
+BuildingBlock with_weights(const BuildingBlock& block) {
   if (!block.splits_backward() || !block.backward_weight.empty()) return block;
-  Block filled = block;
+  BuildingBlock filled = block;
   filled.backward_weight.assign(block.stages(), 0);
   for (const auto& device : by_device(block))
     if (!fill_device(block, device, filled.backward_weight)) return block;
   return filled;
 }
 
-std::vector<std::uint32_t> lifespans(const Block& block) {
-  const Block b = with_weights(block);
+std::vector<std::uint32_t> lifespans(const BuildingBlock& block) {
+  const BuildingBlock b = with_weights(block);
   const bool split = b.splits_backward();
   const auto& last = split ? b.backward_weight : b.backward;
   const std::uint32_t slots = split ? b.widths.backward_weight : b.widths.backward;
@@ -282,7 +282,7 @@ std::vector<std::uint32_t> lifespans(const Block& block) {
   return spans;
 }
 
-std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
+std::uint32_t memory_bound(const BuildingBlock& block, std::uint32_t device) {
   const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
   const auto spans = lifespans(block);
   std::uint32_t bound = 0;
@@ -293,7 +293,8 @@ std::uint32_t memory_bound(const Block& block, std::uint32_t device) {
 
 namespace {
 
-OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how, std::int32_t limit) {
+OpLists reordered(const BuildingBlock& block, const ScheduleShape& shape, Reorder how,
+                  std::int32_t limit) {
   RepeatedBlock repeated(block, shape.microbatches_per_update);
   repeated.reorder(how, limit);
   OpLists order;
@@ -302,7 +303,7 @@ OpLists reordered(const Block& block, const ScheduleShape& shape, Reorder how, s
 }
 
 /// The order that is through first; of those, the one with the shortest longest device.
-OpLists best(const Block& block, const ScheduleShape& shape, std::int32_t limit) {
+OpLists best(const BuildingBlock& block, const ScheduleShape& shape, std::int32_t limit) {
   const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
   OpLists least;
   auto shortest = std::pair{kNever, kNever};
@@ -319,7 +320,7 @@ OpLists best(const Block& block, const ScheduleShape& shape, std::int32_t limit)
 
 }  // namespace
 
-void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
+void generate_from_block(const BuildingBlock& block, const ScheduleShape& shape, OpLists& order,
                          Reorder reorder, std::int32_t limit) {
   const OpLists made = reorder == Reorder::best ? best(block, shape, limit)
                                                 : reordered(block, shape, reorder, limit);
@@ -329,8 +330,8 @@ void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists
   }
 }
 
-std::string draw(const Block& block, std::size_t columns) {
-  const Block b = with_weights(block);
+std::string draw(const BuildingBlock& block, std::size_t columns) {
+  const BuildingBlock b = with_weights(block);
   const auto rows = slot_rows(b);
   const std::size_t digits = fmt::formatted_size("{}", rows.size() - 1);
   const std::size_t cell = fmt::formatted_size("{}", b.stages() - 1) + 2, label = 8 + digits;
@@ -352,8 +353,8 @@ std::string draw(const Block& block, std::size_t columns) {
   return text + draw_bounds(b);
 }
 
-Block v_block(std::uint32_t depth, const VShape& shape) {
-  Block block;
+BuildingBlock v_block(std::uint32_t depth, const VShape& shape) {
+  BuildingBlock block;
   block.forward.resize(2 * std::size_t{depth});
   block.backward_input.resize(2 * std::size_t{depth});
   std::uint32_t slot = 0;

@@ -27,7 +27,7 @@ struct SlotWidths {
 };
 
 /// The passes of one microbatch. Slots count from 0; every list has one entry per virtual stage.
-struct Block {
+struct BuildingBlock {
   Layout layout = Layout::snake;  ///< loop or snake
   std::uint32_t chunks = 2;       ///< v, virtual stages per device
   std::vector<std::uint32_t> forward{};
@@ -61,17 +61,17 @@ struct BlockProblem {
 
 /// What is wrong with a block; empty when nothing is. Nothing below may be asked of a block with
 /// problems.
-std::vector<BlockProblem> problems(const Block& block);
+std::vector<BlockProblem> problems(const BuildingBlock& block);
 
 /// The block with a slot for every W, those it takes when the block repeats for ever. Unchanged
 /// when it has them, or has none.
-Block with_weights(const Block& block);
+BuildingBlock with_weights(const BuildingBlock& block);
 
 /// Slots from the start of F to the end of W, or of B, per virtual stage.
-std::vector<std::uint32_t> lifespans(const Block& block);
+std::vector<std::uint32_t> lifespans(const BuildingBlock& block);
 
 /// Equation 1: activations of virtual stages that a device holds at most.
-std::uint32_t memory_bound(const Block& block, std::uint32_t device);
+std::uint32_t memory_bound(const BuildingBlock& block, std::uint32_t device);
 
 /// What becomes of a repeated block.
 enum class Reorder : std::uint8_t {
@@ -85,13 +85,13 @@ enum class Reorder : std::uint8_t {
 /// Passes move where no device then holds more than `limit` activations, or than any did in the
 /// repeated block where that is more. Precondition: the block has no problems, and the stages of
 /// the shape.
-void generate_from_block(const Block& block, const ScheduleShape& shape, OpLists& order,
+void generate_from_block(const BuildingBlock& block, const ScheduleShape& shape, OpLists& order,
                          Reorder reorder = Reorder::best, std::int32_t limit = 0);
 
 /// A block as text: a line per device, a column per slot, e.g. "0F 1F .  1I"; below the lifespans
 /// and the bound of each device. Lines longer than `columns` are cut into one drawing after the
 /// other.
-std::string draw(const Block& block, std::size_t columns = std::string::npos);
+std::string draw(const BuildingBlock& block, std::size_t columns = std::string::npos);
 
 /// A V of p devices (two chunks, there and back) from the slots between neighbours on the four legs
 /// of a microbatch, F of the first and second chunk, I of the second and first, and those at the
@@ -100,6 +100,6 @@ struct VShape {
   std::uint32_t legs[4] = {1, 1, 1, 1};
   std::uint32_t turns[3] = {1, 1, 1};
 };
-Block v_block(std::uint32_t depth, const VShape& shape);
+BuildingBlock v_block(std::uint32_t depth, const VShape& shape);
 
 }  // namespace penstock

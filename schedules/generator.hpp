@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-struct Block;  // schedules/blocks.hpp
+struct BuildingBlock;  // schedules/blocks.hpp
 
 /// What a schedule that looks at costs knows of one virtual stage: times in any one unit, and
 /// activations in any one unit.
@@ -149,7 +149,7 @@ struct Schedule {
   void (*list_versions)(const ScheduleShape& shape, const OpLists& order,
                         VersionRule& rule) = nullptr;
   /// The building block that is repeated for p devices; null: the schedule is made of none.
-  std::function<Block(std::uint32_t depth)> block = nullptr;
+  std::function<BuildingBlock(std::uint32_t depth)> block = nullptr;
   /// One backward for all microbatches of an update; it carries the number of the last.
   bool whole_backward = false;
   /// Data parallelism: a replica is the whole model, and its gradients are reduced while the last

@@ -10,7 +10,7 @@ namespace {
 class Ends {
  public:
   /// `placeholders`: Ws are numbered by the Is of their device, not by microbatch.
-  Ends(const Block& block, std::uint32_t microbatches, bool placeholders)
+  Ends(const BuildingBlock& block, std::uint32_t microbatches, bool placeholders)
       : widths_(block.widths),
         placeholders_(placeholders),
         stages_(block.stages()),
@@ -77,7 +77,7 @@ void sort_by_slot(std::vector<Placed>& device) { std::ranges::sort(device, {}, &
 
 }  // namespace
 
-RepeatedBlock::RepeatedBlock(const Block& block, std::uint32_t microbatches)
+RepeatedBlock::RepeatedBlock(const BuildingBlock& block, std::uint32_t microbatches)
     : block_(block),
       position_(
           layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1).positions()),

@@ -16,7 +16,7 @@ namespace penstock {
 class RepeatedBlock {
  public:
   /// Precondition: the block has no problems.
-  RepeatedBlock(const Block& block, std::uint32_t microbatches);
+  RepeatedBlock(const BuildingBlock& block, std::uint32_t microbatches);
 
   /// With no more activations on a device than `limit`, or than any holds as the block repeats
   /// where that is more.
@@ -38,7 +38,7 @@ class RepeatedBlock {
   void take_out_weights();
   std::vector<Op> with_every_weight(const std::vector<Placed>& device) const;
 
-  Block block_;
+  BuildingBlock block_;
   std::vector<std::uint32_t> position_;  // of each virtual stage
   std::uint32_t microbatches_;
   bool weights_fill_;                         // the block has no slots for W

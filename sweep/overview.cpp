@@ -117,7 +117,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   if (rows * across > kMostCells) return;
   mapped_ = {most[1], most[0]};
   map_.assign(rows, std::vector<double>(across, std::nan("")));
-  map_empty_.assign(rows, std::vector<std::uint8_t>(across, kNoPoint));
+  map_empty_.assign(rows, std::vector<std::uint8_t>(across, kBlankCell));
 }
 
 void Overview::add(const Cells& row) {

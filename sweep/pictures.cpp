@@ -128,7 +128,7 @@ HeatMap binned(const HeatMap& map, std::size_t rows, std::size_t columns) {
   rows = std::min(rows, old_rows);
   columns = std::min(columns, old_columns);
   out.values.assign(rows, std::vector<double>(columns, std::nan("")));
-  out.empty.assign(rows, std::vector<std::uint8_t>(columns, kNoPoint));
+  out.empty.assign(rows, std::vector<std::uint8_t>(columns, kBlankCell));
   out.row_labels.assign(rows, "");
   for (std::size_t r = old_rows; r-- > 0;) {
     const std::size_t to = r * rows / old_rows;

@@ -30,7 +30,7 @@ inline constexpr EmptyCell kEmptyCells[] = {{'x', "x nothing fits"},
                                             {'r', "r refused: there is no such run"},
                                             {'!', "! failed"},
                                             {' ', "blank: no point there"}};
-inline constexpr std::uint8_t kNoPoint = 3;
+inline constexpr std::uint8_t kBlankCell = 3;
 
 struct HeatMap {
   std::string rows, columns;  ///< names of the two axes

@@ -113,7 +113,7 @@ std::string claims_text(const Simulation& simulation, const Result& result) {
 }
 
 Json block_json(const Scenario& scenario) {
-  const Block block = with_weights(scenario.schedule->block(scenario.shape.depth));
+  const BuildingBlock block = with_weights(scenario.schedule->block(scenario.shape.depth));
   Json bounds = Json::array();
   for (std::uint32_t d = 0; d < block.depth(); ++d) bounds.push_back(memory_bound(block, d));
   return {{"interval", block.period()},

@@ -5,9 +5,9 @@
 
 namespace penstock {
 
-Block v_min_block(std::uint32_t depth);
-Block v_half_block(std::uint32_t depth);
-Block v_zb_block(std::uint32_t depth);
-Block one_f_one_b_v_block(std::uint32_t depth);
+BuildingBlock v_min_block(std::uint32_t depth);
+BuildingBlock v_half_block(std::uint32_t depth);
+BuildingBlock v_zb_block(std::uint32_t depth);
+BuildingBlock one_f_one_b_v_block(std::uint32_t depth);
 
 }  // namespace penstock

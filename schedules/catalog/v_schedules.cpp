@@ -17,16 +17,18 @@
 
 namespace penstock {
 
-Block v_min_block(std::uint32_t p) { return v_block(p, {.turns = {1, p % 3 == 0 ? 3U : 1U, 1}}); }
+BuildingBlock v_min_block(std::uint32_t p) {
+  return v_block(p, {.turns = {1, p % 3 == 0 ? 3U : 1U, 1}});
+}
 
-Block v_half_block(std::uint32_t p) {
+BuildingBlock v_half_block(std::uint32_t p) {
   return v_block(p, {.legs = {2, 1, 2, 1}, .turns = {1, p % 2 == 0 ? 4U : 1U, 2}});
 }
 
-Block v_zb_block(std::uint32_t p) { return v_block(p, {.legs = {4, 2, 4, 2}}); }
+BuildingBlock v_zb_block(std::uint32_t p) { return v_block(p, {.legs = {4, 2, 4, 2}}); }
 
-Block one_f_one_b_v_block(std::uint32_t p) {
-  Block block;
+BuildingBlock one_f_one_b_v_block(std::uint32_t p) {
+  BuildingBlock block;
   for (std::uint32_t s = 0; s < 2 * p; ++s) block.forward.push_back(s);
   block.backward.resize(block.forward.size());
   // Bs go in threes, six slots, then leave three slots to the Fs of other microbatches.
@@ -41,7 +43,7 @@ Block one_f_one_b_v_block(std::uint32_t p) {
 
 namespace {
 
-template <Block (*kBlock)(std::uint32_t), Reorder kReorder>
+template <BuildingBlock (*kBlock)(std::uint32_t), Reorder kReorder>
 void generate(const ScheduleShape& shape, OpLists& order) {
   generate_from_block(kBlock(shape.depth), shape, order, kReorder);
 }

@@ -102,9 +102,9 @@ std::vector<PairSlots> bent_blocks(std::uint32_t p, double room) {
   return blocks;
 }
 
-Block block_of(const PairSlots& slots) {
+BuildingBlock block_of(const PairSlots& slots) {
   const std::size_t p = slots.size();
-  Block block;
+  BuildingBlock block;
   block.forward.resize(2 * p);
   block.backward_input.resize(2 * p);
   for (std::size_t d = 0; d < p; ++d) {

@@ -19,7 +19,7 @@ using PairSlots = std::vector<std::array<double, 4>>;
 /// those of a block, unless none was found in a few tries.
 PairSlots any_slots(std::mt19937_64& random, std::uint32_t p, double room);
 bool is_block(const PairSlots& slots);
-Block block_of(const PairSlots& slots);
+BuildingBlock block_of(const PairSlots& slots);
 
 /// Blocks of p devices whose F of the lower chunk and I of the upper one, on their way down the V,
 /// change pace on one device, and of which a device holds at most `room` activations: of each known

@@ -9,8 +9,8 @@ namespace penstock {
 namespace {
 
 /// 1F1B on p devices: F there, B (two slots) back, every three slots.
-Block one_f_one_b_block(std::uint32_t p) {
-  Block block{.layout = Layout::loop, .chunks = 1};
+BuildingBlock one_f_one_b_block(std::uint32_t p) {
+  BuildingBlock block{.layout = Layout::loop, .chunks = 1};
   for (std::uint32_t s = 0; s < p; ++s) {
     block.forward.push_back(s);
     block.backward.push_back(p + 2 * (p - 1 - s));
@@ -18,25 +18,25 @@ Block one_f_one_b_block(std::uint32_t p) {
   return block;
 }
 
-Placement where_of(const Block& block) {
+Placement where_of(const BuildingBlock& block) {
   return layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
 }
 
-ScheduleShape shape_of(const Block& block, std::uint32_t m) {
+ScheduleShape shape_of(const BuildingBlock& block, std::uint32_t m) {
   return {.depth = block.depth(), .microbatches_per_update = m, .chunks = block.chunks};
 }
 
-OpLists order_of(const Block& block, std::uint32_t m, Reorder how) {
+OpLists order_of(const BuildingBlock& block, std::uint32_t m, Reorder how) {
   OpLists order;
   generate_from_block(block, shape_of(block, m), order, how);
   return order;
 }
 
-Evaluation evaluated(const Block& block, std::uint32_t m, Reorder how) {
+Evaluation evaluated(const BuildingBlock& block, std::uint32_t m, Reorder how) {
   return evaluate(order_of(block, m, how), where_of(block), shape_of(block, m));
 }
 
-void expect_problem(const Block& block, const std::string& what) {
+void expect_problem(const BuildingBlock& block, const std::string& what) {
   const auto found = problems(block);
   EXPECT_TRUE(std::ranges::any_of(
       found, [&](const BlockProblem& p) { return p.why.find(what) != std::string::npos; }))
@@ -58,7 +58,8 @@ TEST(Blocks, TheBlockOf1f1bRepeatsTo1f1b) {
 
 TEST(Blocks, LifespanRunsFromTheForwardToTheEndOfTheBackwardOrTheWeights) {
   EXPECT_EQ(lifespans(one_f_one_b_block(3)), (std::vector<std::uint32_t>{9, 6, 3}));
-  Block split{.chunks = 1, .forward = {0, 1}, .backward_input = {5, 2}, .backward_weight = {7, 6}};
+  BuildingBlock split{
+      .chunks = 1, .forward = {0, 1}, .backward_input = {5, 2}, .backward_weight = {7, 6}};
   EXPECT_EQ(lifespans(split), (std::vector<std::uint32_t>{8, 6}));
 }
 
@@ -69,26 +70,26 @@ TEST(Blocks, MemoryBoundAddsTheIntervalsThatTheStagesOfADeviceLive) {
 
 TEST(Blocks, WeightsTakeTheNextFreeSlotsInTheOrderOfTheirInputs) {
   // Device 0 runs F in slots 0 and 1, I in 2 and 3 of six, so both Ws wait for 4 and 5.
-  const Block block{.chunks = 2, .forward = {0, 1}, .backward_input = {3, 2}};
+  const BuildingBlock block{.chunks = 2, .forward = {0, 1}, .backward_input = {3, 2}};
   ASSERT_TRUE(problems(block).empty());
   EXPECT_EQ(with_weights(block).backward_weight, (std::vector<std::uint32_t>{5, 4}));
 }
 
 TEST(Blocks, PassesThatMeetAreNamedWithTheirDeviceAndSlots) {
-  Block block = one_f_one_b_block(2);
+  BuildingBlock block = one_f_one_b_block(2);
   block.backward = {5, 2};
   expect_problem(block,
                  "0F in slot 0 and 0B in slot 5 meet on device 0: 0 and 2-3 modulo the interval 3");
 }
 
 TEST(Blocks, PassesThatStartTooEarlyAreNamedWithWhatTheyNeed) {
-  Block block = one_f_one_b_block(3);
+  BuildingBlock block = one_f_one_b_block(3);
   block.forward[2] = 1;
   expect_problem(block, "2F in slot 1 needs 1F, which ends with slot 1: slot 2 or later");
   block = one_f_one_b_block(3);
   block.backward[1] = 4;
   expect_problem(block, "1B in slot 4 needs 2B, which ends with slot 4: slot 5 or later");
-  const Block early{
+  const BuildingBlock early{
       .chunks = 1, .forward = {0}, .backward_input = {1}, .backward_weight = {1}, .interval = 9};
   expect_problem(early, "0W in slot 1 needs 0I, which ends with slot 1: slot 2 or later");
 }
@@ -109,18 +110,18 @@ TEST(Blocks, MalformedBlocksAreRefused) {
   expect_problem({.chunks = 1, .forward = {0}, .backward = {1}, .interval = 2},
                  "device 0 works 3 slots in every interval of 2: interval must be at least 3");
   expect_problem({.chunks = 1, .forward = {0}, .backward = {1000000}}, "slot 1000000 is too late");
-  Block none = one_f_one_b_block(2);
+  BuildingBlock none = one_f_one_b_block(2);
   none.widths.forward = 0;
   expect_problem(none, "a pass of forward takes 1 to 4096 slots");
   none = one_f_one_b_block(2);
   none.interval = 4000000000;
   expect_problem(none, "interval must be at most 65536 slots");
   // Four free slots in two halves leave no room for a W of three.
-  const Block halves{.chunks = 1,
-                     .forward = {0},
-                     .backward_input = {3},
-                     .interval = 6,
-                     .widths = {.backward_weight = 3}};
+  const BuildingBlock halves{.chunks = 1,
+                             .forward = {0},
+                             .backward_input = {3},
+                             .interval = 6,
+                             .widths = {.backward_weight = 3}};
   expect_problem(halves, "leave no room for every W");
 }
 
@@ -134,13 +135,13 @@ TEST(Blocks, DrawingShowsEverySlotOfEveryDeviceAndTheBound) {
 }
 
 /// Blocks of all kinds, also some that nobody published.
-std::vector<Block> some_blocks(std::uint32_t p) {
-  std::vector<Block> blocks = {v_min_block(p), v_half_block(p), v_zb_block(p),
-                               one_f_one_b_v_block(p), one_f_one_b_block(p)};
+std::vector<BuildingBlock> some_blocks(std::uint32_t p) {
+  std::vector<BuildingBlock> blocks = {v_min_block(p), v_half_block(p), v_zb_block(p),
+                                       one_f_one_b_v_block(p), one_f_one_b_block(p)};
   blocks.push_back(with_weights(v_half_block(p)));
   for (std::uint32_t turn = 1; turn <= 6; ++turn)
     blocks.push_back(v_block(p, {.legs = {4, 2, 4, 2}, .turns = {turn, turn, turn}}));
-  Block wide = one_f_one_b_block(p);  // times 3 to 7, W left out
+  BuildingBlock wide = one_f_one_b_block(p);  // times 3 to 7, W left out
   wide.backward_input = std::move(wide.backward);
   wide.backward.clear();
   wide.widths = {.forward = 3, .backward_input = 4, .backward_weight = 3};
@@ -150,7 +151,7 @@ std::vector<Block> some_blocks(std::uint32_t p) {
     wide.backward_input[s] = 3 * p + 4 * (p - 1 - s);
   }
   blocks.push_back(wide);
-  std::erase_if(blocks, [](const Block& block) { return !problems(block).empty(); });
+  std::erase_if(blocks, [](const BuildingBlock& block) { return !problems(block).empty(); });
   return blocks;
 }
 
@@ -177,7 +178,7 @@ TEST(Blocks, EveryOrderRunsEveryPassOnceAndHoldsNoMoreThanTheRepeatedBlock) {
 }
 
 TEST(Blocks, TheBestOrderIsNoLaterThanAnyOther) {
-  for (const Block& block : some_blocks(6)) {
+  for (const BuildingBlock& block : some_blocks(6)) {
     for (const std::uint32_t m : {3U, 9U, 20U}) {
       const double best = evaluated(block, m, Reorder::best).makespan;
       for (const Reorder how : {Reorder::none, Reorder::both_ends, Reorder::everywhere})

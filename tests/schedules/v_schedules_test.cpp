@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EveryV,
                          });
 
 /// The most that any device may hold by equation 1.
-std::uint32_t bound_of(const Block& block) {
+std::uint32_t bound_of(const BuildingBlock& block) {
   std::uint32_t bound = 0;
   for (std::uint32_t d = 0; d < block.depth(); ++d) bound = std::max(bound, memory_bound(block, d));
   return bound;
@@ -144,7 +144,7 @@ TEST(VBlocks, MeetNobodyModuloTheIntervalForTwoTo39Devices) {
 
 TEST(VBlocks, PeaksAreThoseOfTheTableAndWithinTheBoundOfTheLifespans) {
   for (std::uint32_t p = 1; p < 40; ++p) {
-    const std::map<const char*, std::pair<Block, std::uint32_t>> families = {
+    const std::map<const char*, std::pair<BuildingBlock, std::uint32_t>> families = {
         {"v-min", {v_min_block(p), 2 * ((p + 4) / 3)}},
         {"v-half", {v_half_block(p), 2 * ((p + 2) / 2)}},
         {"v-zb", {v_zb_block(p), 2 * p}},

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Scans `#include "room/..."` edges and fails on one that the layer table does not allow, on a
-library used outside of its room, and on a header without an opening comment."""
+library used outside of its room, on a header without an opening comment, and on two headers that
+name a type or a constant alike: in one program that is undefined behaviour which no tool reports."""
+import collections
 import pathlib
 import re
 import sys
@@ -35,6 +37,8 @@ LIBRARIES = {
     "cublasLt.h": ("hw/cuda/",),
     "nccl.h": ("hw/cuda/",),
 }
+DEFINED = re.compile(
+    r"^(?:(?:struct|class|enum class) (\w+)[^;()]*(?:\{|$)|inline constexpr [^=({]*?(\w+)(?:\[\d*\])? *=)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -71,9 +75,21 @@ def violations(root):
                         yield f"{name}: {target} belongs to {', '.join(places)}"
 
 
+def defined_twice(root):
+    headers = collections.defaultdict(set)
+    for room in ALLOWED:
+        for path in files_of(root, room):
+            if path.suffix == ".hpp":
+                for names in DEFINED.findall(path.read_text()):
+                    headers["".join(names)].add(path.relative_to(root).as_posix())
+    for name, places in sorted(headers.items()):
+        if len(places) > 1:
+            yield f"{name} is defined in {' and in '.join(sorted(places))}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    found = list(violations(root))
+    found = [*violations(root), *defined_twice(root)]
     unknown = [r for r in ALLOWED if not (root / r).is_dir()]
     print("\n".join(found + [f"room {r} is missing" for r in unknown]))
     return 1 if found or unknown else 0

@@ -145,7 +145,7 @@ TEST(Pictures, AWideHeatMapShowsTheBestOfNeighbours) {
   for (int c = 0; c < 500; ++c) {
     map.column_labels.push_back(std::to_string(c));
     map.values[0].push_back(c == 250 ? 10 : 1);
-    map.empty[0].push_back(kNoPoint);
+    map.empty[0].push_back(kBlankCell);
   }
   const std::string drawn = draw(map, kBlocks);
   const std::string line = drawn.substr(0, drawn.find('\n'));
