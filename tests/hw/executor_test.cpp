@@ -16,9 +16,11 @@
 namespace penstock {
 namespace {
 
+/// With a sanitizer not those that search for their order: that takes most of the time.
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const Schedule& s : schedules()) names.emplace_back(s.name);
+  for (const Schedule& s : schedules())
+    if (!kSanitized || !s.name.ends_with("search")) names.emplace_back(s.name);
   return names;
 }
 

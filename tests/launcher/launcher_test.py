@@ -249,12 +249,12 @@ class Check(LauncherTest):
         self.assertNotIn("npm", self.box.requested_packages())
         self.assertRegex(self.box.calls("meson test")[0], "--no-suite browser( |$)")
 
-    def test_the_second_round_has_sanitizers_and_leaves_two_suites_out(self) -> None:
+    def test_the_second_round_has_sanitizers_and_leaves_three_suites_out(self) -> None:
         self.check()
         self.assertIn("-Db_sanitize=address,undefined", " ".join(self.box.calls("meson setup")))
         plain, sanitized, _ = self.box.calls("meson test")
         self.assertNotIn("--no-suite", plain)
-        self.assertIn("--no-suite browser --no-suite launcher", sanitized)
+        self.assertIn("--no-suite browser --no-suite launcher --no-suite numbers", sanitized)
 
     def test_the_third_round_has_the_thread_sanitizer_for_what_executes(self) -> None:
         self.check()
