@@ -54,6 +54,10 @@ void refuse_others(const Arguments& arguments, PlanInput input, PlanOptions& opt
     if (arguments.value("objective", "throughput") != "throughput")
       options.refuse("objective", "must be throughput with --compare");
   }
+  for (const char* option : {"output", "report"}) {
+    const std::string why = missing_folder(arguments, option);
+    if (!why.empty()) options.wrong(option, why);
+  }
   if (!arguments.flag("write")) options.refuse("force", "replaces what --write FOLDER wrote");
 }
 
@@ -325,13 +329,14 @@ int run_full_plan(const Arguments& arguments) {
   if (asks_published(arguments, problem))
     published = published_plans(problem, microbatches_to_ask(asked, problem));
   const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
-  FullPlan full{problem, asked.search, terms, {}, {}, {}};
+  FullPlan full{problem, asked.search, terms, {}, {}, {}, {}};
   full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
   if (compares) {
     // With several versions one is still allowed.
     SearchResult several =
         search_from(problem, arguments, asked, options, published, true, full.result.plans);
     full.compared = compared(published, full.result, several);
+    full.compared_notes = task_of(problem.base()).notes;
     if (versions) full.result = std::move(several);
   }
   for (const FoundPlan& plan : full.result.plans)

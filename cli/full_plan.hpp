@@ -37,7 +37,8 @@ struct FullPlan {
   Terms terms;
   SearchResult result;
   std::vector<Offer> offers;
-  std::vector<ComparedPlanner> compared;  ///< empty: not asked
+  std::vector<ComparedPlanner> compared;    ///< empty: not asked
+  std::vector<std::string> compared_notes;  ///< what the published planners took for granted
 
   std::string model_name() const;
 };

@@ -107,6 +107,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"scenario", offer.scenario.text},
           {"files", offer.files},
           {"began_with", plan.from},
+          {"also_called", plan.also},
           {"stages", stages_of(plan.choice)}};
 }
 
@@ -265,6 +266,8 @@ std::string offers_text(const FullPlan& full) {
     if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
     out += "\n";
     for (const std::string& reason : offer.reasons) out += "  " + reason + "\n";
+    if (!offer.plan.also.empty())
+      out += fmt::format("  {} order the same ops alike\n", fmt::join(offer.plan.also, ", "));
     out += files_text(offer);
   }
   const Offer& best = full.offers.front();
@@ -280,7 +283,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
   if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
   const Offer& best = full.offers.front();
   const PlanFamily& family = best.plan.choice.family;
-  return {
+  std::vector<KeyFigure> figures{
       {"What to run?",
        fmt::format("{}, {} x {} replicas", family.schedule->name,
                    counted(family.shape.depth, "stage"), width_text(best.plan.choice)),
@@ -292,7 +295,14 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
        proof(full.result, full.problem)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
-       fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))}};
+       fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
+      {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),
+       "on the device that holds the most"}};
+  const std::string terms = terms_text(best, full.problem, full.terms);
+  if (!terms.empty())
+    figures.push_back({"What does it take?", terms.substr(0, terms.find('\n')),
+                       terms.substr(terms.find('\n') + 1)});
+  return figures;
 }
 
 std::string plans_section(const std::vector<Offer>& offers) {
@@ -334,8 +344,14 @@ std::string limits_section(const std::vector<Offer>& offers) {
   return section_text(table);
 }
 
-std::string comparison_section(const std::vector<ComparedPlanner>& planners) {
-  TableSection table{{"Planners, simulated alike"},
+/// What they took for granted; empty: nothing.
+std::string planner_notes(const FullPlan& full) {
+  if (full.compared_notes.empty()) return "";
+  return fmt::format("the published planners: {}", fmt::join(full.compared_notes, "; "));
+}
+
+std::string comparison_section(const FullPlan& full) {
+  TableSection table{{"Planners, simulated alike", planner_notes(full)},
                      {{"planner"},
                       {"throughput", "samples/s"},
                       {"as it predicts", "samples/s"},
@@ -344,7 +360,7 @@ std::string comparison_section(const std::vector<ComparedPlanner>& planners) {
                       {"why there is none"}},
                      {}};
   const auto known = [](double value, bool is) { return is ? Cell(value) : Cell(); };
-  for (const ComparedPlanner& p : planners) {
+  for (const ComparedPlanner& p : full.compared) {
     const bool runs = p.throughput_samples_per_s > 0;
     table.rows.push_back({p.name, known(p.throughput_samples_per_s, runs),
                           known(p.predicted_samples_per_s, p.predicted_samples_per_s > 0),
@@ -388,6 +404,7 @@ Json to_json(const FullPlan& full) {
           {"families_with_cuts_left", result.represented},
           {"infeasible_because", infeasible_because(full)},
           {"planners", compared},
+          {"planner_notes", full.compared_notes},
           {"plans", plans}};
 }
 
@@ -399,6 +416,7 @@ std::string to_text(const FullPlan& full) {
                   kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
   out += full.offers.empty() ? no_plan(full) : offers_text(full);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
+  if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
   return out + "\n" + tallies_table(result) +
          fmt::format(
              "{} cuts simulated as a bound, {} plans confirmed in a process, {} moves of "
@@ -435,7 +453,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
     report.sections.push_back(limits_section(full.offers));
     report.scenario = full.offers.front().scenario.text;
   }
-  if (!full.compared.empty()) report.sections.push_back(comparison_section(full.compared));
+  if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
   report.command = arguments.command_line;
   report.version = PENSTOCK_VERSION;
   return report;

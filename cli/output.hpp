@@ -40,6 +40,10 @@ void write_trace(const Simulation& simulation, const std::string& path);
 /// "1 update", "2 updates", "8 microbatches".
 std::string counted(std::int64_t count, std::string_view what);
 
+/// Why the file that an option names cannot be written, which is better said before an hour of work
+/// than after it; empty: its folder is there, or the option was not given.
+std::string missing_folder(const Arguments& arguments, const char* option);
+
 /// Writes to --output, or standard output.
 void put_output(const Arguments& arguments, const std::string& text);
 

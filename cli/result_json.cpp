@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace penstock {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kSchemaVersion = 1;
 
@@ -219,6 +222,13 @@ std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>&
     out += line(cells);
   }
   return out;
+}
+
+std::string missing_folder(const Arguments& arguments, const char* option) {
+  const std::string file = arguments.value(option, "-");
+  if (file == "-") return "";
+  const fs::path folder = fs::absolute(file).parent_path();
+  return fs::is_directory(folder) ? "" : fmt::format("there is no folder '{}'", folder.string());
 }
 
 void put_output(const Arguments& arguments, const std::string& text) {

@@ -103,15 +103,6 @@ void add_fields(Json& json, const RecordedRun& run, const Recording& recording) 
   for (const RecordedLoss& l : run.losses) json["losses"].push_back(l.loss);
 }
 
-/// Better said before an hour of work than after it.
-void require_folder(const Arguments& arguments, const char* option) {
-  if (!arguments.flag(option)) return;
-  const fs::path folder = fs::absolute(arguments.value(option)).parent_path();
-  if (!fs::is_directory(folder))
-    throw InputError(std::string("--") + option,
-                     fmt::format("there is no folder '{}'", folder.string()));
-}
-
 /// The ops that ran, as a program: all that refers to others is taken off.
 struct PartialRun {
   PartialRun(const Program& program, const RecordedTimeline& recorded)
@@ -192,7 +183,10 @@ int show(const Arguments& arguments, Simulation& s, const Recording& recording, 
 }  // namespace
 
 int run_replay(const Arguments& arguments) {
-  for (const char* option : {"record", "trace", "output"}) require_folder(arguments, option);
+  for (const char* option : {"record", "trace", "output"}) {
+    const std::string why = missing_folder(arguments, option);
+    if (!why.empty()) throw InputError(std::string("--") + option, why);
+  }
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   Simulation s = prepare(scenario);
   const bool logical = arguments.value("clock", "wall") == "virtual";

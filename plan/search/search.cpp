@@ -44,14 +44,6 @@ struct Later {
 };
 using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
 
-bool same(const Choice& of_a, const Choice& of_b) {
-  const PlanFamily &a = of_a.family, &b = of_b.family;
-  return of_a.widths == of_b.widths && of_a.split == of_b.split && a.schedule == b.schedule &&
-         a.chunks == b.chunks && a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
-         a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
-         a.shape.microbatch_size == b.shape.microbatch_size;
-}
-
 /// Is every message alone on its link? Asked only where that may be: it lays out all replicas.
 bool shares_nothing(const Scenario& scenario) {
   const Cluster& cluster = scenario.cluster;
@@ -66,7 +58,8 @@ class Search {
         axes_(axes),
         options_(options),
         recomputes_(recomputes_of(axes)),
-        bounds_(problem, axes) {}
+        bounds_(problem, axes),
+        kept_(problem, options.top) {}
 
   SearchResult run() {
     take_up_starts();
@@ -74,7 +67,7 @@ class Search {
     try_usual_ones();
     while (step()) report();
     improve_best();
-    while (out_.plans.size() < options_.top && confirms() && !relaxed_.empty())
+    while (kept_.size() < options_.top && confirms() && !relaxed_.empty())
       confirm(take(relaxed_));  // for comparison: proven worse than the best
     leave_rest();
     finish();
@@ -89,7 +82,7 @@ class Search {
     return cost_of(options_.objective, judgement.iteration_time_s, judgement.memory_bytes,
                    choice.gpus());
   }
-  double best() const { return out_.plans.empty() ? kInfinite : out_.plans.front().cost; }
+  double best() const { return kept_.empty() ? kInfinite : kept_.best().cost; }
   bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
   bool confirms() const {
     return options_.confirm && out_.confirmations < options_.most_confirmations &&
@@ -149,11 +142,11 @@ class Search {
   /// Of many cuts only those best by their bounds were simulated, of a start one: tries others.
   void improve_best() {
     const auto had_all_cuts = [&] {
-      return represented_.empty() && left_.empty() && out_.plans.front().from.empty();
+      return represented_.empty() && left_.empty() && kept_.best().from.empty();
     };
-    bool better = !out_.plans.empty() && !had_all_cuts();
+    bool better = !kept_.empty() && !had_all_cuts();
     while (better) {
-      const FoundPlan plan = out_.plans.front();
+      const FoundPlan plan = kept_.best();
       better = recomputes_less(plan) || moves_layers(plan);
     }
   }
@@ -634,21 +627,8 @@ class Search {
     return given > 0;
   }
 
-  /// The best of each family; of two as good the earlier.
   void keep(const Choice& choice, const Judgement& judgement, const std::string& from = {}) {
-    const FoundPlan plan{choice, judgement, cost(judgement, choice), throughput(judgement), from};
-    const auto better = [](const FoundPlan& a, const FoundPlan& b) {
-      if (a.cost != b.cost) return a.cost < b.cost;
-      return a.judgement.iteration_time_s < b.judgement.iteration_time_s;
-    };
-    const auto known = std::ranges::find_if(
-        out_.plans, [&](const FoundPlan& p) { return same(p.choice, choice); });
-    if (known != out_.plans.end()) {
-      if (!better(plan, *known)) return;
-      out_.plans.erase(known);
-    }
-    out_.plans.insert(std::ranges::upper_bound(out_.plans, plan, better), plan);
-    if (out_.plans.size() > options_.top) out_.plans.pop_back();
+    kept_.keep({choice, judgement, cost(judgement, choice), throughput(judgement), from});
   }
 
   void leave_open(double least, const PlanFamily& family) {
@@ -691,9 +671,9 @@ class Search {
 
   void finish() {
     out_.lower_bound = std::min(best(), open_);
-    if (!out_.plans.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
-    if (out_.plans.empty() && out_.lower_bound == kInfinite)
-      out_.infeasible_because = why_nothing();
+    if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
+    if (kept_.empty() && out_.lower_bound == kInfinite) out_.infeasible_because = why_nothing();
+    out_.plans = kept_.take();
   }
 
   /// By what became of all that was made.
@@ -721,6 +701,7 @@ class Search {
   const SearchOptions& options_;
   const std::vector<Recompute> recomputes_;  // of a stage, the least first
   Bounds bounds_;
+  KeptPlans kept_;
   Queue queue_, rest_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
   std::int64_t confirmed_ops_ = 0;

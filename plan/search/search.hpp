@@ -11,12 +11,13 @@
 // early, the answer is proven up to a gap: best / (least bound of all that was not evaluated) - 1.
 //
 // Plans of published planners can be given as starts: what is found is then no worse than they are.
-// The best plan is improved by recomputing less and by moving layers over one boundary at a time. The bounds hold for plans
-// with as many replicas in every stage and one batch per update; starts may be others.
+// The best plan is improved by recomputing less and by moving layers over one boundary at a time.
+// The bounds hold for plans with as many replicas in every stage and one batch per update; starts
+// may be others.
 #pragma once
 
 #include "plan/search/bound.hpp"
-#include "plan/search/judgement.hpp"
+#include "plan/search/kept_plans.hpp"
 
 #include <array>
 #include <functional>
@@ -59,7 +60,7 @@ struct SearchOptions {
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
-  std::size_t top = 5;  ///< plans, each of another family
+  std::size_t top = 5;  ///< plans (kept_plans.hpp)
   std::vector<Start> starts = {};
   /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
   /// are tried at most.
@@ -85,14 +86,6 @@ struct Tally {
   std::size_t left = 0;       ///< a limit ended the search; they are in the gap
 
   bool adds_up() const { return made == refused + too_large + worse + opened + left; }
-};
-
-struct FoundPlan {
-  Choice choice;
-  Judgement judgement;  ///< its time is that of the problem's batch
-  double cost = 0;
-  double throughput_samples_per_s = 0;
-  std::string from = {};  ///< the published planner whose plan it began with; empty: none
 };
 
 struct SearchResult {

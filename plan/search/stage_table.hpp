@@ -1,7 +1,8 @@
 // What a run of consecutive layers costs as a stage, at least: the numbers that bounds are made of.
 //
-// Times are those of the fastest device of the cluster, with the exchanges of tensor ranks on links
-// of their own inside a node, where all nodes are alike; bytes are what a device holds in any case.
+// Times are those of a device as fast as any of the cluster in everything (made up where its groups
+// are not alike), with the exchanges of tensor ranks on links of their own inside a node, where all
+// nodes are alike; bytes are what a device holds in any case.
 // Every number is a lower bound on that of the same run of layers in any scenario of the problem. A
 // run of layers never takes less than its parts' union would: times are maxima of sums over layers,
 // so part(i, a).forward_s + part(i + a, b).forward_s >= part(i, a + b).forward_s.

@@ -24,6 +24,7 @@ fc2,1 ms,2 ms,1 KB,2 MB
 fc3,2 ms,3 ms,1 KB,2 MB
 """
 PROFILE = SOURCE / "tests/scenarios/profiles/tiny.yaml"
+EFFORT = "50" if "PENSTOCK_SANITIZED" in os.environ else "150"
 PLANNERS = ["pipedream", "2bw", "dapple", "torchgpipe", "uniform", "full", "full, several versions"]
 
 
@@ -35,7 +36,7 @@ class Case(CommandCase):
     def run_command(cls, *words, **options):
         if words[0] == "plan":
             words += ("--time-limit", "1e9") if "--time-limit" not in words else ()
-            words += ("--effort", "150") if "--effort" not in words else ()
+            words += ("--effort", EFFORT) if "--effort" not in words else ()
         return super().run_command(*words, **options)
 
     def setUp(self):
@@ -121,9 +122,11 @@ class Plans(Case):
 
     def test_the_report_is_a_page_with_plans_and_planners(self):
         page = self.folder / "plan.html"
-        self.ok("plan", self.layers, "--level", "4x10GB/s", "--compare", "--report", page)
+        self.ok("plan", self.layers, "--level", "4x10GB/s", "--compare", "--price", 2, "--report",
+                page)
         text = page.read_text()
-        for words in ("What to run?", "What limits each", "Planners, simulated alike", "torchgpipe"):
+        for words in ("What to run?", "How much memory?", "What does it take?", "an update costs",
+                      "What limits each", "Planners, simulated alike", "torchgpipe"):
             self.assertIn(words, text)
 
     def test_csv_has_a_row_per_plan(self):
@@ -326,6 +329,15 @@ class Refusals(Case):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("cannot make the folder", done.stderr)
 
+    def test_files_in_no_folder_are_said_before_the_search(self):
+        plans = self.folder / "plans"
+        error = self.no_plan(self.layers, "--search", "full", "--level", "2x10GB/s", "--write", plans,
+                             "-o", self.folder / "none" / "x.json", "--report",
+                             self.folder / "none" / "x.html")
+        for option in ("--output: there is no folder", "--report: there is no folder"):
+            self.assertIn(option, error)
+        self.assertFalse(plans.exists())
+
     def test_all_that_a_model_lacks_is_said_at_once(self):
         error = self.no_plan("gpt-2.2b", "--search", "full", "--schedule", "1f1c", "--effort",
                              "x", "--tokens", 0, "--force")
@@ -379,6 +391,15 @@ class Comparisons(Case):
 
     def test_ours_is_best_or_equal_for_a_transformer(self):
         self.compare(self.scenario)
+
+    def test_what_published_planners_take_for_granted_is_said(self):
+        mixed = self.folder / "mixed.yaml"
+        mixed.write_text("{inter: 10 Gbps, groups: [{base: p3.16xlarge, nodes: 1}, "
+                         "{base: dgx-a100, nodes: 1}]}\n")
+        words = ("plan", self.layers, "--cluster", mixed, "--compare", "--effort", 20)
+        said = self.json(*words)["planner_notes"]
+        self.assertTrue(any(note.startswith("planned as if all devices were ") for note in said), said)
+        self.assertIn(f"note: the published planners: {said[0]}", self.ok(*words))
 
     def test_ours_is_best_or_equal_on_measured_profiles(self):
         profiles = SHARED / "data" / "pipedream_profiles"
