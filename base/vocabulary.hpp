@@ -23,6 +23,8 @@ enum class OpKind : std::uint8_t {
   step,             ///< STEP: optimizer step, makes the next weight version
 };
 
+inline constexpr std::size_t kOpKinds = 6;
+
 /// The kind's token: F, B, I, W, REDUCE_GRAD, STEP.
 std::string_view token(OpKind kind);
 
@@ -111,8 +113,8 @@ struct StageCosts {
   /// Of a microbatch that is not recomputed where others are: kept from F, and while B runs.
   std::int64_t stored_activation_bytes = 0;
   std::int64_t stored_workspace_bytes = 0;
-  std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
-  std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
+  std::int64_t forward_workspace_bytes = 0;   ///< lives while F runs
+  std::int64_t backward_workspace_bytes = 0;  ///< lives while B, I or W runs
 
   double forward_flops = 0;   ///< model FLOPs of F, of each GPU
   double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation

@@ -83,9 +83,9 @@ Scale scale_of(const Simulation& s, int room) {
   return in(cells < 1 ? fitting : std::min(4.0, std::floor(cells)) / shortest, room);
 }
 
-class Row {
+class DeviceLine {
  public:
-  Row(int width, bool colour) : cells_(static_cast<std::size_t>(width)), colour_(colour) {}
+  DeviceLine(int width, bool colour) : cells_(static_cast<std::size_t>(width)), colour_(colour) {}
 
   void put(int from, int to, const std::string& text, char fill, const char* paint) {
     to = std::min(to, static_cast<int>(cells_.size()));
@@ -122,21 +122,21 @@ class Row {
   bool colour_;
 };
 
-void put_op(const Simulation& s, const Op& op, int from, int to, Row& row) {
+void put_op(const Simulation& s, const Op& op, int from, int to, DeviceLine& row) {
   row.put(from, to, label(s, op, to - from), is_backward(op.kind) ? '=' : '-',
           colour_of(op.kind, is_lower(s, op)));
 }
 
 /// An F and a B that run together share their box, half and half.
-void put_pair(const Simulation& s, std::uint32_t g, int from, int to, Row& row) {
+void put_pair(const Simulation& s, std::uint32_t g, int from, int to, DeviceLine& row) {
   const int middle = from + (to - from) / 2;
   put_op(s, s.program.ops[g], from, middle, row);
   put_op(s, s.program.ops[g + 1], middle, to, row);
   if (to - from > 5) row.put(middle - 1, middle, "&", '&', colour_of(OpKind::step, false));
 }
 
-Row row_of(const Simulation& s, int device, const Scale& scale, bool colour) {
-  Row row(scale.width, colour);
+DeviceLine row_of(const Simulation& s, int device, const Scale& scale, bool colour) {
+  DeviceLine row(scale.width, colour);
   const OpLists& ops = s.program.ops;
   for (std::uint32_t g = ops.begin(device); g < ops.end(device); g += ops.together(g)) {
     const Span& span = s.timeline->op(g);
@@ -154,7 +154,7 @@ std::string draw_rows(const Simulation& s, const Scale& scale, bool colour) {
   constexpr int kDevices = 64;
   const int devices = std::min(kDevices, s.program.ops.devices());
   const int digits = s.program.ops.devices() > 10 ? 2 : 1;
-  std::vector<Row> rows;
+  std::vector<DeviceLine> rows;
   for (int d = 0; d < devices; ++d) rows.push_back(row_of(s, d, scale, colour));
   std::string out;
   for (int from = 0; from < scale.width; from += scale.part) {

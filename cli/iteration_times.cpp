@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kNodeGpus = 8;
 constexpr int kFolds = 10;
-constexpr double kLargeError = 0.15;
-constexpr const char* kFormat = "iteration times of tensor x data x pipeline parallel training";
+constexpr const char* kTimesFormat =
+    "iteration times of tensor x data x pipeline parallel training";
 
 /// A cluster's runs: of one node, or of many.
 struct ClusterName {
@@ -104,7 +104,7 @@ class Protocol {
       for (const TrainingRun& run : runs_) add(run, calibration);
       if (arguments_.flag("save-calibration")) save(calibration);
     }
-    report_.format = fmt::format("{} ({})", kFormat, cluster_.name);
+    report_.format = fmt::format("{} ({})", kTimesFormat, cluster_.name);
     return std::move(report_);
   }
 

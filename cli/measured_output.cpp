@@ -14,8 +14,6 @@
 namespace penstock {
 namespace {
 
-constexpr double kLargeError = 0.15;  // rows beyond it are named
-
 Json parameter_json(const ReportedParameter& p) {
   return {{"name", p.name}, {"value", p.value}, {"unit", p.unit}, {"meaning", p.meaning}};
 }

@@ -7,6 +7,9 @@
 
 namespace penstock {
 
+/// Rows that are further off are named, with a hypothesis.
+inline constexpr double kLargeError = 0.15;
+
 /// The rows of `rows[]`, one per configuration.
 std::vector<Json> measured_rows_json(const MeasuredReport& report);
 

@@ -6,9 +6,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
+
 namespace penstock {
 
 using Json = nlohmann::ordered_json;
+
+template <class T>
+Json nullable(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+/// What `one` makes of each item.
+template <class Items, class F>
+Json list(const Items& items, F&& one) {
+  Json out = Json::array();
+  for (const auto& item : items) out.push_back(one(item));
+  return out;
+}
 
 struct OutputOptions {
   bool events = false;

@@ -161,11 +161,6 @@ double batch_s(const Times& times, const Scenario& scenario) {
 // Writing
 // ------------------------------------------------------------------------------------------
 
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json times_json(const MaybeTimes& times) {
   return {{"iteration_time_s", times ? nullable(times->iteration_time_s) : Json(nullptr)},
           {"makespan_s", times ? Json(times->makespan_s) : Json(nullptr)}};

@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr int kSchemaVersion = 1;
 
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json device_json(const DeviceResult& d) {
   Json memory = Json::object();
   for (std::size_t i = 0; i < kOwners; ++i)
@@ -55,13 +50,6 @@ Json communication_json(const Communication& c, double device_s) {
           {"exposed_s", c.exposed_s},
           {"exposed_fraction", device_s > 0 ? c.exposed_s / device_s : 0},
           {"bytes", std::llround(c.bytes)}};
-}
-
-template <class Items, class F>
-Json list(const Items& items, F&& one) {
-  Json out = Json::array();
-  for (const auto& item : items) out.push_back(one(item));
-  return out;
 }
 
 std::string csv_cell(const Json& value) {

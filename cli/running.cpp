@@ -12,18 +12,18 @@ namespace penstock {
 namespace {
 
 /// What the child sends: its kind of end in the first byte, then JSON or the error's text.
-enum class Ended : char { result = 'r', input_error = 'i', failure = 'f' };
+enum class ChildEnd : char { result = 'r', input_error = 'i', failure = 'f' };
 
 std::string answer_of_child(const std::function<std::string()>& work) {
-  const auto marked = [](Ended ended, const std::string& text) {
+  const auto marked = [](ChildEnd ended, const std::string& text) {
     return static_cast<char>(ended) + text;
   };
   try {
-    return marked(Ended::result, work());
+    return marked(ChildEnd::result, work());
   } catch (const InputError& error) {
-    return marked(Ended::input_error, error.what());
+    return marked(ChildEnd::input_error, error.what());
   } catch (const std::exception& error) {
-    return marked(Ended::failure, error.what());
+    return marked(ChildEnd::failure, error.what());
   }
 }
 
@@ -55,12 +55,12 @@ std::string in_child(const std::string& path, const std::string& done,
                       how_it_ended(child.status));
   const std::string& answer = *child.answer;
   std::string text = answer.substr(1);
-  switch (static_cast<Ended>(answer[0])) {
-    case Ended::result: return text;
-    case Ended::input_error: {
+  switch (static_cast<ChildEnd>(answer[0])) {
+    case ChildEnd::result: return text;
+    case ChildEnd::input_error: {
       throw InputError(path, "cannot be " + done + "\n" + text);
     }
-    case Ended::failure: break;
+    case ChildEnd::failure: break;
   }
   throw SystemError(text);
 }

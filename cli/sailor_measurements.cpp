@@ -16,8 +16,7 @@
 namespace penstock {
 namespace {
 
-constexpr double kLargeError = 0.15;
-constexpr const char* kFormat = "Sailor's measured configurations";
+constexpr const char* kSailorFormat = "Sailor's measured configurations";
 
 std::vector<ReportedParameter> reported(const SailorParameters& p) {
   return {
@@ -57,13 +56,13 @@ std::string hypothesis(const SailorPlan& plan, const SailorData& data,
   return "not understood";
 }
 
-struct Row {
+struct Configuration {
   SailorRow run;
   std::string model;
   std::shared_ptr<const SailorData> data;
 };
 
-MeasuredRowResult result_of(const Row& row, const SailorParameters& parameters) {
+MeasuredRowResult result_of(const Configuration& row, const SailorParameters& parameters) {
   const SailorPlan& plan = row.run.plan;
   const SailorPrediction prediction = predict(plan, *row.data, parameters);
   MeasuredRowResult out;
@@ -79,7 +78,7 @@ MeasuredRowResult result_of(const Row& row, const SailorParameters& parameters) 
   return out;
 }
 
-std::vector<SailorRow> runs_of(const std::vector<Row>& rows,
+std::vector<SailorRow> runs_of(const std::vector<Configuration>& rows,
                                const std::function<bool(std::size_t)>& chosen) {
   std::vector<SailorRow> out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -89,29 +88,29 @@ std::vector<SailorRow> runs_of(const std::vector<Row>& rows,
   return out;
 }
 
-void with_shipped(const std::vector<Row>& rows, MeasuredReport& report) {
+void with_shipped(const std::vector<Configuration>& rows, MeasuredReport& report) {
   report.protocol =
       "shipped parameters, fitted on 15 runs of OPT-350 on 1 to 32 nodes of 4 GH200 (those rows "
       "are "
       "marked)";
   report.parameters = reported({});
-  for (const Row& row : rows) {
+  for (const Configuration& row : rows) {
     report.rows.push_back(result_of(row, {}));
     report.rows.back().calibrated = is_sailor_calibration(row.run.plan, row.model);
   }
 }
 
-void with_all(const std::vector<Row>& rows, MeasuredReport& report) {
+void with_all(const std::vector<Configuration>& rows, MeasuredReport& report) {
   const SailorParameters fitted = fit_sailor(runs_of(rows, [](std::size_t) { return true; }));
   report.protocol = "fitted on all rows";
   report.parameters = reported(fitted);
-  for (const Row& row : rows) {
+  for (const Configuration& row : rows) {
     report.rows.push_back(result_of(row, fitted));
     report.rows.back().calibrated = true;
   }
 }
 
-void with_half(const std::vector<Row>& rows, std::uint64_t seed, MeasuredReport& report) {
+void with_half(const std::vector<Configuration>& rows, std::uint64_t seed, MeasuredReport& report) {
   const auto part = random_parts(rows.size(), 2, seed);
   const SailorParameters fitted =
       fit_sailor(runs_of(rows, [&](std::size_t i) { return part[i] == 0; }));
@@ -124,7 +123,7 @@ void with_half(const std::vector<Row>& rows, std::uint64_t seed, MeasuredReport&
   }
 }
 
-void in_folds(const std::vector<Row>& rows, MeasuredReport& report) {
+void in_folds(const std::vector<Configuration>& rows, MeasuredReport& report) {
   report.protocol =
       "leave-one-out: every row predicted by a fit on the others; the values are of a fit on all";
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -134,7 +133,7 @@ void in_folds(const std::vector<Row>& rows, MeasuredReport& report) {
   report.parameters = reported(fit_sailor(runs_of(rows, [](std::size_t) { return true; })));
 }
 
-MeasuredReport report_of(const std::vector<Row>& rows, const Arguments& arguments) {
+MeasuredReport report_of(const std::vector<Configuration>& rows, const Arguments& arguments) {
   MeasuredReport report;
   const std::string fit = arguments.value("fit", "none");
   if (fit == "none")
@@ -149,7 +148,7 @@ MeasuredReport report_of(const std::vector<Row>& rows, const Arguments& argument
     throw InputError("--fit", fmt::format("'{}' is not for Sailor's configurations; none, half, "
                                           "folds and all are",
                                           fit));
-  report.format = fmt::format("{}, {}", kFormat, rows.front().model);
+  report.format = fmt::format("{}, {}", kSailorFormat, rows.front().model);
   return report;
 }
 
@@ -157,7 +156,7 @@ MeasuredReport report_of(const std::vector<Row>& rows, const Arguments& argument
 
 std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files,
                                            const Arguments& arguments) {
-  std::map<std::string, std::vector<Row>> by_model;
+  std::map<std::string, std::vector<Configuration>> by_model;
   std::map<std::string, SailorLibrary> libraries;
   std::map<std::string, std::vector<std::string>> notes;
   for (const std::string& file : files) {

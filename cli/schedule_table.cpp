@@ -73,9 +73,9 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
 }
 
 /// Columns of words that are wrapped, side by side.
-class Columns {
+class WrappedColumns {
  public:
-  Columns(std::string_view longest_name, std::size_t columns)
+  WrappedColumns(std::string_view longest_name, std::size_t columns)
       : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 60) - name_ - 6) {
     const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
     const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
@@ -133,7 +133,7 @@ Json schedules_json() {
 std::string schedules_text(std::size_t columns) {
   const auto longest =
       std::ranges::max(schedules(), {}, [](const Schedule& s) { return s.name.size(); });
-  const Columns table(longest.name, columns);
+  const WrappedColumns table(longest.name, columns);
   std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
   for (const std::string_view name : kFamilies) {
     text += fmt::format("\n{}\n\n", fmt::join(wrapped(name, columns), "\n"));

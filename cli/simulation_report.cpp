@@ -17,7 +17,7 @@ namespace {
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-KeyFigure fits(const Result& r) {
+KeyFigure does_it_fit(const Result& r) {
   const auto fullest = std::ranges::min_element(
       r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
   const std::int64_t peak = fullest->memory.use.total();
@@ -134,7 +134,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
-  report.figures = {fits(r), iteration(s, r), throughput(r), bubble(r)};
+  report.figures = {does_it_fit(r), iteration(s, r), throughput(r), bubble(r)};
   report.sections = {timeline_section(s)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });

@@ -11,20 +11,13 @@
 namespace penstock {
 namespace {
 
-constexpr int kSchemaVersion = 1;
+constexpr int kValidationSchema = 1;
 constexpr std::pair<const char*, const char*> kCauseKeys[] = {
     {"op_time_s", "op times"},
     {"transfer_time_s", "message times"},
     {"wait_s", "delayed departures"},
     {"launch_overhead_s", "launch overhead"},
     {"rest_s", "order and jitter"}};
-
-template <class Items, class F>
-Json list(const Items& items, F&& one) {
-  Json out = Json::array();
-  for (const auto& item : items) out.push_back(one(item));
-  return out;
-}
 
 Json kind_json(const KindRow& k) {
   Json out = Json::object();
@@ -46,7 +39,7 @@ Json memory_json(const MemoryUse& use) {
   return out;
 }
 
-Json device_json(const DeviceRow& d) {
+Json device_row_json(const DeviceRow& d) {
   const bool measured = d.measured_memory.has_value();
   return {{"device", d.device},
           {"predicted_busy_s", d.predicted_busy_s},
@@ -272,7 +265,7 @@ Json row_json(const ValidationInput& in, const Validation& v) {
   out["order_differences"] = list(v.order_differences, difference_json);
   out["kinds"] = list(v.kinds, kind_json);
   out["stages"] = list(v.stages, kind_json);
-  out["devices"] = list(v.devices, device_json);
+  out["devices"] = list(v.devices, device_row_json);
   out["description"] = r.description;
   out["notes"] = v.notes;
   return out;
@@ -290,9 +283,12 @@ Json validation_json(const std::vector<Json>& rows, const std::optional<double>&
   Json by_depth = Json::object();
   for (const auto& [depth, summary] : s.time_by_depth)
     by_depth[std::to_string(depth)] = summary_json(summary);
-  return {{"schema_version", kSchemaVersion}, {"tolerance", nullable(tolerance)},
-          {"time", summary_json(s.time)},     {"memory", summary_json(s.memory)},
-          {"time_by_pp", by_depth},           {"rows", rows}};
+  return {{"schema_version", kValidationSchema},
+          {"tolerance", nullable(tolerance)},
+          {"time", summary_json(s.time)},
+          {"memory", summary_json(s.memory)},
+          {"time_by_pp", by_depth},
+          {"rows", rows}};
 }
 
 std::vector<std::string> out_of_tolerance(const Json& result) {

@@ -7,11 +7,6 @@
 
 namespace penstock {
 
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json summary_json(const ErrorSummary& summary);
 
 /// A row of `rows[]`.

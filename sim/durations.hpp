@@ -1,8 +1,9 @@
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)
-// An overlapped F and B take what both take, less the mean of what their stages save. A STEP or a priced REDUCE_GRAD is that of all
-// stages of the device. The table has a row for each set of devices that are alike.
+// An overlapped F and B take what both take, less the mean of what their stages save. A STEP or a
+// priced REDUCE_GRAD is that of all stages of the device. The table has a row for each set of
+// devices that are alike.
 #pragma once
 
 #include "base/position_costs.hpp"
@@ -57,9 +58,8 @@ class Durations {
   struct Time {
     double compute_s, exchange_s;
   };
-  static constexpr std::size_t kKinds = 6;
   struct OfStage {
-    std::array<Time, kKinds> kinds;
+    std::array<Time, kOpKinds> kinds;
     double recompute_s, saving_s;
   };
 
@@ -70,7 +70,7 @@ class Durations {
       OfStage& row = times_.emplace_back();
       row.recompute_s = c.recompute_s;
       row.saving_s = c.overlap_saving_s;
-      for (std::size_t kind = 0; kind < kKinds; ++kind) {
+      for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
         const bool exchanges = kind < c.tensor.size();
         row.kinds[kind] = {c.duration_s(static_cast<OpKind>(kind)),
                            exchanges ? exchange.alone_s(c.tensor[kind]) : 0};

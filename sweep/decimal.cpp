@@ -19,7 +19,7 @@ constexpr int kMostExponent = 400;
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Without zeros at its end, so that equal values look alike.
-Decimal trimmed(Decimal d) {
+Decimal without_zeros(Decimal d) {
   while (d.mantissa != 0 && d.mantissa % 10 == 0) {
     d.mantissa /= 10;
     ++d.exponent;
@@ -102,11 +102,11 @@ std::optional<Decimal> parse_decimal(std::string_view text) {
     d.exponent += exponent;
   }
   if (number.starts_with('-')) d.mantissa = -d.mantissa;
-  return trimmed(d);
+  return without_zeros(d);
 }
 
 std::string to_string(Decimal d) {
-  d = trimmed(d);
+  d = without_zeros(d);
   const std::string sign = d.mantissa < 0 ? "-" : "";
   const std::string digits = std::to_string(std::abs(d.mantissa));
   if (d.exponent > 15 || d.exponent < -20) return fmt::format("{}{}e{}", sign, digits, d.exponent);
@@ -117,7 +117,7 @@ std::optional<Decimal> plus(Decimal a, Decimal b) {
   if (!align(a, b)) return std::nullopt;
   const Decimal sum{a.mantissa + b.mantissa, a.exponent};
   if (std::abs(sum.mantissa) > kMostMantissa) return std::nullopt;
-  return trimmed(sum);
+  return without_zeros(sum);
 }
 
 Decimal times(Decimal a, Decimal b) {
@@ -131,7 +131,7 @@ Decimal times(Decimal a, Decimal b) {
                   : (product + half) / 10;
     ++exponent;
   }
-  return trimmed({static_cast<std::int64_t>(product), exponent});
+  return without_zeros({static_cast<std::int64_t>(product), exponent});
 }
 
 bool less(Decimal a, Decimal b) {

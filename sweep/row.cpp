@@ -8,9 +8,9 @@
 namespace penstock {
 namespace {
 
-constexpr std::string Row::*kTexts[] = {&Row::why,        &Row::scenario,  &Row::engine,
-                                        &Row::schedule,   &Row::transfers, &Row::width,
-                                        &Row::replication};
+constexpr std::string Row::*kRowTexts[] = {&Row::why,        &Row::scenario,  &Row::engine,
+                                           &Row::schedule,   &Row::transfers, &Row::width,
+                                           &Row::replication};
 static_assert(kMeasures.size() <= 32, "one bit each");
 
 constexpr std::string_view kCounts[] = {
@@ -35,7 +35,7 @@ std::string encode(const Row& row) {
   ByteWriter to;
   to.put(row.point);
   to.put(row.status);
-  for (const auto text : kTexts) to.put(row.*text);
+  for (const auto text : kRowTexts) to.put(row.*text);
   std::uint32_t present = 0;
   for (std::size_t i = 0; i < row.measures.size(); ++i)
     present |= std::uint32_t{!std::isnan(row.measures[i])} << i;
@@ -50,7 +50,7 @@ Row decode(std::string_view bytes) {
   Row row;
   row.point = from.get<std::uint64_t>();
   row.status = from.get<Row::Status>();
-  for (const auto text : kTexts) row.*text = from.text();
+  for (const auto text : kRowTexts) row.*text = from.text();
   const auto present = from.get<std::uint32_t>();
   for (std::size_t i = 0; i < row.measures.size(); ++i)
     row.measures[i] = (present >> i & 1U) != 0 ? from.get<double>() : std::nan("");

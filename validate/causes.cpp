@@ -11,7 +11,6 @@ namespace penstock {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr std::size_t kKinds = 6;
 
 double& duration(StageCosts& costs, OpKind kind) {
   switch (kind) {
@@ -29,7 +28,7 @@ double& duration(StageCosts& costs, OpKind kind) {
 using Groups = std::vector<std::vector<double>>;
 
 std::size_t group_of(const Op& op) {
-  return std::size_t{op.stage} * kKinds + static_cast<std::size_t>(op.kind);
+  return std::size_t{op.stage} * kOpKinds + static_cast<std::size_t>(op.kind);
 }
 
 class Splitter {
@@ -114,7 +113,7 @@ class Splitter {
   }
 
   void use_op_times() {
-    Groups times(costs_.size() * kKinds);
+    Groups times(costs_.size() * kOpKinds);
     for (const RecordedTimeline& run : runs_) {
       for (std::uint32_t g = 0; g < program_.ops.size(); ++g) {
         if (counts(run.timeline, g))
@@ -123,7 +122,7 @@ class Splitter {
     }
     for (std::size_t i = 0; i < times.size(); ++i) {
       if (times[i].empty()) continue;
-      duration(costs_[i / kKinds], static_cast<OpKind>(i % kKinds)) = quantile(times[i], 0.5);
+      duration(costs_[i / kOpKinds], static_cast<OpKind>(i % kOpKinds)) = quantile(times[i], 0.5);
     }
   }
 
@@ -182,13 +181,13 @@ class Splitter {
   }
 
   void use_launch_overhead() {
-    Groups gaps(costs_.size() * kKinds);
+    Groups gaps(costs_.size() * kOpKinds);
     for (const RecordedTimeline& run : runs_) {
       for (int d = 0; d < program_.ops.devices(); ++d) collect_gaps(run.timeline, d, gaps);
     }
     for (std::size_t i = 0; i < gaps.size(); ++i) {
       if (gaps[i].empty()) continue;
-      duration(costs_[i / kKinds], static_cast<OpKind>(i % kKinds)) += quantile(gaps[i], 0.5);
+      duration(costs_[i / kOpKinds], static_cast<OpKind>(i % kOpKinds)) += quantile(gaps[i], 0.5);
     }
   }
 

@@ -9,14 +9,13 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kKinds = 6;
 /// Kinds of ops, then messages of activations and of gradients.
-constexpr std::size_t kGroups = kKinds + 2;
+constexpr std::size_t kGroups = kOpKinds + 2;
 
 std::string group_name(std::size_t group) {
-  return group < kKinds    ? std::string(token(static_cast<OpKind>(group)))
-         : group == kKinds ? "SEND_F"
-                           : "SEND_B";
+  return group < kOpKinds    ? std::string(token(static_cast<OpKind>(group)))
+         : group == kOpKinds ? "SEND_F"
+                             : "SEND_B";
 }
 
 double mean(const std::vector<double>& values) {
@@ -41,7 +40,7 @@ class Lengths {
       if (!op.has(Op::receives) || !timeline.has_message(g)) continue;
       // A message counts for the stage that sends it.
       const std::uint32_t from = table_.producer(op);
-      of(program_.ops[from].stage, kKinds + (op.kind == OpKind::forward ? 0 : 1))
+      of(program_.ops[from].stage, kOpKinds + (op.kind == OpKind::forward ? 0 : 1))
           .push_back(timeline.message(g).length_s());
     }
   }

@@ -123,9 +123,9 @@ CalibrationRequest request_of(const Arguments& arguments, const std::string& bac
 
 // --- what was measured --------------------------------------------------------------------------
 
-using Row = std::vector<std::pair<std::string, Json>>;
+using CsvRow = std::vector<std::pair<std::string, Json>>;
 
-Row timed(Row row, const Sample& time) {
+CsvRow timed(CsvRow row, const Sample& time) {
   row.emplace_back("n", time.n);
   row.emplace_back("median_s", time.median_s);
   row.emplace_back("p5_s", time.p5_s);
@@ -133,8 +133,8 @@ Row timed(Row row, const Sample& time) {
   return row;
 }
 
-std::vector<Row> op_rows(const CalibrationResult& result) {
-  std::vector<Row> rows;
+std::vector<CsvRow> op_rows(const CalibrationResult& result) {
+  std::vector<CsvRow> rows;
   for (const OpMeasurement& m : result.ops) {
     rows.push_back(timed({{"what", std::string(token(m.kind))},
                           {"where", std::string(kStageRoleNames[static_cast<int>(m.stage.role)])},
@@ -148,8 +148,8 @@ std::vector<Row> op_rows(const CalibrationResult& result) {
   return rows;
 }
 
-std::vector<Row> link_rows(const CalibrationResult& result) {
-  std::vector<Row> rows;
+std::vector<CsvRow> link_rows(const CalibrationResult& result) {
+  std::vector<CsvRow> rows;
   for (const LinkMeasurement& m : result.links) {
     rows.push_back(timed({{"what", "message"},
                           {"where", std::string(kTrafficNames[static_cast<int>(m.traffic)])},
@@ -199,8 +199,8 @@ void print_measured(const std::string& format, const CalibrationResult& result,
     json["profile"] = profile;
     fmt::print("{}\n", json.dump(2));
   } else if (format == "csv") {
-    std::vector<Row> rows = op_rows(result);
-    for (Row& row : link_rows(result)) rows.push_back(std::move(row));
+    std::vector<CsvRow> rows = op_rows(result);
+    for (CsvRow& row : link_rows(result)) rows.push_back(std::move(row));
     fmt::print("{}", to_csv(rows));
   } else {
     fmt::print("{}", op_table(result));

@@ -32,14 +32,14 @@ std::optional<Json> load_result(const std::string& path) {
   return json;
 }
 
-double number(const Json& result, const char* key) {
+double number_or_0(const Json& result, const char* key) {
   return result.contains(key) && result[key].is_number() ? result[key].get<double>() : 0;
 }
 
 double most(const Json& result, const char* key) {
   double value = 0;
   for (const Json& device : result.value("devices", Json::array()))
-    value = std::max(value, number(device, key));
+    value = std::max(value, number_or_0(device, key));
   return value;
 }
 
@@ -65,19 +65,20 @@ std::string comparison_table(const std::vector<Json>& results) {
   TextTable table({"scenario", "schedule", "batch", "fits", "iteration", "samples/s", "ratio",
                    "bubble", "peak GiB", "stash", "versions", "staleness"},
                   {TextTable::Align::left, TextTable::Align::left});
-  const double first = number(results[0], "throughput_samples_per_s");
+  const double first = number_or_0(results[0], "throughput_samples_per_s");
   for (const Json& r : results) {
-    const double rate = number(r, "throughput_samples_per_s");
-    table.add({name_of(r), r.value("schedule", ""),
-               fmt::format("{:.0f}", number(r, "samples_per_update")),
-               r.value("feasible", true) ? "yes" : "NO",
-               r["iteration_time_s"].is_null() ? "-" : format_time(number(r, "iteration_time_s")),
-               rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
-               format_percent(number(r, "bubble_fraction")),
-               fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
-               fmt::format("{:.0f}", most(r, "stash_peak")),
-               fmt::format("{:.0f}", most(r, "weight_versions_peak")),
-               fmt::format("{:.0f}", most(r, "staleness_max"))});
+    const double rate = number_or_0(r, "throughput_samples_per_s");
+    table.add(
+        {name_of(r), r.value("schedule", ""),
+         fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
+         r.value("feasible", true) ? "yes" : "NO",
+         r["iteration_time_s"].is_null() ? "-" : format_time(number_or_0(r, "iteration_time_s")),
+         rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
+         format_percent(number_or_0(r, "bubble_fraction")),
+         fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
+         fmt::format("{:.0f}", most(r, "stash_peak")),
+         fmt::format("{:.0f}", most(r, "weight_versions_peak")),
+         fmt::format("{:.0f}", most(r, "staleness_max"))});
   }
   std::string text =
       table.render() +

@@ -18,7 +18,7 @@ std::string_view backward_of(const ImportedSchedule& s) {
   return !s.split_backward ? "full" : s.full_backward ? "full and split" : "split";
 }
 
-Json device_json(const ImportedSchedule& s, const Evaluation& times, int device) {
+Json device_times_json(const ImportedSchedule& s, const Evaluation& times, int device) {
   const auto& row = s.table.rows[static_cast<std::size_t>(device)];
   const auto count = [&](bool (*wanted)(const Action&)) {
     return std::ranges::count_if(row, wanted);
@@ -37,7 +37,7 @@ Json found(const ImportedSchedule& s, const std::string& file) {
   const Evaluation times =
       evaluate(s.order, s.placement, {.depth = s.depth, .microbatches_per_update = s.microbatches});
   Json devices = Json::array();
-  for (int d = 0; d < s.order.devices(); ++d) devices.push_back(device_json(s, times, d));
+  for (int d = 0; d < s.order.devices(); ++d) devices.push_back(device_times_json(s, times, d));
   return {{"file", file},
           {"ok", true},
           {"devices", s.depth},

@@ -244,7 +244,7 @@ Json validated(const std::string& path, const Arguments& arguments) {
   }));
 }
 
-double number(const Json& row, const char* key) {
+double number_of(const Json& row, const char* key) {
   return row[key].is_number() ? row[key].get<double>() : std::nan("");
 }
 
@@ -255,10 +255,10 @@ std::string comparison_section(const std::vector<Json>& rows) {
   ComparisonPanel memory{"peak memory", "bytes", {{"predicted", {}}, {"measured", {}}}};
   for (const Json& row : rows) {
     section.names.push_back(row["name"]);
-    time.bars[0].values.push_back(number(row, "predicted_s"));
-    time.bars[1].values.push_back(number(row, "measured_s"));
-    memory.bars[0].values.push_back(number(row, "predicted_bytes"));
-    memory.bars[1].values.push_back(number(row, "measured_bytes"));
+    time.bars[0].values.push_back(number_of(row, "predicted_s"));
+    time.bars[1].values.push_back(number_of(row, "measured_s"));
+    memory.bars[0].values.push_back(number_of(row, "predicted_bytes"));
+    memory.bars[1].values.push_back(number_of(row, "measured_bytes"));
   }
   section.panels = {time, memory};
   return section_text(section);
