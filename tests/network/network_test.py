@@ -145,11 +145,15 @@ class Outcome(NamedTuple):
     complete: bool
     weights_equal: bool
 
-    def against_fastest(self):
-        """The two errors against the fastest twentieth of the iterations. Other work on the machine
-        makes iterations slower, never faster; on a quiet machine the fastest are within a few
-        per cent of the median, most within 1 % (the documentation's tables)."""
-        return tuple((self.measured_s * (1 + e) - self.p5_s) / self.p5_s
+    def undisturbed(self):
+        return self.p95_s <= 1.05 * self.p5_s
+
+    def judged(self):
+        """The two errors against the median, as the protocol says, of an undisturbed run. Else
+        against the fastest twentieth of the iterations: other work on the machine makes iterations
+        slower, never faster, and twenty that differ so say what it does, not the network."""
+        reference_s = self.measured_s if self.undisturbed() else self.p5_s
+        return tuple((self.measured_s * (1 + e) - reference_s) / reference_s
                      for e in (self.error, self.private_error))
 
 
@@ -317,26 +321,29 @@ def print_latency():
 
 
 def less_disturbed(outcome, other):
-    """Of two measurements the one that was disturbed less."""
-    return min(outcome, other, key=lambda o: o.p5_s)
+    """Of two measurements of a case."""
+    return min(outcome, other, key=lambda o: (not o.undisturbed(), o.p5_s))
 
 
 class Predictions(unittest.TestCase):
-    """Against the fastest iterations: the machine may be busy. Medians are in the documentation."""
+    """The bound of a machine that may be busy; a quiet one does better (the documentation)."""
 
     MOST = 0.07
 
     def off(self, outcome):
-        return abs(outcome.against_fastest()[0]) >= self.MOST
+        return abs(outcome.judged()[0]) >= self.MOST
 
     def test_iteration_times_are_those_of_max_min_sharing(self):
         outcomes = run_cases(SUBSET)
-        # Where even the fastest were disturbed: once more, then it counts.
-        again = run_cases([c for c, o in outcomes.items() if self.off(o)], quiet=True)
+        # Once more where other work was measured, too; then it counts.
+        again = run_cases([c for c, o in outcomes.items() if self.off(o) or not o.undisturbed()],
+                          quiet=True)
         outcomes |= {c: less_disturbed(outcomes[c], o) for c, o in again.items()}
-        errors = {c: o.against_fastest()[0] for c, o in outcomes.items()}
+        errors = {c: o.judged()[0] for c, o in outcomes.items()}
         print(summary(list(outcomes.values())))
-        print("against the fastest: " + ", ".join(percent(e) for e in errors.values()))
+        print("judged: " + ", ".join(
+            f"{percent(errors[c])} ({'median' if o.undisturbed() else 'fastest'})"
+            for c, o in outcomes.items()))
         for case, o in outcomes.items():
             with self.subTest(case.name()):
                 self.assertTrue(o.complete)
@@ -345,7 +352,7 @@ class Predictions(unittest.TestCase):
                 self.assertFalse(self.off(o), o)
         self.assertLess(statistics.mean(abs(e) for e in errors.values()), 0.03)
         # Without sharing this one is 11 % off: a test that could not fail would prove nothing.
-        self.assertLess(outcomes[SUBSET[-1]].against_fastest()[1], -0.08)
+        self.assertLess(outcomes[SUBSET[-1]].judged()[1], -0.08)
 
 
 class Script(unittest.TestCase):
