@@ -34,7 +34,7 @@ template <>
 PENSTOCK_HD inline float from_float<float>(float x) {
   return x;
 }
-#ifdef __CUDACC__
+#ifdef __CUDA_BF16_TYPES_EXIST__
 PENSTOCK_HD inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 template <>
 PENSTOCK_HD inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {

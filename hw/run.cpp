@@ -191,6 +191,13 @@ class LocalRun {
     return lines;
   }
 
+  /// Clocks of two processes agree to a few microseconds: a short message may seem to leave after
+  /// it came.
+  static Span message_span(const OpRecord& r) {
+    const double arrived_s = r.message_arrived->time_s();
+    return {std::min(r.message_departed->time_s(), arrived_s), arrived_s};
+  }
+
   void record_device(const DeviceExecutor& e, RecordedRun& run) const {
     const OpLists& ops = plan_.program.ops;
     const std::uint32_t first = ops.begin(e.device());
@@ -199,8 +206,7 @@ class LocalRun {
       if (!r.end || !r.end->fired()) continue;
       const Op& op = ops[first + i];
       RecordedOp recorded{e.device(), op, {r.begin->time_s(), r.end->time_s()}};
-      if (r.message_arrived && r.message_arrived->fired())
-        recorded.message = Span{r.message_departed->time_s(), r.message_arrived->time_s()};
+      if (r.message_arrived && r.message_arrived->fired()) recorded.message = message_span(r);
       if (op.kind == OpKind::reduce_grad) recorded.message = recorded.span;
       if (is_compute(op.kind)) recorded.weight_version = plan_.program.version(op);
       run.ops.push_back(recorded);
@@ -347,6 +353,7 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
     local.run();
     run = local.record();
     if (!run.complete) return run;
+    if (description != nullptr) *description = local.describe();  // what only a run shows, too
     try {
       digests = group.gather(local.digests());
       run = gathered(std::move(run), recording_of(plan, options), group);

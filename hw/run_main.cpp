@@ -1,5 +1,6 @@
 // penstock-run: executes a program file on this machine. Needs no scenario reader and no simulator,
 // so it is what is carried to a GPU machine. `penstock replay` and `penstock calibrate` call it.
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
@@ -167,6 +168,7 @@ RunOptions run_options(const Options& options, Compute compute) {
 }
 
 /// SIGINT, SIGTERM and SIGHUP stop the run, if one is going on, so that what was recorded is kept.
+/// Another one, of somebody who has waited for that, ends the program: a driver may never return.
 /// They are handled, not blocked: OpenBLAS has threads from the start that would still get them.
 class StopSignals {
  public:
@@ -214,18 +216,23 @@ class StopSignals {
       if (got < 0 && errno == EINTR) continue;
       if (got != 1 || number == 0) return;
       const std::lock_guard lock(mutex_);
+      // At once a terminal and a launcher may send the same one.
+      const bool again = signal_ != 0 && steady_s() - came_s_ > kPatience_s;
+      if (control_ == nullptr || again) ::_exit(128 + number);
+      if (signal_ == 0) came_s_ = steady_s();
       signal_ = number;
-      if (control_ == nullptr) ::_exit(128 + number);
       stop();
     }
   }
   void stop() { control_->fail(fmt::format("SIG{} came", ::sigabbrev_np(signal_))); }
 
+  static constexpr double kPatience_s = 2;
   static inline int ends_[2];  // a handler has nothing else to find them by
   std::vector<int> handled_;
   std::mutex mutex_;
   RunControl* control_ = nullptr;
   std::atomic<int> signal_ = 0;
+  double came_s_ = 0;  // the first of them
   std::thread thread_;
 };
 

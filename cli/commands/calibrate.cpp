@@ -88,9 +88,14 @@ int integer(const Arguments& arguments, const char* option, int otherwise) {
   return static_cast<int>(given[0]);
 }
 
-/// The host computes in fp32; a GPU in what the model asks for, fp16 as bf16.
-void set_precision(CalibrationRequest& request, const std::string& backend) {
-  const bool bf16 = backend == "cuda" && request.model.compute_type.ends_with("16");
+/// The host computes in fp32; a GPU in what is asked for, by the model if by nobody else, fp16 as
+/// bf16.
+void set_precision(CalibrationRequest& request, const std::string& backend,
+                   const std::string& asked) {
+  if (backend == "host" && asked == "bf16")
+    throw InputError("--precision", "the host computes in fp32; bf16 needs --backend cuda");
+  const bool bf16 =
+      backend == "cuda" && (asked.empty() ? request.model.compute_type : asked).ends_with("16");
   request.precision = bf16 ? Precision::bf16 : Precision::fp32;
   request.model.compute_type = bf16 ? "bf16" : "fp32";
 }
@@ -108,7 +113,10 @@ CalibrationRequest request_of(const Arguments& arguments, const std::string& bac
       request.model = load_model(file ? fs::absolute(name).string() : name);
     }
   }
-  set_precision(request, backend);
+  set_precision(request, backend, arguments.value("precision", ""));
+  request.link = arguments.value("link", "");
+  if (backend == "host" && !request.link.empty())
+    throw InputError("--link", "is between stages on one GPU; it needs --backend cuda");
   // One layer, and as many as each of two stages has (up to 8): stages in between are interpolated.
   request.layer_counts = {1, std::clamp(request.model.num_layers / 2, 3, 8)};
   if (arguments.flag("microbatch-sizes"))
@@ -209,21 +217,58 @@ void print_measured(const std::string& format, const CalibrationResult& result,
   }
 }
 
+/// What says how to measure has nothing to say once it is done.
+void refuse_beside_result(const Arguments& arguments) {
+  if (!arguments.positional.empty())
+    throw InputError("--result",
+                     "names the model itself; leave out '" + arguments.positional[0] + "'");
+  for (const char* option : {"backend", "request", "microbatch-sizes", "recompute", "workers",
+                             "repetitions", "precision", "link"}) {
+    if (arguments.flag(option))
+      throw InputError(std::string("--") + option,
+                       "has no effect on what --result was measured with");
+  }
+}
+
+int write_profile(const Arguments& arguments, const CalibrationResult& result) {
+  const std::string path = arguments.value("output", "profile.yaml");
+  write_file(path, to_yaml(fit_profile(result)));
+  print_measured(arguments.value("format", "table"), result, path);
+  return exit_ok;
+}
+
+int write_request(const std::string& path, const std::string& backend,
+                  const CalibrationRequest& request) {
+  write_file(path, to_json(request));
+  fmt::print(
+      "request written to {0}; where it is to be measured:\n"
+      "  penstock-run --calibrate {0} --backend {1} --output result.json\n"
+      "and then here:\n"
+      "  penstock calibrate --result result.json -o profile.yaml\n",
+      path, backend);
+  return exit_ok;
+}
+
+CalibrationResult read_result(const std::string& path) {
+  return parse_calibration_result(read_file(path), path);
+}
+
 }  // namespace
 
 int run_calibrate(const Arguments& arguments) {
+  if (arguments.flag("result")) {
+    refuse_beside_result(arguments);
+    return write_profile(arguments, read_result(arguments.value("result")));
+  }
   const std::string backend = arguments.value("backend", "host");
-  const std::string path = arguments.value("output", "profile.yaml");
   const CalibrationRequest request = request_of(arguments, backend);
+  if (arguments.flag("request")) return write_request(arguments.value("request"), backend, request);
   const TemporaryFolder folder;
   const std::string asked = folder.file("request.json"), answer = folder.file("result.json");
   write_file(asked, to_json(request));
   const int code = run_executor({"--calibrate", asked, "--backend", backend, "--output", answer});
   if (code != exit_ok) return code;  // it has said why
-  const CalibrationResult result = parse_calibration_result(read_file(answer), answer);
-  write_file(path, to_yaml(fit_profile(result)));
-  print_measured(arguments.value("format", "table"), result, path);
-  return exit_ok;
+  return write_profile(arguments, read_result(answer));
 }
 
 }  // namespace penstock

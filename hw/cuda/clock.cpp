@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kTrips = 1000;
 constexpr int kBrackets = 32;
+constexpr int kSpins = 10000;  // some tens of microseconds; a trip takes a few
 
 /// Host memory that the GPU reads and writes in place.
 class Mapped {
@@ -39,7 +40,8 @@ struct Offset {
 };
 
 void wait_for_pong(const Mapped& m, unsigned long long trip, const RunControl& control) {
-  while (m.word(1).load(std::memory_order_acquire) < trip) {
+  for (int look = 0; m.word(1).load(std::memory_order_acquire) < trip; ++look) {
+    if (look > kSpins) std::this_thread::yield();  // the GPU is slow, or this machine busy
     if (!control.stopped()) continue;
     m.word(0).store(kTrips + 1ULL, std::memory_order_release);  // lets the kernel go
     control.throw_if_stopped();

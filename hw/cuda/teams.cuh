@@ -74,6 +74,7 @@ struct GridTeam {
   }
 };
 
+#ifdef __CUDACC__
 template <auto kernel, class... Arguments>
 __global__ void __launch_bounds__(kThreads) on_rows(std::int64_t step, Arguments... arguments) {
   kernel(BlockTeam{}, static_cast<std::int64_t>(blockIdx.x) * step, arguments...);
@@ -116,5 +117,6 @@ void launch_grid(cudaStream_t stream, int sms, std::int64_t elements, Arguments.
   on_grid<kernel><<<blocks, kThreads, 0, stream>>>(arguments...);
   check(cudaGetLastError(), "launch an element kernel");
 }
+#endif
 
 }  // namespace penstock::cuda

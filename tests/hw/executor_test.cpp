@@ -5,7 +5,6 @@
 #include "hw/accounting.hpp"
 #include "hw/stages.hpp"
 #include "tests/parameter_name.hpp"
-#include "tests/sanitized.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,32 +14,6 @@
 
 namespace penstock {
 namespace {
-
-/// With a sanitizer not those that search for their order: that takes most of the time.
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const Schedule& s : schedules())
-    if (!kSanitized || !s.name.ends_with("search")) names.emplace_back(s.name);
-  return names;
-}
-
-/// Rendezvous of both ends can block what has several stages on a device or splits the backward,
-/// and knows no pairs.
-bool coupled_fits(const RigSpec& spec) {
-  if (spec.transfers != Transfers::coupled) return true;
-  const Schedule& schedule = *find_schedule(spec.schedule);
-  if (schedule.pairs) return false;
-  const bool plain = schedule.chunks.usual == 1 && schedule.layout != Layout::mirrored;
-  if (plain && !schedule.splits_backward) return true;
-  const Rig rig(spec);
-  return check(rig.program, rig.table).empty();
-}
-
-RunOptions unpaced() {
-  RunOptions options;
-  options.settings.deadline_s = 30;
-  return options;
-}
 
 // --- the same weights as a sequential run
 // ---------------------------------------------------------

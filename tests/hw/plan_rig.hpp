@@ -4,6 +4,7 @@
 #include "hw/run.hpp"
 #include "sim/bucket_times.hpp"
 #include "tests/rig.hpp"
+#include "tests/sanitized.hpp"
 
 namespace penstock {
 
@@ -24,7 +25,9 @@ inline RunPlan plan_of(const RigSpec& spec) {
 /// updates instead. Data parallelism has one stage.
 inline ScheduleShape shape_of(const std::string& name, std::uint32_t p, std::uint32_t m,
                               std::uint32_t batches) {
-  const Schedule& schedule = *find_schedule(name);
+  const Schedule* found = find_schedule(name);
+  if (found == nullptr) throw InternalBug(name + " is no schedule");
+  const Schedule& schedule = *found;
   if (schedule.whole_model) p = 1;
   const auto most = 2 * p + 2;
   for (std::uint32_t depth = p; depth <= most; ++depth) {
@@ -72,6 +75,32 @@ inline RecordedRun run_alone(const RunPlan& plan, const RunOptions& options) {
 inline RunOptions virtual_clock() {
   RunOptions options;
   options.settings.clock = Clock::virtual_clock;
+  options.settings.deadline_s = 30;
+  return options;
+}
+
+/// With a sanitizer not those that search for their order: that takes most of the time.
+inline std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Schedule& s : schedules())
+    if (!kSanitized || !s.name.ends_with("search")) names.emplace_back(s.name);
+  return names;
+}
+
+/// Rendezvous of both ends can block what has several stages on a device or splits the backward,
+/// and knows no pairs.
+inline bool coupled_fits(const RigSpec& spec) {
+  if (spec.transfers != Transfers::coupled) return true;
+  const Schedule& schedule = *find_schedule(spec.schedule);
+  if (schedule.pairs) return false;
+  const bool plain = schedule.chunks.usual == 1 && schedule.layout != Layout::mirrored;
+  if (plain && !schedule.splits_backward) return true;
+  const Rig rig(spec);
+  return check(rig.program, rig.table).empty();
+}
+
+inline RunOptions unpaced() {
+  RunOptions options;
   options.settings.deadline_s = 30;
   return options;
 }

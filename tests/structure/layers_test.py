@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Scans `#include "room/..."` edges and fails on one that the layer table does not allow, on a
-library used outside of its room, on a header without an opening comment, and on two headers that
-name a type or a constant alike: in one program that is undefined behaviour which no tool reports."""
+library used outside of its room, on a header without an opening comment, on two headers that name a
+type or a constant alike (in one program that is undefined behaviour which no tool reports), and on a
+test that no meson.build names, which nobody would ever run."""
 import collections
 import pathlib
 import re
@@ -87,9 +88,22 @@ def defined_twice(root):
             yield f"{name} is defined in {' and in '.join(sorted(places))}"
 
 
+def tests_never_run(root):
+    for path in sorted((root / "tests").rglob("*_test.*")):
+        if path.suffix not in (".cpp", ".py", ".sh", ".mjs"):
+            continue
+        folder = path.parent
+        while not (folder / "meson.build").exists():
+            folder = folder.parent
+        listed = (folder / "meson.build").read_text()
+        names = (path.name, f"'{path.stem}'", f"'{path.stem.removesuffix('_test')}'")
+        if "node_modules" not in path.parts and not any(name in listed for name in names):
+            yield f"{path.relative_to(root).as_posix()}: no meson.build names this test"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    found = [*violations(root), *defined_twice(root)]
+    found = [*violations(root), *defined_twice(root), *tests_never_run(root)]
     unknown = [r for r in ALLOWED if not (root / r).is_dir()]
     print("\n".join(found + [f"room {r} is missing" for r in unknown]))
     return 1 if found or unknown else 0

@@ -1,0 +1,47 @@
+// Launches of kernels on the emulated GPU: a kernel is one function of the stream, its team one
+// thread. Before the backend's sources that have kernels, which are compiled as C++ here.
+#pragma once
+
+#include <cuda_bf16.h>  // before the row kernels, which then have it, too
+
+#include "hw/cuda/teams.cuh"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+namespace penstock::cuda {
+
+template <class Kernel>
+void launch(cudaStream_t stream, Kernel kernel, const char* what) {
+  auto held = std::make_unique<Kernel>(std::move(kernel));
+  const auto run = [](void* data) { (*std::unique_ptr<Kernel>(static_cast<Kernel*>(data)))(); };
+  check(cudaLaunchHostFunc(stream, run, held.get()), what);
+  static_cast<void>(held.release());
+}
+
+template <auto kernel, class... Arguments>
+void launch_rows(cudaStream_t stream, std::int64_t rows, std::int64_t step,
+                 Arguments... arguments) {
+  launch(
+      stream,
+      [=] {
+        for (std::int64_t row = 0; row < rows; row += step) kernel(BlockTeam{}, row, arguments...);
+      },
+      "launch a row kernel");
+}
+
+template <auto kernel, class... Arguments>
+void launch_block(cudaStream_t stream, Arguments... arguments) {
+  launch(
+      stream, [=] { kernel(BlockTeam{}, arguments...); }, "launch a one-block kernel");
+}
+
+template <auto kernel, class... Arguments>
+void launch_grid(cudaStream_t stream, int, std::int64_t elements, Arguments... arguments) {
+  if (elements == 0) return;
+  launch(
+      stream, [=] { kernel(GridTeam{}, arguments...); }, "launch an element kernel");
+}
+
+}  // namespace penstock::cuda

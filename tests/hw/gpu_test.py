@@ -1,0 +1,231 @@
+"""`--backend cuda` as its users run, interrupt and misuse it, on emulated GPUs (emulated_gpu/gpu.hpp).
+
+Needs what run_test.py needs, and $PENSTOCK_MODULES: the folder of the module for emulated GPUs. One
+class of cases may be named as an argument. Nothing here measures time.
+"""
+
+import gzip
+import json
+import os
+import pathlib
+import re
+import signal
+import unittest
+
+import run_test
+from run_test import RUN, SOURCE, TRANSFORMER, Case
+
+MODULES = pathlib.Path(os.environ["PENSTOCK_MODULES"])
+GPT = """
+model: {num_layers: 8, hidden_size: 32, num_attention_heads: 2, vocab_size: 64, seq_length: 16,
+        precision: %s}
+"""
+CLUSTER = "{devices: 8, memory: 16 GiB, link: {latency: 1 us, bandwidth: 10 GB/s}, device: v100-32}"
+
+
+class Emulated(Case):
+    gpus = 1
+
+    def setUp(self):
+        super().setUp()
+        self.environment |= {"PENSTOCK_MODULES": str(MODULES),
+                             "PENSTOCK_EMULATED_GPUS": str(self.gpus)}
+
+    def assert_right(self, *arguments):
+        code, out, err = self.run_program(*arguments, "--backend", "cuda")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIs(json.loads(out)["weights_equal"], True)
+
+    def recorded(self, path):
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt") as file:
+            return json.load(file)
+
+
+class OneGpu(Emulated):
+    def test_partitions_and_precisions_are_in_the_recording(self):
+        program, record = self.program(stages=4, model=TRANSFORMER), self.folder / "r.json.gz"
+        for precision in ("fp32", "bf16"):
+            self.assert_right(program, "--precision", precision, "--record", record)
+            machine = self.recorded(record)["description"]
+            self.assertEqual(machine["precision"], precision)
+            self.assertEqual(machine["partitions"], "4 x 32 of 132 SMs, 4 left")
+            self.assertIn("emulated", machine["gpu"])
+            self.assertEqual(machine["links"], "d2d")
+
+    def test_replay_says_what_simulate_says_of_a_schedule(self):
+        scenario = self.scenario("name: gpt\nschedule: pipedream-2bw\nbatches: 4\n"
+                                 "pipeline: {stages: 4, microbatches: 8, microbatch_size: 2}\n"
+                                 + TRANSFORMER)
+        record = self.folder / "r.json.gz"
+        code, out, err = self.penstock("replay", scenario, "--backend", "cuda", "--link", "pinned",
+                                       "--record", record)
+        self.assertEqual((code, err), (0, ""), out)
+        code, out, err = self.penstock("validate", record, "--format", "json")
+        self.assertIn(code, (0, 3), err)  # times of threads on busy cores: none is promised
+        self.assertEqual(self.recorded(record)["description"]["links"], "pinned")
+
+    def test_two_processes_cannot_share_a_gpu(self):
+        code, out, err = self.run_program(self.program(stages=2), "--processes", "--backend", "cuda")
+        self.assertEqual((code, out), (2, ""))
+        self.assertRegex(err, "two processes share GPU 0000:01:00.0 of .*LOCAL_RANK")
+
+    def test_a_program_larger_than_the_gpu(self):
+        self.environment["PENSTOCK_EMULATED_BYTES"] = str(80 << 20)  # cuBLASLt's workspaces: 64 MiB
+        code, out, err = self.run_program(self.program(stages=2), "--backend", "cuda")
+        self.assertEqual((code, json.loads(out)["weights_equal"]), (0, True), err)
+        large = lambda costs: [c.update(output_bytes=1 << 30) for c in costs]
+        code, out, err = self.run_program(self.program(stages=2, costs=large), "--backend", "cuda")
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertRegex(err, r"device \d cannot allocate \d+ bytes on GPU 0: out of memory")
+
+    def test_a_gpu_that_fails_ends_the_run(self):
+        record = self.folder / "r.json"
+        for piece in (0, 150, 700):
+            with self.subTest(piece=piece):
+                self.environment["PENSTOCK_EMULATED_FAULT"] = str(piece)
+                code, out, err = self.run_program(self.program(stages=4, batches=4), "--backend",
+                                                  "cuda", "--record", record)
+                self.assertEqual((code, out), (1, ""), err)
+                self.assertIn("unspecified launch failure", err)
+
+    def test_an_interrupted_run_keeps_what_ran(self):
+        record = self.folder / "r.json"
+        run = self.start(RUN, self.stuck(), "--backend", "cuda", "--link", "paced", "--record",
+                         record)
+        self.started(run, 1)
+        run.send_signal(signal.SIGINT)
+        code, out, err = self.finish(run)
+        self.assertEqual((code, out), (130, ""), err)
+        self.assertIs(self.recorded(record)["runs"][-1]["complete"], False)
+
+    def test_what_a_gpu_does_not_have_is_refused(self):
+        program = self.program()
+        self.assertIn("no virtual clock",
+                      self.one_line(2, program, "--backend", "cuda", "--clock", "virtual"))
+        self.environment["PENSTOCK_EMULATED_GPUS"] = "0"
+        self.assertIn("no GPU on this machine", self.one_line(4, program, "--backend", "cuda"))
+
+
+class SeveralGpus(Emulated):
+    """One process, a GPU for each stage or for some: peer copies, and clocks that are aligned."""
+    gpus = 4
+
+    def test_a_stage_each_and_two_each(self):
+        for stages in (4, 8):
+            program, record = self.program(stages=stages), self.folder / "r.json"
+            self.assert_right(program, "--record", record)
+            machine = self.recorded(record)["description"]
+            self.assertEqual(machine["gpus"], "4")
+            self.assertIn("clock uncertainty", machine)
+
+    def test_transfers_wait_for_one_another_across_gpus(self):
+        for schedule in ("1f1b", "pipedream", "dualpipe"):
+            for link in ("d2d", "pinned"):
+                with self.subTest(schedule, link=link):
+                    size = {"microbatches": 1, "batches": 8} if schedule == "pipedream" else {
+                        "microbatches": 8}
+                    self.assert_right(self.program(schedule, stages=4, **size), "--link", link)
+
+
+class Nccl(Emulated):
+    """A process per GPU."""
+    gpus = 8
+
+    def test_every_process_count(self):
+        for schedule in ("1f1b", "pipedream-2bw"):
+            for stages in (2, 4, 8):
+                for model in (None, TRANSFORMER):
+                    program = self.program(schedule, stages=stages, microbatches=stages,
+                                           model=model)
+                    with self.subTest(schedule, stages=stages, transformer=model is not None):
+                        self.assert_right(program, "--processes")
+
+    def test_several_stages_per_device_twins_and_pairs(self):
+        for schedule, stages in (("chimera", 4), ("dualpipe", 4), ("hanayo", 2),
+                                 ("interleaved-1f1b", 2)):
+            with self.subTest(schedule):
+                program = self.program(schedule, stages=stages, microbatches=8, batches=2)
+                self.assert_right(program, "--processes")
+
+    def test_a_message_does_not_arrive_before_it_left_though_clocks_differ(self):
+        self.environment["PENSTOCK_EMULATED_TICK_NS"] = "3000000"
+        program, record = self.program(stages=4), self.folder / "r.json"
+        self.assert_right(program, "--processes", "--record", record)
+        recording = self.recorded(record)
+        self.assertRegex(recording["description"]["links"], "NCCL 2")
+        self.assertIn("clock uncertainty", recording["description"])
+        messages = [op for op in recording["runs"][0]["ops"] if "message_start_s" in op]
+        self.assertGreater(len(messages), 0)
+        code, out, err = self.penstock("validate", record, "--format", "json")
+        self.assertIn(code, (0, 3), err)
+
+    def test_ranks_by_hand(self):
+        program = self.program(stages=4)
+        ranks = [self.rank(program, r, 4, "--backend", "cuda",
+                           extra={"PENSTOCK_RENDEZVOUS": str(self.meeting()),
+                                  "LOCAL_RANK": str(r)}) for r in range(4)]
+        results = [self.finish(r) for r in ranks]
+        self.assertEqual([(r[0], r[2]) for r in results], [(0, "")] * 4)
+        self.assertIs(json.loads(results[0][1])["weights_equal"], True)
+
+    def test_a_killed_process_ends_the_others(self):
+        record = self.folder / "r.json"
+        run = self.start(RUN, self.stuck(), "--processes", "--backend", "cuda", "--deadline", "30",
+                         "--record", record)
+        ranks = self.started(run, 4)
+        os.kill(ranks[2], signal.SIGKILL)
+        code, out, err = self.finish(run)
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertRegex(err, r"device \d -> device \d|rank \d is gone|NCCL")
+        self.assert_gone(ranks)
+
+    def test_a_hung_process_ends_the_others(self):
+        run = self.start(RUN, self.stuck(seconds=2), "--processes", "--backend", "cuda",
+                         "--deadline", "2")
+        ranks = self.started(run, 4)
+        os.kill(ranks[1], signal.SIGSTOP)
+        code, out, err = self.finish(run)
+        self.assertEqual((code, out), (1, ""), err)
+        self.assert_gone(ranks)
+
+
+class Calibrating(Emulated):
+    def profile(self, *arguments):
+        path = self.folder / "profile.yaml"
+        code, out, err = self.penstock("calibrate", *arguments, "-o", path)
+        self.assertEqual((code, err), (0, ""), out)
+        return path.read_text()
+
+    def request(self, *arguments):
+        path = self.folder / "ask.json"
+        code, out, err = self.penstock("calibrate", *arguments, "--request", path)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("penstock-run --calibrate", out)
+        return path
+
+    def test_elsewhere_is_as_here(self):
+        model = self.scenario(GPT % "mixed-bf16" + "cluster: " + CLUSTER, "gpt.yaml")
+        few = ("--backend", "cuda", "--workers", "2", "--repetitions", "3", "--microbatch-sizes",
+               "1,2", "--link", "pinned")
+        here = self.profile(model, *few)
+        answer = self.folder / "answer.json"
+        code, _, err = self.run_program("--calibrate", self.request(model, *few), "--backend",
+                                        "cuda", "--output", answer)
+        self.assertEqual(code, 0, err)
+        there = self.profile("--result", answer)
+        for text in (here, there):
+            self.assertIn("emulated", text)
+        keys = [re.findall(r"^ *(?:- )?([a-z_]+):", text, re.MULTILINE) for text in (here, there)]
+        self.assertEqual(*keys)
+
+    def test_a_result_takes_nothing_that_says_how_to_measure(self):
+        for option in ("--workers", "--microbatch-sizes"):
+            self.assertIn("--result", self.refused(2, "calibrate", "--result", "x", option, "2",
+                                                   program=run_test.BINARY))
+        self.assertIn("cuda", self.refused(2, "calibrate", "--link", "d2d",
+                                           program=run_test.BINARY))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
