@@ -1,25 +1,24 @@
 #!/bin/sh
-# Records a GPU machine: what it is, its calibration, and runs of every schedule on 2, 4 and 8
-# partitions, in an order shuffled with a fixed seed, so that drift of clocks and temperature does
-# not look like a difference between schedules.
+# Records a GPU machine: what it is, its calibration, and every run of a list, three times, in an
+# order shuffled with a fixed seed, so that drift of clocks and temperature does not look like a
+# difference between schedules. scripts/gpu_recordings.py prepares the folders, and takes the results.
 #
-#   scripts/record_gpu.sh BIN PROGRAMS OUT [LINK...]
+#   scripts/record_gpu.sh BIN PROGRAMS OUT
 #
 #   BIN       folder of penstock-run, libpenstock_cuda.so and, if there, hwprobe and cuda_test
-#   PROGRAMS  *.json of `penstock export SCENARIO --to program`, calibrate*.json: requests
+#   PROGRAMS  *.json of `penstock export SCENARIO --to program`, calibrate-*.json of `penstock
+#             calibrate --request`, and runs.txt: lines of priority, program, link, precision
 #   OUT       folder for the results; existing ones are kept, so that a cut-off session can go on
-#   LINK      d2d (default), pinned, paced
 #
-# Environment: REPEATS (3), PRECISION (bf16), LIMIT seconds for one run (120), BUDGET seconds for
-# everything (1500): no run starts later. A run that fails is reported and does not end the session.
+# Environment: REPEATS (3), LIMIT seconds for one run (120), BUDGET seconds for everything (1500): no
+# run starts later. Runs of priority 2 come when all of priority 1 are done. A run that fails is
+# reported and does not end the session.
 set -u
-[ $# -ge 3 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$(cd "$1" && pwd) || exit 2
 programs=$(cd "$2" && pwd) || exit 2
 mkdir -p "$3" && out=$(cd "$3" && pwd) || exit 2
-shift 3
-links=${*:-d2d}
-repeats=${REPEATS:-3} precision=${PRECISION:-bf16} limit=${LIMIT:-120} budget=${BUDGET:-1500}
+repeats=${REPEATS:-3} limit=${LIMIT:-120} budget=${BUDGET:-1500}
 began=$(date +%s)
 
 # Libraries that a Python brings along, where the machine has no toolkit of its own.
@@ -65,24 +64,20 @@ for request in "$programs"/calibrate*.json; do
     --output "$out/$name.result.json"
 done
 
-# One line per run: repeat, link, program.
+# One line per run: repeat, program, link, precision.
 plan=$(for repeat in $(seq "$repeats"); do
-  for link in $links; do
-    for program in "$programs"/*.json; do
-      case $(basename "$program") in calibrate*) continue ;; esac
-      echo "$repeat $link $(basename "$program" .json)"
-    done
-  done
-done | awk 'BEGIN { srand(1) } { print rand(), $0 }' | sort -n | cut -d ' ' -f 2-)
+  sed "s/^/$repeat /" "$programs/runs.txt"
+done | awk 'BEGIN { srand(1) } { print $2, rand(), $1, $3, $4, $5 }' | sort -k 1,1n -k 2,2n |
+  cut -d ' ' -f 3-)
 
 total=$(printf '%s\n' "$plan" | grep -c .)
 done=0
-while read -r repeat link name; do
+while read -r repeat name link precision; do
   [ -n "$name" ] || continue
   done=$((done + 1))
-  run="$name.$link.$repeat"
+  run="$name.$repeat"
   [ -e "$out/$run.json.gz" ] && continue
-  # The weights are compared once per program and link: the reference takes as long as the run.
+  # The weights are compared once per program: the reference takes as long as the run.
   [ "$repeat" = 1 ] && check=on || check=off
   try "$run" "$bin/penstock-run" "$programs/$name.json" --backend cuda --precision "$precision" \
     --link "$link" --check "$check" --record "$out/$run.json.gz" ||

@@ -227,5 +227,54 @@ class Calibrating(Emulated):
                                            program=run_test.BINARY))
 
 
+class Recording(Emulated):
+    """A whole session on a GPU machine, from its preparation to the validation of what came back."""
+
+    def script(self, name, *arguments, **variables):
+        environment = self.environment | {"PENSTOCK": run_test.BINARY, "PENSTOCK_RUN": RUN,
+                                          **variables}
+        code, out, err = self.finish(self.start(SOURCE / "scripts" / name, *arguments,
+                                                env=environment))
+        self.assertEqual(code, 0, out + err)
+        return out + err
+
+    def test_from_the_list_of_runs_to_validation(self):
+        session, out, traces = (self.folder / name for name in ("session", "out", "traces"))
+        said = self.script("gpu_recordings.py", "prepare", session, "--small")
+        self.assertNotIn("left out", said)
+        runs = session / "programs" / "runs.txt"
+        lines = runs.read_text().splitlines()
+        for schedule in ("gpipe", "pipedream", "pipedream-2bw", "zb-v", "dualpipe"):
+            self.assertTrue([line for line in lines if line.startswith(f"1 {schedule}-p4")])
+        kept = ("1f1b-p2-m8-pinned", "gpipe-p2-m8-d2d")
+        runs.write_text("\n".join(x for x in lines if x.split()[1].startswith(kept)) + "\n")
+        for asked in (session / "programs").glob("calibrate-*.json"):
+            if not re.search("p2-(pinned|d2d)[.]json", asked.name):
+                asked.unlink()
+                continue
+            request = json.loads(asked.read_text())
+            self.assertEqual((request["workers"], request["precision"]), (2, "bf16"))
+            request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [1],
+                        "recompute": ["none"]}
+            asked.write_text(json.dumps(request))
+        (session / "bin" / "cuda_test").unlink(missing_ok=True)
+        said = self.script("record_gpu.sh", session / "bin", session / "programs", out, REPEATS="2")
+        self.assertIn("4 of 4 runs, 0 failed", said)
+        before = sorted(p.stat().st_mtime_ns for p in out.glob("*.gz"))
+        self.script("record_gpu.sh", session / "bin", session / "programs", out, REPEATS="2")
+        self.assertEqual(before, sorted(p.stat().st_mtime_ns for p in out.glob("*.gz")))  # goes on
+        self.script("gpu_recordings.py", "collect", session, out, traces)
+        recordings = sorted(p.name for p in traces.glob("*.json.gz"))
+        self.assertEqual(recordings, ["1f1b-p2-m8-pinned-bf16.json.gz", "gpipe-p2-m8-d2d-bf16.json.gz"])
+        for path in traces.glob("*.json.gz"):
+            self.assertEqual([r["complete"] for r in self.recorded(path)["runs"]], [True, True])
+        code, text, err = self.penstock("validate", traces, "--format", "json")
+        self.assertIn(code, (0, 3), err)
+        rows = json.loads(text)["rows"]
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            self.assertLess(abs(row["memory_error"]), 0.01)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)
