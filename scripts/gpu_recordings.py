@@ -76,13 +76,16 @@ def planned_runs(schedules, shapes):
 
 
 def calibrations(runs, shapes):
-    """Profiles of the runs, and those of other hidden sizes and precisions, for their own sake."""
-    wanted = dict.fromkeys(run.profile for run in sorted(runs))
+    """Profiles and their priorities: those of the runs, and those of other hidden sizes and
+    precisions, for their own sake."""
+    wanted = {}
+    for run in sorted(runs):
+        wanted.setdefault(run.profile, run.priority)
     for hidden in sorted(shapes):
         for p in (2, 4, 8):
             for precision in ("bf16", "fp32"):
-                wanted.setdefault(Profile(hidden, p, "pinned", precision))
-    return list(wanted)
+                wanted.setdefault(Profile(hidden, p, "pinned", precision), 2)
+    return wanted
 
 
 def penstock(*arguments):
@@ -120,10 +123,10 @@ def scenario_of(run):
             f"microbatches: {run.microbatches}{recompute}}}\n")
 
 
-def ask(profile, folder):
+def ask(profile, priority, folder):
     full = profile.hidden == 1024 and profile.precision == "bf16"
     shape = folder / f"{name_of(profile)}.yaml"
-    request = folder / "programs" / f"calibrate-{name_of(profile)}.json"
+    request = folder / "programs" / f"calibrate-{priority}-{name_of(profile)}.json"
     must("calibrate", shape, "--backend", "cuda", "--precision", profile.precision, "--link",
          profile.link, "--workers", profile.partitions, "--microbatch-sizes",
          "1,2,4" if full else "1,4,16", "--recompute", "none,selective,full" if full else "none",
@@ -151,9 +154,9 @@ def prepare(folder, small):
     schedules = [s["name"] for s in json.loads(must("list", "schedules", "--format", "json"))]
     runs = planned_runs(schedules, shapes)
     profiles = calibrations(runs, shapes)
-    for profile in profiles:
+    for profile, priority in profiles.items():
         write_shape(folder / f"{name_of(profile)}.yaml", profile, shapes, small)
-        ask(profile, folder)
+        ask(profile, priority, folder)
     lines = [line for run in runs if (line := export(run, folder))]
     (folder / "programs" / "runs.txt").write_text("\n".join(lines) + "\n")
     subprocess.run([ROOT / "scripts/bundle_run.sh", "--without-cublas", folder / "bin"], check=True)
@@ -179,7 +182,7 @@ def merged(recordings):
 def collect(folder, out, traces):
     traces.mkdir(parents=True, exist_ok=True)
     for result in sorted(out.glob("calibrate-*.result.json")):
-        name = result.name.removeprefix("calibrate-").removesuffix(".result.json")
+        name = result.name.removesuffix(".result.json").split("-", 2)[2]
         (traces / f"{name}.txt").write_text(
             must("calibrate", "--result", result, "-o", traces / f"{name}.yaml"))
     repeats = collections.defaultdict(list)
@@ -187,6 +190,8 @@ def collect(folder, out, traces):
         repeats[path.name.rsplit(".", 3)[0]].append(path)
     for name, paths in repeats.items():
         recording = merged(paths)
+        if " x " not in recording["description"].get("partitions", ""):
+            print(f"{name}: its stages were no partitions", file=sys.stderr)
         profile = recording["scenario"].split("model: ")[1].split("\n")[0]
         if not (traces / profile).exists():
             print(f"left out: {name}: {profile} was not measured", file=sys.stderr)

@@ -6,13 +6,13 @@
 #   scripts/record_gpu.sh BIN PROGRAMS OUT
 #
 #   BIN       folder of penstock-run, libpenstock_cuda.so and, if there, hwprobe and cuda_test
-#   PROGRAMS  *.json of `penstock export SCENARIO --to program`, calibrate-*.json of `penstock
-#             calibrate --request`, and runs.txt: lines of priority, program, link, precision
+#   PROGRAMS  *.json of `penstock export SCENARIO --to program`, calibrate-PRIORITY-*.json of
+#             `penstock calibrate --request`, and runs.txt: lines of priority, program, link, precision
 #   OUT       folder for the results; existing ones are kept, so that a cut-off session can go on
 #
 # Environment: REPEATS (3), LIMIT seconds for one run (120), BUDGET seconds for everything (1500): no
-# run starts later. Runs of priority 2 come when all of priority 1 are done. A run that fails is
-# reported and does not end the session.
+# run starts later. Of each priority, first 1, then 2, the calibrations come before the runs. What
+# fails is reported and does not end the session.
 set -u
 [ $# -eq 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 bin=$(cd "$1" && pwd) || exit 2
@@ -32,14 +32,13 @@ export PENSTOCK_MODULES="$bin" CUDA_DEVICE_MAX_CONNECTIONS=32
 elapsed() { echo $(($(date +%s) - began)); }
 say() { echo "[$(elapsed) s] $*"; }
 
+failed=0
+time_is_up() { [ "$(elapsed)" -ge "$budget" ]; }
+
 # try NAME COMMAND...: output goes to OUT/NAME.log
 try() {
   name=$1
   shift
-  if [ "$(elapsed)" -ge "$budget" ]; then
-    say "$name: not begun, the session's time is used up"
-    return 1
-  fi
   if timeout "$limit" "$@" >"$out/$name.log" 2>&1; then
     say "$name: ok"
   else
@@ -50,42 +49,53 @@ try() {
   fi
 }
 
-failed=0
+# calibrate PRIORITY
+calibrate() {
+  for request in "$programs/calibrate-$1"-*.json; do
+    name=$(basename "$request" .json)
+    if [ ! -e "$request" ] || [ -e "$out/$name.result.json" ]; then continue; fi
+    if time_is_up; then return; fi
+    try "$name" "$bin/penstock-run" --calibrate "$request" --backend cuda \
+      --output "$out/$name.result.json"
+  done
+}
+
+# shuffled PRIORITY: a line for every repeat of a run: repeat, program, link, precision
+shuffled() {
+  for repeat in $(seq "$repeats"); do
+    sed "s/^/$repeat /" "$programs/runs.txt"
+  done | awk -v priority="$1" 'BEGIN { srand(1) } $2 == priority { print rand(), $1, $3, $4, $5 }' |
+    sort -n | cut -d ' ' -f 2-
+}
+
+# record REPEAT PROGRAM LINK PRECISION
+record() {
+  run="$2.$1"
+  [ -e "$out/$run.json.gz" ] && return
+  # The weights are compared once per program: the reference takes as long as the run.
+  [ "$1" = 1 ] && check=on || check=off
+  try "$run" "$bin/penstock-run" "$programs/$2.json" --backend cuda --precision "$4" --link "$3" \
+    --check "$check" --record "$out/$run.json.gz" ||
+    mv -f "$out/$run.json.gz" "$out/$run.failed" 2>/dev/null || true # not taken for done
+}
+
 "$bin/penstock-run" --backend cuda --probe || exit
 nvidia-smi -q -d CLOCK,POWER,PERFORMANCE >"$out/nvidia-smi.txt" 2>&1 || say "no nvidia-smi"
 [ -x "$bin/hwprobe" ] && try hwprobe "$bin/hwprobe"
 [ -x "$bin/cuda_test" ] && try cuda_test "$bin/cuda_test"
 
-for request in "$programs"/calibrate*.json; do
-  [ -e "$request" ] || continue
-  name=$(basename "$request" .json)
-  [ -e "$out/$name.result.json" ] && continue
-  try "$name" "$bin/penstock-run" --calibrate "$request" --backend cuda \
-    --output "$out/$name.result.json"
+total=0 done=0
+for priority in 1 2; do
+  calibrate "$priority"
+  shuffled "$priority" >"$out/order-$priority.txt"
+  while read -r repeat program link precision; do
+    total=$((total + 1))
+    if time_is_up; then continue; fi
+    record "$repeat" "$program" "$link" "$precision"
+    done=$((done + 1))
+    [ $((done % 10)) -ne 0 ] || say "$done runs, $failed failed"
+  done <"$out/order-$priority.txt"
 done
-
-# One line per run: repeat, program, link, precision.
-plan=$(for repeat in $(seq "$repeats"); do
-  sed "s/^/$repeat /" "$programs/runs.txt"
-done | awk 'BEGIN { srand(1) } { print $2, rand(), $1, $3, $4, $5 }' | sort -k 1,1n -k 2,2n |
-  cut -d ' ' -f 3-)
-
-total=$(printf '%s\n' "$plan" | grep -c .)
-done=0
-while read -r repeat name link precision; do
-  [ -n "$name" ] || continue
-  done=$((done + 1))
-  run="$name.$repeat"
-  [ -e "$out/$run.json.gz" ] && continue
-  # The weights are compared once per program: the reference takes as long as the run.
-  [ "$repeat" = 1 ] && check=on || check=off
-  try "$run" "$bin/penstock-run" "$programs/$name.json" --backend cuda --precision "$precision" \
-    --link "$link" --check "$check" --record "$out/$run.json.gz" ||
-    mv -f "$out/$run.json.gz" "$out/$run.failed" 2>/dev/null || true # not taken for done
-  [ $((done % 10)) -ne 0 ] || say "$done of $total runs, $failed failed"
-done <<EOF
-$plan
-EOF
 nvidia-smi -q -d CLOCK,POWER,PERFORMANCE >"$out/nvidia-smi-after.txt" 2>&1
 say "$done of $total runs, $failed failed"
 [ "$failed" -eq 0 ]

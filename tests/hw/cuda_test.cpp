@@ -470,15 +470,22 @@ void expect_right(const RunPlan& plan, const RunOptions& options) {
   EXPECT_TRUE(to_timeline(plan.program.ops, table, run).missing.empty());
 }
 
+/// All of these; with a sanitizer some, that differ most.
+std::vector<std::string> schedules_to_run() {
+  if (!kSanitized) return schedule_names();
+  return {"gpipe", "pipedream", "pipedream-2bw", "interleaved-zb", "dualpipe", "chimera"};
+}
+
 TEST_F(Gpu, EveryScheduleEndsWithTheWeightsOfASequentialRun) {
-  for (const std::string& name : schedule_names()) {
+  for (const std::string& name : schedules_to_run()) {
     SCOPED_TRACE(name);
     expect_right(plan_of({name, shape_of(name, 4, 7, 2)}), on_gpu());
   }
 }
 
 TEST_F(Gpu, NoLinkAndNoTransferSemanticsChangesTheWeights) {
-  for (const char* name : {"1f1b", "pipedream-2bw", "interleaved-1f1b", "zb-h1", "dualpipe"}) {
+  for (const char* name : {"1f1b", "dualpipe", "pipedream-2bw", "interleaved-1f1b", "zb-h1"}) {
+    if (kSanitized && name == std::string("pipedream-2bw")) break;
     for (const char* link : {"d2d", "pinned", "paced"}) {
       for (const Transfers transfers :
            {Transfers::overlapped, Transfers::free, Transfers::coupled, Transfers::blocking}) {
@@ -494,7 +501,7 @@ TEST_F(Gpu, NoLinkAndNoTransferSemanticsChangesTheWeights) {
 }
 
 TEST_F(Gpu, TransformersEndWithTheWeightsOfASequentialRunInBothPrecisions) {
-  for (const std::string& name : schedule_names()) {
+  for (const std::string& name : schedules_to_run()) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       SCOPED_TRACE(name + (precision == Precision::bf16 ? " in bf16" : ""));
       RunPlan plan = plan_of({name, shape_of(name, 2, 3, 2)});

@@ -15,6 +15,7 @@ import unittest
 import run_test
 from run_test import RUN, SOURCE, TRANSFORMER, Case
 
+SANITIZED = "PENSTOCK_SANITIZED" in os.environ
 MODULES = pathlib.Path(os.environ["PENSTOCK_MODULES"])
 GPT = """
 model: {num_layers: 8, hidden_size: 32, num_attention_heads: 2, vocab_size: 64, seq_length: 16,
@@ -134,7 +135,7 @@ class Nccl(Emulated):
 
     def test_every_process_count(self):
         for schedule in ("1f1b", "pipedream-2bw"):
-            for stages in (2, 4, 8):
+            for stages in (4,) if SANITIZED else (2, 4, 8):
                 for model in (None, TRANSFORMER):
                     program = self.program(schedule, stages=stages, microbatches=stages,
                                            model=model)
@@ -249,7 +250,7 @@ class Recording(Emulated):
         kept = ("1f1b-p2-m8-pinned", "gpipe-p2-m8-d2d")
         runs.write_text("\n".join(x for x in lines if x.split()[1].startswith(kept)) + "\n")
         for asked in (session / "programs").glob("calibrate-*.json"):
-            if not re.search("p2-(pinned|d2d)[.]json", asked.name):
+            if not re.search("-p2-(pinned|d2d)[.]json", asked.name):
                 asked.unlink()
                 continue
             request = json.loads(asked.read_text())
