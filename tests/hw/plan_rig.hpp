@@ -79,8 +79,9 @@ inline RunOptions virtual_clock() {
   return options;
 }
 
-/// With a sanitizer not those that search for their order: that takes most of the time.
-inline std::vector<std::string> schedule_names() {
+/// By their names. With a sanitizer not those that search for their order: that takes most of the
+/// time.
+inline std::vector<std::string> executed_schedules() {
   std::vector<std::string> names;
   for (const Schedule& s : schedules())
     if (!kSanitized || !s.name.ends_with("search")) names.emplace_back(s.name);
