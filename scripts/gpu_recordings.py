@@ -32,6 +32,8 @@ WHOLE_MODEL = ("data-parallel", "asp")  # replicas, which one GPU's partitions a
 # hidden size -> layers, heads: as many layers as eight devices of two chunks need
 SHAPES = {1024: (16, 16), 2048: (16, 16), 4096: (16, 32), 8192: (16, 64)}
 SMALL = {1024: (16, 2)}
+SEQUENCE, MICROBATCH_SIZE = 512, 2
+ROOM_BYTES = 100e9  # of an H200's, for one calibration
 
 Profile = collections.namedtuple("Profile", "hidden partitions link precision")
 Run = collections.namedtuple("Run", "priority schedule partitions microbatches recompute profile")
@@ -88,6 +90,16 @@ def calibrations(runs, shapes):
     return wanted
 
 
+def fits(profile, heads, layers, size):
+    """Stages of so many layers on every partition at once, each with its weights, gradients and
+    optimizer, and the activations of three microbatches (Korthikanti et al., 2022, equation 1)."""
+    hidden = profile.hidden
+    activations = SEQUENCE * size * hidden * (34 + 5 * heads * SEQUENCE / hidden)
+    if profile.precision == "fp32":
+        activations *= 2
+    return profile.partitions * layers * (12 * hidden**2 * 18 + 3 * activations) < ROOM_BYTES
+
+
 def penstock(*arguments):
     done = subprocess.run([PENSTOCK, *map(str, arguments)], text=True, capture_output=True)
     return done.returncode, done.stdout, done.stderr.strip()
@@ -103,7 +115,7 @@ def must(*arguments):
 def write_shape(path, profile, shapes, small):
     """The profile before it is measured: a model and a cluster without measured times."""
     layers, heads = shapes[profile.hidden]
-    hidden, length, vocabulary = (32, 16, 64) if small else (profile.hidden, 1024, 8192)
+    hidden, length, vocabulary = (32, 16, 64) if small else (profile.hidden, SEQUENCE, 8192)
     precision = "mixed-bf16" if profile.precision == "bf16" else "fp32"
     path.write_text(
         f"model: {{name: gpt-{hidden}, family: gpt, num_layers: {layers}, hidden_size: {hidden},\n"
@@ -119,20 +131,27 @@ def scenario_of(run):
     recompute = "" if run.recompute == "none" else f", recompute: {run.recompute}"
     return (f"name: {run_name(run)}\nmodel: {profile}\ncluster: {profile}\n"
             f"schedule: {run.schedule}\nbatches: {batches}\n"
-            f"pipeline: {{stages: {run.partitions}, microbatch_size: 1, "
+            f"pipeline: {{stages: {run.partitions}, microbatch_size: {MICROBATCH_SIZE}, "
             f"microbatches: {run.microbatches}{recompute}}}\n")
 
 
-def ask(profile, priority, folder):
+def ask(profile, priority, shapes, folder):
+    """False: it has no room."""
     full = profile.hidden == 1024 and profile.precision == "bf16"
-    shape = folder / f"{name_of(profile)}.yaml"
+    layers = [1, 8] if full else [1, 2]
+    sizes = [size for size in ((1, 2, 4) if full else (1, 2, 4, 16))
+             if fits(profile, shapes[profile.hidden][1], layers[1], size)]
+    if not sizes:
+        return False
     request = folder / "programs" / f"calibrate-{priority}-{name_of(profile)}.json"
-    must("calibrate", shape, "--backend", "cuda", "--precision", profile.precision, "--link",
-         profile.link, "--workers", profile.partitions, "--microbatch-sizes",
-         "1,2,4" if full else "1,4,16", "--recompute", "none,selective,full" if full else "none",
-         "--request", request)
-    asked = json.loads(request.read_text()) | {"stage_s": 0.5}  # some 40 stages, alone and under load
+    must("calibrate", folder / f"{name_of(profile)}.yaml", "--backend", "cuda", "--precision",
+         profile.precision, "--link", profile.link, "--workers", profile.partitions,
+         "--microbatch-sizes", ",".join(map(str, sizes)), "--recompute",
+         "none,selective,full" if full else "none", "--request", request)
+    # Some 40 stages, alone and under load.
+    asked = json.loads(request.read_text()) | {"stage_s": 0.5, "layer_counts": layers}
     request.write_text(json.dumps(asked, indent=1) + "\n")
+    return True
 
 
 def export(run, folder):
@@ -156,7 +175,8 @@ def prepare(folder, small):
     profiles = calibrations(runs, shapes)
     for profile, priority in profiles.items():
         write_shape(folder / f"{name_of(profile)}.yaml", profile, shapes, small)
-        ask(profile, priority, folder)
+        if not ask(profile, priority, shapes, folder):
+            print(f"left out: the calibration of {name_of(profile)}: no room", file=sys.stderr)
     lines = [line for run in runs if (line := export(run, folder))]
     (folder / "programs" / "runs.txt").write_text("\n".join(lines) + "\n")
     subprocess.run([ROOT / "scripts/bundle_run.sh", "--without-cublas", folder / "bin"], check=True)
