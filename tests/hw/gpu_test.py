@@ -255,7 +255,7 @@ class Recording(Emulated):
                 continue
             request = json.loads(asked.read_text())
             self.assertEqual((request["workers"], request["precision"]), (2, "bf16"))
-            request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [1],
+            request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [2],
                         "recompute": ["none"]}
             asked.write_text(json.dumps(request))
         (session / "bin" / "cuda_test").unlink(missing_ok=True)
