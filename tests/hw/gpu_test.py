@@ -4,12 +4,14 @@ Needs what run_test.py needs, and $PENSTOCK_MODULES: the folder of the module fo
 class of cases may be named as an argument. Nothing here measures time.
 """
 
+import contextlib
 import gzip
 import json
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import unittest
 
 import run_test
@@ -89,6 +91,28 @@ class OneGpu(Emulated):
                                                   "cuda", "--record", record)
                 self.assertEqual((code, out), (1, ""), err)
                 self.assertIn("unspecified launch failure", err)
+
+    def test_a_gpu_that_hangs_ends_the_run_at_its_deadline(self):
+        record = self.folder / "r.json"
+        self.environment["PENSTOCK_EMULATED_HANG"] = "700"
+        code, out, err = self.run_program(self.program(stages=4, batches=4), "--backend", "cuda",
+                                          "--deadline", "1", "--record", record)
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertRegex(err, "device [0-9]")
+        run = self.recorded(record)["runs"][-1]
+        self.assertIs(run["complete"], False)
+        self.assertGreater(len(run["ops"]), 0)
+
+    def test_a_gpu_that_hangs_from_the_start_lets_itself_be_interrupted(self):
+        self.environment["PENSTOCK_EMULATED_HANG"] = "0"  # while it is tried out
+        run = self.start(RUN, self.program(), "--backend", "cuda")
+        self.wait_for(lambda: len(list(pathlib.Path(f"/proc/{run.pid}/task").iterdir())) > 3,
+                      "its threads")
+        while run.poll() is None:
+            run.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run.wait(0.5)
+        self.assertEqual(self.finish(run)[0], 130)
 
     def test_an_interrupted_run_keeps_what_ran(self):
         record = self.folder / "r.json"

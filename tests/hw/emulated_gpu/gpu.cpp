@@ -43,8 +43,11 @@ void jitter() {
 /// One more piece of work; false when this GPU fails, or did.
 bool survives(int number) {
   static const auto fault = setting("PENSTOCK_EMULATED_FAULT", -1);
+  static const auto hang = setting("PENSTOCK_EMULATED_HANG", -1);
   Gpu& gpu = gpu_of(number);
-  if (number == 0 && gpu.pieces.fetch_add(1, std::memory_order_relaxed) == fault) gpu.failed = true;
+  const std::int64_t piece = gpu.pieces.fetch_add(1, std::memory_order_relaxed);
+  if (number == 0 && piece == fault) gpu.failed = true;
+  while (number == 0 && piece == hang) std::this_thread::sleep_for(std::chrono::hours(1));
   return !gpu.failed;
 }
 

@@ -12,6 +12,7 @@
 //   PENSTOCK_EMULATED_BYTES      memory of each, 8 GiB
 //   PENSTOCK_EMULATED_JITTER_US  every piece of work first sleeps up to that long, 0: other orders
 //   PENSTOCK_EMULATED_FAULT      the piece of work at which GPU 0 fails for good, never
+//   PENSTOCK_EMULATED_HANG       the piece of work of GPU 0 that never ends, none
 //   PENSTOCK_EMULATED_TICK_NS    of %globaltimer, 32
 //   CUDA_DEVICE_MAX_CONNECTIONS  hardware queues of a GPU, 8: streams beyond them share some
 #pragma once
