@@ -31,7 +31,9 @@ class Emulated(Case):
 
     def setUp(self):
         super().setUp()
+        libraries = [str(MODULES), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         self.environment |= {"PENSTOCK_MODULES": str(MODULES),
+                             "LD_LIBRARY_PATH": ":".join(libraries),  # emulated NCCL before the real
                              "PENSTOCK_EMULATED_GPUS": str(self.gpus)}
 
     def assert_right(self, *arguments):
