@@ -4,6 +4,8 @@
 namespace penstock {
 namespace {
 
+const OptionSpec kLink{
+    "link", "L", "cuda: between stages on one GPU; default d2d", "d2d|pinned|paced", false, {}};
 const OptionSpec kFormat{"format",         "F",   "table (default), json or csv",
                          "table|json|csv", false, {}};
 const OptionSpec kSet{"set", "KEY=VALUE", "change a key of the scenario (repeatable)",
@@ -129,12 +131,7 @@ const std::vector<CommandSpec>& table() {
          "fp32|bf16",
          false,
          {}},
-        {"link",
-         "L",
-         "cuda: between stages on one GPU; default d2d",
-         "d2d|pinned|paced",
-         false,
-         {}},
+        kLink,
         {"deadline",
          "SECONDS",
          "without progress, after which the run ends; default 60",
@@ -317,12 +314,7 @@ const std::vector<CommandSpec>& table() {
          "fp32|bf16",
          false,
          {}},
-        {"link",
-         "L",
-         "cuda: between stages on one GPU; default d2d",
-         "d2d|pinned|paced",
-         false,
-         {}},
+        kLink,
         {"request",
          "FILE",
          "do not measure: write what to measure elsewhere, by penstock-run",
