@@ -3,11 +3,11 @@
 
   scripts/gpu_recordings.py prepare FOLDER [--small]
   scripts/record_gpu.sh FOLDER/bin FOLDER/programs OUT         # there; FOLDER is all it needs
-  scripts/gpu_recordings.py collect FOLDER OUT TRACES          # e.g. traces/recorded/h200
+  scripts/gpu_recordings.py collect OUT TRACES                 # e.g. traces/recorded/h200
 
 `prepare` writes scenarios, exports each as a program, asks for a calibration of every partition
 count, link and precision they need, and lists the runs by priority. A scenario names its profile,
-`gpt-p4-pinned.yaml`: until it has been measured, a file with the model's shape alone. `collect` makes
+`gpt-1024-p4-pinned.yaml`: until it has been measured, a file with the model's shape alone. `collect` makes
 the profiles from what was measured, puts the repeats of a run into one recording, copies the
 machine's description, and leaves a folder for `penstock validate`. --small: a model that threads can
 run, to try all of this without a GPU. The program is $PENSTOCK, or ./penstock.
@@ -199,7 +199,9 @@ def merged(recordings):
     return whole
 
 
-def collect(folder, out, traces):
+def collect(out, traces):
+    if not any(out.glob("*.json*")):
+        sys.exit(f"{out}: no results of scripts/record_gpu.sh are there")
     traces.mkdir(parents=True, exist_ok=True)
     for result in sorted(out.glob("calibrate-*.result.json")):
         name = result.name.removesuffix(".result.json").split("-", 2)[2]
@@ -230,13 +232,13 @@ def main():
     one.add_argument("folder", type=pathlib.Path)
     one.add_argument("--small", action="store_true")
     two = commands.add_parser("collect")
-    for argument in ("folder", "out", "traces"):
+    for argument in ("out", "traces"):
         two.add_argument(argument, type=pathlib.Path)
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         prepare(arguments.folder, arguments.small)
     else:
-        collect(arguments.folder, arguments.out, arguments.traces)
+        collect(arguments.out, arguments.traces)
 
 
 if __name__ == "__main__":

@@ -520,7 +520,7 @@ TEST_F(Gpu, MoreStreamsThanHardwareQueuesDoNotHoldEachOtherUp) {
   }
 }
 
-TEST_F(Gpu, ALostGradientIsNoticedThere) {
+TEST_F(Gpu, AWrongWeightVersionIsNoticedThere) {
   const RunPlan plan = plan_of({"1f1b", {3, 4, 3, false, 0}});
   RunPlan wrong = plan;
   wrong.program.versions.kind = VersionRule::Kind::double_buffer;

@@ -58,7 +58,7 @@ class OneGpu(Emulated):
             self.assertIn("emulated", machine["gpu"])
             self.assertEqual(machine["links"], "d2d")
 
-    def test_replay_says_what_simulate_says_of_a_schedule(self):
+    def test_what_replay_records_can_be_validated(self):
         scenario = self.scenario("name: gpt\nschedule: pipedream-2bw\nbatches: 4\n"
                                  "pipeline: {stages: 4, microbatches: 8, microbatch_size: 2}\n"
                                  + TRANSFORMER)
@@ -290,7 +290,7 @@ class Recording(Emulated):
         before = sorted(p.stat().st_mtime_ns for p in out.glob("*.gz"))
         self.script("record_gpu.sh", session / "bin", session / "programs", out, REPEATS="2")
         self.assertEqual(before, sorted(p.stat().st_mtime_ns for p in out.glob("*.gz")))  # goes on
-        self.script("gpu_recordings.py", "collect", session, out, traces)
+        self.script("gpu_recordings.py", "collect", out, traces)
         recordings = sorted(p.name for p in traces.glob("*.json.gz"))
         self.assertEqual(recordings, ["1f1b-p2-m8-pinned-bf16.json.gz", "gpipe-p2-m8-d2d-bf16.json.gz"])
         for path in traces.glob("*.json.gz"):
