@@ -1,16 +1,13 @@
 // Results as JSON, CSV and the table people read.
 #pragma once
 
+#include "base/json.hpp"
 #include "cli/options.hpp"
 #include "results/simulation.hpp"
-
-#include <nlohmann/json.hpp>
 
 #include <optional>
 
 namespace penstock {
-
-using Json = nlohmann::ordered_json;
 
 template <class T>
 Json nullable(const std::optional<T>& value) {

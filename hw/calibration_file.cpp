@@ -1,21 +1,19 @@
 // Requests and results of a calibration as JSON, for the program that measures on another machine.
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "hw/calibration.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
 namespace penstock {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kVersion = 1;
-constexpr std::string_view kFamilies[] = {"gpt", "bert", "llama"};
+constexpr std::string_view kFamilyNames[] = {"gpt", "bert", "llama"};
 constexpr std::string_view kPrecisions[] = {"fp32", "bf16"};
-constexpr std::string_view kOptimizers[] = {"sgd", "adamw"};
+constexpr std::string_view kOptimizerNames[] = {"sgd", "adamw"};
 
 template <class Enum, class Names>
 Enum enum_of(const std::string& text, const Names& names, const char* key) {
@@ -30,7 +28,7 @@ Enum enum_of(const std::string& text, const Names& names, const char* key) {
 template <class T, class V>
 void each(T& m, V&& v, const TransformerSpec*) {
   v("name", m.name);
-  v.e("family", m.family, kFamilies);
+  v.e("family", m.family, kFamilyNames);
   v("num_layers", m.num_layers);
   v("hidden_size", m.hidden_size);
   v("num_attention_heads", m.num_attention_heads);
@@ -45,7 +43,7 @@ void each(T& m, V&& v, const TransformerSpec*) {
 
 template <class T, class V>
 void each(T& o, V&& v, const OptimizerPlan*) {
-  v.e("kind", o.kind, kOptimizers);
+  v.e("kind", o.kind, kOptimizerNames);
   v("learning_rate", o.learning_rate);
   v("beta1", o.beta1);
   v("beta2", o.beta2);
@@ -138,7 +136,7 @@ void each(T& r, V&& v, const CalibrationResult*) {
   v.objects("links", r.links);
 }
 
-struct Writer {
+struct CalibrationWriter {
   Json& json;
 
   template <class T>
@@ -157,19 +155,19 @@ struct Writer {
   template <class T>
   void object(const char* key, const T& value) {
     json[key] = Json::object();
-    each(value, Writer{json[key]}, &value);
+    each(value, CalibrationWriter{json[key]}, &value);
   }
   template <class T>
   void objects(const char* key, const std::vector<T>& values) {
     json[key] = Json::array();
     for (const T& value : values) {
       json[key].push_back(Json::object());
-      each(value, Writer{json[key].back()}, &value);
+      each(value, CalibrationWriter{json[key].back()}, &value);
     }
   }
 };
 
-struct Reader {
+struct CalibrationReader {
   const Json& json;
 
   template <class T>
@@ -188,14 +186,14 @@ struct Reader {
   }
   template <class T>
   void object(const char* key, T& value) {
-    each(value, Reader{json.at(key)}, &value);
+    each(value, CalibrationReader{json.at(key)}, &value);
   }
   template <class T>
   void objects(const char* key, std::vector<T>& values) {
     values.clear();
     for (const Json& item : json.at(key)) {
       T& value = values.emplace_back();
-      each(value, Reader{item}, &value);
+      each(value, CalibrationReader{item}, &value);
     }
   }
 };
@@ -203,7 +201,7 @@ struct Reader {
 template <class T>
 std::string write(const T& value, const char* mark) {
   Json json = {{mark, kVersion}};
-  each(value, Writer{json}, &value);
+  each(value, CalibrationWriter{json}, &value);
   return json.dump(1) + "\n";
 }
 
@@ -214,8 +212,8 @@ T read(const std::string& text, const std::string& origin, const char* mark) {
     const Json json = Json::parse(text);
     if (!json.is_object() || !json.contains(mark) || json.at(mark) != kVersion)
       throw InputError(origin, fmt::format("has no '{}': {}", mark, kVersion));
-    each(value, Reader{json}, &value);
-  } catch (const Json::exception& error) {
+    each(value, CalibrationReader{json}, &value);
+  } catch (const JsonError& error) {
     throw InputError(origin, fmt::format("cannot be understood: {}", error.what()));
   }
   return value;

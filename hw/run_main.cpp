@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/json.hpp"
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
 #include "hw/calibration.hpp"
@@ -14,7 +15,6 @@
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -327,7 +327,7 @@ void report(const RecordedRun& run, const RunPlan& plan) {
   for (const RecordedOp& op : run.ops) end = std::max(end, op.span.end_s);
   const char* equal = !run.weights_equal ? "null" : *run.weights_equal ? "true" : "false";
   fmt::print("{{\"name\": {}, \"makespan_s\": {:.9g}, \"weights_equal\": {}}}\n",
-             nlohmann::json(plan.name).dump(), end, equal);
+             Json(plan.name).dump(), end, equal);
   std::fflush(stdout);
 }
 

@@ -1,12 +1,12 @@
 #include "hw/run_plan_file.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "schedules/check.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,6 @@
 
 namespace penstock {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kRules[] = {"flush", "stash", "double_buffer", "latest", "listed"};
 constexpr const char* kBackwards[] = {"plain", "corrected", "mixed"};
@@ -681,7 +679,7 @@ RunPlan parse_run_plan(const std::string& text, const std::string& origin) {
                                    json.at("penstock_program").dump(), kProgramFileVersion));
     }
     plan = plan_of(json);
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     throw InputError(origin, "is no sound program: " + printable(error.what()));
   } catch (const Unsound& error) {
     throw InputError(origin, "is no sound program: " + printable(error.what()));

@@ -17,11 +17,11 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kMostErrors = 50;
-constexpr std::size_t kMostLayers = 5'000;  // a balanced split takes layers * stages
+constexpr std::size_t kMostGraphErrors = 50;
+constexpr std::size_t kMostNodes = 5'000;  // a balanced split takes layers * stages
 constexpr std::size_t kLargestFile = 16'000'000;
 constexpr double kMostMilliseconds = 1e9;  // eleven days
-constexpr double kMostBytes = 1e15;
+constexpr double kMostNodeBytes = 1e15;
 
 /// A part of a line, with where it begins.
 struct Word {
@@ -100,7 +100,7 @@ class ProfileReader {
 
  private:
   void wrong(const Word& where, std::string message) {
-    if (wrong_.size() == kMostErrors) return;
+    if (wrong_.size() == kMostGraphErrors) return;
     const int line = static_cast<int>(where.line) + 1, column = static_cast<int>(where.begin) + 1;
     wrong_.push_back({{origin_, line, column},
                       std::move(message),
@@ -162,8 +162,8 @@ class ProfileReader {
           "backward_compute_time=..., activation_size=..., parameter_size=...', perhaps with "
           "' -- stage_id=N'; an edge begins with a tab");
     }
-    if (nodes_.size() == kMostLayers)
-      throw InputError(origin_, fmt::format("has more than {} layers", kMostLayers));
+    if (nodes_.size() == kMostNodes)
+      throw InputError(origin_, fmt::format("has more than {} layers", kMostNodes));
     if (!is_id(parts[0])) return wrong(parts[0], "an id has no blanks");
     Node node;
     node.id = parts[0];
@@ -200,7 +200,7 @@ class ProfileReader {
       if (given[known]) wrong(field, fmt::format("'{}' is given twice", name));
       given[known] = true;
       const Word value = trimmed({field.text.substr(sign + 1), field.line, field.begin + sign + 1});
-      values[known] = read_value(value, known < 2 ? kMostMilliseconds : kMostBytes, known == 2);
+      values[known] = read_value(value, known < 2 ? kMostMilliseconds : kMostNodeBytes, known == 2);
     }
     for (std::size_t i = 0; i < kNames.size(); ++i)
       if (!given[i]) wrong(fields, fmt::format("'{}' is missing", kNames[i]));
@@ -256,7 +256,7 @@ class ProfileReader {
   }
 
   void join(const Edge& edge) {
-    if (wrong_.size() == kMostErrors) return;
+    if (wrong_.size() == kMostGraphErrors) return;
     const auto from = find(edge.from), to = find(edge.to);
     if (!from || !to) return;
     if (from == to) return wrong(edge.from, "a layer cannot read its own output");

@@ -3,14 +3,14 @@
 namespace penstock {
 
 std::string section_text(const BubbleSection& bubble) {
-  SectionJson json = section_json("bubble", bubble.text);
+  Json json = section_json("bubble", bubble.text);
   json["makespan_s"] = number_json(bubble.makespan_s);
   for (const std::string_view cause : kCauseNames) json["causes"].push_back(cause);
-  json["busy"] = SectionJson::array();
-  json["idle"] = SectionJson::array();
+  json["busy"] = Json::array();
+  json["idle"] = Json::array();
   for (const DeviceMetrics& device : bubble.devices) {
     json["busy"].push_back(number_json(device.busy_s));
-    SectionJson& idle = json["idle"].emplace_back(SectionJson::array());
+    Json& idle = json["idle"].emplace_back(Json::array());
     for (const double seconds : device.idle_s) idle.push_back(number_json(seconds));
   }
   return to_text(json);

@@ -3,13 +3,13 @@
 namespace penstock {
 
 std::string section_text(const ComparisonSection& comparison) {
-  SectionJson json = section_json("comparison", comparison.text);
+  Json json = section_json("comparison", comparison.text);
   json["names"] = comparison.names;
-  json["panels"] = SectionJson::array();
+  json["panels"] = Json::array();
   for (const ComparisonPanel& panel : comparison.panels) {
-    SectionJson bars = SectionJson::array();
+    Json bars = Json::array();
     for (const ComparisonBars& of : panel.bars) {
-      SectionJson values = SectionJson::array();
+      Json values = Json::array();
       for (const double value : of.values) values.push_back(number_json(value));
       bars.push_back({{"name", of.name}, {"values", values}});
     }

@@ -22,13 +22,13 @@ Samples thinned(const Samples& samples, std::size_t most) {
   return kept;
 }
 
-SectionJson owners_json(const MemoryUse& use) {
-  SectionJson bytes = SectionJson::array();
+Json owners_json(const MemoryUse& use) {
+  Json bytes = Json::array();
   for (const std::int64_t owner : use.bytes) bytes.push_back(owner);
   return bytes;
 }
 
-SectionJson line_json(const MemoryLine& line, const Ticks& time, const Ticks& size,
+Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size,
                       std::size_t most) {
   std::vector<std::uint32_t> at, bytes;
   for (const auto& [seconds, held] : thinned(line.samples, most)) {
@@ -57,7 +57,7 @@ MemoryLine memory_line(const MemoryInput& input, int device, std::int64_t capaci
 }
 
 std::string section_text(const MemorySection& memory, std::size_t most_points) {
-  SectionJson json = section_json("memory", memory.text);
+  Json json = section_json("memory", memory.text);
   double most_bytes = 0;
   for (const MemoryLine& line : memory.lines) {
     for (const auto& sample : line.samples)
@@ -68,7 +68,7 @@ std::string section_text(const MemorySection& memory, std::size_t most_points) {
   json["tick_s"] = time.step();
   json["tick_bytes"] = size.step();
   for (const std::string_view owner : kOwnerNames) json["owners"].push_back(owner);
-  json["lines"] = SectionJson::array();
+  json["lines"] = Json::array();
   const std::size_t each =
       std::max<std::size_t>(3, most_points / std::max<std::size_t>(1, memory.lines.size()));
   for (const MemoryLine& line : memory.lines)

@@ -8,15 +8,15 @@ namespace penstock {
 
 static_assert(std::endian::native == std::endian::little, "pages read little-endian numbers");
 
-SectionJson section_json(std::string_view kind, const SectionText& text) {
+Json section_json(std::string_view kind, const SectionText& text) {
   return {{"kind", kind}, {"heading", text.heading}, {"note", text.note}, {"sub", text.sub}};
 }
 
-std::string to_text(const SectionJson& section) {
-  return section.dump(-1, ' ', false, SectionJson::error_handler_t::replace);
+std::string to_text(const Json& section) {
+  return section.dump();
 }
 
-SectionJson number_json(double value) {
+Json number_json(double value) {
   if (!std::isfinite(value)) return nullptr;
   // Whole numbers without ".0", as columns of ten thousand of them are common.
   if (value == std::floor(value) && std::abs(value) < 9e15) return static_cast<std::int64_t>(value);

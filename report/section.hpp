@@ -5,7 +5,7 @@
 // (page/*.js), always with a table of the same data.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 #include <cstdint>
 #include <span>
@@ -15,8 +15,6 @@
 
 namespace penstock {
 
-using SectionJson = nlohmann::ordered_json;
-
 /// What every section says of itself.
 struct SectionText {
   std::string heading;
@@ -25,13 +23,13 @@ struct SectionText {
 };
 
 /// An empty section of this kind.
-SectionJson section_json(std::string_view kind, const SectionText& text);
+Json section_json(std::string_view kind, const SectionText& text);
 
 /// As text; what is no UTF-8 in it is replaced.
-std::string to_text(const SectionJson& section);
+std::string to_text(const Json& section);
 
 /// Numbers that are none (NaN, infinite) are null.
-SectionJson number_json(double value);
+Json number_json(double value);
 
 /// Little-endian 32-bit numbers as base64: a third of the text that digits take.
 std::string base64(std::span<const std::uint8_t> bytes);

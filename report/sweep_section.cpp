@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kRoleNames[] = {"axis", "measure", "other"};
 
-SectionJson column_json(const SweptColumn& column, const ColumnValues& values) {
+Json column_json(const SweptColumn& column, const ColumnValues& values) {
   return {{"name", column.column.name},
           {"unit", column.column.unit},
           {"role", kRoleNames[static_cast<std::size_t>(column.role)]},
@@ -28,7 +28,7 @@ void SweepPoints::add(const SweepPoint& point) {
 }
 
 std::string section_text(const SweepSection& sweep) {
-  SectionJson json = section_json("sweep", sweep.text);
+  Json json = section_json("sweep", sweep.text);
   json["heat_measure"] = sweep.heat_measure;
   json["pareto_x"] = sweep.pareto_x;
   json["pareto_y"] = sweep.pareto_y;

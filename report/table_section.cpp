@@ -39,8 +39,8 @@ void ColumnValues::become_words() {
   numbers_ = {};
 }
 
-SectionJson ColumnValues::json() const {
-  SectionJson values = SectionJson::array();
+Json ColumnValues::json() const {
+  Json values = Json::array();
   if (at_.empty()) {
     if (all_the_same(numbers_)) return {{"all", number_json(numbers_[0])}};
     for (const double number : numbers_) values.push_back(number_json(number));
@@ -54,7 +54,7 @@ SectionJson ColumnValues::json() const {
 }
 
 std::string section_text(const TableSection& table) {
-  SectionJson json = section_json("table", table.text);
+  Json json = section_json("table", table.text);
   json["rows"] = table.rows.size();
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     ColumnValues values;

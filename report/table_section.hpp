@@ -31,7 +31,7 @@ class ColumnValues {
  public:
   void add(const Cell& cell);
   /// As the page reads them: {all} where every row has the same, numbers, or {words, at}.
-  SectionJson json() const;
+  Json json() const;
 
  private:
   std::uint32_t word(const std::string& text);

@@ -65,7 +65,7 @@ class Packed {
     arrived_.push_back(message ? ticks_.of(bar.message.end_s) : Ticks::none);
   }
 
-  void put(SectionJson& lane) const {
+  void put(Json& lane) const {
     lane["start"] = packed(std::span(start_));
     lane["end"] = packed(std::span(end_));
     lane["microbatch"] = packed(std::span(microbatch_));
@@ -85,7 +85,7 @@ class Packed {
   std::vector<std::uint8_t> kind_, recompute_;
 };
 
-SectionJson lane_json(const TimelineLane& lane, double until_s, double tick_end_s) {
+Json lane_json(const TimelineLane& lane, double until_s, double tick_end_s) {
   Packed packed(tick_end_s);
   bool second = false;
   for (const TimelineBar& bar : lane.bars) {
@@ -94,13 +94,13 @@ SectionJson lane_json(const TimelineLane& lane, double until_s, double tick_end_
     second = first;
     if (bar.span.start_s < until_s) packed.add(bar, half);
   }
-  SectionJson json{{"name", lane.name}, {"clock", lane.clock}};
+  Json json{{"name", lane.name}, {"clock", lane.clock}};
   packed.put(json);
   return json;
 }
 
-SectionJson clock_json(const TimelineClock& clock) {
-  SectionJson ends = SectionJson::array();
+Json clock_json(const TimelineClock& clock) {
+  Json ends = Json::array();
   for (const double end : clock.update_ends_s) ends.push_back(number_json(end));
   return {{"name", clock.name}, {"ends", ends}};
 }
@@ -122,7 +122,7 @@ TimelineLane device_lane(const TimelineView& view, int device,
 }
 
 std::string section_text(const TimelineSection& timeline, std::size_t most_bars) {
-  SectionJson json = section_json("timeline", timeline.text);
+  Json json = section_json("timeline", timeline.text);
   const double end_s = end_of(timeline.lanes);
   const double until_s = cut_at(timeline.lanes, most_bars);
   if (std::isfinite(until_s)) {
@@ -137,7 +137,7 @@ std::string section_text(const TimelineSection& timeline, std::size_t most_bars)
   json["first_update"] = timeline.first_update;
   json["end_update"] = timeline.end_update;
   for (const TimelineClock& clock : timeline.clocks) json["clocks"].push_back(clock_json(clock));
-  json["lanes"] = SectionJson::array();
+  json["lanes"] = Json::array();
   for (const TimelineLane& lane : timeline.lanes)
     json["lanes"].push_back(lane_json(lane, until_s, end_s));
   return to_text(json);

@@ -140,7 +140,7 @@ bool is_positive(const Value& value) {
          (value.text == "true" || std::atof(value.text.c_str()) > 0);
 }
 
-std::string list_of(const std::vector<std::string>& keys) {
+std::string listed(const std::vector<std::string>& keys) {
   constexpr std::size_t kMost = 20;
   std::vector<std::string> shown;
   for (const std::string& key : keys) {
@@ -194,7 +194,7 @@ class Adoption {
 
   void note(const char* what, const std::vector<std::string>& keys) {
     if (keys.empty()) return;
-    notes_.push_back(fmt::format("{}: {}: {}", document_.source->name, what, list_of(keys)));
+    notes_.push_back(fmt::format("{}: {}: {}", document_.source->name, what, listed(keys)));
   }
 
   // --- family -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kContext =
+constexpr std::string_view kContextParallel =
     "context parallelism is not modelled; tensor, sequence, pipeline and data parallelism are "
     "(pipeline.tensor, sequence_parallel, stages, width)";
 constexpr std::string_view kExperts =
@@ -19,10 +19,10 @@ constexpr std::string_view kInterleaved =
     "give pipeline.chunks, the number of virtual stages per device";
 
 constexpr NotModelled kAll[] = {
-    {"context", 2, kContext},
-    {"context_parallel", 2, kContext},
-    {"context_parallel_size", 2, kContext},
-    {"sequence_parallel_size", 2, kContext},  // DeepSpeed-Ulysses
+    {"context", 2, kContextParallel},
+    {"context_parallel", 2, kContextParallel},
+    {"context_parallel_size", 2, kContextParallel},
+    {"sequence_parallel_size", 2, kContextParallel},  // DeepSpeed-Ulysses
     {"expert", 2, kExperts},
     {"experts", 2, kExperts},
     {"expert_parallel", 2, kExperts},

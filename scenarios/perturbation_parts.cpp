@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kMostFailures = 1e7;  // that anybody waits for
 
-class Reader {
+class PerturbationReader {
  public:
-  Reader(const Section& section, int devices, Transfers transfers, Diagnostics& diagnostics)
+  PerturbationReader(const Section& section, int devices, Transfers transfers, Diagnostics& diagnostics)
       : section_(section), devices_(devices), transfers_(transfers), diagnostics_(diagnostics) {}
 
   PerturbationSpec read() {
@@ -187,7 +187,7 @@ class Reader {
 
 PerturbationSpec read_perturbations(const Section& section, int devices, Transfers transfers,
                                     Diagnostics& diagnostics) {
-  return Reader(section, devices, transfers, diagnostics).read();
+  return PerturbationReader(section, devices, transfers, diagnostics).read();
 }
 
 }  // namespace penstock

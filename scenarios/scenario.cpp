@@ -26,7 +26,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint32_t kMaxDepth = 65'535;
+constexpr std::uint32_t kDeepest = 65'535;
 constexpr std::int64_t kFewTokens = 4096;  // models/devices: what the curves were measured with
 constexpr std::uint64_t kMaxOps = 400'000'000;  // about 20 GiB of Program and Timeline
 
@@ -154,10 +154,10 @@ class Builder {
     const bool from_cluster = !pipeline_.has("stages") && top_.has("cluster");
     depth_known_ = !pipeline_.broken("stages") && !top_.broken("pipeline") &&
                    !(from_cluster && !cluster_) && !(from_cluster && cluster_broken());
-    if (std::uint64_t{out_.shape.depth} * out_.shape.chunks <= kMaxDepth) return;
+    if (std::uint64_t{out_.shape.depth} * out_.shape.chunks <= kDeepest) return;
     depth_known_ = false;
-    diagnostics_.add(pipeline_.at(out_.shape.depth > kMaxDepth ? "stages" : "chunks"),
-                     fmt::format("a pipeline has at most {} stages", kMaxDepth));
+    diagnostics_.add(pipeline_.at(out_.shape.depth > kDeepest ? "stages" : "chunks"),
+                     fmt::format("a pipeline has at most {} stages", kDeepest));
   }
 
   bool whole_model() const { return out_.schedule != nullptr && out_.schedule->whole_model; }

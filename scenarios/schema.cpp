@@ -1,15 +1,12 @@
 // The JSON Schema of a scenario, made from the table of keys.
+#include "base/json.hpp"
 #include "scenarios/keys.hpp"
-
-#include <nlohmann/json.hpp>
 
 namespace penstock {
 namespace {
 
-using nlohmann::ordered_json;
-
-ordered_json quantity(Dimension dimension) {
-  const ordered_json text = {{"type", "string"}, {"pattern", pattern(dimension)}};
+Json quantity(Dimension dimension) {
+  const Json text = {{"type", "string"}, {"pattern", pattern(dimension)}};
   if (dimension == Dimension::number || dimension == Dimension::fraction) {
     const int most = dimension == Dimension::fraction ? 1 : 1'000'000;
     return {{"anyOf", {{{"type", "number"}, {"minimum", 0}, {"maximum", most}}, text}}};
@@ -19,23 +16,23 @@ ordered_json quantity(Dimension dimension) {
   return {{"anyOf", {text, {{"const", 0}}}}};
 }
 
-ordered_json reference(std::string_view section) {
+Json reference(std::string_view section) {
   return {{"$ref", "#/definitions/" + std::string(section)}};
 }
 
-ordered_json list_of(const ordered_json& item) {
+Json list_of(const Json& item) {
   return {{"type", "array"}, {"items", item}, {"minItems", 1}};
 }
 
-ordered_json type_of(const KeyRow& row) {
+Json type_of(const KeyRow& row) {
   using T = KeyRow::Type;
-  const ordered_json word = {{"type", "string"}};
+  const Json word = {{"type", "string"}};
   switch (row.type) {
     case T::text: return {{"type", {"string", "number"}}};
     case T::boolean: return {{"type", "boolean"}};
     case T::integer: return {{"type", "integer"}, {"minimum", row.minimum}};
     case T::counts: {
-      const ordered_json count = {{"type", "integer"}, {"minimum", row.minimum}};
+      const Json count = {{"type", "integer"}, {"minimum", row.minimum}};
       return {{"anyOf", {count, list_of(count)}}};
     }
     case T::quantity: return quantity(row.dimension);
@@ -43,7 +40,7 @@ ordered_json type_of(const KeyRow& row) {
       return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};
     case T::choice: return {{"enum", split_choices(row.choices)}};
     case T::choice_per_stage: {
-      const ordered_json word_of = {{"enum", split_choices(row.choices)}};
+      const Json word_of = {{"enum", split_choices(row.choices)}};
       return {{"anyOf", {word_of, list_of(word_of)}}};
     }
     case T::split:
@@ -69,11 +66,11 @@ ordered_json type_of(const KeyRow& row) {
   return {};
 }
 
-ordered_json section_schema(std::string_view section) {
-  ordered_json properties = ordered_json::object();
+Json section_schema(std::string_view section) {
+  Json properties = Json::object();
   for (const KeyRow& row : key_table()) {
     if (row.section != section) continue;
-    ordered_json type = type_of(row);
+    Json type = type_of(row);
     type["description"] = row.help;
     properties[std::string(row.key)] = type;
     for (const std::string_view alias : row.aliases) properties[std::string(alias)] = type;
@@ -84,11 +81,11 @@ ordered_json section_schema(std::string_view section) {
 }  // namespace
 
 std::string json_schema() {
-  ordered_json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
+  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
                          {"title", "penstock scenario"}};
   schema.update(section_schema("scenario"));
   schema["required"] = {"model", "schedule"};
-  ordered_json definitions = ordered_json::object();
+  Json definitions = Json::object();
   for (const KeyRow& row : key_table()) {
     if (row.section != "scenario" && !definitions.contains(std::string(row.section))) {
       definitions[std::string(row.section)] = section_schema(row.section);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kMostIntervals = 16384;
 /// Slots are a coarse measure of time: an interval has at most this many, a pass of it one in 16.
 constexpr std::uint32_t kMostSlots = 65536;
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 /// The slots of one kind of pass.
 struct Passes {
@@ -78,26 +78,26 @@ BlockProblem problem_of(const Op& op, std::string why) {
 std::string name(const Op& op) { return fmt::format("{}{}", op.stage, token(op.kind)); }
 
 /// One pass of a block.
-struct Pass {
+struct BlockPass {
   Op op;
   std::uint32_t slot = 0;
 };
 
-std::vector<std::vector<Pass>> by_device(const BuildingBlock& b) {
+std::vector<std::vector<BlockPass>> by_device(const BuildingBlock& b) {
   const Placement where = layout(b.layout, std::vector<int>(b.depth(), 1), b.chunks, 1);
-  std::vector<std::vector<Pass>> devices(b.depth());
+  std::vector<std::vector<BlockPass>> devices(b.depth());
   for (const Passes& list : passes(b)) {
     for (std::uint32_t s = 0; s < list.slots.size(); ++s)
       devices[where.positions()[s]].push_back({make_op(list.kind, s, 0), list.slots[s]});
   }
-  for (auto& device : devices) std::ranges::stable_sort(device, {}, &Pass::slot);
+  for (auto& device : devices) std::ranges::stable_sort(device, {}, &BlockPass::slot);
   return devices;
 }
 
 /// Every pass that starts before what it waits for has ended.
 std::vector<BlockProblem> too_early(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
-  const auto after = [&](const Pass& pass, const Pass& producer) {
+  const auto after = [&](const BlockPass& pass, const BlockPass& producer) {
     const std::uint32_t end = producer.slot + b.widths.of(producer.op.kind);
     if (pass.slot >= end) return;
     found.push_back(problem_of(
@@ -106,8 +106,8 @@ std::vector<BlockProblem> too_early(const BuildingBlock& b) {
   };
   const OpKind gradient = b.splits_backward() ? OpKind::backward_input : OpKind::backward;
   for (std::uint32_t s = 0; s < b.stages(); ++s) {
-    const Pass f{make_op(OpKind::forward, s, 0), b.forward[s]};
-    const Pass g{make_op(gradient, s, 0), b.gradients()[s]};
+    const BlockPass f{make_op(OpKind::forward, s, 0), b.forward[s]};
+    const BlockPass g{make_op(gradient, s, 0), b.gradients()[s]};
     if (s > 0) after(f, {make_op(OpKind::forward, s - 1, 0), b.forward[s - 1]});
     after(g, f);
     if (s + 1 < b.stages()) after(g, {make_op(gradient, s + 1, 0), b.gradients()[s + 1]});
@@ -124,7 +124,7 @@ std::vector<BlockProblem> collisions(const BuildingBlock& b) {
   const auto devices = by_device(b);
   for (std::uint32_t d = 0; d < devices.size(); ++d) {
     std::uint64_t work = 0;
-    for (const Pass& pass : devices[d]) work += b.widths.of(pass.op.kind);
+    for (const BlockPass& pass : devices[d]) work += b.widths.of(pass.op.kind);
     if (b.splits_backward() && b.backward_weight.empty())
       work += std::uint64_t{b.chunks} * b.widths.backward_weight;
     if (work > T) {
@@ -135,15 +135,15 @@ std::vector<BlockProblem> collisions(const BuildingBlock& b) {
            .key = "interval"});
       continue;
     }
-    const auto within = [&](const Pass& pass) {
+    const auto within = [&](const BlockPass& pass) {
       const std::uint32_t slot = pass.slot % T, width = b.widths.of(pass.op.kind);
       return width == 1 ? fmt::format("{}", slot) : fmt::format("{}-{}", slot, slot + width - 1);
     };
-    std::vector<const Pass*> taken(T, nullptr);
-    for (const Pass& pass : devices[d]) {
-      const Pass* other = nullptr;
+    std::vector<const BlockPass*> taken(T, nullptr);
+    for (const BlockPass& pass : devices[d]) {
+      const BlockPass* other = nullptr;
       for (std::uint32_t i = 0; i < b.widths.of(pass.op.kind); ++i) {
-        const Pass*& slot = taken[(pass.slot + i) % T];
+        const BlockPass*& slot = taken[(pass.slot + i) % T];
         if (slot != nullptr) other = slot;
         slot = &pass;
       }
@@ -176,12 +176,12 @@ std::vector<BlockProblem> too_late(const BuildingBlock& b) {
 
 /// Gives every W of a device the slots it takes when the block repeats for ever, first come, first
 /// served; false when the free slots do not suffice.
-bool fill_device(const BuildingBlock& b, const std::vector<Pass>& device,
+bool fill_device(const BuildingBlock& b, const std::vector<BlockPass>& device,
                  std::vector<std::uint32_t>& weights) {
   const std::uint32_t T = b.period(), width = b.widths.backward_weight;
-  std::vector<Pass> cycle = device;  // in the slots of one interval
-  for (Pass& pass : cycle) pass.slot %= T;
-  std::ranges::sort(cycle, {}, &Pass::slot);
+  std::vector<BlockPass> cycle = device;  // in the slots of one interval
+  for (BlockPass& pass : cycle) pass.slot %= T;
+  std::ranges::sort(cycle, {}, &BlockPass::slot);
   struct Waiting {
     std::uint32_t stage, since;
   };
@@ -190,7 +190,7 @@ bool fill_device(const BuildingBlock& b, const std::vector<Pass>& device,
   // What waits after one interval is what waits after any; the second one serves them all.
   constexpr std::uint32_t kRounds = 4;
   for (std::uint32_t round = 0; round < kRounds; ++round) {
-    for (const Pass& pass : cycle) {
+    for (const BlockPass& pass : cycle) {
       const std::uint32_t slot = pass.slot + round * T;
       for (; !waiting.empty() && free + width <= slot; free += width) {
         weights[waiting.front().stage] =
@@ -209,7 +209,7 @@ std::vector<std::vector<std::string>> slot_rows(const BuildingBlock& b) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& device : by_device(b)) {
     auto& row = rows.emplace_back();
-    for (const Pass& pass : device) {
+    for (const BlockPass& pass : device) {
       row.resize(pass.slot, ".");
       row.push_back(name(pass.op));
       row.resize(pass.slot + b.widths.of(pass.op.kind), "=");
@@ -306,7 +306,7 @@ OpLists reordered(const BuildingBlock& block, const ScheduleShape& shape, Reorde
 OpLists best(const BuildingBlock& block, const ScheduleShape& shape, std::int32_t limit) {
   const Placement where = layout(block.layout, std::vector<int>(block.depth(), 1), block.chunks, 1);
   OpLists least;
-  auto shortest = std::pair{kNever, kNever};
+  auto shortest = std::pair{kNoTime, kNoTime};
   for (const Reorder how : {Reorder::both_ends, Reorder::everywhere, Reorder::none}) {
     OpLists order = reordered(block, shape, how, limit);
     const Evaluation found = evaluate(order, where, shape);

@@ -1,14 +1,12 @@
 #include "sweep/line_format.hpp"
 
+#include "base/json.hpp"
 #include "sweep/decimal.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace penstock {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void append_csv(std::string& line, const std::string& text) {
   if (text.find_first_of(",\"") == std::string::npos) {
@@ -50,7 +48,7 @@ std::optional<Cells> parse_csv(const std::string& line) {
 }
 
 std::string quoted_json(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json(text).dump();
 }
 
 std::string json_value(SweepColumn::Type type, const std::string& cell) {
@@ -65,9 +63,9 @@ std::string json_value(SweepColumn::Type type, const std::string& cell) {
 }  // namespace
 
 bool is_json_number(const std::string& text) {
-  const Json parsed = Json::parse(text, nullptr, false);
+  const auto parsed = Json::parse_if(text);
   // More digits than a double keeps stay text, so that nothing is lost.
-  return parsed.is_number() && parse_decimal(text).has_value();
+  return parsed && parsed->is_number() && parse_decimal(text).has_value();
 }
 
 std::string LineFormat::header() const {
@@ -104,12 +102,12 @@ std::optional<Cells> LineFormat::parse(const std::string& line) const {
 }
 
 std::optional<Cells> LineFormat::parse_json(const std::string& line) const {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object() || object.size() != columns_.size()) return std::nullopt;
+  const auto object = Json::parse_if(line);
+  if (!object || !object->is_object() || object->size() != columns_.size()) return std::nullopt;
   Cells cells;
   for (const SweepColumn& column : columns_) {
-    const auto at = object.find(column.name);
-    if (at == object.end()) return std::nullopt;
+    const Json* at = object->find(column.name);
+    if (at == nullptr) return std::nullopt;
     if (at->is_string()) {
       cells.push_back(at->get<std::string>());
     } else if (at->is_number_float()) {

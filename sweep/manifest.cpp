@@ -1,16 +1,14 @@
 #include "sweep/manifest.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
 namespace penstock {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string name_of(const Axis& axis) { return fmt::format("{}", fmt::join(axis.keys, "+")); }
 
@@ -118,7 +116,7 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
     m.engine = json.at("engine").get<std::string>();
     m.shard = json.at("shard").get<std::string>();
     return m;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const JsonError& error) {
     throw InputError(origin, fmt::format("does not say what sweep its rows are of ({}); --force "
                                          "starts afresh",
                                          error.what()));

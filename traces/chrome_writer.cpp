@@ -1,10 +1,10 @@
 #include "traces/chrome_writer.hpp"
 
+#include "base/json.hpp"
 #include "base/position_costs.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -476,9 +476,9 @@ void put_head(const ChromeTrace& trace, ByteSink& sink) {
   for (const auto& [key, value] : trace.other_data) {
     if (!first) sink.put(',');
     first = false;
-    sink.put(nlohmann::json(key).dump());
+    sink.put(Json(key).dump());
     sink.put(':');
-    sink.put(nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    sink.put(Json(value).dump());
   }
   sink.put("},\"traceEvents\":[\n");
 }

@@ -20,7 +20,7 @@ Position position_of(const std::string& text, std::size_t byte, const std::strin
 }  // namespace
 
 std::string dumped(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.dump();
 }
 
 std::string seen(const Json& value) {
@@ -32,7 +32,7 @@ std::string seen(const Json& value) {
 Json parse_json(const std::string& text, const std::string& origin) {
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& error) {
+  } catch (const JsonError& error) {
     throw InputError(
         {{position_of(text, error.byte, origin), "is not JSON from here on", "", 1, 0}});
   }

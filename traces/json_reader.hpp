@@ -3,17 +3,15 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace penstock {
-
-using Json = nlohmann::ordered_json;
 
 /// The text of a value; what is not UTF-8 is replaced.
 std::string dumped(const Json& value);

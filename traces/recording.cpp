@@ -236,7 +236,7 @@ class Finder {
 }  // namespace
 
 std::string recording_text(const Recording& recording) {
-  std::string text = head_json(recording).dump(1, ' ', false, Json::error_handler_t::replace);
+  std::string text = head_json(recording).dump(1);
   text.resize(text.rfind('\n'));  // without the closing brace: the runs follow
   text += ",\n \"runs\": [\n";
   for (std::size_t i = 0; i < recording.runs.size(); ++i) {

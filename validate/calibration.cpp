@@ -1,9 +1,9 @@
 #include "validate/calibration.hpp"
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,6 @@
 namespace penstock {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "penstock training calibration";
 
 double log_error(double predicted, double measured) { return std::log(predicted / measured); }
@@ -84,7 +83,11 @@ TrainingCalibration from_json(const Json& json) {
     out.parameters.values[i] = positive(parameters.at(name), name);
   }
   for (const Json& entry : json.at("shapes")) {
-    const auto shape = entry.at("shape").get<LayerShape>();
+    const auto numbers = entry.at("shape").get<std::vector<int>>();
+    LayerShape shape{};
+    if (numbers.size() != shape.size())
+      throw std::invalid_argument(fmt::format("'shape' must be {} numbers", shape.size()));
+    std::ranges::copy(numbers, shape.begin());
     out.shapes[shape] = {positive(entry.at("layer"), "layer"), positive(entry.at("head"), "head")};
   }
   for (const Json& print : json.at("fitted_on")) out.fitted_on.insert(print.get<std::uint32_t>());
@@ -141,7 +144,7 @@ std::string to_json_text(const TrainingCalibration& calibration) {
 TrainingCalibration parse_training_calibration(const std::string& text, const std::string& origin) {
   try {
     return from_json(Json::parse(text));
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     not_a_calibration(origin, error.what());
   } catch (const std::invalid_argument& error) {
     not_a_calibration(origin, error.what());

@@ -25,11 +25,11 @@ std::optional<Json> load_result(const std::string& path) {
   if (!path.ends_with(".json") && !path.ends_with(".json.gz")) return std::nullopt;
   require_file(path);
   const std::string text = read_file(path);
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw InputError(path, "is not JSON");
-  if (!is_result(json))
+  const auto json = Json::parse_if(text);
+  if (!json) throw InputError(path, "is not JSON");
+  if (!is_result(*json))
     throw InputError(path, "is not a result of `penstock simulate --format json`");
-  return json;
+  return *json;
 }
 
 double number_or_0(const Json& result, const char* key) {

@@ -43,7 +43,7 @@ void write_chakra(const Simulation& s, const std::string& prefix) {
   const ChakraGroups groups = chakra_groups(graph);
   for (int d = 0; d < graph.devices(); ++d)
     put_file(fmt::format("{}.{}.et", prefix, d), to_chakra(graph, d, groups));
-  if (!groups.empty()) put_file(prefix + ".groups.json", to_json(groups));
+  if (!groups.empty()) put_file(prefix + ".groups.json", groups_json(groups));
 }
 
 /// What the form has no words for.

@@ -13,16 +13,16 @@ namespace {
 
 Json positive(double value) { return value > 0 ? Json(value) : Json(); }
 
-Json to_json(const PlannedStage& stage) {
+Json stage_json(const PlannedStage& stage) {
   return {{"first_layer", stage.first_layer}, {"last_layer", stage.last_layer},
           {"replicas", stage.replicas},       {"devices", stage.devices},
           {"time_s", stage.time_s},           {"memory_bytes", positive(stage.memory_bytes)},
           {"first", stage.first_name},        {"last", stage.last_name}};
 }
 
-Json to_json(const Plan& plan) {
+Json plan_json(const Plan& plan) {
   Json stages = Json::array();
-  for (const PlannedStage& stage : plan.stages) stages.push_back(to_json(stage));
+  for (const PlannedStage& stage : plan.stages) stages.push_back(stage_json(stage));
   const double dp = plan.data_parallel_speedup;
   return {{"time_per_stage_s", plan.time_per_stage_s},
           {"throughput_samples_per_s", plan.throughput_samples_per_s},
@@ -41,9 +41,9 @@ Json to_json(const Plan& plan) {
           {"stages", stages}};
 }
 
-Json to_json(const PlanTask& task, const PlanResult& result) {
+Json answer_json(const PlanTask& task, const PlanResult& result) {
   Json plans = Json::array();
-  for (const Plan& plan : result.plans) plans.push_back(to_json(plan));
+  for (const Plan& plan : result.plans) plans.push_back(plan_json(plan));
   Json levels = Json::array();
   for (const PlanLevel& level : task.request.levels)
     levels.push_back({{"width", level.width}, {"bytes_per_s", level.bytes_per_s}});
@@ -132,7 +132,7 @@ int run_plan(const Arguments& arguments) {
   PlanResult result = ask(*task.planner, task.request);
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   const std::string format = arguments.value("format", "table");
-  const Json json = to_json(task, result);
+  const Json json = answer_json(task, result);
   if (format == "csv" && result.plans.empty())
     fmt::print(stderr, "no plan: {}\n", result.infeasible_because);
   if (arguments.flag("report"))

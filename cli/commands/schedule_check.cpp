@@ -62,7 +62,8 @@ Json wrong(const InputError& error, const std::string& file) {
 }
 
 std::string table_text(const Json& r) {
-  const std::uint32_t chunks = r["chunks"], stages = r["stages"];
+  const std::uint32_t chunks = r["chunks"].get<std::uint32_t>();
+  const std::uint32_t stages = r["stages"].get<std::uint32_t>();
   std::string text = fmt::format(
       "{}: runs to its end\n{} on {}, {}{}, {} backward, {}\n"
       "with F = I = W = 1 and free transfers it takes {:g}\n\n",

@@ -240,7 +240,7 @@ Json validated(const std::string& path, const Arguments& arguments) {
                 {"scenario", c.simulation.scenario.text},
                 {"sections", arguments.flag("report") ? validation_sections(input, validation)
                                                       : std::vector<std::string>()}}
-        .dump(-1, ' ', false, Json::error_handler_t::replace);
+        .dump();
   }));
 }
 
@@ -254,7 +254,7 @@ std::string comparison_section(const std::vector<Json>& rows) {
   ComparisonPanel time{"iteration time", "s", {{"predicted", {}}, {"measured", {}}}};
   ComparisonPanel memory{"peak memory", "bytes", {{"predicted", {}}, {"measured", {}}}};
   for (const Json& row : rows) {
-    section.names.push_back(row["name"]);
+    section.names.push_back(row["name"].get<std::string>());
     time.bars[0].values.push_back(number_of(row, "predicted_s"));
     time.bars[1].values.push_back(number_of(row, "measured_s"));
     memory.bars[0].values.push_back(number_of(row, "predicted_bytes"));
@@ -270,7 +270,7 @@ std::vector<KeyFigure> error_figures(const Json& result) {
   for (const char* what : {"time", "memory"}) {
     const Json& summary = result[what];
     if (!summary.is_object() || !summary["mape"].is_number()) continue;
-    figures.push_back({fmt::format("Error of {}", what), format_percent(summary["mape"]),
+    figures.push_back({fmt::format("Error of {}", what), format_percent(summary["mape"].get<double>()),
                        summary_line(what, summary)});
   }
   return figures;
@@ -335,7 +335,7 @@ std::string table_of(const Json& result, const Arguments& arguments) {
   recordings["rows"] = Json::array();
   std::map<std::size_t, Json> of_report;
   for (const Json& row : result["rows"])
-    (row.contains("report") ? of_report[row["report"]] : recordings["rows"]).push_back(row);
+    (row.contains("report") ? of_report[row["report"].get<std::size_t>()] : recordings["rows"]).push_back(row);
   if (!recordings["rows"].empty())
     text =
         arguments.flag("markdown") ? validation_markdown(recordings) : validation_table(recordings);

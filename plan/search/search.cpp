@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 /// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
 constexpr double kRounding = 1e-9;
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
@@ -82,7 +82,7 @@ class Search {
     return cost_of(options_.objective, judgement.iteration_time_s, judgement.memory_bytes,
                    choice.gpus());
   }
-  double best() const { return kept_.empty() ? kInfinite : kept_.best().cost; }
+  double best() const { return kept_.empty() ? kUnlimited : kept_.best().cost; }
   bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
   bool confirms() const {
     return options_.confirm && out_.confirmations < options_.most_confirmations &&
@@ -278,7 +278,7 @@ class Search {
     return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
   }
 
-  static double least(const Queue& queue) { return queue.empty() ? kInfinite : queue.top().bound; }
+  static double least(const Queue& queue) { return queue.empty() ? kUnlimited : queue.top().bound; }
 
   /// Opens what has the least bound; false when nothing is worth it. All cuts of families come
   /// after all that is left of others.
@@ -672,7 +672,7 @@ class Search {
   void finish() {
     out_.lower_bound = std::min(best(), open_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
-    if (kept_.empty() && out_.lower_bound == kInfinite) out_.infeasible_because = why_nothing();
+    if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
     out_.plans = kept_.take();
   }
 
@@ -707,7 +707,7 @@ class Search {
   std::int64_t confirmed_ops_ = 0;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;     ///< that an answer took
-  double open_ = kInfinite;  ///< the least bound of what will not be visited
+  double open_ = kUnlimited;  ///< the least bound of what will not be visited
   struct Open {
     double least;
     PlanFamily family;

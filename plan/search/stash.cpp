@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-bool mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
+bool is_mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
 
 bool takes(const Op& op) { return op.kind == OpKind::forward; }
 
@@ -84,7 +84,7 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family) {
   const auto m = static_cast<double>(family.shape.microbatches);
   std::vector<std::vector<Share>> shares(p);
   for (std::uint32_t s = 0; s < position.size(); ++s) {
-    if (!mirrored(family)) {
+    if (!is_mirrored(family)) {
       shares[position[s]].push_back({s, m});
       continue;
     }
@@ -104,7 +104,7 @@ const Stash& Stashes::of(const PlanFamily& family) {
   Stash& stash = found->second;
   if (!added) return stash;
   // Of any order: the first backward follows all forwards of its microbatch.
-  stash.until_input.assign(static_cast<std::size_t>(family.shape.depth), mirrored(family) ? 0 : 1);
+  stash.until_input.assign(static_cast<std::size_t>(family.shape.depth), is_mirrored(family) ? 0 : 1);
   stash.until_weights = stash.until_input;
   if (family.schedule->looks_at_costs || !family.schedule->flushes()) return stash;
   OpLists order;

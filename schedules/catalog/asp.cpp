@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_asp(const ScheduleShape& shape, OpLists& order) {
   append_one_f_one_b(order, 0, 0, shape.total());
   order.end_device();
 }
@@ -27,7 +27,7 @@ Schedule asp() {
           .stash = "1",
           .when = "A baseline: no waiting at all, but stale weights, which costs accuracy.",
           .update = UpdateRule::latest,
-          .generate = generate,
+          .generate = generate_asp,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_stages,
           .whole_model = true,

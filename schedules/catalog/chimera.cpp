@@ -38,7 +38,7 @@ std::uint32_t steps_from_end(const ScheduleShape& shape, std::uint32_t device) {
   return std::min(device, shape.depth - 1 - device);
 }
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_chimera(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t half = shape.depth / 2;
   const std::uint32_t units = (shape.microbatches_per_update + shape.depth - 1) / shape.depth;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
@@ -52,18 +52,18 @@ void generate(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-double bubble(const ScheduleShape& shape) {
+double bubble_chimera(const ScheduleShape& shape) {
   return bubble_of_units(shape, shape.depth - 2.0, 1, shape.depth);
 }
 
-double peak(const ScheduleShape& shape, std::uint32_t device) {
+double peak_chimera(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t half = shape.depth / 2;
   const auto [early, late] = ways(shape, device);
   return std::min(early.count, half) +
          std::min({late.count, half, steps_from_end(shape, device) + 1});
 }
 
-Refusal refuse(const ScheduleShape& shape) { return refuse_two_ways("chimera", shape); }
+Refusal refuse_chimera(const ScheduleShape& shape) { return refuse_two_ways("chimera", shape); }
 
 }  // namespace
 
@@ -76,10 +76,10 @@ Schedule chimera() {
           .when =
               "When m is about p, so that 1F1B's bubble is large, and two copies of the weights "
               "fit; take m a multiple of p.",
-          .generate = generate,
-          .ideal_bubble = bubble,
-          .refuse_shape = refuse,
-          .peak = peak,
+          .generate = generate_chimera,
+          .ideal_bubble = bubble_chimera,
+          .refuse_shape = refuse_chimera,
+          .peak = peak_chimera,
           .layout = Layout::mirrored,
           .chunks = {.least = 1, .most = 2, .usual = 1}};
 }

@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_data_parallel(const ScheduleShape& shape, OpLists& order) {
   append_one_f_one_b(order, 0, 0, shape.per_batch(0));
   order.end_device();
 }
@@ -38,7 +38,7 @@ Schedule data_parallel() {
           .when =
               "When the model and its optimizer fit on one GPU and its gradients cross the "
               "links in the time of a backward.",
-          .generate = generate,
+          .generate = generate_data_parallel,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_stages,
           .whole_model = true};

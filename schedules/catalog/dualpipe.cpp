@@ -24,7 +24,7 @@ namespace penstock {
 namespace {
 
 /// One of the two ways through a device: the stage there and its first microbatch.
-struct Way {
+struct DualWay {
   std::uint32_t stage = 0, first = 0;
 };
 
@@ -33,7 +33,7 @@ class DeviceList {
  public:
   enum Which : std::uint8_t { own, other };
 
-  DeviceList(OpLists& order, Way own_way, Way other_way)
+  DeviceList(OpLists& order, DualWay own_way, DualWay other_way)
       : order_(order), ways_{own_way, other_way} {}
 
   void forward(Which way) { order_.add(forward_op(way)); }
@@ -64,7 +64,7 @@ class DeviceList {
   Op forward_op(Which way) { return op(OpKind::forward, way, forwards_[way]++); }
 
   OpLists& order_;
-  std::array<Way, 2> ways_;
+  std::array<DualWay, 2> ways_;
   std::array<std::uint32_t, 2> forwards_{}, backwards_{};
   std::vector<Op> waiting_;
   std::size_t done_ = 0;
@@ -112,7 +112,7 @@ void append_steps(DeviceList list, std::uint32_t h, std::uint32_t r, std::uint32
 void generate_dualpipe(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t p = shape.depth, n = shape.microbatches_per_update / 2;
   for (std::uint32_t d = 0; d < p; ++d) {
-    const Way down{d, 0}, up{p - 1 - d, n};
+    const DualWay down{d, 0}, up{p - 1 - d, n};
     const bool first_half = d < p / 2;
     append_steps({order, first_half ? down : up, first_half ? up : down}, p / 2,
                  std::min(d, p - 1 - d), n);
@@ -151,7 +151,7 @@ Refusal refuse_dualpipev(const ScheduleShape& shape) {
 
 /// F&B is F + B here: what a pair saves is known to the engines only. The steps fit each other when
 /// F = I and W is no longer than that.
-double bubble(const ScheduleShape& shape, std::uint32_t h, std::uint32_t microbatches) {
+double bubble_dualpipe(const ScheduleShape& shape, std::uint32_t h, std::uint32_t microbatches) {
   const StageTimes t = shape.time(0);
   const bool fit = t.forward == t.backward_input && t.backward_weight <= t.forward;
   if (h > 1 && !fit) return kNoClaim;
@@ -161,11 +161,11 @@ double bubble(const ScheduleShape& shape, std::uint32_t h, std::uint32_t microba
 }
 
 double dualpipe_bubble(const ScheduleShape& shape) {
-  return bubble(shape, shape.depth / 2, shape.microbatches_per_update);
+  return bubble_dualpipe(shape, shape.depth / 2, shape.microbatches_per_update);
 }
 
 double dualpipev_bubble(const ScheduleShape& shape) {
-  return bubble(shape, shape.depth, 2 * shape.microbatches_per_update);
+  return bubble_dualpipe(shape, shape.depth, 2 * shape.microbatches_per_update);
 }
 
 double dualpipe_peak(const ScheduleShape& shape, std::uint32_t) { return shape.depth + 1.0; }

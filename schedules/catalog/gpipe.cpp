@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order, bool reverse) {
+void generate_gpipe(const ScheduleShape& shape, OpLists& order, bool reverse) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
     const std::uint32_t m = shape.per_batch(s);
     const auto stage = static_cast<std::uint16_t>(s);
@@ -22,12 +22,12 @@ void generate(const ScheduleShape& shape, OpLists& order, bool reverse) {
   }
 }
 
-void generate_reversed(const ScheduleShape& shape, OpLists& order) { generate(shape, order, true); }
+void generate_reversed(const ScheduleShape& shape, OpLists& order) { generate_gpipe(shape, order, true); }
 
 /// Marks the ops of microbatches that are not recomputed.
 void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t before = order.size();
-  generate(shape, order, true);
+  generate_gpipe(shape, order, true);
   if (shape.checkpoint == Checkpoint::always) return;
   for (std::uint32_t g = before; g < order.size(); ++g) {
     const bool last = order[g].microbatch + 1 == shape.per_batch(order[g].stage);
@@ -35,7 +35,7 @@ void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate(shape, order, false); }
+void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate_gpipe(shape, order, false); }
 
 /// Where all microbatches of a batch are recomputed, or none is.
 double alike_microbatches(const ScheduleShape& shape) {

@@ -19,7 +19,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_hanayo(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t p = shape.depth, m = shape.microbatches_per_update;
   for (std::uint32_t d = 0; d < p; ++d) {
     for_each_slot(p, shape.chunks / 2, d, (m + p - 1) / p,
@@ -30,16 +30,16 @@ void generate(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-double bubble(const ScheduleShape& shape) {
+double bubble_hanayo(const ScheduleShape& shape) {
   return bubble_of_units(shape, 2 * (shape.depth - 1.0), shape.chunks, shape.depth);
 }
 
-double peak(const ScheduleShape& shape, std::uint32_t device) {
+double peak_hanayo(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t in_unit = std::min(shape.depth, shape.microbatches_per_update);
   return (shape.chunks - 1.0) * in_unit + std::min(in_unit, device + 1);
 }
 
-Refusal refuse(const ScheduleShape& shape) { return refuse_uneven("hanayo", shape); }
+Refusal refuse_hanayo(const ScheduleShape& shape) { return refuse_uneven("hanayo", shape); }
 
 }  // namespace
 
@@ -52,10 +52,10 @@ Schedule hanayo() {
           .when =
               "When m is about p and one copy of the weights must do: more waves, smaller bubble, "
               "more messages. For m of many p, 1F1B-V or interleaved 1F1B idle less.",
-          .generate = generate,
-          .ideal_bubble = bubble,
-          .refuse_shape = refuse,
-          .peak = peak,
+          .generate = generate_hanayo,
+          .ideal_bubble = bubble_hanayo,
+          .refuse_shape = refuse_hanayo,
+          .peak = peak_hanayo,
           .layout = Layout::snake,
           .chunks = {.least = 2, .most = kAnyNumber, .usual = 2, .step = 2}};
 }

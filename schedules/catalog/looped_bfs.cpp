@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_looped_bfs(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t m = shape.microbatches_per_update;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     for (std::uint32_t s = d; s < shape.stages(); s += shape.depth) {
@@ -22,7 +22,7 @@ void generate(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-Refusal refuse(const ScheduleShape& shape) { return refuse_uneven("looped-bfs", shape); }
+Refusal refuse_looped_bfs(const ScheduleShape& shape) { return refuse_uneven("looped-bfs", shape); }
 
 double all_activations(const ScheduleShape& shape, std::uint32_t) {
   return static_cast<double>(shape.chunks) * shape.microbatches_per_update;
@@ -30,7 +30,7 @@ double all_activations(const ScheduleShape& shape, std::uint32_t) {
 
 /// With fewer microbatches than devices a chunk's first microbatch is not back at the first device
 /// when that has run the last one.
-double bubble(const ScheduleShape& shape) {
+double bubble_looped_bfs(const ScheduleShape& shape) {
   const bool fills = shape.chunks == 1 || shape.microbatches_per_update >= shape.depth;
   return fills ? fill_and_drain(shape) : kNoClaim;
 }
@@ -47,9 +47,9 @@ Schedule looped_bfs() {
           .when =
               "Small batches with sharded data parallelism: each chunk's weights are gathered and "
               "its gradients reduced once. It holds the activations of all microbatches.",
-          .generate = generate,
-          .ideal_bubble = bubble,
-          .refuse_shape = refuse,
+          .generate = generate_looped_bfs,
+          .ideal_bubble = bubble_looped_bfs,
+          .refuse_shape = refuse_looped_bfs,
           .peak = all_activations,
           .chunks = {.least = 1, .most = kAnyNumber, .usual = 2}};
 }

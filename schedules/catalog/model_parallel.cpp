@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_model_parallel(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
     append_one_f_one_b(order, s, 0, shape.per_batch(s));
     order.end_device();
@@ -25,7 +25,7 @@ Schedule model_parallel() {
           .bubble = "(p-1)/p",
           .stash = "1",
           .when = "A baseline; or one sample at a time, when nothing else fits in memory.",
-          .generate = generate,
+          .generate = generate_model_parallel,
           .ideal_bubble = all_but_one,
           .peak = one};
 }

@@ -51,7 +51,7 @@ void generate_dapple_pb(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-double distance_to_end(const ScheduleShape& shape, std::uint32_t device) {
+double distance_to_end_1f1b(const ScheduleShape& shape, std::uint32_t device) {
   if (!shape.widths.empty()) return kNoClaim;
   return std::min(shape.depth - device, shape.microbatches_per_update);
 }
@@ -77,7 +77,7 @@ Schedule one_f_one_b() {
               "waited for when they are short.",
           .generate = generate_1f1b,
           .ideal_bubble = fill_and_drain,
-          .peak = distance_to_end};
+          .peak = distance_to_end_1f1b};
 }
 
 Schedule dapple_pb() {

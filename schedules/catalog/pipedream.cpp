@@ -21,7 +21,7 @@ Refusal refuse_unless_one_per_update(const ScheduleShape& shape) {
                   shape.microbatches_per_update, shape.total())};
 }
 
-double distance_to_end(const ScheduleShape& shape, std::uint32_t device) {
+double distance_to_end_pipedream(const ScheduleShape& shape, std::uint32_t device) {
   return std::min(shape.warmup(device) + 1, shape.total(device));
 }
 
@@ -40,7 +40,7 @@ Schedule pipedream() {
           .generate = generate_one_f_one_b_without_flush,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_unless_one_per_update,
-          .peak = distance_to_end};
+          .peak = distance_to_end_pipedream};
 }
 
 }  // namespace penstock

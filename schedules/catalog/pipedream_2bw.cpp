@@ -19,7 +19,7 @@ Refusal refuse_unless_m_covers_depth(const ScheduleShape& shape) {
                   shape.microbatches_per_update, shape.depth)};
 }
 
-double distance_to_end(const ScheduleShape& shape, std::uint32_t device) {
+double distance_to_end_2bw(const ScheduleShape& shape, std::uint32_t device) {
   if (!shape.widths.empty()) return kNoClaim;
   return std::min(shape.depth - device, shape.total());
 }
@@ -40,7 +40,7 @@ Schedule pipedream_2bw() {
           .generate = generate_one_f_one_b_without_flush,
           .ideal_bubble = no_bubble,
           .refuse_shape = refuse_unless_m_covers_depth,
-          .peak = distance_to_end};
+          .peak = distance_to_end_2bw};
 }
 
 }  // namespace penstock

@@ -13,7 +13,7 @@
 namespace penstock {
 namespace {
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_pipemare(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
     append_one_f_one_b(order, s, delayed::slots(shape.depth, s), shape.total());
     order.end_device();
@@ -47,7 +47,7 @@ Schedule pipemare() {
           "1F1B's "
           "activations.",
       .update = UpdateRule::latest,
-      .generate = generate,
+      .generate = generate_pipemare,
       .ideal_bubble = no_bubble,
       .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven("pipemare", shape); },
       .peak = slots_and_its_own,

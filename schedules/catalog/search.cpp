@@ -122,7 +122,7 @@ OpLists search_there_and_back(const ScheduleShape& shape) {
   return best.order();
 }
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_search(const ScheduleShape& shape, OpLists& order) {
   const OpLists found = shape.chunks == 1 ? search_line(shape) : search_there_and_back(shape);
   for (int d = 0; d < found.devices(); ++d) {
     for (const Op& op : found.of(d)) order.add(op);
@@ -130,7 +130,7 @@ void generate(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-Refusal refuse(const ScheduleShape& shape) {
+Refusal refuse_search(const ScheduleShape& shape) {
   const Refusal uneven = refuse_uneven("search", shape);
   if (!uneven.empty()) return uneven;
   return shape.chunks == 1 ? refuse_limit_of_line(shape, kAsOneFOneB)
@@ -152,9 +152,9 @@ Schedule search() {
               "time (a device's first start to last end) than zb (chunks: 1), zb-v-search and "
               "v-search (chunks: 2), nor than a schedule in closed form that fits; the makespan "
               "may be longer than theirs. It takes several times as long to find.",
-          .generate = generate,
+          .generate = generate_search,
           .ideal_bubble = [](const ScheduleShape&) { return kNoClaim; },
-          .refuse_shape = refuse,
+          .refuse_shape = refuse_search,
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {1, 2, 2, 1},

@@ -107,7 +107,7 @@ class UnitSlots {
   std::vector<std::uint32_t> entered_, applied_;
 };
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_timeprest(const ScheduleShape& shape, OpLists& order) {
   UnitSlots slots(shape);
   slots.run();
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
@@ -191,7 +191,7 @@ Schedule row() {
           "When PipeDream's weight versions do not fit and the backward of a whole minibatch "
           "is short; with backwards as long as N of a microbatch the stages wait for them.",
       .update = UpdateRule::listed,
-      .generate = generate,
+      .generate = generate_timeprest,
       .ideal_bubble = none_in_unit_slots,
       .refuse_shape = [](const ScheduleShape& shape) { return refuse_uneven("timeprest", shape); },
       .list_versions = list_synchronized,

@@ -44,7 +44,7 @@ BuildingBlock one_f_one_b_v_block(std::uint32_t p) {
 namespace {
 
 template <BuildingBlock (*kBlock)(std::uint32_t), Reorder kReorder>
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_repeated(const ScheduleShape& shape, OpLists& order) {
   generate_from_block(kBlock(shape.depth), shape, order, kReorder);
 }
 
@@ -55,7 +55,7 @@ std::uint32_t one_f_one_b_v_peak(std::uint32_t p) { return 2 * ((2 * p + 3) / 3)
 
 /// Every device, once there are as many microbatches.
 template <std::uint32_t (*kPeak)(std::uint32_t)>
-double peak(const ScheduleShape& shape, std::uint32_t) {
+double peak_v(const ScheduleShape& shape, std::uint32_t) {
   const std::uint32_t full = kPeak(shape.depth);
   return shape.microbatches_per_update >= full ? full : kNoClaim;
 }
@@ -63,7 +63,7 @@ double peak(const ScheduleShape& shape, std::uint32_t) {
 /// The first two devices hold less where the block's peak is rounded up.
 double peak_of_v_min(const ScheduleShape& shape, std::uint32_t device) {
   const bool rounded_up = shape.depth % 3 == 2 && device < 2;
-  return rounded_up ? kNoClaim : peak<v_min_peak>(shape, device);
+  return rounded_up ? kNoClaim : peak_v<v_min_peak>(shape, device);
 }
 
 /// Idle slots of the longest device, as a share of its time, from `least` microbatches on. Slots
@@ -111,7 +111,7 @@ Schedule v_min() {
           .when =
               "When activations decide what fits. Where F, I and W take unlike times, every "
               "microbatch waits: compare v-half and v-search at the memory you have.",
-          .generate = generate<v_min_block, Reorder::both_ends>,
+          .generate = generate_repeated<v_min_block, Reorder::both_ends>,
           .ideal_bubble = v_min_idle,
           .peak = peak_of_v_min,
           .of_stage_time = true,
@@ -130,9 +130,9 @@ Schedule v_half() {
           .bubble = "6p-1-3k slots of a device's time, k = 2 floor((p+2)/2)",
           .stash = "2 floor((p+2)/2) of chunks",
           .when = "Half the activations of 1F1B and half its bubble, for twice its messages.",
-          .generate = generate<v_half_block, Reorder::both_ends>,
+          .generate = generate_repeated<v_half_block, Reorder::both_ends>,
           .ideal_bubble = v_half_idle,
-          .peak = peak<v_half_peak>,
+          .peak = peak_v<v_half_peak>,
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},
@@ -151,9 +151,9 @@ Schedule v_zb() {
           .when =
               "No bubble with the activations of 1F1B, at equal times. zb-v is as short or a "
               "little shorter; this is the block to start from for one of your own.",
-          .generate = generate<v_zb_block, Reorder::both_ends>,
+          .generate = generate_repeated<v_zb_block, Reorder::both_ends>,
           .ideal_bubble = v_zb_idle,
-          .peak = peak<v_zb_peak>,
+          .peak = peak_v<v_zb_peak>,
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},
@@ -168,9 +168,9 @@ Schedule one_f_one_b_v() {
           .bubble = "5p-5 (p%3 = 1) or 5p-7 (p%3 = 2) slots of a device's time",
           .stash = "2 floor((2p+3)/3) of chunks",
           .when = "Less memory than 1F1B where the backward cannot be split.",
-          .generate = generate<one_f_one_b_v_block, Reorder::everywhere>,
+          .generate = generate_repeated<one_f_one_b_v_block, Reorder::everywhere>,
           .ideal_bubble = one_f_one_b_v_idle,
-          .peak = peak<one_f_one_b_v_peak>,
+          .peak = peak_v<one_f_one_b_v_peak>,
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},

@@ -20,7 +20,7 @@ PairProblem problem_of(const ScheduleShape& shape, double usual_limit) {
   return pair_problem(shape, where, usual_limit);
 }
 
-void generate(const ScheduleShape& shape, OpLists& order, double usual_limit) {
+void generate_v_search(const ScheduleShape& shape, OpLists& order, double usual_limit) {
   const PairProblem problem = problem_of(shape, usual_limit);
   append_order(problem, search_vee(problem).word, order);
 }
@@ -45,7 +45,7 @@ Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_lim
 namespace {
 
 // What is held when nothing is said: as much as 1F1B, or half of it.
-constexpr double kAsOneFOneB = 1, kHalf = 0.5;
+constexpr double kLimitOf1F1B = 1, kHalf = 0.5;
 constexpr std::string_view kZbVSearch = "zb-v-search", kVSearch = "v-search";
 
 /// Half of 1F1B's activations, or what one microbatch needs.
@@ -54,14 +54,14 @@ double usual_of_v(const ScheduleShape& shape) {
 }
 
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {
-  generate(shape, order, kAsOneFOneB);
+  generate_v_search(shape, order, kLimitOf1F1B);
 }
 Refusal refuse_zb_v(const ScheduleShape& shape) {
-  return refuse_limit_there_and_back(shape, kAsOneFOneB, kZbVSearch);
+  return refuse_limit_there_and_back(shape, kLimitOf1F1B, kZbVSearch);
 }
 
 void generate_v(const ScheduleShape& shape, OpLists& order) {
-  generate(shape, order, usual_of_v(shape));
+  generate_v_search(shape, order, usual_of_v(shape));
 }
 Refusal refuse_v(const ScheduleShape& shape) {
   return refuse_limit_there_and_back(shape, usual_of_v(shape), kVSearch);

@@ -72,7 +72,7 @@ void generate_device(Writer& write, std::uint32_t p, std::uint32_t i, std::uint3
     while (write.owes_weights(chunk)) write.weight(chunk);
 }
 
-void generate(const ScheduleShape& shape, OpLists& order) {
+void generate_zb_v_order(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t p = shape.depth;
   for (std::uint32_t i = 0; i < p; ++i) {
     Writer write(shape, i, order);
@@ -87,7 +87,7 @@ double idle(const ScheduleShape& shape) {
   return equal && shape.microbatches_per_update >= 2 * shape.depth - 1 ? 0 : kNoClaim;
 }
 
-double peak(const ScheduleShape& shape, std::uint32_t device) {
+double peak_zb_v(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t m = shape.microbatches_per_update;
   return std::min({2 * shape.depth, m + 1 + device, 2 * m});
 }
@@ -104,9 +104,9 @@ Schedule zb_v() {
           .when =
               "No bubble with the activations of 1F1B, when F, I and W take about as long. Where "
               "they do not, or stages differ, a search (zb-v-search, v-search) is better.",
-          .generate = generate,
+          .generate = generate_zb_v_order,
           .ideal_bubble = idle,
-          .peak = peak,
+          .peak = peak_zb_v,
           .of_stage_time = true,
           .layout = Layout::snake,
           .chunks = {2, 2, 2, 1},

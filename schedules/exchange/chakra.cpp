@@ -116,7 +116,7 @@ ChakraGroups chakra_groups(const ActivityGraph& graph) {
   return groups;
 }
 
-std::string to_json(const ChakraGroups& groups) {
+std::string groups_json(const ChakraGroups& groups) {
   std::string text = "{";
   for (const auto& [members, name] : groups)
     text +=

@@ -21,7 +21,7 @@ using ChakraGroups = std::map<std::vector<int>, int>;
 ChakraGroups chakra_groups(const ActivityGraph& graph);
 
 /// As the JSON that ASTRA-sim takes for its communicator groups: {"1": [0, 4], ...}.
-std::string to_json(const ChakraGroups& groups);
+std::string groups_json(const ChakraGroups& groups);
 
 /// The file of one device, bytes.
 std::string to_chakra(const ActivityGraph& graph, int device, const ChakraGroups& groups);

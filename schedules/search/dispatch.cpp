@@ -6,8 +6,8 @@
 namespace penstock {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kSlack = 1e-9;  // rounding of sums
+constexpr double kAsleep = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;  // rounding of sums
 
 }  // namespace
 
@@ -19,7 +19,7 @@ Dispatch::Dispatch(const LinearProblem& problem)
       devices_(p_),
       forward_end_(std::size_t{p_} * m_),
       input_end_(std::size_t{p_} * m_),
-      key_(leaves_, kNever),
+      key_(leaves_, kAsleep),
       tree_(std::size_t{2} * leaves_),
       way_back_(p_) {
   for (std::uint32_t d = p_ - 1; d-- > 0;) {
@@ -51,40 +51,40 @@ void Dispatch::reset(const std::vector<DispatchRule>& rules, const LinearCost& t
     const StageTimes& t = problem_.times[d];
     const double aim = std::min(target.stage_time, target.makespan - head);
     devices_[d] = {.time = t,
-                   .limit = problem_.limits[d] * (1 + kSlack),
-                   .spare = (aim - m_ * (t.forward + t.backward())) * (1 + kSlack),
+                   .limit = problem_.limits[d] * (1 + kRounding),
+                   .spare = (aim - m_ * (t.forward + t.backward())) * (1 + kRounding),
                    .rule = rules[d]};
     wake(d, 0);
     head += t.forward + problem_.transfer;
   }
 }
 
-/// When the next F, or I, is there; kNever while nobody knows.
+/// When the next F, or I, is there; kAsleep while nobody knows.
 double Dispatch::forward_at(std::uint32_t d) const {
   const std::uint32_t k = devices_[d].f;
-  if (k == m_) return kNever;
+  if (k == m_) return kAsleep;
   if (d == 0) return 0;
-  if (devices_[d - 1].f == k) return kNever;
+  if (devices_[d - 1].f == k) return kAsleep;
   return forward_end_[std::size_t{d - 1} * m_ + k] + problem_.transfer;
 }
 
 double Dispatch::input_at(std::uint32_t d) const {
   const std::uint32_t k = devices_[d].i;
-  if (k == devices_[d].f) return kNever;
+  if (k == devices_[d].f) return kAsleep;
   if (d + 1 == p_) return 0;
-  if (devices_[d + 1].i == k) return kNever;
+  if (devices_[d + 1].i == k) return kAsleep;
   return input_end_[std::size_t{d + 1} * m_ + k] + problem_.transfer;
 }
 
 /// No sooner than this while nobody knows: the neighbour has to end what it does first.
 double Dispatch::forward_not_before(std::uint32_t d) const {
-  if (d == 0 || devices_[d].f == m_) return kNever;
+  if (d == 0 || devices_[d].f == m_) return kAsleep;
   const Device& before = devices_[d - 1];
   return std::max(clock_, before.now) + before.time.forward + problem_.transfer;
 }
 
 double Dispatch::input_not_before(std::uint32_t d) const {
-  if (d + 1 == p_ || devices_[d].i == m_) return kNever;
+  if (d + 1 == p_ || devices_[d].i == m_) return kAsleep;
   const Device& behind = devices_[d + 1];
   return std::max(clock_, behind.now) + behind.time.backward_input + problem_.transfer;
 }
@@ -125,7 +125,7 @@ void Dispatch::start(std::uint32_t d, OpKind kind) {
     ++device.w;
   }
   ++done_;
-  wake(d, device.w == m_ ? kNever : device.now);
+  wake(d, device.w == m_ ? kAsleep : device.now);
   if (kind == OpKind::backward_weight) return;
   device.last = kind;
   if (d > 0) wake_sleeper(d - 1);
@@ -134,14 +134,14 @@ void Dispatch::start(std::uint32_t d, OpKind kind) {
 
 void Dispatch::decide(std::uint32_t d) {
   const Device& device = devices_[d];
-  const double forward = is_ahead(d) ? kNever : forward_at(d), input = input_at(d);
+  const double forward = is_ahead(d) ? kAsleep : forward_at(d), input = input_at(d);
   const bool fits = device.held + device.time.activation <= device.limit;
   const bool forward_first = device.rule.in_turn && device.last == OpKind::backward_input;
   const bool can_forward = fits && forward <= clock_, can_input = input <= clock_;
   if (can_forward && (forward_first || !can_input)) return start(d, OpKind::forward);
   if (can_input) return start(d, OpKind::backward_input);
   if (device.w == device.i) {
-    const double next = std::min(fits ? forward : kNever, input);
+    const double next = std::min(fits ? forward : kAsleep, input);
     return wake(d, next);
   }
   if (forward <= clock_) return start(d, OpKind::backward_weight);  // which makes room for it
@@ -151,11 +151,11 @@ void Dispatch::decide(std::uint32_t d) {
 /// Neither an F nor an I is there: runs a W, or waits for them.
 void Dispatch::decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input) {
   const Device& device = devices_[d];
-  if (!may_forward) forward = kNever;
+  if (!may_forward) forward = kAsleep;
   const double known = std::min(forward, input);
   double next = known;
-  if (may_forward && forward == kNever) next = std::min(next, forward_not_before(d));
-  if (input == kNever) next = std::min(next, input_not_before(d));
+  if (may_forward && forward == kAsleep) next = std::min(next, forward_not_before(d));
+  if (input == kAsleep) next = std::min(next, input_not_before(d));
   const bool affordable = device.f == m_ && device.rule.waits_late
                               ? !can_catch_up(d)
                               : device.idle + (next - device.now) <= device.spare;
@@ -182,7 +182,7 @@ LinearCost Dispatch::run(const std::vector<DispatchRule>& rules, const LinearCos
   reset(rules, target);
   while (done_ < letters.size()) {
     const std::uint32_t d = tree_[1];
-    if (key_[d] == kNever) {
+    if (key_[d] == kAsleep) {
       if (!start_any_weight()) return {};
       continue;
     }

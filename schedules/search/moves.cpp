@@ -98,9 +98,9 @@ const std::vector<std::size_t>& Replay::critical_path(const std::vector<OpKind>&
 
 namespace {
 
-class Walk {
+class MoveWalk {
  public:
-  Walk(const LinearProblem& problem, Replay& replay, Dice& dice, LinearOrder& order)
+  MoveWalk(const LinearProblem& problem, Replay& replay, Dice& dice, LinearOrder& order)
       : problem_(problem), replay_(replay), dice_(dice), best_(order), now_(order.letters) {
     mixed_ = replay_.run(now_).mixed();
     path_ = replay_.critical_path(now_);
@@ -178,7 +178,7 @@ class Walk {
 
 void improve_by_moves(const LinearProblem& problem, std::uint64_t trials, const LinearCost& enough,
                       Replay& replay, Dice& dice, LinearOrder& order) {
-  Walk walk(problem, replay, dice, order);
+  MoveWalk walk(problem, replay, dice, order);
   for (std::uint64_t n = 0; n < trials && enough < order.cost; ++n) walk.step();
 }
 

@@ -14,6 +14,7 @@
 #include "schedules/generator.hpp"
 
 #include <array>
+#include <limits>
 #include <span>
 
 namespace penstock {
@@ -23,6 +24,8 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 /// An op of a device in a word; the lower chunk is the one microbatches enter first.
 enum class Pass : std::uint8_t { f_lower, f_upper, i_upper, i_lower, w_upper, w_lower };
 inline constexpr std::uint32_t kPasses = 6;
+inline constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper;
+inline constexpr Pass kI0 = Pass::i_lower, kI1 = Pass::i_upper;
 
 constexpr std::uint32_t index(Pass pass) { return static_cast<std::uint32_t>(pass); }
 constexpr bool is_forward(Pass pass) { return pass <= Pass::f_upper; }

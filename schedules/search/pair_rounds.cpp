@@ -7,7 +7,6 @@
 namespace penstock {
 namespace {
 
-constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper, kI1 = Pass::i_upper, kI0 = Pass::i_lower;
 
 struct RoundRule {
   bool before_forward = true;         ///< a W may put off an F

@@ -138,8 +138,6 @@ const T& any_of(std::mt19937_64& random, const std::array<T, N>& values) {
   return values[random() % N];
 }
 
-constexpr Pass kF0 = Pass::f_lower, kF1 = Pass::f_upper, kI1 = Pass::i_upper, kI0 = Pass::i_lower;
-
 }  // namespace
 
 PairRule any_rule(std::mt19937_64& random, std::uint32_t p, double room) {

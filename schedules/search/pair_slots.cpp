@@ -8,7 +8,7 @@ namespace penstock {
 namespace {
 
 using Paces = std::array<std::uint32_t, 4>;  // slots from one device to the next, on each leg
-using Turns = std::array<std::uint32_t, 3>;  // slots from one leg to the next, on one device
+using BendTurns = std::array<std::uint32_t, 3>;  // slots from one leg to the next, on one device
 
 /// Paces with a sum near `sum`; half of them the same forward and backward.
 Paces any_paces(std::mt19937_64& random, double sum) {
@@ -22,15 +22,15 @@ Paces any_paces(std::mt19937_64& random, double sum) {
   return paces;
 }
 
-Turns any_turns(std::mt19937_64& random) {
-  Turns turns{};
+BendTurns any_turns(std::mt19937_64& random) {
+  BendTurns turns{};
   for (std::uint32_t& turn : turns) turn = static_cast<std::uint32_t>(1 + random() % 4);
   return turns;
 }
 
 /// Down and up the V, and down and up again. From device `bend` on the paces are `far`.
 PairSlots slots_of(std::uint32_t p, const Paces& near, const Paces& far, std::uint32_t bend,
-                   const Turns& turns) {
+                   const BendTurns& turns) {
   PairSlots slots(p);
   double slot = 0;
   for (std::size_t leg = 0; leg < 4; ++leg) {
@@ -74,7 +74,7 @@ PairSlots any_slots(std::mt19937_64& random, std::uint32_t p, double room) {
 std::vector<PairSlots> bent_blocks(std::uint32_t p, double room) {
   struct Family {
     std::uint32_t near, far;  // paces down the V; up it, one slot per device
-    Turns turns;
+    BendTurns turns;
   };
   // Of the 1944 families with paces up to 5 and turns up to 6, chosen one after the other for the
   // limits at which they are the best of all, p = 3 ... 14: the first three for even ones.

@@ -24,9 +24,9 @@ struct Effort {
 constexpr Effort kWhole{250'000, 40'000, 4'000'000}, kAfterShorter{50'000, 20'000, 500'000};
 
 /// The best orders so far, unlike in what they take, the best first.
-class Best {
+class BestVee {
  public:
-  explicit Best(std::size_t most) : most_(most) {}
+  explicit BestVee(std::size_t most) : most_(most) {}
 
   /// `cost` orders them; `word` is copied only where the order is kept.
   void offer(double cost, const PairOrder& order, const std::vector<Pass>& word) {
@@ -72,9 +72,9 @@ PairProblem shortened(const PairProblem& problem, std::uint32_t microbatches) {
   return shorter;
 }
 
-class Search {
+class VeeSearch {
  public:
-  Search(const PairProblem& problem, const Effort& effort)
+  VeeSearch(const PairProblem& problem, const Effort& effort)
       : problem_(problem),
         short_(shortened(problem, 2 * problem.devices + 8)),
         effort_(effort),
@@ -211,7 +211,7 @@ class Search {
   double published_ = 0;  // activations that the fullest published order which fits holds
   PairAim aim_;
   std::vector<PairOrder> known_;
-  Best best_;
+  BestVee best_;
 };
 
 }  // namespace
@@ -221,11 +221,11 @@ PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
   constexpr std::size_t kFewOps = 20'000;
   const PairProblem shorter = shortened(problem, 4 * problem.devices);
   const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
-  Search search(problem, (whole ? kWhole : kAfterShorter).times(budget));
+  VeeSearch search(problem, (whole ? kWhole : kAfterShorter).times(budget));
   PairMoves times(problem, {});
   for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
   if (whole) return search.run().front();
-  for (const PairOrder& order : Search(shorter, kWhole.times(budget)).run())
+  for (const PairOrder& order : VeeSearch(shorter, kWhole.times(budget)).run())
     search.know(times.evaluated(lengthened(problem, order.word)));
   return search.run().front();
 }

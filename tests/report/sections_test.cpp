@@ -4,6 +4,7 @@
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
 
+#include <nlohmann/json.hpp>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,14 +31,14 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) {
 }
 
 template <class T>
-std::vector<T> unpacked(const SectionJson& text) {
+std::vector<T> unpacked(const nlohmann::ordered_json& text) {
   const auto bytes = bytes_of(text.get<std::string>());
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
 
-SectionJson parsed(const std::string& text) { return SectionJson::parse(text); }
+nlohmann::ordered_json parsed(const std::string& text) { return nlohmann::ordered_json::parse(text); }
 
 TEST(Base64, IsThatOfTheStandard) {
   const auto text = [](std::string_view s) {
@@ -61,12 +62,12 @@ TEST(Ticks, AreExactToAFewPartsInTenBillion) {
 TimelineLane lane_of(std::vector<TimelineBar> bars) { return {"device 0", std::move(bars)}; }
 
 TEST(TimelineSection, KeepsEveryBoxWithItsMessageAndRecomputation) {
-  const SectionJson json =
+  const nlohmann::ordered_json json =
       parsed(section_text({{"T"},
                            {lane_of({{{0, 1}, {7, 2, OpKind::forward}},
                                      {{1, 4}, {7, 2, OpKind::backward}, {0.5, 1}, 0.25}})}}));
   const double tick = json["tick_s"];
-  const SectionJson& lane = json["lanes"][0];
+  const nlohmann::ordered_json& lane = json["lanes"][0];
   const auto start = unpacked<std::uint32_t>(lane["start"]);
   ASSERT_EQ(start.size(), 2U);
   EXPECT_NEAR(start[1] * tick, 1, 1e-8);
@@ -81,7 +82,7 @@ TEST(TimelineSection, KeepsEveryBoxWithItsMessageAndRecomputation) {
 
 TEST(TimelineSection, HalvesTheLaneForOpsThatRunTogether) {
   Op forward{0, 0, OpKind::forward, Op::paired};
-  const SectionJson json = parsed(
+  const nlohmann::ordered_json json = parsed(
       section_text({{"T"}, {lane_of({{{0, 1}, forward}, {{0, 1}, {1, 0, OpKind::backward}}})}}));
   EXPECT_EQ(unpacked<std::uint8_t>(json["lanes"][0]["kind"]),
             (std::vector<std::uint8_t>{1 << 4 | 0, 2 << 4 | 1}));
@@ -90,7 +91,7 @@ TEST(TimelineSection, HalvesTheLaneForOpsThatRunTogether) {
 TEST(TimelineSection, OfTooManyOpsShowsTheBeginningAndSaysSo) {
   std::vector<TimelineBar> bars;
   for (int i = 0; i < 100; ++i) bars.push_back({{double(i), i + 1.0}, {}});
-  const SectionJson json = parsed(section_text({{"T", "Note."}, {lane_of(bars)}}, 40));
+  const nlohmann::ordered_json json = parsed(section_text({{"T", "Note."}, {lane_of(bars)}}, 40));
   EXPECT_EQ(unpacked<std::uint32_t>(json["lanes"][0]["start"]).size(), 40U);
   EXPECT_EQ(json["end_s"], 40);
   EXPECT_EQ(json["note"],
@@ -107,7 +108,7 @@ TEST(TimelineSection, WritesAnUpdateThatNeverEndedAsNull) {
 TEST(MemorySection, KeepsThePeakOfALineThatIsThinned) {
   MemoryLine line{3, 0, {}, "", {}};
   for (int i = 0; i < 1000; ++i) line.samples.emplace_back(i, i == 613 ? 5000 : i % 7);
-  const SectionJson json = parsed(section_text({{"M"}, {line}, 1000}, 100));
+  const nlohmann::ordered_json json = parsed(section_text({{"M"}, {line}, 1000}, 100));
   const auto bytes = unpacked<std::uint32_t>(json["lines"][0]["bytes"]);
   EXPECT_LE(bytes.size(), 100U);
   const double step = json["tick_bytes"];
@@ -116,14 +117,14 @@ TEST(MemorySection, KeepsThePeakOfALineThatIsThinned) {
 }
 
 TEST(BubbleSection, HasARowPerDeviceAndCause) {
-  const SectionJson json = parsed(section_text({{"B"}, 10, {{6, 10, {1, 0, 2, 1, 0}}}}));
+  const nlohmann::ordered_json json = parsed(section_text({{"B"}, 10, {{6, 10, {1, 0, 2, 1, 0}}}}));
   EXPECT_EQ(json["causes"].size(), kCauses);
   EXPECT_EQ(json["busy"].dump(), "[6]");
   EXPECT_EQ(json["idle"].dump(), "[[1,0,2,1,0]]");
 }
 
 TEST(ComparisonSection, WritesWhatIsUnknownAsNull) {
-  const SectionJson json =
+  const nlohmann::ordered_json json =
       parsed(section_text({{"C"}, {"a", "b"}, {{"time", "s", {{"", {1.5, NAN}}}}}}));
   EXPECT_EQ(json["panels"][0]["bars"][0]["values"].dump(), "[1.5,null]");
 }
@@ -136,7 +137,7 @@ TEST(SweepSection, AddsStatusAndReasonAndWritesTextsOnce) {
                      {{{2.0, "gpipe", 10.5}},
                       {{4.0, "1f1b", {}}, PointStatus::infeasible, "too large"},
                       {{8.0, "gpipe", NAN}, PointStatus::error, "killed"}}};
-  const SectionJson json = parsed(section_text(sweep));
+  const nlohmann::ordered_json json = parsed(section_text(sweep));
   const auto& columns = json["columns"];
   ASSERT_EQ(columns.size(), 5U);
   EXPECT_EQ(columns[0]["values"].dump(), "[2,4,8]");
@@ -151,7 +152,7 @@ TEST(SweepSection, SaysOnceWhatIsTheSameForAllPoints) {
   SweepSection sweep{{"S"},
                      {{{"engine"}}, {{"width"}}, {{"mfu"}}, {{"mixed"}}},
                      {{{"exact", 1.0, NAN, 2.0}}, {{"exact", 1.0, {}, "two"}}}};
-  const SectionJson json = parsed(section_text(sweep));
+  const nlohmann::ordered_json json = parsed(section_text(sweep));
   const auto values = [&](std::size_t c) { return json["columns"][c]["values"].dump(); };
   EXPECT_EQ(json["rows"], 2);
   EXPECT_EQ(values(0), R"({"all":"exact"})");
@@ -163,7 +164,7 @@ TEST(SweepSection, SaysOnceWhatIsTheSameForAllPoints) {
 }
 
 TEST(SweepSection, WithoutPointsHasItsColumns) {
-  const SectionJson json = parsed(section_text({{"S"}, {{{"stages"}, SweepRole::axis}}, {}}));
+  const nlohmann::ordered_json json = parsed(section_text({{"S"}, {{{"stages"}, SweepRole::axis}}, {}}));
   EXPECT_EQ(json["rows"], 0);
   EXPECT_EQ(json["columns"].size(), 3U);
   EXPECT_EQ(json["columns"][0]["values"].dump(), "[]");

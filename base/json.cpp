@@ -1,0 +1,322 @@
+#include "base/json.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+namespace penstock {
+namespace {
+
+/// Builds a Json from what the library's parser finds.
+class Builder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return put(Json()); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(std::int64_t value) override { return put(value); }
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    place_ = &(*open_.back())[name];
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    error_ = error.what();
+    byte_ = byte;
+    return false;
+  }
+
+  Json root;
+  std::size_t byte() const { return byte_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  // What is open is the last element of what holds it, so nothing moves while it is open.
+  bool put(Json value) {
+    Json& to = place_ != nullptr ? *place_ : open_.back()->emplace_back(nullptr);
+    to = std::move(value);
+    last_ = &to;
+    place_ = nullptr;
+    return true;
+  }
+  bool open(Json value) {
+    put(std::move(value));
+    open_.push_back(last_);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Json*> open_;
+  Json* place_ = &root;  // where the next value goes; null: behind the others of the open list
+  Json* last_ = nullptr;
+  std::string error_;
+  std::size_t byte_ = 0;
+};
+
+/// Appends a value as the library prints it.
+class Printer {
+ public:
+  Printer(std::string& out, int indent) : out_(out), indent_(indent) {}
+
+  void put(const Json& value) {
+    if (value.is_object()) {
+      put_all(value.items(), '{', '}', [&](const Json::Member& m) {
+        put_text(m.key);
+        out_ += indent_ < 0 ? ":" : ": ";
+        put(m.value);
+      });
+    } else if (value.is_array()) {
+      put_all(value, '[', ']', [&](const Json& element) { put(element); });
+    } else if (value.is_string()) {
+      put_text(value.get<std::string>());
+    } else if (value.is_number()) {
+      put_number(value);
+    } else {
+      out_ += value.is_null() ? "null" : value.get<bool>() ? "true" : "false";
+    }
+  }
+
+ private:
+  template <class Range, class F>
+  void put_all(const Range& range, char begin, char end, F&& one) {
+    out_ += begin;
+    ++depth_;
+    bool first = true;
+    for (const auto& element : range) {
+      if (!first) out_ += ',';
+      first = false;
+      new_line();
+      one(element);
+    }
+    --depth_;
+    if (!first) new_line();
+    out_ += end;
+  }
+  void new_line() {
+    if (indent_ < 0) return;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(depth_ * indent_), ' ');
+  }
+  void put_number(const Json& value) {
+    if (!value.is_number_integer()) {
+      out_ += nlohmann::json(value.get<double>()).dump();
+    } else if (value.is_number_unsigned()) {
+      put_integer(value.get<std::uint64_t>());
+    } else {
+      put_integer(value.get<std::int64_t>());
+    }
+  }
+  void put_integer(auto value) {
+    char digits[24];
+    out_.append(digits, std::to_chars(digits, std::end(digits), value).ptr);
+  }
+  void put_text(const std::string& text) {
+    const auto plain = [](char c) { return c >= ' ' && c < 127 && c != '"' && c != '\\'; };
+    if (std::ranges::all_of(text, plain))
+      out_.append(1, '"').append(text).append(1, '"');
+    else
+      out_ += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
+  std::string& out_;
+  int indent_;
+  int depth_ = 0;
+};
+
+constexpr const char* kTypeNames[] = {"null",   "boolean", "number", "number",
+                                      "number", "string",  "array",  "object"};
+
+bool equal_objects(const Json& a, const Json& b) {
+  return a.size() == b.size() && std::ranges::all_of(a.items(), [&](const Json::Member& m) {
+           const Json* other = b.find(m.key);
+           return other != nullptr && m.value == *other;
+         });
+}
+
+}  // namespace
+
+Json::Json() noexcept = default;
+Json::Json(std::nullptr_t) noexcept {}
+Json::Json(const char* text) : value_(std::string(text)) {}
+Json::Json(std::string_view text) : value_(std::string(text)) {}
+Json::Json(std::string text) : value_(std::move(text)) {}
+Json::Json(List list) : value_(std::move(list)) {}
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
+Json::Json(std::initializer_list<Part> parts) {
+  const bool pairs = std::ranges::all_of(parts, [](const Part& p) {
+    return p.value.is_array() && p.value.size() == 2 && p.value[0].is_string();
+  });
+  *this = pairs ? object() : array(parts);
+  if (!pairs) return;
+  for (const Part& p : parts) {
+    Json& key = p.value[0];
+    (*this)[std::get<std::string>(key.value_)] = std::move(p.value[1]);
+  }
+}
+
+Json Json::array(std::initializer_list<Part> elements) {
+  List list;
+  list.reserve(elements.size());
+  for (const Part& p : elements) list.push_back(std::move(p.value));
+  return list;
+}
+
+Json Json::object() {
+  Json json;
+  json.value_ = Object();
+  return json;
+}
+
+Json Json::parse(std::string_view text) {
+  Builder builder;
+  if (!nlohmann::json::sax_parse(text, &builder)) throw JsonError(builder.error(), builder.byte());
+  return std::move(builder.root);
+}
+
+std::unique_ptr<Json> Json::parse_if(std::string_view text) {
+  Builder builder;
+  if (!nlohmann::json::sax_parse(text, &builder)) return nullptr;
+  return std::make_unique<Json>(std::move(builder.root));
+}
+
+std::string Json::dump(int indent) const {
+  std::string out;
+  Printer(out, indent).put(*this);
+  return out;
+}
+
+bool Json::is_number_unsigned() const {
+  const auto* value = std::get_if<std::int64_t>(&value_);
+  return value != nullptr ? *value >= 0 : std::holds_alternative<std::uint64_t>(value_);
+}
+
+const char* Json::type_name() const { return kTypeNames[value_.index()]; }
+
+std::size_t Json::size() const {
+  if (is_object()) return items().size();
+  if (is_array()) return list().size();
+  return is_null() ? 0 : 1;
+}
+
+void Json::push_back(Json value) { emplace_back(std::move(value)); }
+
+Json& Json::emplace_back(Json value) {
+  if (is_null()) value_ = List();
+  if (!is_array()) is_no("array");
+  return std::get<List>(value_).emplace_back(std::move(value));
+}
+
+Json& Json::back() { return (*this)[size() - 1]; }
+
+const Json& Json::at(std::size_t i) const {
+  if (i >= list().size())
+    throw JsonError(fmt::format("array index {} is out of range", static_cast<std::int64_t>(i)));
+  return list()[i];
+}
+
+const Json& Json::at(std::string_view key) const {
+  if (!is_object()) is_no("object");
+  const Json* found = find(key);
+  if (found == nullptr) throw JsonError(fmt::format("key '{}' not found", key));
+  return *found;
+}
+
+Json& Json::operator[](std::string_view key) {
+  if (is_null()) value_ = Object();
+  if (!is_object()) is_no("object");
+  const Json* found = find(key);
+  if (found != nullptr) return const_cast<Json&>(*found);
+  return items().emplace_back(Member{std::string(key), Json()}).value;
+}
+
+const Json* Json::find(std::string_view key) const {
+  if (!is_object()) return nullptr;
+  for (const Member& m : items())
+    if (m.key == key) return &m.value;
+  return nullptr;
+}
+
+std::string Json::value(std::string_view key, const char* otherwise) const {
+  return value(key, std::string(otherwise));
+}
+
+void Json::erase(std::string_view key) {
+  std::erase_if(items(), [&](const Member& m) { return m.key == key; });
+}
+
+void Json::update(const Json& object) {
+  for (const Member& m : object.items()) (*this)[m.key] = m.value;
+}
+
+const Json::List& Json::list() const {
+  static const List kNone;
+  if (is_null()) return kNone;
+  if (!is_array()) is_no("array");
+  return std::get<List>(value_);
+}
+
+const Json::Object& Json::items() const {
+  static const Object kNone;
+  if (is_null()) return kNone;
+  if (!is_object()) is_no("object");
+  return std::get<Object>(value_);
+}
+
+std::int64_t Json::integer() const {
+  if (const auto* value = std::get_if<std::int64_t>(&value_)) return *value;
+  if (const auto* value = std::get_if<std::uint64_t>(&value_))
+    return static_cast<std::int64_t>(*value);
+  return static_cast<std::int64_t>(number());
+}
+
+double Json::number() const {
+  if (const auto* value = std::get_if<double>(&value_)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(&value_)) return static_cast<double>(*value);
+  if (const auto* value = std::get_if<std::uint64_t>(&value_)) return static_cast<double>(*value);
+  is_no("number");
+}
+
+bool Json::boolean() const {
+  const auto* value = std::get_if<bool>(&value_);
+  if (value == nullptr) is_no("boolean");
+  return *value;
+}
+
+const std::string& Json::text() const {
+  const auto* value = std::get_if<std::string>(&value_);
+  if (value == nullptr) is_no("string");
+  return *value;
+}
+
+void Json::is_no(const char* wanted) const {
+  throw JsonError(fmt::format("type must be {}, but is {}", wanted, type_name()));
+}
+
+bool operator==(const Json& a, const Json& b) {
+  if (a.is_number_integer() && b.is_number_integer())
+    return a.is_number_unsigned() == b.is_number_unsigned() && a.integer() == b.integer();
+  if (a.is_number() && b.is_number()) return a.number() == b.number();
+  if (a.value_.index() != b.value_.index()) return false;
+  if (a.is_object()) return equal_objects(a, b);
+  if (a.is_array()) return std::ranges::equal(a.list(), b.list());
+  if (a.is_string()) return a.text() == b.text();
+  return a.is_null() || a.boolean() == b.boolean();
+}
+
+}  // namespace penstock

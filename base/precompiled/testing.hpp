@@ -1,0 +1,4 @@
+// The same for tests (meson.build beside this).
+#include "base/precompiled/standard.hpp"
+
+#include <gtest/gtest.h>
