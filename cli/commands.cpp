@@ -460,9 +460,10 @@ const std::vector<CommandSpec>& table() {
        1,
        1,
        {},
-       "source <(penstock completion bash)        # in ~/.bashrc; zsh alike, in ~/.zshrc\n"
-       "penstock completion fish | source         # in ~/.config/fish/config.fish\n"
-       "An installed penstock has brought them along.",
+       "source <(penstock completion bash)   # in ~/.bashrc; an installed penstock needs none of "
+       "them\n"
+       "source <(penstock completion zsh)    # in ~/.zshrc\n"
+       "penstock completion fish | source    # in ~/.config/fish/config.fish",
        run_completion,
        "bash|zsh|fish"},
       {"help",

@@ -110,7 +110,12 @@ _penstock() {{
   case $name in
 {}  esac
 }}
-if [[ $funcstack[1] == _penstock ]]; then _penstock "$@"; else compdef _penstock penstock; fi
+if [[ $funcstack[1] == _penstock ]]; then
+  _penstock "$@"
+else
+  (( $+functions[compdef] )) || {{ autoload -Uz compinit; compinit }}
+  compdef _penstock penstock
+fi
 )",
                      zsh_items(first_words()), groups, pairs, arms);
 }
