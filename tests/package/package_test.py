@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Debian package: made from the build that is there, installed into a fresh root, and used in it.
+"""The Debian package: made from the build that is there, installed into a fresh root, used there.
 
 Needs $PENSTOCK_BUILD and $PENSTOCK_SOURCE.
 """
@@ -111,7 +111,8 @@ class Made(Case):
                 if file.suffix in (".yaml", ".json"):
                     copy = share / file.relative_to(SOURCE)
                     self.assertEqual(copy.read_bytes(), file.read_bytes())
-        self.assertEqual([f for f in share.rglob("*") if f.suffix in (".cpp", ".hpp", ".build")], [])
+        sources = [f for f in share.rglob("*") if f.suffix in (".cpp", ".hpp", ".build")]
+        self.assertEqual(sources, [])
 
     def test_usage(self):
         done = package_sh("--help")
