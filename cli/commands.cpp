@@ -46,13 +46,13 @@ const std::vector<CommandSpec>& table() {
         kReport,
         kReproducible,
         kOutput},
-       "penstock simulate scenarios/gpt-2.2b-2bw.yaml\n"
+       "penstock simulate gpt-2.2b-2bw                    # a shipped scenario, or a file\n"
        "penstock simulate my.yaml --set microbatches=32 --set cluster.inter='100 Gbps'\n"
        "penstock simulate my.yaml --trace run.json.gz     # open it in ui.perfetto.dev\n"
        "penstock simulate my.yaml --report run.html       # open it in a browser\n"
        "penstock simulate my.yaml --format json --events -o run.json",
        run_simulate,
-       "file"},
+       "scenario"},
       {"sweep",
        "thousands of scenarios on all cores and nodes: every combination of values",
        "SCENARIO...",
@@ -82,17 +82,17 @@ const std::vector<CommandSpec>& table() {
        "mpirun -np 8 penstock sweep ... -o sweep.csv --resume    # docs/sweep.md\n"
        "grep -E ',(refused|failed),' sweep.csv    # rows with their reason: the exit code is 0",
        run_sweep,
-       "file"},
+       "scenario"},
       {"compare",
        "scenarios or results side by side",
        "A B [C...]",
        1,
        64,
        {kSet, kEngine, kFormat, kReport, kReproducible, kOutput},
-       "penstock compare scenarios/gpt-2.2b-*.yaml\n"
+       "penstock compare gpt-2.2b-2bw gpt-2.2b-flush my.yaml\n"
        "penstock compare before.json after.json           # results of simulate --format json",
        run_compare,
-       "file"},
+       "scenario"},
       {"replay",
        "execute a scenario for real: arithmetic, messages, weight versions",
        "SCENARIO",
@@ -149,10 +149,10 @@ const std::vector<CommandSpec>& table() {
         {"trace", "FILE", "write a Chrome trace (.json or .json.gz)", "file", false, {}},
         kReproducible,
         kOutput},
-       "penstock replay scenarios/small-1f1b.yaml --clock virtual   # equal to simulate\n"
+       "penstock replay small-1f1b --clock virtual   # equal to simulate\n"
        "penstock replay my.yaml --processes --record run.json.gz && penstock validate run.json.gz",
        run_replay,
-       "file"},
+       "scenario"},
       {"export",
        "a scenario in the form of another program",
        "SCENARIO",
@@ -173,7 +173,7 @@ const std::vector<CommandSpec>& table() {
        "penstock export my.yaml --to goal -o run.goal # LogGOPSim\n"
        "penstock export my.yaml --to megatron-args    # flags of Megatron-LM",
        run_export,
-       "file"},
+       "scenario"},
       {"import",
        "another tool's model, profile, layout or schedule as a file of ours",
        "layout STRING | graph.txt | config.json | FILE.csv",
@@ -286,7 +286,7 @@ const std::vector<CommandSpec>& table() {
        "penstock plan laptop.yaml --batch 64 --search full --write plans    # by `penstock "
        "calibrate`",
        run_plan,
-       "file"},
+       "model"},
       {"calibrate",
        "measure stages and links on this machine, for a scenario's model and cluster",
        "[MODEL|SCENARIO]",
@@ -328,7 +328,7 @@ const std::vector<CommandSpec>& table() {
        "penstock calibrate my.yaml --backend cuda --request ask.json   # to be measured elsewhere\n"
        "then in a scenario: {model: laptop.yaml, cluster: laptop.yaml}",
        run_calibrate,
-       "file"},
+       "model"},
       {"validate",
        "recordings of real runs, and published times, against what is predicted",
        "RECORDING|MEASURED|FOLDER [SCENARIO]",
@@ -365,7 +365,7 @@ const std::vector<CommandSpec>& table() {
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
        "penstock validate measured.csv --fit half                  # a published table",
        run_validate,
-       "file"},
+       "file scenario"},
       {"schedule list",
        "the schedules with their rules and formulas",
        "",
@@ -427,14 +427,15 @@ const std::vector<CommandSpec>& table() {
        run_trace_check,
        "file"},
       {"list",
-       "what is shipped: models, devices, clusters, schedules",
-       "models|devices|clusters|schedules",
+       "what is shipped: scenarios, models, devices, clusters, schedules",
+       "scenarios|models|devices|clusters|schedules",
        1,
        1,
        {kFormat, kOutput},
+       "penstock list scenarios    # penstock simulate NAME\n"
        "penstock list models",
        run_list,
-       "models|devices|clusters|schedules"},
+       "scenarios|models|devices|clusters|schedules"},
       {"init",
        "a commented scenario to start from",
        "[FILE]",
@@ -454,14 +455,33 @@ const std::vector<CommandSpec>& table() {
        "penstock doctor",
        run_doctor},
       {"completion",
-       "shell completion",
-       "bash",
+       "completion of commands, options and names, for a shell",
+       "bash|zsh|fish",
        1,
        1,
        {},
-       "source <(penstock completion bash)",
+       "source <(penstock completion bash)   # in ~/.bashrc; an installed penstock needs none of "
+       "them\n"
+       "source <(penstock completion zsh)    # in ~/.zshrc\n"
+       "penstock completion fish | source    # in ~/.config/fish/config.fish",
        run_completion,
-       "bash"},
+       "bash|zsh|fish"},
+      {"help",
+       "what a command does; everything, as a manual page",
+       "[COMMAND]",
+       0,
+       2,
+       {{"man",
+         "",
+         "the manual page instead (roff): installed, it is `man penstock`",
+         {},
+         false,
+         {}}},
+       "penstock help simulate            # as penstock simulate --help\n"
+       "penstock help schedule            # commands of two words\n"
+       "penstock help --man | man -l -",
+       run_help,
+       "command"},
   };
   return kCommands;
 }

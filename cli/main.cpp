@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "cli/options.hpp"
+#include "cli/scenario_names.hpp"
 
 #include <fmt/format.h>
 
@@ -16,7 +17,7 @@ int dispatch(const std::vector<std::string>& words) {
     fmt::print(stderr, "{}", general_help());
     return exit_usage;
   }
-  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+  if (words[0] == "--help" || words[0] == "-h") {
     fmt::print("{}", general_help());
     return exit_ok;
   }
@@ -32,6 +33,7 @@ int dispatch(const std::vector<std::string>& words) {
     fmt::print("{}", help_text(command));
     return exit_ok;
   }
+  name_scenario_files(command, arguments);
   arguments.command_line = fmt::format("penstock {}", fmt::join(words, " "));
   return command.run(arguments);
 }

@@ -1,6 +1,7 @@
 #include "cli/options.hpp"
 
 #include "base/error.hpp"
+#include "base/exit_codes.hpp"
 #include "base/suggest.hpp"
 
 #include <boost/program_options.hpp>
@@ -8,7 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -99,6 +100,23 @@ void check_positional(const CommandSpec& command, const Arguments& arguments) {
                   arguments.positional[static_cast<std::size_t>(command.max_positional)], usage));
 }
 
+/// In lines of at most 100 columns.
+std::string exit_codes_text() {
+  constexpr std::size_t kColumns = 100;
+  std::string text, line = "exit codes:";
+  const char* between = " ";
+  for (const auto& [code, meaning] : exit_meanings()) {
+    const std::string item = fmt::format("{} {}", code, meaning);
+    line += std::exchange(between, ", ");
+    if (line.size() + item.size() >= kColumns) {
+      line.pop_back();
+      text += std::exchange(line, "") + "\n";
+    }
+    line += item;
+  }
+  return text + line + "\n";
+}
+
 InputError unknown_option(const CommandSpec& command, std::string flag) {
   const char* dashes = flag.starts_with('-') && !flag.starts_with("--") ? "-" : "--";
   while (flag.starts_with('-')) flag.erase(0, 1);
@@ -124,6 +142,35 @@ std::vector<std::string> Arguments::values(std::string_view name) const {
   return it == options.end() ? std::vector<std::string>{} : it->second;
 }
 
+std::span<const ExitMeaning> exit_meanings() {
+  static constexpr ExitMeaning kMeanings[] = {
+      {exit_ok, "ok (an infeasible scenario is a result, too)"},
+      {exit_failed, "failed"},
+      {exit_usage, "wrong usage or input"},
+      {exit_out_of_tolerance, "out of tolerance"},
+      {exit_no_hardware, "hardware not available"},
+      {exit_internal_bug, "a bug in penstock"},
+      {exit_interrupted, "interrupted"}};
+  return kMeanings;
+}
+
+std::vector<std::string_view> subcommands(std::string_view group) {
+  std::vector<std::string_view> inside;
+  for (const CommandSpec& command : commands()) {
+    const std::size_t space = command.name.find(' ');
+    if (space != std::string_view::npos && command.name.substr(0, space) == group)
+      inside.push_back(command.name.substr(space + 1));
+  }
+  return inside;
+}
+
+std::string_view argument_kind(const CommandSpec& command, std::size_t position) {
+  std::string_view kinds = command.completes;
+  for (std::size_t space; position > 0 && (space = kinds.find(' ')) != kinds.npos; --position)
+    kinds.remove_prefix(space + 1);
+  return kinds.substr(0, kinds.find(' '));
+}
+
 const CommandSpec& find_command(const std::vector<std::string>& words, std::size_t& used) {
   const CommandSpec* found = nullptr;
   std::vector<std::string> names;
@@ -138,16 +185,12 @@ const CommandSpec& find_command(const std::vector<std::string>& words, std::size
   }
   if (found != nullptr) return *found;
   const std::string first = words.empty() ? "" : words[0];
-  std::vector<std::string> inside;
-  for (const std::string& name : names) {
-    if (name.starts_with(first + " ")) inside.push_back(name.substr(first.size() + 1));
-  }
+  const auto known = subcommands(first);
+  const std::vector<std::string> inside(known.begin(), known.end());
   if (!inside.empty()) {
     const std::string second = words.size() > 1 ? words[1] : "";
     const bool asks = second == "--help" || second == "-h";
-    if (asks)
-      throw HelpWanted{fmt::format("penstock {0}: one of {1}; see penstock {0} {2} --help\n", first,
-                                   fmt::join(inside, ", "), inside[0])};
+    if (asks) throw HelpWanted{group_help(first)};
     throw InputError("penstock " + first,
                      second.empty()
                          ? fmt::format("needs one of {}", fmt::join(inside, ", "))
@@ -215,10 +258,16 @@ std::string help_text(const CommandSpec& command) {
   std::size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.first.size());
   for (const auto& row : rows) text += fmt::format("  {:<{}}  {}\n", row.first, width, row.second);
-  return text +
-         "\nexit codes: 0 ok (an infeasible scenario is a result, too), 1 failed, 2 wrong usage or "
-         "input,\n"
-         "3 out of tolerance, 4 hardware not available, 70 a bug in penstock, 130 interrupted\n";
+  return text + "\n" + exit_codes_text();
+}
+
+std::string group_help(std::string_view group) {
+  const auto inside = subcommands(group);
+  std::string text = fmt::format("penstock {}: one of {}\n\n", group, fmt::join(inside, ", "));
+  for (const CommandSpec& command : commands())
+    if (command.name.starts_with(fmt::format("{} ", group)))
+      text += fmt::format("  {:<15}  {}\n", command.name, command.summary);
+  return text + fmt::format("\npenstock help {} {} explains that one\n", group, inside.at(0));
 }
 
 std::string general_help() {
@@ -226,13 +275,13 @@ std::string general_help() {
       "penstock: will this pipeline-parallel training fit, how fast will it be, which schedule, "
       "and why\n\n"
       "usage: penstock COMMAND [arguments] [options]\n\nexamples:\n"
-      "  penstock simulate scenarios/gpt-2.2b-2bw.yaml\n"
-      "  penstock simulate scenarios/gpt-2.2b-2bw.yaml --set schedule=1f1b --trace 1f1b.json.gz\n"
-      "  penstock compare scenarios/gpt-2.2b-*.yaml\n"
+      "  penstock simulate gpt-2.2b-2bw\n"
+      "  penstock simulate gpt-2.2b-2bw --set schedule=1f1b --trace 1f1b.json.gz\n"
+      "  penstock compare gpt-2.2b-2bw gpt-2.2b-flush my.yaml\n"
       "  penstock schedule show 1f1b --set stages=4 --set microbatches=8\n\ncommands:\n";
   for (const CommandSpec& command : commands())
     text += fmt::format("  {:<15}  {}\n", command.name, command.summary);
-  return text + "\npenstock COMMAND --help explains a command; penstock --version\n";
+  return text + "\npenstock help COMMAND explains a command; penstock --version\n";
 }
 
 }  // namespace penstock

@@ -45,10 +45,24 @@ struct CommandSpec {
   std::vector<OptionSpec> options;
   std::string_view examples;  ///< lines
   int (*run)(const Arguments&);
-  std::string_view completes = {};  ///< what its positional arguments are: file, schedule
+  /// What its positional arguments are, in their order, the last word for all further ones: file,
+  /// scenario, model (or a scenario), schedule, command, or choices separated by '|'.
+  std::string_view completes = {};
+};
+
+struct ExitMeaning {
+  int code;
+  std::string_view meaning;
 };
 
 std::span<const CommandSpec> commands();
+std::span<const ExitMeaning> exit_meanings();
+
+/// "list", "show" ... of "schedule"; nothing of what is no group.
+std::vector<std::string_view> subcommands(std::string_view group);
+
+/// The word of `completes` for an argument, from 0 on.
+std::string_view argument_kind(const CommandSpec& command, std::size_t position);
 
 /// The command that the words begin with ("schedule", "show", ...), and how many words it took.
 /// Throws InputError with a suggestion.
@@ -58,6 +72,7 @@ const CommandSpec& find_command(const std::vector<std::string>& words, std::size
 Arguments parse_arguments(const CommandSpec& command, const std::vector<std::string>& words);
 
 std::string help_text(const CommandSpec& command);
+std::string group_help(std::string_view group);
 std::string general_help();
 
 // One function per command.
@@ -79,5 +94,6 @@ int run_list(const Arguments&);
 int run_init(const Arguments&);
 int run_doctor(const Arguments&);
 int run_completion(const Arguments&);
+int run_help(const Arguments&);
 
 }  // namespace penstock

@@ -43,11 +43,23 @@ Value spelled_out(const Value& scalar, const std::string& key) {
   return map;
 }
 
+/// Of the installation that this program is a part of, wherever that was moved; else the sources
+/// that it was built from, while they are there.
+std::string folder_by_program() {
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
+  const fs::path installed = program.parent_path().parent_path() / "share" / "penstock";
+  const fs::path source = PENSTOCK_DATA_FOLDER;
+  if (fs::is_directory(installed / "models", ignored)) return installed.string();
+  return (fs::is_directory(source / "models", ignored) ? source : installed).string();
+}
+
 }  // namespace
 
 std::string data_folder() {
   if (const char* home = std::getenv("PENSTOCK_HOME")) return home;
-  return PENSTOCK_DATA_FOLDER;
+  static const std::string kFolder = folder_by_program();
+  return kFolder;
 }
 
 std::vector<std::string> shipped_names(const std::string& folder) {

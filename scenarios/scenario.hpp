@@ -107,7 +107,8 @@ class ScenarioTemplate {
   std::shared_ptr<Files> files_;
 };
 
-/// The folder with the shipped models/ and scenarios/: $PENSTOCK_HOME, else where it was built.
+/// The folder with the shipped models/ and scenarios/: $PENSTOCK_HOME, else share/penstock of the
+/// installation around this program, else where it was built.
 std::string data_folder();
 
 /// Names of the shipped models, devices or clusters ("models", "models/devices" ...), sorted.

@@ -35,6 +35,10 @@ test_packages=(
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
   'openmpi-bin|starts the ranks of a sweep|tool mpirun'
+  'zsh|shell, for its completion|tool zsh'
+  'fish|shell, for its completion|tool fish'
+  'groff-base|formats the manual page|tool groff'
+  'dpkg-dev|finds what a package needs|tool dpkg-shlibdeps'
 )
 trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html
 # shellcheck disable=SC2034

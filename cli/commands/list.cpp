@@ -1,17 +1,32 @@
-// penstock list models | devices | clusters | schedules
+// penstock list scenarios | models | devices | clusters | schedules
 #include "base/exit_codes.hpp"
 #include "base/suggest.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
+#include "cli/scenario_names.hpp"
+#include "scenarios/document.hpp"
 #include "scenarios/keys.hpp"
 
 #include <fmt/format.h>
+
+#include <map>
 
 namespace penstock {
 namespace {
 
 using Rows = std::vector<std::vector<std::pair<std::string, Json>>>;
+
+/// A scenario's own name says in a line what it is.
+Rows scenarios() {
+  Rows rows;
+  for (const std::string& name : shipped_names("scenarios")) {
+    const Value document = load_document(shipped_file("scenarios", name));
+    const Value* const says = document.find("name");
+    rows.push_back({{"name", name}, {"description", says == nullptr ? "" : says->text}});
+  }
+  return rows;
+}
 
 Rows models() {
   Rows rows;
@@ -87,6 +102,7 @@ std::string shown(const std::string& key, const Json& value) {
 }
 
 std::string to_text(const Rows& rows) {
+  if (rows.empty()) return "";
   std::vector<std::string> header;
   for (const auto& [key, value] : rows.at(0)) {
     std::string name = key;
@@ -118,13 +134,16 @@ int run_list(const Arguments& arguments) {
     same.positional.clear();
     return run_schedule_list(same);
   }
-  const std::vector<std::string> known{"models", "devices", "clusters", "schedules"};
-  if (what != "models" && what != "devices" && what != "clusters") {
+  const std::map<std::string_view, Rows (*)()> lists{
+      {"scenarios", scenarios}, {"models", models}, {"devices", devices}, {"clusters", clusters}};
+  const auto list_of = lists.find(what);
+  if (list_of == lists.end()) {
+    const std::vector<std::string> known{"scenarios", "models", "devices", "clusters", "schedules"};
     throw InputError("penstock list",
                      fmt::format("'{}' is not one of {}{}", what, fmt::join(known, ", "),
                                  did_you_mean(what, known)));
   }
-  const Rows rows = what == "models" ? models() : what == "devices" ? devices() : clusters();
+  const Rows rows = list_of->second();
   const std::string format = arguments.value("format", "table");
   if (format == "json") {
     Json list = Json::array();

@@ -66,7 +66,7 @@ SHOWN = ["1f1b", "pipedream", "interleaved-1f1b", "v-half", "dualpipe", "data-pa
 COMMANDS = ["simulate", "sweep", "compare", "schedule list", "schedule show", "schedule export",
             "schedule check", "trace check", "list", "init",
             "replay", "export", "import", "calibrate", "validate",
-            "doctor", "completion"]
+            "doctor", "completion", "help"]
 # LeakSanitizer's own tracer crashes now and then in one of many short-lived processes; leaks are
 # looked for in the GoogleTest programs.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {
@@ -1129,7 +1129,7 @@ class Usage(Case):
                 (["compare", "missing.json"], "missing.json: cannot be read: No such file"),
                 (["trace", "check", "missing.json"], "missing.json: cannot be read: No such"),
                 (["schedule", "show", "1f1b", "--width", "12"], "from 40 to 10000"),
-                (["completion", "zsh"], "only bash")):
+                (["completion", "zhs"], "did you mean 'zsh'?")):
             with self.subTest(command):
                 self.assertIn(hint, self.refused(2, *command))
 

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Called by `meson install`: copies what is shipped besides programs. Everything in models/ and
+# scenarios/ that is no source, so that a file which a new scenario refers to is not forgotten, and
+# the documentation with its pictures.
+set -euo pipefail
+
+[[ -z ${MESON_INSTALL_DRY_RUN-} ]] || exit 0
+share=$MESON_INSTALL_DESTDIR_PREFIX/share
+cd "$MESON_SOURCE_ROOT"
+
+# copy_files FOLDER FIND-ARGUMENT...: the files found here, by their paths, into FOLDER.
+copy_files() {
+  local folder=$1 file
+  shift
+  find "$@" -type f -print0 | while IFS= read -r -d '' file; do
+    install -D -m 644 -- "$file" "$folder/$file"
+  done
+}
+
+rm -rf -- "$share/penstock/models" "$share/penstock/scenarios"  # what an older version has shipped
+copy_files "$share/penstock" models scenarios \
+  ! -name '*.cpp' ! -name '*.hpp' ! -name meson.build ! -name '.*' ! -name '*~'
+copy_files "$share/doc/penstock" README.md docs \
+  \( -name '*.md' -o -name '*.png' -o -name '*.svg' \)
+install -D -m 644 LICENSE "$share/doc/penstock/LICENSE"
