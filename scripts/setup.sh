@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # What ./penstock and ./check share: find out what is missing, install it, configure, build.
 #
-# A build is fresh when the sources look exactly (names, times, sizes) as they did before the last
-# successful build, so a warm start costs one `find` and neither meson nor ninja.
+# A part is fresh when the sources look exactly (names, times, sizes) as they did before it was last
+# built, so a warm start costs one `find` and neither meson nor ninja. The parts: `runtime`, what
+# predicts; `execution`, what runs a schedule, which takes long to compile and few commands need.
 # The caller sets `root`. Everything said here goes to stderr, and stdin is left to the command.
 
 : "${root:?must be set by the script that sources this one}"
 build=$root/build
-built_from=$build/.built-from
 
 # PACKAGE | WHAT IT GIVES | HOW TO TELL THAT IT IS THERE ALREADY, from Debian or from elsewhere
 # shellcheck disable=SC2034  # used by the sourcing scripts
@@ -104,8 +104,14 @@ fingerprint() {
     -o -name meson.build -o -name meson_options.txt \) -printf '%p %T@ %s\n'
 }
 
+# is_fresh PART...
 is_fresh() {
-  [[ -x $build/cli/penstock && -f $built_from && "$(fingerprint)" == "$(<"$built_from")" ]]
+  local sources part
+  [[ -x $build/cli/penstock ]] || return
+  sources=$(fingerprint)
+  for part in "$@"; do
+    [[ -f $build/.built-$part && $sources == "$(<"$build/.built-$part")" ]] || return
+  done
 }
 
 # --- installing ----------------------------------------------------------------------------------
@@ -221,21 +227,38 @@ compile() {
   fi
 }
 
-# build_from_here TARGET...: build/ from the sources as they are now.
+# build_from_here PART... [-- TARGET...]: build/ from the sources as they are now.
 build_from_here() {
-  local sources
+  local sources part parts=()
+  while (($#)) && [[ $1 != -- ]]; do
+    parts+=("$1")
+    shift
+  done
   sources=$(fingerprint)
-  rm -f "$built_from"
-  compile "$build" 'building penstock' "$@"
-  printf '%s\n' "$sources" >"$built_from"
+  for part in runtime execution; do  # the other one may be half rebuilt now
+    [[ ! -f $build/.built-$part || $sources == "$(<"$build/.built-$part")" ]] ||
+      rm -f "$build/.built-$part"
+  done
+  compile "$build" 'building penstock' "${parts[@]}" "${@:2}"
+  for part in "${parts[@]}"; do printf '%s\n' "$sources" >"$build/.built-$part"; done
 }
 
-build_runtime() {
+# build_parts PART...
+build_parts() {
   lock_build
-  if ! is_fresh; then
+  if ! is_fresh "$@"; then
     install_missing "${runtime_packages[@]}"
-    configure "$build"
-    build_from_here runtime
+    configure "$build" "$(cuda_if_driver)"
+    build_from_here "$@"
   fi
   unlock_build
+}
+
+# The CUDA backend takes long to compile, and without a driver it cannot run.
+cuda_if_driver() {
+  if [[ -e /proc/driver/nvidia/version ]] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so'; then
+    echo -Dcuda=auto
+  else
+    echo -Dcuda=disabled
+  fi
 }

@@ -107,7 +107,7 @@ std::string to_text(const Rows& rows) {
   for (const auto& [key, value] : rows.at(0)) {
     std::string name = key;
     for (const char* unit : {"_flops_per_s", "_bytes_per_s", "_bytes", "_s"}) {
-      if (name.ends_with(unit)) name.resize(name.size() - std::string_view(unit).size());
+      if (name.ends_with(unit)) name.erase(name.size() - std::string_view(unit).size());
     }
     if (name == "memory" && key == "memory_bytes_per_s") name = "memory bandwidth";
     for (char& c : name) c = c == '_' ? ' ' : c;

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace penstock {
+namespace penstock::error_test {
 namespace {
 
 Diagnostic diagnostic(int column, const std::string& line, int length = 1) {
@@ -103,4 +103,4 @@ TEST(Invariants, ThrowOnlyWhenBroken) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::error_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::suggest_test {
 namespace {
 
 TEST(EditDistance, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
@@ -51,4 +51,4 @@ TEST(DidYouMean, IsReadyToBeAppended) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::suggest_test

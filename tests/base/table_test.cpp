@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::table_test {
 namespace {
 
 TEST(Table, AlignsNumbersRightAndWordsLeft) {
@@ -37,4 +37,4 @@ TEST(Table, CountsCharactersNotBytes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::table_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <regex>
 
-namespace penstock {
+namespace penstock::units_test {
 namespace {
 
 double parsed(std::string_view text, Dimension dimension) {
@@ -214,4 +214,4 @@ TEST(Format, PercentAndCount) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::units_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::accounting_test {
 namespace {
 
 RunPlan stand_ins() {
@@ -113,4 +113,4 @@ TEST(Payload, IsWhatIsStatedOnlyForStandInsOnAWallClock) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::accounting_test

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <map>
 
-namespace penstock {
+namespace penstock::calibration_test {
 namespace {
 
 // --- a machine with a script --------------------------------------------------------------------
@@ -570,4 +570,4 @@ TEST(CalibrationOnHost, MeasuresRealStagesAndMessages) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::calibration_test

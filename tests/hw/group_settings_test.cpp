@@ -8,7 +8,7 @@
 
 #include <map>
 
-namespace penstock {
+namespace penstock::group_settings_test {
 namespace {
 
 using testing::AssertionFailure;
@@ -124,4 +124,4 @@ TEST(GroupSettings, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::group_settings_test

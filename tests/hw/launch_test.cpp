@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::launch_test {
 namespace {
 
 /// A pipe whose ends close themselves.
@@ -224,4 +224,4 @@ TEST(Launch, ALauncherThatIsToldToStopPassesItOnAndCleansUp) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::launch_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::ledger_test {
 namespace {
 
 struct FixedEvent : EventState {
@@ -78,4 +78,4 @@ TEST(Ledger, MovesBytesFromOneOwnerToAnotherWithoutAPeak) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::ledger_test

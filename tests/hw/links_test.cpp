@@ -10,7 +10,7 @@
 
 #include <thread>
 
-namespace penstock {
+namespace penstock::links_test {
 namespace {
 
 constexpr double kLatency = 0.5, kBandwidth = 100;
@@ -161,4 +161,4 @@ TEST(ConcurrentProducts, OfAnOpenBlasWithoutThreadsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::links_test

@@ -4,7 +4,7 @@
 #include "hw/run.hpp"
 #include "sim/bucket_times.hpp"
 #include "tests/rig.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 namespace penstock {
 
@@ -84,7 +84,7 @@ inline RunOptions virtual_clock() {
 inline std::vector<std::string> executed_schedules() {
   std::vector<std::string> names;
   for (const Schedule& s : schedules())
-    if (!kSanitized || !s.name.ends_with("search")) names.emplace_back(s.name);
+    if (!kBrief || !s.name.ends_with("search")) names.emplace_back(s.name);
   return names;
 }
 

@@ -7,7 +7,7 @@
 #include <barrier>
 #include <thread>
 
-namespace penstock {
+namespace penstock::row_kernels_test {
 namespace {
 
 using kernels::HostTeam;
@@ -546,4 +546,4 @@ TEST(HostMath, WorkLooksAtMemoryWhenItRunsNotWhenItIsIssued) {
 TEST(HostMath, NamesTheBlas) { EXPECT_NE(host_blas().find("OpenBLAS"), std::string::npos); }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::row_kernels_test

@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-namespace penstock {
+namespace penstock::run_control_test {
 namespace {
 
 TEST(RunControl, FirstFailureOfManyThreadsIsTheReason) {
@@ -89,4 +89,4 @@ TEST(RunControl, EndsWithoutWaitingForItsDeadline) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::run_control_test

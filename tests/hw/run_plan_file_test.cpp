@@ -3,7 +3,7 @@
 #include "hw/run_plan_file.hpp"
 
 #include "tests/hw/plan_rig.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace penstock {
+namespace penstock::run_plan_file_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -251,7 +251,7 @@ std::vector<std::pair<std::size_t, std::size_t>> numbers_of(const std::string& l
   return numbers;
 }
 
-constexpr std::size_t kEvery = kSanitized ? 5 : 1;
+const std::size_t kEvery = kBrief ? 5 : 1;
 
 /// Plans of each kind of placement, of split and of whole backwards.
 std::vector<RunPlan> plans_of_all_kinds() {
@@ -401,4 +401,4 @@ TEST(ProgramFile, MayUseMessagesInAnotherOrderThanTheyAreSent) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::run_plan_file_test

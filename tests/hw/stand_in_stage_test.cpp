@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::stand_in_stage_test {
 namespace {
 
 std::vector<float> initial_weights(const Stage& stage) {
@@ -95,4 +95,4 @@ TEST(StandInStage, LossFallsWithTheWeightsGoingDownTheirGradient) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::stand_in_stage_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::transformer_stage_test {
 namespace {
 
 constexpr std::int64_t kSequences = 2;
@@ -410,4 +410,4 @@ TEST(TransformerStage, SaysWhyAModelCannotBeExecuted) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::transformer_stage_test

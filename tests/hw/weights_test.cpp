@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::weights_test {
 namespace {
 
 /// Four parameters: 1, 2, 3, 4.
@@ -158,4 +158,4 @@ TEST_F(WeightVersions, AreReadBackAsBytes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::weights_test

@@ -20,7 +20,7 @@
 #include <map>
 #include <thread>
 
-namespace penstock {
+namespace penstock::wire_test {
 namespace {
 
 using testing::AssertionFailure;
@@ -791,4 +791,4 @@ TEST(Rendezvous, TheClockOfRankZeroIsReadThroughTheStore) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::wire_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::cluster_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -231,4 +231,4 @@ TEST(Cluster, NumbersItsGpusNodeByNode) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cluster_test

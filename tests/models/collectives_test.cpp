@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-namespace penstock {
+namespace penstock::collectives_test {
 namespace {
 
 TEST(RingAllReduce, IsTwoRoundsOfNMinusOneSteps) {
@@ -64,4 +64,4 @@ TEST(SharedFlows, OnLinksWithoutALimitTakeNoTime) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::collectives_test

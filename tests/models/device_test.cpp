@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::device_test {
 namespace {
 
 TEST(Device, CapacityIsWhatIsLeftOfTheMemory) {
@@ -45,4 +45,4 @@ TEST(Device, EfficiencyIsFlatOutsideOfTheCurve) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::device_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::goodput_test {
 namespace {
 
 Reliability every(int batches, double save_s, double restart_s, double horizon_s) {
@@ -126,4 +126,4 @@ TEST(Goodput, OfTinyBatchesInALongJobIsComputedAtOnce) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::goodput_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::gradient_buckets_test {
 namespace {
 
 void expect_buckets(const std::vector<GradientBucket>& buckets,
@@ -74,4 +74,4 @@ TEST(EqualBuckets, AreReadyAtEqualIntervals) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::gradient_buckets_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace penstock {
+namespace penstock::layer_table_test {
 namespace {
 
 PipedreamProfile parse(const std::string& text) { return parse_layer_table(text, "layers.csv"); }
@@ -72,4 +72,4 @@ TEST(LayerTable, NothingIsNoModel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::layer_table_test

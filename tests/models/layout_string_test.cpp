@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::layout_string_test {
 namespace {
 
 std::string said(const std::string& text) {
@@ -93,4 +93,4 @@ TEST(LayoutString, AllErrorsComeAtOnce) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::layout_string_test

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::line_fit_test {
 namespace {
 
 constexpr double kSizes[] = {1024, 16384, 131072, 1048576, 8388608, 67108864};
@@ -66,4 +66,4 @@ TEST(LineFit, OnePointGoesThroughTheOrigin) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::line_fit_test

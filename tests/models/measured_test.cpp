@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::measured_test {
 namespace {
 
 /// Times of F, B, I, W in these proportions, bytes likewise.
@@ -134,4 +134,4 @@ TEST(Measured, BalancedSplitGivesTheLastStageFewerLayers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::measured_test

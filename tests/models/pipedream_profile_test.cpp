@@ -12,7 +12,7 @@
 #include <numeric>
 #include <random>
 
-namespace penstock {
+namespace penstock::pipedream_profile_test {
 namespace {
 
 std::string node(const std::string& id, const std::string& what, const std::string& forward,
@@ -363,4 +363,4 @@ TEST(PublicProfiles, Vgg16SendsTheLastPooledImageToItsClassifier) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pipedream_profile_test

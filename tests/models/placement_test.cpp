@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::placement_test {
 namespace {
 
 using Gpus = std::vector<int>;
@@ -119,4 +119,4 @@ TEST(Placement, NeedsEnoughGpus) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::placement_test

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace penstock {
+namespace penstock::stage_costs_test {
 namespace {
 
 constexpr double kH = 768, kS = 1024, kA = 12, kV = 50304;
@@ -319,4 +319,4 @@ TEST(StageGradients, AddUpToTheStage) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::stage_costs_test

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::tensor_parallel_test {
 namespace {
 
 constexpr int kF = static_cast<int>(OpKind::forward), kB = static_cast<int>(OpKind::backward),
@@ -251,4 +251,4 @@ TEST(DistributedOptimizer, StepsOverAPartEach) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::tensor_parallel_test

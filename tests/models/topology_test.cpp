@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-namespace penstock {
+namespace penstock::topology_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -456,4 +456,4 @@ TEST(Clusters, RoutesOfAThousandGpusAreOnlyThoseAskedFor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::topology_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::transformer_test {
 namespace {
 
 constexpr double kH = 768, kS = 1024, kA = 12, kV = 50304;
@@ -176,4 +176,4 @@ TEST(Transformer, WhatIsKeptFromIToWIsAtMostWhatSelectiveRecomputationKeeps) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::transformer_test

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <regex>
 
-namespace penstock {
+namespace penstock::dapple_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -231,4 +231,4 @@ TEST_F(ReleasedPlans, AreNeverFasterThanOursInThePapersModel) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::dapple_test

@@ -24,7 +24,7 @@ fc2,1 ms,2 ms,1 KB,2 MB
 fc3,2 ms,3 ms,1 KB,2 MB
 """
 PROFILE = SOURCE / "tests/scenarios/profiles/tiny.yaml"
-EFFORT = "50" if "PENSTOCK_SANITIZED" in os.environ else "150"
+EFFORT = "50" if "PENSTOCK_SANITIZED" in os.environ or "PENSTOCK_THOROUGH" not in os.environ else "150"
 PLANNERS = ["pipedream", "2bw", "dapple", "torchgpipe", "uniform", "full", "full, several versions"]
 
 

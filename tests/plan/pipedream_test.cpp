@@ -11,7 +11,7 @@
 #include <numeric>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::pipedream_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(ReleasedPipedream, EveryStageTimeAndSpeedupIsReproduced) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pipedream_test

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-namespace penstock {
+namespace penstock::search_test {
 namespace {
 
 TEST(Planners, EachIsFoundByItsNameWithItsPaper) {
@@ -235,4 +235,4 @@ TEST(PlanRequests, DevicesOfAllStagesAreDistinctAndWithinTheCluster) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::search_test

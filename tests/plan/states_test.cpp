@@ -11,7 +11,7 @@
 #include <random>
 #include <string>
 
-namespace penstock {
+namespace penstock::states_test {
 namespace {
 
 std::string line(const std::string& id, double forward_ms, double bytes) {
@@ -145,4 +145,4 @@ TEST(Pipedream, TooManyWaysToCutBranchesFallBackToTheExecutionOrderAndItIsSaid) 
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::states_test

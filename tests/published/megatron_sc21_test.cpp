@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::megatron_sc21_test {
 namespace {
 
 using Overrides = std::vector<Override>;
@@ -135,4 +135,4 @@ TEST(SharedStages, WiderLinksSpeedUpTheExchangeInsideOfStages) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::megatron_sc21_test

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <span>
 
-namespace penstock {
+namespace penstock::pipedream_2bw_64_test {
 namespace {
 
 constexpr double kNicGbps = 10;  // the scenario's
@@ -199,4 +199,4 @@ TEST(TwoBwOn64, TheCalibratedNicIsTheBestWholeNumber) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pipedream_2bw_64_test

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::pipedream_2bw_test {
 namespace {
 
 struct Outcome {
@@ -134,4 +134,4 @@ TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pipedream_2bw_test

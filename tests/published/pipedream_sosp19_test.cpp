@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::pipedream_sosp19_test {
 namespace {
 
 struct Case {
@@ -121,4 +121,4 @@ TEST_F(PipedreamSosp19, DataParallelismIsBestWherePipeDreamsOptimizerChoseIt) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::pipedream_sosp19_test

@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-namespace penstock {
+namespace penstock::report_test {
 namespace {
 
 Report small() {
@@ -87,4 +87,4 @@ TEST(Report, ThatCannotBeWrittenLeavesTheOldOneAndSaysWhy) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::report_test

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace penstock {
+namespace penstock::sections_test {
 namespace {
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) {
@@ -176,4 +176,4 @@ TEST(Sections, ReplaceWhatIsNoText) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sections_test

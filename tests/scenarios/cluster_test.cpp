@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::cluster_test {
 namespace {
 
 Scenario read(const std::string& cluster, const std::string& pipeline = "stages: 2",
@@ -374,4 +374,4 @@ TEST(DistributedOptimizer, GathersTheWeightsBehindAllGradients) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::cluster_test

@@ -19,7 +19,7 @@
 #include <fstream>
 #include <functional>
 
-namespace penstock {
+namespace penstock::malformed_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -307,4 +307,4 @@ TEST(MalformedPath, ReadErrorIsSaid) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::malformed_test

@@ -8,7 +8,7 @@
 
 #include <cstdlib>
 
-namespace penstock {
+namespace penstock::measured_profile_test {
 namespace {
 
 Scenario beside_tests(const std::string& text) {
@@ -122,4 +122,4 @@ TEST(Profile, WithoutTheSectionThatIsWantedIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::measured_profile_test

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::overrides_test {
 namespace {
 
 const std::string kAbstract =
@@ -218,4 +218,4 @@ TEST(SetErrors, AreReportedTogetherAndWithThoseOfTheFile) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::overrides_test

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace penstock {
+namespace penstock::profile_test {
 namespace {
 
 /// A folder with a profile of four layers.
@@ -128,4 +128,4 @@ TEST_F(ProfiledModel, MistakesAreNamedWhereTheyStand) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::profile_test

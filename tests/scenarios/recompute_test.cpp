@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace penstock {
+namespace penstock::recompute_test {
 namespace {
 
 /// A scenario but for its recomputation: `pipeline` is what else is in that section.
@@ -324,4 +324,4 @@ TEST(RecomputeByStageErrors, AreReportedWithTheOthers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::recompute_test

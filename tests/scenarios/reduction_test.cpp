@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::reduction_test {
 namespace {
 
 const std::string kGpt355m = "model: gpt-355m\ncluster: p3.16xlarge\n";
@@ -100,4 +100,4 @@ TEST(Buckets, OfAModelByCostsAreEqual) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reduction_test

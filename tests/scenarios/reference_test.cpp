@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <set>
 
-namespace penstock {
+namespace penstock::reference_test {
 namespace {
 
 void expect_file(const std::string& path, const std::string& text) {
@@ -55,4 +55,4 @@ TEST(Keys, AreFoundByTheirAliases) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reference_test

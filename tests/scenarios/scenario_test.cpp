@@ -15,7 +15,7 @@
 #include <fstream>
 #include <numeric>
 
-namespace penstock {
+namespace penstock::scenario_test {
 namespace {
 
 const std::string kCosts =
@@ -440,4 +440,4 @@ TEST(Pipeline, EveryChoiceIsUnderstood) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::scenario_test

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <limits>
 
-namespace penstock {
+namespace penstock::schedule_parts_test {
 namespace {
 
 const std::string kCosts = "model: {forward: 1 s, backward: 2 s, output: 1 MiB}\n";
@@ -205,4 +205,4 @@ TEST(StoredMicrobatches, AreNotRecomputedOnDevicesUnlikeTheOthersEither) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::schedule_parts_test

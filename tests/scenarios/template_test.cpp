@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace penstock {
+namespace penstock::template_test {
 namespace {
 
 std::string shipped(const std::string& name) {
@@ -117,4 +117,4 @@ TEST(ScenarioTemplate, ThrowsForAFileThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::template_test

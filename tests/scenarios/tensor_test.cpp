@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::tensor_test {
 namespace {
 
 Scenario gpt3(const std::string& pipeline, int nodes = 4) {
@@ -108,4 +108,4 @@ TEST(TensorScenario, APaddedVocabularyIsTold) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::tensor_test

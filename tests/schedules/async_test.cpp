@@ -17,7 +17,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::async_test {
 namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches,
@@ -363,4 +363,4 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Asynchronous,
                          ByName());
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::async_test

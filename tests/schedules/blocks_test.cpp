@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::blocks_test {
 namespace {
 
 /// 1F1B on p devices: F there, B (two slots) back, every three slots.
@@ -188,4 +188,4 @@ TEST(Blocks, TheBestOrderIsNoLaterThanAnyOther) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::blocks_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::check_test {
 namespace {
 
 using Lists = std::vector<std::vector<Op>>;
@@ -118,4 +118,4 @@ TEST(Check, FindsADeadlockOfRendezvousThatEagerTransfersDoNotHave) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::check_test

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::checked_program_test {
 namespace {
 
 const Schedule& named(const char* name) { return *find_schedule(name); }
@@ -78,4 +78,4 @@ TEST(ProgramCache, KeepsNoProgramOfManyOps) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::checked_program_test

@@ -3,7 +3,7 @@
 #include "schedules/evaluate.hpp"
 #include "tests/schedules/recorded.hpp"
 
-namespace penstock {
+namespace penstock::evaluate_test {
 namespace {
 
 class RecordedOrders : public testing::TestWithParam<const char*> {};
@@ -35,4 +35,4 @@ TEST_P(RecordedOrders, TakeWhatAnIndependentEvaluationSays) {
 INSTANTIATE_TEST_SUITE_P(Files, RecordedOrders, testing::ValuesIn(kRecordedFiles));
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::evaluate_test

@@ -6,7 +6,7 @@
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "tests/parameter_name.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 #include <optional>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::exhaustive_test {
 namespace {
 
 constexpr std::uint32_t kMostDevices = 8, kMostMicrobatches = 24, kMostChunks = 3;
@@ -188,7 +188,7 @@ void for_each_shape(const Visit& visit) {
 
 /// Searches take sanitizers hours; these see small shapes alone.
 bool left_out(const Schedule& schedule, const ScheduleShape& shape) {
-  return kSanitized && schedule.looks_at_costs &&
+  return kBrief && schedule.looks_at_costs &&
          (shape.depth > 4 || shape.microbatches_per_update > 5);
 }
 
@@ -270,4 +270,4 @@ std::vector<std::string_view> names() {
 INSTANTIATE_TEST_SUITE_P(Table, EverySchedule, testing::ValuesIn(names()), ByName());
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::exhaustive_test

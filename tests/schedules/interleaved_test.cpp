@@ -8,7 +8,7 @@
 
 #include <set>
 
-namespace penstock {
+namespace penstock::interleaved_test {
 namespace {
 
 OpLists generated(std::string_view schedule, const ScheduleShape& shape) {
@@ -264,4 +264,4 @@ TEST(Chunks, AreAnyNumberWhereStagesLoop) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::interleaved_test

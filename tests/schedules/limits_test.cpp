@@ -1,7 +1,7 @@
 // What holds for every schedule that searches, for any times, transfers and limits.
 #include "schedules/evaluate.hpp"
 #include "tests/random_shape.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include <string>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::limits_test {
 namespace {
 
-constexpr int kCases = kSanitized ? 10 : 30;
+const int kCases = kBrief ? 10 : 30;
 
 double between(std::mt19937_64& random, double low, double high) {
   return std::uniform_real_distribution(low, high)(random);
@@ -140,4 +140,4 @@ TEST(EverySearch, GivesTheSameOrderForTheSameInput) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::limits_test

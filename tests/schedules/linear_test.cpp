@@ -5,7 +5,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::linear_test {
 namespace {
 
 OpLists generated(std::string_view schedule, const ScheduleShape& shape) {
@@ -149,4 +149,4 @@ TEST(OneFOneBOrder, OfPyTorchIsADeadlock) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::linear_test

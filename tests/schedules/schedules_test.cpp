@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::schedules_test {
 namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches = 1,
@@ -203,4 +203,4 @@ INSTANTIATE_TEST_SUITE_P(Released, ExecutedOrder,
                                          std::pair{"gpipe_p4_m4_iters4.txt", "gpipe-fifo"}));
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::schedules_test

@@ -8,7 +8,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::search_test {
 namespace {
 
 const Schedule& named(std::string_view name) { return *find_schedule(name); }
@@ -248,4 +248,4 @@ TEST(Search, FindsTheSameOrderEveryTime) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::search_test

@@ -1,16 +1,16 @@
 // The table of slots while passes move, and its tree, against a plain walk over the whole line.
 #include "schedules/slot_line.hpp"
 #include "tests/random_shape.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::slot_line_test {
 namespace {
 
-constexpr int kThinned = kSanitized ? 10 : 1;
+const int kThinned = kBrief ? 10 : 1;
 
 using Changes = std::vector<HeldTree::Change>;
 
@@ -210,4 +210,4 @@ TEST(SlotLine, MovesPassesOfAnyWidthToWhereAPlainSearchDoes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::slot_line_test

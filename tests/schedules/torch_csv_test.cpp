@@ -2,12 +2,12 @@
 #include "schedules/evaluate.hpp"
 #include "schedules/exchange/torch_reader.hpp"
 #include "tests/schedules/recorded.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <algorithm>
 #include <random>
 
-namespace penstock {
+namespace penstock::torch_csv_test {
 namespace {
 
 constexpr const char* kRight = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
@@ -197,7 +197,7 @@ TEST(TorchCsv, EveryShippedScheduleIsReadBackAsItWas) {
   int read = 0;
   for (const Schedule& schedule : schedules()) {
     if (schedule.whole_backward) continue;  // a table has a backward of every microbatch
-    for (std::uint32_t p = 1; p <= (kSanitized ? 3 : 8); ++p) {
+    for (std::uint32_t p = 1; p <= (kBrief ? 3 : 8); ++p) {
       for (const std::uint32_t m : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U, 12U, 16U, 24U}) {
         for (std::uint32_t v = 1; v <= 4; ++v) {
           const ScheduleShape shape{.depth = p, .microbatches_per_update = m, .chunks = v};
@@ -306,4 +306,4 @@ TEST(TorchCsv, RecordedOrdersRunAndRecordedDeadlocksAreNamed) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::torch_csv_test

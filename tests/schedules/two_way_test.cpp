@@ -13,7 +13,7 @@
 #include <map>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::two_way_test {
 namespace {
 
 struct Generated {
@@ -338,4 +338,4 @@ TEST(Mirrored, TakesOneOrTwoChunksAsTheSameThing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::two_way_test

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace penstock {
+namespace penstock::v_schedules_test {
 namespace {
 
 ScheduleShape shape_of(std::uint32_t p, std::uint32_t m) {
@@ -182,4 +182,4 @@ TEST(VBlocks, IdleOfEightDevicesIsThePublishedOne) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::v_schedules_test

@@ -5,7 +5,7 @@
 #include "schedules/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/pair_rounds.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 #include "tests/schedules/recorded.hpp"
 
 #include <map>
@@ -13,7 +13,7 @@
 #include <set>
 #include <tuple>
 
-namespace penstock {
+namespace penstock::vee_search_test {
 namespace {
 
 Placement placement(const ScheduleShape& shape) {
@@ -88,7 +88,7 @@ void expect_as_good_as_recorded(const RecordedCase& one, std::string_view name) 
 }
 
 constexpr std::size_t kParts = 8;  // of the recorded cases, so that tests can run side by side
-constexpr std::size_t kPartsRun = kSanitized ? 1 : kParts;
+const std::size_t kPartsRun = kBrief ? 1 : kParts;
 
 class RecordedVeeSearch : public testing::TestWithParam<std::size_t> {
  protected:
@@ -145,7 +145,7 @@ TEST(VeeSearch, ReachesThePublishedBubblesOfZbV) {
 /// activations, an order within two slots of the bound is found.
 TEST(VeeSearch, ReachesTheLowerBoundAtEveryEvenLimitFromVMinOn) {
   for (const std::uint32_t p : {2U, 4U, 6U, 7U, 9U, 12U, 16U}) {
-    if (kSanitized && p > 7) break;
+    if (kBrief && p > 7) break;
     for (std::uint32_t k = 2 * ((p + 4) / 3); k <= 2 * p; ++k) {
       const std::uint32_t m = k % 4 == 0 ? k : 3 * p;
       const ScheduleShape shape = even_shape(p, m, k / (2.0 * p));
@@ -193,7 +193,7 @@ TEST(VeeSearch, AnyTimesActivationsAndLimitsGiveAValidOrderWithinTheLimits) {
 }
 
 TEST(VeeSearch, EverySmallShapeIsValidAtItsLeastLimit) {
-  for (std::uint32_t p = 1; p <= (kSanitized ? 4 : 8); ++p) {
+  for (std::uint32_t p = 1; p <= (kBrief ? 4 : 8); ++p) {
     for (const std::uint32_t m : {1U, 2U, 3U, 7U, 13U, 24U}) {
       const ScheduleShape shape = even_shape(p, m, 1.0 / p);
       const OpLists order = generated("v-search", shape);
@@ -250,4 +250,4 @@ TEST(VeeSearch, FindsTheSameOrderEveryTime) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::vee_search_test

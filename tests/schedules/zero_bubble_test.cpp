@@ -7,13 +7,13 @@
 #include "schedules/search/linear.hpp"
 #include "schedules/search/moves.hpp"
 #include "tests/schedules/recorded.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-namespace penstock {
+namespace penstock::zero_bubble_test {
 namespace {
 
 ScheduleShape even_shape(std::uint32_t p, std::uint32_t m, const StageTimes& times,
@@ -226,7 +226,7 @@ void expect_no_problem(const Schedule& schedule, const ScheduleShape& shape) {
 }
 
 TEST(ZeroBubble, PassesTheCheckerWithinEveryLimit) {
-  for (std::uint32_t p = 1; p <= (kSanitized ? 4 : 8); ++p) {
+  for (std::uint32_t p = 1; p <= (kBrief ? 4 : 8); ++p) {
     for (std::uint32_t m = 1; m <= 24; ++m) {
       ScheduleShape shape{.depth = p, .microbatches_per_update = m};
       for (const char* name : {"zb-h1", "zb-h2", "zb-1p", "zb-2p"})
@@ -391,4 +391,4 @@ TEST(ZbSearch, NamesThatStateALimitTakeNoOther) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::zero_bubble_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::asynchronous_test {
 namespace {
 
 RigSpec asp(int width, std::uint32_t batches, std::uint32_t microbatches = 1) {
@@ -96,4 +96,4 @@ TEST(Asynchronous, AFasterReplicaDoesNotWaitForASlowerOne) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::asynchronous_test

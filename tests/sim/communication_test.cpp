@@ -3,11 +3,11 @@
 
 #include "random_spec.hpp"
 #include "sim/path_contention.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::communication_test {
 namespace {
 
 CommunicationByDimension of(const Rig& rig, const Timeline& timeline) {
@@ -217,4 +217,4 @@ TEST(Communication, IsExposedForNoMoreThanItTakesOnSharedLinks) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::communication_test

@@ -4,14 +4,14 @@
 #include "tests/rig.hpp"
 #include "sim/path_contention.hpp"
 #include "traces/metrics.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-namespace penstock {
+namespace penstock::critical_path_test {
 namespace {
 
 std::vector<PathSegment> path_of(const Rig& rig, const Timeline& timeline) {
@@ -217,4 +217,4 @@ TEST(PathContention, IsWhatAReductionLosesToThatOfAnotherStage) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::critical_path_test

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::data_parallel_test {
 namespace {
 
 struct Shape {
@@ -98,4 +98,4 @@ TEST(DataParallel, ReducesInAPipelineOfReplicatedStagesByLayerToo) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::data_parallel_test

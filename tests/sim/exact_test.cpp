@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::exact_test {
 namespace {
 
 double makespan(const RigSpec& spec) { return simulate_exact(Rig(spec).input()).makespan_s; }
@@ -124,4 +124,4 @@ TEST(Exact, RefusesLinksThatChannelsShare) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::exact_test

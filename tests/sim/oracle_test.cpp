@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-namespace penstock {
+namespace penstock::oracle_test {
 namespace {
 
 using nlohmann::json;
@@ -68,4 +68,4 @@ TEST(RecordedTimelines, AreReproducedOpByOpByBothEngines) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::oracle_test

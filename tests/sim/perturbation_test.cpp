@@ -1,14 +1,14 @@
 // Disturbed runs against hand computation, and both engines against each other.
 #include "tests/random_shape.hpp"
 #include "tests/rig.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-namespace penstock {
+namespace penstock::perturbation_test {
 namespace {
 
 constexpr double kGB = 1e9;
@@ -434,4 +434,4 @@ TEST(LinkChange, IsRefusedByExactAndForLinksThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::perturbation_test

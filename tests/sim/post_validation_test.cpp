@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::post_validation_test {
 namespace {
 
 constexpr auto kPostValidation = StepSync::post_validation;
@@ -199,4 +199,4 @@ TEST(PostValidation, LiesBetweenStepsByThemselvesAndABarrierWhereLatencyIsNothin
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::post_validation_test

@@ -6,7 +6,7 @@
 #include "traces/memory.hpp"
 #include "traces/metrics.hpp"
 
-namespace penstock {
+namespace penstock::recorded_orders_test {
 namespace {
 
 /// A recorded order with the rows and costs to run it.
@@ -96,4 +96,4 @@ TEST_P(RecordedOrdersInEngines, TakeAndHoldWhatTheRecordSays) {
 INSTANTIATE_TEST_SUITE_P(Files, RecordedOrdersInEngines, testing::ValuesIn(kRecordedFiles));
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::recorded_orders_test

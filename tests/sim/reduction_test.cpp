@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::reduction_test {
 namespace {
 
 constexpr double kBandwidth = 1e9;
@@ -163,4 +163,4 @@ TEST(Replication, MicrobatchesGoRoundRobinOverUnevenReplicas) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::reduction_test

@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::seats_test {
 namespace {
 
 /// GPUs with one port each, 1 byte per second.
@@ -253,4 +253,4 @@ TEST(OneReduction, StandsInLineAtFifoLinksOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::seats_test

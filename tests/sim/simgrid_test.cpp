@@ -1,11 +1,11 @@
 #include "random_spec.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::simgrid_test {
 namespace {
 
 void expect_close(const std::vector<double>& a, const std::vector<double>& b) {
@@ -195,4 +195,4 @@ TEST(Simgrid, HalfDuplexCostsNothingWhenMessagesNeverCross) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::simgrid_test

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::topology_test {
 namespace {
 
 constexpr double kGB = 1e9;
@@ -168,4 +168,4 @@ TEST(Contention, ANvlinkOfTheMeshIsNotShared) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::topology_test

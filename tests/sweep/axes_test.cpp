@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::axes_test {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -145,4 +145,4 @@ TEST(Decimal, ComparesAcrossExponents) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::axes_test

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace penstock {
+namespace penstock::condition_test {
 namespace {
 
 /// A scenario in a file of its own, removed at the end.
@@ -155,4 +155,4 @@ TEST(Space, MoreThanABillionPointsAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::condition_test

@@ -15,7 +15,7 @@
 #include <map>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::evaluate_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST(Evaluator, ThrowsWhenAFileCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::evaluate_test

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <random>
 
-namespace penstock {
+namespace penstock::output_test {
 namespace {
 
 Manifest manifest_of(const Space& space) {
@@ -234,4 +234,4 @@ TEST(Shards, DivideThePointsThatHaveARow) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::output_test

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::overview_test {
 namespace {
 
 const Canvas kPlain{120, false, false};
@@ -154,4 +154,4 @@ TEST(Pictures, AWideHeatMapShowsTheBestOfNeighbours) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::overview_test

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::row_test {
 namespace {
 
 Row some_row() {
@@ -66,4 +66,4 @@ TEST(Task, IsReadBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::row_test

@@ -14,7 +14,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace penstock {
+namespace penstock::workers_test {
 namespace {
 
 /// Memory that this process shares with all it forks, zeroed.
@@ -348,4 +348,4 @@ TEST(Workers, EndWithTheirParent) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::workers_test

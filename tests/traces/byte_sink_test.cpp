@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::byte_sink_test {
 namespace {
 
 std::string raw(const std::string& path) {
@@ -150,4 +150,4 @@ TEST(ReadFile, SaysThatCompressedDataIsCutShort) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::byte_sink_test

@@ -11,7 +11,7 @@
 #include <map>
 #include <set>
 
-namespace penstock {
+namespace penstock::chrome_writer_test {
 namespace {
 
 using nlohmann::json;
@@ -399,4 +399,4 @@ TEST(ChromeWriter, PutsSeveralTimelinesInProcessesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::chrome_writer_test

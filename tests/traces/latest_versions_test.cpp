@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::latest_versions_test {
 namespace {
 
 /// One STEP per given end, per device.
@@ -52,4 +52,4 @@ TEST(LatestVersions, OfAReplicaAloneAreItsOwn) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::latest_versions_test

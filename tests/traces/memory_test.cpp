@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::memory_test {
 namespace {
 
 struct Sample {
@@ -142,4 +142,4 @@ TEST(Memory, ReductionsAndStepsHoldNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::memory_test

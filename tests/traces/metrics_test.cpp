@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-namespace penstock {
+namespace penstock::metrics_test {
 namespace {
 
 void expect_gap(const Gap& gap, double start, double end, Cause cause, std::uint32_t op) {
@@ -185,4 +185,4 @@ TEST(CriticalPath, SegmentsAreContiguousAndEndWithTheRun) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::metrics_test

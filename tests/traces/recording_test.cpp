@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::recording_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -281,4 +281,4 @@ TEST(ToTimeline, OrdersOpsByStartAndPutsThoseOfNoLengthFirst) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::recording_test

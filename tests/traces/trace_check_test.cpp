@@ -5,7 +5,7 @@
 #include "temp_folder.hpp"
 #include "traces/byte_sink.hpp"
 
-namespace penstock {
+namespace penstock::trace_check_test {
 namespace {
 
 // Two devices and a message between them.
@@ -250,4 +250,4 @@ TEST(TraceCheck, SurvivesEventsOfOddTypes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::trace_check_test

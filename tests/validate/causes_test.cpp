@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::causes_test {
 namespace {
 
 constexpr double kClose = 1e-9;
@@ -139,4 +139,4 @@ TEST(Causes, WithoutMessagesAreOpTimeAndTheRest) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::causes_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::iterations_test {
 namespace {
 
 std::vector<double> samples(const Rig& rig) {
@@ -74,4 +74,4 @@ TEST(Iterations, DoNotNeedStepsThatTakeNoTime) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::iterations_test

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <functional>
 
-namespace penstock {
+namespace penstock::sailor_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -406,4 +406,4 @@ TEST_F(SailorMeasurements, EachRowIsPredictedByTheOthers) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sailor_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::statistics_test {
 namespace {
 
 TEST(Quantile, InterpolatesBetweenNeighbours) {
@@ -31,4 +31,4 @@ TEST(ErrorSummary, HasMeanMedianLargestAndBias) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::statistics_test

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace penstock {
+namespace penstock::training_test {
 namespace {
 
 const std::string kHeader =
@@ -242,4 +242,4 @@ TEST(MeasuredSummary, RowsThatWereFittedOnDoNotCountAsPredicted) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::training_test

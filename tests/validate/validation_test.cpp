@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::validation_test {
 namespace {
 
 RigSpec linked() { return {.shape = {4, 8, 6}, .link = {.latency_s = 0.5}}; }
@@ -170,4 +170,4 @@ TEST(ValidationSections, LayPredictedAboveMeasuredAtTheFirstUpdateShown) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::validation_test

@@ -4,7 +4,7 @@
 #include "base/child_process.hpp"
 #include "base/error.hpp"
 #include "tests/plan/search/random_problem.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 
 #include <sstream>
 
-namespace penstock {
+namespace penstock::bound_test {
 namespace {
 
 Problem on_links(const std::string& link) {
@@ -148,7 +148,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
 TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   std::mt19937_64 random(20261122);
   Seen seen;
-  constexpr int kProblems = kSanitized ? 30 : 300;
+  const int kProblems = kBrief ? 30 : 300;
   for (int i = 0; i < kProblems; ++i) {
     const std::string model = i % 5 == 4 ? random_measured(random) : random_model(random);
     const SmallProblem small = i % 3 == 0 ? random_problem(random, model)
@@ -169,4 +169,4 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::bound_test

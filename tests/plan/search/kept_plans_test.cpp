@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::kept_plans_test {
 namespace {
 
 class KeptPlansTest : public testing::Test {
@@ -65,4 +65,4 @@ TEST_F(KeptPlansTest, TheWorstGoes) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::kept_plans_test

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <random>
 
-namespace penstock {
+namespace penstock::published_test {
 namespace {
 
 constexpr const char* kSmall =
@@ -224,4 +224,4 @@ TEST(Problem, JoinsLayersOfLongProfilesAndLosesNone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::published_test

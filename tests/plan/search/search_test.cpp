@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "tests/plan/search/random_problem.hpp"
-#include "tests/sanitized.hpp"
+#include "tests/effort.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,10 +14,10 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::search_test {
 namespace {
 
-constexpr int kCases = kSanitized ? 6 : 48;
+const int kCases = kBrief ? 6 : 48;
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
@@ -165,11 +165,11 @@ TEST(Search, FindsWhatBruteForceFinds) {
     EXPECT_NEAR(ours.gap.value(), 0, 1e-8);
   }
   EXPECT_GT(found, kCases / 2);
-  if (!kSanitized) {
+  if (!kBrief) {
     EXPECT_GT(mixed, 0U) << "stages that recompute differently are never best";
   }
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::search_test
