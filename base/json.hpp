@@ -23,8 +23,8 @@
 
 namespace penstock {
 
-/// A text that is no JSON (`byte` is its 1-based place in the text), or a value that is not what was
-/// asked for (`byte` is 0).
+/// A text that is no JSON (`byte` is its 1-based place in the text), or a value that is not what
+/// was asked for (`byte` is 0).
 struct JsonError : std::runtime_error {
   explicit JsonError(const std::string& what, std::size_t byte_ = 0)
       : std::runtime_error(what), byte(byte_) {}

@@ -36,10 +36,19 @@ enum class PlanInput : std::uint8_t {
 PlanInput input_of(const std::string& name);
 
 /// Options of our own search alone.
-inline constexpr const char* kOnlyFull[] = {"compare",    "objective",    "schedule", "effort",
-                                            "time-limit", "asynchronous", "price",    "tokens",
-                                            "write",      "force",        "recompute", "sequence-parallel",
- "distributed-optimizer"};
+inline constexpr const char* kOnlyFull[] = {"compare",
+                                            "objective",
+                                            "schedule",
+                                            "effort",
+                                            "time-limit",
+                                            "asynchronous",
+                                            "price",
+                                            "tokens",
+                                            "write",
+                                            "force",
+                                            "recompute",
+                                            "sequence-parallel",
+                                            "distributed-optimizer"};
 
 /// Says which options are missing, or not for such input.
 void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options);

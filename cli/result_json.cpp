@@ -182,7 +182,8 @@ std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
                           "weight_versions_peak", "staleness_max"}) {
     Json most;
     for (const Json& device : result.value("devices", Json::array())) {
-      if (device.contains(key) && !device[key].is_null() && (most.is_null() || device[key].get<double>() > most.get<double>()))
+      if (device.contains(key) && !device[key].is_null() &&
+          (most.is_null() || device[key].get<double>() > most.get<double>()))
         most = device[key];
     }
     row.emplace_back(key, most);

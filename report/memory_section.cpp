@@ -28,8 +28,7 @@ Json owners_json(const MemoryUse& use) {
   return bytes;
 }
 
-Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size,
-                      std::size_t most) {
+Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size, std::size_t most) {
   std::vector<std::uint32_t> at, bytes;
   for (const auto& [seconds, held] : thinned(line.samples, most)) {
     at.push_back(time.of(seconds));

@@ -12,9 +12,7 @@ Json section_json(std::string_view kind, const SectionText& text) {
   return {{"kind", kind}, {"heading", text.heading}, {"note", text.note}, {"sub", text.sub}};
 }
 
-std::string to_text(const Json& section) {
-  return section.dump();
-}
+std::string to_text(const Json& section) { return section.dump(); }
 
 Json number_json(double value) {
   if (!std::isfinite(value)) return nullptr;

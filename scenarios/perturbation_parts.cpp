@@ -12,7 +12,8 @@ constexpr double kMostFailures = 1e7;  // that anybody waits for
 
 class PerturbationReader {
  public:
-  PerturbationReader(const Section& section, int devices, Transfers transfers, Diagnostics& diagnostics)
+  PerturbationReader(const Section& section, int devices, Transfers transfers,
+                     Diagnostics& diagnostics)
       : section_(section), devices_(devices), transfers_(transfers), diagnostics_(diagnostics) {}
 
   PerturbationSpec read() {

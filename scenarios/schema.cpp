@@ -20,9 +20,7 @@ Json reference(std::string_view section) {
   return {{"$ref", "#/definitions/" + std::string(section)}};
 }
 
-Json list_of(const Json& item) {
-  return {{"type", "array"}, {"items", item}, {"minItems", 1}};
-}
+Json list_of(const Json& item) { return {{"type", "array"}, {"items", item}, {"minItems", 1}}; }
 
 Json type_of(const KeyRow& row) {
   using T = KeyRow::Type;
@@ -82,7 +80,7 @@ Json section_schema(std::string_view section) {
 
 std::string json_schema() {
   Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"},
-                         {"title", "penstock scenario"}};
+                 {"title", "penstock scenario"}};
   schema.update(section_schema("scenario"));
   schema["required"] = {"model", "schedule"};
   Json definitions = Json::object();

@@ -30,7 +30,6 @@ runtime_packages=(
 test_packages=(
   'libgtest-dev|GoogleTest|library gtest'
   'libbenchmark-dev|Google Benchmark|library benchmark'
-  'clang-format-16|formatter|tool clang-format-16'
   'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
@@ -38,6 +37,11 @@ test_packages=(
   'zsh|shell, for its completion|tool zsh'
   'fish|shell, for its completion|tool fish'
   'groff-base|formats the manual page|tool groff'
+)
+# shellcheck disable=SC2034
+all_packages=(
+  'clang-format-16|formatter|tool clang-format-16'
+  'clang-tidy-16|finds mistakes|tool clang-tidy-16'
   'dpkg-dev|finds what a package needs|tool dpkg-shlibdeps'
 )
 trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html

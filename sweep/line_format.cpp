@@ -47,9 +47,7 @@ std::optional<Cells> parse_csv(const std::string& line) {
   return cells;
 }
 
-std::string quoted_json(const std::string& text) {
-  return Json(text).dump();
-}
+std::string quoted_json(const std::string& text) { return Json(text).dump(); }
 
 std::string json_value(SweepColumn::Type type, const std::string& cell) {
   using Type = SweepColumn::Type;

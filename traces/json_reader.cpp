@@ -19,9 +19,7 @@ Position position_of(const std::string& text, std::size_t byte, const std::strin
 
 }  // namespace
 
-std::string dumped(const Json& value) {
-  return value.dump();
-}
+std::string dumped(const Json& value) { return value.dump(); }
 
 std::string seen(const Json& value) {
   std::string text = dumped(value);

@@ -270,8 +270,8 @@ std::vector<KeyFigure> error_figures(const Json& result) {
   for (const char* what : {"time", "memory"}) {
     const Json& summary = result[what];
     if (!summary.is_object() || !summary["mape"].is_number()) continue;
-    figures.push_back({fmt::format("Error of {}", what), format_percent(summary["mape"].get<double>()),
-                       summary_line(what, summary)});
+    figures.push_back({fmt::format("Error of {}", what),
+                       format_percent(summary["mape"].get<double>()), summary_line(what, summary)});
   }
   return figures;
 }
@@ -335,7 +335,8 @@ std::string table_of(const Json& result, const Arguments& arguments) {
   recordings["rows"] = Json::array();
   std::map<std::size_t, Json> of_report;
   for (const Json& row : result["rows"])
-    (row.contains("report") ? of_report[row["report"].get<std::size_t>()] : recordings["rows"]).push_back(row);
+    (row.contains("report") ? of_report[row["report"].get<std::size_t>()] : recordings["rows"])
+        .push_back(row);
   if (!recordings["rows"].empty())
     text =
         arguments.flag("markdown") ? validation_markdown(recordings) : validation_table(recordings);

@@ -706,7 +706,7 @@ class Search {
   std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
   std::int64_t confirmed_ops_ = 0;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  double longest_s_ = 0;     ///< that an answer took
+  double longest_s_ = 0;      ///< that an answer took
   double open_ = kUnlimited;  ///< the least bound of what will not be visited
   struct Open {
     double least;

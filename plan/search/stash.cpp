@@ -104,7 +104,8 @@ const Stash& Stashes::of(const PlanFamily& family) {
   Stash& stash = found->second;
   if (!added) return stash;
   // Of any order: the first backward follows all forwards of its microbatch.
-  stash.until_input.assign(static_cast<std::size_t>(family.shape.depth), is_mirrored(family) ? 0 : 1);
+  stash.until_input.assign(static_cast<std::size_t>(family.shape.depth),
+                           is_mirrored(family) ? 0 : 1);
   stash.until_weights = stash.until_input;
   if (family.schedule->looks_at_costs || !family.schedule->flushes()) return stash;
   OpLists order;

@@ -22,7 +22,9 @@ void generate_gpipe(const ScheduleShape& shape, OpLists& order, bool reverse) {
   }
 }
 
-void generate_reversed(const ScheduleShape& shape, OpLists& order) { generate_gpipe(shape, order, true); }
+void generate_reversed(const ScheduleShape& shape, OpLists& order) {
+  generate_gpipe(shape, order, true);
+}
 
 /// Marks the ops of microbatches that are not recomputed.
 void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
@@ -35,7 +37,9 @@ void generate_torchgpipe(const ScheduleShape& shape, OpLists& order) {
   }
 }
 
-void generate_fifo(const ScheduleShape& shape, OpLists& order) { generate_gpipe(shape, order, false); }
+void generate_fifo(const ScheduleShape& shape, OpLists& order) {
+  generate_gpipe(shape, order, false);
+}
 
 /// Where all microbatches of a batch are recomputed, or none is.
 double alike_microbatches(const ScheduleShape& shape) {

@@ -38,9 +38,9 @@ constexpr std::uint32_t chunk_of(Pass pass) {
 struct PairProblem {
   std::uint32_t devices = 0, microbatches = 0;
   double transfer = 0;
-  double limit_unit = 1;  ///< activations that a memory limit of 1 stands for
-  std::vector<StageTimes> times;                     ///< by stage
-  std::vector<std::uint32_t> device;                 ///< by stage
+  double limit_unit = 1;              ///< activations that a memory limit of 1 stands for
+  std::vector<StageTimes> times;      ///< by stage
+  std::vector<std::uint32_t> device;  ///< by stage
   std::vector<std::array<std::uint32_t, 2>> stages;  ///< by device: lower, upper
   std::vector<double> limits;                        ///< by device: activations held at most
 

@@ -7,7 +7,6 @@
 namespace penstock {
 namespace {
 
-
 struct RoundRule {
   bool before_forward = true;         ///< a W may put off an F
   bool before_first_backward = true;  ///< and an I of the upper chunk

@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-using Paces = std::array<std::uint32_t, 4>;  // slots from one device to the next, on each leg
+using Paces = std::array<std::uint32_t, 4>;      // slots from one device to the next, on each leg
 using BendTurns = std::array<std::uint32_t, 3>;  // slots from one leg to the next, on one device
 
 /// Paces with a sum near `sum`; half of them the same forward and backward.

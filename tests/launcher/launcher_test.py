@@ -239,13 +239,13 @@ class Check(LauncherTest):
         for tool, package, other in (("npm", "npm", "nodejs"), ("node", "nodejs", "npm")):
             self.box.forget()
             self.box.offer(package, tool)
-            self.check("--quick")
+            self.check()
             self.assertIn(package, self.box.requested_packages())
             self.assertNotIn(other, self.box.requested_packages())
 
     def test_without_a_browser_nothing_is_installed_or_run_for_it(self) -> None:
         (self.box.bin / "npm").unlink()
-        self.check("--quick", "--no-browser")
+        self.check("--no-browser")
         self.assertNotIn("npm", self.box.requested_packages())
         self.assertRegex(self.box.calls("meson test")[0], "--no-suite browser( |$)")
 
@@ -265,7 +265,7 @@ class Check(LauncherTest):
         self.assertIn("--suite threads", tests[-1])
 
     def test_a_quick_check_has_one_round(self) -> None:
-        self.check("--quick")
+        self.check()
         self.assertEqual(len(self.box.calls("ninja")), 1)
         self.assertEqual(len(self.box.calls("meson test")), 1)
 
@@ -273,29 +273,29 @@ class Check(LauncherTest):
         self.box.run()
         self.box.forget()
         for _ in range(2):
-            self.check("--quick")
+            self.check()
         self.assertEqual(len(self.box.calls("meson setup --reconfigure")), 1)
         self.assertEqual(len(self.box.calls("meson setup")), 1)
 
     def test_after_a_check_penstock_is_warm(self) -> None:
-        self.check("--quick")
+        self.check()
         self.assert_builds(0)
 
     def test_a_failed_build_still_ends_with_the_count(self) -> None:
         self.box.fake("ninja", "exit 1")
-        result = self.check("--quick")
+        result = self.check()
         self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
         self.assertEqual(result.returncode, 1)
 
     def test_tests_that_leave_no_log_have_failed(self) -> None:
-        result = self.check("--quick")
+        result = self.check()
         self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
         self.assertEqual(result.returncode, 1)
 
     def test_tests_are_told_where_shared_data_is(self) -> None:
         self.box.fake("meson", (self.box.bin / "meson").read_text() +
                       'echo "shared=$PENSTOCK_SHARED" >>"{top}/log"')
-        self.check("--quick")
+        self.check()
         self.assertIn(f"shared={self.box.top.resolve()}/shared", self.box.calls("shared"))
 
     def test_an_unknown_option_is_a_usage_error(self) -> None:

@@ -38,7 +38,9 @@ std::vector<T> unpacked(const nlohmann::ordered_json& text) {
   return values;
 }
 
-nlohmann::ordered_json parsed(const std::string& text) { return nlohmann::ordered_json::parse(text); }
+nlohmann::ordered_json parsed(const std::string& text) {
+  return nlohmann::ordered_json::parse(text);
+}
 
 TEST(Base64, IsThatOfTheStandard) {
   const auto text = [](std::string_view s) {
@@ -164,7 +166,8 @@ TEST(SweepSection, SaysOnceWhatIsTheSameForAllPoints) {
 }
 
 TEST(SweepSection, WithoutPointsHasItsColumns) {
-  const nlohmann::ordered_json json = parsed(section_text({{"S"}, {{{"stages"}, SweepRole::axis}}, {}}));
+  const nlohmann::ordered_json json =
+      parsed(section_text({{"S"}, {{{"stages"}, SweepRole::axis}}, {}}));
   EXPECT_EQ(json["rows"], 0);
   EXPECT_EQ(json["columns"].size(), 3U);
   EXPECT_EQ(json["columns"][0]["values"].dump(), "[]");
