@@ -41,14 +41,14 @@ class Json {
   Json() noexcept;
   Json(std::nullptr_t) noexcept;
   template <std::same_as<bool> T>
-  Json(T value) noexcept : value_(value) {}
+  Json(T value) noexcept;
   template <std::signed_integral T>
-  Json(T value) noexcept : value_(static_cast<std::int64_t>(value)) {}
+  Json(T value) noexcept;
   template <std::unsigned_integral T>
     requires(!std::same_as<T, bool>)
-  Json(T value) noexcept : value_(static_cast<std::uint64_t>(value)) {}
+  Json(T value) noexcept;
   template <std::floating_point T>
-  Json(T value) noexcept : value_(static_cast<double>(value)) {}
+  Json(T value) noexcept;
   Json(const char* text);
   Json(std::string_view text);
   Json(std::string text);
@@ -167,6 +167,19 @@ struct Json::Part {
   Part(std::initializer_list<Part> parts) : value(parts) {}
   mutable Json value;
 };
+
+template <std::same_as<bool> T>
+Json::Json(T value) noexcept : value_(value) {}
+
+template <std::signed_integral T>
+Json::Json(T value) noexcept : value_(static_cast<std::int64_t>(value)) {}
+
+template <std::unsigned_integral T>
+  requires(!std::same_as<T, bool>)
+Json::Json(T value) noexcept : value_(static_cast<std::uint64_t>(value)) {}
+
+template <std::floating_point T>
+Json::Json(T value) noexcept : value_(static_cast<double>(value)) {}
 
 template <class T>
   requires(!std::same_as<T, Json>)

@@ -36,6 +36,21 @@ class Start(LauncherTest):
         self.assertEqual(len(self.box.calls("meson setup")), 1)
         self.assertRegex(self.box.calls("ninja")[0], r"^ninja -C .*/a tree/build runtime$")
 
+    def test_what_executes_is_built_when_it_is_first_asked_for(self) -> None:
+        self.box.run("simulate")
+        for command, builds in (("replay", 1), ("replay", 0), ("calibrate", 0), ("simulate", 0)):
+            self.box.forget()
+            self.box.run(command)
+            self.assertEqual(len(self.box.calls("ninja")), builds, command)
+            for call in self.box.calls("ninja"):
+                self.assertRegex(call, "build runtime execution$")
+
+    def test_the_cuda_backend_is_left_out_where_there_is_no_driver(self) -> None:
+        self.box.fake("ldconfig", "")
+        self.box.run("simulate")
+        expected = "auto" if os.path.exists("/proc/driver/nvidia/version") else "disabled"
+        self.assertIn(f"-Dcuda={expected}", self.box.calls("meson setup")[0])
+
     def test_warm_start_calls_no_build_tool_and_says_nothing(self) -> None:
         self.box.run()
         self.box.forget()
@@ -249,25 +264,42 @@ class Check(LauncherTest):
         self.assertNotIn("npm", self.box.requested_packages())
         self.assertRegex(self.box.calls("meson test")[0], "--no-suite browser( |$)")
 
-    def test_the_second_round_has_sanitizers_and_leaves_three_suites_out(self) -> None:
+    def test_a_check_has_one_round_without_what_takes_long(self) -> None:
         self.check()
-        self.assertIn("-Db_sanitize=address,undefined", " ".join(self.box.calls("meson setup")))
-        plain, sanitized, _ = self.box.calls("meson test")
-        self.assertNotIn("--no-suite", plain)
-        self.assertIn("--no-suite browser --no-suite launcher --no-suite numbers", sanitized)
+        self.assertEqual(len(self.box.calls("ninja")), 1)
+        (tests,) = self.box.calls("meson test")
+        for suite in ("launcher", "long", "network", "package", "published"):
+            self.assertIn(f"--no-suite={suite}", tests)
+        self.assertNotIn("clang-tidy-16", self.box.requested_packages())
 
-    def test_the_third_round_has_the_thread_sanitizer_for_what_executes(self) -> None:
-        self.check()
+    def test_all_leaves_nothing_out_of_the_first_round(self) -> None:
+        self.check("--all")
+        self.assertNotIn("--no-suite", self.box.calls("meson test")[0])
+        self.assertIn("clang-tidy-16", self.box.requested_packages())
+
+    def test_the_second_round_of_all_has_sanitizers(self) -> None:
+        self.check("--all")
+        self.assertIn("-Db_sanitize=address,undefined", " ".join(self.box.calls("meson setup")))
+        self.assertIn("--suite rooms --suite commands --suite execution",
+                      self.box.calls("meson test")[1])
+
+    def test_the_third_round_of_all_has_the_thread_sanitizer_for_what_executes(self) -> None:
+        self.check("--all")
         self.assertIn("-Db_sanitize=thread", self.box.calls("meson setup")[-1])
         builds, tests = self.box.calls("ninja"), self.box.calls("meson test")
         self.assertEqual((len(builds), len(tests)), (3, 3))
         self.assertRegex(builds[-1], "build-thread thread_tests$")
         self.assertIn("--suite threads", tests[-1])
 
-    def test_a_quick_check_has_one_round(self) -> None:
+    def test_random_cases_are_all_tried_in_all_alone(self) -> None:
+        self.box.fake("meson", (self.box.bin / "meson").read_text() +
+                      'echo "thorough=$PENSTOCK_THOROUGH" >>"{top}/log"')
         self.check()
-        self.assertEqual(len(self.box.calls("ninja")), 1)
-        self.assertEqual(len(self.box.calls("meson test")), 1)
+        self.assertIn("thorough=", self.box.calls("thorough"))
+        self.assertNotIn("thorough=1", self.box.calls("thorough"))
+        self.box.forget()
+        self.check("--all")
+        self.assertIn("thorough=1", self.box.calls("thorough"))
 
     def test_a_tree_that_was_run_before_is_configured_again_with_the_tests_once(self) -> None:
         self.box.run()
@@ -311,6 +343,7 @@ class RealTools(LauncherTest):
         super().setUp()
         (self.box.tree / "meson.build").write_text(
             "project('penstock', 'cpp')\nsubdir('cli')\n")
+        (self.box.tree / "meson_options.txt").write_text("option('cuda', type: 'feature')\n")
         (self.box.tree / "cli/meson.build").write_text(
             "alias_target('runtime', executable('penstock', 'main.cpp'))\n")
         for tool in ("meson", "ninja", "c++"):
