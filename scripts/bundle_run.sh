@@ -22,7 +22,7 @@ into=$1
 root=$(readlink -f -- "${BASH_SOURCE[0]}")
 root=${root%/scripts/*}
 run=${PENSTOCK_RUN:-$root/build/hw/penstock-run}
-[[ -x $run ]] || { echo "bundle_run.sh: '$run' is not there; ./penstock builds it" >&2; exit 1; }
+[[ -x $run ]] || { echo "bundle_run.sh: '$run' is not there; ./penstock doctor builds it" >&2; exit 1; }
 
 mkdir -p "$into"
 cp -f -- "$run" "$into/penstock-run"
@@ -34,6 +34,10 @@ for module in ${PENSTOCK_MODULES:+"$PENSTOCK_MODULES/libpenstock_cuda.so"} \
   files+=("$module")
   break
 done
+if ((${#files[@]} == 1)); then
+  echo 'note: without the CUDA backend, which ./penstock builds only where there is a driver; elsewhere:' \
+    'meson configure build -Dcuda=enabled && ninja -C build execution tests/hw/cuda_test' >&2
+fi
 
 libraries=$(ldd "${files[@]}")
 if grep 'not found' <<<"$libraries" | grep -vE 'libcuda\.so' >&2; then exit 1; fi

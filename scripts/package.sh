@@ -40,7 +40,7 @@ packaging_packages=(
 )
 
 build_everything_to_install() {
-  build_runtime
+  build_parts runtime execution
   lock_build
   install_missing "${packaging_packages[@]}"
   compile "$build" 'writing the manual page and completions' written
