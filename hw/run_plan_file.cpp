@@ -37,8 +37,8 @@ constexpr double kLongest_s = 1e9;
 
 const Json& member(const Json& json, const char* key) {
   if (!json.is_object()) throw Unsound(fmt::format("an object with '{}' is expected", key));
-  const auto found = json.find(key);
-  if (found == json.end()) throw Unsound(fmt::format("'{}' is missing", key));
+  const Json* found = json.find(key);
+  if (found == nullptr) throw Unsound(fmt::format("'{}' is missing", key));
   return *found;
 }
 

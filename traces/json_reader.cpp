@@ -90,8 +90,7 @@ bool JsonReader::given(const char* key) {
 const Json* JsonReader::find(const char* key, bool required) {
   asked_.emplace_back(key);
   if (!object_.is_object()) return nullptr;
-  const auto it = object_.find(key);
-  if (it != object_.end()) return &*it;
+  if (const Json* found = object_.find(key)) return found;
   if (required) problems_.add(place_, fmt::format("'{}' is missing", key));
   return nullptr;
 }

@@ -191,9 +191,9 @@ std::vector<LayerTimes> read_layer_times(const Json& json, const std::string& pl
   std::vector<LayerTimes> out(json.is_object() ? json.size() : 0);
   if (out.empty()) problems.add(place, "must be {layer: [forward, backward, update]}");
   for (std::size_t layer = 0; layer < out.size(); ++layer) {
-    const auto it = json.find(std::to_string(layer));
+    const Json* it = json.find(std::to_string(layer));
     const auto time = [](const Json& t) { return t.is_number() && t.get<double>() >= 0; };
-    if (it == json.end() || !it->is_array() || it->size() != 3 || !std::ranges::all_of(*it, time)) {
+    if (it == nullptr || !it->is_array() || it->size() != 3 || !std::ranges::all_of(*it, time)) {
       problems.add(place,
                    fmt::format("layer {} must have [forward, backward, update] in seconds", layer));
       continue;

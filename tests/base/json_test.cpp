@@ -1,0 +1,83 @@
+#include "base/json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace penstock::json_test {
+namespace {
+
+TEST(Json, BracesAroundPairsMakeAnObjectAndOthersAList) {
+  const Json json = {{"a", 1}, {"b", {1, 2.5, nullptr}}, {"c", {{"d", "e"}}}, {"f", Json::array()}};
+  EXPECT_EQ(json.dump(), R"({"a":1,"b":[1,2.5,null],"c":{"d":"e"},"f":[]})");
+  EXPECT_EQ(Json(std::vector<int>{1, 2}).dump(), "[1,2]");
+  EXPECT_EQ(Json({"a", "b"}).dump(), R"(["a","b"])");
+}
+
+TEST(Json, IsPrintedWithIndentation) {
+  const Json json = {{"a", {1, 2}}, {"b", Json::object()}};
+  EXPECT_EQ(json.dump(2), "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}");
+}
+
+TEST(Json, NumbersAndTextsArePrintedAsTheLibraryDoes) {
+  EXPECT_EQ(Json(1.0).dump(), "1.0");
+  EXPECT_EQ(Json(0.1).dump(), "0.1");
+  EXPECT_EQ(Json(1e300).dump(), "1e+300");
+  EXPECT_EQ(Json(std::nan("")).dump(), "null");
+  EXPECT_EQ(Json(UINT64_MAX).dump(), "18446744073709551615");
+  EXPECT_EQ(Json(INT64_MIN).dump(), "-9223372036854775808");
+  EXPECT_EQ(Json("a\"b\\\n\xc3\xa9").dump(), "\"a\\\"b\\\\\\n\xc3\xa9\"");
+  EXPECT_EQ(Json("\xff").dump(), "\"\xef\xbf\xbd\"");  // no UTF-8
+}
+
+TEST(Json, IsReadAsItWasPrintedHoweverDeep) {
+  const std::string text =
+      R"([[1,{"a":[-2,1e+300,"é\n",{"b":[[],{}]}],"z":true,"y":null}],[],{"k":[[[[0]]]]},18446744073709551615])";
+  EXPECT_EQ(Json::parse(text).dump(), text);
+  EXPECT_EQ(Json::parse("{\"a\":1,\"a\":2}").dump(), "{\"a\":2}");
+}
+
+TEST(Json, WhatIsNoneSaysWhere) {
+  EXPECT_EQ(Json::parse_if("[1,"), nullptr);
+  try {
+    Json::parse("{\"a\": tru}");
+    FAIL();
+  } catch (const JsonError& error) {
+    EXPECT_EQ(error.byte, 10U);
+  }
+}
+
+TEST(Json, MembersAreFoundOrMissing) {
+  Json json = {{"a", 1}, {"b", "text"}};
+  EXPECT_EQ(json.find("a")->get<int>(), 1);
+  EXPECT_EQ(json.find("c"), nullptr);
+  EXPECT_EQ(json.value("b", ""), "text");
+  EXPECT_EQ(json.value("c", 7), 7);
+  EXPECT_THROW(json.at("c"), JsonError);
+  json["c"]["d"].push_back(3);
+  json.erase("a");
+  EXPECT_EQ(json.dump(), R"({"b":"text","c":{"d":[3]}})");
+}
+
+TEST(Json, WhatIsAnotherTypeIsRefused) {
+  EXPECT_THROW(Json("1").get<int>(), JsonError);
+  EXPECT_THROW(Json(1).get<std::string>(), JsonError);
+  EXPECT_THROW(Json(1).get<bool>(), JsonError);
+  EXPECT_THROW(Json("x").begin(), JsonError);
+  EXPECT_THROW(Json(std::vector<int>{1}).items(), JsonError);
+  EXPECT_THROW(Json(std::vector<int>{1}).at(1), JsonError);
+  EXPECT_THROW(Json(1).value("a", 2), JsonError);
+  EXPECT_EQ(Json().begin(), Json().end());
+}
+
+TEST(Json, EqualityIsThatOfValues) {
+  EXPECT_EQ(Json(1), Json(1U));
+  EXPECT_EQ(Json(1), Json(1.0));
+  EXPECT_NE(Json(-1), Json(UINT64_MAX));
+  EXPECT_EQ(Json::parse(R"({"a":1,"b":[2]})"), Json::parse(R"({"b":[2],"a":1})"));
+  EXPECT_NE(Json::parse("[1,2]"), Json::parse("[1]"));
+  EXPECT_NE(Json("1"), Json(1));
+}
+
+}  // namespace
+}  // namespace penstock::json_test
