@@ -82,8 +82,8 @@ Json difference_json(const OrderDifference& d) {
 }
 
 std::optional<double> number(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  if (it == object.end() || !it->is_number()) return std::nullopt;
+  const Json* it = object.find(key);
+  if (it == nullptr || !it->is_number()) return std::nullopt;
   return it->get<double>();
 }
 
