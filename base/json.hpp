@@ -131,10 +131,10 @@ class Json {
   void update(const Json& object);
 
   /// The elements of a list; none of null. Throws JsonError for anything else.
-  const Json* begin() const { return list().data(); }
-  const Json* end() const { return begin() + list().size(); }
-  Json* begin() { return const_cast<Json*>(std::as_const(*this).begin()); }
-  Json* end() { return const_cast<Json*>(std::as_const(*this).end()); }
+  List::const_iterator begin() const { return list().begin(); }
+  List::const_iterator end() const { return list().end(); }
+  List::iterator begin() { return const_cast<List&>(list()).begin(); }
+  List::iterator end() { return const_cast<List&>(list()).end(); }
   /// The members of an object, as [key, value]; none of null. Throws JsonError for anything else.
   const Object& items() const;
   Object& items() { return const_cast<Object&>(std::as_const(*this).items()); }
