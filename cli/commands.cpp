@@ -50,6 +50,7 @@ const std::vector<CommandSpec>& table() {
        "penstock simulate my.yaml --set microbatches=32 --set cluster.inter='100 Gbps'\n"
        "penstock simulate my.yaml --trace run.json.gz     # open it in ui.perfetto.dev\n"
        "penstock simulate my.yaml --report run.html       # open it in a browser\n"
+       "penstock init - | penstock simulate -             # standard input\n"
        "penstock simulate my.yaml --format json --events -o run.json",
        run_simulate,
        "scenario"},
@@ -88,8 +89,20 @@ const std::vector<CommandSpec>& table() {
        "A B [C...]",
        1,
        64,
-       {kSet, kEngine, kFormat, kReport, kReproducible, kOutput},
+       {{"over",
+         "KEY=VALUES",
+         "a row for each value: 2,4,8 or 1f1b,zb-h1 or 1:32:*2; several: for all together",
+         "key",
+         true,
+         {}},
+        kSet,
+        kEngine,
+        kFormat,
+        kReport,
+        kReproducible,
+        kOutput},
        "penstock compare gpt-2.2b-2bw gpt-2.2b-flush my.yaml\n"
+       "penstock compare my.yaml --over schedule=1f1b,interleaved-1f1b,zb-h1\n"
        "penstock compare before.json after.json           # results of simulate --format json",
        run_compare,
        "scenario"},
@@ -175,8 +188,8 @@ const std::vector<CommandSpec>& table() {
        run_export,
        "scenario"},
       {"import",
-       "another tool's model, profile, layout or schedule as a file of ours",
-       "layout STRING | graph.txt | config.json | FILE.csv",
+       "another tool's model, profile, layout, schedule or launch script as a file of ours",
+       "layout STRING | megatron-args FILE | graph.txt | config.json | CSV",
        1,
        2,
        {{"stages",
@@ -185,7 +198,14 @@ const std::vector<CommandSpec>& table() {
          {},
          false,
          {}},
+        {"cluster",
+         "NAME",
+         "megatron-args: the kind of node (`penstock list clusters`); default dgx-h100",
+         {},
+         false,
+         {}},
         kOutput},
+       "penstock import megatron-args train.sh --cluster dgx-a100 > my.yaml\n"
        "penstock import layout 'Et*2|(t*2|)*34,t*2L'\n"
        "penstock import layout 'Et|t|t|tL' --stages 2     # two chunks a device\n"
        "penstock import order.csv > my.yaml                # a schedule of torch, or layers\n"
@@ -250,13 +270,13 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"sequence-parallel",
          "",
-         "full: tensor ranks share the sequence, too (of a model)",
+         "full: only plans whose tensor ranks share the sequence, too (of a model)",
          {},
          false,
          {}},
         {"distributed-optimizer",
          "",
-         "full: replicas share the optimizer's state (ZeRO-1; of a model)",
+         "full: only plans whose replicas share the optimizer's state (ZeRO-1; of a model)",
          {},
          false,
          {}},

@@ -329,7 +329,7 @@ int run_full_plan(const Arguments& arguments) {
   if (asks_published(arguments, problem))
     published = published_plans(problem, microbatches_to_ask(asked, problem));
   const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
-  FullPlan full{problem, asked.search, terms, {}, {}, {}, {}};
+  FullPlan full{problem, asked.search, terms, {}, {}, {}, {}, versions};
   full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
   if (compares) {
     // With several versions one is still allowed.

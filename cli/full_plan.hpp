@@ -39,6 +39,7 @@ struct FullPlan {
   std::vector<Offer> offers;
   std::vector<ComparedPlanner> compared;    ///< empty: not asked
   std::vector<std::string> compared_notes;  ///< what the published planners took for granted
+  bool several_versions = false;            ///< schedules with several weight versions, too
 
   std::string model_name() const;
 };

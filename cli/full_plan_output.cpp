@@ -87,6 +87,8 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"depth", family.shape.depth},
           {"width", family.shape.width},
           {"tensor", family.shape.tensor},
+          {"sequence_parallel", family.shape.sequence_parallel},
+          {"distributed_optimizer", family.shape.distributed_optimizer},
           {"chunks", family.chunks},
           {"gpus", plan.choice.gpus()},
           {"microbatch_size", family.shape.microbatch_size},
@@ -124,8 +126,13 @@ std::string layers_text(const std::vector<int>& layers) {
 }
 
 std::string width_text(const Choice& choice) {
-  if (choice.widths.empty()) return std::to_string(choice.family.shape.width);
-  return fmt::format("{}", fmt::join(choice.widths, "-"));
+  const char* shared = choice.family.shape.distributed_optimizer ? "z" : "";
+  if (choice.widths.empty()) return fmt::format("{}{}", choice.family.shape.width, shared);
+  return fmt::format("{}{}", fmt::join(choice.widths, "-"), shared);
+}
+
+std::string tensor_text(const Shape& shape) {
+  return fmt::format("{}{}", shape.tensor, shape.sequence_parallel ? "s" : "");
 }
 
 std::string ranks_text(const Choice& choice) {
@@ -143,7 +150,7 @@ std::string plans_table(const std::vector<Offer>& offers) {
     const FoundPlan& plan = offers[i].plan;
     const PlanFamily& f = plan.choice.family;
     table.add({std::to_string(i + 1), std::string(f.schedule->name), std::to_string(f.shape.depth),
-               std::to_string(f.chunks), width_text(plan.choice), std::to_string(f.shape.tensor),
+               std::to_string(f.chunks), width_text(plan.choice), tensor_text(f.shape),
                std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
                recompute_column(plan.choice), std::to_string(plan.choice.gpus()),
                format_time(plan.judgement.iteration_time_s),
@@ -151,7 +158,14 @@ std::string plans_table(const std::vector<Offer>& offers) {
                format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
                ranks_text(plan.choice)});
   }
-  return table.render();
+  std::string text = table.render();
+  const auto any = [&](bool Shape::*shared) {
+    return std::ranges::any_of(offers,
+                               [&](const Offer& o) { return o.plan.choice.family.shape.*shared; });
+  };
+  if (any(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
+  if (any(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
+  return text;
 }
 
 std::string tallies_table(const SearchResult& result) {
@@ -182,6 +196,25 @@ std::string joined_layers(const Problem& problem) {
       "{} layers were joined to {}, the lightest neighbours first; nothing is said about cuts "
       "inside of joined ones\n",
       of_model, problem.layers());
+}
+
+/// What people run that this search leaves out.
+std::vector<std::string> not_searched(const FullPlan& full) {
+  const Problem& problem = full.problem;
+  std::vector<std::string> out;
+  if (!full.several_versions)
+    out.emplace_back("schedules with several weight versions (--asynchronous)");
+  const auto fixed = [&](const std::optional<bool>& said, const char* what) {
+    if (said) out.push_back(fmt::format("plans {} {}", *said ? "without" : "with", what));
+  };
+  fixed(problem.sequence_parallel(), "sequence parallelism");
+  fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
+  if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
+  for (const char* always :
+       {"recomputation of single layers", "sharded gradients or weights (ZeRO-2, ZeRO-3)",
+        "context and expert parallelism", "offloading"})
+    out.emplace_back(always);
+  return out;
 }
 
 /// What keeps the gap from being closed, and what would.
@@ -326,7 +359,7 @@ std::string plans_section(const std::vector<Offer>& offers) {
     const PlanFamily& f = plan.choice.family;
     table.rows.push_back({static_cast<double>(table.rows.size() + 1), std::string(f.schedule->name),
                           static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
-                          width_text(plan.choice), static_cast<double>(f.shape.tensor),
+                          width_text(plan.choice), tensor_text(f.shape),
                           static_cast<double>(f.shape.microbatch_size),
                           static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
@@ -403,6 +436,7 @@ Json to_json(const FullPlan& full) {
           {"cuts", to_json(result.cuts)},
           {"families_with_cuts_left", result.represented},
           {"infeasible_because", infeasible_because(full)},
+          {"not_searched", not_searched(full)},
           {"planners", compared},
           {"planner_notes", full.compared_notes},
           {"plans", plans}};
@@ -417,6 +451,7 @@ std::string to_text(const FullPlan& full) {
   out += full.offers.empty() ? no_plan(full) : offers_text(full);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
+  out += fmt::format("not searched: {}\n", fmt::join(not_searched(full), "; "));
   return out + "\n" + tallies_table(result) +
          fmt::format(
              "{} cuts simulated as a bound, {} plans confirmed in a process, {} moves of "

@@ -66,7 +66,10 @@ void add_model(Flags& flags, const TransformerSpec& m) {
     flags.add("disable-bias-linear");
   }
   if (!m.tie_embeddings) flags.add("untie-embeddings-and-output-weights");
-  if (m.flash_attention) flags.add("use-flash-attn");
+  if (m.flash_attention)
+    flags.add("use-flash-attn");
+  else
+    flags.add("transformer-impl", "local");  // Transformer Engine's attention stores nothing, too
   if (m.compute_type == "fp16" || m.compute_type == "bf16") flags.add(m.compute_type);
 }
 

@@ -51,6 +51,11 @@ PublishedPlan published_that_runs(const Planner& planner, PlanRequest request,
   for (const std::int64_t size : microbatch_sizes) {
     request.microbatch_size = size;
     PublishedPlan plan = published(planner, request);
+    if (plan.choice) {
+      PlanFamily& family = plan.choice->family;
+      family.shape.distributed_optimizer = problem.distributed_optimizer().value_or(false) &&
+                                           family.shape.width > 1 && !family.schedule->asynchronous;
+    }
     if (runs(problem, plan)) return plan;
     if (!first) first = std::move(plan);
   }

@@ -22,6 +22,9 @@ Json device_json(const DeviceResult& d) {
     memory[std::string(kOwnerNames[i])] = d.memory.use.bytes[i];
   return {{"device", d.device},
           {"stages", d.stages},
+          {"layers", d.layers},
+          {"embedding", d.embedding},
+          {"head", d.head},
           {"gpus", d.gpus},
           {"busy_s", d.time.busy_s},
           {"idle_s", d.idle_s},
@@ -134,6 +137,12 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
   if (!options.reproducible) out["engine_seconds"] = s.engine_seconds;
   out["what_would_help"] = list(r.what_would_help, [](const Sensitivity& h) {
     return Json{{"change", h.change}, {"iteration_time_s", h.iteration_time_s}};
+  });
+  out["what_to_change"] = list(r.what_to_change, [](const Advice& a) {
+    return Json{{"change", a.change},
+                {"set", a.set},
+                {"iteration_time_ratio", a.time_ratio},
+                {"makes_it_fit", a.makes_it_fit}};
   });
   out["devices"] = list(r.devices, device_json);
   out["links"] = list(r.links, [](const LinkResult& l) {

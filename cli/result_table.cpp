@@ -209,18 +209,33 @@ std::string communication_line(const Simulation& s, const Result& r) {
 
 std::string help(const Result& r) {
   std::string text;
+  const auto add = [&](const std::string& change, const std::string& effect) {
+    text +=
+        fmt::format("{}{}: {}\n", text.empty() ? "Would help?  " : "             ", change, effect);
+  };
+  const auto time = [](double ratio) {
+    const double percent = 100 * (ratio - 1);
+    return std::abs(percent) < 0.05 ? "no change"
+                                    : fmt::format("iteration time {:+.1f} %", percent);
+  };
+  for (const Advice& a : r.what_to_change)
+    add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));
   for (const Sensitivity& h : r.what_would_help) {
     if (!r.iteration_time_s || *r.iteration_time_s <= 0) break;
-    const double percent = 100 * (h.iteration_time_s / *r.iteration_time_s - 1);
-    text += fmt::format(
-        "{}{}: {}\n", text.empty() ? "Would help?  " : "             ", h.change,
-        std::abs(percent) < 0.05 ? "no change" : fmt::format("iteration time {:+.1f} %", percent));
+    if (!r.what_to_change.empty() && h.of_stage) continue;  // nobody can change that alone
+    add(h.change, time(h.iteration_time_s / *r.iteration_time_s));
   }
   return text;
 }
 
 std::string stages_text(const std::vector<int>& stages) {
   return fmt::format("{}", fmt::join(stages, ","));
+}
+
+/// "embed+4+5+head": the layers of each of its stages.
+std::string layers_text(const DeviceResult& d) {
+  return fmt::format("{}{}{}", d.embedding ? "embed+" : "", fmt::join(d.layers, "+"),
+                     d.head ? "+head" : "");
 }
 
 /// The first devices and the last one when there are many, and the fullest of those between.
@@ -257,8 +272,7 @@ std::string time_table(const Simulation& s, const Result& r) {
     header.emplace_back(h);
   return device_rows(TextTable(header), r, [&](const DeviceResult& d) {
     std::vector<std::string> row{std::to_string(d.device), stages_text(d.stages)};
-    if (layers)
-      row.push_back(std::to_string(s.scenario.layers[static_cast<std::size_t>(d.stages.front())]));
+    if (layers) row.push_back(layers_text(d));
     row.push_back(format_time(d.time.busy_s));
     row.push_back(format_time(d.idle_s));
     row.push_back(format_percent(r.makespan_s > 0 ? d.idle_s / r.makespan_s : 0));

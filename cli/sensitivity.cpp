@@ -17,13 +17,14 @@ struct Change {
   std::string what;
   Scenario scenario;
   double samples = 1;
+  bool of_stage = false;
 };
 
 Change with_a_faster_stage(const Scenario& scenario) {
   const auto work = [](const StageCosts& c) { return c.forward_s + c.backward_s; };
   const auto slowest = std::ranges::max_element(scenario.costs, {}, work);
   const auto which = static_cast<std::size_t>(slowest - scenario.costs.begin());
-  Change change{fmt::format("stage {} computes 10 % faster", which), scenario};
+  Change change{fmt::format("stage {} computes 10 % faster", which), scenario, 1, true};
   const auto hurry = [&](std::vector<StageCosts>& costs) {
     StageCosts& stage = costs[which];
     for (double* t : {&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
@@ -110,7 +111,7 @@ Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine)
     for (const Change& change : changes) {
       Simulation changed = prepare(change.scenario);
       if (const auto seconds = run(changed, exact))
-        found.changes.push_back({change.what, *seconds / change.samples});
+        found.changes.push_back({change.what, *seconds / change.samples, change.of_stage});
     }
   } catch (const SystemError& error) {
     found.none_because = fmt::format("what would help is not complete: {}", error.what());

@@ -119,6 +119,11 @@ std::string links_section(const Result& r) {
 std::string help_section(const Result& r) {
   TableSection section{
       {"What would help"}, {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}}, {}};
+  for (const Advice& advice : r.what_to_change) {
+    section.rows.push_back({advice.change + (advice.makes_it_fit ? " (fits)" : ""),
+                            r.iteration_time_s ? *r.iteration_time_s * advice.time_ratio : NAN,
+                            advice.time_ratio - 1});
+  }
   for (const Sensitivity& change : r.what_would_help) {
     double difference =
         r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
@@ -140,7 +145,8 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
   if (sizes) report.sections.push_back(memory_section(s, r));
   report.sections.push_back(bubble_section(r));
-  if (!r.what_would_help.empty()) report.sections.push_back(help_section(r));
+  if (!r.what_would_help.empty() || !r.what_to_change.empty())
+    report.sections.push_back(help_section(r));
   if (!r.links.empty()) report.sections.push_back(links_section(r));
   report.notes = r.notes;
   report.command = arguments.command_line;

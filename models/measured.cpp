@@ -183,12 +183,15 @@ std::vector<std::vector<LayerGradient>> measured_stage_gradients(const Transform
 }
 
 std::vector<int> measured_balanced_split(const TransformerSpec& model,
-                                         const PerStage<MeasuredRow>& rows, int stages) {
-  return balanced_split(model.num_layers, stages, [&](int layers, int stage) {
+                                         const PerStage<MeasuredRow>& rows,
+                                         const std::vector<std::uint32_t>& positions) {
+  const int stages = static_cast<int>(positions.size());
+  const auto time = [&](int layers, int stage) {
     const MeasuredRow& row = rows.of(static_cast<std::size_t>(stage));
     const StageSum sum(row, layers, stage == 0, stage + 1 == stages);
     return sum(&MeasuredPart::forward_s) + sum(&MeasuredPart::backward_s);
-  });
+  };
+  return balanced_split(model.num_layers, stages, time, positions);
 }
 
 }  // namespace penstock

@@ -109,6 +109,7 @@ std::vector<std::vector<LayerGradient>> measured_stage_gradients(const Transform
 
 /// As balanced_split of stage_costs.hpp, by measured times.
 std::vector<int> measured_balanced_split(const TransformerSpec& model,
-                                         const PerStage<MeasuredRow>& rows, int stages);
+                                         const PerStage<MeasuredRow>& rows,
+                                         const std::vector<std::uint32_t>& positions);
 
 }  // namespace penstock

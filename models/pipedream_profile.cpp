@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace penstock {
 
@@ -55,6 +56,36 @@ class Splitter {
       if (!counts.empty()) best = std::move(counts);
     }
     return best;
+  }
+
+  /// Moves cuts between stages of different devices while that helps the slower of the two.
+  void balance_devices(std::vector<int>& counts,
+                       const std::vector<std::uint32_t>& positions) const {
+    std::vector<std::size_t> cut{0};  // where stage s begins, and the end
+    for (const int n : counts) cut.push_back(cut.back() + static_cast<std::size_t>(n));
+    std::vector<double> device_s(counts.size(), 0.0);
+    for (std::size_t s = 0; s < counts.size(); ++s)
+      device_s[positions[s]] += time(cut[s], cut[s + 1], s);
+    const auto moved = [&](std::size_t s, std::size_t to) {  // the cut between s and s + 1
+      double& left = device_s[positions[s]];
+      double& right = device_s[positions[s + 1]];
+      const double new_left = left + time(cut[s], to, s) - time(cut[s], cut[s + 1], s);
+      const double new_right =
+          right + time(to, cut[s + 2], s + 1) - time(cut[s + 1], cut[s + 2], s + 1);
+      if (!(std::max(new_left, new_right) < std::max(left, right) * (1 - 1e-9))) return false;
+      left = new_left, right = new_right, cut[s + 1] = to;
+      return true;
+    };
+    for (bool again = true; again;) {
+      again = false;
+      for (std::size_t s = 0; s + 1 < counts.size(); ++s) {
+        if (positions[s] == positions[s + 1]) continue;
+        while (cut[s + 1] - cut[s] > 1 && moved(s, cut[s + 1] - 1)) again = true;
+        while (cut[s + 2] - cut[s + 1] > 1 && moved(s, cut[s + 1] + 1)) again = true;
+      }
+    }
+    for (std::size_t s = 0; s < counts.size(); ++s)
+      counts[s] = static_cast<int>(cut[s + 1] - cut[s]);
   }
 
  private:
@@ -168,8 +199,13 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
 
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
                                          const std::vector<int>& widths,
-                                         const PerStage<bool>& recompute) {
-  return Splitter(profile, widths, recompute).split();
+                                         const PerStage<bool>& recompute,
+                                         const std::vector<std::uint32_t>& positions) {
+  const Splitter splitter(profile, widths, recompute);
+  std::vector<int> split = splitter.split();
+  const std::set<std::uint32_t> devices(positions.begin(), positions.end());
+  if (devices.size() < positions.size()) splitter.balance_devices(split, positions);
+  return split;
 }
 
 std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,

@@ -71,10 +71,13 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
 
 /// Layers per stage so that the slowest stage's F + B (F again where it recomputes), divided by the
 /// stage's replicas, is as small as possible; among those splits, one that sends the fewest bytes.
-/// Precondition: no more stages than layers.
+/// Where `positions` gives several stages to a device, its cuts are then moved, a layer at a time,
+/// as long as that makes the slower of two devices faster. Precondition: no more stages than
+/// layers.
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
                                          const std::vector<int>& widths,
-                                         const PerStage<bool>& recompute = false);
+                                         const PerStage<bool>& recompute = false,
+                                         const std::vector<std::uint32_t>& positions = {});
 
 /// Gradients of the layers of each stage, for `gradient_buckets`.
 std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const PipedreamProfile& profile,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -76,6 +77,8 @@ class StageModel {
     c.recompute_flops = layers * recompute_layer_flops() / tensor_.degree;
   }
 
+  bool gathers_messages() const { return tensor_.divided_messages && !tensor_.sequence; }
+
   double streaming_s(double bytes) const {
     if (device_.memory_bytes_per_s <= 0) return 0;
     return bytes / (device_.memory_bytes_per_s * device_.memory_efficiency);
@@ -122,7 +125,7 @@ class StageModel {
             : model_.layer_activation_bytes(b_, Recompute::none, tensor_) - kept;
     // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
     const double gathered = tensor_.sequence ? model_.layer_input_bytes(b_) : 0;
-    c.output_bytes = whole(input);
+    c.output_bytes = whole(gathers_messages() ? input / tensor_.degree : input);
     c.activation_bytes = whole(layers * kept + logits);
     c.activation_after_input_bytes =
         std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_, tensor_)));
@@ -145,6 +148,8 @@ class StageModel {
       to.bytes += bytes;
       to.calls += calls;
     };
+    if (gathers_messages() && !first) add(forward, x / 2, 1);
+    if (gathers_messages() && !last) add(input, x / 2, 1);
     if (first) add(forward, sequence ? x / 2 : x, 1);
     if (last) add(forward, 3 * numbers, 3);
     if (last) add(input, sequence ? x / 2 : x, 1);
@@ -240,42 +245,57 @@ std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& 
 
 std::vector<int> balanced_split(const TransformerSpec& model,
                                 const std::vector<DeviceSpec>& devices,
-                                const StageCostOptions& options, const std::vector<int>& replicas) {
+                                const StageCostOptions& options, const std::vector<int>& replicas,
+                                const std::vector<std::uint32_t>& positions) {
   std::vector<StageModel> models;
   for (std::size_t i = 0; i < devices.size(); ++i)
     models.emplace_back(model, devices[i], options, i);
   const int stages = static_cast<int>(devices.size());
-  return balanced_split(model.num_layers, stages, [&](int layers, int stage) {
+  const auto time = [&](int layers, int stage) {
     const int width = replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)];
     return models[static_cast<std::size_t>(stage)].compute_s(layers, stage == 0,
                                                              stage + 1 == stages) /
            width;
-  });
+  };
+  return balanced_split(model.num_layers, stages, time, positions);
 }
 
-std::vector<int> balanced_split(int layers, int stages,
-                                const std::function<double(int, int)>& time) {
-  std::vector<int> split(static_cast<std::size_t>(stages), 1);
-  const auto time_with = [&](std::size_t i, int more) {
-    return time(split[i] + more, static_cast<int>(i));
+std::vector<int> balanced_split(int layers, int stages, const std::function<double(int, int)>& time,
+                                std::vector<std::uint32_t> positions) {
+  std::vector<int> split(static_cast<std::size_t>(stages), 0);
+  if (positions.empty()) {
+    positions.resize(split.size());
+    std::iota(positions.begin(), positions.end(), 0U);
+  }
+  // Of each stage; more: with one layer more.
+  std::vector<double> now(split.size()), more(split.size());
+  std::vector<double> device_s(split.size(), 0.0);
+  const auto update = [&](std::size_t i) {
+    now[i] = time(split[i], static_cast<int>(i));
+    more[i] = time(split[i] + 1, static_cast<int>(i)) - now[i];
   };
-  std::vector<double> now(split.size()), next(split.size());  // next: with one layer more
-  for (std::size_t i = 0; i < split.size(); ++i)
-    now[i] = time_with(i, 0), next[i] = time_with(i, 1);
-  // A stage's layers are alike, so giving each further one to the stage that stays fastest is
-  // optimal; of those as fast, to the slowest: the faster ones stay as they are.
+  for (std::size_t i = 0; i < split.size(); ++i) {
+    update(i);
+    device_s[positions[i]] += now[i];
+  }
+  // A stage's layers are alike, so giving each further one to the device that stays fastest is
+  // optimal; of those as fast, to the slowest: the faster ones stay as they are. Within a device,
+  // to the chunk with the least to do.
   constexpr double kSame = 1e-12;
   const auto better = [&](std::size_t a, std::size_t b) {
-    if (std::abs(next[a] - next[b]) > kSame * next[b]) return next[a] < next[b];
-    return now[a] > now[b] * (1 + kSame);
+    const double before_a = device_s[positions[a]], before_b = device_s[positions[b]];
+    if (positions[a] == positions[b]) return now[a] < now[b] * (1 - kSame);
+    const double with_a = before_a + more[a], with_b = before_b + more[b];
+    if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
+    return before_a > before_b * (1 + kSame);
   };
-  for (int given = stages; given < layers; ++given) {
+  for (int given = 0; given < layers; ++given) {
     std::size_t best = 0;
     for (std::size_t i = 1; i < split.size(); ++i)
       if (better(i, best)) best = i;
+    device_s[positions[best]] += more[best];
     ++split[best];
-    now[best] = next[best];
-    next[best] = time_with(best, 1);
+    update(best);
   }
   return split;
 }

@@ -10,6 +10,8 @@
 //   embedding     F 1 all-reduce of x; sequence parallel: F a reduce-scatter, W an all-gather
 //   LM head       F 3 all-reduces of b s fp32 numbers (maximum, target's logit, sum), I one of x;
 //                 sequence parallel: an all-gather in F and W, a reduce-scatter in I
+//   messages      divided among the ranks (and no sequence parallelism): an all-gather of x in F of
+//                 every stage but the first, in I of every one but the last
 // An all-gather or reduce-scatter of x takes half as long as an all-reduce: it counts as x/2 bytes,
 // and two of them as one call; a single one is a whole call (its latency is counted twice).
 //
@@ -76,21 +78,24 @@ std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& m
 /// Layers per stage, all equal; empty when the stages do not divide the layers.
 std::vector<int> even_split(int layers, int stages);
 
-/// Layers per stage so that the slowest stage's F + B is as fast as possible; among those, the
-/// split whose second, third ... slowest stages are fastest. Precondition: layers >= stages.
+/// Layers per stage so that the slowest device's F + B is as fast as possible; among those, the
+/// split whose second, third ... slowest devices are fastest. A stage that is slow without layers
+/// (the last one, with the LM head) may have none.
 std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
                                 const StageCostOptions& options);
 
 /// The same with a device of its own for every stage, and replicas that share its microbatches
-/// (empty: as many of every stage).
+/// (empty: as many of every stage). `positions`: which device of the pipeline has each stage
+/// (empty: each its own); the stages of one count together and have about as many layers each.
 std::vector<int> balanced_split(const TransformerSpec& model,
                                 const std::vector<DeviceSpec>& devices,
                                 const StageCostOptions& options,
-                                const std::vector<int>& replicas = {});
+                                const std::vector<int>& replicas = {},
+                                const std::vector<std::uint32_t>& positions = {});
 
 /// The same for any time of a stage with so many layers: `time(layers, stage)`, which grows with
-/// the layers. Precondition: layers >= stages.
-std::vector<int> balanced_split(int layers, int stages,
-                                const std::function<double(int, int)>& time);
+/// the layers.
+std::vector<int> balanced_split(int layers, int stages, const std::function<double(int, int)>& time,
+                                std::vector<std::uint32_t> positions = {});
 
 }  // namespace penstock

@@ -50,6 +50,10 @@ struct ParameterBytes {
 struct TensorParallel {
   int degree = 1;         ///< GPUs, t
   bool sequence = false;  ///< sequence parallelism: norms and dropout are divided, too
+  /// Each sends its part of a message between stages, which the receivers then gather (Megatron's
+  /// scatter-gather, Narayanan et al., SC'21, section 4.1; DeepSpeed's partitioned activations);
+  /// sequence parallelism has only parts to send.
+  bool divided_messages = false;
 };
 
 struct TransformerSpec {

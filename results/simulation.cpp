@@ -144,6 +144,13 @@ DeviceResult summarize_device(const Simulation& s, int device) {
   const Placement& placement = s.program.placement;
   for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
     d.stages.push_back(static_cast<int>(stage));
+  for (const int stage : d.stages) {
+    if (s.scenario.layers.empty()) break;
+    d.layers.push_back(s.scenario.layers[static_cast<std::size_t>(stage)]);
+    if (!s.scenario.transformer) continue;
+    d.embedding = d.embedding || stage == 0;
+    d.head = d.head || stage + 1 == placement.stages();
+  }
   d.time = device_metrics(s.view(), device);
   d.gpus = s.scenario.gpus_of(device);
   d.idle_s = s.timeline->makespan_s - d.time.busy_s;

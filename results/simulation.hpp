@@ -77,6 +77,8 @@ std::optional<double> iteration_time_s(const Simulation& simulated);
 struct DeviceResult {
   int device = 0;
   std::vector<int> stages;
+  std::vector<int> layers;  ///< of each of them; none: the model is given by costs
+  bool embedding = false, head = false;
   std::vector<int> gpus;  ///< that share them; memory is that of each
   DeviceMetrics time;
   double idle_s = 0;
@@ -96,6 +98,15 @@ struct LinkResult {
 struct Sensitivity {
   std::string change;
   double iteration_time_s;
+  bool of_stage = false;  ///< a stage that computes faster, which no key makes it do
+};
+
+/// A change of keys that helps; GPUs and batch stay.
+struct Advice {
+  std::string change;
+  std::vector<std::string> set;  ///< for --set
+  double time_ratio = 1;         ///< of an iteration, against the scenario as it is
+  bool makes_it_fit = false;     ///< the scenario as it is does not
 };
 
 struct Sensitivities {
@@ -150,6 +161,7 @@ struct Result {
   std::vector<LinkResult> links;
   CommunicationByDimension communication;
   std::vector<Sensitivity> what_would_help;
+  std::vector<Advice> what_to_change;  ///< best first
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };

@@ -76,8 +76,8 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool g
     devices.push_back(*at[std::min(position, placement.twin(position))]);
   const StageCostOptions options = cost_options(scenario);
   if (scenario.layers.empty())
-    scenario.layers =
-        balanced_split(*scenario.transformer, devices, options, scenario.stage_widths());
+    scenario.layers = balanced_split(*scenario.transformer, devices, options,
+                                     scenario.stage_widths(), scenario.sharing_positions());
   scenario.costs = costs_on(scenario, devices);
   if (unlike) cost_unlike(scenario, on);
   if (!gradients) return {};

@@ -113,6 +113,17 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "sequence_parallel", T::boolean,
        "they divide norms, dropout and messages, too; needs tensor > 1; default false"},
       {"pipeline",
+       "transfers_divided",
+       T::boolean,
+       "each tensor rank sends its part of a message between stages and the receivers gather them "
+       "(Megatron's scatter-gather, DeepSpeed's partitioned activations), as sequence_parallel "
+       "does "
+       "without; default false: each sends all of it",
+       D::number,
+       0,
+       {},
+       {"scatter_gather_tensors_in_pipeline"}},
+      {"pipeline",
        "distributed_optimizer",
        T::boolean,
        "replicas share the optimizer's state (ZeRO-1); needs width > 1; default false",
@@ -131,18 +142,33 @@ const std::vector<KeyRow>& table() {
       {"pipeline",
        "microbatches",
        T::integer,
-       "microbatches per weight update of one replica (m); default 1",
+       "microbatches per weight update of one replica (m); default: those of global_batch_size, or "
+       "1",
        D::number,
        1,
        {},
        {"num_microbatches"}},
+      {"pipeline",
+       "global_batch_size",
+       T::integer,
+       "samples per weight update, over all replicas; microbatches follow from it, so that "
+       "changing "
+       "width or microbatch_size leaves the batch as it is",
+       D::number,
+       1,
+       {},
+       {"train_batch_size"}},
       {"pipeline", "recompute", T::choice_per_stage,
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
        D::number, 0, "none|selective|full"},
       {"pipeline", "split", T::split,
-       "layers per stage: even (default), balanced by cost, or a list", D::number, 1,
-       "even|balanced"},
+       "layers per virtual stage: even (default); balanced, so that the slowest device is as fast "
+       "as "
+       "possible, with the LM head and the embedding counted and all chunks of a device together; "
+       "or "
+       "a list, in which a stage may have 0",
+       D::number, 0, "even|balanced"},
       {"pipeline", "optimizer_sync", T::choice,
        "device (default): each device steps when its gradients are there; global: all at once, at "
        "the flush; post-validation (zero bubble): each once the partial norm of the devices before "
@@ -259,7 +285,11 @@ const std::vector<KeyRow>& table() {
       {"model", "bytes_per_parameter", T::section,
        "memory per parameter; default 2 + 4 + 12 mixed, 4 + 4 + 8 fp32", D::number, 0,
        "bytes_per_parameter"},
-      {"model", "forward", T::quantity_per_stage, "time of F per microbatch (abstract model)",
+      {"model", "forward", T::quantity_per_stage,
+       "time of F per microbatch (abstract model), of a device's share of the model: one number or "
+       "a "
+       "list with one per device is divided evenly among the device's chunks, a list with one per "
+       "virtual stage is taken as it is; so with the next keys",
        D::time},
       {"model", "backward", T::quantity_per_stage,
        "time of B; or give backward_input and backward_weight", D::time},
@@ -268,8 +298,8 @@ const std::vector<KeyRow>& table() {
       {"model", "forward_backward", T::quantity_per_stage,
        "time of an overlapped F and B (dualpipe, dualpipev); default the sum of the two", D::time},
       {"model", "step", T::quantity_per_stage, "time of the optimizer step; default 0", D::time},
-      {"model", "output", T::quantity_per_stage, "bytes sent on per microbatch; default 0",
-       D::bytes},
+      {"model", "output", T::quantity_per_stage,
+       "bytes sent on per microbatch, by every chunk; default 0", D::bytes},
       {"model", "parameters", T::quantity_per_stage, "bytes of weights", D::bytes},
       {"model", "gradients", T::quantity_per_stage, "bytes of gradients", D::bytes},
       {"model", "optimizer", T::quantity_per_stage, "bytes of optimizer state", D::bytes},
@@ -278,7 +308,13 @@ const std::vector<KeyRow>& table() {
       {"model", "activation", T::quantity_per_stage, "bytes kept by F until B", D::bytes},
       {"model", "activation_after_input", T::quantity_per_stage,
        "bytes kept from I to W; default: activation", D::bytes},
-      {"model", "workspace", T::quantity_per_stage, "bytes in use while an op runs", D::bytes},
+      {"model", "workspace", T::quantity_per_stage,
+       "bytes in use while an op runs, of every chunk alike", D::bytes},
+      {"model", "per", T::choice,
+       "whose costs one number is: those of a device's share of the model, divided among its "
+       "chunks, "
+       "or those of each chunk; default device",
+       D::number, 0, "device|chunk"},
 
       {"model", "measured", T::section_list,
        "what `penstock calibrate` measured, a row per microbatch size, recomputation and load; it "
@@ -564,7 +600,8 @@ std::vector<std::string> keys_of(std::string_view section) {
 
 std::string known_elsewhere(std::string_view key) {
   if (key == "global_batch_size" || key == "gradient_accumulation_steps")
-    return "; global_batch_size = microbatch_size x microbatches x width; give microbatches";
+    return "; give pipeline.global_batch_size (= microbatch_size x microbatches x width) or "
+           "microbatches";
   if (const NotModelled* known = find_not_modelled(key)) return fmt::format("; {}", known->instead);
   return "";
 }

@@ -13,7 +13,7 @@ constexpr const char* kAbstractKeys[] = {"forward",         "backward",   "backw
                                          "backward_weight", "step",       "output",
                                          "parameters",      "gradients",  "optimizer",
                                          "version",         "activation", "activation_after_input",
-                                         "workspace"};
+                                         "workspace",       "per"};
 constexpr const char* kShapeKeys[] = {
     "family",           "num_layers",      "hidden_size",  "num_attention_heads",
     "num_query_groups", "ffn_hidden_size", "vocab_size",   "seq_length",
@@ -35,35 +35,69 @@ void require_shape(const Section& model, Diagnostics& diagnostics) {
                   fmt::format("the model needs {}{}", fmt::join(missing, ", "), instead));
 }
 
-/// Values of a key per stage; empty when the key is missing.
+/// Values of a key, one for each virtual stage; zeros when the key is missing.
 class StageList {
  public:
-  StageList(const Section& model, int stages, Diagnostics& diagnostics)
-      : model_(model), stages_(static_cast<std::size_t>(stages)), diagnostics_(diagnostics) {}
+  StageList(const Section& model, const StageShares& shares, Diagnostics& diagnostics)
+      : model_(model), shares_(shares), diagnostics_(diagnostics) {}
 
-  std::vector<double> operator()(const std::string& key) const {
-    auto values = model_.list(key);
-    if (!values) return {};
-    if (model_.at(key).kind == Value::Kind::scalar)
-      return std::vector<double>(stages_, values->at(0));
-    if (values->size() != stages_) {
-      const bool known = stages_ > 0;  // else the depth itself was refused
-      if (known && values->size() == model_.at(key).items.size()) {
-        diagnostics_.add(model_.at(key), fmt::format("'{}' lists {} stages, the pipeline has {}",
-                                                     key, values->size(), stages_));
-      }
-      return std::vector<double>(stages_, 0.0);
-    }
-    return *values;
+  /// Of what a device's chunks divide among them.
+  std::vector<double> divided(const std::string& key) const {
+    std::vector<double> values = whole(key);
+    if (of_devices(key))
+      for (double& value : values) value /= shares_.chunks;
+    return values;
   }
-  std::vector<double> or_zero(const std::string& key) const {
-    auto values = (*this)(key);
-    return values.empty() ? std::vector<double>(stages_, 0.0) : values;
+  /// The same in bytes: the chunks of a device have exactly its bytes.
+  std::vector<std::int64_t> divided_bytes(const std::string& key) const {
+    const std::vector<double> values = whole(key);
+    std::vector<std::int64_t> bytes;
+    if (values.empty()) return bytes;
+    std::vector<int> before(static_cast<std::size_t>(shares_.devices));  // chunks by device
+    const bool divide = of_devices(key);
+    for (std::size_t s = 0; s < values.size(); ++s) {
+      const int k = divide ? before[shares_.device_of[s]]++ : 0, n = divide ? shares_.chunks : 1;
+      bytes.push_back(std::llround(values[s] * (k + 1) / n) - std::llround(values[s] * k / n));
+    }
+    return bytes;
+  }
+  /// Of what every chunk has as large as the whole device would.
+  std::vector<double> whole(const std::string& key) const {
+    const auto stages = shares_.device_of.size();
+    const auto values = model_.list(key);
+    if (!values) return std::vector<double>(stages, 0.0);
+    if (model_.at(key).kind == Value::Kind::scalar)
+      return std::vector<double>(stages, values->at(0));
+    if (values->size() == stages) return *values;
+    std::vector<double> each(stages, 0.0);
+    if (of_devices(key)) {
+      for (std::size_t s = 0; s < stages; ++s) each[s] = (*values)[shares_.device_of[s]];
+    } else if (stages > 0 && values->size() == model_.at(key).items.size()) {
+      diagnostics_.add(model_.at(key), fmt::format("'{}' lists {} stages, the pipeline has {}{}",
+                                                   key, values->size(), stages, allowed()));
+    }  // else the depth itself was refused, or an item
+    return each;
   }
 
  private:
+  /// Does the key say what a device has, rather than each of its chunks?
+  bool of_devices(const std::string& key) const {
+    const auto values = model_.list(key);
+    if (!values || shares_.chunks == 1 || shares_.per_chunk) return false;
+    return model_.at(key).kind == Value::Kind::scalar ||
+           values->size() == static_cast<std::size_t>(shares_.devices);
+  }
+  std::string allowed() const {
+    if (shares_.chunks == 1) return "";
+    if (shares_.per_chunk)
+      return fmt::format(" ({} devices x {} chunks) with per: chunk", shares_.devices,
+                         shares_.chunks);
+    return fmt::format("; list {} (one per device, divided among its {} chunks) or {}",
+                       shares_.devices, shares_.chunks, shares_.device_of.size());
+  }
+
   const Section& model_;
-  std::size_t stages_;
+  const StageShares& shares_;
   Diagnostics& diagnostics_;
 };
 
@@ -92,8 +126,8 @@ void check_backward_keys(const Section& model, Diagnostics& diagnostics) {
 BackwardTimes read_backward(const Section& model, const StageList& per_stage,
                             Diagnostics& diagnostics) {
   check_backward_keys(model, diagnostics);
-  BackwardTimes times{per_stage.or_zero("backward"), per_stage.or_zero("backward_input"),
-                      per_stage.or_zero("backward_weight")};
+  BackwardTimes times{per_stage.divided("backward"), per_stage.divided("backward_input"),
+                      per_stage.divided("backward_weight")};
   if (model.has("backward_input")) {
     for (std::size_t i = 0; i < times.full.size(); ++i)
       times.full[i] = times.input[i] + times.weight[i];
@@ -279,7 +313,7 @@ std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& di
   return MeasuredModel(std::move(rows), std::move(steps), loaded);
 }
 
-std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
+std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
                                             const PerStage<Recompute>& recompute,
                                             Diagnostics& diagnostics) {
   for (const char* key : kShapeKeys) {
@@ -288,18 +322,18 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
           model.at(key),
           fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
   }
-  const StageList per_stage(model, stages, diagnostics);
+  const StageList per_stage(model, shares, diagnostics);
   if (!model.has("forward")) diagnostics.add(model.self(), "the model needs 'forward'");
-  const auto forward = per_stage.or_zero("forward");
+  const auto forward = per_stage.divided("forward");
   const BackwardTimes backward = read_backward(model, per_stage, diagnostics);
-  const auto step = per_stage.or_zero("step");
-  const auto both = per_stage.or_zero("forward_backward");
-  std::vector<StageCosts> costs(static_cast<std::size_t>(stages));
+  const auto step = per_stage.divided("step");
+  const auto both = per_stage.divided("forward_backward");
+  std::vector<StageCosts> costs(shares.device_of.size());
   const auto bytes = [&](const std::string& key, std::int64_t StageCosts::*field) {
-    const auto values = per_stage.or_zero(key);
-    for (std::size_t i = 0; i < costs.size(); ++i) costs[i].*field = std::llround(values[i]);
+    const auto values = per_stage.divided_bytes(key);
+    for (std::size_t i = 0; i < costs.size(); ++i) costs[i].*field = values[i];
   };
-  bytes("output", &StageCosts::output_bytes);
+  const auto output = per_stage.whole("output"), workspace = per_stage.whole("workspace");
   bytes("parameters", &StageCosts::weight_bytes);
   bytes("gradients", &StageCosts::gradient_bytes);
   bytes("gradients", &StageCosts::reduced_bytes);
@@ -308,10 +342,10 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
   bytes("activation", &StageCosts::activation_bytes);
   bytes(model.has("activation_after_input") ? "activation_after_input" : "activation",
         &StageCosts::activation_after_input_bytes);
-  bytes("workspace", &StageCosts::forward_workspace_bytes);
-  bytes("workspace", &StageCosts::backward_workspace_bytes);
   for (std::size_t i = 0; i < costs.size(); ++i) {
     StageCosts& c = costs[i];
+    c.output_bytes = std::llround(output[i]);
+    c.forward_workspace_bytes = c.backward_workspace_bytes = std::llround(workspace[i]);
     const bool recomputes = recompute.of(i) != Recompute::none;
     const double again = recomputes ? forward[i] : 0;
     c.forward_s = forward[i];

@@ -17,8 +17,19 @@ ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnosti
 /// The measured costs of a model by shape; none when it has no 'measured'.
 std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& diagnostics);
 
-/// Costs of `stages` virtual stages given explicitly; of those that recompute, B and I repeat F.
-std::vector<StageCosts> read_abstract_costs(const Section& model, int stages,
+/// How the chunks of a device share what a model's costs say of it.
+struct StageShares {
+  int devices = 0;                         ///< of a pipeline
+  int chunks = 1;                          ///< of each device
+  std::vector<std::uint32_t> device_of{};  ///< of each virtual stage, its position
+  bool per_chunk = false;                  ///< costs are those of a chunk: `per: chunk`
+};
+
+/// Costs of virtual stages given explicitly; of those that recompute, B and I repeat F. One number,
+/// or a list with one per device, is a device's and divided evenly among its chunks, but for what
+/// is sent on (a microbatch's activations are as large wherever a model is cut) and the workspace
+/// (of one layer); a list with one per virtual stage is taken as it is.
+std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
                                             const PerStage<Recompute>& recompute,
                                             Diagnostics& diagnostics);
 

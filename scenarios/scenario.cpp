@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -27,6 +28,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kDeepest = 65'535;
+constexpr std::int64_t kLargestMicrobatch = 1'000'000;  // that is worth looking for
 constexpr std::int64_t kFewTokens = 4096;  // models/devices: what the curves were measured with
 constexpr std::uint64_t kMaxOps = 400'000'000;  // about 20 GiB of Program and Timeline
 
@@ -145,8 +147,70 @@ class Builder {
     read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
     if (depth_known_) divide_microbatches(pipeline_, out_, diagnostics_);
+    read_batch();
     read_recompute(pipeline_, depth_known_, given_costs(), out_, diagnostics_);
     if (out_.schedule != nullptr) check_schedule();
+  }
+
+  /// pipeline.microbatches from global_batch_size.
+  void read_batch() {
+    const std::uint32_t given = out_.shape.microbatches_per_update;
+    const auto batch = pipeline_.integer("global_batch_size");
+    if (!batch) return note_single_microbatch();
+    for (const char* key : {"microbatches", "microbatch_size", "width", "stages", "replication"})
+      if (pipeline_.broken(key)) return;
+    if (out_.schedule == nullptr) return;
+    out_.shape.microbatches_per_update = 1;
+    const auto unit = static_cast<std::int64_t>(out_.samples_per_update());
+    out_.shape.microbatches_per_update = given;
+    const Value& where = pipeline_.at("global_batch_size");
+    const std::string of = fmt::format(
+        "{} sample{} per microbatch{}", out_.microbatch_size, out_.microbatch_size == 1 ? "" : "s",
+        unit == out_.microbatch_size ? ""
+                                     : fmt::format(" x {} replicas", unit / out_.microbatch_size));
+    if (*batch % unit != 0) {
+      const std::int64_t below = *batch / unit * unit;
+      diagnostics_.add(
+          where, fmt::format("{} samples per update are no multiple of {} ({}); the nearest "
+                             "that are: {}{}{}",
+                             *batch, unit, of, below > 0 ? fmt::format("{} and ", below) : "",
+                             below + unit, fitting_sizes(*batch, unit / out_.microbatch_size)));
+      return;
+    }
+    const std::int64_t microbatches = *batch / unit;
+    if (pipeline_.has("microbatches") && microbatches != given) {
+      diagnostics_.add(where, fmt::format("{} samples per update are {} microbatches ({}), but "
+                                          "'microbatches' says {}, which are {} samples; leave out "
+                                          "one of the two",
+                                          *batch, microbatches, of, given, given * unit));
+      return;
+    }
+    if (microbatches > std::numeric_limits<std::int32_t>::max()) {
+      diagnostics_.add(where, fmt::format("a batch of {} microbatches is too large", microbatches));
+      return;
+    }
+    out_.shape.microbatches_per_update = static_cast<std::uint32_t>(microbatches);
+  }
+
+  /// "; or microbatch_size: 2 or 4": the nearest with which that batch divides.
+  std::string fitting_sizes(std::int64_t batch, std::int64_t replicas) const {
+    if (batch % replicas != 0) return "";
+    const std::int64_t each = batch / replicas;
+    if (out_.microbatch_size > kLargestMicrobatch || each > kLargestMicrobatch) return "";
+    std::int64_t below = std::min(out_.microbatch_size, each), above = out_.microbatch_size;
+    while (each % below != 0) --below;
+    while (above < each && each % above != 0) ++above;
+    return fmt::format("; or microbatch_size: {}{}", below,
+                       each % above == 0 && above != below ? fmt::format(" or {}", above) : "");
+  }
+
+  void note_single_microbatch() {
+    const bool one = !pipeline_.has("microbatches") && out_.shape.microbatches_per_update == 1;
+    if (!one || out_.shape.depth == 1 || out_.schedule == nullptr || !out_.schedule->flushes())
+      return;
+    out_.notes.push_back(
+        "neither 'microbatches' nor 'global_batch_size' is given: one microbatch per weight "
+        "update, so the stages work one after the other");
   }
 
   /// Later checks make sense only when the depth is what the user meant.
@@ -188,10 +252,12 @@ class Builder {
                                 cluster_->integer("nodes").value_or(1);
       return clamp(gpus / replicas);
     }
-    const std::int64_t usual = out_.schedule == nullptr ? 1 : out_.schedule->chunks.usual;
-    if (model_ && model_->has("forward"))
+    if (model_ && model_->has("forward")) {
+      const std::int64_t usual = out_.schedule == nullptr ? 1 : out_.schedule->chunks.usual;
+      const bool per_chunk = model_->choice("per").value_or(0) == 1;
       return clamp(static_cast<std::int64_t>(model_->at("forward").items.size()) /
-                   pipeline_.integer("chunks").value_or(usual));
+                   (per_chunk ? pipeline_.integer("chunks").value_or(usual) : 1));
+    }
     return 1;
   }
   static std::uint32_t clamp(std::int64_t n) {
@@ -206,7 +272,7 @@ class Builder {
                        "'vertical_sync' needs as many replicas of every stage");
     }
     const Refusal refused = shaped ? schedule.refuse(out_.shape) : Refusal{};
-    if (!refused.empty()) diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
+    if (!refused.empty()) add_refusal(refused);
     const bool stashes = schedule.update == UpdateRule::stash;
     for (const char* key : {"vertical_sync", "weight_copies"}) {
       if (pipeline_.has(key) && !stashes) {
@@ -232,6 +298,16 @@ class Builder {
                           ? "have no norm of all gradients to validate"
                           : "cannot step all at once"));
     }
+  }
+
+  void add_refusal(const Refusal& refused) {
+    const bool of_batch = refused.key == "microbatches" && !pipeline_.has("microbatches") &&
+                          pipeline_.has("global_batch_size");
+    if (!of_batch) return diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
+    const std::uint32_t m = out_.shape.microbatches_per_update;
+    diagnostics_.add(pipeline_.at("global_batch_size"),
+                     fmt::format("{} ({} samples per update are {} microbatch{})", refused.why,
+                                 *pipeline_.integer("global_batch_size"), m, m == 1 ? "" : "es"));
   }
 
   /// What replicas cannot do where a device has several stages.
@@ -432,14 +508,25 @@ class Builder {
       diagnostics_.add(pipeline_.at("split"),
                        "a model by costs is given per stage; there is nothing to split");
     }
-    const int stages = depth_known_ ? static_cast<int>(out_.shape.stages()) : 0;
-    out_.costs = read_abstract_costs(*model_, stages, out_.recompute, diagnostics_);
-    if (out_.shape.chunks > 1) {
+    // Which device has which stage matters only once nothing is wrong.
+    StageShares shares = stage_shares();
+    for (std::uint32_t s = 0; s < out_.shape.stages() && depth_known_; ++s)
+      shares.device_of.push_back(s % out_.shape.depth);
+    out_.costs = read_abstract_costs(*model_, shares, out_.recompute, diagnostics_);
+    if (out_.shape.chunks > 1 && shares.per_chunk) {
       out_.notes.push_back(fmt::format(
-          "costs are those of each of {} stages, {} on a device: divide by {} to compare with "
-          "one stage per device",
-          stages, out_.shape.chunks, out_.shape.chunks));
+          "per: chunk: costs are those of each of {} virtual stages, {} on a device, which does {} "
+          "times the work of one with a single stage",
+          out_.shape.stages(), out_.shape.chunks, out_.shape.chunks));
     }
+  }
+
+  StageShares stage_shares() const {
+    StageShares shares;
+    shares.devices = static_cast<int>(out_.shape.depth);
+    shares.chunks = static_cast<int>(out_.shape.chunks);
+    shares.per_chunk = model_->choice("per").value_or(0) == 1;
+    return shares;
   }
 
   /// Layers per stage, where they do not depend on costs.
@@ -540,9 +627,11 @@ class Builder {
   }
 
   void cost_stages() {
-    if (abstract_)
-      out_.costs = read_abstract_costs(*model_, static_cast<int>(out_.shape.stages()),
-                                       out_.recompute, diagnostics_);
+    if (abstract_) {
+      StageShares shares = stage_shares();
+      shares.device_of = out_.placement().positions();
+      out_.costs = read_abstract_costs(*model_, shares, out_.recompute, diagnostics_);
+    }
     if (out_.measured) {
       cost_measured();
     } else if (by_layers_) {
@@ -562,7 +651,7 @@ class Builder {
   void tell_schedule() {
     tell_costs(out_);
     const Refusal refused = out_.schedule->refuse(out_.shape);
-    if (!refused.empty()) diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
+    if (!refused.empty()) add_refusal(refused);
   }
 
   void set_reductions() {
@@ -587,8 +676,7 @@ class Builder {
     const auto steps = out_.recompute.map(
         [&](Recompute value) { return out_.measured->step(measured_use(value)); });
     if (out_.layers.empty())
-      out_.layers =
-          measured_balanced_split(*out_.transformer, rows, static_cast<int>(out_.shape.stages()));
+      out_.layers = measured_balanced_split(*out_.transformer, rows, out_.sharing_positions());
     out_.costs = measured_stage_costs(*out_.transformer, rows, steps, out_.layers);
     gradients_ = measured_stage_gradients(*out_.transformer, rows, out_.layers);
     for (const Recompute value : out_.recompute.distinct()) note_measured(value);
@@ -683,6 +771,13 @@ std::vector<int> Scenario::stage_widths() const {
   std::vector<int> of_stage;
   const Placement where = placement();
   for (const std::uint32_t position : where.positions()) of_stage.push_back(of_position[position]);
+  return of_stage;
+}
+
+std::vector<std::uint32_t> Scenario::sharing_positions() const {
+  const Placement where = placement();
+  std::vector<std::uint32_t> of_stage = where.positions();
+  for (std::uint32_t& position : of_stage) position = std::min(position, where.twin(position));
   return of_stage;
 }
 

@@ -41,6 +41,7 @@ struct Scenario {
   bool pipeline_first = false;                      ///< rank_order
   int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
   bool sequence_parallel = false;
+  bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;
   /// By stage, replicas that divide every microbatch among them; empty: they take turns.
   std::vector<int> split;
@@ -61,6 +62,8 @@ struct Scenario {
   /// Replicas of each stage, whether they take turns or divide every microbatch.
   std::vector<int> widths() const;
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
+  /// Of each virtual stage, its position; where two positions have the same stages, the first.
+  std::vector<std::uint32_t> sharing_positions() const;
   /// GPUs of all stages.
   std::int64_t gpu_count() const;
   /// Devices of the Program, and where they are.

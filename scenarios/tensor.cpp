@@ -71,6 +71,7 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
   scenario.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
   scenario.sequence_parallel = pipeline.boolean("sequence_parallel").value_or(false);
   scenario.distributed_optimizer = pipeline.boolean("distributed_optimizer").value_or(false);
+  scenario.transfers_divided = pipeline.boolean("transfers_divided").value_or(false);
   if (scenario.sequence_parallel && scenario.tensor == 1 && !pipeline.broken("tensor")) {
     diagnostics.add(pipeline.at("sequence_parallel"),
                     "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a "
@@ -119,7 +120,7 @@ void note_tensor(Scenario& scenario) {
 StageCostOptions cost_options(const Scenario& scenario) {
   return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
           .recompute = scenario.recompute,
-          .tensor = {scenario.tensor, scenario.sequence_parallel},
+          .tensor = {scenario.tensor, scenario.sequence_parallel, scenario.transfers_divided},
           .optimizer_shards = scenario.distributed_optimizer ? scenario.widths().front() : 1};
 }
 

@@ -27,8 +27,10 @@ struct ShortName {
   std::string_view column, header;
 };
 
-/// What the table shows when nobody says otherwise, and how it calls that.
-inline constexpr ShortName kUsual[] = {{"throughput_samples_per_s", "samples/s"},
+/// What the table shows when nobody says otherwise, and how it calls that; the batch only where
+/// rows differ in it.
+inline constexpr ShortName kUsual[] = {{"samples_per_update", "batch"},
+                                       {"throughput_samples_per_s", "samples/s"},
                                        {"iteration_time_s", "iteration"},
                                        {"bubble_fraction", "bubble"},
                                        {"mfu", "mfu"},

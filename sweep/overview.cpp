@@ -96,6 +96,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   status_ = columns.at("status");
   why_ = columns.at("why");
   throughput_ = columns.at("throughput_samples_per_s");
+  batch_ = columns.at("samples_per_update");
   for (const std::string& name : options_.columns)
     shown_.push_back(columns.find(name, "--columns"));
   if (shown_.empty()) {
@@ -130,8 +131,29 @@ void Overview::add(const Cells& row) {
     add_to_empty(row, status);
     return;
   }
+  add_batch(row);
   add_to_axes(row);
   add_to_top(row);
+}
+
+void Overview::add_batch(const Cells& row) {
+  const auto batch = number_of(row[batch_]);
+  if (!batch) return;
+  least_batch_ = std::min(least_batch_, *batch);
+  most_batch_ = std::max(most_batch_, *batch);
+}
+
+std::string Overview::batches() const {
+  const auto chosen = [](const Axis& axis) {
+    return std::ranges::any_of(axis.keys, [](const std::string& key) {
+      return key == "pipeline.microbatches" || key == "pipeline.global_batch_size";
+    });
+  };
+  if (!batches_differ() || std::ranges::any_of(space_.axes(), chosen)) return "";
+  return fmt::format(
+      "rows differ in their batch: {:.0f} to {:.0f} samples per update; set "
+      "pipeline.global_batch_size to compare them at one",
+      least_batch_, most_batch_);
 }
 
 void Overview::add_reason(const Cells& row) {
@@ -255,24 +277,26 @@ std::string Overview::header(std::size_t column) const {
 
 std::string Overview::top_table(const Canvas& canvas) const {
   if (top_.empty()) return "no point is feasible\n";
-  std::size_t count = shown_.size();
+  std::vector<std::size_t> shown = shown_;
+  if (options_.columns.empty() && !batches_differ() && sort_ != batch_) std::erase(shown, batch_);
+  std::size_t count = shown.size();
   for (; count > 0; --count) {
     std::vector<std::string> headers;
-    for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown_[c]));
+    for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown[c]));
     TextTable table(headers, {TextTable::Align::right});
     for (const Best& best : top_) {
       std::vector<std::string> cells;
       for (std::size_t c = 0; c < count; ++c)
-        cells.push_back(shortened(pretty(columns_.all()[shown_[c]], best.row[shown_[c]]), 40));
+        cells.push_back(shortened(pretty(columns_.all()[shown[c]], best.row[shown[c]]), 40));
       table.add(std::move(cells));
     }
     std::string text = table.render();
     const bool fits =
         display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
     if (!fits && count > 1) continue;
-    if (count < shown_.size())
+    if (count < shown.size())
       text +=
-          fmt::format("({} more columns do not fit; --columns chooses)\n", shown_.size() - count);
+          fmt::format("({} more columns do not fit; --columns chooses)\n", shown.size() - count);
     return text;
   }
   return "";

@@ -6,6 +6,7 @@
 #include "sweep/pictures.hpp"
 
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -36,6 +37,8 @@ class Overview {
   struct BestPoint {
     std::string rate, settings;  ///< "43.4 samples/s", "stages=8, width=2"
   };
+  /// Where rows do not train on the same batch, what that means for comparing them; else "".
+  std::string batches() const;
   const std::optional<BestPoint>& best_point() const { return best_point_; }
   /// Of one status, by its place in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
@@ -63,6 +66,8 @@ class Overview {
   void add_to_axes(const Cells& row);
   void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
+  void add_batch(const Cells& row);
+  bool batches_differ() const { return least_batch_ < most_batch_; }
   std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
@@ -77,7 +82,8 @@ class Overview {
   const Columns& columns_;
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
-  std::size_t sort_, status_, why_, throughput_;
+  std::size_t sort_, status_, why_, throughput_, batch_;
+  double least_batch_ = std::numeric_limits<double>::infinity(), most_batch_ = 0;
   std::vector<std::size_t> levels_;          ///< that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value

@@ -1,11 +1,13 @@
 // penstock compare: scenarios (simulated now) and results (JSON files) side by side.
 #include "base/exit_codes.hpp"
+#include "base/progress.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
 #include "report/comparison_section.hpp"
 #include "report/report.hpp"
 #include "report/table_section.hpp"
+#include "sweep/axes.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -20,9 +22,11 @@ bool is_result(const Json& json) {
   return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
 }
 
-/// A saved result, or nothing when the file is a scenario.
-std::optional<Json> load_result(const std::string& path) {
-  if (!path.ends_with(".json") && !path.ends_with(".json.gz")) return std::nullopt;
+bool is_result_file(const std::string& path) {
+  return path.ends_with(".json") || path.ends_with(".json.gz");
+}
+
+Json load_result(const std::string& path) {
   require_file(path);
   const std::string text = read_file(path);
   const auto json = Json::parse_if(text);
@@ -61,6 +65,13 @@ std::string name_of(const Json& result) {
   return name + fmt::format(" [{}]", fmt::join(changes.get<std::vector<std::string>>(), ", "));
 }
 
+std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
+  std::vector<double> values;
+  for (const Json& r : results)
+    values.push_back(r.contains(key) && r[key].is_number() ? r[key].get<double>() : std::nan(""));
+  return values;
+}
+
 std::string comparison_table(const std::vector<Json>& results) {
   TextTable table({"scenario", "schedule", "batch", "fits", "iteration", "samples/s", "ratio",
                    "bubble", "peak GiB", "stash", "versions", "staleness"},
@@ -84,6 +95,11 @@ std::string comparison_table(const std::vector<Json>& results) {
       table.render() +
       "batch, iteration: samples and time of a weight update; ratio: samples/s against the "
       "first row\n";
+  const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
+  if (least < most_samples)
+    text += fmt::format(
+        "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
+        least, most_samples);
   for (const Json& r : results) {
     for (const Json& note : r.value("notes", Json::array())) {
       const auto words = note.get<std::string>();
@@ -97,18 +113,11 @@ std::string comparison_table(const std::vector<Json>& results) {
   return text;
 }
 
-std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
-  std::vector<double> values;
-  for (const Json& r : results)
-    values.push_back(r.contains(key) && r[key].is_number() ? r[key].get<double>() : std::nan(""));
-  return values;
-}
-
 /// Of results only their names are known.
 std::string scenarios_text(const std::vector<std::string>& paths) {
   std::string text;
   for (const std::string& path : paths) {
-    if (path.ends_with(".json") || path.ends_with(".json.gz")) continue;
+    if (is_result_file(path)) continue;
     text += fmt::format("# {}\n{}", path, read_file(path));
   }
   return text;
@@ -143,19 +152,74 @@ Report comparison_report(const std::vector<Json>& results, const Arguments& argu
   return report;
 }
 
+constexpr std::size_t kMostRows = 64;
+
+/// The changes of every point of --over; one that changes nothing without.
+std::vector<std::vector<Override>> points_of(const Arguments& arguments) {
+  const std::vector<Override> changes = overrides_of(arguments);
+  std::vector<std::vector<Override>> points{changes};
+  for (const Axis& axis : parse_axes(arguments.values("over"), {}, changes)) {
+    std::vector<std::vector<Override>> longer;
+    if (points.size() * axis.values.size() * arguments.positional.size() > kMostRows)
+      throw InputError(
+          "--over",
+          fmt::format("compares at most {} rows; `penstock sweep` takes more", kMostRows));
+    for (const std::vector<Override>& point : points) {
+      for (const std::vector<std::string>& value : axis.values) {
+        longer.push_back(point);
+        longer.back().push_back({axis.keys.front(), value.front()});
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+/// Results of all files at all points. One that is refused is said and left out.
+struct Compared {
+  std::vector<Json> results;
+  std::size_t refused = 0;
+};
+
+Compared results_of(const Arguments& arguments) {
+  const OutputOptions options{false, arguments.flag("reproducible")};
+  const auto points = points_of(arguments);
+  Compared all;
+  const auto add = [&](auto&& result) {
+    try {
+      all.results.push_back(result());
+    } catch (const InputError& error) {
+      ++all.refused;
+      fmt::print(stderr, "{}\n", error.what());
+    }
+  };
+  Progress progress("compare",
+                    static_cast<std::int64_t>(arguments.positional.size() * points.size()));
+  std::int64_t done = 0;
+  for (const std::string& path : arguments.positional) {
+    if (is_result_file(path)) {
+      add([&] {
+        if (arguments.flag("set") || arguments.flag("over"))
+          throw InputError(path,
+                           "is a saved result, which --set and --over cannot change; give its "
+                           "scenario");
+        return load_result(path);
+      });
+      continue;
+    }
+    for (const std::vector<Override>& point : points) {
+      progress.update(done++, path);
+      add([&] { return simulate_in_child(path, point, engine_of(arguments), options); });
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 int run_compare(const Arguments& arguments) {
-  const OutputOptions options{false, arguments.flag("reproducible")};
-  std::vector<Json> results;
-  for (const std::string& path : arguments.positional) {
-    auto saved = load_result(path);
-    if (saved && arguments.flag("set"))
-      throw InputError(path, "is a saved result, which --set cannot change; give its scenario");
-    results.push_back(
-        saved ? *saved
-              : simulate_in_child(path, overrides_of(arguments), engine_of(arguments), options));
-  }
+  const auto [results, refused] = results_of(arguments);
+  if (results.empty()) return exit_usage;
   if (arguments.flag("report"))
     write_report(comparison_report(results, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
@@ -168,7 +232,9 @@ int run_compare(const Arguments& arguments) {
   } else {
     put_output(arguments, comparison_table(results));
   }
-  return exit_ok;
+  if (refused == 0) return exit_ok;
+  fmt::print(stderr, "{} of {} were left out\n", refused, refused + results.size());
+  return exit_usage;
 }
 
 }  // namespace penstock

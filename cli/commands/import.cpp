@@ -5,6 +5,7 @@
 #include "cli/running.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
+#include "scenarios/megatron_import.hpp"
 #include "schedules/exchange/torch_reader.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -40,26 +41,9 @@ std::size_t devices_of(const Arguments& arguments, std::size_t stages) {
                                stages, fmt::join(legal, ", "), given));
 }
 
-/// A scenario's stages hold layers, the first one the embedding, too, and the last one the head.
-void check_representable(const std::vector<StageLayers>& layout, const std::string& text) {
-  std::vector<Diagnostic> errors;
-  for (std::size_t s = 0; s < layout.size(); ++s) {
-    if (layout[s].layers > 0) continue;
-    errors.push_back({{"layout " + text, 0, 0},
-                      fmt::format("stage {} holds no transformer layer; a scenario's split has at "
-                                  "least one for each",
-                                  s),
-                      "",
-                      1,
-                      0});
-  }
-  if (!errors.empty()) throw InputError(std::move(errors));
-}
-
 std::string import_layout(const Arguments& arguments) {
   const std::string& text = arguments.positional[1];
   const auto layout = parse_layout(text, "layout");
-  check_representable(layout, text);
   const std::size_t devices = devices_of(arguments, layout.size());
   std::vector<int> layers;
   int all = 0, mtp = 0;
@@ -147,6 +131,16 @@ bool is_layer_table(const std::string& path) {
   return head.find("layer") != std::string::npos;
 }
 
+std::string import_megatron(const Arguments& arguments) {
+  if (arguments.positional.size() < 2)
+    throw InputError("penstock import megatron-args",
+                     "the launch script or list of arguments is missing ('-': standard input)");
+  const std::string& file = arguments.positional[1];
+  if (file != "-") require_file(file);
+  return scenario_of_megatron(read_file(file == "-" ? "/dev/stdin" : file),
+                              file == "-" ? "standard input" : file, arguments.value("cluster"));
+}
+
 }  // namespace
 
 int run_import(const Arguments& arguments) {
@@ -158,16 +152,21 @@ int run_import(const Arguments& arguments) {
     put_output(arguments, import_layout(arguments));
     return exit_ok;
   }
+  if (what == "megatron-args") {
+    put_output(arguments, import_megatron(arguments));
+    return exit_ok;
+  }
   if (arguments.positional.size() > 1)
     throw InputError("penstock import", fmt::format("takes one file, got '{}' behind '{}'",
                                                     arguments.positional[1], what));
   const bool csv = what.ends_with(".csv");
   if (!csv && !what.ends_with(".txt") && !what.ends_with(".json")) {
-    throw InputError("penstock import",
-                     fmt::format("'{}' is none of 'layout STRING', a FILE.csv of "
-                                 "torch.distributed.pipelining or of layers, a profile graph.txt, "
-                                 "a config.json",
-                                 what));
+    throw InputError(
+        "penstock import",
+        fmt::format("'{}' is none of 'layout STRING', 'megatron-args FILE', a FILE.csv of "
+                    "torch.distributed.pipelining or of layers, a profile graph.txt, "
+                    "a config.json",
+                    what));
   }
   require_file(what);
   put_output(arguments, what.ends_with(".json")        ? import_model(what)

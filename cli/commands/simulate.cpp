@@ -1,14 +1,28 @@
 // penstock simulate
 #include "base/exit_codes.hpp"
+#include "cli/advice.hpp"
 #include "cli/output.hpp"
 #include "cli/perturbation_study.hpp"
 #include "cli/running.hpp"
 #include "cli/sensitivity.hpp"
 #include "cli/simulation_report.hpp"
+#include "traces/byte_sink.hpp"
 
 namespace penstock {
+namespace {
+
+/// From standard input where the file is called "-"; what it names is looked for from here.
+Scenario scenario_of(const Arguments& arguments) {
+  const std::string& path = arguments.positional[0];
+  const std::vector<Override> changes = overrides_of(arguments);
+  if (path != "-") return load_scenario(path, changes);
+  return parse_scenario(read_file("/dev/stdin"), "standard input", changes);
+}
+
+}  // namespace
+
 int run_simulate(const Arguments& arguments) {
-  const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
+  const Scenario scenario = scenario_of(arguments);
   // First, as their runs are processes that must not have used SimGrid before.
   const auto perturbed = study_perturbations(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
@@ -17,12 +31,15 @@ int run_simulate(const Arguments& arguments) {
   Sensitivities help;
   if (!events_only || arguments.flag("report"))
     help = study_sensitivities(scenario, engine_of(arguments));
+  std::vector<Advice> advice;
+  if (!events_only || arguments.flag("report")) advice = study_changes(scenario);
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
   Result result = summarize(simulation);
   result.perturbed = perturbed;
   result.what_would_help = help.changes;
+  result.what_to_change = std::move(advice);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
   if (arguments.flag("report"))
     write_report(simulation_report(simulation, result, arguments), arguments.value("report"));

@@ -234,6 +234,8 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   fmt::print(stderr, "{}{}\n", overview.counts(), rate);
+  if (const std::string batches = overview.batches(); !batches.empty())
+    fmt::print(stderr, "{}\n", batches);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
       fmt::print(stderr, "the same command with --resume tries again what failed\n");

@@ -53,18 +53,51 @@ InputFile named_file(const std::string& path) {
   return {path, MeasuredFormat::recording};
 }
 
+/// Files of a folder that are refused are said and left out; one that was named is an error.
+class LeftOut {
+ public:
+  explicit LeftOut(bool folder) : folder_(folder) {}
+
+  /// Has `work` been done?
+  template <class Work>
+  bool unless_refused(const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (const InputError& error) {
+      if (!folder_) throw;
+      say(error.what());
+    } catch (const SystemError& error) {
+      if (!folder_) throw;
+      say(error.what());
+    }
+    return false;
+  }
+  std::size_t count() const { return count_; }
+
+ private:
+  void say(const char* why) {
+    ++count_;
+    fmt::print(stderr, "{}\n", why);
+  }
+  bool folder_;
+  std::size_t count_ = 0;
+};
+
 /// The file itself, or the recordings and tables in a folder and those below it, sorted.
-std::vector<InputFile> inputs_in(const std::string& path) {
+std::vector<InputFile> inputs_in(const std::string& path, LeftOut& left_out) {
   require_file(path);
   if (!fs::is_directory(path)) return {named_file(path)};
   std::vector<InputFile> files;
   for (const auto& entry : fs::recursive_directory_iterator(path)) {
     if (!entry.is_regular_file() || !maybe_measured(entry.path())) continue;
     const std::string file = entry.path().string();
-    const MeasuredFormat format = measured_format(file, read_file(file));
-    if (format != MeasuredFormat::unknown) files.push_back({file, format});
+    left_out.unless_refused([&] {
+      const MeasuredFormat format = measured_format(file, read_file(file));
+      if (format != MeasuredFormat::unknown) files.push_back({file, format});
+    });
   }
-  if (files.empty())
+  if (files.empty() && left_out.count() == 0)
     throw InputError(path,
                      "holds no recording (.json or .json.gz) and no table of measured iteration "
                      "times (.csv, .json)");
@@ -307,17 +340,30 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
 
 /// Tables of published measurements, one report per file.
 std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files,
-                                             const Arguments& arguments) {
+                                             const Arguments& arguments, LeftOut& left_out) {
   std::vector<MeasuredReport> reports;
+  const auto add = [&](std::vector<MeasuredReport> more) {
+    for (MeasuredReport& report : more) reports.push_back(std::move(report));
+  };
   std::vector<std::string> sailor;
   for (const InputFile& file : files) {
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
-    if (file.format != MeasuredFormat::iteration_times) continue;
-    for (MeasuredReport& report : iteration_times_reports(file.path, arguments))
-      reports.push_back(std::move(report));
+    if (file.format == MeasuredFormat::iteration_times)
+      left_out.unless_refused([&] { add(iteration_times_reports(file.path, arguments)); });
   }
-  for (MeasuredReport& report : sailor_reports(sailor, arguments))
-    reports.push_back(std::move(report));
+  const auto add_sailor = [&] { add(sailor_reports(sailor, arguments)); };
+  if (sailor.size() < 2) {
+    left_out.unless_refused(add_sailor);
+    return reports;
+  }
+  try {
+    add_sailor();
+  } catch (const InputError&) {  // read together, one spoils all
+    std::erase_if(sailor, [&](const std::string& file) {
+      return !left_out.unless_refused([&] { sailor_reports({file}, arguments); });
+    });
+    add_sailor();
+  }
   return reports;
 }
 
@@ -358,7 +404,8 @@ std::string text_of(const Json& result, const Arguments& arguments) {
 
 int run_validate(const Arguments& arguments) {
   const auto tolerance = tolerance_of(arguments);
-  const auto files = inputs_in(arguments.positional[0]);
+  LeftOut left_out(fs::is_directory(arguments.positional[0]));
+  const auto files = inputs_in(arguments.positional[0], left_out);
   const auto recordings = std::ranges::count(files, MeasuredFormat::recording, &InputFile::format);
   if (recordings > 1 && arguments.flag("trace"))
     throw InputError("--trace", fmt::format("takes one recording, '{}' holds {}",
@@ -369,19 +416,21 @@ int run_validate(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> scenarios;
   for (const InputFile& file : files) {
     if (file.format != MeasuredFormat::recording) continue;
-    Json answer = validated(file.path, arguments);
+    Json answer;
+    if (!left_out.unless_refused([&] { answer = validated(file.path, arguments); })) continue;
     rows.push_back(std::move(answer["row"]));
     scenarios.emplace_back(file.path, answer["scenario"].get<std::string>());
     for (Json& section : answer["sections"]) sections.push_back(section.get<std::string>());
   }
   const std::vector<Json> recorded = rows;
-  const auto reports = measured_reports(files, arguments);
+  const auto reports = measured_reports(files, arguments, left_out);
   for (std::size_t i = 0; i < reports.size(); ++i) {
     for (Json& row : measured_rows_json(reports[i])) {
       row["report"] = i;
       rows.push_back(std::move(row));
     }
   }
+  if (rows.empty() && left_out.count() > 0) return exit_usage;
   Json result = validation_json(rows, tolerance);
   for (const MeasuredReport& report : reports)
     result["measured"].push_back(measured_report_json(report));
@@ -391,10 +440,15 @@ int run_validate(const Arguments& arguments) {
         arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
   const auto beyond = out_of_tolerance(result);
-  if (beyond.empty()) return exit_ok;
-  fmt::print(stderr, "out of the tolerance of {}: {}\n", format_percent(*tolerance),
-             fmt::join(beyond, ", "));
-  return exit_out_of_tolerance;
+  if (!beyond.empty())
+    fmt::print(stderr, "out of the tolerance of {}: {}\n", format_percent(*tolerance),
+               fmt::join(beyond, ", "));
+  if (left_out.count() > 0) {
+    fmt::print(stderr, "{} left out\n",
+               counted(static_cast<std::int64_t>(left_out.count()), "file"));
+    return exit_usage;
+  }
+  return beyond.empty() ? exit_ok : exit_out_of_tolerance;
 }
 
 }  // namespace penstock

@@ -115,9 +115,8 @@ Bounds::Bounds(const Problem& problem, const Axes& axes)
 }
 
 StageTable& Bounds::table(const Shape& shape, Recompute recompute) {
-  const StageTable::Key key{shape.tensor,
-                            problem_.distributed_optimizer(shape.width) ? shape.width : 1,
-                            shape.microbatch_size, recompute};
+  const StageTable::Key key{shape.tensor, shape.distributed_optimizer ? shape.width : 1,
+                            shape.sequence_parallel, shape.microbatch_size, recompute};
   return tables_.try_emplace(key, problem_, key).first->second;
 }
 

@@ -17,7 +17,8 @@ namespace {
 /// Keys of a scenario and of its pipeline that the search leaves as they are.
 constexpr std::array<std::string_view, 5> kKept{"name", "model", "cluster", "transfers",
                                                 "samples_per_epoch"};
-constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
+constexpr std::array<std::string_view, 3> kKeptOfPipeline{"optimizer_sync", "reduction",
+                                                          "transfers_divided"};
 
 Value only(const Value& map, std::span<const std::string_view> keys) {
   Value out = map;
@@ -51,10 +52,15 @@ void add_measured_choice(const Value& document, std::vector<Override>& overrides
   }
 }
 
-bool says_true(const Value& document, const char* key) {
+std::optional<bool> said(const Value& document, const char* key) {
   const Value* pipeline = document.find("pipeline");
   const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
-  return value != nullptr && value->text == "true";
+  if (value == nullptr) return std::nullopt;
+  return value->text == "true";
+}
+
+std::vector<bool> values_of(std::optional<bool> said) {
+  return said ? std::vector<bool>{*said} : std::vector<bool>{true, false};
 }
 
 std::vector<std::int64_t> divisors(std::int64_t n) {
@@ -164,14 +170,16 @@ bool PlanFamily::admitted() const {
     return false;
   }
   if (schedule->whole_model && shape.depth > 1) return false;
-  if (schedule->asynchronous && shape.width == 1) return false;
+  if (schedule->asynchronous && (shape.width == 1 || shape.distributed_optimizer)) return false;
   return schedule->refuse(schedule_shape()).empty();
 }
 
 std::string PlanFamily::describe() const {
   const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
-  return fmt::format("{}, {} stages x {} chunks x width {} x tensor {}, microbatch {}, {}, {}",
-                     name, shape.depth, chunks, shape.width, shape.tensor, shape.microbatch_size,
+  return fmt::format("{}, {} stages x {} chunks x width {}{} x tensor {}{}, microbatch {}, {}, {}",
+                     name, shape.depth, chunks, shape.width,
+                     shape.distributed_optimizer ? " (ZeRO-1)" : "", shape.tensor,
+                     shape.sequence_parallel ? " (sequence parallel)" : "", shape.microbatch_size,
                      arrangement.rank_order, arrangement.placement);
 }
 
@@ -205,8 +213,8 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
   batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
   const Value* pipeline = document.find("pipeline");
   plain_reduction_ = pipeline == nullptr || pipeline->find("reduction") == nullptr;
-  sequence_parallel_ = says_true(document, "sequence_parallel");
-  distributed_optimizer_ = says_true(document, "distributed_optimizer");
+  sequence_parallel_ = said(document, "sequence_parallel");
+  distributed_optimizer_ = said(document, "distributed_optimizer");
 }
 
 Axes Problem::axes(bool asynchronous) const {
@@ -214,7 +222,9 @@ Axes Problem::axes(bool asynchronous) const {
   for (const Schedule& schedule : schedules())
     if (asynchronous || schedule.flushes()) axes.schedules.push_back(&schedule);
   axes.depths = up_to(std::min(gpus(), layers()));
-  axes.tensors = tensors_of(base_, sequence_parallel_);
+  axes.tensors = tensors_of(base_, sequence_parallel_.value_or(false));
+  axes.sequence_parallel = values_of(sequence_parallel_);
+  axes.distributed_optimizer = values_of(distributed_optimizer_);
   axes.microbatch_sizes = divisors(batch_);
   for (const std::int64_t w : axes.microbatch_sizes)
     if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
@@ -224,6 +234,10 @@ Axes Problem::axes(bool asynchronous) const {
   axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
   return axes;
+}
+
+bool Problem::admits_sequence_parallel(int tensor) const {
+  return tensor > 1 && base_.transformer && base_.transformer->seq_length % tensor == 0;
 }
 
 std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
@@ -267,9 +281,8 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   if (!choice.recompute.empty())
     add(true, "recompute", recompute_text(PerStage<Recompute>(choice.recompute)));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
-  add(sequence_parallel(shape.tensor), "sequence_parallel", "true");
-  add(distributed_optimizer(shape.width) && !family.schedule->asynchronous, "distributed_optimizer",
-      "true");
+  add(shape.sequence_parallel, "sequence_parallel", "true");
+  add(shape.distributed_optimizer, "distributed_optimizer", "true");
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       fmt::format("{}", family.chunks));
   add(choice.split, "replication", "split");

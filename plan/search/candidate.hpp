@@ -20,7 +20,9 @@ struct Shape {
   int width = 1;   ///< replicas
   int tensor = 1;  ///< GPUs of every device
   std::int64_t microbatch_size = 1;
-  std::int64_t microbatches = 1;  ///< per update and replica
+  std::int64_t microbatches = 1;       ///< per update and replica
+  bool sequence_parallel = false;      ///< of several tensor ranks
+  bool distributed_optimizer = false;  ///< of several replicas (ZeRO-1)
 
   int gpus() const { return depth * width * tensor; }
 };
@@ -74,7 +76,8 @@ struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
   std::vector<std::int64_t> microbatch_sizes;
-  std::vector<Recompute> recomputes;  ///< of a stage, the least first
+  std::vector<Recompute> recomputes;                           ///< of a stage, the least first
+  std::vector<bool> sequence_parallel, distributed_optimizer;  ///< what is tried first before
 
   std::vector<int> chunks;
   std::vector<Arrangement> arrangements;
@@ -92,8 +95,9 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages);
 class Problem {
  public:
   /// `text`: a scenario; its model, cluster, transfers, and of its pipeline what the search does
-  /// not choose (sequence_parallel, distributed_optimizer, optimizer_sync, reduction) are taken
-  /// over. `batch`: samples per update; 0: those of the scenario. Throws InputError.
+  /// not choose (optimizer_sync, reduction; sequence_parallel and distributed_optimizer where they
+  /// are given) are taken over. `batch`: samples per update; 0: those of the scenario. Throws
+  /// InputError.
   Problem(const std::string& text, std::string origin, std::int64_t batch);
 
   const Scenario& base() const { return base_; }
@@ -116,8 +120,11 @@ class Problem {
 
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
-  bool sequence_parallel(int tensor) const { return sequence_parallel_ && tensor > 1; }
-  bool distributed_optimizer(int width) const { return distributed_optimizer_ && width > 1; }
+  /// Can a model of this sequence length be divided so? Never among one.
+  bool admits_sequence_parallel(int tensor) const;
+  /// What the scenario says; none: the search chooses.
+  std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
+  std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
 
  private:
   std::vector<Override> overrides(const Choice& choice) const;
@@ -127,7 +134,7 @@ class Problem {
   Scenario base_;
   std::int64_t batch_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
-  bool sequence_parallel_ = false, distributed_optimizer_ = false;
+  std::optional<bool> sequence_parallel_, distributed_optimizer_;
   bool plain_reduction_ = true;
 };
 

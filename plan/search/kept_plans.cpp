@@ -10,7 +10,9 @@ bool same_shape(const Choice& of_a, const Choice& of_b) {
   return of_a.widths == of_b.widths && of_a.split == of_b.split && a.chunks == b.chunks &&
          a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
          a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
-         a.shape.microbatch_size == b.shape.microbatch_size;
+         a.shape.microbatch_size == b.shape.microbatch_size &&
+         a.shape.sequence_parallel == b.shape.sequence_parallel &&
+         a.shape.distributed_optimizer == b.shape.distributed_optimizer;
 }
 
 bool same_family(const Choice& a, const Choice& b) {

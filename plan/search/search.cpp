@@ -233,7 +233,20 @@ class Search {
     for (const int t : axes_.tensors)
       for (const int p : axes_.depths)
         for (const int w : axes_.widths)
-          for (const std::int64_t b : axes_.microbatch_sizes) make_shape({p, w, t, b});
+          for (const std::int64_t b : axes_.microbatch_sizes)
+            for (const auto& [sequence, shared] : sharings(w, t))
+              make_shape({p, w, t, b, 1, sequence, shared});
+  }
+
+  /// Sequence parallelism and ZeRO-1, where they mean something.
+  std::vector<std::pair<bool, bool>> sharings(int w, int t) const {
+    std::vector<std::pair<bool, bool>> out;
+    for (const bool sequence : axes_.sequence_parallel)
+      for (const bool shared : axes_.distributed_optimizer) {
+        const std::pair here{sequence && problem_.admits_sequence_parallel(t), shared && w > 1};
+        if (std::ranges::find(out, here) == out.end()) out.push_back(here);
+      }
+    return out;
   }
 
   void make_shape(Shape shape) {
@@ -260,8 +273,12 @@ class Search {
   void try_usual(const Schedule& schedule, int p, int w, int t) {
     for (const std::int64_t b : axes_.microbatch_sizes) {
       if (problem_.batch() % (b * w) != 0) continue;
-      Candidate candidate{
-          {{p, w, t, b, problem_.batch() / (b * w)}, &schedule, 1, axes_.arrangements.front()}, {}};
+      const auto [sequence, shared] = sharings(w, t).front();
+      Candidate candidate{{{p, w, t, b, problem_.batch() / (b * w), sequence, shared},
+                           &schedule,
+                           1,
+                           axes_.arrangements.front()},
+                          {}};
       const PlanFamily family = candidate.family;
       if (p > problem_.layers() || !family.admitted()) return;
       const Bound bound = bounds_.of(family, &candidate);

@@ -115,12 +115,11 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                                           const DeviceSpec& device) const {
   const Scenario& base = problem_.base();
   if (base.profile) return profiled_stage_costs(*base.profile, problem_.in_model(layers), use_);
-  const bool shared = problem_.distributed_optimizer(key_.width);
   return stage_costs(*base.transformer, device, layers,
                      {.microbatch_size = static_cast<double>(key_.microbatch_size),
                       .recompute = key_.recompute,
-                      .tensor = {key_.tensor, problem_.sequence_parallel(key_.tensor)},
-                      .optimizer_shards = shared ? key_.width : 1});
+                      .tensor = {key_.tensor, key_.sequence_parallel, base.transfers_divided},
+                      .optimizer_shards = key_.optimizer_shards});
 }
 
 /// As measured with any number of devices at work; none where this microbatch was not measured.

@@ -36,7 +36,9 @@ class StageTable {
  public:
   /// What costs depend on.
   struct Key {
-    int tensor = 1, width = 1;
+    int tensor = 1;
+    int optimizer_shards = 1;
+    bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;
     Recompute recompute = Recompute::none;
 

@@ -60,7 +60,8 @@ class Shell:
         self.assert_offers("penstock simulate --engine ", "auto", "exact", "simgrid")
         self.assert_offers("penstock simulate --format=j", self.BEHIND_EQUALS)
         self.assert_offers("penstock simulate --set sched", "schedule=")
-        self.assert_offers("penstock schedule show 1f1b --set tran", "transfer=", "transfers=")
+        self.assert_offers("penstock schedule show 1f1b --set tran", "transfer=", "transfers=",
+                           "transfers_divided=")
         self.assert_offers("penstock simulate x.yaml --report gpt-o", "gpt-own.yaml")
         self.assert_offers("penstock simulate -o gpt-o", "gpt-own.yaml")
 

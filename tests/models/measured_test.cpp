@@ -122,7 +122,7 @@ TEST(Measured, StagesMayHaveRowsOfTheirOwn) {
     EXPECT_EQ(gradients[i][1].backward_s, rows.of(i).layer.backward_s) << i;
   }
   EXPECT_GT(mixed[0].backward_s / 3, mixed[1].backward_s / 4);
-  EXPECT_EQ(measured_balanced_split(gpt_small(), rows, 3), (std::vector<int>{3, 6, 3}));
+  EXPECT_EQ(measured_balanced_split(gpt_small(), rows, {0, 1, 2}), (std::vector<int>{3, 6, 3}));
 }
 
 TEST(Measured, BalancedSplitGivesTheLastStageFewerLayers) {
@@ -130,7 +130,7 @@ TEST(Measured, BalancedSplitGivesTheLastStageFewerLayers) {
   r.head = part(2.5e-3);
   r.embedding = {};
   // 12 layers: 4 + 4 + 4 with a head of 2.5 layers is slower than 5 + 5 + 2.
-  EXPECT_EQ(measured_balanced_split(gpt_small(), r, 3), (std::vector<int>{5, 5, 2}));
+  EXPECT_EQ(measured_balanced_split(gpt_small(), r, {0, 1, 2}), (std::vector<int>{5, 5, 2}));
 }
 
 }  // namespace

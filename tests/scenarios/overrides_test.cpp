@@ -199,9 +199,9 @@ TEST(SetErrors, SayWhatIsWrong) {
        "--set forward=1,5 s: 'forward' must be a time such as '1.5 us' (units: s, ms, us, "
        "ns, min, h), or a list with one per stage: '1,5 s' has a comma; "
        "decimals follow a point, as in '1.5'"},
-      {"global_batch_size=64",
-       "--set global_batch_size=64: unknown key 'global_batch_size'; global_batch_size = "
-       "microbatch_size x microbatches x width; give microbatches"},
+      {"gradient_accumulation_steps=64",
+       "--set gradient_accumulation_steps=64: unknown key 'gradient_accumulation_steps'; give "
+       "pipeline.global_batch_size (= microbatch_size x microbatches x width) or microbatches"},
       {"chunks=2",
        "--set chunks=2: 'gpipe' runs one stage per device: chunks is 2, the nearest legal value is "
        "1"},

@@ -120,7 +120,7 @@ TEST(RecomputeByStage, OfMeasuredLayersEachUsesItsOwnRows) {
           part + "}, {microbatch_size: 1, recompute: full, load: 2, layer: " + again +
           "}],\n   measured_step: [{load: 1, per_parameter: 1 ns}, {load: 2, per_parameter: 2 "
           "ns}]}\nschedule: 1f1b\n",
-      "stages: 3, split: [2, 2, 2]"};
+      "stages: 3, microbatches: 1, split: [2, 2, 2]"};
   expect_each_its_own(base, {"full", "none", "full"});
   const Scenario mixed = with(base, "[full, none, full]");
   EXPECT_NEAR(mixed.costs[0].backward_s, 6e-3, 1e-12);
@@ -130,7 +130,7 @@ TEST(RecomputeByStage, OfMeasuredLayersEachUsesItsOwnRows) {
                              "costs of the stages as measured with 2 devices at work (recompute "
                              "full)"}));
   EXPECT_EQ(error_of(base, "[full, none, selective]"),
-            "test.yaml:6:65: nothing was measured with recompute: selective, only with full, none")
+            "test.yaml:6:82: nothing was measured with recompute: selective, only with full, none")
       << "where the value stands";
 }
 

@@ -183,8 +183,8 @@ TEST(Models, HuggingFaceConfigsAreRead) {
 
 TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
   const Scenario s = beside_tests(
-      "model: foreign/mistral-7b.json\ncluster: dgx-a100\nschedule: gpipe\npipeline: {stages: "
-      "8}\n");
+      "model: foreign/mistral-7b.json\ncluster: dgx-a100\nschedule: gpipe\n"
+      "pipeline: {stages: 8, microbatches: 8}\n");
   const std::string file = source() + "/tests/scenarios/foreign/mistral-7b.json: ";
   EXPECT_EQ(s.notes,
             (std::vector<std::string>{
@@ -217,7 +217,7 @@ TEST(Models, ArgumentsOfMegatronAreRead) {
   EXPECT_FALSE(gpt.tie_embeddings);
   const Scenario fp16 = beside_tests(
       "model: foreign/megatron-gpt.json\ncluster: p3.16xlarge\nschedule: gpipe\n"
-      "pipeline: {stages: 8, microbatch_size: 8}\n");
+      "pipeline: {stages: 8, microbatch_size: 8, microbatches: 8}\n");
   EXPECT_EQ(fp16.transformer->compute_type, "fp16");
   const std::string file = source() + "/tests/scenarios/foreign/megatron-gpt.json: ";
   EXPECT_EQ(fp16.notes,

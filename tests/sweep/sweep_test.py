@@ -546,8 +546,8 @@ class Tables(Case):
     def test_the_table_has_the_best_a_heat_map_and_a_line_per_axis(self):
         out = self.ok(SMALL, *AXES, "--top", "3")
         lines = out.splitlines()
-        self.assertEqual(lines[0].split()[:3], ["stages", "microbatches", "samples/s"])
-        rates = [float(line.split()[2]) for line in lines[1:4]]
+        self.assertEqual(lines[0].split()[:3], ["stages", "microbatches", "batch"])
+        rates = [float(line.split()[3]) for line in lines[1:4]]
         self.assertEqual(rates, sorted(rates, reverse=True))
         self.assertEqual(lines[4], "")
         self.assertIn("samples/s by stages (down) and microbatches (across)", out)
@@ -562,7 +562,7 @@ class Tables(Case):
 
     def test_columns_may_be_called_as_the_table_calls_them(self):
         usual = self.ok(SMALL, *AXES).splitlines()[0].split()
-        self.assertEqual(usual[2:], ["samples/s", "iteration", "bubble", "mfu", "peak"])
+        self.assertEqual(usual[2:], ["batch", "samples/s", "iteration", "bubble", "mfu", "peak"])
         for header in usual:
             self.ok(SMALL, *AXES, "--sort", header, "--columns", header)
         self.assertEqual(

@@ -1,0 +1,194 @@
+#include "cli/advice.hpp"
+
+#include "base/error.hpp"
+#include "cli/running.hpp"
+#include "scenarios/document.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint32_t kMostExact = 300'000;  // ops of a run, as what would help allows
+constexpr std::uint32_t kMostSimgrid = 10'000;
+constexpr std::size_t kShown = 2;
+constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
+
+struct Outcome {
+  double samples_per_s = 0;
+  bool fits = false;
+};
+
+/// None where the run is too large, is refused or has no rate.
+std::optional<Outcome> outcome_of(const Scenario& scenario) {
+  Simulation simulation = prepare(scenario);
+  const bool exact = uses_exact(simulation, EngineChoice::automatic);
+  if (simulation.program.ops.size() > (exact ? kMostExact : kMostSimgrid)) return std::nullopt;
+  if (!exact && !why_no_simgrid().empty()) return std::nullopt;
+  const auto outcome = [&] {
+    run_engine(simulation, EngineChoice::automatic);
+    const Result result = summarize(simulation);
+    const bool fits = result.infeasible_because.empty() && result.stalled_because.empty();
+    return Json{{"samples_per_s", result.samples_per_s}, {"fits", fits}};
+  };
+  const Json answer =
+      exact ? outcome()
+            : Json::parse(in_child(scenario.origin, "simulated", [&] { return outcome().dump(); }));
+  const Outcome out{answer["samples_per_s"].get<double>(), answer["fits"].get<bool>()};
+  if (!(out.samples_per_s > 0)) return std::nullopt;
+  return out;
+}
+
+/// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
+class Changes {
+ public:
+  explicit Changes(const Scenario& scenario)
+      : scenario_(scenario), document_(parse_document(scenario.text, scenario.origin)) {
+    split();
+    recomputation();
+    microbatch_sizes();
+    chunks();
+    other_schedules();
+    tensor_against_depth();
+  }
+  const std::vector<Advice>& all() const { return all_; }
+
+ private:
+  const Value* of_pipeline(const char* key) const {
+    const Value* pipeline = document_.find("pipeline");
+    return pipeline == nullptr ? nullptr : pipeline->find(key);
+  }
+  bool listed(const char* key) const {
+    const Value* value = of_pipeline(key);
+    return value != nullptr && value->kind == Value::Kind::list;
+  }
+  /// Does the batch stay when the microbatch size or the width changes?
+  bool batch_given() const { return of_pipeline("global_batch_size") != nullptr; }
+
+  void add(std::string change, std::vector<std::string> set) {
+    all_.push_back({std::move(change), std::move(set), 0});
+  }
+
+  void split() {
+    if (!scenario_.layers.empty()) add("split: balanced", {"pipeline.split=balanced"});
+  }
+
+  void recomputation() {
+    for (const std::string_view name : kRecomputeNames) {
+      if (scenario_.measured && name == "selective") continue;
+      add(fmt::format("recompute: {}", name), {fmt::format("pipeline.recompute={}", name)});
+    }
+  }
+
+  void microbatch_sizes() {
+    const std::int64_t b = scenario_.microbatch_size;
+    const std::int64_t m = scenario_.shape.microbatches_per_update;
+    const auto add_size = [&](std::int64_t size, std::int64_t count) {
+      std::vector<std::string> set{fmt::format("pipeline.microbatch_size={}", size)};
+      if (!batch_given()) set.push_back(fmt::format("pipeline.microbatches={}", count));
+      add(fmt::format("microbatches of {} instead of {}", size, b), std::move(set));
+    };
+    const bool sized = scenario_.transformer || scenario_.profile;
+    if (!sized || scenario_.schedule->update == UpdateRule::stash) return;
+    if (m % 2 == 0) add_size(2 * b, m / 2);
+    if (b % 2 == 0) add_size(b / 2, 2 * m);
+  }
+
+  void chunks() {
+    const Chunks& allowed = scenario_.schedule->chunks;
+    const std::uint32_t v = scenario_.shape.chunks;
+    if (allowed.most <= allowed.least || listed("split")) return;
+    for (const std::uint32_t other : {2 * v, v / 2})
+      if (other >= allowed.least && other <= allowed.most &&
+          (other - allowed.least) % allowed.step == 0)
+        add(fmt::format("{} chunks instead of {}", other, v),
+            {fmt::format("pipeline.chunks={}", other)});
+  }
+
+  /// Of those that compute the same updates; ones with twice the parameters are not among them.
+  void other_schedules() {
+    if (!scenario_.schedule->flushes() || scenario_.shape.depth < 2) return;
+    for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half"}) {
+      const Schedule* schedule = find_schedule(name);
+      if (schedule == scenario_.schedule) continue;
+      std::vector<std::string> set{fmt::format("schedule={}", name)};
+      std::string change = fmt::format("schedule: {}", name);
+      const std::uint32_t chunks = schedule->chunks.usual;
+      if (chunks != scenario_.shape.chunks) {
+        set.push_back(fmt::format("pipeline.chunks={}", chunks));
+        change += fmt::format(", {} chunk{}", chunks, chunks == 1 ? "" : "s");
+        if (!scenario_.layers.empty()) {
+          set.emplace_back("pipeline.split=balanced");
+          change += ", split: balanced";
+        }
+      }
+      add(std::move(change), std::move(set));
+    }
+  }
+
+  void tensor_against_depth() {
+    if (!scenario_.transformer || scenario_.measured || listed("split") || listed("width")) return;
+    const std::uint32_t p = scenario_.shape.depth;
+    const auto add_degrees = [&](int tensor, std::uint32_t depth) {
+      std::vector<std::string> set{fmt::format("pipeline.tensor={}", tensor),
+                                   fmt::format("pipeline.stages={}", depth)};
+      if (of_pipeline("split") == nullptr) set.emplace_back("pipeline.split=balanced");
+      if (tensor == 1 && scenario_.sequence_parallel)
+        set.emplace_back("pipeline.sequence_parallel=false");
+      add(fmt::format("tensor {} and {} stages", tensor, depth), std::move(set));
+    };
+    const bool in_node = 2 * scenario_.tensor <= scenario_.cluster.devices_per_node;
+    if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.tensor, p / 2);
+    if (scenario_.tensor % 2 == 0) add_degrees(scenario_.tensor / 2, 2 * p);
+  }
+
+  const Scenario& scenario_;
+  const Value document_;
+  std::vector<Advice> all_;
+};
+
+/// Is it another run at all? Keys may repeat what was so already.
+bool differs(const Scenario& a, const Scenario& b) {
+  return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
+         a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
+         a.shape.depth != b.shape.depth || a.tensor != b.tensor;
+}
+
+std::optional<Outcome> outcome_with(const Scenario& scenario, const Advice& advice) {
+  std::vector<Override> changes;
+  for (const std::string& text : advice.set) changes.push_back(parse_override(text));
+  try {
+    const Scenario changed = parse_scenario(scenario.text, scenario.origin, changes);
+    const bool alike = changed.gpu_count() == scenario.gpu_count() &&
+                       changed.samples_per_update() == scenario.samples_per_update();
+    if (!alike || !differs(changed, scenario)) return std::nullopt;
+    return outcome_of(changed);
+  } catch (const InputError&) {
+    return std::nullopt;  // the scenario does not admit it
+  }
+}
+
+}  // namespace
+
+std::vector<Advice> study_changes(const Scenario& scenario) {
+  if (scenario.perturbations.changes_times() || scenario.own_schedule) return {};
+  const auto today = outcome_of(scenario);
+  if (!today) return {};
+  std::vector<Advice> found;
+  const Changes changes(scenario);
+  for (Advice advice : changes.all()) {
+    const auto outcome = outcome_with(scenario, advice);
+    if (!outcome || !outcome->fits) continue;
+    advice.time_ratio = today->samples_per_s / outcome->samples_per_s;
+    if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
+    advice.makes_it_fit = !today->fits;
+    found.push_back(std::move(advice));
+  }
+  std::ranges::stable_sort(found, {}, &Advice::time_ratio);
+  if (found.size() > kShown) found.resize(kShown);
+  return found;
+}
+
+}  // namespace penstock

@@ -1,0 +1,557 @@
+#include "scenarios/megatron_import.hpp"
+
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "models/layout_string.hpp"
+#include "scenarios/document.hpp"
+#include "scenarios/shell_words.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+
+namespace penstock {
+namespace {
+
+using FlagNames = std::initializer_list<std::string_view>;
+
+/// Flags that change nothing of what is predicted: whole names.
+constexpr std::string_view kIgnoredFlags[] = {"max-position-embeddings",
+                                              "position-embedding-type",
+                                              "normalization",
+                                              "norm-epsilon",
+                                              "layernorm-epsilon",
+                                              "disable-bias-linear",
+                                              "add-qkv-bias",
+                                              "use-rotary-position-embeddings",
+                                              "no-position-embedding",
+                                              "rotary-base",
+                                              "rotary-percent",
+                                              "attention-dropout",
+                                              "hidden-dropout",
+                                              "init-method-std",
+                                              "weight-decay",
+                                              "adam-beta1",
+                                              "adam-beta2",
+                                              "adam-eps",
+                                              "clip-grad",
+                                              "lr",
+                                              "min-lr",
+                                              "lr-decay-style",
+                                              "lr-decay-iters",
+                                              "lr-decay-samples",
+                                              "lr-warmup-fraction",
+                                              "lr-warmup-iters",
+                                              "lr-warmup-samples",
+                                              "train-iters",
+                                              "train-samples",
+                                              "optimizer",
+                                              "seed",
+                                              "data-path",
+                                              "data-cache-path",
+                                              "split",
+                                              "train-data-path",
+                                              "valid-data-path",
+                                              "test-data-path",
+                                              "num-workers",
+                                              "dataloader-type",
+                                              "data-impl",
+                                              "mock-data",
+                                              "vocab-file",
+                                              "merge-file",
+                                              "save",
+                                              "load",
+                                              "save-interval",
+                                              "exit-interval",
+                                              "exit-duration-in-mins",
+                                              "exit-on-missing-checkpoint",
+                                              "exit-signal-handler",
+                                              "auto-detect-ckpt-format",
+                                              "ckpt-format",
+                                              "use-dist-ckpt",
+                                              "async-save",
+                                              "dist-ckpt-format",
+                                              "finetune",
+                                              "override-opt-param-scheduler",
+                                              "use-checkpoint-args",
+                                              "distributed-backend",
+                                              "distributed-timeout-minutes",
+                                              "master-addr",
+                                              "master-port",
+                                              "node-rank",
+                                              "rdzv-id",
+                                              "rdzv-backend",
+                                              "rdzv-endpoint",
+                                              "max-restarts",
+                                              "tee",
+                                              "redirects",
+                                              "module",
+                                              "local-ranks-filter",
+                                              "role",
+                                              "start-method",
+                                              "use-mcore-models",
+                                              "use-legacy-models",
+                                              "transformer-impl",
+                                              "attention-backend",
+                                              "initial-loss-scale",
+                                              "loss-scale",
+                                              "loss-scale-window",
+                                              "hysteresis",
+                                              "attention-softmax-in-fp32",
+                                              "accumulate-allreduce-grads-in-fp32",
+                                              "apply-layernorm-1p",
+                                              "apply-query-key-layer-scaling",
+                                              "make-vocab-size-divisible-by",
+                                              "manual-gc",
+                                              "manual-gc-interval",
+                                              "empty-unused-memory-level",
+                                              "bias-swiglu-fusion",
+                                              "bias-gelu-fusion",
+                                              "reset-position-ids",
+                                              "reset-attention-mask",
+                                              "eod-mask-loss",
+                                              "create-attention-mask-in-dataloader",
+                                              "check-for-nan-in-loss-and-grad",
+                                              "check-weight-hash-across-dp-replicas-interval",
+                                              "overlap-p2p-communication",
+                                              "sequence-length-warmup",
+                                              "rampup-batch-size",
+                                              "decrease-batch-size-if-needed",
+                                              "use-tokenizer-model-from-checkpoint-args",
+                                              "tokenizer-model",
+                                              "enable-one-logger",
+                                              "no-one-logger",
+                                              "one-logger-project",
+                                              "job-name",
+                                              "output",
+                                              "error",
+                                              "time",
+                                              "partition",
+                                              "account",
+                                              "mem",
+                                              "cpus-per-task",
+                                              "exclusive",
+                                              "constraint",
+                                              "no-scatter-gather-tensors-in-pipeline",
+                                              "use-cpu-initialization",
+                                              "no-query-key-layer-scaling",
+                                              "nccl-communicator-config-path",
+                                              "use-pytorch-profiler",
+                                              "profile",
+                                              "profile-step-start",
+                                              "profile-step-end",
+                                              "profile-ranks",
+                                              "rotary-interleaved",
+                                              "rotary-seq-len-interpolation-factor",
+                                              "use-rope-scaling",
+                                              "rope-scaling-factor",
+                                              "qk-layernorm",
+                                              "xavier-uniform-init",
+                                              "test-mode"};
+constexpr std::string_view kIgnoredBeginnings[] = {
+    "log-",       "tensorboard-", "wandb-", "eval-",      "no-load-", "no-save-",
+    "timing-",    "lr-",          "save-",  "load-",      "ckpt-",    "dist-ckpt-",
+    "tokenizer-", "one-logger-",  "rerun-", "straggler-", "data-",    "hf-"};
+
+struct UnmodelledFlag {
+  std::string_view beginning;
+  const char* why;
+};
+constexpr UnmodelledFlag kUnmodelledFlags[] = {
+    {"num-experts", "mixture of experts: the scenario is of the dense layers alone"},
+    {"expert-", "expert parallelism is not modelled"},
+    {"moe-", "mixture of experts is not modelled"},
+    {"context-parallel-size", "context parallelism is not modelled: its GPUs are left out"},
+    {"cp-comm-type", "context parallelism is not modelled"},
+    {"hierarchical-context-parallel-sizes", "context parallelism is not modelled"},
+    {"multi-latent-attention", "multi-latent attention is not modelled"},
+    {"kv-lora-rank", "multi-latent attention is not modelled"},
+    {"q-lora-rank", "multi-latent attention is not modelled"},
+    {"qk-head-dim", "multi-latent attention is not modelled"},
+    {"v-head-dim", "multi-latent attention is not modelled"},
+    {"mtp-num-layers", "multi-token prediction is not modelled"},
+    {"fp8-", "8-bit numbers are not modelled: times are those of 16 bits"},
+    {"fp4-", "4-bit numbers are not modelled: times are those of 16 bits"},
+    {"tp-comm-overlap",
+     "hiding tensor exchanges under products is not modelled: times are pessimistic"},
+    {"use-megatron-fsdp", "sharded weights are not modelled"},
+    {"use-custom-fsdp", "sharded weights are not modelled"},
+    {"use-torch-fsdp2", "sharded weights are not modelled"},
+    {"data-parallel-sharding-strategy", "sharded weights are not modelled"},
+    {"zero-stage", "only ZeRO-1 is modelled (distributed_optimizer)"},
+    {"cpu-offloading", "offloading is not modelled"},
+    {"optimizer-cpu-offload", "offloading is not modelled"},
+    {"optimizer-offload", "offloading is not modelled"},
+    {"fine-grained-activation-offloading", "offloading is not modelled"},
+    {"recompute-modules", "recomputation of single modules is not modelled"},
+    {"distribute-saved-activations", "not modelled: memory is pessimistic"},
+    {"overlap-moe", "mixture of experts is not modelled"},
+    {"delay-wgrad-compute", "not modelled; the zb-h1 schedule delays weight gradients, too"},
+    {"external-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
+    {"enable-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
+    {"cuda-graph", "CUDA graphs are not modelled: launches may bind"},
+    {"use-precision-aware-optimizer", "not modelled: give model.bytes_per_parameter"},
+    {"main-grads-dtype", "not modelled: give model.bytes_per_parameter.gradients"},
+    {"main-params-dtype", "not modelled: give model.bytes_per_parameter.optimizer"},
+    {"exp-avg", "not modelled: give model.bytes_per_parameter.optimizer"},
+    {"kv-channels",
+     "heads of a size other than hidden_size / num_attention_heads are not modelled"},
+    {"window-size", "windows of attention are not modelled: attention is counted in full"},
+    {"encoder-", "encoder-decoder models are not modelled"},
+    {"decoder-num-layers", "encoder-decoder models are not modelled"},
+    {"standalone-embedding-stage",
+     "not modelled: give a pipeline.split whose first stage has 0 layers"},
+    {"align-grad-reduce", "not modelled"},
+    {"hybrid-", "models of several kinds of layers are not modelled"},
+    {"mamba-", "state-space layers are not modelled"}};
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 && value < 1'000'000'000'000 ? std::optional(value) : std::nullopt;
+}
+
+/// Text of a script in a comment of ours.
+std::string as_comment(const std::string& text) {
+  constexpr std::size_t kLongest = 100;
+  const std::string line = printable(text);
+  return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
+}
+
+class Import {
+ public:
+  Import(std::string_view text, const std::string& origin, const std::string& cluster)
+      : options_(script_options(text)), origin_(origin), cluster_(cluster) {
+    for (std::size_t i = 0; i < options_.size(); ++i) last_[options_[i].name] = i;
+    kinds_.assign(options_.size(), Kind::open);
+  }
+
+  std::string scenario() {
+    const std::string model_part = model();  // first: it counts the layers
+    const std::string other_parts = rest();
+    sort_out();
+    return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_),
+                       comments(), model_part, other_parts);
+  }
+
+ private:
+  enum class Kind { open, understood, ignored, unmodelled, unreadable, unknown };
+
+  /// Marks every occurrence; the last one counts.
+  const ScriptOption* find(const std::string& name, const std::string& meaning) {
+    const auto at = last_.find(name);
+    if (at == last_.end()) return nullptr;
+    for (std::size_t i = 0; i < options_.size(); ++i)
+      if (options_[i].name == name) kinds_[i] = Kind::understood;
+    meanings_[at->second] = meaning;
+    return &options_[at->second];
+  }
+  bool has(const std::string& name, const std::string& meaning) {
+    return find(name, meaning) != nullptr;
+  }
+  std::optional<std::int64_t> number(const std::string& name, const std::string& meaning) {
+    const ScriptOption* option = find(name, meaning);
+    if (option == nullptr) return std::nullopt;
+    const auto value = option->values.empty() ? std::nullopt : whole_number(option->values.front());
+    if (!value) kinds_[last_.at(name)] = Kind::unreadable;
+    return value;
+  }
+  std::string word(const std::string& name, const std::string& meaning) {
+    const ScriptOption* option = find(name, meaning);
+    return option == nullptr || option->values.empty() ? "" : option->values.front();
+  }
+  /// Of several names of the same thing.
+  std::optional<std::int64_t> number(FlagNames names, const std::string& meaning) {
+    std::optional<std::int64_t> found;
+    for (const std::string_view name : names)
+      if (const auto value = number(std::string(name), meaning)) found = value;
+    return found;
+  }
+
+  void assume(std::string line) { assumed_.push_back(std::move(line)); }
+
+  std::int64_t needed(const std::string& name, const char* key, std::int64_t otherwise) {
+    const auto value = number(name, key);
+    if (value) return *value;
+    assume(fmt::format("{}: {} (no --{} with a number)", key, otherwise, name));
+    return otherwise;
+  }
+
+  std::string model() {
+    layers_ = needed("num-layers", "model.num_layers", 32);
+    const std::int64_t hidden = needed("hidden-size", "model.hidden_size", 4096);
+    const std::int64_t heads = needed("num-attention-heads", "model.num_attention_heads", 32);
+    const std::int64_t length = needed("seq-length", "model.seq_length", 4096);
+    const bool gated = has("swiglu", "model.family: llama");
+    const auto given = number("ffn-hidden-size", "model.ffn_hidden_size");
+    const std::int64_t ffn = given.value_or(gated ? hidden * 4 * 2 / 3 / 64 * 64 : 4 * hidden);
+    const bool grouped = has("group-query-attention", "model.num_query_groups");
+    const auto groups = number("num-query-groups", "model.num_query_groups");
+    const bool untied = has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
+    const bool fp16 = has("fp16", "model.precision: mixed-fp16");
+    const bool bf16 = has("bf16", "model.precision: mixed-bf16");
+    bool flash = has("use-flash-attn", "model.flash_attention: true");
+    // Transformer Engine, which is the default, has it.
+    const std::string implementation = word("transformer-impl", "model.flash_attention");
+    if (!flash && implementation == "transformer_engine") flash = true;
+    if (!flash && implementation != "local" && !last_.contains("use-legacy-models")) {
+      flash = true;
+      assume("model.flash_attention: true (Transformer Engine's; no --transformer-impl local)");
+    }
+    std::string out = fmt::format(
+        "model:\n  family: {}\n  num_layers: {}\n  hidden_size: {}\n  ffn_hidden_size: {}\n"
+        "  num_attention_heads: {}\n",
+        gated ? "llama" : "gpt", layers_, hidden, ffn, heads);
+    if (grouped || groups) out += fmt::format("  num_query_groups: {}\n", groups.value_or(heads));
+    out += fmt::format("  seq_length: {}\n  vocab_size: {}\n  tie_embeddings: {}\n", length,
+                       vocabulary(), !untied);
+    out += fmt::format("  flash_attention: {}\n", flash);
+    return out + fmt::format("  precision: {}\n", bf16   ? "mixed-bf16"
+                                                  : fp16 ? "mixed-fp16"
+                                                         : "fp32");
+  }
+
+  std::int64_t vocabulary() {
+    const auto given = number("vocab-size", "model.vocab_size");
+    const auto padded = number("padded-vocab-size", "model.vocab_size");
+    const std::string tokenizer = word("tokenizer-type", "model.vocab_size");
+    const std::string file = word("tokenizer-model", "model.vocab_size");
+    if (padded) return *padded;
+    if (given) return *given;
+    const auto names = [&](std::string_view part) {
+      std::string all = tokenizer + " " + file;
+      std::ranges::transform(all, all.begin(), [](unsigned char c) { return std::tolower(c); });
+      return all.find(part) != std::string::npos;
+    };
+    const bool third = names("llama-3") || names("llama3") || names("tiktoken");
+    const std::int64_t size = third                                      ? 128'256
+                              : names("llama") || names("sentencepiece") ? 32'000
+                                                                         : 50'257;
+    assume(fmt::format("model.vocab_size: {} (no --vocab-size; by the tokenizer)", size));
+    return size;
+  }
+
+  std::string rest() {
+    const std::int64_t tensor =
+        number({"tensor-model-parallel-size", "model-parallel-size"}, "pipeline.tensor")
+            .value_or(1);
+    const std::int64_t stages =
+        number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
+    const std::int64_t context = number("context-parallel-size", "").value_or(1);
+    if (const auto at = last_.find("context-parallel-size"); at != last_.end())
+      kinds_[at->second] = context > 1 ? Kind::open : Kind::ignored;
+    const std::int64_t chunks = chunks_of(stages);
+    const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
+    const std::int64_t width = width_of(tensor * stages, context);
+    const auto batch = number("global-batch-size", "pipeline.global_batch_size");
+    const bool sequence = has("sequence-parallel", "pipeline.sequence_parallel: true");
+    const bool shared = has("use-distributed-optimizer", "pipeline.distributed_optimizer: true");
+    const bool alone = has("no-overlap-p2p-communication", "transfers: coupled");
+    const bool dividing = tensor > 1 && !sequence;
+    std::string out = "cluster: " + cluster(tensor * stages * width) + "\n";
+    const bool interleaved = chunks > 1;
+    out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
+    // Without chunks Megatron-LM sends and receives together and waits for both.
+    out += fmt::format("transfers: {}\n",
+                       stages > 1 && (!interleaved || alone) ? "coupled" : "overlapped");
+    out += fmt::format("pipeline:\n  stages: {}\n", stages);
+    if (interleaved) out += fmt::format("  chunks: {}\n", chunks);
+    if (const auto group =
+            number("microbatch-group-size-per-virtual-pipeline-stage", "pipeline.group");
+        group && interleaved)
+      out += fmt::format("  group: {}\n", *group);
+    out += fmt::format("  width: {}\n", width);
+    if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
+    if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
+    if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
+      out += "  transfers_divided: true\n";
+    if (shared && width > 1) out += "  distributed_optimizer: true\n";
+    out += fmt::format("  microbatch_size: {}\n", micro);
+    out += fmt::format("  global_batch_size: {}\n", batch.value_or(micro * width));
+    if (!batch)
+      assume(fmt::format("pipeline.global_batch_size: {} (no --global-batch-size: one microbatch)",
+                         micro * width));
+    out += recomputation() + split(stages * chunks);
+    if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
+      out += "  rank_order: pipeline-first\n";
+    if (has("overlap-grad-reduce", "pipeline.reduction.overlap: backward") && width > 1 &&
+        !interleaved)
+      out += "  reduction: {overlap: backward}\n";
+    return out;
+  }
+
+  std::int64_t chunks_of(std::int64_t stages) {
+    const auto chunks = number("num-virtual-stages-per-pipeline-rank", "pipeline.chunks");
+    const auto layers = number("num-layers-per-virtual-pipeline-stage", "pipeline.chunks");
+    if (chunks) return *chunks;
+    if (layers && layers_ % (*layers * stages) == 0) return layers_ / (*layers * stages);
+    if (layers)
+      assume(fmt::format("pipeline.chunks: 1 ({} layers are no multiple of {} x {} stages)",
+                         layers_, *layers, stages));
+    return 1;
+  }
+
+  std::int64_t width_of(std::int64_t model_gpus, std::int64_t context) {
+    const auto nodes = number({"nnodes", "nodes"}, "cluster.nodes");
+    const auto each =
+        number({"nproc-per-node", "gpus-per-node", "ntasks-per-node"}, "cluster.devices_per_node");
+    const auto world = number("world-size", "cluster");
+    if (!nodes && !each && !world) {
+      assume(fmt::format("pipeline.width: 1 (the number of GPUs is not in the script)"));
+      return 1;
+    }
+    const std::int64_t gpus = world ? *world : nodes.value_or(1) * each.value_or(8);
+    per_node_ = each.value_or(8);
+    const std::int64_t width = gpus / (model_gpus * context);
+    if (width * model_gpus * context != gpus || width == 0)
+      assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {} x {})",
+                         std::max<std::int64_t>(1, width), gpus, model_gpus, context));
+    return std::max<std::int64_t>(1, width);
+  }
+
+  std::string cluster(std::int64_t gpus) {
+    const std::string name = cluster_.empty() ? "dgx-h100" : cluster_;
+    if (cluster_.empty()) assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
+    if (cluster_.find_first_of("{/.") != std::string::npos) return cluster_;
+    return fmt::format("{{base: {}, nodes: {}}}", name, (gpus + per_node_ - 1) / per_node_);
+  }
+
+  std::string recomputation() {
+    const bool selective = has("recompute-activations", "pipeline.recompute: selective");
+    const bool old = has("checkpoint-activations", "pipeline.recompute: full");
+    const std::string granularity = word("recompute-granularity", "pipeline.recompute");
+    const std::string method = word("recompute-method", "pipeline.recompute");
+    const auto layers = number("recompute-num-layers", "pipeline.recompute");
+    if (old || granularity == "full") {
+      if (method == "block" && layers)
+        assume(fmt::format("pipeline.recompute: full (of {} layers of each stage, here of all)",
+                           *layers));
+      return "  recompute: full\n";
+    }
+    return selective || granularity == "selective" ? "  recompute: selective\n" : "";
+  }
+
+  /// Layers that do not divide, or that stand where flags say.
+  std::string split(std::int64_t stages) {
+    const std::string layout = word("pipeline-model-parallel-layout", "pipeline.split");
+    if (!layout.empty()) return of_layout(layout, stages);
+    const auto first = number("decoder-first-pipeline-num-layers", "pipeline.split");
+    const auto last = number("decoder-last-pipeline-num-layers", "pipeline.split");
+    const bool embedding = has("account-for-embedding-in-pipeline-split", "pipeline.split");
+    const bool loss = has("account-for-loss-in-pipeline-split", "pipeline.split");
+    if (stages < 2 || stages > 65'536) return "";
+    std::vector<std::int64_t> layers(static_cast<std::size_t>(stages));
+    if (embedding || loss) {
+      const std::int64_t all = layers_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
+      std::ranges::fill(layers, all / stages);
+      layers.front() -= embedding ? 1 : 0;
+      layers.back() -= loss ? 1 : 0;
+      if (all % stages != 0) return uneven(stages);
+    } else if (first || last) {
+      const std::int64_t middle = stages - (first ? 1 : 0) - (last ? 1 : 0);
+      const std::int64_t left = layers_ - first.value_or(0) - last.value_or(0);
+      if (middle < 1 || left < 0 || left % middle != 0) return uneven(stages);
+      std::ranges::fill(layers, left / middle);
+      if (first) layers.front() = *first;
+      if (last) layers.back() = *last;
+    } else {
+      return layers_ % stages == 0 ? "" : uneven(stages);
+    }
+    return fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
+  }
+
+  std::string of_layout(const std::string& text, std::int64_t stages) {
+    std::vector<int> layers;
+    try {
+      for (const StageLayers& stage : parse_layout(text, "layout")) layers.push_back(stage.layers);
+    } catch (const InputError&) {
+      layers.clear();
+    }
+    if (static_cast<std::int64_t>(layers.size()) == stages)
+      return fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
+    kinds_[last_.at("pipeline-model-parallel-layout")] = Kind::unreadable;
+    return uneven(stages);
+  }
+
+  std::string uneven(std::int64_t stages) {
+    assume(fmt::format("pipeline.split: balanced ({} layers do not divide into {} stages)", layers_,
+                       stages));
+    return "  split: balanced\n";
+  }
+
+  void sort_out() {
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      if (kinds_[i] != Kind::open) continue;
+      const std::string& name = options_[i].name;
+      const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+      const auto unmodelled = std::ranges::find_if(
+          kUnmodelledFlags, [&](const UnmodelledFlag& u) { return begins(u.beginning); });
+      const bool ignored = std::ranges::find(kIgnoredFlags, name) != std::end(kIgnoredFlags) ||
+                           std::ranges::any_of(kIgnoredBeginnings, begins);
+      if (unmodelled != std::end(kUnmodelledFlags)) {
+        kinds_[i] = Kind::unmodelled;
+        meanings_[i] = unmodelled->why;
+      } else {
+        kinds_[i] = ignored ? Kind::ignored : Kind::unknown;
+      }
+    }
+  }
+
+  std::string comments() const {
+    std::string out;
+    for (const auto& [kind, title] :
+         {std::pair{Kind::understood, "understood"},
+          {Kind::unmodelled, "cannot be modelled"},
+          {Kind::unreadable, "has no value that can be told without running the script"},
+          {Kind::unknown, "not known here"},
+          {Kind::ignored, "changes nothing that is predicted"}}) {
+      std::string lines;
+      for (std::size_t i = 0; i < options_.size(); ++i) {
+        if (kinds_[i] != kind || last_.at(options_[i].name) != i) continue;
+        const auto meaning = meanings_.find(i);
+        std::string flag = "--" + options_[i].name;
+        if (!options_[i].values.empty())
+          flag += fmt::format(" {}", fmt::join(options_[i].values, " "));
+        lines += fmt::format(
+            "#   {}{}\n", as_comment(flag),
+            meaning == meanings_.end() || meaning->second.empty() || kind == Kind::unreadable
+                ? ""
+                : fmt::format(": {}", meaning->second));
+      }
+      if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
+    }
+    if (!assumed_.empty()) out += "# assumed, as the script does not say:\n";
+    for (const std::string& line : assumed_) out += fmt::format("#   {}\n", as_comment(line));
+    return out;
+  }
+
+  std::vector<ScriptOption> options_;
+  std::vector<Kind> kinds_;
+  std::map<std::string, std::size_t> last_;
+  std::map<std::size_t, std::string> meanings_;
+  std::vector<std::string> assumed_;
+  std::string origin_, cluster_;
+  std::int64_t layers_ = 0, per_node_ = 8;
+};
+
+}  // namespace
+
+std::string scenario_of_megatron(std::string_view text, const std::string& origin,
+                                 const std::string& cluster) {
+  const auto options = script_options(text);
+  const auto known = [](const ScriptOption& o) {
+    return o.name == "num-layers" || o.name == "hidden-size" || o.name == "micro-batch-size" ||
+           o.name == "pipeline-model-parallel-size" || o.name == "tensor-model-parallel-size";
+  };
+  if (std::ranges::none_of(options, known))
+    throw InputError(
+        origin, "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size");
+  return Import(text, origin, cluster).scenario();
+}
+
+}  // namespace penstock

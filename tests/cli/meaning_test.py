@@ -1,0 +1,233 @@
+"""Answers that mean what people take them to mean: the real binary, one class of cases a run.
+
+Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+BINARY = os.environ["PENSTOCK_BINARY"]
+ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
+                            "LC_ALL": "C.UTF-8", "COLUMNS": "200"}
+CHUNKED = ["interleaved-1f1b", "looped-bfs", "zb-v", "v-half", "v-min", "1f1b-v", "hanayo",
+           "dualpipev", "interleaved-zb"]
+COSTS = "model: {forward: 8 ms, backward_input: 8 ms, backward_weight: 8 ms, parameters: 1 GiB}\n"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-meaning-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_it(self, *arguments, code=0, stdin=""):
+        done = subprocess.run([BINARY, *arguments], cwd=self.folder, env=ENVIRONMENT, text=True,
+                              capture_output=True, input=stdin, timeout=300)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def json(self, *arguments, code=0, stdin=""):
+        return json.loads(self.run_it(*arguments, "--format", "json", code=code,
+                                      stdin=stdin).stdout)
+
+    def file(self, text, name="case.yaml"):
+        (self.folder / name).write_text(text)
+        return name
+
+
+class Work(Case):
+    def test_schedules_with_chunks_do_the_same_work(self):
+        case = self.file(COSTS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8}\n")
+        names = ["1f1b", "gpipe", "zb-h1", "dualpipe", "chimera", *CHUNKED]
+        results = self.json("compare", case, "--over", "schedule=" + ",".join(names))
+        self.assertEqual([r["schedule"] for r in results], names)
+        for r in results:
+            busy = sum(d["busy_s"] for d in r["devices"])
+            self.assertAlmostEqual(busy, 4 * 8 * 24e-3, places=9, msg=r["schedule"])
+            mirrored = r["schedule"] in ("dualpipe", "chimera")  # of two models
+            for d in r["devices"]:
+                self.assertEqual(d["memory"]["weights"], 2**30 * (2 if mirrored else 1))
+        rate = {r["schedule"]: r["throughput_samples_per_s"] for r in results}
+        self.assertGreater(rate["interleaved-1f1b"], rate["1f1b"])
+
+    def test_a_sweep_says_the_same(self):
+        case = self.file(COSTS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8}\n")
+        self.run_it("sweep", case, "--over", "schedule=1f1b,interleaved-1f1b", "-o", "rows.jsonl")
+        rows = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
+        self.assertGreater(rows[1]["throughput_samples_per_s"], rows[0]["throughput_samples_per_s"])
+
+    def test_layers_of_all_chunks_embedding_and_head_are_shown(self):
+        sets = [f"--set={s}" for s in (
+            "schedule=interleaved-1f1b", "pipeline.chunks=2", "pipeline.stages=4",
+            "pipeline.split=[4,4,4,4,4,4,5,3]")]
+        result = self.json("simulate", "gpt-2.2b-flush", *sets)
+        self.assertEqual([d["layers"] for d in result["devices"]], [[4, 4], [4, 4], [4, 5], [4, 3]])
+        self.assertEqual([d["embedding"] for d in result["devices"]], [True, False, False, False])
+        self.assertEqual([d["head"] for d in result["devices"]], [False, False, False, True])
+        table = self.run_it("simulate", "gpt-2.2b-flush", *sets).stdout
+        for text in ("embed+4+4 ", " 4+4 ", " 4+5 ", " 4+3+head "):
+            self.assertIn(text, table)
+
+    def test_stages_without_layers_are_accepted_everywhere(self):
+        model = ("model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512, "
+                 "seq_length: 32, precision: fp32}\n"
+                 "cluster: {devices: 3, device: {peak: {fp32: 1 TFLOP/s}, memory: 4 GiB}, "
+                 "link: {bandwidth: 1 GB/s, latency: 1 us}}\n")
+        case = self.file(model + "schedule: 1f1b\n"
+                         "pipeline: {stages: 3, microbatches: 4, split: [1, 1, 0]}\n")
+        result = self.json("simulate", case)
+        self.assertEqual(result["devices"][2]["layers"], [0])
+        for engine in ("exact", "simgrid"):
+            self.assertEqual(self.json("simulate", case, "--engine", engine)["makespan_s"],
+                             result["makespan_s"])
+        replayed = self.json("replay", case, "--clock", "virtual")
+        self.assertTrue(replayed["weights_equal"])
+        self.assertAlmostEqual(replayed["makespan_s"], result["makespan_s"], places=9)
+        self.assertIn("|L", self.run_it("export", case, "--to", "layout").stdout)
+        self.run_it("export", case, "--to", "program", "-o", "p.json")
+        self.run_it("export", case, "--to", "megatron-args")
+        self.run_it("sweep", case, "--over", "microbatches=4,8")
+        self.run_it("compare", case, case)
+
+
+class Batch(Case):
+    def test_rows_of_other_batches_are_named(self):
+        sets = ["gpt-2.2b-flush", "--over", "width=1,2", "--set", "stages=4"]
+        done = self.run_it("sweep", *sets)
+        self.assertRegex(done.stdout, r"batch")
+        self.assertRegex(done.stderr, r"rows differ in their batch: \d+ to \d+ samples per update")
+        table = self.run_it("compare", *sets).stdout
+        self.assertIn("the batches differ", table)
+
+    def test_a_given_batch_is_the_same_for_all_rows(self):
+        case = self.file("model: gpt-355m\ncluster: {base: p3.16xlarge, nodes: 4}\n"
+                         "schedule: 1f1b\n"
+                         "pipeline: {stages: 8, recompute: full, global_batch_size: 64}\n")
+        over = ["--over", "stages=2,4,8", "--over", "width=1,2,4",
+                "--over", "microbatch_size=1,2,4"]
+        done = self.run_it("sweep", case, *over, "-o", "rows.jsonl")
+        self.assertNotIn("rows differ", done.stderr)
+        rows = [json.loads(line) for line in (self.folder / "rows.jsonl").read_text().splitlines()]
+        fine = [r for r in rows if r["status"] == "ok"]
+        self.assertGreater(len(fine), 5)
+        for row in fine:
+            self.assertEqual(row["samples_per_update"], 64)
+            self.assertEqual(row["microbatches"] * row["microbatch_size"] * int(row["width"]), 64)
+
+
+class Several(Case):
+    GOOD = COSTS + "schedule: 1f1b\npipeline: {stages: 2, microbatches: 4}\n"
+
+    def test_compare_leaves_out_what_is_wrong(self):
+        good, bad = self.file(self.GOOD), self.file(self.GOOD.replace("1f1b", "1f1"), "bad.yaml")
+        done = self.run_it("compare", bad, good, "--format", "json", code=2)
+        self.assertEqual(len(json.loads(done.stdout)), 1)
+        self.assertIn("did you mean '1f1b'?", done.stderr)
+        self.assertIn("1 of 2 were left out", done.stderr)
+        none = self.run_it("compare", bad, code=2)
+        self.assertEqual(none.stdout, "")
+
+    def test_compare_over_a_key(self):
+        good = self.file(self.GOOD)
+        results = self.json("compare", good, "--over", "schedule=1f1b,zb-h1", "--over",
+                            "microbatches=4,8")
+        self.assertEqual([r["overrides"] for r in results],
+                         [["schedule=1f1b", "pipeline.microbatches=4"],
+                          ["schedule=1f1b", "pipeline.microbatches=8"],
+                          ["schedule=zb-h1", "pipeline.microbatches=4"],
+                          ["schedule=zb-h1", "pipeline.microbatches=8"]])
+        alone = self.json("simulate", good, "--set", "schedule=zb-h1", "--set", "microbatches=8")
+        self.assertEqual(results[3]["makespan_s"], alone["makespan_s"])
+        self.assertIn("at most 64 rows",
+                      self.run_it("compare", good, "--over", "microbatches=1:99", code=2).stderr)
+
+    def test_validate_leaves_out_what_is_wrong(self):
+        good = self.file(self.GOOD)
+        for name in ("a.json", "b.json"):
+            self.run_it("replay", good, "--clock", "virtual", "--record", name)
+        runs = self.folder / "runs"
+        runs.mkdir()
+        text = (self.folder / "a.json").read_text()
+        (runs / "a.json").write_text(text)
+        (runs / "bad.json").write_text(text[:len(text) // 2])
+        (self.folder / "b.json").rename(runs / "b.json")
+        done = self.run_it("validate", "runs", "--format", "json", code=2)
+        self.assertEqual(len(json.loads(done.stdout)["rows"]), 2)
+        self.assertIn("bad.json", done.stderr)
+        self.assertIn("1 file left out", done.stderr)
+        self.run_it("validate", "runs/bad.json", code=2)
+        (runs / "bad.json").unlink()
+        self.run_it("validate", "runs")
+
+    def test_simulate_reads_standard_input(self):
+        good = self.file(self.GOOD)
+        self.assertEqual(self.json("simulate", "-", "--reproducible", stdin=self.GOOD)["makespan_s"],
+                         self.json("simulate", good)["makespan_s"])
+        wrong = self.run_it("simulate", "-", stdin="schedule: 1f1\n", code=2)
+        self.assertIn("standard input:1", wrong.stderr)
+
+
+class Launchers(Case):
+    def test_exported_arguments_come_back(self):
+        for name in ("llama-3-70b-h100", "gpt3-175b-tensor", "gpt3-175b-1f1b"):
+            if not (SOURCE / "scenarios" / f"{name}.yaml").exists():
+                continue
+            text = self.run_it("export", name, "--to", "megatron-args").stdout
+            width = self.json("simulate", name)["width"]
+            again = self.run_it("import", "megatron-args", "-", stdin=text).stdout
+            for flag in re.findall(r"(?m)^--\S+", text):
+                self.assertIn(f"#   {flag}", again)
+            self.assertNotIn("# not known", again)
+            self.assertNotIn("# cannot be modelled", again)
+            self.file(again)
+            back = self.run_it("export", "case.yaml", "--to", "megatron-args", "--set",
+                               f"width={width}", "--set", "cluster.nodes=1000").stdout
+            self.assertEqual(sorted(back.split("\n")), sorted(text.split("\n")), name)
+
+
+class Advice(Case):
+    def test_what_to_change_is_what_it_says(self):
+        result = self.json("simulate", "gpt-2.2b-flush")
+        self.assertTrue(result["what_to_change"])
+        for advice in result["what_to_change"]:
+            sets = [w for s in advice["set"] for w in ("--set", s)]
+            changed = self.json("simulate", "gpt-2.2b-flush", *sets)
+            self.assertEqual(changed["samples_per_update"], result["samples_per_update"])
+            self.assertAlmostEqual(
+                result["throughput_samples_per_s"] / changed["throughput_samples_per_s"],
+                advice["iteration_time_ratio"], places=9)
+            self.assertTrue(changed["feasible"])
+
+    def test_what_does_not_fit_is_told_what_would(self):
+        sets = ["--set", "recompute=none", "--set", "microbatch_size=8"]
+        result = self.json("simulate", "gpt-2.2b-flush", *sets)
+        self.assertFalse(result["feasible"])
+        self.assertTrue(all(a["makes_it_fit"] for a in result["what_to_change"]))
+        self.assertIn("recompute: full", [a["change"] for a in result["what_to_change"]])
+        table = self.run_it("simulate", "gpt-2.2b-flush", *sets).stdout
+        self.assertRegex(table, r"Would help\?  .*: fits, iteration time [+-]")
+
+
+class Plan(Case):
+    def test_full_searches_sequence_parallelism_and_zero_1(self):
+        plan = self.json("plan", "llama-3-8b", "--cluster", "{base: dgx-h100, nodes: 2}", "--batch",
+                         "64", "--search", "full", "--effort", "200", "--stages", "2")
+        best = plan["plans"][0]
+        self.assertIn("sequence_parallel", best)
+        self.assertTrue(best["distributed_optimizer"] or best["width"] == 1)
+        text = self.run_it("plan", "llama-3-8b", "--cluster", "{base: dgx-h100, nodes: 2}",
+                           "--batch", "64", "--search", "full", "--effort", "50", "--stages",
+                           "2").stdout
+        self.assertRegex(text, r"(?m)^not searched: .*ZeRO-3")
+
+
+if __name__ == "__main__":
+    case = sys.argv.pop(1) if len(sys.argv) > 1 else None
+    unittest.main(defaultTest=case)

@@ -1,0 +1,127 @@
+// Launch scripts of Megatron-LM as scenarios.
+#include "base/error.hpp"
+#include "scenarios/megatron_import.hpp"
+#include "scenarios/scenario.hpp"
+#include "scenarios/shell_words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace penstock::megatron_import_test {
+namespace {
+
+std::string text_of(const std::vector<ScriptOption>& options) {
+  std::string out;
+  for (const ScriptOption& o : options) {
+    out += "--" + o.name;
+    for (const std::string& value : o.values) out += " " + value;
+    out += "\n";
+  }
+  return out;
+}
+
+std::string options_in(const std::string& script) { return text_of(script_options(script)); }
+
+TEST(ScriptOptions, AreFoundInCommandsArraysAndVariables) {
+  EXPECT_EQ(options_in("python a.py --one 1 --two_words --three=3 \\\n  --four a b\n"),
+            "--one 1\n--two-words\n--three 3\n--four a b\n");
+  EXPECT_EQ(options_in("ARGS=(\n  --one 1   # the first\n  --two\n)\nrun ${ARGS[@]} --three 3\n"),
+            "--one 1\n--two\n--three 3\n");
+  EXPECT_EQ(options_in("OPTIONS=\" \\\n --one 1 \\\n --two 2\"\nrun $OPTIONS --three 3"),
+            "--one 1\n--two 2\n--three 3\n");
+}
+
+TEST(ScriptOptions, VariablesAreFollowed) {
+  EXPECT_EQ(options_in("TP=8\nPP=${PP:-4}\nrun --tp $TP --pp ${PP} --gpus $((TP * $PP + 1))\n"),
+            "--tp 8\n--pp 4\n--gpus 33\n");
+  EXPECT_EQ(options_in("run --tp $1 --pp ${UNKNOWN} --x \"$(nproc)\"\n"),
+            "--tp $1\n--pp $UNKNOWN\n--x $(nproc)\n");
+  EXPECT_EQ(options_in("A=$B\nB=$A\nrun --a $A$A\n"), "--a $B$B\n");
+}
+
+TEST(ScriptOptions, CommentsCountOnlyForSlurm) {
+  EXPECT_EQ(options_in("#SBATCH --nodes=4\n# --old 1\nrun --new 2 # --more 3\n"),
+            "--nodes 4\n--new 2\n");
+}
+
+TEST(ScriptOptions, NoTextIsTooOdd) {
+  for (const char* odd :
+       {"", "--", "'", "\"", "$", "${", "$((", "$((1/0))", "A=", "=", "\\", "--a=", "(("})
+    EXPECT_NO_THROW(script_options(odd)) << odd;
+}
+
+const std::string kScript =
+    "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    "GPUS_PER_NODE=8\nNNODES=8\n"
+    "DISTRIBUTED_ARGS=\"--nproc_per_node $GPUS_PER_NODE --nnodes $NNODES --master_port 6000\"\n"
+    "MODEL=(--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672\n"
+    "  --num-attention-heads 64 --group-query-attention --num-query-groups 8\n"
+    "  --seq-length 8192 --max-position-embeddings 8192 --swiglu --normalization RMSNorm\n"
+    "  --untie-embeddings-and-output-weights --disable-bias-linear\n"
+    "  --tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-3-70B)\n"
+    "torchrun $DISTRIBUTED_ARGS pretrain_gpt.py ${MODEL[@]} --bf16 \\\n"
+    "  --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --sequence-parallel \\\n"
+    "  --num-layers-per-virtual-pipeline-stage 10 --micro-batch-size 1 --global-batch-size 1024 "
+    "\\\n"
+    "  --use-distributed-optimizer --overlap-grad-reduce --lr 1e-4 --context-parallel-size 2 \\\n"
+    "  --frobnicate 7\n";
+
+TEST(Megatron, AScriptBecomesItsScenario) {
+  const Scenario s = parse_scenario(scenario_of_megatron(kScript, "run.sh", ""), "test.yaml");
+  ASSERT_TRUE(s.transformer);
+  EXPECT_EQ(s.transformer->num_layers, 80);
+  EXPECT_EQ(s.transformer->family, Family::llama);
+  EXPECT_EQ(s.transformer->num_query_groups, 8);
+  EXPECT_EQ(s.transformer->vocab_size, 128'256);
+  EXPECT_FALSE(s.transformer->tie_embeddings);
+  EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
+  EXPECT_EQ(s.shape.depth, 4U);
+  EXPECT_EQ(s.shape.chunks, 2U);
+  EXPECT_EQ(s.tensor, 4);
+  EXPECT_TRUE(s.sequence_parallel);
+  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_EQ(s.lowering.width, 2) << "64 GPUs, half of them for context parallelism";
+  EXPECT_EQ(s.samples_per_update(), 1024);
+}
+
+TEST(Megatron, EveryFlagHasALine) {
+  const std::string text = scenario_of_megatron(kScript, "run.sh", "dgx-a100");
+  for (const ScriptOption& option : script_options(kScript))
+    EXPECT_NE(text.find("#   --" + option.name), std::string::npos) << option.name;
+  const auto under = [&](const std::string& title, const std::string& flag) {
+    std::istringstream lines(text);
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("#   ")) inside = line.starts_with(title);
+      if (inside && line.starts_with(flag)) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(under("# cannot be modelled", "#   --context-parallel-size 2: context")) << text;
+  EXPECT_TRUE(under("# not known here", "#   --frobnicate 7")) << text;
+  EXPECT_TRUE(under("# changes nothing", "#   --lr 1e-4")) << text;
+  EXPECT_NE(text.find("base: dgx-a100"), std::string::npos);
+}
+
+TEST(Megatron, WhatIsNotThereIsAssumedAloud) {
+  const std::string text = scenario_of_megatron("--num-layers 24 --hidden-size $H", "-", "");
+  EXPECT_NE(text.find("# has no value that can be told"), std::string::npos) << text;
+  EXPECT_NE(text.find("model.hidden_size: 4096 (no --hidden-size with a number)"),
+            std::string::npos);
+  EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
+}
+
+TEST(Megatron, ATextWithoutItsFlagsIsRefused) {
+  EXPECT_THROW(scenario_of_megatron("echo --hello", "x.sh", ""), InputError);
+}
+
+TEST(Megatron, NothingOfAScriptEndsAComment) {
+  const std::string text = scenario_of_megatron(
+      "--num-layers 4 --wandb-project \"a\nschedule: evil\" --odd \"x\ty\"", "a\nb.sh", "");
+  EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
+  EXPECT_EQ(text.find("\nschedule: evil"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace penstock::megatron_import_test
