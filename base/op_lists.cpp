@@ -5,6 +5,12 @@
 
 namespace penstock {
 
+void OpLists::make_room() {
+  constexpr std::size_t kFirst = 64;
+  const std::size_t grown = std::max(kFirst, 2 * ops_.size());
+  ops_.resize(ops_.capacity() > ops_.size() ? ops_.capacity() : grown);
+}
+
 std::uint32_t OpLists::previous_compute(int device, std::uint32_t g) const {
   while (g > begin(device)) {
     if (is_compute(ops_[--g].kind)) return g;

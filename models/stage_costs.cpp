@@ -267,16 +267,16 @@ std::vector<int> balanced_split(int layers, int stages, const std::function<doub
     positions.resize(split.size());
     std::iota(positions.begin(), positions.end(), 0U);
   }
-  // Of each stage; more: with one layer more.
+  // Of each stage, and what one layer more would add.
   std::vector<double> now(split.size()), more(split.size());
   std::vector<double> device_s(split.size(), 0.0);
-  const auto update = [&](std::size_t i) {
-    now[i] = time(split[i], static_cast<int>(i));
+  const auto look_ahead = [&](std::size_t i) {
     more[i] = time(split[i] + 1, static_cast<int>(i)) - now[i];
   };
   for (std::size_t i = 0; i < split.size(); ++i) {
-    update(i);
+    now[i] = time(0, static_cast<int>(i));
     device_s[positions[i]] += now[i];
+    look_ahead(i);
   }
   // A stage's layers are alike, so giving each further one to the device that stays fastest is
   // optimal; of those as fast, to the slowest: the faster ones stay as they are. Within a device,
@@ -294,8 +294,9 @@ std::vector<int> balanced_split(int layers, int stages, const std::function<doub
     for (std::size_t i = 1; i < split.size(); ++i)
       if (better(i, best)) best = i;
     device_s[positions[best]] += more[best];
+    now[best] += more[best];
     ++split[best];
-    update(best);
+    look_ahead(best);
   }
   return split;
 }

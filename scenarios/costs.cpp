@@ -77,7 +77,7 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool g
   const StageCostOptions options = cost_options(scenario);
   if (scenario.layers.empty())
     scenario.layers = balanced_split(*scenario.transformer, devices, options,
-                                     scenario.stage_widths(), scenario.sharing_positions());
+                                     scenario.stage_widths(), sharing_positions(placement));
   scenario.costs = costs_on(scenario, devices);
   if (unlike) cost_unlike(scenario, on);
   if (!gradients) return {};

@@ -52,7 +52,7 @@ void cost_profiled(const Section& model, Scenario& scenario, Diagnostics& diagno
   use.bytes = read_parameter_bytes(model, true, diagnostics);
   if (scenario.layers.empty())
     scenario.layers = profiled_balanced_split(profile, scenario.stage_widths(), use.recompute,
-                                              scenario.sharing_positions());
+                                              sharing_positions(scenario.placement()));
   scenario.costs = profiled_stage_costs(profile, scenario.layers, use);
   scenario.notes.push_back(fmt::format(
       "costs of the stages from a profile of {} layers{}", profile.layers.size(),

@@ -676,7 +676,8 @@ class Builder {
     const auto steps = out_.recompute.map(
         [&](Recompute value) { return out_.measured->step(measured_use(value)); });
     if (out_.layers.empty())
-      out_.layers = measured_balanced_split(*out_.transformer, rows, out_.sharing_positions());
+      out_.layers =
+          measured_balanced_split(*out_.transformer, rows, sharing_positions(out_.placement()));
     out_.costs = measured_stage_costs(*out_.transformer, rows, steps, out_.layers);
     gradients_ = measured_stage_gradients(*out_.transformer, rows, out_.layers);
     for (const Recompute value : out_.recompute.distinct()) note_measured(value);
@@ -774,10 +775,9 @@ std::vector<int> Scenario::stage_widths() const {
   return of_stage;
 }
 
-std::vector<std::uint32_t> Scenario::sharing_positions() const {
-  const Placement where = placement();
-  std::vector<std::uint32_t> of_stage = where.positions();
-  for (std::uint32_t& position : of_stage) position = std::min(position, where.twin(position));
+std::vector<std::uint32_t> sharing_positions(const Placement& placement) {
+  std::vector<std::uint32_t> of_stage = placement.positions();
+  for (std::uint32_t& position : of_stage) position = std::min(position, placement.twin(position));
   return of_stage;
 }
 

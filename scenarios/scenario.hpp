@@ -62,8 +62,6 @@ struct Scenario {
   /// Replicas of each stage, whether they take turns or divide every microbatch.
   std::vector<int> widths() const;
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
-  /// Of each virtual stage, its position; where two positions have the same stages, the first.
-  std::vector<std::uint32_t> sharing_positions() const;
   /// GPUs of all stages.
   std::int64_t gpu_count() const;
   /// Devices of the Program, and where they are.
@@ -72,6 +70,9 @@ struct Scenario {
   /// Samples of one weight update (of stage 0, where the stages differ), over all replicas.
   double samples_per_update() const;
 };
+
+/// Of each virtual stage, its position; where two positions have the same stages, the first.
+std::vector<std::uint32_t> sharing_positions(const Placement& placement);
 
 /// One `--set key=value`. Keys reach any place (`pipeline.stages`); a key without dots when it is
 /// unique among all keys.
