@@ -128,8 +128,12 @@ Brute brute_force(const Problem& problem, const Axes& axes, Objective objective)
             for (const int v : axes.chunks) {
               if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
               if (p * v > problem.layers()) continue;
-              const PlanFamily family{{p, w, t, b, problem.batch() / (b * w)}, schedule, v, {}};
-              try_family(problem, family, axes, objective, brute);
+              for (const bool sequence : axes.sequence_parallel)
+                for (const bool shared : axes.distributed_optimizer) {
+                  // Where they mean nothing, the scenario is refused.
+                  const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared};
+                  try_family(problem, {shape, schedule, v, {}}, axes, objective, brute);
+                }
             }
   return brute;
 }
