@@ -24,7 +24,7 @@ class OpLists {
   /// Appends an op to the device being filled. Not a vector's push_back: where that is a call (as
   /// in large files) the op is stored in pieces and read as a whole, which takes four times as
   /// long.
-  [[gnu::always_inline]] void add(const Op& op) {
+  [[gnu::always_inline]] void add(Op op) {
     if (size_.count == ops_.size()) make_room();
     ops_[size_.count++] = op;
   }

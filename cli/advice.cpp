@@ -103,7 +103,7 @@ class Changes {
     for (const std::uint32_t other : {2 * v, v / 2})
       if (other >= allowed.least && other <= allowed.most &&
           (other - allowed.least) % allowed.step == 0)
-        add(fmt::format("{} chunks instead of {}", other, v),
+        add(fmt::format("{} chunk{} instead of {}", other, other == 1 ? "" : "s", v),
             {fmt::format("pipeline.chunks={}", other)});
   }
 
@@ -161,12 +161,17 @@ std::optional<Outcome> outcome_with(const Scenario& scenario, const Advice& advi
   for (const std::string& text : advice.set) changes.push_back(parse_override(text));
   try {
     const Scenario changed = parse_scenario(scenario.text, scenario.origin, changes);
-    const bool alike = changed.gpu_count() == scenario.gpu_count() &&
+    // Where costs count per chunk, other chunks would be other work.
+    const bool same_work =
+        !scenario.costs_per_chunk || changed.shape.chunks == scenario.shape.chunks;
+    const bool alike = same_work && changed.gpu_count() == scenario.gpu_count() &&
                        changed.samples_per_update() == scenario.samples_per_update();
     if (!alike || !differs(changed, scenario)) return std::nullopt;
     return outcome_of(changed);
   } catch (const InputError&) {
     return std::nullopt;  // the scenario does not admit it
+  } catch (const SystemError&) {
+    return std::nullopt;  // it could not be simulated: no reason to lose what could
   }
 }
 

@@ -61,7 +61,7 @@ InputError unknown(const std::string& name, const std::string& what, bool models
 
 std::string file_of(const std::string& name, const std::string& what, bool models) {
   if (models && name.find('{') != std::string::npos) return name;  // a model by its shape
-  if (name == "-") return name;                                    // standard input
+  if (name == "-" && what == "penstock simulate") return name;     // standard input
   if (looks_like_file(name)) {
     require_unless_shipped(name);
     return name;

@@ -209,17 +209,21 @@ constexpr UnmodelledFlag kUnmodelledFlags[] = {
     {"hybrid-", "models of several kinds of layers are not modelled"},
     {"mamba-", "state-space layers are not modelled"}};
 
+constexpr std::int64_t kMostOfAFlag = 1'000'000;  // products of three fit 63 bits
+
 std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value > 0 && value < 1'000'000'000'000 ? std::optional(value) : std::nullopt;
+  return whole && value > 0 && value <= kMostOfAFlag ? std::optional(value) : std::nullopt;
 }
 
 /// Text of a script in a comment of ours.
 std::string as_comment(const std::string& text) {
   constexpr std::size_t kLongest = 100;
-  const std::string line = printable(text);
+  std::string line = printable(text);
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';  // whatever its encoding
   return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
 }
 
@@ -265,11 +269,11 @@ class Import {
     const ScriptOption* option = find(name, meaning);
     return option == nullptr || option->values.empty() ? "" : option->values.front();
   }
-  /// Of several names of the same thing.
+  /// Of several names of the same thing, the first that is there.
   std::optional<std::int64_t> number(FlagNames names, const std::string& meaning) {
     std::optional<std::int64_t> found;
     for (const std::string_view name : names)
-      if (const auto value = number(std::string(name), meaning)) found = value;
+      if (const auto value = number(std::string(name), meaning); value && !found) found = value;
     return found;
   }
 
@@ -307,7 +311,7 @@ class Import {
         "model:\n  family: {}\n  num_layers: {}\n  hidden_size: {}\n  ffn_hidden_size: {}\n"
         "  num_attention_heads: {}\n",
         gated ? "llama" : "gpt", layers_, hidden, ffn, heads);
-    if (grouped || groups) out += fmt::format("  num_query_groups: {}\n", groups.value_or(heads));
+    if (grouped) out += fmt::format("  num_query_groups: {}\n", groups.value_or(1));
     out += fmt::format("  seq_length: {}\n  vocab_size: {}\n  tie_embeddings: {}\n", length,
                        vocabulary(), !untied);
     out += fmt::format("  flash_attention: {}\n", flash);
@@ -344,13 +348,18 @@ class Import {
         number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
     const std::int64_t context = number("context-parallel-size", "").value_or(1);
     if (const auto at = last_.find("context-parallel-size"); at != last_.end())
-      kinds_[at->second] = context > 1 ? Kind::open : Kind::ignored;
+      if (kinds_[at->second] != Kind::unreadable)
+        kinds_[at->second] = context > 1 ? Kind::open : Kind::ignored;
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
     const std::int64_t width = width_of(tensor * stages, context);
     const auto batch = number("global-batch-size", "pipeline.global_batch_size");
-    const bool sequence = has("sequence-parallel", "pipeline.sequence_parallel: true");
-    const bool shared = has("use-distributed-optimizer", "pipeline.distributed_optimizer: true");
+    const bool sequence =
+        has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
+                                            : "nothing, without tensor parallelism");
+    const bool shared =
+        has("use-distributed-optimizer",
+            width > 1 ? "pipeline.distributed_optimizer: true" : "nothing, with a single replica");
     const bool alone = has("no-overlap-p2p-communication", "transfers: coupled");
     const bool dividing = tensor > 1 && !sequence;
     std::string out = "cluster: " + cluster(tensor * stages * width) + "\n";
@@ -376,11 +385,14 @@ class Import {
     if (!batch)
       assume(fmt::format("pipeline.global_batch_size: {} (no --global-batch-size: one microbatch)",
                          micro * width));
-    out += recomputation() + split(stages * chunks);
+    out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    if (has("overlap-grad-reduce", "pipeline.reduction.overlap: backward") && width > 1 &&
-        !interleaved)
+    const bool overlaps = width > 1 && !interleaved;
+    const char* const overlap = overlaps     ? "pipeline.reduction.overlap: backward"
+                                : width == 1 ? "nothing, with a single replica"
+                                             : "not modelled with chunks: reduced at the end";
+    if (has("overlap-grad-reduce", overlap) && overlaps)
       out += "  reduction: {overlap: backward}\n";
     return out;
   }
@@ -437,7 +449,7 @@ class Import {
   }
 
   /// Layers that do not divide, or that stand where flags say.
-  std::string split(std::int64_t stages) {
+  std::string split(std::int64_t stages, std::int64_t chunks) {
     const std::string layout = word("pipeline-model-parallel-layout", "pipeline.split");
     if (!layout.empty()) return of_layout(layout, stages);
     const auto first = number("decoder-first-pipeline-num-layers", "pipeline.split");
@@ -452,13 +464,19 @@ class Import {
       layers.front() -= embedding ? 1 : 0;
       layers.back() -= loss ? 1 : 0;
       if (all % stages != 0) return uneven(stages);
-    } else if (first || last) {
-      const std::int64_t middle = stages - (first ? 1 : 0) - (last ? 1 : 0);
+    } else if (first || last) {  // of a rank, all its chunks together
+      const std::int64_t ranks = stages / chunks;
+      const std::int64_t middle = ranks - (first ? 1 : 0) - (last ? 1 : 0);
       const std::int64_t left = layers_ - first.value_or(0) - last.value_or(0);
       if (middle < 1 || left < 0 || left % middle != 0) return uneven(stages);
-      std::ranges::fill(layers, left / middle);
-      if (first) layers.front() = *first;
-      if (last) layers.back() = *last;
+      for (std::int64_t stage = 0; stage < stages; ++stage) {
+        const std::int64_t rank = stage % ranks;
+        const std::int64_t of_rank = first && rank == 0          ? *first
+                                     : last && rank + 1 == ranks ? *last
+                                                                 : left / middle;
+        if (of_rank % chunks != 0) return uneven(stages);
+        layers[static_cast<std::size_t>(stage)] = of_rank / chunks;
+      }
     } else {
       return layers_ % stages == 0 ? "" : uneven(stages);
     }
@@ -526,7 +544,7 @@ class Import {
       if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
     }
     if (!assumed_.empty()) out += "# assumed, as the script does not say:\n";
-    for (const std::string& line : assumed_) out += fmt::format("#   {}\n", as_comment(line));
+    for (const std::string& line : assumed_) out += fmt::format("#   {}\n", line);
     return out;
   }
 

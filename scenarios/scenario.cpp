@@ -180,7 +180,7 @@ class Builder {
     const std::int64_t microbatches = *batch / unit;
     if (pipeline_.has("microbatches") && microbatches != given) {
       diagnostics_.add(where, fmt::format("{} samples per update are {} microbatches ({}), but "
-                                          "'microbatches' says {}, which are {} samples; leave out "
+                                          "'microbatches' says {}, a batch of {}; leave out "
                                           "one of the two",
                                           *batch, microbatches, of, given, given * unit));
       return;
@@ -194,7 +194,7 @@ class Builder {
 
   /// "; or microbatch_size: 2 or 4": the nearest with which that batch divides.
   std::string fitting_sizes(std::int64_t batch, std::int64_t replicas) const {
-    if (batch % replicas != 0) return "";
+    if (batch % replicas != 0 || !out_.split.empty()) return "";
     const std::int64_t each = batch / replicas;
     if (out_.microbatch_size > kLargestMicrobatch || each > kLargestMicrobatch) return "";
     std::int64_t below = std::min(out_.microbatch_size, each), above = out_.microbatch_size;
@@ -305,9 +305,11 @@ class Builder {
                           pipeline_.has("global_batch_size");
     if (!of_batch) return diagnostics_.add(pipeline_.at(std::string(refused.key)), refused.why);
     const std::uint32_t m = out_.shape.microbatches_per_update;
-    diagnostics_.add(pipeline_.at("global_batch_size"),
-                     fmt::format("{} ({} samples per update are {} microbatch{})", refused.why,
-                                 *pipeline_.integer("global_batch_size"), m, m == 1 ? "" : "es"));
+    diagnostics_.add(
+        pipeline_.at("global_batch_size"),
+        fmt::format("{}; 'global_batch_size' must say the same or be left out ({} "
+                    "samples per update are {} microbatch{})",
+                    refused.why, *pipeline_.integer("global_batch_size"), m, m == 1 ? "" : "es"));
   }
 
   /// What replicas cannot do where a device has several stages.
@@ -510,6 +512,7 @@ class Builder {
     }
     // Which device has which stage matters only once nothing is wrong.
     StageShares shares = stage_shares();
+    out_.costs_per_chunk = shares.per_chunk;
     for (std::uint32_t s = 0; s < out_.shape.stages() && depth_known_; ++s)
       shares.device_of.push_back(s % out_.shape.depth);
     out_.costs = read_abstract_costs(*model_, shares, out_.recompute, diagnostics_);

@@ -36,6 +36,7 @@ struct Scenario {
   std::vector<std::vector<int>> gpus;  ///< of each device of the Program: see Seats
   std::vector<int> layers;             ///< per virtual stage; empty for an abstract model
   std::vector<StageCosts> costs;       ///< per virtual stage
+  bool costs_per_chunk = false;        ///< given as those of each chunk (`per: chunk`)
   std::int64_t microbatch_size = 1;
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
   bool pipeline_first = false;                      ///< rank_order

@@ -97,7 +97,8 @@ class Script {
   }
 
  private:
-  static constexpr std::size_t kLongest = 65'536;  // of a word with its variables
+  static constexpr std::size_t kLongest = 65'536;  // of a word with its variables, about
+  static constexpr int kDeepest = 20;              // of defaults within defaults
 
   char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   char after() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\0'; }
@@ -150,7 +151,7 @@ class Script {
       for (++at_; at_ < text_.size() && here() != '\''; ++at_) out += plain();
       ++at_;
     } else if (c == '"') {
-      for (++at_; at_ < text_.size() && here() != '"';) {
+      for (++at_; at_ < text_.size() && here() != '"' && out.size() < kLongest;) {
         if (here() == '$') {
           variable(out);
         } else {
@@ -185,20 +186,25 @@ class Script {
     std::string otherwise;
     if (braces) {
       const std::size_t begin = at_;
-      while (at_ < text_.size() && here() != '}' && here() != '\n') ++at_;
+      for (int open = 1; at_ < text_.size() && here() != '\n'; ++at_) {
+        open += here() == '{' ? 1 : here() == '}' ? -1 : 0;
+        if (open == 0) break;
+      }
       otherwise = std::string(text_.substr(begin, at_ - begin));
       if (here() == '}') ++at_;
     }
     if (otherwise.starts_with("[")) return;  // an array, whose words were there before
     const auto known = values_.find(name);
     if (known != values_.end()) {
-      if (!holds_options(known->second)) out += known->second;
+      if (!holds_options(known->second) && out.size() < kLongest) out += known->second;
       return;
     }
-    if (otherwise.starts_with(":-") || otherwise.starts_with(":=")) {
+    const bool with_colon = otherwise.starts_with(":-") || otherwise.starts_with(":=");
+    if ((with_colon || otherwise.starts_with("-")) && depth_ < kDeepest) {
       Script inner(otherwise);
-      inner.at_ = 2;
+      inner.at_ = with_colon ? 2 : 1;
       inner.values_ = values_;
+      inner.depth_ = depth_ + 1;
       while (inner.at_ < otherwise.size() && out.size() < kLongest) inner.append(out);
       return;
     }
@@ -212,13 +218,13 @@ class Script {
     do {
       if (here() == '(') ++depth;
       if (here() == ')') --depth;
-      if (here() == '$' && is_name(after())) {
+      if (here() == '$' && (is_name(after()) || after() == '{')) {
         variable(inner);
         continue;
       }
       inner += plain();
       ++at_;
-    } while (at_ < text_.size() && depth > 0);
+    } while (at_ < text_.size() && depth > 0 && inner.size() < kLongest);
     if (inner.starts_with("((") && inner.ends_with("))")) {
       std::string sum;
       for (std::size_t i = 2; i + 2 < inner.size();) sum += named(inner, i);
@@ -268,6 +274,7 @@ class Script {
   std::string_view text_;
   std::size_t at_ = 0;
   int line_ = 1;
+  int depth_ = 0;
   std::map<std::string, std::string> values_;
   std::vector<Word> words_;
 };

@@ -55,6 +55,7 @@ void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool 
     diagnostics.add(pipeline.at(key), fmt::format("'{}' {}", key, why));
   };
   if (scenario.tensor > 1) refuse("tensor");
+  if (scenario.transfers_divided) refuse("transfers_divided");
   if (scenario.distributed_optimizer) refuse("distributed_optimizer");
 }
 
@@ -76,6 +77,12 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
     diagnostics.add(pipeline.at("sequence_parallel"),
                     "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a "
                     "'tensor' of 2 or more");
+  }
+  if (scenario.transfers_divided && scenario.tensor == 1 && !pipeline.broken("tensor") &&
+      scenario.transformer && !scenario.measured) {
+    diagnostics.add(pipeline.at("transfers_divided"),
+                    "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' "
+                    "of 2 or more");
   }
   if (scenario.distributed_optimizer && scenario.lowering.width == 1 && !pipeline.broken("width")) {
     diagnostics.add(pipeline.at("distributed_optimizer"),

@@ -17,8 +17,7 @@ namespace {
 /// Keys of a scenario and of its pipeline that the search leaves as they are.
 constexpr std::array<std::string_view, 5> kKept{"name", "model", "cluster", "transfers",
                                                 "samples_per_epoch"};
-constexpr std::array<std::string_view, 3> kKeptOfPipeline{"optimizer_sync", "reduction",
-                                                          "transfers_divided"};
+constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
 
 Value only(const Value& map, std::span<const std::string_view> keys) {
   Value out = map;

@@ -118,7 +118,7 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
   return stage_costs(*base.transformer, device, layers,
                      {.microbatch_size = static_cast<double>(key_.microbatch_size),
                       .recompute = key_.recompute,
-                      .tensor = {key_.tensor, key_.sequence_parallel, base.transfers_divided},
+                      .tensor = {key_.tensor, key_.sequence_parallel},
                       .optimizer_shards = key_.optimizer_shards});
 }
 

@@ -35,6 +35,9 @@ TEST(ScriptOptions, AreFoundInCommandsArraysAndVariables) {
 TEST(ScriptOptions, VariablesAreFollowed) {
   EXPECT_EQ(options_in("TP=8\nPP=${PP:-4}\nrun --tp $TP --pp ${PP} --gpus $((TP * $PP + 1))\n"),
             "--tp 8\n--pp 4\n--gpus 33\n");
+  EXPECT_EQ(
+      options_in("N=2\nrun --gpus $((${N}*8)) --nodes ${NNODES:-${SLURM_NNODES:-4}} --x ${Y-8}\n"),
+      "--gpus 16\n--nodes 4\n--x 8\n");
   EXPECT_EQ(options_in("run --tp $1 --pp ${UNKNOWN} --x \"$(nproc)\"\n"),
             "--tp $1\n--pp $UNKNOWN\n--x $(nproc)\n");
   EXPECT_EQ(options_in("A=$B\nB=$A\nrun --a $A$A\n"), "--a $B$B\n");
@@ -110,6 +113,33 @@ TEST(Megatron, WhatIsNotThereIsAssumedAloud) {
   EXPECT_NE(text.find("model.hidden_size: 4096 (no --hidden-size with a number)"),
             std::string::npos);
   EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
+}
+
+TEST(Megatron, TorchrunCountsGpusAndSlurmOnlyItsTasks) {
+  const std::string text = scenario_of_megatron(
+      "#SBATCH --nodes=16\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
+      "torchrun --nproc-per-node 8 --nnodes 16 a.py --num-layers 32 --hidden-size 4096 \\\n"
+      " --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n",
+      "x.sh", "");
+  EXPECT_NE(text.find("width: 8"), std::string::npos) << text;
+}
+
+TEST(Megatron, LayersOfARankAreThoseOfAllItsChunks) {
+  const std::string text = scenario_of_megatron(
+      "--num-layers 28 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+      "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8",
+      "x.sh", "");
+  EXPECT_NE(text.find("split: [2, 4, 4, 4, 2, 4, 4, 4]"), std::string::npos) << text;
+}
+
+TEST(Megatron, NoNumberIsTooLarge) {
+  for (const char* script :
+       {"--num-layers 32 --tensor-model-parallel-size 4294967296 "
+        "--pipeline-model-parallel-size 4294967296 --nnodes 1",
+        "--num-layers-per-virtual-pipeline-stage 1000000 --pipeline-model-parallel-size 1000000 "
+        "--num-layers 1000000 --nnodes 1000000 --nproc-per-node 1000000 --micro-batch-size "
+        "1000000"})
+    EXPECT_NO_THROW(scenario_of_megatron(script, "x.sh", "")) << script;
 }
 
 TEST(Megatron, ATextWithoutItsFlagsIsRefused) {
