@@ -453,7 +453,7 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
   const std::string hello =
       frame(kHello, identity.rank, std::to_string(identity.size), identity.run);
   const double end_s = steady_s() + reach_s;
-  std::string seen = "nobody listens there";
+  std::string seen = "nobody listens there", answer;
   for (std::size_t i = 0; steady_s() < end_s; ++i) {
     const double turn_s = std::min(end_s, steady_s() + kPatienceS);
     if (const auto address = look_up(host)) {
@@ -466,7 +466,9 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
           return std::make_unique<RendezvousClient>(std::move(socket), host, deadline_s);
         const bool ours = reply.io == Io::done && reply.number == 1;
         if (ours) throw RefusedByRank0(fmt::format("rank 0 ({}) refuses: {}", host, reply.bytes));
-        seen = reply.io == Io::done ? reply.bytes : "who listens there is not penstock";
+        // A last try that the end of the time cut short says less than an earlier answer.
+        if (reply.io == Io::done) answer = reply.bytes;
+        seen = answer.empty() ? "who listens there is not penstock" : answer;
       }
     } else {
       seen = "there is no such host";

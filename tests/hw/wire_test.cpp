@@ -706,7 +706,7 @@ TEST(GlooGroup, APortWhereSomebodyElseListensIsPassedOver) {
 TEST(Rendezvous, AnotherRunAndAnotherSizeAreNotJoined) {
   const RendezvousServer server({0, 2, "mine"}, {0}, true);
   const auto join = [&](const RunIdentity& identity) {
-    return error_of([&] { connect_rendezvous(identity, "127.0.0.1", {server.port()}, 0.2, 5); });
+    return error_of([&] { connect_rendezvous(identity, "127.0.0.1", {server.port()}, 1, 5); });
   };
   EXPECT_TRUE(says(join({1, 2, "yours"}), {"rank 0 did not come", "this is run 'mine'"}));
   EXPECT_TRUE(says(join({1, 3, "mine"}), {"refuses: rank 1 expects 3 processes, rank 0 2"}));
