@@ -1,6 +1,7 @@
 // Every recorded order, lowered like a schedule of the user's own: makespan, stage times and peak
 // activations in both engines.
 #include "schedules/check.hpp"
+#include "tests/effort.hpp"
 #include "tests/rig.hpp"
 #include "tests/schedules/recorded.hpp"
 #include "traces/memory.hpp"
@@ -85,7 +86,7 @@ TEST_P(RecordedOrdersInEngines, TakeAndHoldWhatTheRecordSays) {
     }
     if (!problems.empty()) continue;
     expect_recorded(rig, simulate_exact(rig.input()), one.all["ref"]);
-    if (run++ % 4 != 0) continue;  // a process each
+    if (run++ % (kBrief ? 16 : 4) != 0) continue;  // a process each
     const std::vector<double> flat = run_simgrid(rig);
     ASSERT_FALSE(flat.empty());
     expect_recorded(rig, timeline_of(flat), one.all["ref"]);
