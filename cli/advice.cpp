@@ -124,6 +124,13 @@ class Changes {
           change += ", split: balanced";
         }
       }
+      // Who sends and receives at once without chunks does not with them (they would wait for one
+      // another).
+      if (schedule->name == std::string_view("interleaved-1f1b") &&
+          scenario_.lowering.transfers == Transfers::coupled) {
+        set.emplace_back("transfers=overlapped");
+        change += ", transfers: overlapped";
+      }
       add(std::move(change), std::move(set));
     }
   }
@@ -175,6 +182,17 @@ std::optional<Outcome> outcome_with(const Scenario& scenario, const Advice& advi
   }
 }
 
+/// `found`: the best first. Values of one key are one kind of change.
+std::vector<Advice> best_of_each_kind(const std::vector<Advice>& found) {
+  const auto key = [](const Advice& a) { return a.set.front().substr(0, a.set.front().find('=')); };
+  std::vector<Advice> best;
+  for (const Advice& advice : found) {
+    const auto same_key = [&](const Advice& other) { return key(other) == key(advice); };
+    if (best.size() < kShown && std::ranges::none_of(best, same_key)) best.push_back(advice);
+  }
+  return best;
+}
+
 }  // namespace
 
 std::vector<Advice> study_changes(const Scenario& scenario) {
@@ -192,8 +210,7 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
     found.push_back(std::move(advice));
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);
-  if (found.size() > kShown) found.resize(kShown);
-  return found;
+  return best_of_each_kind(found);
 }
 
 }  // namespace penstock

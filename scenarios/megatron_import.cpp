@@ -4,6 +4,7 @@
 #include "base/suggest.hpp"
 #include "models/layout_string.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/import_notes.hpp"
 #include "scenarios/shell_words.hpp"
 
 #include <fmt/format.h>
@@ -17,8 +18,6 @@
 
 namespace penstock {
 namespace {
-
-using FlagNames = std::initializer_list<std::string_view>;
 
 /// Flags that change nothing of what is predicted: whole names.
 constexpr std::string_view kIgnoredFlags[] = {"max-position-embeddings",
@@ -158,11 +157,7 @@ constexpr std::string_view kIgnoredBeginnings[] = {
     "timing-",    "lr-",          "save-",  "load-",      "ckpt-",    "dist-ckpt-",
     "tokenizer-", "one-logger-",  "rerun-", "straggler-", "data-",    "hf-"};
 
-struct UnmodelledFlag {
-  std::string_view beginning;
-  const char* why;
-};
-constexpr UnmodelledFlag kUnmodelledFlags[] = {
+constexpr UnmodelledOption kUnmodelledFlags[] = {
     {"num-experts", "mixture of experts: the scenario is of the dense layers alone"},
     {"expert-", "expert parallelism is not modelled"},
     {"moe-", "mixture of experts is not modelled"},
@@ -210,76 +205,21 @@ constexpr UnmodelledFlag kUnmodelledFlags[] = {
     {"hybrid-", "models of several kinds of layers are not modelled"},
     {"mamba-", "state-space layers are not modelled"}};
 
-constexpr std::int64_t kMostOfAFlag = 1'000'000;  // products of three fit 63 bits
+constexpr KnownOptions kKnownFlags{kIgnoredFlags, kIgnoredBeginnings, kUnmodelledFlags};
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value > 0 && value <= kMostOfAFlag ? std::optional(value) : std::nullopt;
-}
-
-/// Text of a script in a comment of ours.
-std::string as_comment(const std::string& text) {
-  constexpr std::size_t kLongest = 100;
-  std::string line = printable(text);
-  for (char& c : line)
-    if (static_cast<unsigned char>(c) >= 0x80) c = '?';  // whatever its encoding
-  return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
-}
-
-class Import {
+class Import : ImportNotes {
  public:
   Import(std::string_view text, const std::string& origin, const std::string& cluster)
-      : options_(script_options(text)), origin_(origin), cluster_(cluster) {
-    for (std::size_t i = 0; i < options_.size(); ++i) last_[options_[i].name] = i;
-    kinds_.assign(options_.size(), Kind::open);
-  }
+      : ImportNotes(script_options(text), "--", kKnownFlags), origin_(origin), cluster_(cluster) {}
 
   std::string scenario() {
     const std::string model_part = model();  // first: it counts the layers
     const std::string other_parts = rest();
-    sort_out();
     return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_),
                        comments(), model_part, other_parts);
   }
 
  private:
-  enum class Kind { open, understood, ignored, unmodelled, unreadable, unknown };
-
-  /// Marks every occurrence; the last one counts.
-  const ScriptOption* find(const std::string& name, const std::string& meaning) {
-    const auto at = last_.find(name);
-    if (at == last_.end()) return nullptr;
-    for (std::size_t i = 0; i < options_.size(); ++i)
-      if (options_[i].name == name) kinds_[i] = Kind::understood;
-    meanings_[at->second] = meaning;
-    return &options_[at->second];
-  }
-  bool has(const std::string& name, const std::string& meaning) {
-    return find(name, meaning) != nullptr;
-  }
-  std::optional<std::int64_t> number(const std::string& name, const std::string& meaning) {
-    const ScriptOption* option = find(name, meaning);
-    if (option == nullptr) return std::nullopt;
-    const auto value = option->values.empty() ? std::nullopt : whole_number(option->values.front());
-    if (!value) kinds_[last_.at(name)] = Kind::unreadable;
-    return value;
-  }
-  std::string word(const std::string& name, const std::string& meaning) {
-    const ScriptOption* option = find(name, meaning);
-    return option == nullptr || option->values.empty() ? "" : option->values.front();
-  }
-  /// Of several names of the same thing, the first that is there.
-  std::optional<std::int64_t> number(FlagNames names, const std::string& meaning) {
-    std::optional<std::int64_t> found;
-    for (const std::string_view name : names)
-      if (const auto value = number(std::string(name), meaning); value && !found) found = value;
-    return found;
-  }
-
-  void assume(std::string line) { assumed_.push_back(std::move(line)); }
-
   std::int64_t needed(const std::string& name, const char* key, std::int64_t otherwise) {
     const auto value = number(name, key);
     if (value) return *value;
@@ -304,7 +244,7 @@ class Import {
     // Transformer Engine, which is the default, has it.
     const std::string implementation = word("transformer-impl", "model.flash_attention");
     if (!flash && implementation == "transformer_engine") flash = true;
-    if (!flash && implementation != "local" && !last_.contains("use-legacy-models")) {
+    if (!flash && implementation != "local" && !mentions("use-legacy-models")) {
       flash = true;
       assume("model.flash_attention: true (Transformer Engine's; no --transformer-impl local)");
     }
@@ -348,9 +288,7 @@ class Import {
     const std::int64_t stages =
         number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
     const std::int64_t context = number("context-parallel-size", "").value_or(1);
-    if (const auto at = last_.find("context-parallel-size"); at != last_.end())
-      if (kinds_[at->second] != Kind::unreadable)
-        kinds_[at->second] = context > 1 ? Kind::open : Kind::ignored;
+    unless_one("context-parallel-size", context);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
     const std::int64_t width = width_of(tensor * stages, context);
@@ -493,7 +431,7 @@ class Import {
     }
     if (static_cast<std::int64_t>(layers.size()) == stages)
       return fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
-    kinds_[last_.at("pipeline-model-parallel-layout")] = Kind::unreadable;
+    unreadable("pipeline-model-parallel-layout");
     return uneven(stages);
   }
 
@@ -503,57 +441,6 @@ class Import {
     return "  split: balanced\n";
   }
 
-  void sort_out() {
-    for (std::size_t i = 0; i < options_.size(); ++i) {
-      if (kinds_[i] != Kind::open) continue;
-      const std::string& name = options_[i].name;
-      const auto begins = [&](std::string_view with) { return name.starts_with(with); };
-      const auto unmodelled = std::ranges::find_if(
-          kUnmodelledFlags, [&](const UnmodelledFlag& u) { return begins(u.beginning); });
-      const bool ignored = std::ranges::find(kIgnoredFlags, name) != std::end(kIgnoredFlags) ||
-                           std::ranges::any_of(kIgnoredBeginnings, begins);
-      if (unmodelled != std::end(kUnmodelledFlags)) {
-        kinds_[i] = Kind::unmodelled;
-        meanings_[i] = unmodelled->why;
-      } else {
-        kinds_[i] = ignored ? Kind::ignored : Kind::unknown;
-      }
-    }
-  }
-
-  std::string comments() const {
-    std::string out;
-    for (const auto& [kind, title] :
-         {std::pair{Kind::understood, "understood"},
-          {Kind::unmodelled, "cannot be modelled"},
-          {Kind::unreadable, "has no value that can be told without running the script"},
-          {Kind::unknown, "not known here"},
-          {Kind::ignored, "changes nothing that is predicted"}}) {
-      std::string lines;
-      for (std::size_t i = 0; i < options_.size(); ++i) {
-        if (kinds_[i] != kind || last_.at(options_[i].name) != i) continue;
-        const auto meaning = meanings_.find(i);
-        std::string flag = "--" + options_[i].name;
-        if (!options_[i].values.empty())
-          flag += fmt::format(" {}", fmt::join(options_[i].values, " "));
-        lines += fmt::format(
-            "#   {}{}\n", as_comment(flag),
-            meaning == meanings_.end() || meaning->second.empty() || kind == Kind::unreadable
-                ? ""
-                : fmt::format(": {}", meaning->second));
-      }
-      if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
-    }
-    if (!assumed_.empty()) out += "# assumed, as the script does not say:\n";
-    for (const std::string& line : assumed_) out += fmt::format("#   {}\n", line);
-    return out;
-  }
-
-  std::vector<ScriptOption> options_;
-  std::vector<Kind> kinds_;
-  std::map<std::string, std::size_t> last_;
-  std::map<std::size_t, std::string> meanings_;
-  std::vector<std::string> assumed_;
   std::string origin_, cluster_;
   std::int64_t layers_ = 0, per_node_ = 8;
 };

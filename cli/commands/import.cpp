@@ -5,6 +5,7 @@
 #include "cli/running.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
+#include "scenarios/config_import.hpp"
 #include "scenarios/megatron_import.hpp"
 #include "schedules/exchange/torch_reader.hpp"
 #include "traces/byte_sink.hpp"
@@ -131,15 +132,31 @@ bool is_layer_table(const std::string& path) {
   return head.find("layer") != std::string::npos;
 }
 
-std::string import_megatron(const Arguments& arguments) {
+using Importer = std::string (*)(const std::string& text, const std::string& origin,
+                                 const std::string& cluster);
+
+/// A job of another framework, from its file or standard input.
+std::string import_job(const Arguments& arguments, Importer importer) {
   if (arguments.positional.size() < 2)
-    throw InputError("penstock import megatron-args",
-                     "the launch script or list of arguments is missing ('-': standard input)");
+    throw InputError("penstock import " + arguments.positional[0],
+                     "the file is missing ('-': standard input)");
   const std::string& file = arguments.positional[1];
   if (file != "-") require_file(file);
-  return scenario_of_megatron(read_file(file == "-" ? "/dev/stdin" : file),
-                              file == "-" ? "standard input" : file, arguments.value("cluster"));
+  return importer(read_file(file == "-" ? "/dev/stdin" : file),
+                  file == "-" ? "standard input" : file, arguments.value("cluster"));
 }
+
+struct Job {
+  std::string_view name;
+  Importer importer;
+};
+constexpr Job kJobs[] = {
+    {"megatron-args",
+     [](const std::string& text, const std::string& origin, const std::string& cluster) {
+       return scenario_of_megatron(text, origin, cluster);
+     }},
+    {"nanotron-config", scenario_of_nanotron},
+    {"torchtitan-config", scenario_of_torchtitan}};
 
 }  // namespace
 
@@ -152,10 +169,13 @@ int run_import(const Arguments& arguments) {
     put_output(arguments, import_layout(arguments));
     return exit_ok;
   }
-  if (what == "megatron-args") {
-    put_output(arguments, import_megatron(arguments));
+  for (const Job& job : kJobs) {
+    if (what != job.name) continue;
+    put_output(arguments, import_job(arguments, job.importer));
     return exit_ok;
   }
+  if (arguments.flag("cluster"))
+    throw InputError("--cluster", "is for jobs of other frameworks, such as 'megatron-args FILE'");
   if (arguments.positional.size() > 1)
     throw InputError("penstock import", fmt::format("takes one file, got '{}' behind '{}'",
                                                     arguments.positional[1], what));
@@ -163,7 +183,8 @@ int run_import(const Arguments& arguments) {
   if (!csv && !what.ends_with(".txt") && !what.ends_with(".json")) {
     throw InputError(
         "penstock import",
-        fmt::format("'{}' is none of 'layout STRING', 'megatron-args FILE', a FILE.csv of "
+        fmt::format("'{}' is none of 'layout STRING', 'megatron-args FILE', 'nanotron-config "
+                    "FILE', 'torchtitan-config FILE', a FILE.csv of "
                     "torch.distributed.pipelining or of layers, a profile graph.txt, "
                     "a config.json",
                     what));

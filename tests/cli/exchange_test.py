@@ -270,7 +270,7 @@ class Layouts(Case):
         self.assertIn("--stages: must divide the layout's 3 virtual stages (one of 1, 3), got '2'",
                       self.fails("import", "layout", "Et|t|tL", "--stages", "2"))
         self.assertIn("the layout is missing", self.fails("import", "layout"))
-        self.assertIn("none of 'layout STRING', 'megatron-args FILE', a FILE.csv", self.fails("import", "graph.pt"))
+        self.assertIn("none of 'layout STRING', 'megatron-args FILE', 'nanotron-config FILE', 'torchtitan-config FILE', a FILE.csv", self.fails("import", "graph.pt"))
         self.assertIn("has no layers", self.fails("export", "scenarios/small-1f1b.yaml", "--to",
                                                   "layout"))
 

@@ -1,0 +1,479 @@
+#include "scenarios/config_import.hpp"
+
+#include "base/error.hpp"
+#include "scenarios/document.hpp"
+#include "scenarios/import_notes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kNoTensorOverlap =
+    "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
+    "reduce-scatters";
+constexpr const char* kNoExperts = "mixture of experts is not modelled";
+constexpr const char* kNoContext = "context parallelism is not modelled";
+constexpr std::int64_t kGpusPerNode = 8;
+
+std::string cluster_text(ImportNotes& notes, const std::string& cluster, std::int64_t gpus) {
+  if (cluster.find_first_of("{/.") != std::string::npos) return cluster;
+  if (cluster.empty()) notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
+  return fmt::format("{{base: {}, nodes: {}}}", cluster.empty() ? "dgx-h100" : cluster,
+                     (gpus + kGpusPerNode - 1) / kGpusPerNode);
+}
+
+/// What both say of how a model is divided.
+struct Division {
+  std::int64_t stages = 1, width = 1, tensor = 1, chunks = 1;
+  std::int64_t microbatch_size = 1, batch = 1;
+  bool sequence_parallel = false, distributed_optimizer = false;
+  std::string schedule = "1f1b", recompute = "none";
+  bool balanced = false;
+};
+
+std::string text_of(const Division& d, const std::string& cluster) {
+  std::string out = fmt::format("cluster: {}\nschedule: {}\npipeline:\n  stages: {}\n", cluster,
+                                d.schedule, d.stages);
+  if (d.chunks > 1) out += fmt::format("  chunks: {}\n", d.chunks);
+  out += fmt::format("  width: {}\n", d.width);
+  if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
+  if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
+  if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
+  out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
+                     d.microbatch_size, d.batch, d.recompute);
+  return d.balanced && d.stages > 1 ? out + "  split: balanced\n" : out;
+}
+
+std::string head(const std::string& origin, const char* command, ImportNotes& notes) {
+  return fmt::format("# {} by `penstock import {}`\n{}", as_comment(origin), command,
+                     notes.comments());
+}
+
+bool is_true(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == "true" || text == "yes" || text == "on" || text == "1";
+}
+
+// ---- nanotron
+
+constexpr std::string_view kNanotronIgnored[] = {"model.model_config.max_position_embeddings",
+                                                 "parallelism.expert_tensor_parallel_size",
+                                                 "tokens.train_steps",
+                                                 "tokens.val_check_interval",
+                                                 "tokens.limit_val_batches",
+                                                 "tokens.limit_test_batches"};
+constexpr std::string_view kNanotronIgnoredBeginnings[] = {
+    "checkpoints",
+    "data_stages",
+    "general",
+    "logging",
+    "lighteval",
+    "metrics_logging",
+    "profiler",
+    "tokenizer",
+    "optimizer.optimizer_factory",
+    "optimizer.learning_rate",
+    "optimizer.clip_grad",
+    "optimizer.weight_decay",
+    "s3_upload",
+    "model.init_method",
+    "model.ddp_bucket_cap_mb",
+    "model.make_vocab_size_divisible_by",
+    "model.model_config.bos_",
+    "model.model_config.eos_",
+    "model.model_config.pad_",
+    "model.model_config.hidden_act",
+    "model.model_config.init",
+    "model.model_config.is_",
+    "model.model_config.rms_",
+    "model.model_config.rope",
+    "model.model_config.use_cache",
+    "model.model_config.transformers_version"};
+constexpr UnmodelledOption kNanotronUnmodelled[] = {
+    {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
+    {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
+    {"parallelism.expert_parallel_size", kNoExperts},
+    {"parallelism.context_parallel_size", kNoContext},
+    {"parallelism.moe", kNoExperts},
+    {"model.model_config.moe", kNoExperts},
+    {"model.model_config.pretraining_tp", "not modelled"}};
+constexpr KnownOptions kNanotronKnown{kNanotronIgnored, kNanotronIgnoredBeginnings,
+                                      kNanotronUnmodelled};
+
+/// Leaves of a document, by the way to them: `parallelism.pp`.
+void flatten(const Value& value, const std::string& name, std::vector<ScriptOption>& out) {
+  if (value.kind == Value::Kind::map) {
+    for (const Value::Entry& entry : value.entries)
+      flatten(entry.value, name.empty() ? entry.key.text : name + "." + entry.key.text, out);
+  } else if (value.kind == Value::Kind::list) {
+    for (std::size_t i = 0; i < value.items.size(); ++i)
+      flatten(value.items[i], fmt::format("{}[{}]", name, i), out);
+  } else {
+    out.push_back({name, {value.text}, value.line});
+  }
+}
+
+std::string nanotron_model(ImportNotes& notes) {
+  std::string out = "model:\n  family: llama\n";
+  const auto size = [&](const char* theirs, const char* ours, std::int64_t otherwise) {
+    const auto value = notes.number(fmt::format("model.model_config.{}", theirs), ours);
+    if (!value && otherwise > 0)
+      notes.assume(fmt::format("{}: {} (no {})", ours, otherwise, theirs));
+    if (value || otherwise > 0)
+      out += fmt::format("  {}: {}\n", std::string(ours).substr(6), value.value_or(otherwise));
+  };
+  size("num_hidden_layers", "model.num_layers", 32);
+  size("hidden_size", "model.hidden_size", 4096);
+  size("intermediate_size", "model.ffn_hidden_size", 0);
+  size("num_attention_heads", "model.num_attention_heads", 32);
+  size("num_key_value_heads", "model.num_query_groups", 0);
+  size("vocab_size", "model.vocab_size", 32'000);
+  const auto length = notes.number("tokens.sequence_length", "model.seq_length");
+  if (!length) notes.assume("model.seq_length: 4096 (no tokens.sequence_length)");
+  const bool tied =
+      is_true(notes.word("model.model_config.tie_word_embeddings", "model.tie_embeddings"));
+  const std::string type = notes.word("model.dtype", "model.precision");
+  notes.has("optimizer.accumulate_grad_in_fp32", "model.precision: gradients in fp32");
+  return out + fmt::format(
+                   "  seq_length: {}\n  tie_embeddings: {}\n  flash_attention: true\n"
+                   "  precision: {}\n",
+                   length.value_or(4096), tied,
+                   type == "float32"   ? "fp32"
+                   : type == "float16" ? "mixed-fp16"
+                                       : "mixed-bf16");
+}
+
+Division nanotron_division(ImportNotes& notes) {
+  Division d;
+  d.stages = notes.number("parallelism.pp", "pipeline.stages").value_or(1);
+  d.width = notes.number("parallelism.dp", "pipeline.width").value_or(1);
+  d.tensor = notes.number("parallelism.tp", "pipeline.tensor").value_or(1);
+  if (notes.word("parallelism.pp_engine", "schedule") == "afab") d.schedule = "gpipe";
+  const std::string mode = notes.word("parallelism.tp_mode", "pipeline.sequence_parallel");
+  d.sequence_parallel = mode == "REDUCE_SCATTER" || mode == "reduce_scatter";
+  for (const char* degree :
+       {"parallelism.expert_parallel_size", "parallelism.context_parallel_size"})
+    notes.unless_one(degree, notes.number(degree, "").value_or(1));
+  for (const char* overlap :
+       {"parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather"}) {
+    const bool on = is_true(notes.word(overlap, "")) && d.tensor > 1;
+    notes.unless_one(overlap, on ? 2 : 1);
+  }
+  if (is_true(notes.word("parallelism.recompute_layer", "pipeline.recompute")))
+    d.recompute = "full";
+  const std::string zero = notes.word("optimizer.zero_stage", "pipeline.distributed_optimizer");
+  d.distributed_optimizer = zero == "1";
+  if (zero == "2" || zero == "3")
+    notes.unmodelled("optimizer.zero_stage",
+                     "gradients and weights are not sharded here: as with zero_stage: 1");
+  d.distributed_optimizer |= zero == "2" || zero == "3";
+  d.microbatch_size =
+      notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
+  const auto accumulated =
+      notes.number("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
+  d.batch = d.microbatch_size * d.width * accumulated.value_or(1);
+  d.balanced = true;  // it divides by cost, the head included
+  return d;
+}
+
+// ---- torchtitan
+
+constexpr std::string_view kTitanIgnored[] = {"training.steps",
+                                              "training.max_norm",
+                                              "training.seed",
+                                              "training.dataset",
+                                              "training.dataset_path",
+                                              "training.deterministic",
+                                              "training.mixed_precision_reduce",
+                                              "training.gc_freq",
+                                              "model.tokenizer_path",
+                                              "model.hf_assets_path",
+                                              "model.converters",
+                                              "parallelism.disable_loss_parallel",
+                                              "parallelism.module_fqns_per_model_part"};
+constexpr std::string_view kTitanIgnoredBeginnings[] = {"job.",
+                                                        "profiling.",
+                                                        "metrics.",
+                                                        "optimizer.",
+                                                        "lr_scheduler.",
+                                                        "checkpoint.",
+                                                        "comm.",
+                                                        "compile.",
+                                                        "debug.",
+                                                        "validation.",
+                                                        "memory_estimation.",
+                                                        "experimental.custom",
+                                                        "activation_checkpoint.per_op",
+                                                        "activation_checkpoint.early_stop"};
+constexpr UnmodelledOption kTitanUnmodelled[] = {
+    {"parallelism.enable_async_tensor_parallel", kNoTensorOverlap},
+    {"experimental.enable_async_tensor_parallel", kNoTensorOverlap},
+    {"parallelism.context_parallel", kNoContext},
+    {"experimental.context_parallel", kNoContext},
+    {"parallelism.expert", kNoExperts},
+    {"parallelism.fsdp_reshard_after_forward", "sharded weights are not modelled"},
+    {"training.enable_cpu_offload", "offloading is not modelled"},
+    {"float8.", "fp8 is not modelled: bf16 is predicted"},
+    {"quantize.", "fp8 is not modelled: bf16 is predicted"},
+    {"mx.", "fp8 is not modelled: bf16 is predicted"},
+    {"fault_tolerance.", "replicas that come and go are not modelled"}};
+constexpr KnownOptions kTitanKnown{kTitanIgnored, kTitanIgnoredBeginnings, kTitanUnmodelled};
+
+std::string trimmed(std::string_view text) {
+  const auto from = text.find_first_not_of(" \t\r");
+  const auto to = text.find_last_not_of(" \t\r");
+  return from == std::string_view::npos ? "" : std::string(text.substr(from, to - from + 1));
+}
+
+/// Up to a comment; quotes are taken off.
+std::string toml_value(std::string_view text) {
+  const std::string value = trimmed(text);
+  if (value.empty() || (value[0] != '"' && value[0] != '\''))
+    return trimmed(value.substr(0, value.find('#')));
+  return value.substr(1, value.find(value[0], 1) - 1);
+}
+
+/// Of TOML what these files use: `[section]` and `key = value` on a line (a whole library for that
+/// takes seconds to compile). Lines that are neither, as of lists over several lines, are left out.
+std::vector<ScriptOption> toml_options(std::string_view text) {
+  std::vector<ScriptOption> options;
+  std::string section;
+  for (int line = 1; !text.empty(); ++line) {
+    const std::string one = trimmed(text.substr(0, text.find('\n')));
+    text.remove_prefix(
+        std::min(text.size(), text.find('\n') == text.npos ? text.size() : text.find('\n') + 1));
+    const auto equals = one.find('=');
+    if (one.starts_with('['))
+      section = one.substr(1, one.find(']') - 1) + ".";
+    else if (!one.starts_with('#') && equals != one.npos)
+      options.push_back({section + trimmed(std::string_view(one).substr(0, equals)),
+                         {toml_value(std::string_view(one).substr(equals + 1))},
+                         line});
+  }
+  return options;
+}
+
+bool of_titan(const ScriptOption& option) {
+  return option.name.starts_with("parallelism.") || option.name.starts_with("training.") ||
+         option.name.starts_with("activation_checkpoint.") ||
+         option.name.starts_with("experimental.pipeline");
+}
+
+/// A file of TOML, or flags in a script.
+std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin) {
+  std::vector<ScriptOption> options = toml_options(text);
+  std::erase_if(options,
+                [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
+  for (ScriptOption& flag : script_options(text)) {
+    std::ranges::replace(flag.name, '-', '_');
+    if (flag.name.find('.') != flag.name.npos || flag.name == "nproc_per_node" ||
+        flag.name == "nnodes")
+      options.push_back(std::move(flag));
+  }
+  if (std::ranges::none_of(options, of_titan))
+    throw InputError(origin,
+                     "has none of torchtitan's options, such as [parallelism] "
+                     "pipeline_parallel_degree or --training.local_batch_size");
+  return options;
+}
+
+struct Flavor {
+  const char *name, *flavor, *text;
+  std::int64_t layers;
+};
+constexpr Flavor kFlavors[] = {
+    {"llama3", "8B", "{base: llama-3-8b", 32},
+    {"llama3", "70B", "{base: llama-3-70b", 80},
+    // Grattafiori et al., The Llama 3 Herd of Models, table 3
+    {"llama3", "405B",
+     "{name: Llama-3.1-405B, family: llama, num_layers: 126, hidden_size: 16384, "
+     "num_attention_heads: 128, num_query_groups: 8, ffn_hidden_size: 53248, vocab_size: 128256, "
+     "tie_embeddings: false, precision: mixed-bf16, flash_attention: true",
+     126}};
+
+const Flavor& titan_flavor(ImportNotes& notes) {
+  const std::string name = notes.word("model.name", "model");
+  const std::string flavor = notes.word("model.flavor", "model");
+  for (const Flavor& known : kFlavors)
+    if (known.name == name && known.flavor == flavor) return known;
+  const std::string what = name + " " + flavor;
+  notes.assume(fmt::format("model: llama-3-8b (the sizes of '{}' are not known here: give them)",
+                           as_comment(what)));
+  return kFlavors[0];
+}
+
+struct TitanSchedule {
+  const char *theirs, *ours;
+  std::int64_t chunks;
+};
+constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
+                                             {"GPipe", "gpipe", 1},
+                                             {"Interleaved1F1B", "interleaved-1f1b-torch", 2},
+                                             {"LoopedBFS", "looped-bfs", 2},
+                                             {"InterleavedZeroBubble", "interleaved-zb", 2},
+                                             {"ZBVZeroBubble", "zb-v", 2},
+                                             {"DualPipeV", "dualpipev", 2}};
+
+/// Of the present name and of earlier ones.
+class Titan {
+ public:
+  explicit Titan(ImportNotes& notes) : notes_(notes), flavor_(titan_flavor(notes)) {}
+
+  std::string model() {
+    const auto length = notes_.number("training.seq_len", "model.seq_length");
+    notes_.has("training.mixed_precision_param", "model.precision");
+    if (!length) notes_.assume("model.seq_length: 2048 (no training.seq_len)");
+    return fmt::format("model: {}, seq_length: {}}}\n", flavor_.text, length.value_or(2048));
+  }
+
+  Division division() {
+    d_.stages = degree("pipeline_parallel_degree", "pipeline.stages");
+    d_.tensor = degree("tensor_parallel_degree", "pipeline.tensor");
+    d_.sequence_parallel = true;  // it always is
+    const std::int64_t context = degree("context_parallel_degree", "");
+    notes_.unless_one("parallelism.context_parallel_degree", context);
+    notes_.unless_one("experimental.context_parallel_degree", context);
+    const std::int64_t experts = degree("expert_parallel_degree", "");
+    notes_.unless_one("parallelism.expert_parallel_degree", experts);
+    asynchronous_tensor();
+    width(context);
+    schedule();
+    batch();
+    recomputation();
+    return d_;
+  }
+
+ private:
+  std::int64_t degree(const std::string& name, const char* meaning) {
+    const std::string key = "parallelism." + name;
+    return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
+  }
+
+  void asynchronous_tensor() {
+    for (const char* key :
+         {"parallelism.enable_async_tensor_parallel", "experimental.enable_async_tensor_parallel"})
+      notes_.unless_one(key, is_true(notes_.word(key, "")) && d_.tensor > 1 ? 2 : 1);
+  }
+
+  void width(std::int64_t context) {
+    const std::int64_t replicas = degree("data_parallel_replicate_degree", "pipeline.width");
+    std::int64_t shards = 0;
+    for (const char* key :
+         {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"}) {
+      const std::string text = notes_.word(key, "pipeline.width");
+      if (!text.empty() && text != "-1") shards = notes_.number(key, "pipeline.width").value_or(1);
+    }
+    const std::int64_t others = d_.stages * d_.tensor * context * replicas;
+    const auto each = notes_.number("nproc_per_node", "pipeline.width");
+    const auto nodes = notes_.number("nnodes", "pipeline.width");
+    if (shards == 0 && each) {
+      shards = std::max<std::int64_t>(1, *each * nodes.value_or(1) / others);
+    } else if (shards == 0) {
+      shards = std::max<std::int64_t>(1, kGpusPerNode / others);
+      notes_.assume(
+          fmt::format("pipeline.width: {} (data_parallel_shard_degree takes all GPUs, whose number "
+                      "is not given: those of one node, or as many as one replica needs)",
+                      replicas * shards));
+    }
+    d_.width = replicas * shards;
+    d_.distributed_optimizer = shards > 1;
+    if (shards > 1)
+      notes_.assume(
+          "pipeline.distributed_optimizer: true (FSDP also shards weights and gradients, which is "
+          "not modelled: their memory is too large here, their all-gathers are missing)");
+  }
+
+  void schedule() {
+    const std::string name = notes_.word(notes_.mentions("experimental.pipeline_parallel_schedule")
+                                             ? "experimental.pipeline_parallel_schedule"
+                                             : "parallelism.pipeline_parallel_schedule",
+                                         "schedule");
+    const auto per_stage =
+        notes_.number("parallelism.pipeline_parallel_layers_per_stage", "pipeline.chunks");
+    if (d_.stages == 1) return;
+    const auto known = std::ranges::find_if(
+        kTitanSchedules, [&](const TitanSchedule& s) { return name == s.theirs; });
+    if (known == std::end(kTitanSchedules)) {
+      if (!name.empty())
+        notes_.assume(fmt::format("schedule: 1f1b ('{}' is not known here)", as_comment(name)));
+      return;
+    }
+    d_.schedule = known->ours;
+    d_.chunks = known->chunks;
+    const bool looped = known->chunks > 1 && d_.schedule != "zb-v" && d_.schedule != "dualpipev";
+    if (looped && per_stage) {
+      const std::int64_t chunks = (flavor_.layers + *per_stage - 1) / *per_stage / d_.stages;
+      if (chunks > 1) d_.chunks = chunks;
+    }
+    d_.balanced = flavor_.layers % (d_.stages * d_.chunks) != 0;
+  }
+
+  void batch() {
+    const std::int64_t local =
+        notes_.number({"training.local_batch_size", "training.batch_size"}, "pipeline.microbatches")
+            .value_or(8);
+    const std::int64_t size =
+        notes_.number("parallelism.pipeline_parallel_microbatch_size", "pipeline.microbatch_size")
+            .value_or(1);
+    d_.microbatch_size = d_.stages > 1 ? size : local;
+    d_.batch = local * d_.width;
+    const std::string global =
+        notes_.word("training.global_batch_size", "pipeline.global_batch_size");
+    if (global.empty() || global == "-1") return;
+    const auto samples = notes_.number("training.global_batch_size", "pipeline.global_batch_size");
+    if (samples && *samples > d_.batch)
+      notes_.assume(fmt::format(
+          "pipeline.global_batch_size: {} (of {}, in {} steps of gradient accumulation, between "
+          "which the pipeline drains: one of them is predicted)",
+          d_.batch, *samples, *samples / d_.batch));
+  }
+
+  void recomputation() {
+    const std::string mode = notes_.word("activation_checkpoint.mode", "pipeline.recompute");
+    const std::string option =
+        notes_.word("activation_checkpoint.selective_ac_option", "pipeline.recompute");
+    if (mode == "full") d_.recompute = "full";
+    if (mode != "selective") return;
+    d_.recompute = "selective";
+    notes_.assume(fmt::format("pipeline.recompute: selective (attention; there {})",
+                              option.empty() || option == "op"
+                                  ? "the cheap ops and every second matrix product"
+                                  : fmt::format("every {}. layer whole", as_comment(option))));
+  }
+
+  ImportNotes& notes_;
+  const Flavor& flavor_;
+  Division d_;
+};
+
+}  // namespace
+
+std::string scenario_of_nanotron(const std::string& text, const std::string& origin,
+                                 const std::string& cluster) {
+  std::vector<ScriptOption> options;
+  const Value document = parse_document(text, origin);
+  flatten(document, "", options);
+  if (document.find("parallelism") == nullptr && document.find("tokens") == nullptr)
+    throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
+  ImportNotes notes(std::move(options), "", kNanotronKnown);
+  const std::string model = nanotron_model(notes);
+  const Division d = nanotron_division(notes);
+  const std::string cluster_part = cluster_text(notes, cluster, d.stages * d.width * d.tensor);
+  return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
+}
+
+std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
+                                   const std::string& cluster) {
+  ImportNotes notes(titan_options(text, origin), "", kTitanKnown);
+  Titan titan(notes);
+  const std::string model = titan.model();
+  const Division d = titan.division();
+  const std::string cluster_part = cluster_text(notes, cluster, d.stages * d.width * d.tensor);
+  return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
+}
+
+}  // namespace penstock

@@ -1,0 +1,139 @@
+#include "scenarios/import_notes.hpp"
+
+#include "scenarios/document.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace penstock {
+namespace {
+
+constexpr std::int64_t kMostOfAnOption = 1'000'000;  // products of three fit 63 bits
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value > 0 && value <= kMostOfAnOption ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string as_comment(const std::string& text) {
+  constexpr std::size_t kLongest = 100;
+  std::string line = printable(text);
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';  // whatever its encoding
+  return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
+}
+
+ImportNotes::ImportNotes(std::vector<ScriptOption> options, std::string dashes,
+                         const KnownOptions& known)
+    : options_(std::move(options)), dashes_(std::move(dashes)), known_(known) {
+  for (std::size_t i = 0; i < options_.size(); ++i) last_[options_[i].name] = i;
+  kinds_.assign(options_.size(), Kind::open);
+}
+
+ScriptOption* ImportNotes::find(const std::string& name, const std::string& meaning) {
+  const auto at = last_.find(name);
+  if (at == last_.end()) return nullptr;
+  for (std::size_t i = 0; i < options_.size(); ++i)
+    if (options_[i].name == name) kinds_[i] = Kind::understood;
+  meanings_[at->second] = meaning;
+  return &options_[at->second];
+}
+
+bool ImportNotes::has(const std::string& name, const std::string& meaning) {
+  return find(name, meaning) != nullptr;
+}
+
+std::string ImportNotes::word(const std::string& name, const std::string& meaning) {
+  ScriptOption* option = find(name, meaning);
+  if (option == nullptr || option->values.empty()) return "";
+  option->values.resize(1);  // what follows is not its own
+  return option->values.front();
+}
+
+std::optional<std::int64_t> ImportNotes::number(const std::string& name,
+                                                const std::string& meaning) {
+  if (!mentions(name)) return std::nullopt;
+  const auto value = whole_number(word(name, meaning));
+  if (!value) unreadable(name);
+  return value;
+}
+
+std::optional<std::int64_t> ImportNotes::number(std::initializer_list<std::string> names,
+                                                const std::string& meaning) {
+  std::optional<std::int64_t> found;
+  for (const std::string& name : names)
+    if (const auto value = number(name, meaning); value && !found) found = value;
+  return found;
+}
+
+void ImportNotes::unless_one(const std::string& name, std::int64_t degree) {
+  const auto at = last_.find(name);
+  if (at == last_.end() || kinds_[at->second] == Kind::unreadable) return;
+  kinds_[at->second] = degree > 1 ? Kind::open : Kind::ignored;
+}
+
+void ImportNotes::unreadable(const std::string& name) { kinds_[last_.at(name)] = Kind::unreadable; }
+
+void ImportNotes::unmodelled(const std::string& name, std::string why) {
+  const auto at = last_.find(name);
+  if (at == last_.end()) return;
+  kinds_[at->second] = Kind::unmodelled;
+  meanings_[at->second] = std::move(why);
+}
+
+void ImportNotes::sort_out() {
+  for (std::size_t i = 0; i < options_.size(); ++i) {
+    if (kinds_[i] != Kind::open) continue;
+    const std::string& name = options_[i].name;
+    const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+    const auto unmodelled = std::ranges::find_if(
+        known_.unmodelled, [&](const UnmodelledOption& u) { return begins(u.beginning); });
+    const bool ignored = std::ranges::find(known_.ignored, name) != known_.ignored.end() ||
+                         std::ranges::any_of(known_.ignored_beginnings, begins);
+    if (unmodelled != known_.unmodelled.end()) {
+      kinds_[i] = Kind::unmodelled;
+      meanings_[i] = unmodelled->why;
+    } else {
+      kinds_[i] = ignored ? Kind::ignored : Kind::unknown;
+    }
+  }
+}
+
+std::string ImportNotes::comments() {
+  sort_out();
+  std::string out;
+  for (const auto& [kind, title] :
+       {std::pair{Kind::understood, "understood"},
+        {Kind::unmodelled, "cannot be modelled"},
+        {Kind::unreadable, "has no value that can be told without running the script"},
+        {Kind::unknown, "not known here"},
+        {Kind::ignored, "changes nothing that is predicted"}}) {
+    std::string lines;
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      if (kinds_[i] != kind || last_.at(options_[i].name) != i) continue;
+      const auto meaning = meanings_.find(i);
+      std::string option = dashes_ + options_[i].name;
+      if (!options_[i].values.empty())
+        option += fmt::format(" {}", fmt::join(options_[i].values, " "));
+      lines += fmt::format(
+          "#   {}{}\n", as_comment(option),
+          meaning == meanings_.end() || meaning->second.empty() || kind == Kind::unreadable
+              ? ""
+              : fmt::format(": {}", meaning->second));
+    }
+    if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
+  }
+  if (!assumed_.empty()) out += "# assumed, as it does not say:\n";
+  for (const std::string& line : assumed_) out += fmt::format("#   {}\n", line);
+  return out;
+}
+
+}  // namespace penstock

@@ -1,0 +1,139 @@
+// Configurations of nanotron and torchtitan as scenarios.
+#include "base/error.hpp"
+#include "scenarios/config_import.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <gtest/gtest.h>
+
+namespace penstock::config_import_test {
+namespace {
+
+const std::string kNanotron =
+    "general: {run: a, seed: 1}\n"
+    "model:\n"
+    "  dtype: bfloat16\n"
+    "  model_config: {num_hidden_layers: 32, hidden_size: 4096, intermediate_size: 14336,\n"
+    "    num_attention_heads: 32, num_key_value_heads: 8, vocab_size: 128256, rope_theta: 5.0e5,\n"
+    "    tie_word_embeddings: false}\n"
+    "optimizer: {zero_stage: 1, accumulate_grad_in_fp32: true}\n"
+    "parallelism: {dp: 4, pp: 2, tp: 4, pp_engine: 1f1b, tp_mode: REDUCE_SCATTER,\n"
+    "  tp_linear_async_communication: true, expert_parallel_size: 1, recompute_layer: false}\n"
+    "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 32, sequence_length: 4096,\n"
+    "  banana: 3}\n";
+
+const std::string kTitan =
+    "[model]\nname = \"llama3\"\nflavor = \"70B\"  # of three\n"
+    "[training]\nlocal_batch_size = 8\nseq_len = 8192\nsteps = 10\n"
+    "[parallelism]\ndata_parallel_shard_degree = 2\ntensor_parallel_degree = 8 # a node\n"
+    "pipeline_parallel_degree = 4\npipeline_parallel_schedule = 'Interleaved1F1B'\n"
+    "[activation_checkpoint]\nmode = \"full\"\n[float8]\nrecipe_name = \"rowwise\"\n";
+
+Scenario scenario_in(const std::string& text) { return parse_scenario(text, "imported"); }
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
+
+TEST(NanotronImport, SaysOfEveryOptionWhatItBecame) {
+  const std::string text = scenario_of_nanotron(kNanotron, "a.yaml", "");
+  EXPECT_TRUE(has_line(text, "#   parallelism.pp 2: pipeline.stages")) << text;
+  EXPECT_TRUE(has_line(text, "#   general.seed 1")) << text;
+  EXPECT_TRUE(has_line(text, "#   tokens.banana 3")) << text;
+  EXPECT_TRUE(has_line(text, "#   parallelism.expert_parallel_size 1")) << text;
+  EXPECT_NE(text.find("# cannot be modelled:\n#   parallelism.tp_linear_async_communication true"),
+            std::string::npos)
+      << text;
+}
+
+TEST(NanotronImport, IsTheJob) {
+  const Scenario s = scenario_in(scenario_of_nanotron(kNanotron, "a.yaml", ""));
+  EXPECT_EQ(s.shape.depth, 2u);
+  EXPECT_EQ(s.tensor, 4);
+  EXPECT_EQ(s.gpu_count(), 32);
+  EXPECT_EQ(s.samples_per_update(), 256);
+  EXPECT_EQ(s.microbatch_size, 2);
+  EXPECT_TRUE(s.sequence_parallel);
+  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_EQ(s.transformer->num_query_groups, 8);
+  EXPECT_EQ(s.transformer->seq_length, 4096);
+}
+
+TEST(NanotronImport, FollowsEveryValue) {
+  const auto with = [](const std::string& parallelism, const std::string& zero) {
+    return scenario_in(scenario_of_nanotron("optimizer: {zero_stage: " + zero +
+                                                "}\nparallelism: {dp: 2, pp: 2" + parallelism +
+                                                "}\ntokens: {micro_batch_size: 1}\n",
+                                            "a.yaml", ""));
+  };
+  EXPECT_EQ(with(", pp_engine: afab", "0").schedule->name, "gpipe");
+  EXPECT_FALSE(with("", "0").distributed_optimizer);
+  EXPECT_TRUE(with("", "3").distributed_optimizer);
+  EXPECT_FALSE(with(", tp: 2, tp_mode: ALL_REDUCE", "0").sequence_parallel);
+  EXPECT_EQ(with(", recompute_layer: true", "0").recompute.of(0), Recompute::full);
+}
+
+TEST(NanotronImport, RefusesWhatIsNone) {
+  EXPECT_THROW(scenario_of_nanotron("model: 3\n", "a.yaml", ""), InputError);
+  EXPECT_THROW(scenario_of_nanotron("a: [", "a.yaml", ""), InputError);
+}
+
+TEST(TorchtitanImport, IsTheJobOfAFile) {
+  const std::string text = scenario_of_torchtitan(kTitan, "a.toml", "");
+  const Scenario s = scenario_in(text);
+  EXPECT_EQ(s.schedule->name, "interleaved-1f1b-torch");
+  EXPECT_EQ(s.shape.depth, 4u);
+  EXPECT_EQ(s.shape.chunks, 2u);
+  EXPECT_EQ(s.tensor, 8);
+  EXPECT_EQ(s.gpu_count(), 64);
+  EXPECT_EQ(s.samples_per_update(), 16);
+  EXPECT_EQ(s.microbatch_size, 1);
+  EXPECT_EQ(s.transformer->num_layers, 80);
+  EXPECT_TRUE(s.distributed_optimizer);  // FSDP: the nearest, which a line says
+  EXPECT_NE(text.find("FSDP also shards weights"), std::string::npos) << text;
+  EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
+  EXPECT_TRUE(
+      has_line(text, "#   float8.recipe_name rowwise: fp8 is not modelled: bf16 is predicted"))
+      << text;
+}
+
+TEST(TorchtitanImport, IsTheJobOfFlags) {
+  const Scenario s = scenario_in(scenario_of_torchtitan(
+      "torchrun --nproc_per_node=8 --nnodes 2 -m torchtitan.train --model.name llama3 "
+      "--model.flavor 8B --training.local_batch_size 4 --parallelism.pipeline_parallel_degree 2 "
+      "--parallelism.tensor_parallel_degree=4 --training.seq_len 4096 "
+      "--parallelism.pipeline_parallel_schedule ZBVZeroBubble",
+      "run.sh", "dgx-a100"));
+  EXPECT_EQ(s.schedule->name, "zb-v");
+  EXPECT_EQ(s.gpu_count(), 16);  // the shards take what is left of two nodes
+  EXPECT_EQ(s.samples_per_update(), 8);
+  EXPECT_EQ(s.cluster.name, "dgx-a100");
+}
+
+TEST(TorchtitanImport, EveryScheduleOfTorchIsOneOfOurs) {
+  for (const char* name : {"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble",
+                           "ZBVZeroBubble", "DualPipeV"}) {
+    const std::string text = scenario_of_torchtitan(
+        std::string("[model]\nname = 'llama3'\nflavor = '405B'\n[training]\nlocal_batch_size = 16\n"
+                    "[parallelism]\npipeline_parallel_degree = 8\ndata_parallel_shard_degree = 1\n"
+                    "pipeline_parallel_schedule = '") +
+            name + "'\n",
+        "a.toml", "");
+    EXPECT_EQ(text.find("not known here"), std::string::npos) << text;
+    EXPECT_NO_THROW(scenario_in(text)) << text;
+  }
+}
+
+TEST(TorchtitanImport, NoTextIsTooOdd) {
+  for (const char* odd :
+       {"[parallelism]\na=\n", "[parallelism\n=\nx.y=3\n", "[training]\nseq_len='",
+        "training.x = \"\n", "parallelism.a = \xff\xfe\n"}) {
+    try {
+      scenario_in(scenario_of_torchtitan(odd, "a.toml", ""));
+    } catch (const InputError&) {
+    }
+  }
+  EXPECT_THROW(scenario_of_torchtitan("", "a.toml", ""), InputError);
+}
+
+}  // namespace
+}  // namespace penstock::config_import_test
