@@ -189,7 +189,7 @@ const std::vector<CommandSpec>& table() {
        "scenario"},
       {"import",
        "another tool's job, model, profile, layout or schedule as a file of ours",
-       "layout STRING | megatron-args | nanotron-config | torchtitan-config FILE | FILE",
+       "JOB FILE | layout STRING | FILE",
        1,
        2,
        {{"stages",
@@ -200,12 +200,13 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"cluster",
          "NAME",
-         "of a job: the kind of node (`penstock list clusters`); default dgx-h100",
+         "of a JOB: the kind of node (`penstock list clusters`); default dgx-h100",
          {},
          false,
          {}},
         kOutput},
        "penstock import megatron-args train.sh --cluster dgx-a100 > my.yaml\n"
+       "penstock import nanotron-config config_llama.yaml > my.yaml\n"
        "penstock import torchtitan-config llama3_70b.toml | penstock simulate -\n"
        "penstock import layout 'Et*2|(t*2|)*34,t*2L'\n"
        "penstock import layout 'Et|t|t|tL' --stages 2     # two chunks a device\n"
