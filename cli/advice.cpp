@@ -90,7 +90,10 @@ class Changes {
       if (!batch_given()) set.push_back(fmt::format("pipeline.microbatches={}", count));
       add(fmt::format("microbatches of {} instead of {}", size, b), std::move(set));
     };
-    const bool sized = scenario_.transformer || scenario_.profile;
+    // Times of a profile whose samples are not told are those of any microbatch.
+    const Value* model = document_.find("model");
+    const bool told = model != nullptr && model->find("profile_batch") != nullptr;
+    const bool sized = scenario_.transformer || (scenario_.profile && told);
     if (!sized || scenario_.schedule->update == UpdateRule::stash) return;
     if (m % 2 == 0) add_size(2 * b, m / 2);
     if (b % 2 == 0) add_size(b / 2, 2 * m);

@@ -183,6 +183,25 @@ class Adoption {
   }
 
   /// The number a plain entry gives under any of its names, or 0.
+  double first_of(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys)
+      if (const double number = number_of(key); number > 0) return number;
+    return 0;
+  }
+
+  /// Of the key that says how many experts there are: what can be asked instead.
+  std::string nearest_without_experts() const {
+    const double visited = first_of({"num_experts_per_tok", "moe_router_topk"});
+    const double size = first_of(
+        {"moe_intermediate_size", "moe_ffn_hidden_size", "intermediate_size", "ffn_hidden_size"});
+    if (visited == 0 || size == 0) return "";
+    const double shared = number_of("n_shared_experts") * size;
+    return fmt::format(
+        "; the nearest is a dense model whose ffn_hidden_size is {:.0f}, that of the experts which "
+        "a token visits (the weights of the others, routing and all-to-all are missing then)",
+        visited * size + shared);
+  }
+
   double number_of(std::string_view key) const {
     const KeyRow* row = find_key("model", key);
     for (const Value::Entry& entry : document_.entries) {
@@ -319,7 +338,10 @@ class Adoption {
     const std::string& key = entry.key.text;
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
     if (beyond == std::end(kBeyondUs)) return refused_parallelism(entry);
-    if (is_positive(entry.value)) diagnostics_.add(entry.key, beyond->second);
+    const bool experts =
+        key == "num_local_experts" || key == "num_experts" || key == "n_routed_experts";
+    if (is_positive(entry.value))
+      diagnostics_.add(entry.key, beyond->second + (experts ? nearest_without_experts() : ""));
     return true;
   }
 

@@ -158,7 +158,7 @@ constexpr std::string_view kIgnoredBeginnings[] = {
     "tokenizer-", "one-logger-",  "rerun-", "straggler-", "data-",    "hf-"};
 
 constexpr UnmodelledOption kUnmodelledFlags[] = {
-    {"num-experts", "mixture of experts: the scenario is of the dense layers alone"},
+    {"num-experts", "mixture of experts is not modelled"},
     {"expert-", "expert parallelism is not modelled"},
     {"moe-", "mixture of experts is not modelled"},
     {"context-parallel-size", "context parallelism is not modelled: its GPUs are left out"},
@@ -186,6 +186,7 @@ constexpr UnmodelledOption kUnmodelledFlags[] = {
     {"recompute-modules", "recomputation of single modules is not modelled"},
     {"distribute-saved-activations", "not modelled: memory is pessimistic"},
     {"overlap-moe", "mixture of experts is not modelled"},
+    {"overlap-param-gather", "the all-gather of updated weights is not hidden here"},
     {"delay-wgrad-compute", "not modelled; the zb-h1 schedule delays weight gradients, too"},
     {"external-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
     {"enable-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
@@ -234,7 +235,8 @@ class Import : ImportNotes {
     const std::int64_t length = needed("seq-length", "model.seq_length", 4096);
     const bool gated = has("swiglu", "model.family: llama");
     const auto given = number("ffn-hidden-size", "model.ffn_hidden_size");
-    const std::int64_t ffn = given.value_or(gated ? hidden * 4 * 2 / 3 / 64 * 64 : 4 * hidden);
+    const std::int64_t dense = given.value_or(gated ? hidden * 4 * 2 / 3 / 64 * 64 : 4 * hidden);
+    const std::int64_t ffn = mentions("num-experts") ? of_visited_experts(dense) : dense;
     const bool grouped = has("group-query-attention", "model.num_query_groups");
     const auto groups = number("num-query-groups", "model.num_query_groups");
     const bool untied = has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
@@ -259,6 +261,19 @@ class Import : ImportNotes {
     return out + fmt::format("  precision: {}\n", bf16   ? "mixed-bf16"
                                                   : fp16 ? "mixed-fp16"
                                                          : "fp32");
+  }
+
+  /// What a token's experts compute, as one dense layer.
+  std::int64_t of_visited_experts(std::int64_t dense) {
+    const char* const key = "model.ffn_hidden_size";
+    const std::int64_t visited = number("moe-router-topk", key).value_or(2);
+    const std::int64_t each = number("moe-ffn-hidden-size", key).value_or(dense);
+    const std::int64_t shared = number("moe-shared-expert-intermediate-size", key).value_or(0);
+    assume(
+        fmt::format("{}: {} (of the experts that a token visits: their compute; the weights of the "
+                    "others, routing and all-to-all are missing)",
+                    key, visited * each + shared));
+    return visited * each + shared;
   }
 
   std::int64_t vocabulary() {

@@ -205,6 +205,36 @@ class Advice(Case):
                 advice["iteration_time_ratio"], places=9)
             self.assertTrue(changed["feasible"])
 
+    def test_a_profile_of_unknown_samples_is_no_faster_in_larger_microbatches(self):
+        rows = "".join(f"layer {i},3 ms,6 ms,16 MiB,96 MiB\n" for i in range(7))
+        table = self.file("layer,forward,backward,activation,parameters\n" + rows, "layers.csv")
+        case = (f"cluster: {{devices: 4, link: 10 GB/s}}\nschedule: gpipe\n"
+                "pipeline: {stages: 4, microbatches: 8, split: balanced}\n")
+
+        def changes(model):
+            result = self.json("simulate", self.file(f"model: {model}\n" + case))
+            self.assertTrue(result["what_to_change"])
+            return [a["change"] for a in result["what_to_change"]]
+
+        self.assertFalse([c for c in changes(table) if "microbatch" in c])
+        told = changes(f"{{profile: {table}, profile_batch: 4}}")  # a quarter of the work
+        self.assertTrue(told)
+
+    def test_the_two_are_of_different_kinds(self):
+        script = ("run --num-layers 48 --hidden-size 6144 --num-attention-heads 48 --seq-length 2048 "
+                  "--micro-batch-size 1 --global-batch-size 32 --bf16 --tensor-model-parallel-size 2 "
+                  "--pipeline-model-parallel-size 8 --recompute-granularity full "
+                  "--recompute-method uniform --recompute-num-layers 1 --nnodes 2 --nproc-per-node 8")
+        text = self.run_it("import", "megatron-args", "-", stdin=script).stdout
+        result = self.json("simulate", "-", stdin=text)
+        keys = [a["set"][0].split("=")[0] for a in result["what_to_change"]]
+        self.assertEqual(len(keys), 2)
+        self.assertEqual(len(set(keys)), 2, result["what_to_change"])
+        interleaved = self.run_it("simulate", "-", "--set", "schedule=interleaved-1f1b", "--set",
+                                  "pipeline.chunks=2", "--set", "transfers=overlapped",
+                                  stdin=text).stdout
+        self.assertIn("interleaved-1f1b", interleaved)
+
     def test_what_does_not_fit_is_told_what_would(self):
         sets = ["--set", "recompute=none", "--set", "microbatch_size=8"]
         result = self.json("simulate", "gpt-2.2b-flush", *sets)

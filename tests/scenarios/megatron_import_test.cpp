@@ -153,5 +153,16 @@ TEST(Megatron, NothingOfAScriptEndsAComment) {
   EXPECT_EQ(text.find("\nschedule: evil"), std::string::npos) << text;
 }
 
+TEST(MegatronImport, ExpertsBecomeTheDenseModelThatComputesAsMuch) {
+  const std::string text = scenario_of_megatron(
+      "run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --swiglu "
+      "--micro-batch-size 1 --ffn-hidden-size 4096 --num-experts 8 --moe-router-topk 2 "
+      "--moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 512",
+      "run.sh", "");
+  EXPECT_EQ(parse_scenario(text, "imported").transformer->ffn_hidden_size, 2 * 1408 + 512);
+  EXPECT_NE(text.find("# cannot be modelled:\n#   --num-experts 8"), std::string::npos) << text;
+  EXPECT_NE(text.find("routing and all-to-all are missing"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace penstock::megatron_import_test
