@@ -23,7 +23,7 @@ MACHINE = re.compile(r"\([0-9.]+ [mun]?s CPU\)")
 
 
 def printed(command):
-    shell = re.sub(r"^\./penstock\b", '"$PROGRAM"', command)
+    shell = re.sub(r"(^|\| *)\./penstock\b", r'\1"$PROGRAM"', command)
     environment = os.environ | {"PROGRAM": PROGRAM, "PENSTOCK_HOME": str(ROOT), "LC_ALL": "C.UTF-8",
                                 "COLUMNS": "160"}
     done = subprocess.run(["bash", "-c", shell], cwd=ROOT, env=environment, text=True,

@@ -100,6 +100,7 @@ std::string import_model(const std::string& path) {
 /// A scenario of a profile's layers, with the cluster to be filled in.
 std::string import_profile(const Arguments& arguments) {
   const std::string& path = arguments.positional[0];
+  const bool pipedream = !path.ends_with(".csv");  // whose profiles are for its own schedule
   const PipedreamProfile profile = load_pipedream_profile(path);
   const std::size_t most = profile.layers.size();
   const auto stages =
@@ -116,13 +117,15 @@ std::string import_profile(const Arguments& arguments) {
   return fmt::format(
       "# {}: {} layers, forward {}, backward {}, parameters {}\n"
       "model: {}\n"
-      "# assumed: set the link and, for fractions of the profile's minibatch, model.profile_batch\n"
+      "# assumed: set the link, microbatches and, for fractions of the profile's minibatch, "
+      "model.profile_batch\n"
       "cluster: {{devices: {}, link: {{bandwidth: 10 GB/s, latency: 10 us}}}}\n"
-      "schedule: pipedream\n"
+      "schedule: {}\n"
       "batches: {}\n"
-      "pipeline: {{stages: {}, microbatches: 1, split: balanced}}\n",
+      "pipeline: {{stages: {}, microbatches: {}, split: balanced}}\n",
       path, most, format_time(forward), format_time(backward), format_bytes(parameters), path,
-      *stages, 8 * *stages, *stages);
+      *stages, pipedream ? "pipedream" : "1f1b", pipedream ? 8 * *stages : 1, *stages,
+      pipedream ? 1 : 4 * *stages);
 }
 
 /// A table of layers names its columns; one of torch.distributed.pipelining has none.
