@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace penstock {
 namespace {
 
 constexpr std::uint32_t kMostExact = 300'000;  // ops of a run, as what would help allows
 constexpr std::uint32_t kMostSimgrid = 10'000;
-constexpr std::size_t kShown = 2;
+constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
 
 struct Outcome {
@@ -21,24 +22,44 @@ struct Outcome {
   bool fits = false;
 };
 
+Json measured_by(Simulation& simulation) {
+  const Result result = summarize(simulation);
+  const bool fits = result.infeasible_because.empty() && result.stalled_because.empty();
+  return Json{{"samples_per_s", result.samples_per_s}, {"fits", fits}};
+}
+
+std::optional<Outcome> outcome_in(const Json& answer) {
+  const Outcome out{answer["samples_per_s"].get<double>(), answer["fits"].get<bool>()};
+  if (!(out.samples_per_s > 0)) return std::nullopt;
+  return out;
+}
+
+bool is_exact(const Simulation& simulation) {
+  return uses_exact(simulation, EngineChoice::automatic);
+}
+
 /// None where the run is too large, is refused or has no rate.
 std::optional<Outcome> outcome_of(const Scenario& scenario) {
   Simulation simulation = prepare(scenario);
-  const bool exact = uses_exact(simulation, EngineChoice::automatic);
+  const bool exact = is_exact(simulation);
   if (simulation.program.ops.size() > (exact ? kMostExact : kMostSimgrid)) return std::nullopt;
   if (!exact && !why_no_simgrid().empty()) return std::nullopt;
   const auto outcome = [&] {
     run_engine(simulation, EngineChoice::automatic);
-    const Result result = summarize(simulation);
-    const bool fits = result.infeasible_because.empty() && result.stalled_because.empty();
-    return Json{{"samples_per_s", result.samples_per_s}, {"fits", fits}};
+    return measured_by(simulation);
   };
-  const Json answer =
-      exact ? outcome()
-            : Json::parse(in_child(scenario.origin, "simulated", [&] { return outcome().dump(); }));
-  const Outcome out{answer["samples_per_s"].get<double>(), answer["fits"].get<bool>()};
-  if (!(out.samples_per_s > 0)) return std::nullopt;
-  return out;
+  return outcome_in(exact ? outcome() : Json::parse(in_child(scenario.origin, "simulated", [&] {
+    return outcome().dump();
+  })));
+}
+
+/// As if no link were shared, which takes a hundredth of the time: to choose what to simulate.
+std::optional<Outcome> outlook_of(const Scenario& scenario) {
+  Simulation simulation = prepare(scenario);
+  if (simulation.program.ops.size() > kMostExact) return std::nullopt;
+  simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
+  simulation.engine = "exact";
+  return outcome_in(measured_by(simulation));
 }
 
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
@@ -166,32 +187,53 @@ bool differs(const Scenario& a, const Scenario& b) {
          a.shape.depth != b.shape.depth || a.tensor != b.tensor;
 }
 
-std::optional<Outcome> outcome_with(const Scenario& scenario, const Advice& advice) {
+/// The same work with a change of keys; none where the scenario does not admit it.
+std::optional<Scenario> changed(const Scenario& scenario, const Advice& advice) {
   std::vector<Override> changes;
   for (const std::string& text : advice.set) changes.push_back(parse_override(text));
   try {
-    const Scenario changed = parse_scenario(scenario.text, scenario.origin, changes);
+    Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
     // Where costs count per chunk, other chunks would be other work.
-    const bool same_work =
-        !scenario.costs_per_chunk || changed.shape.chunks == scenario.shape.chunks;
-    const bool alike = same_work && changed.gpu_count() == scenario.gpu_count() &&
-                       changed.samples_per_update() == scenario.samples_per_update();
-    if (!alike || !differs(changed, scenario)) return std::nullopt;
-    return outcome_of(changed);
+    const bool same_work = !scenario.costs_per_chunk || other.shape.chunks == scenario.shape.chunks;
+    const bool alike = same_work && other.gpu_count() == scenario.gpu_count() &&
+                       other.samples_per_update() == scenario.samples_per_update();
+    if (!alike || !differs(other, scenario)) return std::nullopt;
+    return other;
   } catch (const InputError&) {
-    return std::nullopt;  // the scenario does not admit it
+    return std::nullopt;
+  }
+}
+
+std::optional<Outcome> try_outcome(std::optional<Outcome> (*outcome)(const Scenario&),
+                                   const Scenario& scenario) {
+  try {
+    return outcome(scenario);
+  } catch (const InputError&) {
+    return std::nullopt;  // it cannot run
   } catch (const SystemError&) {
     return std::nullopt;  // it could not be simulated: no reason to lose what could
   }
 }
 
-/// `found`: the best first. Values of one key are one kind of change.
-std::vector<Advice> best_of_each_kind(const std::vector<Advice>& found) {
+/// Changes that could help, by a look at them: of each kind the best, the best first. Values of one
+/// key are one kind.
+std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today) {
+  std::vector<std::pair<Advice, Scenario>> found;
+  const Changes changes(scenario);
+  for (Advice advice : changes.all()) {
+    auto other = changed(scenario, advice);
+    if (!other) continue;
+    const auto outlook = try_outcome(outlook_of, *other);
+    if (!outlook || !outlook->fits) continue;
+    advice.time_ratio = today.samples_per_s / outlook->samples_per_s;
+    found.emplace_back(std::move(advice), std::move(*other));
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& f) { return f.first.time_ratio; });
   const auto key = [](const Advice& a) { return a.set.front().substr(0, a.set.front().find('=')); };
-  std::vector<Advice> best;
-  for (const Advice& advice : found) {
-    const auto same_key = [&](const Advice& other) { return key(other) == key(advice); };
-    if (best.size() < kShown && std::ranges::none_of(best, same_key)) best.push_back(advice);
+  std::vector<std::pair<Advice, Scenario>> best;
+  for (auto& one : found) {
+    const auto same = [&](const auto& other) { return key(other.first) == key(one.first); };
+    if (std::ranges::none_of(best, same)) best.push_back(std::move(one));
   }
   return best;
 }
@@ -201,11 +243,14 @@ std::vector<Advice> best_of_each_kind(const std::vector<Advice>& found) {
 std::vector<Advice> study_changes(const Scenario& scenario) {
   if (scenario.perturbations.changes_times() || scenario.own_schedule) return {};
   const auto today = outcome_of(scenario);
-  if (!today) return {};
+  const auto outlook = today ? try_outcome(outlook_of, scenario) : std::nullopt;
+  if (!outlook) return {};
   std::vector<Advice> found;
-  const Changes changes(scenario);
-  for (Advice advice : changes.all()) {
-    const auto outcome = outcome_with(scenario, advice);
+  std::size_t simulated = 0;
+  for (auto& [advice, other] : outlooks(scenario, *outlook)) {
+    if (today->fits && advice.time_ratio > 1 - kWorthIt) break;
+    if (found.size() == kShown || simulated++ == kMostSimulated) break;
+    const auto outcome = try_outcome(outcome_of, other);
     if (!outcome || !outcome->fits) continue;
     advice.time_ratio = today->samples_per_s / outcome->samples_per_s;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
@@ -213,7 +258,7 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
     found.push_back(std::move(advice));
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);
-  return best_of_each_kind(found);
+  return found;
 }
 
 }  // namespace penstock

@@ -1,5 +1,7 @@
 // What a person can change to train faster, or to make it fit: the scenario again with other values
-// of its keys, on as many GPUs and with the same batch, each simulated.
+// of its keys, on as many GPUs and with the same batch. All are looked at by the exact engine; the
+// most promising of each kind is then simulated as the scenario itself is (where links are shared a
+// simulation takes a hundred times as long).
 //
 //   split: balanced; recompute; half and twice the microbatch size (with as many samples per
 //   update); half and twice the chunks; schedules that flush; tensor degree against pipeline depth
@@ -9,7 +11,7 @@
 
 namespace penstock {
 
-/// The best two, best first; of a scenario that does not fit, those that do. Empty where nothing is
+/// The best two, of different kinds, best first; of a scenario that does not fit, those that do. Empty where nothing is
 /// better, where the run is too large to repeat (300,000 ops with `exact`, 10,000 with `simgrid`)
 /// or perturbed. To be called before this process has used SimGrid.
 std::vector<Advice> study_changes(const Scenario& scenario);
