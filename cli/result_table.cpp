@@ -197,9 +197,10 @@ std::string communication_line(const Simulation& s, const Result& r) {
   std::string text;
   const auto add = [&](const char* what, const Communication& c) {
     if (device_s <= 0 || c.total_s <= 0) return;
-    text += fmt::format("{}{} {} ({} hidden)", text.empty() ? "" : ", ", what,
-                        format_percent(c.exposed_s / device_s),
-                        format_percent(1 - c.exposed_s / c.total_s));
+    const double hidden = 1 - c.exposed_s / c.total_s;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what,
+                        format_percent(c.exposed_s / device_s));
+    if (hidden >= 0.0005) text += fmt::format(" ({} hidden)", format_percent(hidden));
   };
   add("pipeline", r.communication.pipeline);
   add("data", r.communication.data);

@@ -42,7 +42,8 @@ SHARED = {s: ("cluster.inter", "nic0") for s in (CONTENDED, TENSOR, *LARGE)} | {
     "scenarios/gpt-355m-asp.yaml": ("cluster.intra.attachment", "the update of replica 0 and "
                                     "the update of replica 1"),
     "scenarios/gpt-355m-uneven.yaml": ("cluster.pcie", "gpu0 pcie out"),
-    "scenarios/llama-3-70b-nvl72.yaml": ("cluster.intra.attachment", "gpu0 out")}
+    "scenarios/llama-3-70b-nvl72.yaml": ("cluster.intra.attachment", "gpu0 out"),
+    "scenarios/llama-3-70b-h100.yaml": ("cluster.inter", "nic0")}
 CHANGING_LINKS = "scenarios/perturbed-links.yaml"
 # Those that the slow reference of these tests knows.
 BASELINES = ["model-parallel", "gpipe", "gpipe-fifo", "1f1b", "dapple-pb", "pipedream",
