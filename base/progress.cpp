@@ -1,12 +1,14 @@
 #include "base/progress.hpp"
 
 #include "base/table.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -30,7 +32,7 @@ Progress::Progress(std::string what, std::int64_t total) : what_(std::move(what)
 }
 
 Progress::~Progress() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) std::fputs("\r\x1b[K", stderr);
 }
 
 void Progress::update(std::int64_t done, const std::string& note) {
@@ -47,8 +49,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
   const std::string line =
       fmt::format("{} {}/{} ({:.0f} %), {} left{}{}", what_, format_count(done),
                   format_count(total_), share, format_time(left), note.empty() ? "" : "; ", note);
-  fmt::print(stderr, "\r\x1b[K{}", cut_to_terminal(line));
-  std::fflush(stderr);
+  std::fputs(("\r\x1b[K" + cut_to_terminal(without_controls(line))).c_str(), stderr);
 }
 
 bool colour_allowed(int file_descriptor) {

@@ -1,6 +1,7 @@
 // penstock: parses the command line, runs a command, turns errors into exit codes.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "cli/options.hpp"
 #include "cli/scenario_names.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", general_help());
+    say("{}", general_help());
     return exit_usage;
   }
   if (words[0] == "--help" || words[0] == "-h") {
@@ -38,28 +39,31 @@ int dispatch(const std::vector<std::string>& words) {
   return command.run(arguments);
 }
 
-int guarded(const std::vector<std::string>& words) {
+int answer(const std::vector<std::string>& words) {
   try {
-    const int code = dispatch(words);
-    if (std::fflush(stdout) != 0) throw SystemError::from_errno("write", "standard output");
-    return code;
+    return dispatch(words);
   } catch (const HelpWanted& help) {
     fmt::print("{}", help.text);
     return exit_ok;
+  }
+}
+
+int guarded(const std::vector<std::string>& words) {
+  try {
+    const int code = answer(words);
+    require_output();
+    return code;
   } catch (const InputError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    say("{}\n", error.what());
     return exit_usage;
   } catch (const InternalBug& bug) {
-    fmt::print(stderr, "penstock: this is a bug: {}\nplease report it with the scenario\n",
-               bug.what());
+    say("penstock: this is a bug: {}\nplease report it with the scenario\n", bug.what());
     return exit_internal_bug;
   } catch (const std::bad_alloc&) {
-    fmt::print(
-        stderr,
-        "penstock: not enough memory for this run; simulate fewer batches or microbatches\n");
+    say("penstock: not enough memory for this run; simulate fewer batches or microbatches\n");
     return exit_failed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: {}\n", error.what());
+    say("penstock: {}\n", error.what());
     return exit_failed;
   }
 }
@@ -68,6 +72,7 @@ int guarded(const std::vector<std::string>& words) {
 }  // namespace penstock
 
 int main(int argc, char** argv) {
+  penstock::keep_standard_streams();
   std::signal(SIGPIPE, SIG_DFL);  // `penstock ... | head` ends quietly
   return penstock::guarded({argv + 1, argv + argc});
 }

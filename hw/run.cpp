@@ -1,6 +1,7 @@
 #include "hw/run.hpp"
 
 #include "base/error.hpp"
+#include "base/say.hpp"
 #include "hw/reference.hpp"
 #include "hw/stages.hpp"
 
@@ -313,7 +314,7 @@ void check_weights(const RunPlan& plan, const RunOptions& options, Group& group,
   try {
     run.weights_equal = equal.get();
   } catch (const InputError& error) {  // the sequential run does not fit where the pipeline did
-    fmt::print(stderr, "penstock-run: the weights were not compared: {}\n", error.what());
+    say("penstock-run: the weights were not compared: {}\n", error.what());
   }
 }
 

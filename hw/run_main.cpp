@@ -5,6 +5,7 @@
 #include "base/exit_codes.hpp"
 #include "base/json.hpp"
 #include "base/progress.hpp"
+#include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "hw/calibration.hpp"
 #include "hw/host/gloo_group.hpp"
@@ -314,7 +315,7 @@ int launch_processes(const Options& options, int argc, char** argv, const RunPla
     // The launcher's own SIGTERM and SIGKILL follow a failure; any other signal is one.
     const bool ours = status == 128 + SIGTERM || status == 128 + SIGKILL;
     if (status <= 128 || (ours && status != result.first_failure)) continue;
-    fmt::print(stderr, "penstock-run: rank {} was ended by signal {}\n", r, result.status[r] - 128);
+    say("penstock-run: rank {} was ended by signal {}\n", r, result.status[r] - 128);
   }
   if (result.first_failure != 0 && options.has("record"))
     merge_partial(options.get("record", ""), start.processes);
@@ -328,7 +329,7 @@ void report(const RecordedRun& run, const RunPlan& plan) {
   const char* equal = !run.weights_equal ? "null" : *run.weights_equal ? "true" : "false";
   fmt::print("{{\"name\": {}, \"makespan_s\": {:.9g}, \"weights_equal\": {}}}\n",
              Json(plan.name).dump(), end, equal);
-  std::fflush(stdout);
+  flush_output();
 }
 
 /// One run of the plan; also one that could not even begin is a run that was stopped.
@@ -351,9 +352,9 @@ RecordedRun run_once(const RunPlan& plan, RunOptions& options, Group& group, Rec
 /// Says how it ended; the exit status.
 int judge(const RecordedRun& run) {
   if (!run.complete) {
-    fmt::print(stderr, "penstock-run: the run was stopped: {}\n", run.stopped_because);
+    say("penstock-run: the run was stopped: {}\n", run.stopped_because);
   } else if (run.weights_equal && !*run.weights_equal) {
-    fmt::print(stderr, "penstock-run: the weights differ from those of a sequential run\n");
+    say("penstock-run: the weights differ from those of a sequential run\n");
   } else {
     return exit_ok;
   }
@@ -456,19 +457,23 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace penstock;
-  const auto say = [](const char* what) { std::fprintf(stderr, "penstock-run: %s\n", what); };
+  keep_standard_streams();
+  const auto fail = [](const std::exception& error, int code) {
+    say("penstock-run: {}\n", error.what());
+    return code;
+  };
   try {
-    return main_checked(argc, argv);
+    const int code = main_checked(argc, argv);
+    require_output();
+    return code;
   } catch (const InputError& error) {
-    return say(error.what()), exit_usage;
+    return fail(error, exit_usage);
   } catch (const NoHardware& error) {
-    return say(error.what()), exit_no_hardware;
-  } catch (const SystemError& error) {
-    return say(error.what()), exit_failed;
+    return fail(error, exit_no_hardware);
   } catch (const InternalBug& error) {
-    std::fprintf(stderr, "penstock-run: this is a bug: %s\n", error.what());
+    say("penstock-run: this is a bug: {}\n", error.what());
     return exit_internal_bug;
   } catch (const std::exception& error) {
-    return say(error.what()), exit_failed;
+    return fail(error, exit_failed);
   }
 }

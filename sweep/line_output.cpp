@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,10 +43,8 @@ LineOutput::~LineOutput() {
 
 void LineOutput::open(bool empty) {
   if (file_ >= 0) ::close(file_);
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file_ < 0) throw SystemError::from_errno("write", path_);
-  if (::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw SystemError(fmt::format("cannot write '{}': another sweep is writing it", path_));
+  file_ = -1;
+  file_ = open_locked(path_, O_WRONLY | O_APPEND);
   if (empty && ::ftruncate(file_, 0) != 0) throw SystemError::from_errno("write", path_);
   size_ = empty ? 0 : ::lseek(file_, 0, SEEK_END);
 }
@@ -83,8 +81,20 @@ void LineOutput::flush_if_due() {
   if (!pending_.empty() && Clock::now() - flushed_ >= kLongest) flush();
 }
 
+/// What was written is still there, under the name that the user gave.
+void LineOutput::require_whole() const {
+  if (path_ == "-") return;
+  require_same_file(file_, path_);
+  struct stat info {};
+  if (::fstat(file_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == size_) return;
+  throw LostOutput(
+      fmt::format("'{}' was changed while this sweep wrote it: it has {} bytes, not {}", path_,
+                  info.st_size, size_));
+}
+
 void LineOutput::flush() {
   flushed_ = Clock::now();
+  require_whole();
   const std::string text = std::move(pending_);
   pending_.clear();
   write(text);

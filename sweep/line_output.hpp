@@ -29,6 +29,7 @@ class LineOutput : public Output {
   using Clock = std::chrono::steady_clock;
   void open(bool empty);
   void write(const std::string& text);
+  void require_whole() const;
 
   std::string path_;
   LineFormat format_;

@@ -8,6 +8,12 @@
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 
 namespace penstock {
@@ -49,9 +55,17 @@ void write_manifest(const std::string& path, const Manifest& manifest) {
   }
 }
 
+/// A sweep that was ended before its first row leaves no more, maybe without a manifest or beside
+/// that of the sweep it replaced.
+bool has_no_row(const std::string& path, const std::string& header) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  return !error && bytes <= header.size() && header.starts_with(read_file(path));
+}
+
 /// Continues the file's rows, when there are any.
-bool resumes(const std::string& path, const Manifest& manifest) {
-  if (!fs::exists(path)) return false;
+bool resumes(const std::string& path, const Manifest& manifest, const std::string& header) {
+  if (!fs::exists(path) || has_no_row(path, header)) return false;
   const std::string beside = manifest_path(path);
   if (!fs::exists(beside))
     throw InputError(path, fmt::format("is not the output of a sweep, or {} was removed; --force "
@@ -68,9 +82,10 @@ LineFormat format_of(const std::string& path, const Columns& columns) {
 
 std::unique_ptr<Output> open_lines(const std::string& path, const Columns& columns,
                                    const Manifest& manifest, Existing existing) {
-  const bool resume = existing == Existing::resume && resumes(path, manifest);
+  const LineFormat format = format_of(path, columns);
+  const bool resume = existing == Existing::resume && resumes(path, manifest, format.header());
   // The file first: what is left of it never stands beside the manifest of another sweep.
-  auto output = std::make_unique<LineOutput>(path, format_of(path, columns), resume);
+  auto output = std::make_unique<LineOutput>(path, format, resume);
   if (!resume) write_manifest(path, manifest);
   return output;
 }
@@ -87,6 +102,25 @@ std::unique_ptr<Output> open_database(const std::string& path, const Columns& co
 }
 
 }  // namespace
+
+void require_same_file(int file, const std::string& path) {
+  struct stat held {
+  }, named{};
+  if (::fstat(file, &held) != 0) throw SystemError::from_errno("look at", path);
+  if (!S_ISREG(held.st_mode)) return;
+  const bool there = ::stat(path.c_str(), &named) == 0;
+  if (there && named.st_dev == held.st_dev && named.st_ino == held.st_ino) return;
+  throw LostOutput(fmt::format("'{}' was {} while this sweep wrote it; its rows are lost", path,
+                               there ? "replaced" : "deleted"));
+}
+
+int open_locked(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) throw SystemError::from_errno("write", path);
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return file;
+  ::close(file);
+  throw SystemError(fmt::format("cannot write '{}': another sweep is writing it", path));
+}
 
 void check_extension(const std::string& path) {
   const std::string extension = extension_of(path);

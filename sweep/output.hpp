@@ -6,6 +6,7 @@
 // what sweep the rows are of; a database has that in its table `sweep_manifest`.
 #pragma once
 
+#include "base/error.hpp"
 #include "sweep/columns.hpp"
 #include "sweep/manifest.hpp"
 
@@ -13,6 +14,18 @@
 #include <memory>
 
 namespace penstock {
+
+/// The file was deleted, replaced or cut by somebody else: its rows are not there.
+struct LostOutput : SystemError {
+  using SystemError::SystemError;
+};
+
+/// Opens a sweep's file for this sweep alone; it is created when it is not there. Throws
+/// SystemError.
+int open_locked(const std::string& path, int flags);
+
+/// Throws LostOutput when `path` is no longer the file that is open.
+void require_same_file(int file, const std::string& path);
 
 class Output {
  public:

@@ -2,8 +2,10 @@
 
 #include "base/error.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -35,8 +37,10 @@ class SqliteOutput : public DatabaseOutput {
   SqliteOutput(const std::string& path, const std::vector<SweepColumn>& columns,
                DatabaseAccess access)
       : path_(path), columns_(columns) {
-    if (access == DatabaseAccess::create) remove_files();
     const bool writes = access != DatabaseAccess::read;
+    // Held as long as the database is open: SQLite's own locks end with every transaction.
+    if (writes) lock_.file = open_locked(path, O_RDWR);
+    if (access == DatabaseAccess::create) remove_content();
     sqlite3* opened = nullptr;
     const int result = sqlite3_open_v2(
         path.c_str(), &opened,
@@ -96,8 +100,20 @@ class SqliteOutput : public DatabaseOutput {
   using Clock = std::chrono::steady_clock;
   using Statement = std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)>;
 
-  void remove_files() {
-    for (const char* end : {"", "-journal", "-wal", "-shm"}) {
+  struct Lock {
+    Lock() = default;
+    ~Lock() {
+      if (file >= 0) ::close(file);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    int file = -1;
+  };
+
+  /// An empty file is an empty database.
+  void remove_content() {
+    if (::ftruncate(lock_.file, 0) != 0) throw SystemError::from_errno("write", path_);
+    for (const char* end : {"-journal", "-wal", "-shm"}) {
       std::error_code ignored;
       std::filesystem::remove(path_ + end, ignored);
     }
@@ -189,6 +205,7 @@ class SqliteOutput : public DatabaseOutput {
   void commit() {
     committed_ = Clock::now();
     pending_ = false;
+    require_same_file(lock_.file, path_);
     execute("COMMIT");
     execute("BEGIN");
   }
@@ -206,6 +223,7 @@ class SqliteOutput : public DatabaseOutput {
 
   std::string path_;
   std::vector<SweepColumn> columns_;
+  Lock lock_;
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
   Statement insert_{nullptr, sqlite3_finalize};
   Clock::time_point committed_ = Clock::now();

@@ -1,6 +1,7 @@
 #include "sweep/supervisor.hpp"
 
 #include "base/child_process.hpp"
+#include "base/say.hpp"
 #include "sweep/worker.hpp"
 
 #include <fmt/format.h>
@@ -164,7 +165,7 @@ pid_t start_supervisor(const Team& team, const Door& door) {
   try {
     supervise(team, door);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: {}\n", error.what());
+    say("penstock: {}\n", error.what());
     ::_exit(1);
   }
   ::_exit(0);

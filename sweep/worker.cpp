@@ -1,6 +1,7 @@
 #include "sweep/worker.hpp"
 
 #include "base/child_process.hpp"
+#include "base/say.hpp"
 
 #include <fmt/format.h>
 
@@ -123,7 +124,7 @@ int work(const Team& team, const Door& door, int number, std::atomic<std::uint64
   try {
     Worker(team, socket, in_hand).run({door.key, team.rank, number});
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: a worker ended: {}\n", error.what());
+    say("penstock: a worker ended: {}\n", error.what());
     return 1;
   }
   return 0;

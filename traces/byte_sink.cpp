@@ -39,9 +39,12 @@ ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
   file_->path = path == "-" ? "standard output" : path;
   file_->keep = path == "-" || in_place(path);
   file_->temporary = file_->keep ? path : path + ".part" + std::to_string(::getpid());
-  file_->descriptor = path == "-" ? STDOUT_FILENO
-                                  : ::open(file_->temporary.c_str(),
-                                           O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // What another process left under that name, or planted there, is not written to.
+  if (!file_->keep) ::unlink(file_->temporary.c_str());
+  const int fresh = file_->keep ? O_TRUNC : O_EXCL | O_NOFOLLOW;
+  file_->descriptor =
+      path == "-" ? STDOUT_FILENO
+                  : ::open(file_->temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | fresh, 0666);
   if (file_->descriptor < 0) {
     const int why = errno;
     file_->keep = true;

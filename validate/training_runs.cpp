@@ -96,6 +96,7 @@ class Reader {
   static constexpr std::size_t kMostErrors = 20;
 
   void wrong(std::size_t line, const Cell& cell, std::string message) {
+    ++seen_;
     if (wrong_.size() == kMostErrors) return;
     wrong_.push_back({{origin_, static_cast<int>(line) + 1, cell.column},
                       std::move(message),
@@ -124,7 +125,7 @@ class Reader {
   }
 
   TrainingRun read_run(std::size_t line) {
-    const std::size_t before = wrong_.size();
+    const std::size_t before = seen_;
     const auto cells = cells_of(lines_[line]);
     TrainingRun run;
     run.line = static_cast<int>(line) + 1;
@@ -134,7 +135,7 @@ class Reader {
       return run;
     }
     for (std::size_t c = 0; c < kColumnCount; ++c) read_cell(line, cells[place_[c]], c, run);
-    if (wrong_.size() == before) check(line, cells, run);
+    if (seen_ == before) check(line, cells, run);
     return run;
   }
 
@@ -181,7 +182,8 @@ class Reader {
 
   std::string origin_;
   std::vector<std::string> lines_;
-  std::vector<Diagnostic> wrong_;
+  std::vector<Diagnostic> wrong_;  ///< the first ones
+  std::size_t seen_ = 0;
   std::size_t place_[kColumnCount] = {};
   std::size_t width_ = 0;
 };

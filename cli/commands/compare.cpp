@@ -1,6 +1,7 @@
 // penstock compare: scenarios (simulated now) and results (JSON files) side by side.
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
+#include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
@@ -79,17 +80,18 @@ std::string comparison_table(const std::vector<Json>& results) {
   const double first = number_or_0(results[0], "throughput_samples_per_s");
   for (const Json& r : results) {
     const double rate = number_or_0(r, "throughput_samples_per_s");
-    table.add(
-        {name_of(r), r.value("schedule", ""),
-         fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-         r.value("feasible", true) ? "yes" : "NO",
-         r["iteration_time_s"].is_null() ? "-" : format_time(number_or_0(r, "iteration_time_s")),
-         rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
-         format_percent(number_or_0(r, "bubble_fraction")),
-         fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
-         fmt::format("{:.0f}", most(r, "stash_peak")),
-         fmt::format("{:.0f}", most(r, "weight_versions_peak")),
-         fmt::format("{:.0f}", most(r, "staleness_max"))});
+    table.add({name_of(r), r.value("schedule", ""),
+               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
+               r.value("feasible", true) ? "yes" : "NO",
+               r.value("iteration_time_s", Json()).is_number()
+                   ? format_time(number_or_0(r, "iteration_time_s"))
+                   : "-",
+               rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
+               format_percent(number_or_0(r, "bubble_fraction")),
+               fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
+               fmt::format("{:.0f}", most(r, "stash_peak")),
+               fmt::format("{:.0f}", most(r, "weight_versions_peak")),
+               fmt::format("{:.0f}", most(r, "staleness_max"))});
   }
   std::string text =
       table.render() +
@@ -121,6 +123,19 @@ std::string scenarios_text(const std::vector<std::string>& paths) {
     text += fmt::format("# {}\n{}", path, read_file(path));
   }
   return text;
+}
+
+/// Throws InputError unless what is shown of a result is of the types that are written.
+Json with_types(Json result, const std::string& path) {
+  try {
+    comparison_table({result});
+    summary_row(result);
+  } catch (const JsonError& error) {
+    throw InputError(path, fmt::format("is a result whose values are of other types than those of "
+                                       "`penstock simulate --format json` ({})",
+                                       error.what()));
+  }
+  return result;
 }
 
 Report comparison_report(const std::vector<Json>& results, const Arguments& arguments) {
@@ -190,7 +205,7 @@ Compared results_of(const Arguments& arguments) {
       all.results.push_back(result());
     } catch (const InputError& error) {
       ++all.refused;
-      fmt::print(stderr, "{}\n", error.what());
+      say("{}\n", error.what());
     }
   };
   Progress progress("compare",
@@ -203,7 +218,7 @@ Compared results_of(const Arguments& arguments) {
           throw InputError(path,
                            "is a saved result, which --set and --over cannot change; give its "
                            "scenario");
-        return load_result(path);
+        return with_types(load_result(path), path);
       });
       continue;
     }
@@ -233,7 +248,7 @@ int run_compare(const Arguments& arguments) {
     put_output(arguments, comparison_table(results));
   }
   if (refused == 0) return exit_ok;
-  fmt::print(stderr, "{} of {} were left out\n", refused, refused + results.size());
+  say("{} of {} were left out\n", refused, refused + results.size());
   return exit_usage;
 }
 

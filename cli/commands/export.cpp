@@ -1,6 +1,7 @@
 // penstock export SCENARIO --to FORM
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "cli/exchange_forms.hpp"
 #include "cli/execution.hpp"
 #include "cli/megatron_arguments.hpp"
@@ -49,7 +50,7 @@ void write_chakra(const Simulation& s, const std::string& prefix) {
 /// What the form has no words for.
 void note_losses(const Simulation& s) {
   if (s.perturbation == nullptr) return;
-  fmt::print(stderr, "note: the perturbations of the scenario are left out\n");
+  say("note: the perturbations of the scenario are left out\n");
 }
 
 }  // namespace

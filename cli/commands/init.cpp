@@ -1,6 +1,7 @@
 // penstock init: a commented scenario to start from.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "cli/options.hpp"
 #include "scenarios/keys.hpp"
 #include "traces/byte_sink.hpp"
@@ -44,7 +45,7 @@ int run_init(const Arguments& arguments) {
   if (path != "-" && std::filesystem::exists(path))
     throw InputError(path, "exists already; choose another name");
   write_file(path, text);
-  if (path != "-") fmt::print(stderr, "wrote {0}; try: penstock simulate {0}\n", path);
+  if (path != "-") say("wrote {0}; try: penstock simulate {0}\n", path);
   return exit_ok;
 }
 

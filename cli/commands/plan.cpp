@@ -1,5 +1,6 @@
 // penstock plan MODEL | SCENARIO | graph.txt: what a published planner would run.
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/full_plan.hpp"
@@ -133,8 +134,7 @@ int run_plan(const Arguments& arguments) {
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   const std::string format = arguments.value("format", "table");
   const Json json = answer_json(task, result);
-  if (format == "csv" && result.plans.empty())
-    fmt::print(stderr, "no plan: {}\n", result.infeasible_because);
+  if (format == "csv" && result.plans.empty()) say("no plan: {}\n", result.infeasible_because);
   if (arguments.flag("report"))
     write_report(plan_report(task, result, arguments), arguments.value("report"));
   put_output(arguments, format == "json"  ? json.dump(2) + "\n"

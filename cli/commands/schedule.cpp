@@ -1,6 +1,7 @@
 // penstock schedule list | show | export
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/drawing.hpp"
 #include "cli/running.hpp"
@@ -43,7 +44,7 @@ struct ComputeTable {
 };
 
 /// A shipped schedule's order of one batch (of the whole run, where it does not flush).
-void say_left_out(const char* what) { fmt::print(stderr, "note: a table does not say {}\n", what); }
+void say_left_out(const char* what) { say("note: a table does not say {}\n", what); }
 
 ComputeTable generated_table(const std::string& name, const std::vector<Override>& overrides) {
   const Scenario scenario = unitless_scenario(name, overrides);

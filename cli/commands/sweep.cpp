@@ -1,6 +1,7 @@
 // penstock sweep
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
@@ -185,6 +186,8 @@ bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
         evaluation(evaluator), [&] { return run.next(); },
         [&](Row&& row) { run.take(std::move(row)); }, options);
     return run.finish();
+  } catch (const LostOutput&) {
+    throw;
   } catch (const SystemError& error) {
     if (!writes_file(arguments)) throw;
     throw SystemError(
@@ -233,18 +236,16 @@ class Watch {
 void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
-  fmt::print(stderr, "{}{}\n", overview.counts(), rate);
-  if (const std::string batches = overview.batches(); !batches.empty())
-    fmt::print(stderr, "{}\n", batches);
+  say("{}{}\n", overview.counts(), rate);
+  if (const std::string batches = overview.batches(); !batches.empty()) say("{}\n", batches);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
-      fmt::print(stderr, "the same command with --resume tries again what failed\n");
+      say("the same command with --resume tries again what failed\n");
     return;
   }
-  fmt::print(stderr, "stopped with {} of {} points left{}\n",
-             format_count(static_cast<std::int64_t>(run.left())),
-             format_count(static_cast<std::int64_t>(run.total())),
-             writes_file(arguments) ? "; the same command with --resume continues" : "");
+  say("stopped with {} of {} points left{}\n", format_count(static_cast<std::int64_t>(run.left())),
+      format_count(static_cast<std::int64_t>(run.total())),
+      writes_file(arguments) ? "; the same command with --resume continues" : "");
 }
 
 /// A batch script of Slurm is no rank: srun starts those, and tells them their step.
@@ -302,7 +303,7 @@ int run_sweep(const Arguments& arguments) {
   const bool complete = visit_all(*evaluator, run, arguments, workers);
   watch->end();
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
-  std::fflush(stdout);
+  flush_output();
   say_end(arguments, overview, run, *watch, complete);
   if (report) write_report(report->report(overview, arguments), arguments.value("report"));
   return complete ? exit_ok : exit_interrupted;

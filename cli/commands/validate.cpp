@@ -1,5 +1,6 @@
 // penstock validate: recordings of real runs beside what their scenarios predict.
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/iteration_times.hpp"
 #include "cli/measured_output.hpp"
@@ -78,7 +79,7 @@ class LeftOut {
  private:
   void say(const char* why) {
     ++count_;
-    fmt::print(stderr, "{}\n", why);
+    penstock::say("{}\n", why);
   }
   bool folder_;
   std::size_t count_ = 0;
@@ -441,11 +442,9 @@ int run_validate(const Arguments& arguments) {
   put_output(arguments, text_of(result, arguments));
   const auto beyond = out_of_tolerance(result);
   if (!beyond.empty())
-    fmt::print(stderr, "out of the tolerance of {}: {}\n", format_percent(*tolerance),
-               fmt::join(beyond, ", "));
+    say("out of the tolerance of {}: {}\n", format_percent(*tolerance), fmt::join(beyond, ", "));
   if (left_out.count() > 0) {
-    fmt::print(stderr, "{} left out\n",
-               counted(static_cast<std::int64_t>(left_out.count()), "file"));
+    say("{} left out\n", counted(static_cast<std::int64_t>(left_out.count()), "file"));
     return exit_usage;
   }
   return beyond.empty() ? exit_ok : exit_out_of_tolerance;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 namespace penstock {
 namespace {
@@ -157,17 +158,21 @@ void HostDevice::pace(Queue number, const Event& begin, double duration_s) {
 }
 
 void HostDevice::upload(Tensor to, const void* from, std::int64_t bytes) {
-  queue(kComputeQueue).push([=] {
-    std::memcpy(to.data<void>(), from, static_cast<std::size_t>(bytes));
-  });
-  record(kComputeQueue)->time_s();
+  run_here([=] { std::memcpy(to.data<void>(), from, static_cast<std::size_t>(bytes)); });
 }
 
 void HostDevice::download(void* to, Tensor from, std::int64_t bytes) {
-  queue(kComputeQueue).push([=] {
-    std::memcpy(to, from.data<void>(), static_cast<std::size_t>(bytes));
-  });
-  record(kComputeQueue)->time_s();
+  run_here([=] { std::memcpy(to, from.data<void>(), static_cast<std::size_t>(bytes)); });
+}
+
+void HostDevice::run_here(std::function<void()> work) {
+  auto over = std::make_shared<std::promise<void>>();
+  const std::future<void> ended = over->get_future();
+  // A stopped run drops the closure and with it the promise, which ends the wait, too.
+  queue(kComputeQueue).push([work = std::move(work), over = std::move(over)] { work(); });
+  ended.wait();
+  control_.throw_if_stopped();
+  control_.progress();
 }
 
 void HostDevice::finish() {

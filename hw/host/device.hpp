@@ -94,6 +94,10 @@ class HostDevice : public Device {
   double wait_here(HostQueue& queue, const Event& event) const;
 
  private:
+  /// Returns when the compute queue has run `work` or has dropped it, so `work` may use what its
+  /// caller has. Throws SystemError when the run was stopped.
+  void run_here(std::function<void()> work);
+
   int number_;
   RunControl& control_;
   const HostClock& clock_;

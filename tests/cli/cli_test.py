@@ -1180,6 +1180,39 @@ class Usage(Case):
             self.assertEqual(done.returncode, 1, command)
             self.assertIn("No space left", done.stderr)
 
+    def test_a_full_disk_is_a_failure_of_help_and_tables_of_sweeps_too(self):
+        for command in ("--help", "--version", "simulate --help", f"sweep {SMALL} --over stages=1,2",
+                        f"compare {SMALL}"):
+            done = shell(f'"$PENSTOCK" {command} >/dev/full')
+            self.assertEqual(done.returncode, 1, (command, done.stderr))
+            self.assertIn("No space left", done.stderr)
+
+    def test_errors_that_nobody_can_read_have_their_exit_code(self):
+        for command, code in (("simulate missing.yaml", 2), ("simulat", 2), ("", 2),
+                              ("simulate --help >/dev/full", 1), (f"simulate {SMALL} >&-", 1)):
+            for stream in ("2>/dev/full", "2>&-"):
+                done = shell(f'"$PENSTOCK" {command} {stream}')
+                self.assertEqual(done.returncode, code, (command, stream))
+
+    def test_a_terminal_obeys_nothing_that_names_hold(self):
+        evil = "\x1b[31m\x07\x7f\u009bx"
+        path = self.scenario("stages: 4\n", evil + ".yaml")
+        for words in ((evil,), ("simulate", evil + ".yaml"), ("simulate", path),
+                      ("simulate", SMALL, "--set", evil), ("compare", path),
+                      ("sweep", SMALL, "--over", "stages=1,2", "--where", evil),
+                      ("schedule", "show", evil), ("schedule", "check", path)):
+            said = run(*map(str, words)).stderr
+            self.assertTrue(said, words)
+            self.assertEqual([c for c in said if c in evil[:-1] and c not in "[31m"], [], said)
+
+    def test_a_planted_link_is_not_written_through(self):
+        out, victim = self.folder / "out.json", self.folder / "victim"
+        victim.write_text("mine")
+        done = shell(f'ln -s {victim} {out}.part$$; exec "$PENSTOCK" simulate {SMALL} -o {out}')
+        self.assertEqual((done.returncode, victim.read_text()), (0, "mine"), done.stderr)
+        self.assertIn("How fast?", out.read_text())
+        self.assertFalse(out.is_symlink())
+
     def test_head_ends_it_quietly(self):
         for scenario in (SMALL, "scenarios/gpt-2.2b-2bw.yaml"):
             done = shell(f'"$PENSTOCK" simulate {scenario} --format json --events | head -1')
@@ -1382,6 +1415,19 @@ class OtherCommands(Case):
         done = run("compare", saved[0], not_one)
         self.assertEqual(done.returncode, 2)
         self.assertIn("is not a result", done.stderr)
+
+    def test_compare_refuses_results_it_cannot_show(self):
+        whole = self.result(SMALL)
+        short = self.scenario(json.dumps({k: v for k, v in whole.items()
+                                          if k != "iteration_time_s"}), "short.json")
+        self.assertRegex(self.ok("compare", str(short)), r"(?m)^small 1f1b +1f1b +8 +yes +- ")
+        for key, value in (("scenario", 7), ("schedule", []), ("feasible", "maybe"),
+                           ("overrides", [1]), ("notes", [{}]), ("infeasible_because", [3]),
+                           ("devices", [{"stash_peak": "much"}, {"stash_peak": "more"}])):
+            wrong = self.scenario(json.dumps(whole | {key: value}), "wrong.json")
+            done = run("compare", str(wrong))
+            self.assertEqual(done.returncode, 2, (key, done.stdout, done.stderr))
+            self.assertIn(f"{wrong}: is a result whose values are of other types", done.stderr)
 
     def test_trace_check_finds_what_is_wrong(self):
         path = self.scenario('{"traceEvents": [{"ph": "X", "ts": -1}]}', "bad.json")

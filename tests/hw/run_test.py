@@ -558,6 +558,22 @@ pipeline: {stages: 4, microbatches: 4}
         self.assertIs(replay["weights_equal"], True)
 
 
+class Streams(Case):
+    """What cannot be written is a failure, what cannot be said is none."""
+
+    def test_output_that_is_lost(self):
+        program = self.program()
+        with open("/dev/full", "w") as full:
+            for words in ((program,), (program, "--processes"), ("--help",), ("--probe",)):
+                code, _, err = self.run_program(*words, stdout=full)
+                self.assertEqual(code, 1, (words, err))
+                self.assertIn("No space left on device", err)
+
+    def test_errors_that_nobody_can_read(self):
+        with open("/dev/full", "w") as full:
+            self.assertEqual(self.run_program("missing.json", "--what", stderr=full)[0], 2)
+
+
 class BareMachine(Case):
     """penstock-run where neither yaml-cpp, Boost nor SimGrid are, and no environment."""
 

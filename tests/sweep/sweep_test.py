@@ -305,6 +305,7 @@ class Files(Case):
             self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
             self.assertIn(f"'{rows}'", done.stderr.split(":")[1])
         os.rmdir(rows + ".sweep")
+        self.ok(SMALL, *AXES, "-o", rows, "--force")
         self.written("rows.csv.sweep", "what?")
         self.assertIn(f"{rows}: does not say what sweep",
                       self.refused(SMALL, *AXES, "-o", rows, "--resume"))
@@ -372,6 +373,71 @@ class Files(Case):
                 self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
                 self.assertIn("another sweep is writing it", done.stderr)
         self.assertEqual((self.folder / "rows.csv").read_bytes(), before)
+
+    @unittest.skipUnless(WITH_SQLITE, "built without SQLite")
+    def test_a_database_that_another_sweep_writes_is_left_alone(self):
+        rows = self.file("rows.sqlite")
+        self.ok(SMALL, *AXES, "-o", rows)
+        before = pathlib.Path(rows).read_bytes()
+        with open(rows, "rb") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            for how in ("--force", "--resume"):
+                done = run(SMALL, *AXES, "-o", rows, how)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertIn("another sweep is writing it", done.stderr)
+        self.assertEqual(pathlib.Path(rows).read_bytes(), before)
+        self.ok(SMALL, *AXES, "-o", rows, "--force")
+        base = sqlite3.connect(rows)
+        self.addCleanup(base.close)
+        self.assertEqual(base.execute("SELECT count(*) FROM sweep").fetchone(), (32,))
+
+    @unittest.skipUnless(WITH_SQLITE, "built without SQLite")
+    def test_a_folder_is_not_replaced_by_a_database(self):
+        os.mkdir(self.file("rows.sqlite"))
+        done = run(SMALL, *AXES, "-o", self.file("rows.sqlite"), "--force")
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertTrue(os.path.isdir(self.file("rows.sqlite")))
+
+    def test_a_sweep_that_was_ended_before_its_first_row_is_resumed(self):
+        for name in ("rows.csv", "rows.jsonl"):
+            rows = self.file(name)
+            self.ok(SMALL, *AXES, "-o", rows)
+            whole = pathlib.Path(rows).read_bytes()
+            header = whole[:whole.index(b"\n") + 1] if name == "rows.csv" else b""
+            for left in (b"", header[:5], header):
+                pathlib.Path(rows).write_bytes(left)
+                os.unlink(rows + ".sweep")
+                self.ok(SMALL, *AXES, "-o", rows, "--resume")
+                self.assertEqual(pathlib.Path(rows).read_bytes(), whole)
+
+    def test_messages_never_get_into_the_rows(self):
+        for closed in ((2,), (0, 2), (0, 1, 2)):
+            rows = self.file("rows%d.csv" % len(closed))
+            command = " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in closed)
+            subprocess.run(["bash", "-c", f'"$0" "$@" {command}', BINARY, "sweep", SMALL, *AXES,
+                            "-o", rows], cwd=SOURCE, env=ENVIRONMENT, timeout=100,
+                           capture_output=True)
+            self.assertEqual(pathlib.Path(rows).read_text(), self.ok(SMALL, *AXES, "--format", "csv"))
+
+    def test_rows_that_somebody_takes_away_are_not_counted(self):
+        ends = {"rm rows%s": "was deleted", "touch other; mv -f other rows%s": "was replaced"}
+        for kind in (".csv", ".jsonl", ".sqlite")[:3 if WITH_SQLITE else 2]:
+            cut = {} if kind == ".sqlite" else {": > rows%s": "was changed"}
+            for how, what in (ends | cut).items():
+                rows = self.folder / ("rows" + kind)
+                process = subprocess.Popen(
+                    [BINARY, "sweep", SMALL, "--over", "stages=1,2,3,4", "--over",
+                     "microbatches=1:20000", "--engine", "exact", "-o", str(rows), "--force"],
+                    cwd=SOURCE, env=ENVIRONMENT, text=True, stderr=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+                while process.poll() is None and not (rows.exists() and rows.stat().st_size > 20000):
+                    pass
+                subprocess.run(["bash", "-c", how.replace("%s", kind)], cwd=self.folder)
+                process.send_signal(signal.SIGTERM)
+                said = process.communicate(timeout=100)[1]
+                self.assertEqual(process.returncode, 1, (kind, how, said))
+                self.assertIn(what, said)
+                self.assertNotIn("are whole", said)
 
     def test_a_target_that_cannot_be_replaced_keeps_its_manifest(self):
         os.mkdir(self.file("rows.csv"))

@@ -61,6 +61,12 @@ TEST(TrainingRuns, ImpossibleShapesAreRefused) {
             "2:33: at most 4096 stages and 4194304 microbatches x stages; got 2 and 32000000\n");
 }
 
+TEST(TrainingRuns, ManyWrongRowsAreRefusedAndTheFirstAreNamed) {
+  std::string rows = kHeader;
+  for (int i = 0; i < 40; ++i) rows += "8,32,0,1024,16,24,1024,2,0,2,220\n";
+  EXPECT_EQ(std::ranges::count(errors_of(rows), '\n'), 20);
+}
+
 TEST(TrainingRuns, MissingColumnsAreNamedWithASuggestion) {
   std::string header = kHeader;
   header.replace(header.find("micro batch"), 11, "microbatch");

@@ -1,0 +1,64 @@
+#include "base/say.hpp"
+
+#include "base/error.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace penstock {
+namespace {
+
+int output_error = 0;  // errno of the first write to standard output that failed
+
+}  // namespace
+
+void keep_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest that is free, so it takes this place.
+    if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) != stream) return;
+  }
+}
+
+std::string without_controls(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", c);
+    } else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F in UTF-8
+      out += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+void say_text(const std::string& text) noexcept {
+  try {
+    const std::string shown = without_controls(text);
+    std::fwrite(shown.data(), 1, shown.size(), stderr);
+  } catch (const std::exception&) {  // no memory to say it
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+}
+
+void flush_output() noexcept {
+  if (std::fflush(stdout) != 0 && output_error == 0) output_error = errno;
+}
+
+void require_output() {
+  flush_output();
+  if (output_error == 0 && std::ferror(stdout) != 0) output_error = EIO;
+  if (output_error == 0) return;
+  errno = output_error;
+  throw SystemError::from_errno("write", "standard output");
+}
+
+}  // namespace penstock

@@ -1,0 +1,32 @@
+// What a program says on its standard streams: messages never end it, lost output does.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace penstock {
+
+/// Opens /dev/null in place of standard streams that are closed, so that no file gets their number.
+/// Writing to a closed standard output still fails. First thing in main.
+void keep_standard_streams();
+
+/// `text` with control characters other than line feeds and tabs written out: a terminal obeys none
+/// that a file's name or its content holds.
+std::string without_controls(const std::string& text);
+
+/// Writes to standard error, `without_controls`; when that is full or closed nothing is said.
+void say_text(const std::string& text) noexcept;
+
+template <class... Parts>
+void say(fmt::format_string<Parts...> format, Parts&&... parts) {
+  say_text(fmt::format(format, std::forward<Parts>(parts)...));
+}
+
+/// Hands on what was printed so far; `require_output` knows when that failed.
+void flush_output() noexcept;
+
+/// Throws SystemError unless all that was printed on standard output has been written.
+void require_output();
+
+}  // namespace penstock

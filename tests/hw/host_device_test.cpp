@@ -1,0 +1,47 @@
+// The host's device when a run is stopped in the middle of its work.
+#include "hw/host/device.hpp"
+
+#include "base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+
+namespace penstock::host_device_test {
+namespace {
+
+constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // takes longer than a wait looks away
+
+/// Has anything been written to the page that holds this byte?
+bool is_touched(char* byte) {
+  auto at = reinterpret_cast<std::uintptr_t>(byte);
+  unsigned char resident = 0;
+  ::mincore(reinterpret_cast<void*>(at - at % 4096), 1, &resident);
+  return (resident & 1) != 0;
+}
+
+TEST(HostDevice, AnUploadThatIsStoppedHasEndedBeforeItsCallerGoesOn) {
+  const std::unique_ptr<char, void (*)(void*)> from(
+      static_cast<char*>(std::calloc(1, static_cast<std::size_t>(kBytes))), std::free);
+  from.get()[kBytes - 1] = 1;
+  RunControl control(0);
+  const HostClock clock(false);
+  HostDevice device(0, control, clock);
+  Block* to = device.allocate(kComputeQueue, kBytes);
+  device.finish();
+  auto* const copied = static_cast<char*>(to->data);
+  std::thread stopper([&] {
+    while (!is_touched(copied + (kBytes >> 6))) std::this_thread::yield();
+    control.fail("stopped in the middle of a copy");
+  });
+  EXPECT_THROW(device.upload({to}, from.get(), kBytes), SystemError);
+  EXPECT_EQ(copied[kBytes - 1], 1);
+  stopper.join();
+}
+
+}  // namespace
+}  // namespace penstock::host_device_test
