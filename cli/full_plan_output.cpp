@@ -229,13 +229,19 @@ std::string why_not_proven(const SearchResult& result) {
          "visit: --stages, --schedule and --microbatch-size narrow it\n";
 }
 
-std::string proof(const SearchResult& result, const Problem& problem) {
+/// By the objective: what a better plan would be.
+constexpr const char* kBetter[] = {"faster", "smaller", "cheaper", "faster"};
+
+std::string proof(const FullPlan& full) {
+  const SearchResult& result = full.result;
+  const Problem& problem = full.problem;
   const bool other = !result.plans.front().choice.widths.empty();
   const std::string kind =
       other ? "plan of whole layers with as many replicas in every stage" : "plan";
   const std::string left =
-      result.gap ? fmt::format("bound gap {:.2f} %: no {} of this search can be better than that",
-                               *result.gap * 100, kind)
+      result.gap ? fmt::format("no {} of this search can be more than {:.3g} % {}", kind,
+                               *result.gap * 100,
+                               kBetter[static_cast<std::size_t>(full.options.objective)])
                  : "no bound: some plans that were not simulated are bounded by nothing";
   const bool proven = result.gap && *result.gap <= 1e-8;
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
@@ -304,7 +310,7 @@ std::string offers_text(const FullPlan& full) {
     out += files_text(offer);
   }
   const Offer& best = full.offers.front();
-  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full.result, full.problem);
+  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full);
   if (!best.megatron.empty() && best.files.empty())
     out += "\nMegatron-LM runs plan 1 with\n" + best.megatron;
   if (best.files.empty())
@@ -326,7 +332,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
                    format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
       {"Is there a better one?",
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
-       proof(full.result, full.problem)},
+       proof(full)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
        fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
       {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),

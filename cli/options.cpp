@@ -47,19 +47,25 @@ po::options_description describe(const CommandSpec& command) {
   return description;
 }
 
+/// Throws InputError with all that is none of an option's choices.
 void check_choices(const CommandSpec& command, const Arguments& arguments) {
+  std::vector<Diagnostic> wrong;
+  const auto refuse = [&](const std::string& flag, const std::string& why) {
+    wrong.push_back({{flag, 0, 0}, why, "", 1, 0});
+  };
   for (const OptionSpec& option : command.options) {
     const auto given = arguments.values(option.name);
     const std::string flag = "--" + std::string(option.name);
-    if (!option.repeated && given.size() > 1) throw InputError(flag, "is given more than once");
+    if (!option.repeated && given.size() > 1) refuse(flag, "is given more than once");
     if (option.choices.find('|') == std::string_view::npos) continue;
     const auto choices = split(option.choices, '|');
     for (const std::string& value : given) {
       if (std::ranges::find(choices, value) != choices.end()) continue;
-      throw InputError(flag, fmt::format("must be one of {}, got '{}'{}", fmt::join(choices, ", "),
-                                         value, did_you_mean(value, choices)));
+      refuse(flag, fmt::format("must be one of {}, got '{}'{}", fmt::join(choices, ", "), value,
+                               did_you_mean(value, choices)));
     }
   }
+  if (!wrong.empty()) throw InputError(wrong);
 }
 
 /// "run.html" of "run.txt"; of what names no file "report.html".

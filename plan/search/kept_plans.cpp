@@ -5,12 +5,12 @@
 namespace penstock {
 namespace {
 
+/// The same plan; where its ranks lie on the GPUs is not told apart.
 bool same_shape(const Choice& of_a, const Choice& of_b) {
   const PlanFamily &a = of_a.family, &b = of_b.family;
   return of_a.widths == of_b.widths && of_a.split == of_b.split && a.chunks == b.chunks &&
-         a.arrangement == b.arrangement && a.shape.depth == b.shape.depth &&
-         a.shape.width == b.shape.width && a.shape.tensor == b.shape.tensor &&
-         a.shape.microbatch_size == b.shape.microbatch_size &&
+         a.shape.depth == b.shape.depth && a.shape.width == b.shape.width &&
+         a.shape.tensor == b.shape.tensor && a.shape.microbatch_size == b.shape.microbatch_size &&
          a.shape.sequence_parallel == b.shape.sequence_parallel &&
          a.shape.distributed_optimizer == b.shape.distributed_optimizer;
 }

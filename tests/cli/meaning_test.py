@@ -257,6 +257,23 @@ class Plan(Case):
                            "2").stdout
         self.assertRegex(text, r"(?m)^not searched: .*ZeRO-3")
 
+    def test_the_same_plan_under_other_rank_orders_is_one(self):
+        plan = self.json("plan", "llama-3-8b", "--cluster", "{base: dgx-h100, nodes: 2}", "--batch",
+                         "64", "--search", "full", "--effort", "200", "--stages", "2", "--top",
+                         "20")
+        rows = [tuple(str(p.get(k)) for k in ("schedule", "depth", "chunks", "width", "tensor",
+                                              "microbatch_size", "sequence_parallel",
+                                              "distributed_optimizer")) for p in plan["plans"]]
+        self.assertGreater(len(rows), 3)
+        self.assertEqual(len(set(rows)), len(rows), rows)
+
+    def test_every_wrong_choice_is_named(self):
+        said = self.run_it("plan", "llama-3-8b", "--objective", "fast", "--recompute", "some",
+                           "--format", "xml", "--search", "ful", code=2).stderr
+        for option in ("--objective: must be one of", "--recompute: must be one of",
+                       "--format: must be one of", "--search: must be one of"):
+            self.assertIn(option, said)
+
 
 if __name__ == "__main__":
     case = sys.argv.pop(1) if len(sys.argv) > 1 else None
