@@ -13,6 +13,23 @@
 namespace penstock {
 namespace {
 
+/// As a shell reads it back.
+std::string shell_command(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  std::string command = "penstock";
+  for (const std::string& word : words) {
+    if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) {
+      command += " " + word;
+      continue;
+    }
+    command += " '";
+    for (const char c : word) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    command += "'";
+  }
+  return command;
+}
+
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
     say("{}", general_help());
@@ -35,7 +52,7 @@ int dispatch(const std::vector<std::string>& words) {
     return exit_ok;
   }
   name_scenario_files(command, arguments);
-  arguments.command_line = fmt::format("penstock {}", fmt::join(words, " "));
+  arguments.command_line = shell_command(words);
   return command.run(arguments);
 }
 

@@ -67,15 +67,33 @@ KeyFigure bubble(const Result& r) {
                     : "of the devices' time is idle"};
 }
 
+/// "gpt-2.2b on p3.16xlarge, recompute full"; of a model given as costs only what is known.
+std::string setting(const Scenario& s) {
+  std::string text = s.transformer ? s.transformer->name : "";
+  if (!s.cluster.name.empty()) text += (text.empty() ? "on " : " on ") + s.cluster.name;
+  std::vector<std::string_view> recompute;
+  for (const Recompute r : s.recompute.distinct())
+    recompute.push_back(kRecomputeNames[static_cast<std::size_t>(r)]);
+  if (!text.empty()) text += ", ";
+  return text + fmt::format("recompute {}", fmt::join(recompute, " and "));
+}
+
 std::string summary(const Simulation& s) {
-  std::string text = fmt::format("{}, {}, {} per update, {}; transfers {}; engine {}",
-                                 s.program.schedule, counted(s.scenario.shape.depth, "stage"),
-                                 counted(s.scenario.shape.microbatches_per_update, "microbatch"),
-                                 counted(s.scenario.shape.batches, "update"),
-                                 to_string(s.program.transfers), s.engine);
+  std::string text = fmt::format(
+      "{}\n{}, {}, {} per update, {}; transfers {}; engine {}", setting(s.scenario),
+      s.program.schedule, counted(s.scenario.shape.depth, "stage"),
+      counted(s.scenario.shape.microbatches_per_update, "microbatch"),
+      counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers), s.engine);
   if (!s.scenario.overrides.empty())
     text += fmt::format("\nwith {}", fmt::join(s.scenario.overrides, ", "));
   return text;
+}
+
+/// Whole updates that a pipeline needs to fill and drain: one with a flush.
+std::size_t updates_shown_first(const ScheduleShape& shape, const std::vector<double>& ends_s) {
+  const std::size_t each = std::max<std::size_t>(1, shape.microbatches_per_update);
+  const std::size_t filled = (2 * static_cast<std::size_t>(shape.depth) + each - 1) / each;
+  return filled + 1 < ends_s.size() && !std::isnan(ends_s[filled]) ? filled : 0;
 }
 
 std::string timeline_section(const Simulation& s) {
@@ -85,6 +103,11 @@ std::string timeline_section(const Simulation& s) {
        "or the arrows move; Shift and arrows go from op to op."},
       {}};
   section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
+  section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
+  if (section.end_update > 0)
+    section.text.note += fmt::format(
+        " It opens on the first {}: All, or 0, shows the whole run.",
+        section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update));
   for (int d = 0; d < s.program.ops.devices(); ++d)
     section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
   return section_text(section);

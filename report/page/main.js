@@ -15,7 +15,7 @@ function sweepFigures(section) {
 
 const FIGURES = {
   timeline: section => [new Timeline(section)],
-  memory: section => [new Memory(section)],
+  memory: section => [new Memory(section), new MemoryOwners(section)],
   bubble: section => [new Bubble(section)],
   comparison: section => section.panels.map(panel => new Comparison(section, panel)),
   sweep: sweepFigures,

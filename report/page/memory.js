@@ -2,6 +2,18 @@
 const MOST_LINES = 64;
 const NAMED_IN_TIP = 12;
 
+const OWNER_COLOURS = ['--F', '--I', '--B', '--W', '--S', '--recompute', '--message'];
+
+const capacitiesOf = lines =>
+    [...new Set(lines.map(line => line.capacity).filter(c => c > 0))].sort((a, b) => a - b);
+
+/** Capacities are named in the legend: beside their lines the names would cover other lines. */
+function capacityEntry(capacities) {
+  if (!capacities.length) return [];
+  const name = `capacity ${capacities.map(c => format(c, 'bytes')).join(', ')}`;
+  return [{name, colour: css('--bad'), fixed: true}];
+}
+
 class Memory extends Figure {
   constructor(section) {
     super(section);
@@ -29,8 +41,12 @@ class Memory extends Figure {
   get palette() { return palette(this.lines.length); }
   legend() {
     const colours = this.palette;
-    return this.lines.map((line, i) => ({name: this.name(line), colour: colours[i]}));
+    return [
+      ...this.lines.map((line, i) => ({name: this.name(line), colour: colours[i]})),
+      ...capacityEntry(this.capacities)
+    ];
   }
+  get capacities() { return capacitiesOf(this.lines); }
 
   points(line) {
     const points = Array.from(
@@ -40,7 +56,7 @@ class Memory extends Figure {
   }
 
   option() {
-    const capacities = [...new Set(this.lines.map(line => line.capacity).filter(c => c > 0))];
+    const {capacities} = this;
     const most = largest([...capacities, ...this.lines.map(line => line.peak)]) * 1.08 || 1;
     const scale = axisText('memory', 'bytes', most);
     const time = axisText('time', 's', this.section.end_s);
@@ -87,11 +103,7 @@ class Memory extends Figure {
             silent: true,
             symbol: 'none',
             lineStyle: {color: this.colours.bad, type: 'dashed', width: 2},
-            label: {
-              color: this.colours.bad,
-              position: 'insideEndTop',
-              formatter: p => `capacity ${format(p.value, 'bytes')}`
-            },
+            label: {show: false},
             data: capacities.map(c => ({yAxis: c}))
           }
         },
@@ -154,6 +166,104 @@ class Memory extends Figure {
       ],
       rows: lines.length,
       cell: (row, column) => cells[column](lines[row]),
+    };
+  }
+}
+
+/** What the peak of each device consists of, against its capacity. */
+class MemoryOwners extends Figure {
+  constructor(section) {
+    super(section);
+    this.owners = section.owners.map((name, o) => ({name: spaced(name), o}))
+                      .filter(({o}) => section.lines.some(line => line.owners[o] > 0));
+  }
+
+  title() { return 'Peak by owner'; }
+  get capacities() { return capacitiesOf(this.section.lines); }
+  legend() {
+    return [
+      ...this.owners.map(({name, o}) => ({name, colour: css(OWNER_COLOURS[o])})),
+      ...capacityEntry(this.capacities)
+    ];
+  }
+
+  option() {
+    const {lines} = this.section;
+    const most = largest(lines.flatMap(line => [line.peak, line.capacity])) * 1.05 || 1;
+    const scale = axisText('memory', 'bytes', most);
+    const wide = (this.canvas.clientWidth - 78) / lines.length * 0.9;
+    return {
+      grid: {left: 62, right: 16, top: 30, bottom: 40},
+      xAxis: this.axis({
+        type: 'category',
+        name: 'device',
+        nameLocation: 'middle',
+        nameGap: 24,
+        data: lines.map(line => String(line.device)),
+        splitLine: {show: false}
+      }),
+      yAxis: this.axis({
+        type: 'value',
+        min: 0,
+        max: most,
+        ...scale,
+        axisLabel: {...scale.axisLabel, showMaxLabel: false},
+        nameTextStyle: {align: 'left'}
+      }),
+      series: [
+        ...this.owners.map(({name, o}) => ({
+                             type: 'bar',
+                             stack: 'all',
+                             name,
+                             barCategoryGap: lines.length > 48 ? '5%' : '25%',
+                             barMaxWidth: 90,
+                             itemStyle: {color: css(OWNER_COLOURS[o])},
+                             emphasis: {disabled: true},
+                             data: lines.map(line => line.owners[o])
+                           })),
+        {
+          type: 'scatter',
+          name: 'capacity',
+          symbol: 'rect',
+          symbolSize: [Math.max(2, Math.min(wide, 110)), 3],
+          silent: true,
+          itemStyle: {color: this.colours.bad, opacity: 1},
+          data: lines.map(line => line.capacity || null)
+        },
+      ],
+    };
+  }
+
+  tooltip() {
+    return {
+      trigger: 'axis',
+      axisPointer: {type: 'shadow'},
+      formatter: params => this.tipOf(this.section.lines[params[0].dataIndex])
+    };
+  }
+
+  tipOf(line) {
+    const rows = this.owners.map(
+        ({name, o}) => [name, format(line.owners[o], 'bytes'), css(OWNER_COLOURS[o])]);
+    rows.push(['together', format(line.peak, 'bytes')]);
+    if (line.capacity) rows.push(['capacity', format(line.capacity, 'bytes'), css('--bad')]);
+    return tip(`device ${line.device}`, rows);
+  }
+
+  steps() { return this.section.lines.map((_, dataIndex) => ({seriesIndex: 0, dataIndex})); }
+
+  tableData() {
+    const {lines} = this.section;
+    const cells = [
+      line => line.device, ...this.owners.map(({o}) => line => line.owners[o]), line => line.peak,
+      line => line.capacity || null
+    ];
+    return {
+      columns: ['device', ...this.owners.map(({name}) => name), 'peak', 'capacity'].map(
+          (name, c) => ({name, unit: c ? 'bytes' : ''})),
+      rows: lines.length,
+      cell: (row, column) => cells[column](lines[row]),
+      bad: row => lines[row].capacity > 0 && lines[row].peak > lines[row].capacity,
     };
   }
 }

@@ -126,6 +126,7 @@ class PointsTable extends Figure {
       columns: columns.map(c => ({name: spaced(c.name), unit: c.unit})),
       rows: this.points.size,
       order: this.order(),
+      bad: row => !this.points.ok(row),
       cell: (row, column) => columns[column].value(row)
     };
   }

@@ -15,8 +15,8 @@ class Table {
   static all = [];
 
   /**
-   * `data`: {columns: [{name, unit}], rows: count, cell(row, column), order}; a cell is number,
-   * text, null; `order`: the rows as they stand first.
+   * `data`: {columns: [{name, unit}], rows: count, cell(row, column), order, bad}; a cell is number,
+   * text, null; `order`: the rows as they stand first; `bad(row)`: it does not fit or failed.
    */
   constructor(data) {
     this.data = data;
@@ -85,7 +85,7 @@ class Table {
     const body = element('tbody');
     const first = this.page * this.perPage;
     for (const row of this.order.subarray(first, first + this.perPage)) {
-      const line = element('tr');
+      const line = element('tr', this.data.bad?.(row) ? {class: 'bad'} : {});
       for (const i of shown) {
         const value = this.data.cell(row, i);
         const text = typeof value === 'string';

@@ -3,6 +3,7 @@
 // Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
+import {existsSync, rmSync, symlinkSync} from 'node:fs';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
@@ -108,7 +109,8 @@ const tests = {
     const page = await open(sample('sections'));
     const drawn = [
       [0, [FORWARD, BACKWARD, RECOMPUTE]], [1, [FORWARD, BACKWARD]], [2, [FORWARD, CAPACITY]],
-      [3, [FORWARD, BACKWARD]], [4, [FORWARD]], [5, [FORWARD]], [6, [FORWARD]]
+      [3, [FORWARD, CAPACITY]], [4, [FORWARD, BACKWARD]], [5, [FORWARD]], [6, [FORWARD]],
+      [7, [FORWARD]]
     ];
     for (const [index, colours] of drawn) {
       await see(page, index);
@@ -187,7 +189,7 @@ const tests = {
 
   async 'shows the table of every chart, sorted by its headings'() {
     const page = await open(sample('sections'));
-    const rows = [64, 32, 4, 4, 3, 3, 3];
+    const rows = [64, 32, 4, 4, 4, 3, 3, 3];
     for (const [index, count] of rows.entries()) {
       await see(page, index);
       await button(page, index, 'Table').click();
@@ -326,6 +328,85 @@ const tests = {
     await figure(page, 2).getByLabel('iteration time').uncheck();
     assert.equal(await figure(page, 2).locator('th').count(), 7);
     await close(page);
+  },
+
+  async 'opens on the first update and shows all when told to'() {
+    const page = await open(simulated());
+    await see(page, 0);
+    const [timeline] =
+        await page.evaluate(() => JSON.parse(document.getElementById('data').textContent));
+    const first = timeline.clocks[0].ends[timeline.end_update];
+    assert.ok(first > 0 && first < 0.7 * timeline.end_s, `${first} of ${timeline.end_s}`);
+    const picture0 = await picture(page, 0);
+    const box = await canvas(page, 0).boundingBox();
+    await page.mouse.move(box.x + box.width - 20, box.y + 20);  // past the last op of the update
+    await figure(page, 0).locator('.tip').first().waitFor();
+    await page.mouse.move(0, 0);
+    await button(page, 0, 'show all').click();
+    await settled(page);
+    assert.notEqual(await picture(page, 0), picture0);
+    await close(page);
+  },
+
+  async 'says on what it ran'() {
+    const page = await open(simulated());
+    assert.match(
+        await page.locator('.summary').innerText(), /^GPT-2\.2B on p3\.16xlarge, recompute full\n/);
+    await close(page);
+  },
+
+  async 'shows memory by owner, and names capacities beside the chart'() {
+    const page = await open(simulated());
+    await see(page, 2);
+    const legend = await figure(page, 2).locator('.legend').innerText();
+    assert.match(legend, /weights[\s\S]*optimizer[\s\S]*activations[\s\S]*capacity \d/);
+    await see(page, 1);
+    assert.match(await figure(page, 1).locator('.legend').innerText(), /capacity \d/);
+    await button(page, 2, 'Table').click();
+    const cells = await figure(page, 2).locator('tbody tr').first().locator('td').count();
+    assert.ok(cells >= 6, `${cells} columns`);
+    await close(page);
+  },
+
+  async 'ends with a command that a shell takes back'() {
+    const file = join(folder, "it's a run & more.html");
+    execFileSync(binary, [
+      'simulate', join(source, 'scenarios/gpt-2.2b-2bw.yaml'), '--engine', 'exact', '--report',
+      file, '-o', '/dev/null'
+    ]);
+    const page = await open(file);
+    const command = await page.locator('footer code').innerText();
+    await close(page);
+    rmSync(file);
+    symlinkSync(binary, join(folder, 'penstock'));
+    execFileSync('sh', ['-c', command], {env: {...process.env, PATH: `${folder}:${process.env.PATH}`}});
+    assert.ok(existsSync(file), command);
+  },
+
+  async 'marks rows that do not fit, and tells busy from warm-up'() {
+    for (const dark of [false, true]) {
+      const page = await open(sample('sweep'), {dark});
+      await figure(page, 2).scrollIntoViewIfNeeded();
+      await figure(page, 2).getByRole('button', {name: 'last page'}).click();
+      const bad = figure(page, 2).locator('tr.bad');
+      assert.ok(await bad.count() > 0);
+      const colour = node => node.evaluate(n => getComputedStyle(n).color);
+      assert.notEqual(
+          await colour(bad.first().locator('td').first()),
+          await page.evaluate(() => getComputedStyle(document.body).color));
+      const ratio = await page.evaluate(() => {
+        const luminance = name => {
+          const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+          const linear = [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16) / 255)
+                             .map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+          return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+        };
+        const [low, high] = [luminance('--F'), luminance('--I')].sort((a, b) => a - b);
+        return (high + 0.05) / (low + 0.05);
+      });
+      assert.ok(ratio > 2, `dark ${dark}: ${ratio}`);
+      await close(page);
+    }
   },
 
   async 'reports what simulate found'() {
