@@ -261,6 +261,17 @@ std::string format_bytes(double bytes) {
   return scaled(bytes, kUnits, 5, 1024);
 }
 
+std::string ByteUnit::text(std::int64_t value) const {
+  return fmt::format("{:.2f}", static_cast<double>(value) / bytes);
+}
+
+ByteUnit byte_unit(std::int64_t largest) {
+  constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
+  if (largest < kMiB) return {"KiB", 1024};
+  if (largest < kGiB / 10) return {"MiB", kMiB};
+  return {"GiB", kGiB};
+}
+
 std::string format_bandwidth(double bytes_per_s) {
   static constexpr const char* kUnits[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s"};
   if (std::isinf(bytes_per_s)) return "unlimited";

@@ -23,8 +23,19 @@ std::string pattern(Dimension dimension);
 /// and says in `why` what is wrong ("has no unit", "unknown unit 'Gb'; did you mean ...").
 std::optional<double> parse_quantity(std::string_view text, Dimension dimension, std::string& why);
 
-std::string format_time(double seconds);           ///< "1.50 us", "23.4 ms", "2.05 s"
-std::string format_bytes(double bytes);            ///< binary: "9.55 GiB"
+std::string format_time(double seconds);  ///< "1.50 us", "23.4 ms", "2.05 s"
+std::string format_bytes(double bytes);
+
+/// For numbers that stand below each other.
+struct ByteUnit {
+  const char* name;
+  double bytes;
+
+  std::string text(std::int64_t value) const;  ///< "17.23", without the name
+};
+
+/// That of the largest of them: KiB, MiB or GiB.
+ByteUnit byte_unit(std::int64_t largest);          ///< binary: "9.55 GiB"
 std::string format_bandwidth(double bytes_per_s);  ///< "25.0 GB/s"
 std::string format_percent(double fraction);       ///< "12.5 %"
 std::string format_count(std::int64_t count);      ///< "130,048"

@@ -1,5 +1,6 @@
 #include "cli/drawing.hpp"
 
+#include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
 
@@ -200,16 +201,19 @@ std::string draw_schedule(const Simulation& s, const Result& r, int columns, boo
   if (r.iteration_time_s)
     out += fmt::format(", {:.6g} per {}", *r.iteration_time_s,
                        s.program.microbatches_per_update == 1 ? "microbatch" : "iteration");
-  std::string stash, versions, staleness;
-  const std::size_t shown = std::min<std::size_t>(16, r.devices.size());
-  for (std::size_t d = 0; d < shown; ++d) {
-    stash += fmt::format(" {}", r.devices[d].order.stash_peak);
-    versions += fmt::format(" {}", r.devices[d].order.weight_versions_peak);
-    staleness += fmt::format(" {}", r.devices[d].order.staleness_max);
+  std::vector<std::string> held, versions, staleness;
+  bool several = false;
+  for (const DeviceResult& d : r.devices) {
+    held.push_back(std::to_string(d.order.stash_peak));
+    versions.push_back(std::to_string(d.order.weight_versions_peak));
+    staleness.push_back(std::to_string(d.order.staleness_max));
+    several |= d.order.weight_versions_peak > 1 || d.order.staleness_max > 0;
   }
-  const char* more = shown < r.devices.size() ? " ..." : "";
-  return out + fmt::format("\nper device: stash{}{}; weight versions{}{}; staleness{}{}\n", stash,
-                           more, versions, more, staleness, more);
+  out += fmt::format("\nper device: stash {}", compressed(held, " "));
+  if (several)
+    out += fmt::format("; weight versions {}; staleness {}", compressed(versions, " "),
+                       compressed(staleness, " "));
+  return out + "\n";
 }
 
 }  // namespace penstock

@@ -306,7 +306,7 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
   const std::string format = arguments.value("format", "table");
   put_output(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
                         : format == "csv" ? plans_csv(full)
-                                          : to_text(full));
+                                          : to_text(full, table_width(arguments)));
 }
 
 }  // namespace

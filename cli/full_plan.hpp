@@ -50,7 +50,7 @@ bool wants_full_plan(const Arguments& arguments);
 int run_full_plan(const Arguments& arguments);
 
 Json to_json(const FullPlan& plan);
-std::string to_text(const FullPlan& plan);
+std::string to_text(const FullPlan& plan, std::size_t width);
 std::string plans_csv(const FullPlan& plan);
 Report plan_report(const FullPlan& plan, const Arguments& arguments);
 

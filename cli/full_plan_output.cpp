@@ -122,7 +122,9 @@ Json to_json(const Tally& tally) {
 std::string layers_text(const std::vector<int>& layers) {
   const bool even = std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end();
   if (even) return std::to_string(layers.front());
-  return fmt::format("{}", fmt::join(layers, " "));
+  std::vector<std::string> words;
+  for (const int n : layers) words.push_back(std::to_string(n));
+  return compressed(words, " ");
 }
 
 std::string width_text(const Choice& choice) {
@@ -140,7 +142,7 @@ std::string ranks_text(const Choice& choice) {
   return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
 }
 
-std::string plans_table(const std::vector<Offer>& offers) {
+std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   using A = TextTable::Align;
   TextTable table({"plan", "schedule", "p", "v", "w", "t", "b", "m", "recompute", "GPUs", "update",
                    "samples/s", "memory", "engine", "ranks"},
@@ -158,7 +160,11 @@ std::string plans_table(const std::vector<Offer>& offers) {
                format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
                ranks_text(plan.choice)});
   }
-  std::string text = table.render();
+  const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m"});
+  std::string text =
+      table.render() + gone +
+      "p: stages, v: chunks, w: replicas (data parallel), t: GPUs of a stage (tensor parallel), "
+      "b: samples of a\nmicrobatch, m: microbatches per update; memory: of the fullest device\n";
   const auto any = [&](bool Shape::*shared) {
     return std::ranges::any_of(offers,
                                [&](const Offer& o) { return o.plan.choice.family.shape.*shared; });
@@ -296,8 +302,8 @@ std::string files_text(const Offer& offer) {
   return text;
 }
 
-std::string offers_text(const FullPlan& full) {
-  std::string out = "\n" + plans_table(full.offers) + "\n";
+std::string offers_text(const FullPlan& full, std::size_t width) {
+  std::string out = "\n" + plans_table(full.offers, width) + "\n";
   for (std::size_t i = 0; i < full.offers.size(); ++i) {
     const Offer& offer = full.offers[i];
     out +=
@@ -448,13 +454,13 @@ Json to_json(const FullPlan& full) {
           {"plans", plans}};
 }
 
-std::string to_text(const FullPlan& full) {
+std::string to_text(const FullPlan& full, std::size_t width) {
   const SearchResult& result = full.result;
   std::string out =
       fmt::format("{} on {} GPUs of {}: {} samples per update, objective {}\n", full.model_name(),
                   full.problem.gpus(), full.problem.base().cluster.name, full.problem.batch(),
                   kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
-  out += full.offers.empty() ? no_plan(full) : offers_text(full);
+  out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
   out += fmt::format("not searched: {}\n", fmt::join(not_searched(full), "; "));

@@ -25,6 +25,7 @@ Json list(const Items& items, F&& one) {
 struct OutputOptions {
   bool events = false;
   bool reproducible = false;  ///< without engine_seconds
+  std::size_t width = 0;      ///< of a line of a table; 0: any
 };
 
 /// The fields of docs/metrics.md.
@@ -55,6 +56,9 @@ std::string counted(std::int64_t count, std::string_view what);
 /// Why the file that an option names cannot be written, which is better said before an hour of work
 /// than after it; empty: its folder is there, or the option was not given.
 std::string missing_folder(const Arguments& arguments, const char* option);
+
+/// Of a line of a table that goes to --output or standard output; 0: any.
+std::size_t table_width(const Arguments& arguments);
 
 /// Writes to --output, or standard output.
 void put_output(const Arguments& arguments, const std::string& text);

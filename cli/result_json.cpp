@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include "base/table.hpp"
 #include "cli/perturbation_study.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -227,6 +228,10 @@ std::string missing_folder(const Arguments& arguments, const char* option) {
   if (file == "-") return "";
   const fs::path folder = fs::absolute(file).parent_path();
   return fs::is_directory(folder) ? "" : fmt::format("there is no folder '{}'", folder.string());
+}
+
+std::size_t table_width(const Arguments& arguments) {
+  return arguments.value("output", "-") == "-" ? terminal_width() : 0;
 }
 
 void put_output(const Arguments& arguments, const std::string& text) {

@@ -8,16 +8,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <map>
 
 namespace penstock {
 namespace {
 
-constexpr double kGiB = 1073741824.0;
-constexpr std::size_t kRows = 16;  // devices shown, and the fullest one
+constexpr std::size_t kRows = 16;  // rows of devices shown, and that of the fullest one
 
-std::string gib(std::int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / kGiB);
+/// "17.23 of 73.12 GiB", "3.10 MiB of 73.12 GiB".
+std::string of_capacity(std::int64_t bytes, std::int64_t capacity) {
+  const ByteUnit used = byte_unit(bytes), all = byte_unit(capacity);
+  return fmt::format("{}{} of {} {}", used.text(bytes),
+                     used.name == all.name ? "" : fmt::format(" {}", used.name), all.text(capacity),
+                     all.name);
 }
 
 /// The GPUs of a stage, where there are several.
@@ -78,8 +84,8 @@ std::string fits(const Result& r) {
                            fullest->device, format_bytes(static_cast<double>(peak)));
   }
   if (r.infeasible_because.empty()) {
-    return fmt::format("Fits?      yes: the fullest device, {}, uses {} of {} GiB, {} free\n",
-                       fullest->device, gib(peak), gib(fullest->capacity_bytes),
+    return fmt::format("Fits?      yes: the fullest device, {}, uses {}, {} free\n",
+                       fullest->device, of_capacity(peak, fullest->capacity_bytes),
                        format_bytes(static_cast<double>(fullest->capacity_bytes - peak)));
   }
   std::string text = "Fits?      NO: ";
@@ -91,6 +97,11 @@ std::string fits(const Result& r) {
   return text;
 }
 
+std::string flops_text(double tflops) {
+  return tflops >= 1 ? fmt::format("{:.1f} TFLOP/s", tflops)
+                     : fmt::format("{:.3g} GFLOP/s", tflops * 1e3);
+}
+
 std::string how_fast(const Simulation& s, const Result& r) {
   std::string text = "How fast?  ";
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
@@ -100,8 +111,8 @@ std::string how_fast(const Simulation& s, const Result& r) {
   if (r.iteration_time_s) text += fmt::format("{} per {}, ", format_time(*r.iteration_time_s), per);
   text += fmt::format("{:.4g} samples/s", r.samples_per_s);
   if (r.tflops_per_device) {
-    text += fmt::format(", {:.0f} tokens/s/GPU, {:.1f} TFLOP/s/GPU", *r.tokens_per_s_per_device,
-                        *r.tflops_per_device);
+    text += fmt::format(", {:.0f} tokens/s/GPU, {}/GPU", *r.tokens_per_s_per_device,
+                        flops_text(*r.tflops_per_device));
   }
   if (r.mfu) {
     text += fmt::format(
@@ -239,80 +250,139 @@ std::string layers_text(const DeviceResult& d) {
                      d.head ? "+head" : "");
 }
 
-/// The first devices and the last one when there are many, and the fullest of those between.
-std::vector<const DeviceResult*> rows_of(const Result& r) {
+/// Devices of which a table says the same.
+struct AlikeDevices {
+  std::vector<const DeviceResult*> devices;
+  std::vector<std::string> cells;
+};
+
+using DeviceCells = std::function<std::vector<std::string>(const DeviceResult&)>;
+
+/// Of a layer of a pipeline all replicas are often alike. In the order of the first of each.
+std::vector<AlikeDevices> alike(const Result& r, const DeviceCells& cells) {
+  std::map<std::vector<std::string>, std::size_t> known;
+  std::vector<AlikeDevices> found;
+  for (const DeviceResult& d : r.devices) {
+    const auto [at, added] = known.try_emplace(cells(d), found.size());
+    if (added) found.push_back({{}, at->first});
+    found[at->second].devices.push_back(&d);
+  }
+  return found;
+}
+
+/// "3", "0-7", "0,4,8,12", "0,4,..,252".
+std::string devices_text(const std::vector<const DeviceResult*>& devices) {
+  const int first = devices.front()->device, last = devices.back()->device;
+  if (devices.size() == 1) return std::to_string(first);
+  if (last - first + 1 == static_cast<int>(devices.size()))
+    return fmt::format("{}-{}", first, last);
+  std::string text = fmt::format("{},{}", first, devices[1]->device);
+  if (devices.size() > 4) return text + fmt::format(",..,{}", last);
+  for (std::size_t i = 2; i < devices.size(); ++i) text += fmt::format(",{}", devices[i]->device);
+  return text;
+}
+
+/// A row for devices that are alike (`of_first`: the last cell, of the first of them): the first
+/// rows and the last one when there are many, and of those between that of the fullest and of the
+/// busiest device.
+std::string device_rows(std::vector<std::string> header, const Result& r, std::size_t width,
+                        const std::vector<std::string>& least, const DeviceCells& cells,
+                        const std::function<std::string(const DeviceResult&)>& of_first = nullptr) {
   const auto fullest = std::ranges::max_element(
       r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
-  std::vector<const DeviceResult*> rows;
   const auto busiest =
       std::ranges::max_element(r.devices, {}, [](const DeviceResult& d) { return d.time.busy_s; });
-  for (const DeviceResult& d : r.devices) {
-    const bool telling = &d == &*fullest || &d == &*busiest || &d == &r.devices.back();
-    if (r.devices.size() <= kRows || rows.size() < kRows || telling) rows.push_back(&d);
+  header.insert(header.begin(), "device");
+  TextTable table(std::move(header));
+  const std::vector<AlikeDevices> rows = alike(r, cells);
+  std::size_t shown = 0;
+  bool dots = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto has = [&](const auto& d) { return std::ranges::count(rows[i].devices, &*d) > 0; };
+    if (i >= kRows && i + 1 < rows.size() && !has(fullest) && !has(busiest)) {
+      dots = true;
+      continue;
+    }
+    if (dots) table.add({"..."});
+    dots = false;
+    ++shown;
+    std::vector<std::string> row{devices_text(rows[i].devices)};
+    row.insert(row.end(), rows[i].cells.begin(), rows[i].cells.end());
+    if (of_first) row.push_back(of_first(*rows[i].devices.front()));
+    table.add(std::move(row));
   }
-  return rows;
+  const std::string gone = table.fit(width, least);
+  std::string text = table.render() + gone;
+  if (shown < rows.size())
+    text += fmt::format("({} of {} rows; --format json has all)\n", shown, rows.size());
+  return text;
 }
 
-/// A row per device, with dots where some are left out.
-template <class Cells>
-std::string device_rows(TextTable table, const Result& r, Cells&& cells) {
-  const DeviceResult* before = nullptr;
-  for (const DeviceResult* d : rows_of(r)) {
-    if (before != nullptr && d->device != before->device + 1) table.add({"..."});
-    table.add(cells(*d));
-    before = d;
-  }
-  return table.render();
-}
-
-std::string time_table(const Simulation& s, const Result& r) {
-  std::vector<std::string> header{"device", "stage"};
-  const bool layers = !s.scenario.layers.empty();
-  if (layers) header.emplace_back("layers");
-  for (const char* h : {"busy", "idle", "bubble", "stash", "versions", "staleness"})
-    header.emplace_back(h);
-  return device_rows(TextTable(header), r, [&](const DeviceResult& d) {
-    std::vector<std::string> row{std::to_string(d.device), stages_text(d.stages)};
-    if (layers) row.push_back(layers_text(d));
-    row.push_back(format_time(d.time.busy_s));
-    row.push_back(format_time(d.idle_s));
-    row.push_back(format_percent(r.makespan_s > 0 ? d.idle_s / r.makespan_s : 0));
-    row.push_back(std::to_string(d.order.stash_peak));
-    row.push_back(std::to_string(d.order.weight_versions_peak));
-    row.push_back(std::to_string(d.order.staleness_max));
-    return row;
+/// Do weight versions mean anything here?
+bool has_versions(const Result& r) {
+  return std::ranges::any_of(r.devices, [](const DeviceResult& d) {
+    return d.order.weight_versions_peak > 1 || d.order.staleness_max > 0;
   });
 }
 
+std::string time_table(const Simulation& s, const Result& r, const OutputOptions& options) {
+  std::vector<std::string> header{"stage"};
+  const bool layers = !s.scenario.layers.empty(), versions = has_versions(r);
+  if (layers) header.emplace_back("layers");
+  for (const char* h : {"busy", "idle", "bubble", "stash"}) header.emplace_back(h);
+  if (versions) header.insert(header.end(), {"versions", "staleness"});
+  const std::string rows = device_rows(
+      std::move(header), r, options.width, {"idle", "layers", "stash"}, [&](const DeviceResult& d) {
+        std::vector<std::string> row{stages_text(d.stages)};
+        if (layers) row.push_back(layers_text(d));
+        row.push_back(format_time(d.time.busy_s));
+        row.push_back(format_time(d.idle_s));
+        row.push_back(format_percent(r.makespan_s > 0 ? d.idle_s / r.makespan_s : 0));
+        row.push_back(std::to_string(d.order.stash_peak));
+        if (!versions) return row;
+        row.push_back(std::to_string(d.order.weight_versions_peak));
+        row.push_back(std::to_string(d.order.staleness_max));
+        return row;
+      });
+  return rows + (versions
+                     ? "stash: microbatches whose activations are held; versions: of the weights; "
+                       "staleness: updates\nthat the weights of a gradient are behind\n"
+                     : "stash: microbatches whose activations are held\n");
+}
+
 /// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.
-std::string memory_table(const Simulation& s, const Result& r) {
-  const bool any = std::ranges::any_of(
-      r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
-  if (!any) return "";
-  std::vector<std::string> header{"device", "peak"};
+std::string memory_table(const Simulation& s, const Result& r, const OutputOptions& options) {
+  std::int64_t most = 0;
+  std::array<bool, kOwners> any{};
+  for (const DeviceResult& d : r.devices) {
+    most = std::max(most, d.memory.use.total());
+    for (std::size_t o = 0; o < kOwners; ++o) any[o] |= d.memory.use.bytes[o] > 0;
+  }
+  if (std::ranges::none_of(any, std::identity())) return "";
+  const ByteUnit unit = byte_unit(most);
+  std::vector<std::string> header{"peak"};
   const bool known =
       std::ranges::any_of(r.devices, [](const DeviceResult& d) { return d.capacity_bytes > 0; });
   if (known) header.emplace_back("free");
-  for (const char* h : {"weights", "versions", "gradients", "optimizer", "activations", "buffers",
-                        "workspace", "at op"})
-    header.emplace_back(h);
-  return "\nmemory at the peak, GiB\n" +
-         device_rows(TextTable(header), r, [&](const DeviceResult& d) {
-           const std::int64_t peak = d.memory.use.total();
-           std::vector<std::string> row{std::to_string(d.device), gib(peak)};
-           if (known) row.push_back(d.capacity_bytes > 0 ? gib(d.capacity_bytes - peak) : "-");
-           for (const std::int64_t bytes : d.memory.use.bytes) row.push_back(gib(bytes));
-           row.push_back(d.memory.op == kNoOp ? "-" : to_string(s.program.ops[d.memory.op]));
-           return row;
-         });
-}
-
-std::string device_table(const Simulation& s, const Result& r) {
-  std::string text = time_table(s, r) + memory_table(s, r);
-  const std::size_t shown = rows_of(r).size();
-  if (shown < r.devices.size())
-    text += fmt::format("({} of {} devices; --format json has all)\n", shown, r.devices.size());
-  return text;
+  for (std::size_t o = 0; o < kOwners; ++o)
+    if (any[o])
+      header.emplace_back(static_cast<Owner>(o) == Owner::weight_versions ? "versions"
+                                                                          : kOwnerNames[o]);
+  header.emplace_back("at op");
+  const std::string rows = device_rows(
+      std::move(header), r, options.width, {"at op", "buffers", "workspace", "free"},
+      [&](const DeviceResult& d) {
+        const std::int64_t peak = d.memory.use.total();
+        std::vector<std::string> row{unit.text(peak)};
+        if (known) row.push_back(d.capacity_bytes > 0 ? unit.text(d.capacity_bytes - peak) : "-");
+        for (std::size_t o = 0; o < kOwners; ++o)
+          if (any[o]) row.push_back(unit.text(d.memory.use.bytes[o]));
+        return row;
+      },
+      [&](const DeviceResult& d) {
+        return d.memory.op == kNoOp ? "-" : to_string(s.program.ops[d.memory.op]);
+      });
+  return fmt::format("\nmemory at the peak, {}\n{}", unit.name, rows);
 }
 
 std::string link_line(const Simulation& s, const Result& r) {
@@ -355,7 +425,7 @@ std::string to_table(const Simulation& s, const Result& r, const OutputOptions& 
                      link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
-  text += "\n" + device_table(s, r);
+  text += "\n" + time_table(s, r, options) + memory_table(s, r, options);
   if (options.events) text += events_table(s);
   return text;
 }

@@ -73,46 +73,120 @@ std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
   return values;
 }
 
-std::string comparison_table(const std::vector<Json>& results) {
-  TextTable table({"scenario", "schedule", "batch", "fits", "iteration", "samples/s", "ratio",
-                   "bubble", "peak GiB", "stash", "versions", "staleness"},
-                  {TextTable::Align::left, TextTable::Align::left});
-  const double first = number_or_0(results[0], "throughput_samples_per_s");
-  for (const Json& r : results) {
-    const double rate = number_or_0(r, "throughput_samples_per_s");
-    table.add({name_of(r), r.value("schedule", ""),
-               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-               r.value("feasible", true) ? "yes" : "NO",
-               r.value("iteration_time_s", Json()).is_number()
-                   ? format_time(number_or_0(r, "iteration_time_s"))
-                   : "-",
-               rate_text(rate), first > 0 ? ratio_text(rate / first) : "-",
-               format_percent(number_or_0(r, "bubble_fraction")),
-               fmt::format("{:.2f}", most(r, "peak_memory_bytes") / 1073741824.0),
-               fmt::format("{:.0f}", most(r, "stash_peak")),
-               fmt::format("{:.0f}", most(r, "weight_versions_peak")),
-               fmt::format("{:.0f}", most(r, "staleness_max"))});
+using Words = std::vector<std::string>;
+
+/// What all have in common, and what is left of each.
+struct Labels {
+  std::string heading;  ///< empty: they are of several scenarios
+  Words rows;
+};
+
+Labels labels_of(const std::vector<Json>& results) {
+  Labels labels;
+  for (const Json& r : results) labels.rows.push_back(name_of(r));
+  const auto changes = [](const Json& r) {
+    return r.value("overrides", Json::array()).get<Words>();
+  };
+  const auto name = [](const Json& r) { return r.value("scenario", ""); };
+  if (results.size() < 2 ||
+      !std::ranges::all_of(results, [&](const Json& r) { return name(r) == name(results[0]); }))
+    return labels;
+  Words common = changes(results[0]);
+  for (const Json& r : results)
+    std::erase_if(common, [all = changes(r)](const std::string& c) {
+      return std::ranges::find(all, c) == all.end();
+    });
+  labels.heading = name(results[0]);
+  if (!common.empty()) labels.heading += fmt::format(" [{}]", fmt::join(common, ", "));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Words own = changes(results[i]);
+    std::erase_if(
+        own, [&](const std::string& c) { return std::ranges::find(common, c) != common.end(); });
+    labels.rows[i] = own.empty() ? "as it is" : fmt::format("{}", fmt::join(own, ", "));
   }
-  std::string text =
-      table.render() +
-      "batch, iteration: samples and time of a weight update; ratio: samples/s against the "
-      "first row\n";
+  return labels;
+}
+
+/// Batches that differ, runs too short, what does not fit.
+std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
+  std::string text;
   const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
   if (least < most_samples)
     text += fmt::format(
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
         least, most_samples);
+  std::size_t row = 0;
   for (const Json& r : results) {
     for (const Json& note : r.value("notes", Json::array())) {
       const auto words = note.get<std::string>();
       if (words.starts_with("too few batches")) text += fmt::format("{}: {}\n", name_of(r), words);
     }
     for (const Json& why : r.value("infeasible_because", Json::array())) {
-      text += fmt::format("{}: {}\n", r.value("scenario", ""), why.get<std::string>());
+      text += fmt::format("{}: {}\n", labels.rows[row], why.get<std::string>());
       break;
     }
+    ++row;
   }
   return text;
+}
+
+/// Columns of every comparison; those of weight versions where there are several.
+Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions) {
+  const double rate = number_or_0(r, "throughput_samples_per_s");
+  Words cells{r.value("schedule", ""),
+              fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
+              r.value("feasible", true) ? "yes" : "NO",
+              r.value("iteration_time_s", Json()).is_number()
+                  ? format_time(number_or_0(r, "iteration_time_s"))
+                  : "-",
+              rate_text(rate),
+              first_rate > 0 ? ratio_text(rate / first_rate) : "-",
+              format_percent(number_or_0(r, "bubble_fraction")),
+              unit.text(static_cast<std::int64_t>(most(r, "peak_memory_bytes"))),
+              fmt::format("{:.0f}", most(r, "stash_peak"))};
+  if (!versions) return cells;
+  cells.push_back(fmt::format("{:.0f}", most(r, "weight_versions_peak")));
+  cells.push_back(fmt::format("{:.0f}", most(r, "staleness_max")));
+  return cells;
+}
+
+std::string comparison_table(const std::vector<Json>& results, std::size_t width = 0) {
+  const bool versions = std::ranges::any_of(results, [](const Json& r) {
+    return most(r, "weight_versions_peak") > 1 || most(r, "staleness_max") > 0;
+  });
+  double largest = 0;
+  for (const Json& r : results) largest = std::max(largest, most(r, "peak_memory_bytes"));
+  const ByteUnit unit = byte_unit(static_cast<std::int64_t>(largest));
+  const Labels labels = labels_of(results);
+  Words header{labels.heading.empty() ? "scenario" : "change",
+               "schedule",
+               "batch",
+               "fits",
+               "iteration",
+               "samples/s",
+               "ratio",
+               "bubble",
+               fmt::format("peak {}", unit.name),
+               "stash"};
+  if (versions) header.insert(header.end(), {"versions", "staleness"});
+  TextTable table(header, {TextTable::Align::left, TextTable::Align::left});
+  const double first = number_or_0(results[0], "throughput_samples_per_s");
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Words row = cells_of(results[i], first, unit, versions);
+    row.insert(row.begin(), labels.rows[i]);
+    table.add(std::move(row));
+  }
+  const std::string gone =
+      table.fit(width, {"stash", "batch", "bubble", "schedule", "staleness", "versions"});
+  std::string text =
+      (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
+      "batch, iteration: samples and time of an update; ratio: samples/s against the first row\n"
+      "stash: microbatches whose activations the fullest device holds\n";
+  if (versions)
+    text +=
+        "versions: of the weights; staleness: updates that the weights of a gradient are "
+        "behind\n";
+  return text + notes_text(results, labels);
 }
 
 /// Of results only their names are known.
@@ -245,7 +319,7 @@ int run_compare(const Arguments& arguments) {
     for (const Json& r : results) rows.push_back(summary_row(r));
     put_output(arguments, to_csv(rows));
   } else {
-    put_output(arguments, comparison_table(results));
+    put_output(arguments, comparison_table(results, table_width(arguments)));
   }
   if (refused == 0) return exit_ok;
   say("{} of {} were left out\n", refused, refused + results.size());

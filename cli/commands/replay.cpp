@@ -168,7 +168,8 @@ int show(const Arguments& arguments, Simulation& s, const Recording& recording, 
   s.engine = fmt::format("{} ({} clock)", recording.backend, recording.clock);
   const Result result = measured_result(s, run);
   if (arguments.flag("trace")) write_trace(s, arguments.value("trace"));
-  const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
+  const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
+                              table_width(arguments)};
   const std::string format = arguments.value("format", "table");
   if (format == "table") {
     put_output(arguments, to_table(s, result, options) + closing_lines(run, recording));

@@ -25,7 +25,8 @@ int run_simulate(const Arguments& arguments) {
   const Scenario scenario = scenario_of(arguments);
   // First, as their runs are processes that must not have used SimGrid before.
   const auto perturbed = study_perturbations(scenario, engine_of(arguments));
-  const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible")};
+  const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
+                              table_width(arguments)};
   const std::string format = arguments.value("format", "table");
   const bool events_only = format == "csv" && options.events;
   Sensitivities help;

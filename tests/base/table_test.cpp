@@ -28,6 +28,31 @@ TEST(Table, IndentsAndLeavesNoTrailingBlanks) {
   EXPECT_EQ(table.render(2), "  name  note\n  x\n  y\n");
 }
 
+TEST(Table, TakesOutTheLeastWhereThereIsNoRoom) {
+  const auto table = [] {
+    TextTable t({"name", "much", "little", "least"});
+    t.add({"x", "1", "22", "333"});
+    return t;
+  };
+  TextTable all = table(), some = table(), few = table();
+  EXPECT_EQ(all.fit(26, {"least", "little"}), "");
+  EXPECT_EQ(all.fit(0, {"least", "little"}), "");
+  EXPECT_EQ(all.render(), "name  much  little  least\nx        1      22    333\n");
+  EXPECT_EQ(some.fit(24, {"least", "little"}),
+            "(no room for least: a wider terminal or --format json has them)\n");
+  EXPECT_EQ(some.render(), "name  much  little\nx        1      22\n");
+  EXPECT_EQ(few.fit(3, {"no such", "least", "little"}),
+            "(no room for least, little: a wider terminal or --format json has them)\n");
+  EXPECT_EQ(few.render(), "name  much\nx        1\n");
+}
+
+TEST(Table, SaysManyEqualWordsOnce) {
+  EXPECT_EQ(compressed({}, " "), "");
+  EXPECT_EQ(compressed({"1", "1", "1", "1", "1", "2"}, " "), "1 1 1 1 1 2");
+  EXPECT_EQ(compressed({"3", "1", "1", "1", "1", "1", "1", "2"}, ", "), "3, [1]*6, 2");
+  EXPECT_EQ(compressed(std::vector<std::string>(96, "1"), " "), "[1]*96");
+}
+
 TEST(Table, CountsCharactersNotBytes) {
   EXPECT_EQ(display_width("größe"), 5U);
   EXPECT_EQ(display_width(""), 0U);

@@ -213,5 +213,13 @@ TEST(Format, PercentAndCount) {
   EXPECT_EQ(format_count(-123), "-123");
 }
 
+TEST(ByteUnit, IsThatOfTheLargest) {
+  EXPECT_STREQ(byte_unit(0).name, "KiB");
+  EXPECT_EQ(byte_unit(3 << 20).text(1 << 20), "1.00");
+  EXPECT_STREQ(byte_unit(3 << 20).name, "MiB");
+  EXPECT_STREQ(byte_unit(std::int64_t{1} << 30).name, "GiB");
+  EXPECT_EQ(byte_unit(std::int64_t{1} << 34).text(std::int64_t{3} << 29), "1.50");
+}
+
 }  // namespace
 }  // namespace penstock::units_test

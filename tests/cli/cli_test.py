@@ -7,12 +7,15 @@ UPDATE_GOLDEN=1 rewrites golden/ and marks the run skipped.
 import collections
 import csv
 import gzip
+import fcntl
 import io
 import json
 import math
 import os
 import pathlib
 import pty
+import struct
+import termios
 import random
 import re
 import signal
@@ -88,9 +91,11 @@ def shell(script):
                           env=ENVIRONMENT | {"PENSTOCK": BINARY}, timeout=120)
 
 
-def on_terminal(*arguments, **environment):
-    """What `penstock ARGUMENTS` prints on a terminal."""
+def on_terminal(*arguments, columns=0, **environment):
+    """What `penstock ARGUMENTS` prints on a terminal of so many columns (0: it does not say)."""
     ours, theirs = pty.openpty()
+    if columns:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([BINARY, *arguments], cwd=SOURCE, env=ENVIRONMENT | environment,
                                stdout=theirs, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     os.close(theirs)
@@ -1651,6 +1656,25 @@ class Terminal(Case):
     def test_show_is_coloured_on_a_terminal(self):
         self.assertIn("\x1b[", on_terminal("schedule", "show", "1f1b"))
         self.assertNotIn("\x1b", on_terminal("schedule", "show", "1f1b", NO_COLOR="1"))
+
+    def test_tables_keep_to_the_terminal(self):
+        for command, first in [(("simulate", "scenarios/gpt-2.2b-2bw.yaml"), ("device ", "stage")),
+                               (("compare", "scenarios/gpt-2.2b-2bw.yaml", SMALL), ("scenario ",)),
+                               (("plan", "gpt-355m", "--cluster", "dgx-a100", "--batch", "64",
+                                 "--search", "full", "--effort", "20", "--stages", "2"), ("plan ",))]:
+            def table(text):
+                """Lines of tables: from a head until a line of other than cells."""
+                lines = text.replace("\r", "").splitlines()
+                heads = [i for i, line in enumerate(lines) if line.strip().startswith(first)]
+                self.assertTrue(heads, text)
+                return [lines[i + row] for i in heads for row in (0, 1)]
+
+            narrow = on_terminal(*command, columns=80)
+            self.assertLessEqual(max(map(len, table(narrow))), 80, narrow)
+            self.assertIn("(no room for ", narrow)
+            wide = on_terminal(*command, columns=200)
+            self.assertNotIn("(no room for ", wide)
+            self.assertEqual(table(wide), table(self.ok(*command)))
 
     def test_files_are_plain(self):
         path = self.folder / "show.txt"
