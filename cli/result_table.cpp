@@ -270,16 +270,19 @@ std::vector<AlikeDevices> alike(const Result& r, const DeviceCells& cells) {
   return found;
 }
 
-/// "3", "0-7", "0,4,8,12", "0,4,..,252".
+/// "3", "0-7", "0-22,24-39", "0,4,8,12", "0,4,..,252".
 std::string devices_text(const std::vector<const DeviceResult*>& devices) {
-  const int first = devices.front()->device, last = devices.back()->device;
-  if (devices.size() == 1) return std::to_string(first);
-  if (last - first + 1 == static_cast<int>(devices.size()))
-    return fmt::format("{}-{}", first, last);
-  std::string text = fmt::format("{},{}", first, devices[1]->device);
-  if (devices.size() > 4) return text + fmt::format(",..,{}", last);
-  for (std::size_t i = 2; i < devices.size(); ++i) text += fmt::format(",{}", devices[i]->device);
-  return text;
+  std::vector<std::string> runs;
+  for (auto at = devices.begin(); at != devices.end();) {
+    auto end = at + 1;
+    while (end != devices.end() && (*end)->device == (*(end - 1))->device + 1) ++end;
+    const int first = (*at)->device, last = (*(end - 1))->device;
+    runs.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+    at = end;
+  }
+  constexpr std::size_t kMost = 4;
+  if (runs.size() <= kMost) return fmt::format("{}", fmt::join(runs, ","));
+  return fmt::format("{},{},..,{}", runs[0], runs[1], runs.back());
 }
 
 /// A row for devices that are alike (`of_first`: the last cell, of the first of them): the first
