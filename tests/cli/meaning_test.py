@@ -181,14 +181,19 @@ class Launchers(Case):
                 continue
             text = self.run_it("export", name, "--to", "megatron-args").stdout
             width = self.json("simulate", name)["width"]
-            again = self.run_it("import", "megatron-args", "-", stdin=text).stdout
+            def degree(flag):
+                given = re.search(rf"(?m)^--{flag}-model-parallel-size (\d+)", text)
+                return int(given[1]) if given else 1
+
+            gpus = width * degree("tensor") * degree("pipeline")
+            again = self.run_it("import", "megatron-args", "-",
+                                stdin=f"{text}\n--world-size {gpus}\n").stdout
             for flag in re.findall(r"(?m)^--\S+", text):
                 self.assertIn(f"#   {flag}", again)
             self.assertNotIn("# not known", again)
             self.assertNotIn("# cannot be modelled", again)
             self.file(again)
-            back = self.run_it("export", "case.yaml", "--to", "megatron-args", "--set",
-                               f"width={width}", "--set", "cluster.nodes=1000").stdout
+            back = self.run_it("export", "case.yaml", "--to", "megatron-args").stdout
             self.assertEqual(sorted(back.split("\n")), sorted(text.split("\n")), name)
 
 

@@ -16,12 +16,23 @@ namespace {
 
 constexpr std::int64_t kBytes = std::int64_t{512} << 20;  // takes longer than a wait looks away
 
+void* page_of(char* byte) {
+  const auto at = reinterpret_cast<std::uintptr_t>(byte);
+  return reinterpret_cast<void*>(at - at % 4096);
+}
+
 /// Has anything been written to the page that holds this byte?
 bool is_touched(char* byte) {
-  auto at = reinterpret_cast<std::uintptr_t>(byte);
   unsigned char resident = 0;
-  ::mincore(reinterpret_cast<void*>(at - at % 4096), 1, &resident);
+  ::mincore(page_of(byte), 1, &resident);
   return (resident & 1) != 0;
+}
+
+/// Of memory that was used before. What is on its first and last page stays.
+void forget_pages(char* first, std::int64_t bytes) {
+  char* const from = static_cast<char*>(page_of(first)) + 4096;
+  const auto whole = static_cast<char*>(page_of(first + bytes)) - from;
+  EXPECT_EQ(::madvise(from, static_cast<std::size_t>(whole), MADV_DONTNEED), 0);
 }
 
 TEST(HostDevice, AnUploadThatIsStoppedHasEndedBeforeItsCallerGoesOn) {
@@ -34,6 +45,7 @@ TEST(HostDevice, AnUploadThatIsStoppedHasEndedBeforeItsCallerGoesOn) {
   Block* to = device.allocate(kComputeQueue, kBytes);
   device.finish();
   auto* const copied = static_cast<char*>(to->data);
+  forget_pages(copied, kBytes);
   std::thread stopper([&] {
     while (!is_touched(copied + (kBytes >> 6))) std::this_thread::yield();
     control.fail("stopped in the middle of a copy");
