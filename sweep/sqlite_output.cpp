@@ -218,6 +218,8 @@ class SqliteOutput : public DatabaseOutput {
     const std::string why = sqlite3_errmsg(database_.get());
     if (sqlite3_errcode(database_.get()) == SQLITE_NOTADB)
       throw InputError(path_, why + "; --force replaces it");
+    // It cannot write to a database that was moved, and calls it read-only.
+    if (lock_.file >= 0) require_same_file(lock_.file, path_);
     throw SystemError(fmt::format("cannot write '{}': {}", path_, why));
   }
 
