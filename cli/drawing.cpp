@@ -200,7 +200,7 @@ std::string draw_schedule(const Simulation& s, const Result& r, int columns, boo
   out += fmt::format("\ntime {:.6g}, bubble {}", r.makespan_s, format_percent(r.bubble_fraction));
   if (r.iteration_time_s)
     out += fmt::format(", {:.6g} per {}", *r.iteration_time_s,
-                       s.program.microbatches_per_update == 1 ? "microbatch" : "iteration");
+                       s.program.microbatches_per_update == 1 ? "microbatch" : "update");
   std::vector<std::string> held, versions, staleness;
   bool several = false;
   for (const DeviceResult& d : r.devices) {

@@ -4,10 +4,12 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
+#include "cli/advice.hpp"
 #include "cli/exchange_forms.hpp"
 #include "cli/megatron_arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_files.hpp"
+#include "cli/plan_report.hpp"
 #include "cli/planning.hpp"
 #include "cli/running.hpp"
 
@@ -23,7 +25,11 @@ namespace penstock {
 namespace {
 
 /// Options that leave out plans which the published planners might choose.
-constexpr std::array<const char*, 4> kNarrowing{"straight", "stages", "schedule", "recompute"};
+constexpr std::array<const char*, 5> kNarrowing{"straight", "stages", "schedule", "recompute",
+                                                "uniform-recompute"};
+
+/// What no model of memory knows: fragments, buffers of libraries, a batch longer than the others.
+constexpr double kUsualHeadroom = 0.05;
 
 /// What the options say.
 struct Asked {
@@ -34,6 +40,7 @@ struct Asked {
   int stages = 0;  ///< 0: any
   std::vector<PlanLevel> levels;
   std::optional<double> memory_bytes;
+  double headroom = 0;
   std::vector<const Schedule*> schedules;  ///< none: all
   std::vector<Recompute> recomputes;       ///< none: all
   Terms terms;
@@ -88,6 +95,7 @@ SearchOptions search_options(const Arguments& arguments, PlanOptions& options) {
       static_cast<std::size_t>(options.integer("effort", kMostEffort).value_or(3000));
   search.most_seconds = options.positive("time-limit").value_or(kUsualSeconds);
   search.top = static_cast<std::size_t>(options.integer("top", kMostPlans).value_or(5));
+  search.uniform_recompute = arguments.flag("uniform-recompute");
   return search;
 }
 
@@ -102,6 +110,7 @@ Asked asked_by(const Arguments& arguments) {
   asked.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   asked.levels = options.levels();
   asked.memory_bytes = options.bytes("memory");
+  asked.headroom = options.share("headroom").value_or(kUsualHeadroom);
   asked.schedules = schedules_of(arguments, options);
   for (const std::string& name : arguments.values("recompute"))
     asked.recomputes.push_back(static_cast<Recompute>(std::ranges::find(kRecomputeNames, name) -
@@ -129,9 +138,9 @@ Problem profile_problem_of(const Arguments& arguments, const Asked& asked) {
   const std::string text =
       profile_problem(arguments, asked.levels, asked.memory_bytes, asked.profile_batch);
   const std::string origin = arguments.positional[0];
-  if (asked.batch > 0) return Problem(text, origin, asked.batch);
+  if (asked.batch > 0) return Problem(text, origin, asked.batch, asked.headroom);
   const Problem one(text, origin, 1);
-  return Problem(text, origin, kBatchPerDevice * one.gpus() * asked.profile_batch);
+  return Problem(text, origin, kBatchPerDevice * one.gpus() * asked.profile_batch, asked.headroom);
 }
 
 /// The scenario to plan for: that of a file, a profile on devices, or a model on a cluster.
@@ -139,8 +148,10 @@ Problem problem_of(const Arguments& arguments, const Asked& asked) {
   const std::string& name = arguments.positional[0];
   if (asked.input == PlanInput::profile) return profile_problem_of(arguments, asked);
   if (asked.input == PlanInput::scenario)
-    return Problem(load_scenario(name, overrides_of(arguments)).text, name, asked.batch);
-  return Problem(model_problem(arguments, asked.input), "penstock plan " + name, asked.batch);
+    return Problem(load_scenario(name, overrides_of(arguments)).text, name, asked.batch,
+                   asked.headroom);
+  return Problem(model_problem(arguments, asked.input), "penstock plan " + name, asked.batch,
+                 asked.headroom);
 }
 
 /// Costs that were measured are known of few microbatches and recomputations.
@@ -190,6 +201,7 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
                 {"overfull", overfull},
                 {"engine", v.engine},
                 {"why", v.why},
+                {"main_cause", v.main_cause},
                 {"reasons", why}}
         .dump();
   }));
@@ -208,7 +220,8 @@ Judgement in_process(const Scenario& scenario, Reasons& reasons) {
           answer["capacity_bytes"].get<double>(),
           std::move(overfull),
           answer["engine"].get<std::string>(),
-          answer["why"].get<std::string>()};
+          answer["why"].get<std::string>(),
+          answer["main_cause"].get<std::string>()};
 }
 
 /// The text of a form, or why there is none.
@@ -226,6 +239,50 @@ Form in_form(std::string (*form)(const Scenario&), const Scenario& scenario) {
   }
 }
 
+/// "stages 0-3 on A100-80: GPUs 0-31", for each kind of GPU; empty where all are of one.
+std::vector<std::string> where_stages_lie(const Scenario& scenario) {
+  if (scenario.cluster.groups.size() < 2) return {};
+  const Placement placement = scenario.placement();
+  struct Run {
+    std::string device;
+    std::vector<int> positions, gpus;
+  };
+  std::vector<Run> runs;
+  for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(placement.depth()); ++s) {
+    std::map<std::string, std::vector<int>> by_kind;
+    for (std::uint32_t r = 0; r < static_cast<std::uint32_t>(placement.widths()[s]); ++r)
+      for (const int gpu : scenario.gpus_of(placement.device_at(r, s)))
+        by_kind[scenario.cluster.device_of(gpu).name].push_back(gpu);
+    std::string device;
+    std::vector<int> gpus;
+    for (const auto& [name, of_kind] : by_kind) {
+      device += (device.empty() ? "" : " and ") + name;
+      gpus.insert(gpus.end(), of_kind.begin(), of_kind.end());
+    }
+    if (runs.empty() || runs.back().device != device) runs.push_back({device, {}, {}});
+    runs.back().positions.push_back(static_cast<int>(s));
+    runs.back().gpus.insert(runs.back().gpus.end(), gpus.begin(), gpus.end());
+  }
+  std::vector<std::string> lines;
+  for (Run& run : runs) {
+    std::ranges::sort(run.gpus);
+    lines.push_back(fmt::format("{} {} on {}: GPUs {}",
+                                run.positions.size() > 1 ? "stages" : "stage",
+                                ranges_text(run.positions), run.device, ranges_text(run.gpus)));
+  }
+  return lines;
+}
+
+/// Where most of the bubble is imbalance: what `penstock simulate` would advise.
+std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement) {
+  if (judgement.main_cause != "imbalance") return {};
+  std::vector<std::string> lines;
+  for (const Advice& advice : study_changes(scenario))
+    lines.push_back(
+        fmt::format("{}: update {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
+  return lines;
+}
+
 Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& reasons) {
   Offer offer;
   offer.plan = plan;
@@ -234,8 +291,10 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
   if (known != reasons.end()) {
     offer.reasons = known->second;
   } else {
-    judge(offer.scenario, EngineChoice::exact, &offer.reasons);
+    offer.plan.judgement.main_cause =
+        judge(offer.scenario, EngineChoice::exact, &offer.reasons).main_cause;
   }
+  offer.placed = where_stages_lie(offer.scenario);
   const Form megatron = in_form(megatron_arguments, offer.scenario);
   offer.megatron = megatron.text;
   offer.no_megatron = megatron.why_not;
@@ -275,7 +334,10 @@ SearchResult search_from(const Problem& problem, const Arguments& arguments, con
   const auto given = [&](const char* option) { return arguments.flag(option); };
   if (std::ranges::none_of(kNarrowing, given)) options.starts = starts_of(published, versions);
   for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
-  Progress progress("planning", static_cast<std::int64_t>(options.most_evaluations));
+  Progress progress(std::isfinite(options.most_seconds)
+                        ? fmt::format("planning, {:.3g} s at most", options.most_seconds)
+                        : "planning",
+                    static_cast<std::int64_t>(options.most_evaluations));
   options.progress = [&](std::size_t done, double best, double least) {
     const bool found = std::isfinite(best);
     progress.update(static_cast<std::int64_t>(done),
@@ -312,7 +374,7 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
 }  // namespace
 
 bool wants_full_plan(const Arguments& arguments) {
-  if (arguments.flag("search")) return arguments.value("search") == "full";
+  if (arguments.flag("search")) return find_planner(arguments.value("search")) == nullptr;
   return std::ranges::any_of(kOnlyFull, [&](const char* o) { return arguments.flag(o); });
 }
 
@@ -341,6 +403,8 @@ int run_full_plan(const Arguments& arguments) {
   }
   for (const FoundPlan& plan : full.result.plans)
     full.offers.push_back(offer_of(problem, plan, reasons));
+  if (!full.offers.empty())
+    full.offers[0].would_help = help_for(full.offers[0].scenario, full.offers[0].plan.judgement);
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
   return exit_ok;

@@ -25,6 +25,8 @@ struct Offer {
   FoundPlan plan;
   Scenario scenario;
   std::vector<std::string> reasons;     ///< what limits it
+  std::vector<std::string> would_help;  ///< changes outside of the search, where stages differ
+  std::vector<std::string> placed;      ///< stages by kind of GPU, where there are several
   std::string megatron, no_megatron;    ///< Megatron-LM's arguments, or why there are none
   std::string layout;                   ///< its layout string, where there are no arguments
   std::string torch_csv, no_torch_csv;  ///< the table of torch, or why there is none

@@ -1,10 +1,10 @@
-// What `penstock plan --search full` says: text, JSON, CSV, report.
+// What `penstock plan --search full` says: text, JSON, CSV.
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "cli/full_plan.hpp"
 #include "cli/output.hpp"
+#include "cli/plan_report.hpp"
+#include "cli/plan_texts.hpp"
 #include "cli/planning.hpp"
-#include "report/table_section.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,7 +64,8 @@ Json recompute_json(const Choice& choice) {
   return stages;
 }
 
-/// "full", or how many stages: "full 3, none 5".
+}  // namespace
+
 std::string recompute_column(const Choice& choice) {
   if (recompute_of(choice).alike()) return alike_text(choice);
   std::vector<std::string> parts;
@@ -73,6 +74,8 @@ std::string recompute_column(const Choice& choice) {
       parts.push_back(fmt::format("{} {}", name_of(r), stages));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
+
+namespace {
 
 Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
   const FoundPlan& plan = offer.plan;
@@ -104,10 +107,13 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"training_price",
            asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
           {"limited_by", offer.reasons},
+          {"would_help", offer.would_help},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
           {"layout", offer.layout.empty() ? Json() : Json(offer.layout)},
           {"scenario", offer.scenario.text},
           {"files", offer.files},
+          {"best_at", plan.best_at},
+          {"placed", offer.placed},
           {"began_with", plan.from},
           {"also_called", plan.also},
           {"stages", stages_of(plan.choice)}};
@@ -118,7 +124,8 @@ Json to_json(const Tally& tally) {
           {"worse", tally.worse}, {"opened", tally.opened},   {"left", tally.left}};
 }
 
-/// "6 6 6 5", or "6" where all have as many.
+}  // namespace
+
 std::string layers_text(const std::vector<int>& layers) {
   const bool even = std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end();
   if (even) return std::to_string(layers.front());
@@ -137,6 +144,8 @@ std::string tensor_text(const Shape& shape) {
   return fmt::format("{}{}", shape.tensor, shape.sequence_parallel ? "s" : "");
 }
 
+namespace {
+
 std::string ranks_text(const Choice& choice) {
   if (!choice.placed.empty()) return "listed";
   return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
@@ -145,9 +154,9 @@ std::string ranks_text(const Choice& choice) {
 std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   using A = TextTable::Align;
   TextTable table({"plan", "schedule", "p", "v", "w", "t", "b", "m", "recompute", "GPUs", "update",
-                   "samples/s", "memory", "engine", "ranks"},
+                   "samples/s", "memory", "best at", "engine", "ranks"},
                   {A::right, A::left, A::right, A::right, A::right, A::right, A::right, A::right,
-                   A::left, A::right, A::right, A::right, A::right, A::left, A::left});
+                   A::left, A::right, A::right, A::right, A::right, A::left, A::left, A::left});
   for (std::size_t i = 0; i < offers.size(); ++i) {
     const FoundPlan& plan = offers[i].plan;
     const PlanFamily& f = plan.choice.family;
@@ -157,10 +166,11 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
                recompute_column(plan.choice), std::to_string(plan.choice.gpus()),
                format_time(plan.judgement.iteration_time_s),
                fmt::format("{:.4g}", plan.throughput_samples_per_s),
-               format_bytes(plan.judgement.memory_bytes), plan.judgement.engine,
+               format_bytes(plan.judgement.memory_bytes),
+               fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine,
                ranks_text(plan.choice)});
   }
-  const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m"});
+  const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m", "best at"});
   std::string text =
       table.render() + gone +
       "p: stages, v: chunks, w: replicas (data parallel), t: GPUs of a stage (tensor parallel), "
@@ -204,7 +214,8 @@ std::string joined_layers(const Problem& problem) {
       of_model, problem.layers());
 }
 
-/// What people run that this search leaves out.
+}  // namespace
+
 std::vector<std::string> not_searched(const FullPlan& full) {
   const Problem& problem = full.problem;
   std::vector<std::string> out;
@@ -223,6 +234,8 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   return out;
 }
 
+namespace {
+
 /// What keeps the gap from being closed, and what would.
 std::string why_not_proven(const SearchResult& result) {
   if (result.out_of_time)
@@ -237,6 +250,8 @@ std::string why_not_proven(const SearchResult& result) {
 
 /// By the objective: what a better plan would be.
 constexpr const char* kBetter[] = {"faster", "smaller", "cheaper", "faster"};
+
+}  // namespace
 
 std::string proof(const FullPlan& full) {
   const SearchResult& result = full.result;
@@ -270,6 +285,8 @@ std::string terms_text(const Offer& offer, const Problem& problem, const Terms& 
   return text + "\n";
 }
 
+namespace {
+
 /// The reason; where the model's state alone is too large, how large it is.
 std::string infeasible_because(const FullPlan& full) {
   const std::string& why = full.result.infeasible_because;
@@ -283,6 +300,8 @@ std::string infeasible_because(const FullPlan& full) {
                      format_bytes(state_bytes), full.problem.gpus(), format_bytes(there_bytes));
 }
 
+}  // namespace
+
 std::string no_plan(const FullPlan& full) {
   const SearchResult& result = full.result;
   if (result.unanswered > 0) return "no plan was confirmed; " + failed_simulations(result);
@@ -290,6 +309,8 @@ std::string no_plan(const FullPlan& full) {
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
              : fmt::format("no plan: {}\n", infeasible_because(full));
 }
+
+namespace {
 
 /// What was written, and what could not be.
 std::string files_text(const Offer& offer) {
@@ -310,7 +331,9 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
         fmt::format("plan {}: layers per stage {}", i + 1, layers_text(offer.plan.choice.layers));
     if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
     out += "\n";
-    for (const std::string& reason : offer.reasons) out += "  " + reason + "\n";
+    for (const auto* lines : {&offer.reasons, &offer.placed})
+      for (const std::string& line : *lines) out += "  " + line + "\n";
+    for (const std::string& change : offer.would_help) out += "  would help: " + change + "\n";
     if (!offer.plan.also.empty())
       out += fmt::format("  {} order the same ops alike\n", fmt::join(offer.plan.also, ", "));
     out += files_text(offer);
@@ -324,97 +347,12 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
   return out;
 }
 
-std::vector<KeyFigure> figures(const FullPlan& full) {
-  if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
-  const Offer& best = full.offers.front();
-  const PlanFamily& family = best.plan.choice.family;
-  std::vector<KeyFigure> figures{
-      {"What to run?",
-       fmt::format("{}, {} x {} replicas", family.schedule->name,
-                   counted(family.shape.depth, "stage"), width_text(best.plan.choice)),
-       family.describe(), Verdict::good},
-      {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
-       fmt::format("{} per update, by the {} engine",
-                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
-      {"Is there a better one?",
-       full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
-       proof(full)},
-      {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
-       fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
-      {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),
-       "on the device that holds the most"}};
-  const std::string terms = terms_text(best, full.problem, full.terms);
-  if (!terms.empty())
-    figures.push_back({"What does it take?", terms.substr(0, terms.find('\n')),
-                       terms.substr(terms.find('\n') + 1)});
-  return figures;
-}
+}  // namespace
 
-std::string plans_section(const std::vector<Offer>& offers) {
-  TableSection table{{"Plans"},
-                     {{"plan"},
-                      {"schedule"},
-                      {"stages"},
-                      {"chunks"},
-                      {"replicas"},
-                      {"tensor"},
-                      {"microbatch"},
-                      {"microbatches"},
-                      {"recompute"},
-                      {"update", "s"},
-                      {"throughput", "samples/s"},
-                      {"memory", "bytes"},
-                      {"engine"}},
-                     {}};
-  for (const Offer& offer : offers) {
-    const FoundPlan& plan = offer.plan;
-    const PlanFamily& f = plan.choice.family;
-    table.rows.push_back({static_cast<double>(table.rows.size() + 1), std::string(f.schedule->name),
-                          static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
-                          width_text(plan.choice), tensor_text(f.shape),
-                          static_cast<double>(f.shape.microbatch_size),
-                          static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
-                          plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
-                          plan.judgement.memory_bytes, plan.judgement.engine});
-  }
-  return section_text(table);
-}
-
-std::string limits_section(const std::vector<Offer>& offers) {
-  TableSection table{{"What limits each"}, {{"plan"}, {"layers per stage"}, {"limited by"}}, {}};
-  for (const Offer& offer : offers)
-    table.rows.push_back({static_cast<double>(table.rows.size() + 1),
-                          layers_text(offer.plan.choice.layers),
-                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
-  return section_text(table);
-}
-
-/// What they took for granted; empty: nothing.
 std::string planner_notes(const FullPlan& full) {
   if (full.compared_notes.empty()) return "";
   return fmt::format("the published planners: {}", fmt::join(full.compared_notes, "; "));
 }
-
-std::string comparison_section(const FullPlan& full) {
-  TableSection table{{"Planners, simulated alike", planner_notes(full)},
-                     {{"planner"},
-                      {"throughput", "samples/s"},
-                      {"as it predicts", "samples/s"},
-                      {"ours is faster by", "fraction"},
-                      {"plan"},
-                      {"why there is none"}},
-                     {}};
-  const auto known = [](double value, bool is) { return is ? Cell(value) : Cell(); };
-  for (const ComparedPlanner& p : full.compared) {
-    const bool runs = p.throughput_samples_per_s > 0;
-    table.rows.push_back({p.name, known(p.throughput_samples_per_s, runs),
-                          known(p.predicted_samples_per_s, p.predicted_samples_per_s > 0),
-                          known(p.ours_is_faster_by, runs && !p.is_ours()), p.plan, p.why_not});
-  }
-  return section_text(table);
-}
-
-}  // namespace
 
 std::string FullPlan::model_name() const {
   const Scenario& base = problem.base();
@@ -433,6 +371,7 @@ Json to_json(const FullPlan& full) {
           {"objective", kObjectiveNames[static_cast<std::size_t>(full.options.objective)]},
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
+          {"headroom", full.problem.headroom()},
           {"layers", layers_of_model(full.problem)},
           {"searched_layers", full.problem.layers()},
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
@@ -454,12 +393,19 @@ Json to_json(const FullPlan& full) {
           {"plans", plans}};
 }
 
+std::string task_text(const FullPlan& full) {
+  const Problem& problem = full.problem;
+  std::string text = fmt::format("{} GPUs of {}: {} samples per update, objective {}",
+                                 problem.gpus(), problem.base().cluster.name, problem.batch(),
+                                 kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+  if (problem.headroom() > 0)
+    text += fmt::format(", {:.3g} % of memory left free", 100 * problem.headroom());
+  return text;
+}
+
 std::string to_text(const FullPlan& full, std::size_t width) {
   const SearchResult& result = full.result;
-  std::string out =
-      fmt::format("{} on {} GPUs of {}: {} samples per update, objective {}\n", full.model_name(),
-                  full.problem.gpus(), full.problem.base().cluster.name, full.problem.batch(),
-                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+  std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
   out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
@@ -485,25 +431,6 @@ std::string plans_csv(const FullPlan& full) {
     rows.push_back(std::move(row));
   }
   return to_csv(rows);
-}
-
-Report plan_report(const FullPlan& full, const Arguments& arguments) {
-  Report report;
-  report.title = fmt::format("Plan of {}", full.model_name());
-  report.summary =
-      fmt::format("{} GPUs of {}, {} samples per update, objective {}", full.problem.gpus(),
-                  full.problem.base().cluster.name, full.problem.batch(),
-                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
-  report.figures = figures(full);
-  if (!full.offers.empty()) {
-    report.sections.push_back(plans_section(full.offers));
-    report.sections.push_back(limits_section(full.offers));
-    report.scenario = full.offers.front().scenario.text;
-  }
-  if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
-  report.command = arguments.command_line;
-  report.version = PENSTOCK_VERSION;
-  return report;
 }
 
 }  // namespace penstock

@@ -47,11 +47,10 @@ po::options_description describe(const CommandSpec& command) {
   return description;
 }
 
-/// Throws InputError with all that is none of an option's choices.
-void check_choices(const CommandSpec& command, const Arguments& arguments) {
-  std::vector<Diagnostic> wrong;
+/// Notes what is none of an option's choices; throws InputError unless the command does.
+void check_choices(const CommandSpec& command, Arguments& arguments) {
   const auto refuse = [&](const std::string& flag, const std::string& why) {
-    wrong.push_back({{flag, 0, 0}, why, "", 1, 0});
+    arguments.wrong.emplace_back(flag, why);
   };
   for (const OptionSpec& option : command.options) {
     const auto given = arguments.values(option.name);
@@ -65,7 +64,10 @@ void check_choices(const CommandSpec& command, const Arguments& arguments) {
                                did_you_mean(value, choices)));
     }
   }
-  if (!wrong.empty()) throw InputError(wrong);
+  if (arguments.wrong.empty() || command.checks_choices) return;
+  std::vector<Diagnostic> wrong;
+  for (const auto& [flag, why] : arguments.wrong) wrong.push_back({{flag, 0, 0}, why, "", 1, 0});
+  throw InputError(wrong);
 }
 
 /// "run.html" of "run.txt"; of what names no file "report.html".
@@ -156,7 +158,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {exit_out_of_tolerance, "out of tolerance"},
       {exit_no_hardware, "hardware not available"},
       {exit_internal_bug, "a bug in penstock"},
-      {exit_interrupted, "interrupted"}};
+      {exit_interrupted, "interrupted (129 hung up, 143 terminated)"}};
   return kMeanings;
 }
 

@@ -35,6 +35,8 @@ class Arguments {
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> options;
   std::string command_line;  ///< as typed
+  /// Options whose values are none of the choices, and why; of commands that say more themselves.
+  std::vector<std::pair<std::string, std::string>> wrong;
 };
 
 struct CommandSpec {
@@ -48,6 +50,7 @@ struct CommandSpec {
   /// What its positional arguments are, in their order, the last word for all further ones: file,
   /// scenario, model (or a scenario), schedule, command, or choices separated by '|'.
   std::string_view completes = {};
+  bool checks_choices = false;  ///< says itself what is wrong with them, with what else is wrong
 };
 
 struct ExitMeaning {

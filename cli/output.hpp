@@ -47,8 +47,8 @@ std::string to_table(const Simulation& simulation, const Result& result,
 /// Of a link of the simulation's channels.
 const std::string& link_name(const Simulation& simulation, int link);
 
-/// The timeline as Chrome trace. Throws SystemError.
-void write_trace(const Simulation& simulation, const std::string& path);
+/// The timeline, or a part of it, as Chrome trace. Throws SystemError.
+void write_trace(const Simulation& simulation, const std::string& path, TimeWindow window = {});
 
 /// "1 update", "2 updates", "8 microbatches".
 std::string counted(std::int64_t count, std::string_view what);

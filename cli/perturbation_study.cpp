@@ -209,7 +209,7 @@ std::string cost_lines(const PerturbationStudy& study) {
            "\n";
   const Times& after = *study.disturbed;
   if (before.iteration_time_s && after.iteration_time_s) {
-    text += fmt::format("iteration time {}{} instead of {} ({}),\n           ",
+    text += fmt::format("an update takes {}{} instead of {} ({}),\n           ",
                         format_time(*after.iteration_time_s), mean,
                         format_time(*before.iteration_time_s),
                         signed_percent(*after.iteration_time_s - *before.iteration_time_s,

@@ -9,6 +9,10 @@
 
 namespace penstock {
 
+PlanOptions::PlanOptions(const Arguments& arguments) : arguments_(arguments) {
+  for (const auto& [flag, why] : arguments.wrong) add(flag, why);
+}
+
 std::optional<std::int64_t> PlanOptions::integer(const std::string& option, std::int64_t most) {
   if (!arguments_.flag(option)) return std::nullopt;
   const std::string text = arguments_.value(option);
@@ -30,6 +34,16 @@ std::optional<double> PlanOptions::positive(const std::string& option) {
 std::optional<double> PlanOptions::bytes(const std::string& option) {
   if (!arguments_.flag(option)) return std::nullopt;
   return quantity(option, arguments_.value(option), false);
+}
+
+std::optional<double> PlanOptions::share(const std::string& option) {
+  if (!arguments_.flag(option)) return std::nullopt;
+  const std::string text = arguments_.value(option);
+  std::string why;
+  const auto value = parse_quantity(text, Dimension::fraction, why);
+  if (value && *value >= 0 && *value < 1) return value;
+  wrong(option, fmt::format("must be a share below 100%, such as 10%, got '{}'", text));
+  return std::nullopt;
 }
 
 std::vector<PlanLevel> PlanOptions::levels() {

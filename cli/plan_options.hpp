@@ -17,12 +17,13 @@ inline constexpr std::int64_t kMostSamples = 1'000'000'000;
 class PlanOptions {
  public:
   /// `arguments` must outlive it.
-  explicit PlanOptions(const Arguments& arguments) : arguments_(arguments) {}
+  explicit PlanOptions(const Arguments& arguments);
 
   // Nothing where the option is not given, or wrong.
   std::optional<std::int64_t> integer(const std::string& option, std::int64_t most);  ///< from 1
   std::optional<double> positive(const std::string& option);
   std::optional<double> bytes(const std::string& option);
+  std::optional<double> share(const std::string& option);  ///< "10%"; from 0, below 1
   /// "4x12GB/s", innermost first.
   std::vector<PlanLevel> levels();
 

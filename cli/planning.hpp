@@ -18,8 +18,8 @@ struct PlanTask {
   std::string name;  ///< of the model
   std::unique_ptr<PlanModel> model;
   PlanRequest request;
-  const Planner* planner = nullptr;  ///< null: our own search
-  std::vector<std::string> notes;    ///< what was assumed
+  const Planner* planner = nullptr;
+  std::vector<std::string> notes;  ///< what was assumed
   /// Of the scenario, profile or model; of a shipped model empty: its name says all.
   std::string text;
 };
@@ -41,6 +41,8 @@ inline constexpr const char* kOnlyFull[] = {"compare",
                                             "schedule",
                                             "effort",
                                             "time-limit",
+                                            "headroom",
+                                            "uniform-recompute",
                                             "asynchronous",
                                             "price",
                                             "tokens",

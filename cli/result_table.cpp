@@ -105,7 +105,7 @@ std::string flops_text(double tflops) {
 std::string how_fast(const Simulation& s, const Result& r) {
   std::string text = "How fast?  ";
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
-  const std::string per = !each                              ? "iteration"
+  const std::string per = !each                              ? "update"
                           : s.program.placement.replicated() ? "microbatch of every replica"
                                                              : "microbatch";
   if (r.iteration_time_s) text += fmt::format("{} per {}, ", format_time(*r.iteration_time_s), per);
@@ -227,8 +227,7 @@ std::string help(const Result& r) {
   };
   const auto time = [](double ratio) {
     const double percent = 100 * (ratio - 1);
-    return std::abs(percent) < 0.05 ? "no change"
-                                    : fmt::format("iteration time {:+.1f} %", percent);
+    return std::abs(percent) < 0.05 ? "no change" : fmt::format("update {:+.1f} %", percent);
   };
   for (const Advice& a : r.what_to_change)
     add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));

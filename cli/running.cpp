@@ -65,16 +65,19 @@ std::string in_child(const std::string& path, const std::string& done,
   throw SystemError(text);
 }
 
-Json simulate_in_child(const std::string& path, const std::vector<Override>& overrides,
-                       EngineChoice engine, const OutputOptions& options) {
-  return Json::parse(in_child(path, "simulated", [&] {
+ChildSimulation simulate_in_child(const std::string& path, const std::vector<Override>& overrides,
+                                  EngineChoice engine, const OutputOptions& options,
+                                  const std::function<std::string(const Simulation&)>& section) {
+  Json answer = Json::parse(in_child(path, "simulated", [&] {
     const Scenario scenario = load_scenario(path, overrides);
     const auto perturbed = study_perturbations(scenario, engine);
     const Simulation s = simulate(scenario, engine);
     Result result = summarize(s);
     result.perturbed = perturbed;
-    return to_json(s, result, options).dump();
+    return Json{{"result", to_json(s, result, options)}, {"section", section ? section(s) : ""}}
+        .dump();
   }));
+  return {std::move(answer["result"]), answer["section"].get<std::string>()};
 }
 
 }  // namespace penstock

@@ -22,8 +22,15 @@ std::string in_child(const std::string& path, const std::string& done,
                      const std::function<std::string()>& work);
 
 /// Simulates in a child process, because SimGrid can run only once in one; returns the result as
-/// JSON. Errors of the child are thrown here again, as InputError or SystemError.
-Json simulate_in_child(const std::string& scenario_path, const std::vector<Override>& overrides,
-                       EngineChoice engine, const OutputOptions& options);
+/// JSON, and what `section` makes of the run (none: nothing). Errors of the child are thrown here
+/// again, as InputError or SystemError.
+struct ChildSimulation {
+  Json result;
+  std::string section;
+};
+ChildSimulation simulate_in_child(
+    const std::string& scenario_path, const std::vector<Override>& overrides, EngineChoice engine,
+    const OutputOptions& options,
+    const std::function<std::string(const Simulation&)>& section = {});
 
 }  // namespace penstock

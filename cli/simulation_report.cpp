@@ -44,7 +44,7 @@ KeyFigure iteration(const Simulation& s, const Result& r) {
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   if (r.iteration_time_s)
     return {"How fast?", format_time(*r.iteration_time_s),
-            fmt::format("per {}, in the steady state", each ? "microbatch" : "iteration")};
+            fmt::format("per {}, in the steady state", each ? "microbatch" : "update")};
   return {"How fast?", format_time(r.makespan_s), "the whole run: too short for a steady state"};
 }
 
@@ -96,23 +96,6 @@ std::size_t updates_shown_first(const ScheduleShape& shape, const std::vector<do
   return filled + 1 < ends_s.size() && !std::isnan(ends_s[filled]) ? filled : 0;
 }
 
-std::string timeline_section(const Simulation& s) {
-  TimelineSection section{
-      {"Timeline",
-       "Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging "
-       "or the arrows move; Shift and arrows go from op to op."},
-      {}};
-  section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
-  section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
-  if (section.end_update > 0)
-    section.text.note += fmt::format(
-        " It opens on the first {}: All, or 0, shows the whole run.",
-        section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update));
-  for (int d = 0; d < s.program.ops.devices(); ++d)
-    section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
-  return section_text(section);
-}
-
 std::string memory_section(const Simulation& s, const Result& r) {
   MemorySection section{{"Memory"}, {}, r.makespan_s};
   for (const DeviceResult& d : r.devices)
@@ -141,7 +124,7 @@ std::string links_section(const Result& r) {
 
 std::string help_section(const Result& r) {
   TableSection section{
-      {"What would help"}, {{"change"}, {"iteration time", "s"}, {"difference", "fraction"}}, {}};
+      {"What would help"}, {{"change"}, {"update", "s"}, {"difference", "fraction"}}, {}};
   for (const Advice& advice : r.what_to_change) {
     section.rows.push_back({advice.change + (advice.makes_it_fit ? " (fits)" : ""),
                             r.iteration_time_s ? *r.iteration_time_s * advice.time_ratio : NAN,
@@ -158,12 +141,47 @@ std::string help_section(const Result& r) {
 
 }  // namespace
 
-Report simulation_report(const Simulation& s, const Result& r, const Arguments& arguments) {
+std::string timeline_section(const Simulation& s, SectionText text, std::uint32_t replicas,
+                             TimeWindow window) {
+  TimelineSection section{std::move(text), {}};
+  std::string& note = section.text.note;
+  const auto add = [&](const std::string& sentence) {
+    note += (note.empty() ? "" : " ") + sentence;
+  };
+  if (!section.text.sub)
+    add("Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging or the arrows "
+        "move; Shift and arrows go from op to op.");
+  section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
+  section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
+  if (section.end_update > 0)
+    add(fmt::format(
+        "It opens on the first {}: All, or 0, shows the whole run.",
+        section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update)));
+  const Placement& placement = s.program.placement;
+  for (int d = 0; d < s.program.ops.devices(); ++d)
+    if (replicas == 0 || placement.replica_of(d) < replicas)
+      section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
+  if (std::isfinite(window.to_s)) {
+    add(fmt::format("Only {} to {} of {}.", format_time(window.from_s), format_time(window.to_s),
+                    format_time(s.timeline->makespan_s)));
+    section.end_update = 0;
+    section.open_from_s = window.from_s;
+    section.open_to_s = window.to_s;
+    for (TimelineLane& lane : section.lanes)
+      std::erase_if(lane.bars, [&](const TimelineBar& bar) {
+        return !window.shows(bar.span.start_s, bar.span.end_s);
+      });
+  }
+  return section_text(section);
+}
+
+Report simulation_report(const Simulation& s, const Result& r, const Arguments& arguments,
+                         TimeWindow window) {
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
   report.figures = {does_it_fit(r), iteration(s, r), throughput(r), bubble(r)};
-  report.sections = {timeline_section(s)};
+  report.sections = {timeline_section(s, {"Timeline"}, 0, window)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
   if (sizes) report.sections.push_back(memory_section(s, r));

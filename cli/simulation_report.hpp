@@ -3,11 +3,16 @@
 
 #include "cli/output.hpp"
 #include "report/report.hpp"
+#include "report/section.hpp"
 
 namespace penstock {
 
 /// Ready to be written.
 Report simulation_report(const Simulation& simulation, const Result& result,
-                         const Arguments& arguments);
+                         const Arguments& arguments, TimeWindow window = {});
+
+/// What every device did, of the first `replicas` only (0: of all).
+std::string timeline_section(const Simulation& simulation, SectionText text,
+                             std::uint32_t replicas = 0, TimeWindow window = {});
 
 }  // namespace penstock

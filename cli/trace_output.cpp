@@ -3,7 +3,7 @@
 
 namespace penstock {
 
-void write_trace(const Simulation& s, const std::string& path) {
+void write_trace(const Simulation& s, const std::string& path, TimeWindow window) {
   write_chrome_trace({s.view(),
                       s.memory(),
                       [&](const Op& op) { return s.weight_version(op); },
@@ -11,7 +11,10 @@ void write_trace(const Simulation& s, const std::string& path) {
                        {"schedule", s.program.schedule},
                        {"transfers", std::string(to_string(s.program.transfers))},
                        {"engine", s.engine},
-                       {"penstock", PENSTOCK_VERSION}}},
+                       {"penstock", PENSTOCK_VERSION}},
+                      "",
+                      true,
+                      window},
                      path);
 }
 

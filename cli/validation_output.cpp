@@ -115,7 +115,7 @@ std::string spread_text(const Json& row) {
   const Json& s = row["spread"];
   if (s.is_null()) return "";
   return fmt::format(" (p5 {}, p95 {}; {} in {})", time_text(s, "p5_s"), time_text(s, "p95_s"),
-                     counted(s["iterations"].get<std::int64_t>(), "iteration"),
+                     counted(s["iterations"].get<std::int64_t>(), "update"),
                      counted(static_cast<std::int64_t>(s["run_medians_s"].size()), "run"));
 }
 
@@ -172,7 +172,7 @@ std::string devices_table(const Json& row) {
 
 std::string one_in_detail(const Json& row) {
   std::string text = row["name"].get<std::string>() + "\n" + how_run(row) + "\n\n";
-  text += fmt::format("How fast?  predicted {}, measured {} per iteration: {}{}\n",
+  text += fmt::format("How fast?  predicted {}, measured {} per update: {}{}\n",
                       time_text(row, "predicted_s"), time_text(row, "measured_s"),
                       error_text(row, "error"), spread_text(row));
   text += causes_text(row);
@@ -200,7 +200,7 @@ std::string many_as_rows(const Json& result) {
   }
   return table.render() +
          "error: (predicted - measured) / measured; p5, p95: of the measured "
-         "iterations\n\n";
+         "updates\n\n";
 }
 
 std::string markdown_row(const std::vector<std::string>& cells) {
@@ -326,8 +326,8 @@ std::string validation_table(const Json& result) {
 
 std::string validation_markdown(const Json& result) {
   std::string text =
-      markdown_row({"recording", "schedule", "stages", "iteration predicted", "measured",
-                    "p5 to p95", "error", "peak memory predicted", "measured", "error"}) +
+      markdown_row({"recording", "schedule", "stages", "update predicted", "measured", "p5 to p95",
+                    "error", "peak memory predicted", "measured", "error"}) +
       "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
   for (const Json& row : result["rows"]) {
     const Json& spread = row["spread"];

@@ -1,9 +1,11 @@
 #include "hw/calibration.hpp"
 
 #include "base/error.hpp"
+#include "hw/run_plan.hpp"
 #include "hw/transformer_stage.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -315,13 +317,21 @@ class MessageRun {
 // --- everything ---------------------------------------------------------------------------------
 
 void check(const CalibrationRequest& r) {
-  const auto need = [](bool holds, const char* what) {
-    if (!holds) throw InputError("calibration request", what);
+  std::vector<std::string> wrong;
+  const auto need = [&](bool holds, std::string what) {
+    if (!holds) wrong.push_back(std::move(what));
   };
-  need(r.workers >= 1, "'workers' must be at least 1");
-  need(r.rotation >= 1, "'rotation' must be at least 1");
-  need(r.min_repetitions >= 1 && r.max_repetitions >= r.min_repetitions,
-       "'min_repetitions' must be at least 1 and at most 'max_repetitions'");
+  const auto within = [&](const char* key, auto value, auto least, auto most) {
+    need(value >= least && value <= most,
+         fmt::format("'{}' must be from {} to {}, got {}", key, least, most, value));
+  };
+  within("workers", r.workers, 1, 4096);
+  within("rotation", r.rotation, 1, 1000);
+  within("warmup", r.warmup, 0, 1'000'000);
+  within("min_repetitions", r.min_repetitions, 1, 1'000'000);
+  within("max_repetitions", r.max_repetitions, r.min_repetitions, 1'000'000);
+  within("stage_s", r.stage_s, 0.0, 1e9);
+  within("spread", r.spread, 0.0, 1e6);
   need(!r.microbatch_sizes.empty() && std::ranges::min(r.microbatch_sizes) >= 1,
        "'microbatch_sizes' must list sizes of at least 1");
   need(!r.recompute.empty(), "'recompute' must not be empty");
@@ -330,6 +340,14 @@ void check(const CalibrationRequest& r) {
        "'layer_counts' must list two different counts, at least: their difference is a layer");
   need(r.message_bytes.empty() || std::ranges::min(r.message_bytes) >= 1,
        "'message_bytes' must be at least 1");
+  if (wrong.empty()) {
+    const std::string size = why_too_large(r.model, std::ranges::max(r.microbatch_sizes),
+                                           std::ranges::max(r.layer_counts));
+    const std::string model = size.empty() ? why_not_executable(r.model) : size;
+    need(model.empty(), model);
+  }
+  if (!wrong.empty())
+    throw InputError("calibration request", fmt::format("{}", fmt::join(wrong, "; ")));
 }
 
 class Calibration {

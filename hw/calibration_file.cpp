@@ -1,6 +1,7 @@
 // Requests and results of a calibration as JSON, for the program that measures on another machine.
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_fields.hpp"
+#include "base/say.hpp"
 #include "hw/calibration.hpp"
 
 #include <fmt/format.h>
@@ -14,14 +15,6 @@ constexpr int kVersion = 1;
 constexpr std::string_view kFamilyNames[] = {"gpt", "bert", "llama"};
 constexpr std::string_view kPrecisions[] = {"fp32", "bf16"};
 constexpr std::string_view kOptimizerNames[] = {"sgd", "adamw"};
-
-template <class Enum, class Names>
-Enum enum_of(const std::string& text, const Names& names, const char* key) {
-  const auto found = std::ranges::find(names, text);
-  if (found == std::end(names))
-    throw InputError(key, fmt::format("must be one of {}, got '{}'", fmt::join(names, ", "), text));
-  return static_cast<Enum>(found - std::begin(names));
-}
 
 // Field by field, both ways: one list for writing and reading. `e` visits an enum by its names.
 
@@ -172,26 +165,30 @@ struct CalibrationReader {
 
   template <class T>
   void operator()(const char* key, T& value) {
-    value = json.at(key).template get<T>();
+    FieldReader{json, -1e30}(key, value);
+  }
+  void operator()(const char* key, Description& value) {
+    const Json& given = member(json, key);
+    if (!given.is_object()) wrong_field(key, "an object of texts", given);
+    for (const auto& [name, text] : given.items()) take(key, text, value[name]);
   }
   template <class T, class Names>
   void e(const char* key, T& value, const Names& names) {
-    value = enum_of<T>(json.at(key).template get<std::string>(), names, key);
+    value = enum_of<T>(json, names, key);
   }
   template <class T, class Names>
   void list(const char* key, std::vector<T>& values, const Names& names) {
     values.clear();
-    for (const Json& item : json.at(key))
-      values.push_back(enum_of<T>(item.template get<std::string>(), names, key));
+    for (const Json& item : penstock::list(json, key)) values.push_back(named<T>(item, names, key));
   }
   template <class T>
   void object(const char* key, T& value) {
-    each(value, CalibrationReader{json.at(key)}, &value);
+    each(value, CalibrationReader{member(json, key)}, &value);
   }
   template <class T>
   void objects(const char* key, std::vector<T>& values) {
     values.clear();
-    for (const Json& item : json.at(key)) {
+    for (const Json& item : penstock::list(json, key)) {
       T& value = values.emplace_back();
       each(value, CalibrationReader{item}, &value);
     }
@@ -214,7 +211,9 @@ T read(const std::string& text, const std::string& origin, const char* mark) {
       throw InputError(origin, fmt::format("has no '{}': {}", mark, kVersion));
     each(value, CalibrationReader{json}, &value);
   } catch (const JsonError& error) {
-    throw InputError(origin, fmt::format("cannot be understood: {}", error.what()));
+    throw InputError(origin, "cannot be understood: " + without_controls(error.what()));
+  } catch (const Unsound& error) {
+    throw InputError(origin, "cannot be understood: " + without_controls(error.what()));
   }
   return value;
 }

@@ -24,6 +24,8 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -237,6 +239,65 @@ class StopSignals {
   std::thread thread_;
 };
 
+/// Ends the program when a run that was stopped does not end: an op may hang in a library (OpenBLAS
+/// asks for memory for ever), and no thread can be stopped from outside.
+class LastResort {
+ public:
+  LastResort() : thread_([this] { wait(); }) {}
+  ~LastResort() {
+    set(State::over, nullptr);
+    thread_.join();
+  }
+  LastResort(const LastResort&) = delete;
+  LastResort& operator=(const LastResort&) = delete;
+
+  /// The run that goes on from now; null: none.
+  void watch(RunControl* control) {
+    set(State::idle, control);
+    if (control != nullptr) control->on_stop([this, control] { arm(control); });
+  }
+
+ private:
+  enum class State : std::uint8_t { idle, armed, over };
+
+  void set(State state, RunControl* control) {
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = state;
+      control_ = control;
+    }
+    changed_.notify_all();
+  }
+  void arm(RunControl* control) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (control_ != control) return;  // it is over already
+      state_ = State::armed;
+    }
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return state_ != State::idle; });
+      if (state_ == State::over) return;
+      const auto moved_on = [&] { return state_ != State::armed; };
+      if (changed_.wait_for(lock, kPatience, moved_on)) continue;
+      say("penstock-run: the run was stopped: {}\n  an op that was going on did not end within {} "
+          "s, so nothing was recorded\n",
+          control_->reason(), kPatience.count());
+      ::_exit(exit_failed);
+    }
+  }
+
+  static constexpr std::chrono::seconds kPatience{10};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  State state_ = State::idle;
+  RunControl* control_ = nullptr;
+  std::thread thread_;
+};
+
 std::unique_ptr<Group> join_group(double deadline_s) {
   if (auto settings = group_settings(environment, deadline_s); settings)
     return std::make_unique<GlooGroup>(*settings);
@@ -295,12 +356,16 @@ int exit_status(const LaunchResult& result) {
 }
 
 int launch_processes(const Options& options, int argc, char** argv, const RunPlan& plan) {
-  constexpr double kGrace_s = 5;  // to notice that a peer is gone, and to write what was recorded
+  // To notice that a peer is gone, and to write what was recorded.
+  constexpr double kLongestGrace_s = 5, kShortestGrace_s = 0.5;
+  const double deadline_s = options.number("deadline", 60);
+  const double grace_s =
+      deadline_s > 0 ? std::clamp(deadline_s, kShortestGrace_s, kLongestGrace_s) : kLongestGrace_s;
   LaunchPlan start;
   start.executable = std::filesystem::read_symlink("/proc/self/exe").string();
   start.processes = plan.program.placement.devices();
-  start.grace_s = kGrace_s;
-  start.kill_s = kGrace_s;
+  start.grace_s = grace_s;
+  start.kill_s = grace_s;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) != "--processes") start.arguments.emplace_back(argv[i]);
   }
@@ -386,7 +451,11 @@ void describe_settings(const RunOptions& run, Description& description) {
 int execute(const Options& options, const RunPlan& plan) {
   StopSignals signals;
   RunOptions run = run_options(options, plan.compute);
-  run.on_control = [&](RunControl* control) { signals.watch(control); };
+  LastResort last_resort;
+  run.on_control = [&](RunControl* control) {
+    signals.watch(control);
+    last_resort.watch(control);
+  };
   const auto group = join_group(run.settings.deadline_s);
   Recording recording = recording_of(plan, run);
   const int repeats = options.count("repeats", 1);

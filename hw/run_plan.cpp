@@ -2,6 +2,8 @@
 
 #include "base/position_costs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -72,6 +74,25 @@ RunPlan with_update_channels(RunPlan plan) {
                              .kind = ChannelPlan::Kind::gradients});
   }
   return plan;
+}
+
+std::string why_too_large(const TransformerSpec& m, std::int64_t microbatch_size,
+                          std::int64_t layers) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // so that no product below overflows
+  for (const std::int64_t n :
+       {std::int64_t{m.num_layers}, m.hidden_size, m.num_attention_heads, m.num_query_groups,
+        m.ffn_hidden_size, m.vocab_size, m.seq_length, microbatch_size}) {
+    if (n < 1 || n > kMost) return fmt::format("a size of the model is {}, not 1 to {}", n, kMost);
+  }
+  constexpr double kMostBytes = 0x1p44;
+  const double rows = static_cast<double>(microbatch_size * m.seq_length);
+  const double widest =
+      static_cast<double>(std::max({3 * m.hidden_size, m.ffn_hidden_size, m.vocab_size}));
+  const double scores = rows * static_cast<double>(m.seq_length * m.num_attention_heads);
+  const double matrix = widest * static_cast<double>(m.hidden_size);
+  const double bytes = std::max({rows * widest, scores, matrix}) * 16;
+  const bool fits = layers <= 65536 && bytes * static_cast<double>(layers) <= kMostBytes;
+  return fits ? "" : "the model is larger than any machine";
 }
 
 }  // namespace penstock

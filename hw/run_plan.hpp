@@ -67,4 +67,8 @@ int twin_of(const RunPlan& plan, int device);
 /// Precondition for norms: the forward channels that they follow are there.
 RunPlan with_update_channels(RunPlan plan);
 
+/// Why no machine could hold so many layers of it, or its sizes are none; empty: sizes are sound.
+std::string why_too_large(const TransformerSpec& spec, std::int64_t microbatch_size,
+                          std::int64_t layers);
+
 }  // namespace penstock

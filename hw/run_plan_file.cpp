@@ -1,7 +1,8 @@
 #include "hw/run_plan_file.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_fields.hpp"
+#include "base/say.hpp"
 #include "schedules/check.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
@@ -26,99 +27,15 @@ constexpr const char* kComputes[] = {"stand_in", "transformer"};
 constexpr const char* kOptimizers[] = {"sgd", "adamw"};
 constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
 
-/// What is wrong with a file, without its name.
-class Unsound : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-constexpr std::int64_t kLargest = std::int64_t{1} << 44;  // bytes; sums of many do not overflow
-constexpr double kLongest_s = 1e9;
-
-const Json& member(const Json& json, const char* key) {
-  if (!json.is_object()) throw Unsound(fmt::format("an object with '{}' is expected", key));
-  const Json* found = json.find(key);
-  if (found == nullptr) throw Unsound(fmt::format("'{}' is missing", key));
-  return *found;
-}
-
-[[noreturn]] void wrong(const char* key, const std::string& must, const Json& seen) {
-  std::string text = seen.dump();
-  if (text.size() > 60) text = text.substr(0, 60) + "...";
-  throw Unsound(fmt::format("'{}' must be {}, got {}", key, must, text));
-}
-
-const Json& list(const Json& json, const char* key) {
-  const Json& found = member(json, key);
-  if (!found.is_array()) wrong(key, "a list", found);
-  return found;
-}
-
-/// The value as it is written, or an error: JSON's own conversions let -1 and 1e300 through.
-void take(const char* key, const Json& json, bool& value) {
-  if (!json.is_boolean()) wrong(key, "true or false", json);
-  value = json.get<bool>();
-}
-void take(const char* key, const Json& json, std::string& value) {
-  if (!json.is_string()) wrong(key, "a text", json);
-  value = json.get<std::string>();
-}
-template <std::integral T>
-void take(const char* key, const Json& json, T& value) {
-  const auto largest = sizeof(T) < 8 || std::is_unsigned_v<T>
-                           ? static_cast<std::uint64_t>(std::numeric_limits<T>::max())
-                           : static_cast<std::uint64_t>(kLargest);
-  if (!json.is_number_unsigned() || json.get<std::uint64_t>() > largest)
-    wrong(key, fmt::format("an integer from 0 to {}", largest), json);
-  value = json.get<T>();
-}
-
-template <class T>
-T value_of(const Json& json, const char* key) {
-  T value{};
-  take(key, member(json, key), value);
-  return value;
-}
-
-template <class T>
-std::vector<T> values_of(const Json& json, const char* key) {
-  std::vector<T> values;
-  for (const Json& v : list(json, key)) take(key, v, values.emplace_back());
-  return values;
-}
-
-std::vector<std::vector<std::uint32_t>> lists_of(const Json& json, const char* key) {
-  std::vector<std::vector<std::uint32_t>> lists;
-  for (const Json& one : list(json, key)) {
-    if (!one.is_array()) wrong(key, "a list of lists", one);
-    auto& values = lists.emplace_back();
-    for (const Json& v : one) take(key, v, values.emplace_back());
-  }
-  return lists;
-}
-
 std::vector<double> seconds_of(const Json& json, const char* key) {
   std::vector<double> seconds;
   for (const Json& v : list(json, key)) {
     const double value = v.is_number() ? v.get<double>() : -1;
-    if (!(value >= 0 && value <= kLongest_s))
-      wrong(key, fmt::format("numbers from 0 to {:g}", kLongest_s), v);
+    if (!(value >= 0 && value <= kLongestField_s))
+      wrong_field(key, fmt::format("numbers from 0 to {:g}", kLongestField_s), v);
     seconds.push_back(value);
   }
   return seconds;
-}
-
-template <class Enum, class Names>
-Enum named(const Json& given, const Names& names, const char* key) {
-  const auto text = given.is_string() ? given.get<std::string>() : "";
-  const auto found = std::ranges::find(names, text, [](const auto& n) { return std::string(n); });
-  if (found == std::end(names)) wrong(key, fmt::format("one of {}", fmt::join(names, ", ")), given);
-  return static_cast<Enum>(found - std::begin(names));
-}
-
-template <class Enum, class Names>
-Enum enum_of(const Json& json, const Names& names, const char* key) {
-  return named<Enum>(member(json, key), names, key);
 }
 
 /// A name for all stages, or a list with one of each.
@@ -126,7 +43,7 @@ PerStage<Recompute> recompute_of(const Json& json) {
   constexpr const char* kKey = "recompute";
   const Json& given = member(json, kKey);
   if (!given.is_array()) return named<Recompute>(given, kRecomputeNames, kKey);
-  if (given.empty()) wrong(kKey, "a name, or a list of names", given);
+  if (given.empty()) wrong_field(kKey, "a name, or a list of names", given);
   std::vector<Recompute> each;
   for (const Json& one : given) each.push_back(named<Recompute>(one, kRecomputeNames, kKey));
   return PerStage<Recompute>(std::move(each));
@@ -180,7 +97,7 @@ Json devices_json(const OpLists& ops) {
 
 OpLists devices_of(const Json& json) {
   OpLists ops;
-  for (const std::string& line : values_of<std::string>(json, "devices")) {
+  for (const std::string& line : value_of<std::vector<std::string>>(json, "devices")) {
     for (std::size_t at = 0; at < line.size();) {
       const std::size_t end = std::min(line.find(' ', at), line.size());
       if (end > at) ops.add(unmarked(std::string_view(line).substr(at, end - at)));
@@ -253,37 +170,6 @@ void each_optimizer_field(Optimizer& o, Visit&& visit) {
   visit("weight_decay", o.weight_decay);
 }
 
-/// An unlimited bandwidth is null: JSON has no infinity.
-struct Writer {
-  Json& json;
-  template <class T>
-  void operator()(const char* key, const T& value) const {
-    json[key] = value;
-  }
-  void operator()(const char* key, double value) const {
-    json[key] = std::isfinite(value) ? Json(value) : Json(nullptr);
-  }
-};
-struct Reader {
-  const Json& json;
-  double least = 0, most = 1e30;  // of a number
-  template <class T>
-  void operator()(const char* key, T& value) const {
-    take(key, member(json, key), value);
-  }
-  void operator()(const char* key, double& value) const {
-    const Json& given = member(json, key);
-    const std::string_view name = key;
-    value = std::numeric_limits<double>::infinity();
-    if (given.is_null() && name == "bytes_per_s") return;
-    const bool time = name.ends_with("_s") && !name.ends_with("_per_s");
-    const double largest = time ? kLongest_s : most;
-    if (given.is_number()) value = given.get<double>();
-    if (!(value >= least && value <= largest))
-      wrong(key, fmt::format("a number from {:g} to {:g}", least, largest), given);
-  }
-};
-
 Json program_json(const Program& p) {
   return {{"schedule", p.schedule},
           {"transfers", to_string(p.transfers)},
@@ -310,8 +196,8 @@ Json program_json(const Program& p) {
 /// Positions and replicas; checked here, because the Placement is built from them.
 Placement placement_of(const Json& json) {
   constexpr std::int64_t kMostDevices = 16'000'000;
-  auto widths = values_of<int>(json, "widths");
-  auto position = values_of<std::uint32_t>(json, "position");
+  auto widths = value_of<std::vector<int>>(json, "widths");
+  auto position = value_of<std::vector<std::uint32_t>>(json, "position");
   const auto most = widths.empty() ? 0 : std::ranges::max(widths);
   if (widths.empty() || position.empty() || std::ranges::min(widths) < 1)
     throw Unsound("the placement has no devices or no stages");
@@ -343,12 +229,14 @@ Program program_of(const Json& json) {
   p.divided = value_of<bool>(json, "divided");
   p.placement = placement_of(json);
   p.versions.kind = enum_of<VersionRule::Kind>(json, kRules, "version_rule");
-  p.versions.delay = values_of<std::uint32_t>(json, "version_delay");
+  p.versions.delay = value_of<std::vector<std::uint32_t>>(json, "version_delay");
   p.versions.extra_copies = value_of<std::uint32_t>(json, "extra_copies");
   p.versions.backward = enum_of<VersionRule::Backward>(json, kBackwards, "backward_weights");
-  p.versions.forward_listed = lists_of(json, "forward_versions");
-  p.versions.backward_listed = lists_of(json, "backward_versions");
-  p.versions.listed_held = values_of<std::uint32_t>(json, "versions_held");
+  p.versions.forward_listed =
+      value_of<std::vector<std::vector<std::uint32_t>>>(json, "forward_versions");
+  p.versions.backward_listed =
+      value_of<std::vector<std::vector<std::uint32_t>>>(json, "backward_versions");
+  p.versions.listed_held = value_of<std::vector<std::uint32_t>>(json, "versions_held");
   p.whole_backward = value_of<bool>(json, "whole_backward");
   return p;
 }
@@ -356,7 +244,7 @@ Program program_of(const Json& json) {
 template <class T, class Each>
 Json fields(const T& value, Each&& each) {
   Json json = Json::object();
-  each(value, Writer{json});
+  each(value, FieldWriter{json});
   return json;
 }
 
@@ -400,18 +288,18 @@ RunPlan plan_of(const Json& json) {
   plan.microbatch_size = value_of<std::int64_t>(json, "microbatch_size");
   plan.recompute = recompute_of(json);
   plan.seed = value_of<std::uint64_t>(json, "seed");
-  plan.layers = values_of<int>(json, "layers");
+  plan.layers = value_of<std::vector<int>>(json, "layers");
   const Json& optimizer = member(json, "optimizer");
   plan.optimizer.kind = enum_of<OptimizerPlan::Kind>(optimizer, kOptimizers, "kind");
-  each_optimizer_field(plan.optimizer, Reader{optimizer, -1e3, 1e3});
+  each_optimizer_field(plan.optimizer, FieldReader{optimizer, -1e3, 1e3});
   if (plan.compute == Compute::transformer) {
     const Json& model = member(json, "model");
     plan.model.family = enum_of<Family>(model, kFamilies, "family");
-    each_model_field(plan.model, Reader{model});
+    each_model_field(plan.model, FieldReader{model});
   }
   for (const Json& c : list(json, "channels"))
-    each_channel_field(plan.channels.emplace_back(), Reader{c});
-  for (const Json& c : list(json, "costs")) each_cost(plan.costs.emplace_back(), Reader{c});
+    each_channel_field(plan.channels.emplace_back(), FieldReader{c});
+  for (const Json& c : list(json, "costs")) each_cost(plan.costs.emplace_back(), FieldReader{c});
   plan.reduce_s = seconds_of(json, "reduce_s");
   plan.program.ops = devices_of(json);
   return plan;
@@ -612,22 +500,10 @@ void check_channels(const RunPlan& plan, const DependencyTable& table, Findings&
 
 void check_model(const RunPlan& plan, Findings& wrong) {
   const TransformerSpec& m = plan.model;
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // so that no product below overflows
-  for (const std::int64_t n :
-       {std::int64_t{m.num_layers}, m.hidden_size, m.num_attention_heads, m.num_query_groups,
-        m.ffn_hidden_size, m.vocab_size, m.seq_length, plan.microbatch_size}) {
-    if (n >= 1 && n <= kMost) continue;
-    wrong.push_back(fmt::format("a size of the model is {}, not 1 to {}", n, kMost));
+  if (const std::string why = why_too_large(m, plan.microbatch_size, m.num_layers); !why.empty()) {
+    wrong.push_back(why);
     return;
   }
-  const double rows = static_cast<double>(plan.microbatch_size * m.seq_length);
-  const double widest =
-      static_cast<double>(std::max({3 * m.hidden_size, m.ffn_hidden_size, m.vocab_size}));
-  const double scores = rows * static_cast<double>(m.seq_length * m.num_attention_heads);
-  const double matrix = widest * static_cast<double>(m.hidden_size);
-  if (m.num_layers > 65536 ||
-      std::max({rows * widest, scores, matrix}) * 16 * m.num_layers > static_cast<double>(kLargest))
-    wrong.emplace_back("the model is larger than any machine");
   if (plan.layers.size() != static_cast<std::size_t>(plan.program.placement.stages()))
     wrong.emplace_back("layers and stages differ in number");
   if (std::accumulate(plan.layers.begin(), plan.layers.end(), std::int64_t{0}) != m.num_layers)
@@ -656,13 +532,6 @@ void require_sound(const RunPlan& plan, const std::string& origin) {
   if (!wrong.empty()) throw InputError(origin, fmt::format("{}", fmt::join(wrong, "; ")));
 }
 
-/// Errors quote the file, which may hold anything.
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 }  // namespace
 
 std::string to_text(const RunPlan& plan) { return plan_json(plan).dump(1) + "\n"; }
@@ -680,9 +549,9 @@ RunPlan parse_run_plan(const std::string& text, const std::string& origin) {
     }
     plan = plan_of(json);
   } catch (const JsonError& error) {
-    throw InputError(origin, "is no sound program: " + printable(error.what()));
+    throw InputError(origin, "is no sound program: " + without_controls(error.what()));
   } catch (const Unsound& error) {
-    throw InputError(origin, "is no sound program: " + printable(error.what()));
+    throw InputError(origin, "is no sound program: " + without_controls(error.what()));
   }
   require_sound(plan, origin);
   return plan;

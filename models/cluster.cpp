@@ -115,6 +115,11 @@ void scale_bandwidth(Cluster& cluster, double factor, LinkClass links) {
   for (auto& edge : cluster.network->edges) edge.bytes_per_s_back *= factor;
 }
 
+void keep_free(Cluster& cluster, double headroom) {
+  cluster.device.headroom = headroom;
+  for (NodeGroup& group : cluster.groups) group.node.device.headroom = headroom;
+}
+
 LinkSpec slowest_way(const Cluster& cluster) {
   LinkSpec slowest;
   double latency_s = 0;

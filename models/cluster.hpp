@@ -49,6 +49,9 @@ enum class LinkClass : std::uint8_t { all, within_nodes, between_nodes };
 /// Multiplies the bandwidth of every link of a class.
 void scale_bandwidth(Cluster& cluster, double factor, LinkClass links = LinkClass::all);
 
+/// Leaves a share of every device's memory free.
+void keep_free(Cluster& cluster, double headroom);
+
 /// A link that takes at least as long as any message of the cluster without other traffic.
 LinkSpec slowest_way(const Cluster& cluster);
 

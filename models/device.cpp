@@ -8,7 +8,7 @@ namespace penstock {
 std::int64_t DeviceSpec::capacity_bytes() const {
   if (memory_bytes == 0) return 0;
   return static_cast<std::int64_t>(static_cast<double>(memory_bytes - reserved_bytes) *
-                                   (1 - allocator_slack));
+                                   (1 - allocator_slack) * (1 - headroom));
 }
 
 double DeviceSpec::efficiency_at(double hidden_size) const {

@@ -25,6 +25,7 @@ struct DeviceSpec {
   std::int64_t memory_bytes = 0;    ///< 0: unknown
   std::int64_t reserved_bytes = 0;  ///< CUDA context, libraries, communicators
   double allocator_slack = 0;       ///< share of the rest an allocator cannot use
+  double headroom = 0;              ///< share of what is left that a planner keeps free
   double memory_bytes_per_s = 0;
   double memory_efficiency = 0.8;
   std::map<std::string, double>
@@ -32,7 +33,8 @@ struct DeviceSpec {
   double launch_s = 0;
   std::vector<EfficiencyPoint> efficiency;  ///< ascending hidden size
 
-  /// Bytes a training job may use, or 0 when unknown: (memory - reserved) * (1 - slack).
+  /// Bytes a training job may use, or 0 when unknown:
+  /// (memory - reserved) * (1 - slack) * (1 - headroom).
   std::int64_t capacity_bytes() const;
   /// Achieved share of peak at a hidden size: linear in its logarithm, flat outside of the curve.
   double efficiency_at(double hidden_size) const;

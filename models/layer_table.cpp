@@ -48,14 +48,15 @@ std::vector<Cell> cells_of(const std::string& line) {
 }
 
 /// What a terminal may be shown.
-std::string printable(std::string text) {
+std::string terminal_text(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }
 
 std::string quoted(const std::string& text) {
-  return printable(text.substr(0, kLongestQuoted)) + (text.size() > kLongestQuoted ? "..." : "");
+  return terminal_text(text.substr(0, kLongestQuoted)) +
+         (text.size() > kLongestQuoted ? "..." : "");
 }
 
 class TableReader {
@@ -87,7 +88,7 @@ class TableReader {
     if (wrong_.size() == kMostErrors) return;
     const auto column = static_cast<int>(cell.begin) + 1;
     const auto length = std::max(1, static_cast<int>(cell.text.size()));
-    wrong_.push_back({{origin_, line_, column}, message, printable(text_), length});
+    wrong_.push_back({{origin_, line_, column}, message, terminal_text(text_), length});
   }
   void wrong(const std::string& message) { wrong({text_, 0}, message); }
   void fail_if_wrong() const {

@@ -23,6 +23,7 @@ struct ComparisonSection {
   SectionText text;
   std::vector<std::string> names;
   std::vector<ComparisonPanel> panels;
+  std::vector<bool> bad = {};  ///< by name: it does not fit; empty: none
 };
 
 std::string section_text(const ComparisonSection& comparison);

@@ -32,6 +32,7 @@ std::string section_text(const SweepSection& sweep) {
   json["heat_measure"] = sweep.heat_measure;
   json["pareto_x"] = sweep.pareto_x;
   json["pareto_y"] = sweep.pareto_y;
+  json["heat_map"] = sweep.heat_map;
   json["rows"] = sweep.points.size();
   std::vector<SweptColumn> columns = sweep.columns;
   columns.push_back({{"status"}});

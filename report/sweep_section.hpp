@@ -49,6 +49,7 @@ struct SweepSection {
   SweepPoints points;
   /// What the page shows first: names of columns; empty: the first two axes and measures.
   std::string heat_measure = {}, pareto_x = {}, pareto_y = {};
+  bool heat_map = true;  ///< where there are two axes
 };
 
 std::string section_text(const SweepSection& sweep);

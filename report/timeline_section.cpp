@@ -136,11 +136,33 @@ std::string section_text(const TimelineSection& timeline, std::size_t most_bars)
   json["end_s"] = std::min(end_s, until_s);
   json["first_update"] = timeline.first_update;
   json["end_update"] = timeline.end_update;
+  json["open_from_s"] = timeline.open_from_s;
+  json["open_to_s"] = timeline.open_to_s;
   for (const TimelineClock& clock : timeline.clocks) json["clocks"].push_back(clock_json(clock));
   json["lanes"] = Json::array();
   for (const TimelineLane& lane : timeline.lanes)
     json["lanes"].push_back(lane_json(lane, until_s, end_s));
   return to_text(json);
+}
+
+std::vector<std::string> on_one_scale(const std::vector<std::string>& timelines) {
+  std::vector<Json> sections;
+  double axis_s = 0, window_s = 0;
+  for (const std::string& text : timelines) {
+    const Json& section = sections.emplace_back(Json::parse(text));
+    const auto end_s = section["end_s"].get<double>();
+    const auto shown = section["end_update"].get<std::size_t>();
+    const Json& ends = section["clocks"][0]["ends"];
+    axis_s = std::max(axis_s, end_s);
+    window_s = std::max(window_s, shown > 0 ? ends[shown].get<double>() : end_s);
+  }
+  std::vector<std::string> out;
+  for (Json& section : sections) {
+    section["axis_s"] = axis_s;
+    section["window_s"] = window_s;
+    out.push_back(to_text(section));
+  }
+  return out;
 }
 
 }  // namespace penstock

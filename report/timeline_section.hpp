@@ -35,6 +35,7 @@ struct TimelineSection {
   std::vector<TimelineLane> lanes;
   std::vector<TimelineClock> clocks{{}};
   std::size_t first_update = 0, end_update = 0;  ///< shown first; equal: the whole run
+  double open_from_s = 0, open_to_s = 0;         ///< or this time; equal: as the updates say
 };
 
 /// A device's ops as a lane; what never ran is left out. `costs` is per virtual stage, and says how
@@ -45,5 +46,8 @@ TimelineLane device_lane(const TimelineView& view, int device,
 inline constexpr std::size_t kMostBars = 400'000;
 
 std::string section_text(const TimelineSection& timeline, std::size_t most_bars = kMostBars);
+
+/// Sections of timelines that open on as much time as the longest of them does.
+std::vector<std::string> on_one_scale(const std::vector<std::string>& timelines);
 
 }  // namespace penstock

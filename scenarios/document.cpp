@@ -1,5 +1,6 @@
 #include "scenarios/document.hpp"
 
+#include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "base/table.hpp"
 
@@ -172,6 +173,8 @@ class Reader : public YAML::EventHandler {
     Value value = leaf(mark, Value::Kind::scalar);
     value.text = text;
     value.length = std::max(1, static_cast<int>(std::min<std::size_t>(display_width(text), 999)));
+    if (const std::string shown = without_controls(text); shown != text)  // "\e" in quotes
+      stop(value, fmt::format("'{}' holds a control character", shown));
     if (tag == "!") {
       value.length += 2;
       last_quoted_ = {value.line, value.column};

@@ -39,6 +39,8 @@ const std::vector<KeyRow>& table() {
        "what disturbs the run: noise, slow devices, links that fail, failures", D::number, 0,
        "perturbations"},
       {"scenario", "samples_per_epoch", T::integer, "gives the result's epoch_s", D::number, 1},
+      {"scenario", "most_ops", T::integer,
+       "ops that the run may have, of about 64 bytes each; default 50000000", D::number, 1},
 
       {"block", "name", T::text, "for results"},
       {"block", "layout", T::choice, "where chunks live: snake (default), there and back, or loop",

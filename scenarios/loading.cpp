@@ -1,4 +1,5 @@
 // Scenarios and shipped files, from their names.
+#include "base/say.hpp"
 #include "scenarios/builder.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
@@ -20,7 +21,7 @@ Scenario resolve_document(Value document, const std::string& origin,
   for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
   scenario.origin = origin;
   scenario.text = to_yaml(document);
-  if (scenario.name.empty()) scenario.name = path.stem().string();
+  if (scenario.name.empty()) scenario.name = without_controls(path.stem().string());
   return scenario;
 }
 

@@ -30,7 +30,8 @@ namespace {
 constexpr std::uint32_t kDeepest = 65'535;
 constexpr std::int64_t kLargestMicrobatch = 1'000'000;  // that is worth looking for
 constexpr std::int64_t kFewTokens = 4096;  // models/devices: what the curves were measured with
-constexpr std::uint64_t kMaxOps = 400'000'000;  // about 20 GiB of Program and Timeline
+constexpr std::uint64_t kUsualMostOps = 50'000'000;  // about 3 GB of Program and Timeline
+constexpr std::uint64_t kMaxOps = 4'000'000'000;     // numbers of ops have 32 bits
 
 /// The section of a scenario, or an empty one at the scenario's place.
 Value section_of(const Section& top, const std::string& key) {
@@ -382,18 +383,25 @@ class Builder {
   }
 
   void check_size() {
-    const std::uint64_t ops = count_ops(out_.shape, out_.lowering.width);
-    if (ops > kMaxOps || double(out_.shape.microbatches_per_update) * out_.shape.batches *
-                                 out_.shape.depth * out_.lowering.width >
-                             double(kMaxOps)) {
-      diagnostics_.add(pipeline_.self(),
-                       fmt::format("the run has about {} ops, more than the {} that fit in memory; "
-                                   "simulate fewer batches or microbatches",
-                                   format_count(static_cast<std::int64_t>(
-                                       std::min<std::uint64_t>(ops, 9'000'000'000'000'000'000ULL))),
-                                   format_count(kMaxOps)));
-      diagnostics_.throw_if_any();
-    }
+    const std::optional<std::int64_t> lifted = top_.integer("most_ops");
+    const auto most = lifted ? static_cast<std::uint64_t>(*lifted) : kUsualMostOps;
+    // What cannot overflow says whether the other one did.
+    const double about = double(out_.shape.microbatches_per_update) * out_.shape.batches *
+                         out_.shape.depth * out_.lowering.width;
+    const std::uint64_t ops = about > double(kMaxOps)
+                                  ? static_cast<std::uint64_t>(std::min(about, 9e18))
+                                  : count_ops(out_.shape, out_.lowering.width);
+    if (ops <= std::min(most, kMaxOps)) return;
+    const std::string lift =
+        ops > kMaxOps ? "" : fmt::format(", or lift the limit with most_ops: {}", ops);
+    diagnostics_.add(
+        pipeline_.self(),
+        fmt::format("the run has about {} ops, more than {}; they would take {}: simulate fewer "
+                    "batches or microbatches{}",
+                    format_count(static_cast<std::int64_t>(ops)),
+                    format_count(static_cast<std::int64_t>(std::min(most, kMaxOps))),
+                    format_bytes(static_cast<double>(ops) * kBytesPerOp), lift));
+    diagnostics_.throw_if_any();
   }
 
   PlacementRequest placement() const {

@@ -18,6 +18,9 @@ namespace penstock {
 
 class Documents;
 
+/// About what an op of a run takes in memory: in its Program, Timeline and dependencies.
+inline constexpr double kBytesPerOp = 64;
+
 struct Scenario {
   std::string name;
   std::string origin;  ///< the file it was read from

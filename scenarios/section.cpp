@@ -42,7 +42,10 @@ std::string out_of_range(Dimension dimension, double value) {
     case Dimension::fraction: return value > 1 ? "is more than 100%" : "";
     case Dimension::number: return value > 1e6 ? "is too large" : "";
     case Dimension::bandwidth:
-    case Dimension::flops_rate: return value < 1e-3 ? "is zero, so nothing would ever end" : "";
+    case Dimension::flops_rate:
+      return value == 0     ? "is zero, so nothing would ever end"
+             : value < 1e-3 ? "is so little that nothing would ever end"
+                            : "";
   }
   return "";
 }

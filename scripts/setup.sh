@@ -175,7 +175,9 @@ apt_update() {
 # One build at a time in a tree. Only ninja and meson inherit the lock, so that it lasts as long as
 # they do even if this script is killed.
 lock_build() {
-  mkdir -p "$build"
+  { mkdir -p "$build" && : >>"$build/.lock"; } 2>/dev/null ||
+    die "cannot write to $build, where what changed is built; make it writable, or run what was" \
+      "built there before: $build/cli/penstock"
   exec 9>"$build/.lock"
   flock -n 9 || {
     say 'another penstock is being built here: waiting for it'

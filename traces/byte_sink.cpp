@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
@@ -16,12 +17,32 @@ struct ByteSink::File {
   std::string path, temporary;
   int descriptor = -1;
   gzFile gz = nullptr;
-  bool keep = false;  // standard output or a device: written in place
+  bool keep = false;      // standard output or a device: written in place
+  bool nameless = false;  // until `close` gives it the temporary name
 
   ~File() {
     if (gz != nullptr) gzclose(gz);
     if (gz == nullptr && descriptor > STDERR_FILENO) ::close(descriptor);
-    if (!keep) ::unlink(temporary.c_str());
+    if (!keep && !nameless) ::unlink(temporary.c_str());
+  }
+
+  bool open_nameless() {
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    descriptor = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    return nameless = descriptor > STDERR_FILENO;
+  }
+  void open(int flags) {
+    descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+  }
+  /// Of what is complete and still open. False: errno says why.
+  bool name() {
+    const std::string open_file = "/proc/self/fd/" + std::to_string(descriptor);
+    ::unlink(temporary.c_str());
+    if (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return false;
+    nameless = false;
+    return true;
   }
 };
 
@@ -39,12 +60,15 @@ ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
   file_->path = path == "-" ? "standard output" : path;
   file_->keep = path == "-" || in_place(path);
   file_->temporary = file_->keep ? path : path + ".part" + std::to_string(::getpid());
-  // What another process left under that name, or planted there, is not written to.
-  if (!file_->keep) ::unlink(file_->temporary.c_str());
-  const int fresh = file_->keep ? O_TRUNC : O_EXCL | O_NOFOLLOW;
-  file_->descriptor =
-      path == "-" ? STDOUT_FILENO
-                  : ::open(file_->temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | fresh, 0666);
+  if (path == "-") {
+    file_->descriptor = STDOUT_FILENO;
+  } else if (file_->keep) {
+    file_->open(O_TRUNC);
+  } else if (!file_->open_nameless()) {
+    // What another process left under that name, or planted there, is not written to.
+    ::unlink(file_->temporary.c_str());
+    file_->open(O_EXCL | O_NOFOLLOW);
+  }
   if (file_->descriptor < 0) {
     const int why = errno;
     file_->keep = true;
@@ -52,7 +76,7 @@ ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
     throw SystemError::from_errno("write", path);
   }
   if (path.ends_with(".gz")) {
-    file_->gz = gzdopen(file_->descriptor, "wb1");
+    file_->gz = gzdopen(file_->nameless ? ::dup(file_->descriptor) : file_->descriptor, "wb1");
     if (file_->gz == nullptr) throw SystemError("cannot compress '" + path + "': out of memory");
     gzbuffer(file_->gz, kSize);
   }
@@ -109,9 +133,10 @@ void ByteSink::close() {
   if (file_->gz != nullptr) {
     gzFile gz = file_->gz;
     file_->gz = nullptr;
-    file_->descriptor = -1;
+    if (!file_->nameless) file_->descriptor = -1;
     if (gzclose(gz) != Z_OK) throw SystemError::from_errno("write", file_->path);
   }
+  if (file_->nameless && !file_->name()) throw SystemError::from_errno("write", file_->path);
   if (file_->descriptor > STDERR_FILENO) {
     const int descriptor = file_->descriptor;
     file_->descriptor = -1;
@@ -124,7 +149,8 @@ void ByteSink::close() {
   file_->keep = true;
 }
 
-std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path, std::int64_t least_limit) {
+  constexpr std::int64_t kMostRatio = 100;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) throw SystemError::from_errno("read", path);
   if (S_ISDIR(info.st_mode)) {
@@ -138,6 +164,12 @@ std::string read_file(const std::string& path) {
   int count = 0;
   while ((count = gzread(file, part.data(), static_cast<unsigned>(part.size()))) > 0) {
     content.append(part.data(), static_cast<std::size_t>(count));
+    const auto most = std::max(least_limit, kMostRatio * static_cast<std::int64_t>(info.st_size));
+    if (S_ISREG(info.st_mode) && static_cast<std::int64_t>(content.size()) > most) {
+      gzclose(file);
+      throw SystemError("cannot read '" + path + "': " + std::to_string(info.st_size) +
+                        " compressed bytes become more than " + std::to_string(most));
+    }
   }
   const bool whole = count == 0 && gzclose(file) == Z_OK;
   if (!whole)

@@ -1,5 +1,6 @@
-// Buffered output to a plain or gzip file that is complete or not there: bytes go to a temporary
-// file beside the target, which takes its name at `close`.
+// Buffered output to a plain or gzip file that is complete or not there: bytes go to a file without
+// a name in the target's folder (where the file system has none, to a temporary one), which takes
+// the target's name at `close`. So nothing is left of a process that was killed.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ class ByteSink {
   std::size_t used_ = 0;
 };
 
-/// The whole of a plain or gzip file. Throws SystemError.
-std::string read_file(const std::string& path);
+/// The whole of a plain or gzip file. Throws SystemError; also where it would become more than a
+/// hundred times as large as it is, and larger than `least_limit`: nothing of ours does.
+std::string read_file(const std::string& path, std::int64_t least_limit = std::int64_t{256} << 20);
 
 /// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError.
 void write_file(const std::string& path, std::string_view content);

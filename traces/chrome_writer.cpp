@@ -174,10 +174,16 @@ class Writer {
       put_reductions(d);
       if (trace_.memory_counters) put_memory(d);
     }
-    for (const Message& message : messages_.all()) put_message(message);
+    for (const Message& message : messages_.all())
+      if (shows(message.start_ns, message.end_ns)) put_message(message);
   }
 
  private:
+  bool shows(std::int64_t start_ns, std::int64_t end_ns) const {
+    constexpr double kNanosecond = 1e-9;
+    return trace_.window.shows(static_cast<double>(start_ns) * kNanosecond,
+                               static_cast<double>(end_ns) * kNanosecond);
+  }
   int pid(int device) const { return first_pid_ + device; }
   std::int64_t bubble_tid(int device) const { return std::int64_t{pid(device)} * 1000 + 1; }
 
@@ -276,6 +282,7 @@ class Writer {
       const Op& op = ops_[g];
       const Span& span = timeline_.op(g);
       if (!is_compute(op.kind) && span.length_s() == 0) continue;
+      if (!trace_.window.shows(span.start_s, span.end_s)) continue;
       if (ops_.second_of_pair(g)) continue;  // in the slice of the first
       const auto kind = static_cast<std::size_t>(op.kind);
       const bool paired = op.has(Op::paired);
@@ -301,7 +308,7 @@ class Writer {
     for_each_gap(trace_.view, d, [&](const Gap& gap) {
       const std::int64_t start = to_ns(gap.span.start_s);
       const std::int64_t end = to_ns(gap.span.end_s);
-      if (end <= start) return;
+      if (end <= start || !trace_.window.shows(gap.span.start_s, gap.span.end_s)) return;
       const auto cause = static_cast<std::size_t>(gap.cause);
       open_slice(kCauseNames[cause], -1, "bubble", d, bubble_tid(d), start, end,
                  kCauseColours[cause]);
@@ -314,6 +321,7 @@ class Writer {
   void put_reductions(int d) {
     const BesideCompute& own = reductions_[static_cast<std::size_t>(d)];
     for (const auto& slice : own.slices()) {
+      if (!shows(slice.start_ns, slice.end_ns)) continue;
       const Op& op = ops_[slice.g];
       open_slice("reduction", op.microbatch, "reduction", d,
                  own.first_tid + static_cast<std::int64_t>(slice.lane), slice.start_ns,
@@ -422,7 +430,11 @@ class Writer {
         used[owner] = used[owner] || sample.use.bytes[owner] != 0;
     }
     if (std::find(used.begin(), used.end(), true) == used.end()) return;
-    for (const Sample& sample : samples) put_counter(d, sample, used);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      // The last before the window holds into it.
+      const std::int64_t until = i + 1 < samples.size() ? samples[i + 1].at_ns : samples[i].at_ns;
+      if (shows(samples[i].at_ns, until)) put_counter(d, samples[i], used);
+    }
   }
 
   /// One sample per nanosecond, the last of it, and only where something changed.

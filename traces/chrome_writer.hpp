@@ -24,6 +24,7 @@ struct ChromeTrace {
   std::vector<std::pair<std::string, std::string>> other_data;  ///< scenario, schedule, engine ...
   std::string prefix = {};  ///< of its processes' names: "predicted " makes "predicted device 0"
   bool memory_counters = true;  ///< false: nothing is known about memory over time
+  TimeWindow window = {};       ///< what lies outside of it is left out
 };
 
 /// Writes the trace to `path` (gzip when it ends in `.gz`). Throws SystemError.

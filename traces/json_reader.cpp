@@ -27,12 +27,16 @@ std::string seen(const Json& value) {
   return text.size() > kLongest ? std::string(value.type_name()) : text;
 }
 
+InputError not_json(const std::string& text, std::size_t byte, const std::string& origin) {
+  return InputError(std::vector<Diagnostic>{
+      {position_of(text, byte, origin), "is not JSON from here on", "", 1, 0}});
+}
+
 Json parse_json(const std::string& text, const std::string& origin) {
   try {
     return Json::parse(text);
   } catch (const JsonError& error) {
-    throw InputError(
-        {{position_of(text, error.byte, origin), "is not JSON from here on", "", 1, 0}});
+    throw not_json(text, error.byte, origin);
   }
 }
 

@@ -19,6 +19,9 @@ std::string dumped(const Json& value);
 /// A value as an error shows it: its text, or only its type when that is long.
 std::string seen(const Json& value);
 
+/// With the line and column of a byte (from 1) of the text, from which on it is not JSON.
+InputError not_json(const std::string& text, std::size_t byte, const std::string& origin);
+
 /// Throws InputError with line and column when the text is not JSON.
 Json parse_json(const std::string& text, const std::string& origin);
 

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 #include <string_view>
 
 namespace penstock {
@@ -21,6 +22,13 @@ inline constexpr std::string_view kCauseNames[kCauses] = {"warmup", "imbalance",
                                                           "drain", "gradient_reduction"};
 
 /// What the metrics look at.
+/// A part of a run.
+struct TimeWindow {
+  double from_s = 0, to_s = std::numeric_limits<double>::infinity();
+
+  bool shows(double start_s, double end_s) const { return end_s >= from_s && start_s <= to_s; }
+};
+
 struct TimelineView {
   const OpLists& ops;
   const DependencyTable& table;

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "traces/byte_sink.hpp"
+#include "traces/json_reader.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -214,7 +215,9 @@ TraceReport check_trace(const std::string& path) {
       checker.complain_about("the file", "holds something in \"traceEvents\" that is no event");
     }
   } catch (const json::parse_error& error) {
-    throw InputError(path, fmt::format("is not JSON: {}", error.what()));
+    throw not_json(content, error.byte, path);
+  } catch (const json::exception&) {  // of what can be read only 1e400 and its like
+    throw InputError(path, "holds a number that is too large for a time");
   }
   return checker.finish();
 }

@@ -67,7 +67,7 @@ std::string iteration_text(const IterationTimes& it) {
       fmt::format("Iteration: predicted {}, measured {}, error {}", time_text(it.predicted_s),
                   time_text(it.measured_s), percent(it.error));
   if (it.measured_s)
-    text += fmt::format(" (measured p5 {}, p95 {} over {} iterations in {} runs)",
+    text += fmt::format(" (measured p5 {}, p95 {} over {} updates in {} runs)",
                         format_time(it.spread.p5), format_time(it.spread.p95), it.samples,
                         it.run_medians.size());
   return text;
@@ -133,8 +133,9 @@ std::string causes_section(const Validation& v) {
   const Causes& c = *v.causes;
   const double measured = *v.iteration.measured_s;
   TableSection table{
-      {"Where the error of the iteration time comes from", "Positive: predicted too slow.", true},
-      {{"cause"}, {"predicted − measured", "s"}, {"of the measured iteration", "fraction"}},
+      {"Where the error of the time of an update comes from", "Positive: predicted too slow.",
+       true},
+      {{"cause"}, {"predicted − measured", "s"}, {"of the measured update", "fraction"}},
       {}};
   const std::pair<const char*, double> parts[] = {
       {"op times", c.op_time_s},        {"message times", c.transfer_time_s},

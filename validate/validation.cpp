@@ -183,7 +183,7 @@ void compare_iterations(const ValidationInput& in, Validation& out) {
   }
   it.samples = all.size();
   if (all.empty()) {
-    out.notes.push_back("no whole iteration after the warm-up was recorded: no iteration time");
+    out.notes.push_back("no whole update after the warm-up was recorded: no time of an update");
     return;
   }
   it.spread = spread_of(all);

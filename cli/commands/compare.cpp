@@ -5,9 +5,11 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
+#include "cli/simulation_report.hpp"
 #include "report/comparison_section.hpp"
 #include "report/report.hpp"
 #include "report/table_section.hpp"
+#include "report/timeline_section.hpp"
 #include "sweep/axes.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -162,7 +164,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
                "schedule",
                "batch",
                "fits",
-               "iteration",
+               "update",
                "samples/s",
                "ratio",
                "bubble",
@@ -180,7 +182,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
       table.fit(width, {"stash", "batch", "bubble", "schedule", "staleness", "versions"});
   std::string text =
       (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
-      "batch, iteration: samples and time of an update; ratio: samples/s against the first row\n"
+      "batch: samples of an update; update: its time; ratio: samples/s against the first row\n"
       "stash: microbatches whose activations the fullest device holds\n";
   if (versions)
     text +=
@@ -212,36 +214,91 @@ Json with_types(Json result, const std::string& path) {
   return result;
 }
 
-Report comparison_report(const std::vector<Json>& results, const Arguments& arguments) {
+/// One that was refused is said and left out.
+struct Compared {
+  std::vector<Json> results;
+  std::vector<std::string> timelines;  ///< of those that were simulated for a report
+  std::size_t refused = 0;
+};
+
+bool fits(const Json& result) { return result.value("feasible", true); }
+
+/// Which to take, by speed and by memory; what cannot be taken.
+std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& names) {
+  std::size_t fastest = results.size(), smallest = results.size(), without = 0;
+  const auto rate = [&](std::size_t i) {
+    return number_or_0(results[i], "throughput_samples_per_s");
+  };
+  const auto peak = [&](std::size_t i) { return most(results[i], "peak_memory_bytes"); };
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!fits(results[i])) {
+      ++without;
+      continue;
+    }
+    if (fastest == results.size() || rate(i) > rate(fastest)) fastest = i;
+    if (smallest == results.size() || peak(i) < peak(smallest)) smallest = i;
+  }
+  std::vector<KeyFigure> figures;
+  if (fastest == results.size()) {
+    figures.push_back({"Which is fastest?", "none fits", "", Verdict::bad});
+  } else {
+    const std::string against = rate(0) > 0 && fits(results[0])
+                                    ? ratio_text(rate(fastest) / rate(0)) + " of the first"
+                                    : "";
+    figures.push_back({"Which is fastest?", names[fastest],
+                       fmt::format("{} samples/s{}{}", rate_text(rate(fastest)),
+                                   against.empty() ? "" : ", ", against),
+                       Verdict::good});
+    if (peak(smallest) > 0)
+      figures.push_back({"Which needs least memory?", names[smallest],
+                         format_bytes(peak(smallest)) + " on its fullest device"});
+  }
+  figures.push_back({"Do all fit?",
+                     without == 0 ? "yes" : fmt::format("{} of {} do not", without, results.size()),
+                     without == 0 ? "" : "why is said below",
+                     without == 0 ? Verdict::good : Verdict::bad});
+  const auto [least, largest] = std::ranges::minmax(numbers(results, "samples_per_update"));
+  if (least < largest)
+    figures.push_back({"The same work?", "no",
+                       fmt::format("updates of {:.0f} to {:.0f} samples", least, largest),
+                       Verdict::bad});
+  return figures;
+}
+
+Report comparison_report(const Compared& all, const Arguments& arguments) {
+  const std::vector<Json>& results = all.results;
+  const Labels labels = labels_of(results);
   ComparisonSection bars{
-      {"Side by side",
-       "An iteration is a weight update, of as many samples as each scenario says."},
-      {},
-      {}};
+      {"Side by side", "An update is of as many samples as each scenario says."}, {}, {}};
   TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
   ComparisonBars peak;
-  for (const Json& r : results) {
-    bars.names.push_back(name_of(r));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Json& r = results[i];
+    bars.names.push_back(labels.rows[i]);
+    bars.bad.push_back(!fits(r));
     peak.values.push_back(most(r, "peak_memory_bytes"));
     for (const Json& reason : r.value("infeasible_because", Json::array()))
-      why.rows.push_back({name_of(r), reason.get<std::string>()});
+      why.rows.push_back({labels.rows[i], reason.get<std::string>()});
   }
-  bars.panels = {{"iteration time", "s", {{"", numbers(results, "iteration_time_s")}}},
+  bars.panels = {{"time of an update", "s", {{"", numbers(results, "iteration_time_s")}}},
                  {"throughput", "samples/s", {{"", numbers(results, "throughput_samples_per_s")}}},
                  {"bubble", "fraction", {{"", numbers(results, "bubble_fraction")}}},
                  {"peak memory of the fullest device", "bytes", {peak}}};
-  Report report{.title = "Comparison",
+  Report report{.title = labels.heading.empty() ? "Comparison" : "Comparison: " + labels.heading,
                 .summary = "",
-                .figures = {},
+                .figures = answers(results, labels.rows),
                 .sections = {section_text(bars)},
                 .command = arguments.command_line,
                 .scenario = scenarios_text(arguments.positional),
                 .version = PENSTOCK_VERSION};
   if (!why.rows.empty()) report.sections.push_back(section_text(why));
+  for (const std::string& timeline : on_one_scale(all.timelines))
+    report.sections.push_back(timeline);
   return report;
 }
 
 constexpr std::size_t kMostRows = 64;
+constexpr std::size_t kMostTimelines = 8;  ///< in a report
 
 /// The changes of every point of --over; one that changes nothing without.
 std::vector<std::vector<Override>> points_of(const Arguments& arguments) {
@@ -264,12 +321,18 @@ std::vector<std::vector<Override>> points_of(const Arguments& arguments) {
   return points;
 }
 
-/// Results of all files at all points. One that is refused is said and left out.
-struct Compared {
-  std::vector<Json> results;
-  std::size_t refused = 0;
-};
+/// The first one says what can be done with it.
+std::string timeline_of(const Simulation& s, std::size_t number) {
+  const auto& changes = s.scenario.overrides;
+  SectionText text{fmt::format("Timeline: {}", changes.empty()
+                                                   ? s.scenario.name
+                                                   : fmt::format("{}", fmt::join(changes, ", ")))};
+  text.sub = number > 0;
+  if (number == 0) text.note = "Of the first replica of each; all open on as much time.";
+  return timeline_section(s, text, 1);
+}
 
+/// Results of all files at all points.
 Compared results_of(const Arguments& arguments) {
   const OutputOptions options{false, arguments.flag("reproducible")};
   const auto points = points_of(arguments);
@@ -298,7 +361,14 @@ Compared results_of(const Arguments& arguments) {
     }
     for (const std::vector<Override>& point : points) {
       progress.update(done++, path);
-      add([&] { return simulate_in_child(path, point, engine_of(arguments), options); });
+      const bool shown = arguments.flag("report") && all.timelines.size() < kMostTimelines;
+      add([&] {
+        auto [result, section] = simulate_in_child(
+            path, point, engine_of(arguments), options,
+            [&](const Simulation& s) { return shown ? timeline_of(s, all.timelines.size()) : ""; });
+        if (shown) all.timelines.push_back(std::move(section));
+        return std::move(result);
+      });
     }
   }
   return all;
@@ -307,10 +377,11 @@ Compared results_of(const Arguments& arguments) {
 }  // namespace
 
 int run_compare(const Arguments& arguments) {
-  const auto [results, refused] = results_of(arguments);
+  const Compared all = results_of(arguments);
+  const auto& [results, timelines, refused] = all;
   if (results.empty()) return exit_usage;
   if (arguments.flag("report"))
-    write_report(comparison_report(results, arguments), arguments.value("report"));
+    write_report(comparison_report(all, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   if (format == "json") {
     put_output(arguments, Json(results).dump(2) + "\n");

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -148,12 +150,25 @@ void write_partial_trace(const Simulation& s, const RecordedRun& run, const std:
   write_chrome_trace(trace, path);
 }
 
+/// Complete or not there, as it is (compressed or not).
+void copy_whole(const std::string& from, const std::string& to) {
+  const std::string part = fmt::format("{}.part{}", to, ::getpid());
+  try {
+    fs::copy_file(from, part, fs::copy_options::overwrite_existing);
+    fs::rename(part, to);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove(part, ignored);
+    throw SystemError(fmt::format("cannot write '{}': {}", to, error.code().message()));
+  }
+}
+
 /// Where the executor records to: the user's file is written when there is something to say, so
 /// that what an earlier run left there is never taken for this one's.
 std::string keep(const std::string& recorded, const Arguments& arguments) {
   if (!arguments.flag("record")) return recorded;
   std::string kept = arguments.value("record");
-  fs::copy_file(recorded, kept, fs::copy_options::overwrite_existing);
+  copy_whole(recorded, kept);
   return kept;
 }
 

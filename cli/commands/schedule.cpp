@@ -95,7 +95,7 @@ std::string claims_text(const Simulation& simulation, const Result& result) {
   std::string text;
   if (claims.bubble) {
     const std::string whole =
-        schedule.flushes() ? fmt::format("the {}", bubble_of(schedule)) : "an iteration";
+        schedule.flushes() ? fmt::format("the {}", bubble_of(schedule)) : "an update";
     text +=
         fmt::format("bubble {}: {} of {}", schedule.bubble, format_percent(*claims.bubble), whole);
     if (claims.simulated_bubble)

@@ -1,5 +1,7 @@
 // penstock simulate
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
+#include "base/units.hpp"
 #include "cli/advice.hpp"
 #include "cli/output.hpp"
 #include "cli/perturbation_study.hpp"
@@ -19,10 +21,39 @@ Scenario scenario_of(const Arguments& arguments) {
   return parse_scenario(read_file("/dev/stdin"), "standard input", changes);
 }
 
+/// --window; all where it is not given.
+TimeWindow window_of(const Arguments& arguments) {
+  if (!arguments.flag("window")) return {};
+  if (!arguments.flag("trace") && !arguments.flag("report"))
+    throw InputError("--window", "is a part of --trace or --report, and neither is asked for");
+  const std::string text = arguments.value("window");
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto seconds = [&](const std::string& part) {
+    std::string why;
+    return parse_quantity(part, Dimension::time, why);
+  };
+  const auto from = seconds(text.substr(0, colon));
+  const auto to = seconds(text.substr(std::min(colon + 1, text.size())));
+  if (!from || !to || *from < 0 || *to <= *from)
+    throw InputError("--window", fmt::format("must be two times such as 10s:12s, got '{}'", text));
+  return {*from, *to};
+}
+
+/// Before a run that takes long.
+void say_size(const Scenario& scenario) {
+  constexpr std::uint64_t kLarge = 5'000'000;
+  const std::uint64_t ops = count_ops(scenario.shape, scenario.lowering.width);
+  if (ops <= kLarge) return;
+  say("simulating {} ops, which take about {}\n", format_count(static_cast<std::int64_t>(ops)),
+      format_bytes(static_cast<double>(ops) * kBytesPerOp));
+}
+
 }  // namespace
 
 int run_simulate(const Arguments& arguments) {
+  const TimeWindow window = window_of(arguments);
   const Scenario scenario = scenario_of(arguments);
+  say_size(scenario);
   // First, as their runs are processes that must not have used SimGrid before.
   const auto perturbed = study_perturbations(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
@@ -36,14 +67,15 @@ int run_simulate(const Arguments& arguments) {
   if (!events_only || arguments.flag("report")) advice = study_changes(scenario);
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
-  if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"));
+  if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"), window);
   Result result = summarize(simulation);
   result.perturbed = perturbed;
   result.what_would_help = help.changes;
   result.what_to_change = std::move(advice);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
   if (arguments.flag("report"))
-    write_report(simulation_report(simulation, result, arguments), arguments.value("report"));
+    write_report(simulation_report(simulation, result, arguments, window),
+                 arguments.value("report"));
   if (events_only) {
     std::vector<std::vector<std::pair<std::string, Json>>> rows;
     for (const Json& event : events_json(simulation)) {

@@ -285,7 +285,7 @@ double number_of(const Json& row, const char* key) {
 /// Predicted beside measured, of all recordings.
 std::string comparison_section(const std::vector<Json>& rows) {
   ComparisonSection section{{"Predicted and measured"}, {}, {}};
-  ComparisonPanel time{"iteration time", "s", {{"predicted", {}}, {"measured", {}}}};
+  ComparisonPanel time{"time of an update", "s", {{"predicted", {}}, {"measured", {}}}};
   ComparisonPanel memory{"peak memory", "bytes", {{"predicted", {}}, {"measured", {}}}};
   for (const Json& row : rows) {
     section.names.push_back(row["name"].get<std::string>());

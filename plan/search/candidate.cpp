@@ -196,14 +196,15 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages) {
   return out;
 }
 
-Problem::Problem(const std::string& text, std::string origin, std::int64_t batch)
-    : origin_(std::move(origin)) {
+Problem::Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom)
+    : origin_(std::move(origin)), headroom_(headroom) {
   const Value document = parse_document(text, origin_);
   scenario_.emplace(problem_text(document), origin_);
   std::vector<Override> base{
       {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}};
   add_measured_choice(document, base);
   base_ = scenario_->resolve(base);
+  keep_free(base_.cluster, headroom_);
   joined_ = layers_of(base_);
   if (joined_.empty())
     throw InputError(origin_ + ", model",
@@ -293,7 +294,9 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
 }
 
 Scenario Problem::resolve(const Choice& choice) const {
-  return scenario_->resolve(overrides(choice));
+  Scenario scenario = scenario_->resolve(overrides(choice));
+  keep_free(scenario.cluster, headroom_);
+  return scenario;
 }
 
 std::uint32_t batches_of(const Choice& choice) {

@@ -96,12 +96,13 @@ class Problem {
  public:
   /// `text`: a scenario; its model, cluster, transfers, and of its pipeline what the search does
   /// not choose (optimizer_sync, reduction; sequence_parallel and distributed_optimizer where they
-  /// are given) are taken over. `batch`: samples per update; 0: those of the scenario. Throws
-  /// InputError.
-  Problem(const std::string& text, std::string origin, std::int64_t batch);
+  /// are given) are taken over. `batch`: samples per update; 0: those of the scenario. `headroom`:
+  /// share of the devices' memory that plans leave free. Throws InputError.
+  Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom = 0);
 
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
+  double headroom() const { return headroom_; }
   /// That the search can cut between: those of a long profile are joined until few are left.
   int layers() const { return static_cast<int>(joined_.size()); }
   /// The layers of the model in consecutive runs of layers of the search.
@@ -133,6 +134,7 @@ class Problem {
   std::optional<ScenarioTemplate> scenario_;
   Scenario base_;
   std::int64_t batch_ = 0;
+  double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
   bool plain_reduction_ = true;

@@ -92,8 +92,9 @@ Judgement judgement_of(const Simulation& s, double (*peak)(const Simulation&, in
 
 std::string share(double part) { return fmt::format("{:.1f} %", part * 100); }
 
-/// What limits a plan: the busiest device, the bubble, the memory; a line each.
-std::vector<std::string> limits(const Simulation& s, const Judgement& judgement) {
+/// What limits a plan: the busiest device, the bubble, the memory; a line each. Sets the main
+/// cause.
+std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
   const int devices = s.program.ops.devices();
   const double makespan_s = s.timeline->makespan_s;
   double busy_s = 0, most_s = 0;
@@ -111,6 +112,9 @@ std::vector<std::string> limits(const Simulation& s, const Judgement& judgement)
   std::vector<std::string> out;
   out.push_back(fmt::format("device {} is the busiest, {} of the time; all are {} of it", busiest,
                             share(most_s / makespan_s), of_all(busy_s)));
+  const auto main = std::ranges::max_element(idle_s);
+  if (*main > 0.001 * makespan_s * devices)
+    judgement.main_cause = kCauseNames[static_cast<std::size_t>(main - idle_s.begin())];
   std::vector<std::string> causes;
   for (std::size_t c = 0; c < kCauses; ++c)
     if (idle_s[c] > 0.001 * makespan_s * devices)

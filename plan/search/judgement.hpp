@@ -31,8 +31,9 @@ struct Judgement {
   double tightest_bytes = 0;  ///< of the device with least to spare for what it has
   double capacity_bytes = 0;  ///< of that one; 0: unknown
   Overfull overfull{};
-  std::string engine;  ///< that gave the answer; empty: a bound
-  std::string why;     ///< it does not fit, or cannot run
+  std::string engine;           ///< that gave the answer; empty: a bound
+  std::string why;              ///< it does not fit, or cannot run
+  std::string main_cause = {};  ///< of most of the bubble; empty: unknown, or there is none
 };
 
 /// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last

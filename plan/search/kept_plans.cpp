@@ -1,6 +1,8 @@
 #include "plan/search/kept_plans.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <string_view>
 
 namespace penstock {
 namespace {
@@ -38,7 +40,39 @@ bool better(const FoundPlan& a, const FoundPlan& b) {
   return a.judgement.iteration_time_s < b.judgement.iteration_time_s;
 }
 
+template <class Value>
+bool varies(const std::vector<Value>& values) {
+  return std::ranges::adjacent_find(values, std::not_equal_to()) != values.end();
+}
+
+bool uneven(const std::vector<int>& layers) {
+  const auto [least, most] = std::ranges::minmax(layers);
+  return most > least + 1;
+}
+
+/// Names what each is best at; of plans that are equal in it the first.
+void name_strengths(std::vector<FoundPlan>& plans) {
+  if (plans.size() < 2) return;
+  const auto name = [&](const char* strength, const auto& value) {
+    std::ranges::min_element(plans, {}, value)->best_at.emplace_back(strength);
+  };
+  name("speed", [](const FoundPlan& p) { return p.judgement.iteration_time_s; });
+  name("memory", [](const FoundPlan& p) { return p.judgement.memory_bytes; });
+  name("simplicity", [](const FoundPlan& p) { return things_to_set_up(p.choice); });
+}
+
 }  // namespace
+
+int things_to_set_up(const Choice& choice) {
+  const PlanFamily& family = choice.family;
+  const std::string_view name = family.schedule->name;
+  const bool usual_ranks = choice.placed.empty() && family.arrangement == Arrangement{};
+  int things = usual_ranks ? 0 : 1;
+  things += name != "1f1b" && name != "gpipe" && family.shape.depth > 1;
+  things += family.stages() != family.shape.depth;
+  things += uneven(choice.layers);
+  return things + varies(choice.recompute);
+}
 
 bool KeptPlans::alike(const FoundPlan& a, const FoundPlan& b) const {
   const Choice &of_a = a.choice, &of_b = b.choice;
@@ -66,7 +100,43 @@ void KeptPlans::keep(FoundPlan plan) {
   }
   const auto place = std::ranges::upper_bound(plans_, plan, better);
   plans_.insert(place, std::move(plan));
-  if (plans_.size() > most_) plans_.pop_back();
+}
+
+bool KeptPlans::dominated(double cost, double memory_bytes, const Choice& choice) const {
+  const int things = things_to_set_up(choice);
+  return std::ranges::any_of(plans_, [&](const FoundPlan& p) {
+    const int others = things_to_set_up(p.choice);
+    const double bytes = p.judgement.memory_bytes;
+    const bool differs = p.cost < cost || bytes < memory_bytes || others < things;
+    return p.cost <= cost && bytes <= memory_bytes && others <= things && differs;
+  });
+}
+
+std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
+  std::vector<bool> offered(plans_.size(), false);
+  std::size_t count = 0;
+  const auto add = [&](std::size_t i) {
+    if (offered[i] || count == most) return;
+    offered[i] = true;
+    ++count;
+  };
+  std::size_t near = 0, simplest = 0, smallest = 0;  // plans_ are in the order of their cost
+  while (near < plans_.size() && plans_[near].cost <= kSlowest * plans_[0].cost) {
+    const FoundPlan& plan = plans_[near];
+    if (things_to_set_up(plan.choice) < things_to_set_up(plans_[simplest].choice)) simplest = near;
+    if (plan.judgement.memory_bytes < plans_[smallest].judgement.memory_bytes) smallest = near;
+    ++near;
+  }
+  if (near > 0)
+    for (const std::size_t i : {std::size_t{0}, simplest, smallest}) add(i);
+  for (std::size_t i = 0; i < near; ++i)
+    if (!dominated(plans_[i].cost, plans_[i].judgement.memory_bytes, plans_[i].choice)) add(i);
+  for (std::size_t i = 0; i < plans_.size(); ++i) add(i);
+  std::vector<FoundPlan> out;
+  for (std::size_t i = 0; i < plans_.size(); ++i)
+    if (offered[i]) out.push_back(plans_[i]);
+  name_strengths(out);
+  return out;
 }
 
 }  // namespace penstock

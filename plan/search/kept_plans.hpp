@@ -1,6 +1,10 @@
-// The best plans that a search has found, best first: one of each family, whatever its ranks lie
-// on, and one of those that do the same under several names (equal free slots make `1f1b` of
-// `eager-1f1b`).
+// The plans that a search has found, best first: one of each family, whatever its ranks lie on, and
+// one of those that do the same under several names (equal free slots make `1f1b` of `eager-1f1b`).
+//
+// What is offered of them are alternatives: plans than which no other is cheaper, smaller and
+// simpler. A plan is the simpler the less has to be set up beside 1F1B or GPipe with as many layers
+// in every stage: another schedule, several chunks, uneven layers, recomputation that differs from
+// stage to stage, ranks in another order.
 #pragma once
 
 #include "plan/search/candidate.hpp"
@@ -19,11 +23,16 @@ struct FoundPlan {
   std::string from = {};  ///< the published planner whose plan it began with; empty: none
   /// Other schedules that were found to order the same ops alike on every device.
   std::vector<std::string> also = {};
+  /// Among the alternatives: "speed", "memory", "simplicity". Empty where there are none.
+  std::vector<std::string> best_at = {};
 };
+
+/// Things to set up beside plain 1F1B, of those above; 0 to 5.
+int things_to_set_up(const Choice& choice);
 
 class KeptPlans {
  public:
-  KeptPlans(const Problem& problem, std::size_t most) : problem_(problem), most_(most) {}
+  explicit KeptPlans(const Problem& problem) : problem_(problem) {}
 
   /// Of two as good the earlier.
   void keep(FoundPlan plan);
@@ -31,13 +40,21 @@ class KeptPlans {
   bool empty() const { return plans_.empty(); }
   std::size_t size() const { return plans_.size(); }
   const FoundPlan& best() const { return plans_.front(); }
-  std::vector<FoundPlan> take() { return std::move(plans_); }
+  const std::vector<FoundPlan>& all() const { return plans_; }
+
+  /// Is one of them no more expensive, no larger and no less simple?
+  bool dominated(double cost, double memory_bytes, const Choice& choice) const;
+
+  /// The best, the simplest and the smallest of those at most `kSlowest` times as expensive, then
+  /// what is dominated by none, then the others; best first.
+  std::vector<FoundPlan> offer(std::size_t most) const;
+
+  static constexpr double kSlowest = 1.5;
 
  private:
   bool alike(const FoundPlan& a, const FoundPlan& b) const;
 
   const Problem& problem_;
-  std::size_t most_;
   std::vector<FoundPlan> plans_;
 };
 

@@ -59,7 +59,7 @@ class Search {
         options_(options),
         recomputes_(recomputes_of(axes)),
         bounds_(problem, axes),
-        kept_(problem, options.top) {}
+        kept_(problem) {}
 
   SearchResult run() {
     take_up_starts();
@@ -67,8 +67,7 @@ class Search {
     try_usual_ones();
     while (step()) report();
     improve_best();
-    while (kept_.size() < options_.top && confirms() && !relaxed_.empty())
-      confirm(take(relaxed_));  // for comparison: proven worse than the best
+    confirm_alternatives();
     leave_rest();
     finish();
     return std::move(out_);
@@ -326,6 +325,28 @@ class Search {
     if (!confirms() || relaxed_.empty() || hopeless(relaxed_.top().estimate)) return false;
     confirm(take(relaxed_));
     return true;
+  }
+
+  /// Of what is proven worse than the best those that nothing known is cheaper, smaller and simpler
+  /// than, two at least; others where there are too few plans to compare.
+  void confirm_alternatives() {
+    constexpr std::size_t kLeast = 2;
+    std::vector<Node> nodes;
+    for (; !relaxed_.empty(); relaxed_.pop()) nodes.push_back(relaxed_.top());
+    for (std::size_t n = 0; confirms() && (n < kLeast || kept_.size() < options_.top); ++n) {
+      auto node = std::ranges::find_if(nodes, [&](const Node& open) { return alternative(open); });
+      if (node == nodes.end() && kept_.size() < options_.top) node = nodes.begin();
+      if (node == nodes.end()) break;
+      const Node chosen = *node;
+      nodes.erase(node);
+      confirm(chosen);
+    }
+    for (const Node& node : nodes) relaxed_.push(node);
+  }
+
+  bool alternative(const Node& node) const {
+    return node.estimate <= KeptPlans::kSlowest * best() &&
+           !kept_.dominated(node.estimate, node.memory_bytes, problem_.choice(node.candidate));
   }
 
   static Node take(Queue& queue) {
@@ -690,7 +711,8 @@ class Search {
     out_.lower_bound = std::min(best(), open_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
-    out_.plans = kept_.take();
+    out_.plans = kept_.offer(options_.top);
+    out_.found = kept_.all();
   }
 
   /// By what became of all that was made.
@@ -776,7 +798,67 @@ void for_each_cut(int layers, int stages,
   extend(layers);
 }
 
+namespace {
+
+Tally operator+(const Tally& a, const Tally& b) {
+  return {a.made + b.made,   a.refused + b.refused, a.too_large + b.too_large,
+          a.worse + b.worse, a.opened + b.opened,   a.left + b.left};
+}
+
+/// Adds what another search of the same problem found among other plans; but for the plans.
+void add(SearchResult& all, SearchResult one) {
+  if (one.lower_bound < all.lower_bound) {
+    all.lower_bound = one.lower_bound;
+    all.gap_held_by = one.gap_held_by;
+  }
+  all.shapes = all.shapes + one.shapes;
+  all.families = all.families + one.families;
+  all.cuts = all.cuts + one.cuts;
+  all.represented += one.represented;
+  all.evaluations += one.evaluations;
+  all.confirmations += one.confirmations;
+  all.moves += one.moves;
+  all.unanswered += one.unanswered;
+  if (one.unanswered > 0) all.unanswered_because = std::move(one.unanswered_because);
+  all.out_of_time |= one.out_of_time;
+  if (all.infeasible_because.empty()) all.infeasible_because = std::move(one.infeasible_because);
+}
+
+/// A search for each recomputation, one after the other; each begins with the best so far.
+SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options) {
+  const std::vector<Recompute> each = recomputes_of(axes);
+  const std::size_t starts = options.starts.size();
+  options.most_seconds /= static_cast<double>(each.size());
+  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / each.size());
+  KeptPlans kept(problem);
+  SearchResult all;
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    Axes alike = axes;
+    alike.recomputes = {each[i]};
+    SearchResult one = search(problem, alike, options);
+    for (const FoundPlan& plan : one.found) kept.keep(plan);
+    if (i == 0) {
+      one.starts.resize(starts);
+      all = std::move(one);
+    } else {
+      add(all, std::move(one));
+    }
+    if (!kept.empty()) options.starts.assign(1, {kept.best().from, kept.best().choice});
+  }
+  all.found = kept.all();
+  all.plans = kept.offer(options.top);
+  all.gap.reset();
+  if (kept.empty()) return all;
+  all.infeasible_because.clear();
+  if (all.lower_bound > 0) all.gap = kept.best().cost / all.lower_bound - 1;
+  return all;
+}
+
+}  // namespace
+
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options) {
+  if (options.uniform_recompute && recomputes_of(axes).size() > 1)
+    return search_uniform(problem, axes, options);
   return Search(problem, axes, options).run();
 }
 

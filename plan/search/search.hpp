@@ -60,7 +60,8 @@ struct SearchOptions {
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
-  std::size_t top = 5;  ///< plans (kept_plans.hpp)
+  std::size_t top = 5;             ///< plans (kept_plans.hpp)
+  bool uniform_recompute = false;  ///< every stage recomputes alike
   std::vector<Start> starts = {};
   /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
   /// are tried at most.
@@ -89,7 +90,8 @@ struct Tally {
 };
 
 struct SearchResult {
-  std::vector<FoundPlan> plans;  ///< best first
+  std::vector<FoundPlan> plans;  ///< alternatives (kept_plans.hpp), best first
+  std::vector<FoundPlan> found;  ///< all that were simulated and fit, best first
   double lower_bound = 0;        ///< on the cost of every plan there is
   /// best / lower_bound - 1; 0: proven best; none: there is no plan, or no bound above 0.
   std::optional<double> gap;

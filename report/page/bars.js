@@ -98,7 +98,10 @@ class Comparison extends Figure {
 
   title() { return this.panel.quantity; }
   legend() {
-    if (this.panel.bars.length < 2) return [];
+    if (this.panel.bars.length < 2)
+      return this.section.bad.includes(true) ?
+          [{name: 'does not fit', colour: css('--bad'), fixed: true}] :
+          [];
     return this.panel.bars.map((bars, i) => ({name: bars.name, colour: this.palette[i]}));
   }
   height() { return this.section.names.length * (10 + 16 * this.panel.bars.length) + 70; }
@@ -132,7 +135,7 @@ class Comparison extends Figure {
       series: bars.map((b, i) => ({
                          type: 'bar',
                          name: b.name || quantity,
-                         data: b.values,
+                         data: b.values.map((value, at) => this.bar(value, at)),
                          barMaxWidth: 16,
                          itemStyle: {color: this.palette[i]},
                          emphasis: {disabled: true},
@@ -146,6 +149,9 @@ class Comparison extends Figure {
                        })),
     };
   }
+
+  bad(at) { return this.section.bad[at] === true; }
+  bar(value, at) { return this.bad(at) ? {value, itemStyle: {color: this.colours.bad}} : value; }
 
   tooltip() {
     return {
@@ -164,6 +170,7 @@ class Comparison extends Figure {
     return {
       columns: [{name: 'name'}, ...bars.map(b => ({name: b.name || quantity, unit}))],
       rows: this.section.names.length,
+      bad: row => this.bad(row),
       cell: (row, column) => (column ? bars[column - 1].values[row] : this.section.names[row])
     };
   }

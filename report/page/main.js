@@ -8,7 +8,8 @@ function tableOf(section) {
 function sweepFigures(section) {
   const points = new Points(section);
   const figures = [];
-  if (points.axes.length > 1 && points.measures.length) figures.push(new HeatMap(section, points));
+  if (section.heat_map && points.axes.length > 1 && points.measures.length)
+    figures.push(new HeatMap(section, points));
   if (points.measures.length > 1) figures.push(new Pareto(section, points));
   return [...figures, new PointsTable(section, points)];
 }

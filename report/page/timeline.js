@@ -131,7 +131,8 @@ class Timeline extends Figure {
     this.aligned = section.clocks.length > 1 ? section.first_update : 0;
     this.cursor = {lane: 0, bar: -1};
     const {first_update: first, end_update: end} = section;
-    if (end > first) this.showUpdates(first, end);
+    if (end > first || section.window_s) this.showUpdates(first, end);
+    if (section.open_to_s > section.open_from_s) this.showTimes(section.open_from_s, section.open_to_s);
   }
 
   some(values, test) { return this.lanes.some(lane => values(lane).some(test)); }
@@ -150,12 +151,19 @@ class Timeline extends Figure {
   }
   get from() { return Math.min(...this.section.clocks.map((_, c) => -this.offset(c))); }
   get to() {
-    return Math.max(...this.section.clocks.map((_, c) => this.section.end_s - this.offset(c)));
+    const end = this.section.axis_s ?? this.section.end_s;
+    return Math.max(...this.section.clocks.map((_, c) => end - this.offset(c)));
+  }
+
+  showTimes(from, to) {
+    const share = time => Math.min(100, (time - this.from) / (this.to - this.from) * 100);
+    this.window = [share(from), share(to)];
   }
 
   showUpdates(first, end) {
     const clocks = this.section.clocks;
     const lengths = clocks.map(c => (c.ends[end] ?? this.section.end_s) - (c.ends[first] ?? 0));
+    lengths.push_back(this.section.window_s ?? 0);
     const begin = clocks.length > 1 ? 0 : clocks[0].ends[first] ?? 0;
     const share = time => (time - this.from) / (this.to - this.from) * 100;
     this.window =

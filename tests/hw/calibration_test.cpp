@@ -381,6 +381,20 @@ TEST(Calibration, RequestsWithoutSenseAreRefused) {
   EXPECT_NE(error([](auto& r) { r.workers = 0; }).find("'workers'"), std::string::npos);
   EXPECT_NE(error([](auto& r) { r.min_repetitions = 200; }).find("'max_repetitions'"),
             std::string::npos);
+  EXPECT_NE(error([](auto& r) { r.model.hidden_size = 5; }).find("multiple of num_attention_heads"),
+            std::string::npos);
+  EXPECT_NE(error([](auto& r) { r.model.hidden_size = 0; }).find("a size of the model is 0"),
+            std::string::npos);
+  EXPECT_NE(error([](auto& r) {
+              r.model.vocab_size = r.model.hidden_size = 1 << 24;
+            }).find("larger than any machine"),
+            std::string::npos);
+  const std::string all = error([](auto& r) {
+    r.warmup = 2'000'000'000;
+    r.rotation = 0;
+  });
+  EXPECT_NE(all.find("'warmup' must be from 0 to 1000000, got 2000000000"), std::string::npos);
+  EXPECT_NE(all.find("'rotation'"), std::string::npos) << "all at once";
 }
 
 TEST(CalibrationSamples, AreMedianAndPercentilesOfTheTimes) {
@@ -424,7 +438,17 @@ TEST(CalibrationFile, RefusesWhatItCannotUnderstand) {
   EXPECT_NE(error("{}").find("'penstock_calibration_request'"), std::string::npos);
   std::string text = to_json(request());
   text.replace(text.find("\"fp32\",\n \"optimizer"), 6, "\"fp31\"");
-  EXPECT_NE(error(text).find("must be one of fp32, bf16, got 'fp31'"), std::string::npos);
+  EXPECT_NE(error(text).find("must be one of fp32, bf16, got \"fp31\""), std::string::npos);
+  const auto with = [&](const std::string& key, const std::string& value) {
+    const std::string whole = to_json(request());
+    const std::size_t at = whole.find("\"" + key + "\": ") + key.size() + 4;
+    return error(whole.substr(0, at) + value + whole.substr(whole.find_first_of(",\n", at)));
+  };
+  EXPECT_NE(with("warmup", "18446744073709551616").find("'warmup' must be an integer"),
+            std::string::npos);
+  EXPECT_NE(with("workers", "-1").find("'workers' must be an integer from 0"), std::string::npos);
+  EXPECT_NE(with("stage_s", "\"long\"").find("'stage_s' must be a number"), std::string::npos);
+  EXPECT_NE(with("hidden_size", "2.5").find("'hidden_size' must be an integer"), std::string::npos);
 }
 
 // --- fits ---------------------------------------------------------------------------------------

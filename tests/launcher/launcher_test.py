@@ -165,6 +165,17 @@ class Failures(LauncherTest):
         self.assertEqual((result.stdout, result.returncode), ("", 1))
         self.assertIn("ERROR: no simgrid", result.stderr)
 
+    def test_where_nothing_can_be_written_it_says_so_in_its_own_words(self) -> None:
+        self.box.run("x")
+        (self.box.tree / "cli/main.cpp").write_text("changed\n")
+        lock = self.box.tree / "build/.lock"
+        lock.unlink()
+        lock.mkdir()  # also root cannot write to it
+        result = self.box.run("x")
+        self.assertEqual((result.stdout, result.returncode), ("", 1))
+        self.assertRegex(result.stderr, r"^cannot write to .*/build, where what changed is built; .*"
+                                        r"build/cli/penstock\n$")
+
     def test_an_interrupted_configuration_is_done_again(self) -> None:
         (self.box.tree / "build/meson-private").mkdir(parents=True)
         self.box.fake("meson", '[[ ! -d "$2/meson-private" ]] && touch "$2/build.ninja"')

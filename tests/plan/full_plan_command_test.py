@@ -126,7 +126,8 @@ class Plans(Case):
                 page)
         text = page.read_text()
         for words in ("What to run?", "How much memory?", "What does it take?", "an update costs",
-                      "What limits each", "Planners, simulated alike", "torchgpipe"):
+                      "What limits each", "Planners, simulated alike", "torchgpipe",
+                      "Speed against memory", "Timeline of plan 1", "not searched"):
             self.assertIn(words, text)
 
     def test_csv_has_a_row_per_plan(self):
@@ -142,7 +143,7 @@ class Plans(Case):
 
     def test_stages_recompute_each_as_they_must(self):
         """The first one stashes most; all alike is slower."""
-        search = self.small_cluster("700 MiB")
+        search = self.small_cluster("737 MiB")
         best = self.json(*search)["plans"][0]
         self.assertEqual(best["recompute"], ["full", "none", "none", "none"])
         self.assertIn("full 1, none 3", self.ok(*search))
@@ -151,6 +152,47 @@ class Plans(Case):
         alike = self.json(*search, "--recompute", "full")["plans"][0]
         self.assertEqual(alike["recompute"], "full")
         self.assertLess(alike["throughput_samples_per_s"], best["throughput_samples_per_s"])
+
+    def test_all_stages_recompute_alike_where_that_is_asked(self):
+        search = self.small_cluster("737 MiB")
+        mixed = self.json(*search)["plans"][0]
+        alike = self.json(*search, "--uniform-recompute")["plans"][0]
+        full = self.json(*search, "--recompute", "full")["plans"][0]
+        self.assertIsInstance(alike["recompute"], str)
+        self.assertLess(alike["throughput_samples_per_s"], mixed["throughput_samples_per_s"])
+        self.assertGreaterEqual(alike["throughput_samples_per_s"], full["throughput_samples_per_s"])
+
+    def test_memory_is_left_free(self):
+        search = self.small_cluster("737 MiB")
+        for words, share in (((), 0.05), (("--headroom", "10%"), 0.1), (("--headroom", "0%"), 0)):
+            with self.subTest(share):
+                result = self.json(*search, *words)
+                self.assertAlmostEqual(result["headroom"], share)
+                self.assertLessEqual(result["plans"][0]["peak_memory_bytes"],
+                                     (1 - share) * 737 * 2**20)
+        self.assertIn("10 % of memory left free", self.ok(*search, "--headroom", "10%"))
+        self.assertIn("a share below 100%", self.no_plan(*search[1:], "--headroom", "100%"))
+
+    def test_plans_say_what_they_are_best_at(self):
+        search = self.small_cluster("4 GiB")
+        result = self.json(*search[:search.index("--schedule")])
+        strengths = [word for plan in result["plans"] for word in plan["best_at"]]
+        self.assertEqual(sorted(strengths), ["memory", "simplicity", "speed"])
+        self.assertIn("speed", result["plans"][0]["best_at"])
+        smallest = min(result["plans"], key=lambda plan: plan["peak_memory_bytes"])
+        self.assertIn("memory", smallest["best_at"])
+
+    def test_of_different_gpus_it_says_which_stages_lie_on_which(self):
+        mixed = ("{inter: 100 Gbps, groups: [{base: dgx-a100, nodes: 1}, "
+                 "{base: p3.16xlarge, nodes: 1}]}")
+        words = ("plan", MODEL, "--cluster", mixed, "--batch", 16, "--search", "full", "--stages", 4,
+                 "--schedule", "1f1b", "--top", 1)
+        plan = self.json(*words)["plans"][0]
+        self.assertTrue(plan["placed"])
+        for line in plan["placed"]:
+            self.assertRegex(line, r"^stages? [0-9- ]+ on (A100|V100)\S*( and \S+)?: GPUs [0-9- ]+$")
+            self.assertIn(line, self.ok(*words))
+        self.assertEqual(self.json(*self.small_cluster("4 GiB"))["plans"][0]["placed"], [])
 
     def test_sequence_parallelism_and_zero_are_given_with_a_model(self):
         search = self.small_cluster("4 GiB")
@@ -340,8 +382,13 @@ class Refusals(Case):
 
     def test_all_that_a_model_lacks_is_said_at_once(self):
         error = self.no_plan("gpt-2.2b", "--search", "full", "--schedule", "1f1c", "--effort",
-                             "x", "--tokens", 0, "--force")
-        for said in ("needs --cluster", "needs --batch", "--schedule", "--effort", "--tokens", "--force"):
+                             "x", "--tokens", 0, "--force", "--objective", "speed")
+        for said in ("needs --cluster", "--objective: must be one of throughput", "needs --batch", "--schedule", "--effort", "--tokens", "--force"):
+            self.assertIn(said, error)
+
+    def test_a_mistyped_planner_is_said_with_what_is_missing(self):
+        error = self.no_plan("gpt-2.2b", "--search", "ful")
+        for said in ("did you mean 'full'?", "needs --cluster", "needs --batch"):
             self.assertIn(said, error)
 
     def test_a_mistyped_schedule_is_suggested_for(self):
@@ -383,7 +430,7 @@ class Comparisons(Case):
     def test_a_planner_that_does_not_choose_its_microbatch_gets_the_largest_that_fits(self):
         layers = self.folder / "large.csv"
         layers.write_text("layer,time,activation,stash\na,9 ms,1 MB,99 MB\nb,9 ms,1 MB,99 MB\n")
-        words = (layers, "--level", "2x10GB/s", "--memory", "60MB", "--profile-batch", 8)
+        words = (layers, "--level", "2x10GB/s", "--memory", "64MB", "--profile-batch", 8)
         plans = {row["planner"]: row for row in self.compare(*words)}
         self.assertIn(" of 4, torchgpipe", plans["torchgpipe"]["plan"])
         given = {row["planner"]: row for row in self.compare(*words, "--microbatch-size", 4)}

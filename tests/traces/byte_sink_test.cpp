@@ -3,6 +3,10 @@
 #include "base/error.hpp"
 #include "temp_folder.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -147,6 +151,38 @@ TEST(ReadFile, SaysThatCompressedDataIsCutShort) {
   std::ofstream(folder / "b.gz", std::ios::binary) << whole.substr(0, whole.size() / 2);
   EXPECT_EQ(error_of([&] { read_file(folder / "b.gz"); }),
             "cannot read '" + (folder / "b.gz") + "': the compressed data is damaged or cut short");
+}
+
+TEST(ByteSink, OfAKilledProcessNothingIsLeft) {
+  const TempFolder folder;
+  write_file(folder / "a", "old");
+  for (const char* name : {"a", "b.gz"}) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ByteSink sink(folder / name);
+      sink.put(std::string(std::size_t{1'000'000}, 'x'));
+      ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status));
+  }
+  EXPECT_EQ(raw(folder / "a"), "old");
+  EXPECT_EQ(folder.files(), 1U);
+}
+
+TEST(ReadFile, WhatBecomesFarLargerThanItIsIsRefused) {
+  const TempFolder folder;
+  const std::string zeros(std::size_t{3} << 20, '0');
+  write_file(folder / "bomb.gz", zeros);
+  EXPECT_EQ(read_file(folder / "bomb.gz"), zeros) << "small ones may";
+  EXPECT_NE(error_of([&] {
+              read_file(folder / "bomb.gz", 1 << 20);
+            }).find("compressed bytes become more than "),
+            std::string::npos);
+  write_file(folder / "large", zeros);
+  EXPECT_EQ(read_file(folder / "large", 1), zeros) << "what is not compressed is as large as it is";
 }
 
 }  // namespace

@@ -60,6 +60,21 @@ TEST(TraceCheck, AcceptsATraceThatObeysEveryRule) {
   EXPECT_EQ(report.processes, 2);
 }
 
+TEST(TraceCheck, WhatIsNotJsonIsSaidWithItsPlace) {
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      check_text(text);
+    } catch (const InputError& e) {
+      const std::string what = e.what();
+      return what.substr(what.find("t.json"));
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error("{\n \"traceEvents\": [nan]}"), "t.json:2:19: is not JSON from here on");
+  EXPECT_EQ(error("{\"a\": \"\xff\"}"), "t.json:1:8: is not JSON from here on");
+  EXPECT_EQ(error("{\"ts\": 1e400}"), "t.json: holds a number that is too large for a time");
+}
+
 TEST(TraceCheck, ReadsGzip) {
   const TempFolder folder;
   write_file(folder / "t.json.gz", R"({"traceEvents":[]})");

@@ -18,13 +18,15 @@ class KeptPlansTest : public testing::Test {
     return plan;
   }
   std::vector<std::string> kept(std::initializer_list<FoundPlan> plans, std::size_t most = 5) {
-    KeptPlans out(problem_, most);
+    KeptPlans out(problem_);
     for (const FoundPlan& plan : plans) out.keep(plan);
     names_.clear();
     also_.clear();
-    for (const FoundPlan& plan : out.take()) {
+    strengths_.clear();
+    for (const FoundPlan& plan : out.offer(most)) {
       names_.emplace_back(plan.choice.family.schedule->name);
       also_.push_back(plan.also);
+      strengths_.push_back(plan.best_at);
     }
     return names_;
   }
@@ -36,7 +38,7 @@ class KeptPlansTest : public testing::Test {
       "cluster: dgx-a100\nschedule: gpipe\npipeline: {stages: 2, microbatches: 4}\n",
       "test.yaml", 0};
   Names names_;
-  std::vector<Names> also_;
+  std::vector<Names> also_, strengths_;
 };
 
 TEST_F(KeptPlansTest, OneMicrobatchHasOneOrder) {
@@ -62,6 +64,48 @@ TEST_F(KeptPlansTest, OfAFamilyTheBestStays) {
 
 TEST_F(KeptPlansTest, TheWorstGoes) {
   EXPECT_EQ(kept({found("1f1b", 4, 3), found("gpipe", 4, 2)}, 1), Names{"gpipe"});
+}
+
+TEST_F(KeptPlansTest, OfferedAreTheBestTheSimplestAndTheSmallest) {
+  const auto plan = [&](std::string_view schedule, double time_s, double bytes) {
+    FoundPlan found_plan = found(schedule, 4, time_s);
+    found_plan.judgement.memory_bytes = bytes;
+    return found_plan;
+  };
+  const FoundPlan fast = plan("zb-h1", 1.0, 9), close = plan("zb-h2", 1.01, 9.5),
+                  small = plan("zb-v", 1.3, 2), plain = plan("1f1b", 1.4, 8),
+                  slow = plan("gpipe", 1.6, 1);
+  EXPECT_EQ(kept({slow, plain, small, close, fast}, 3), (Names{"zb-h1", "zb-v", "1f1b"}));
+  EXPECT_EQ(strengths_, (std::vector<Names>{{"speed"}, {"memory"}, {"simplicity"}}));
+  EXPECT_EQ(kept({slow, plain, small, close, fast}, 4), (Names{"zb-h1", "zb-h2", "zb-v", "1f1b"}))
+      << "then what is dominated, best first";
+}
+
+TEST_F(KeptPlansTest, DominatedIsWhatIsNowhereBetter) {
+  KeptPlans out(problem_);
+  out.keep(found("zb-h1", 4, 2));
+  const Choice same = found("zb-h2", 4).choice, simpler = found("1f1b", 4).choice;
+  EXPECT_TRUE(out.dominated(3, 1, same));
+  EXPECT_FALSE(out.dominated(3, 1, simpler));
+  EXPECT_FALSE(out.dominated(3, 0.5, same));
+  EXPECT_FALSE(out.dominated(1, 2, same));
+  EXPECT_FALSE(out.dominated(2, 1, same)) << "equal is not worse";
+}
+
+TEST_F(KeptPlansTest, SimplerIsLessToSetUp) {
+  Choice choice = found("1f1b", 4).choice;
+  EXPECT_EQ(things_to_set_up(choice), 0);
+  choice.layers = {3, 2};
+  EXPECT_EQ(things_to_set_up(choice), 0) << "as even as they can be";
+  choice.layers = {4, 1};
+  EXPECT_EQ(things_to_set_up(choice), 1);
+  choice.recompute = {Recompute::full, Recompute::none};
+  EXPECT_EQ(things_to_set_up(choice), 2);
+  choice.family.arrangement.rank_order = "pipeline-first";
+  EXPECT_EQ(things_to_set_up(choice), 3);
+  choice.family.schedule = find_schedule("interleaved-1f1b");
+  choice.family.chunks = 2;
+  EXPECT_EQ(things_to_set_up(choice), 5);
 }
 
 }  // namespace

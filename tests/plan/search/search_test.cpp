@@ -71,7 +71,13 @@ struct Brute {
 };
 
 /// Every way to recompute in so many stages.
-std::vector<std::vector<Recompute>> ways_of(const std::vector<Recompute>& each, int stages) {
+std::vector<std::vector<Recompute>> ways_of(const std::vector<Recompute>& each, int stages,
+                                            bool uniform) {
+  if (uniform) {
+    std::vector<std::vector<Recompute>> alike;
+    for (const Recompute r : each) alike.emplace_back(static_cast<std::size_t>(stages), r);
+    return alike;
+  }
   std::vector<std::vector<Recompute>> out{{}};
   for (int s = 0; s < stages; ++s) {
     std::vector<std::vector<Recompute>> longer;
@@ -105,20 +111,24 @@ void try_all_cuts(const Problem& problem, const PlanFamily& family,
     }
 }
 
-void try_family(const Problem& problem, PlanFamily family, const Axes& axes, Objective objective,
-                Brute& brute) {
+void try_family(const Problem& problem, PlanFamily family, const Axes& axes,
+                const SearchOptions& options, Brute& brute) {
+  const Objective objective = options.objective;
   if (!family.schedule->checkpoints) {
     if (family.admitted())
-      try_all_cuts(problem, family, ways_of(axes.recomputes, family.stages()), objective, brute);
+      try_all_cuts(problem, family,
+                   ways_of(axes.recomputes, family.stages(), options.uniform_recompute), objective,
+                   brute);
     return;
   }
   for (const Checkpoint checkpoint : checkpoints_of(axes.recomputes)) {
+    if (options.uniform_recompute && checkpoint == Checkpoint::except_last) continue;
     family.checkpoint = checkpoint;
     if (family.admitted()) try_all_cuts(problem, family, {{}}, objective, brute);
   }
 }
 
-Brute brute_force(const Problem& problem, const Axes& axes, Objective objective) {
+Brute brute_force(const Problem& problem, const Axes& axes, const SearchOptions& options) {
   Brute brute;
   for (const Schedule* schedule : axes.schedules)
     for (const int p : axes.depths)
@@ -132,7 +142,7 @@ Brute brute_force(const Problem& problem, const Axes& axes, Objective objective)
                 for (const bool shared : axes.distributed_optimizer) {
                   // Where they mean nothing, the scenario is refused.
                   const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared};
-                  try_family(problem, {shape, schedule, v, {}}, axes, objective, brute);
+                  try_family(problem, {shape, schedule, v, {}}, axes, options, brute);
                 }
             }
   return brute;
@@ -151,9 +161,10 @@ TEST(Search, FindsWhatBruteForceFinds) {
     const Axes axes = thinned(problem.axes(small.asynchronous), problem.layers(), random);
     SearchOptions options;
     options.objective = small.objective;
+    options.uniform_recompute = i % 4 == 3;
     options.most_evaluations = std::numeric_limits<std::size_t>::max();
     const SearchResult ours = search(problem, axes, options);
-    const Brute brute = brute_force(problem, axes, small.objective);
+    const Brute brute = brute_force(problem, axes, options);
     simulated += brute.simulated;
     evaluated += ours.evaluations;
     EXPECT_TRUE(ours.shapes.adds_up());
@@ -163,7 +174,9 @@ TEST(Search, FindsWhatBruteForceFinds) {
     if (ours.plans.empty()) continue;
     ++found;
     const std::vector<Recompute>& chosen = ours.plans.front().choice.recompute;
-    mixed += std::ranges::adjacent_find(chosen, std::not_equal_to()) == chosen.end() ? 0 : 1;
+    const bool alike = std::ranges::adjacent_find(chosen, std::not_equal_to()) == chosen.end();
+    EXPECT_TRUE(alike || !options.uniform_recompute);
+    mixed += alike ? 0 : 1;
     EXPECT_NEAR(ours.plans.front().cost / brute.best, 1, 1e-9)
         << ours.plans.front().choice.family.describe();
     EXPECT_NEAR(ours.gap.value(), 0, 1e-8);
@@ -173,6 +186,33 @@ TEST(Search, FindsWhatBruteForceFinds) {
     EXPECT_GT(mixed, 0U) << "stages that recompute differently are never best";
   }
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
+}
+
+TEST(Search, HeadroomIsMemoryThatPlansDoNotHave) {
+  const auto best = [](int mebibytes, double headroom) {
+    const Problem problem(
+        fmt::format("model: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: "
+                    "4, vocab_size: 2000, seq_length: 128, precision: mixed-fp16}}\n"
+                    "cluster: {{devices: 4, link: 10 GB/s, device: {{name: d, memory: {} MiB, "
+                    "peak: {{fp16: 10 TFLOP/s}}, memory_bandwidth: 100 GB/s}}}}\n",
+                    mebibytes),
+        "small", 8, headroom);
+    Axes axes = problem.axes(false);
+    axes.schedules = {find_schedule("1f1b")};
+    return search(problem, axes, {}).plans;
+  };
+  int differ = 0;
+  for (const int mebibytes : {16, 24, 32, 40, 48, 64}) {
+    const auto full = best(mebibytes, 0), less = best(mebibytes, 0.25),
+               smaller = best(mebibytes * 3 / 4, 0);
+    ASSERT_EQ(less.empty(), smaller.empty());
+    if (less.empty()) continue;
+    EXPECT_EQ(less[0].cost, smaller[0].cost);
+    EXPECT_EQ(less[0].judgement.capacity_bytes, mebibytes * 3 / 4 * 1024 * 1024);
+    EXPECT_GE(less[0].cost, full[0].cost);
+    differ += less[0].cost > full[0].cost;
+  }
+  EXPECT_GT(differ, 0) << "it made no difference";
 }
 
 }  // namespace

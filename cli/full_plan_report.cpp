@@ -1,0 +1,174 @@
+// The report of `penstock plan --search full`: answers, plans, all that was simulated, timelines.
+#include "base/units.hpp"
+#include "cli/plan_texts.hpp"
+#include "cli/running.hpp"
+#include "cli/simulation_report.hpp"
+#include "report/sweep_section.hpp"
+#include "report/timeline_section.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ranges>
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kTimelines = 3;  ///< of the first plans: a page of more is slow to open
+
+std::vector<KeyFigure> figures(const FullPlan& full) {
+  if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
+  const Offer& best = full.offers.front();
+  const PlanFamily& family = best.plan.choice.family;
+  std::vector<KeyFigure> figures{
+      {"What to run?",
+       fmt::format("{}, {} x {} replicas", family.schedule->name,
+                   counted(family.shape.depth, "stage"), width_text(best.plan.choice)),
+       family.describe(), Verdict::good},
+      {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
+       fmt::format("{} per update, by the {} engine",
+                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
+      {"Is there a better one?",
+       full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
+       proof(full)},
+      {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
+       fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
+      {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),
+       "on the device that holds the most"}};
+  const std::string terms = terms_text(best, full.problem, full.terms);
+  if (!terms.empty())
+    figures.push_back({"What does it take?", terms.substr(0, terms.find('\n')),
+                       terms.substr(terms.find('\n') + 1)});
+  return figures;
+}
+
+std::string plans_section(const std::vector<Offer>& offers) {
+  TableSection table{{"Plans"},
+                     {{"plan"},
+                      {"schedule"},
+                      {"stages"},
+                      {"chunks"},
+                      {"replicas"},
+                      {"tensor"},
+                      {"microbatch"},
+                      {"microbatches"},
+                      {"recompute"},
+                      {"update", "s"},
+                      {"throughput", "samples/s"},
+                      {"memory", "bytes"},
+                      {"best at"},
+                      {"engine"}},
+                     {}};
+  for (const Offer& offer : offers) {
+    const FoundPlan& plan = offer.plan;
+    const PlanFamily& f = plan.choice.family;
+    table.rows.push_back({static_cast<double>(table.rows.size() + 1), std::string(f.schedule->name),
+                          static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
+                          width_text(plan.choice), tensor_text(f.shape),
+                          static_cast<double>(f.shape.microbatch_size),
+                          static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
+                          plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
+                          plan.judgement.memory_bytes,
+                          fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine});
+  }
+  return section_text(table);
+}
+
+std::string limits_section(const std::vector<Offer>& offers) {
+  TableSection table{{"What limits each"}, {{"plan"}, {"layers per stage"}, {"limited by"}}, {}};
+  for (const Offer& offer : offers)
+    table.rows.push_back({static_cast<double>(table.rows.size() + 1),
+                          layers_text(offer.plan.choice.layers),
+                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
+  return section_text(table);
+}
+
+/// Speed against memory of every plan that was simulated and fits.
+std::string found_section(const FullPlan& full) {
+  SweepSection section{
+      {"Speed against memory",
+       "All plans that were simulated and fit, one of each family. Simpler ones may be worth more "
+       "than their place here: the table above says which."},
+      {{{"schedule"}, SweepRole::axis},
+       {{"stages"}, SweepRole::axis},
+       {{"chunks"}, SweepRole::axis},
+       {{"replicas"}, SweepRole::axis},
+       {{"tensor"}, SweepRole::axis},
+       {{"microbatch"}, SweepRole::axis},
+       {{"recompute"}, SweepRole::axis},
+       {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
+       {{"memory", "bytes"}, SweepRole::measure, Better::lower},
+       {{"update", "s"}, SweepRole::measure, Better::lower}},
+      {},
+      "throughput",
+      "memory",
+      "throughput"};
+  section.heat_map = false;
+  for (const FoundPlan& plan : full.result.found) {
+    const PlanFamily& f = plan.choice.family;
+    section.points.add({{std::string(f.schedule->name), static_cast<double>(f.shape.depth),
+                         static_cast<double>(f.chunks), width_text(plan.choice),
+                         tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
+                         recompute_column(plan.choice), plan.throughput_samples_per_s,
+                         plan.judgement.memory_bytes, plan.judgement.iteration_time_s}});
+  }
+  return section_text(section);
+}
+
+/// Of the first replica: the others do the same.
+std::string timeline_of(const Offer& offer, std::size_t number) {
+  const PlanFamily& f = offer.plan.choice.family;
+  SectionText text{fmt::format("Timeline of plan {}: {}", number + 1, f.schedule->name)};
+  text.sub = number > 0;
+  if (number == 0) text.note = "Of the first replica of each; all open on as much time.";
+  return in_child(offer.scenario.origin, "simulated", [&] {
+    return timeline_section(simulate(offer.scenario, EngineChoice::automatic), text, 1);
+  });
+}
+
+std::string comparison_section(const FullPlan& full) {
+  TableSection table{{"Planners, simulated alike", planner_notes(full)},
+                     {{"planner"},
+                      {"throughput", "samples/s"},
+                      {"as it predicts", "samples/s"},
+                      {"ours is faster by", "fraction"},
+                      {"plan"},
+                      {"why there is none"}},
+                     {}};
+  const auto known = [](double value, bool is) { return is ? Cell(value) : Cell(); };
+  for (const ComparedPlanner& p : full.compared) {
+    const bool runs = p.throughput_samples_per_s > 0;
+    table.rows.push_back({p.name, known(p.throughput_samples_per_s, runs),
+                          known(p.predicted_samples_per_s, p.predicted_samples_per_s > 0),
+                          known(p.ours_is_faster_by, runs && !p.is_ours()), p.plan, p.why_not});
+  }
+  return section_text(table);
+}
+
+}  // namespace
+
+Report plan_report(const FullPlan& full, const Arguments& arguments) {
+  Report report;
+  report.title = fmt::format("Plan of {}", full.model_name());
+  report.summary = task_text(full);
+  report.figures = figures(full);
+  if (!full.offers.empty()) {
+    report.sections.push_back(plans_section(full.offers));
+    report.sections.push_back(limits_section(full.offers));
+    if (full.result.found.size() > 1) report.sections.push_back(found_section(full));
+    std::vector<std::string> timelines;
+    for (std::size_t i = 0; i < full.offers.size() && i < kTimelines; ++i)
+      timelines.push_back(timeline_of(full.offers[i], i));
+    for (std::string& section : on_one_scale(timelines))
+      report.sections.push_back(std::move(section));
+    report.scenario = full.offers.front().scenario.text;
+  }
+  if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
+  if (!full.offers.empty()) report.notes = full.offers.front().placed;
+  report.notes.push_back(fmt::format("not searched: {}", fmt::join(not_searched(full), "; ")));
+  report.command = arguments.command_line;
+  report.version = PENSTOCK_VERSION;
+  return report;
+}
+
+}  // namespace penstock

@@ -1,0 +1,31 @@
+// Words about plans of our own search that its text and its report share.
+#pragma once
+
+#include "cli/full_plan.hpp"
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// "full", or how many stages: "full 3, none 5".
+std::string recompute_column(const Choice& choice);
+/// "6 6 6 5", or "6" where all have as many.
+std::string layers_text(const std::vector<int>& layers);
+/// Replicas; "8z": they share the optimizer (ZeRO-1).
+std::string width_text(const Choice& choice);
+/// The tensor degree; "4s": with sequence parallelism.
+std::string tensor_text(const Shape& shape);
+/// What a plan costs in money and time; empty where it was not asked.
+std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms);
+/// How much better another plan could be. Precondition: there is a plan.
+std::string proof(const FullPlan& plan);
+std::string no_plan(const FullPlan& plan);
+/// What the published planners took for granted; empty: nothing.
+std::string planner_notes(const FullPlan& plan);
+/// "64 GPUs of dgx-h100: 1024 samples per update, objective throughput".
+std::string task_text(const FullPlan& plan);
+/// What people run that this search leaves out.
+std::vector<std::string> not_searched(const FullPlan& plan);
+
+}  // namespace penstock
