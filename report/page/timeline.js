@@ -163,7 +163,7 @@ class Timeline extends Figure {
   showUpdates(first, end) {
     const clocks = this.section.clocks;
     const lengths = clocks.map(c => (c.ends[end] ?? this.section.end_s) - (c.ends[first] ?? 0));
-    lengths.push_back(this.section.window_s ?? 0);
+    lengths.push(this.section.window_s ?? 0);
     const begin = clocks.length > 1 ? 0 : clocks[0].ends[first] ?? 0;
     const share = time => (time - this.from) / (this.to - this.from) * 100;
     this.window =
