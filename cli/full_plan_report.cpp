@@ -22,8 +22,8 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
   const PlanFamily& family = best.plan.choice.family;
   std::vector<KeyFigure> figures{
       {"What to run?",
-       fmt::format("{}, {} x {} replicas", family.schedule->name,
-                   counted(family.shape.depth, "stage"), width_text(best.plan.choice)),
+       fmt::format("{}, {} x {}", family.schedule->name, counted(family.shape.depth, "stage"),
+                   counted(family.shape.width, "replica")),
        family.describe(), Verdict::good},
       {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
        fmt::format("{} per update, by the {} engine",
@@ -118,7 +118,8 @@ std::string found_section(const FullPlan& full) {
 /// Of the first replica: the others do the same.
 std::string timeline_of(const Offer& offer, std::size_t number) {
   const PlanFamily& f = offer.plan.choice.family;
-  SectionText text{fmt::format("Timeline of plan {}: {}", number + 1, f.schedule->name)};
+  SectionText text{fmt::format("Timeline of plan {}: {}, {} x {}", number + 1, f.schedule->name,
+                               counted(f.shape.depth, "stage"), counted(f.shape.width, "replica"))};
   text.sub = number > 0;
   if (number == 0) text.note = "Of the first replica of each; all open on as much time.";
   return in_child(offer.scenario.origin, "simulated", [&] {

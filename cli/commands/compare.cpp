@@ -242,9 +242,9 @@ std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& na
   if (fastest == results.size()) {
     figures.push_back({"Which is fastest?", "none fits", "", Verdict::bad});
   } else {
-    const std::string against = rate(0) > 0 && fits(results[0])
-                                    ? ratio_text(rate(fastest) / rate(0)) + " of the first"
-                                    : "";
+    const bool against_first = fastest > 0 && rate(0) > 0 && fits(results[0]);
+    const std::string against =
+        against_first ? ratio_text(rate(fastest) / rate(0)) + " of the first" : "";
     figures.push_back({"Which is fastest?", names[fastest],
                        fmt::format("{} samples/s{}{}", rate_text(rate(fastest)),
                                    against.empty() ? "" : ", ", against),
@@ -277,8 +277,12 @@ Report comparison_report(const Compared& all, const Arguments& arguments) {
     bars.names.push_back(labels.rows[i]);
     bars.bad.push_back(!fits(r));
     peak.values.push_back(most(r, "peak_memory_bytes"));
-    for (const Json& reason : r.value("infeasible_because", Json::array()))
-      why.rows.push_back({labels.rows[i], reason.get<std::string>()});
+    const Json reasons = r.value("infeasible_because", Json::array());
+    if (reasons.empty()) continue;
+    const std::string others =
+        reasons.size() > 1 ? fmt::format("; {} more devices hold too much", reasons.size() - 1)
+                           : "";
+    why.rows.push_back({labels.rows[i], reasons[0].get<std::string>() + others});
   }
   bars.panels = {{"time of an update", "s", {{"", numbers(results, "iteration_time_s")}}},
                  {"throughput", "samples/s", {{"", numbers(results, "throughput_samples_per_s")}}},

@@ -135,7 +135,7 @@ class Comparison extends Figure {
       series: bars.map((b, i) => ({
                          type: 'bar',
                          name: b.name || quantity,
-                         data: b.values.map((value, at) => this.bar(value, at)),
+                         data: b.values.map((value, at) => this.barOf(value, at)),
                          barMaxWidth: 16,
                          itemStyle: {color: this.palette[i]},
                          emphasis: {disabled: true},
@@ -151,7 +151,7 @@ class Comparison extends Figure {
   }
 
   bad(at) { return this.section.bad[at] === true; }
-  bar(value, at) { return this.bad(at) ? {value, itemStyle: {color: this.colours.bad}} : value; }
+  barOf(value, at) { return this.bad(at) ? {value, itemStyle: {color: this.colours.bad}} : value; }
 
   tooltip() {
     return {
