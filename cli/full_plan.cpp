@@ -279,7 +279,7 @@ std::vector<std::string> help_for(const Scenario& scenario, const Judgement& jud
   std::vector<std::string> lines;
   for (const Advice& advice : study_changes(scenario))
     lines.push_back(
-        fmt::format("{}: update {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
+        fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
   return lines;
 }
 

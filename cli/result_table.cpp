@@ -227,7 +227,7 @@ std::string help(const Result& r) {
   };
   const auto time = [](double ratio) {
     const double percent = 100 * (ratio - 1);
-    return std::abs(percent) < 0.05 ? "no change" : fmt::format("update {:+.1f} %", percent);
+    return std::abs(percent) < 0.05 ? "no change" : fmt::format("update time {:+.1f} %", percent);
   };
   for (const Advice& a : r.what_to_change)
     add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));

@@ -163,7 +163,7 @@ class Shipped(Case):
     def test_there_is_one_of_every_schedule(self):
         self.assertGreaterEqual(len(SCENARIOS), len(SCHEDULES))
         named = {yaml.safe_load((SOURCE / s).read_text())["schedule"] for s in SCENARIOS}
-        self.assertEqual(named, set(SCHEDULES))
+        self.assertLessEqual(set(SCHEDULES), named)
 
     def test_both_engines_give_the_same_result(self):
         for scenario in SOME:

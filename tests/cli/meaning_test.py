@@ -247,7 +247,7 @@ class Advice(Case):
         self.assertTrue(all(a["makes_it_fit"] for a in result["what_to_change"]))
         self.assertIn("recompute: full", [a["change"] for a in result["what_to_change"]])
         table = self.run_it("simulate", "gpt-2.2b-flush", *sets).stdout
-        self.assertRegex(table, r"Would help\?  .*: fits, iteration time [+-]")
+        self.assertRegex(table, r"Would help\?  .*: fits, update time [+-]")
 
 
 class Plan(Case):

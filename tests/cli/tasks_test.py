@@ -51,7 +51,7 @@ class Tasks(unittest.TestCase):
     def test_2_why_is_my_script_slow(self):
         (run,) = self.answers(2)
         self.assertRegex(run, r"Why\? +bubble \d+")
-        self.assertRegex(run, r"Would help\?  .*: iteration time -\d+\.\d %\n .*: iteration time -")
+        self.assertRegex(run, r"Would help\?  .*: update time -\d+\.\d %\n .*: update time -")
 
     def test_3_which_schedule_at_my_times(self):
         (table,) = self.answers(3)

@@ -17,7 +17,7 @@ source = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BEYOND_A_SCHEMA = """
     abstract-and-real-cluster allocator-slack-all asp asp-split backward-half backward-twice
     base-cycle base-file-is-list base-to-itself bucket-size chunks cluster-memory-below-reserved
-    cluster-memory-zero control-characters-escaped costs-list-length data-parallel
+    cluster-memory-zero control-character-in-name control-characters-escaped costs-list-length data-parallel
     device-reserves-too-much distributed-optimizer-alone double-buffer-too-few duplicate-by-alias
     duplicate-key-in-model-file duplicate-keys empty-model fabric-keys fabric-many-levels
     fabric-oversubscription fabric-oversubscription-zero fabric-switch-link fabric-torus-shape
