@@ -153,7 +153,7 @@ std::string timeline_section(const Simulation& s, SectionText text, std::uint32_
         "move; Shift and arrows go from op to op.");
   section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
   section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
-  if (section.end_update > 0)
+  if (section.end_update > 0 && replicas == 0)
     add(fmt::format(
         "It opens on the first {}: All, or 0, shows the whole run.",
         section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update)));

@@ -8,6 +8,7 @@
 #include "cli/simulation_report.hpp"
 #include "report/comparison_section.hpp"
 #include "report/report.hpp"
+#include "report/sweep_section.hpp"
 #include "report/table_section.hpp"
 #include "report/timeline_section.hpp"
 #include "sweep/axes.hpp"
@@ -265,18 +266,39 @@ std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& na
   return figures;
 }
 
+/// What is fast, and what is small.
+std::string pareto_section(const std::vector<Json>& results, const Words& names) {
+  SweepSection section{{"Speed against memory"},
+                       {{{"row"}, SweepRole::axis},
+                        {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
+                        {{"peak memory", "bytes"}, SweepRole::measure, Better::lower}},
+                       {},
+                       "throughput",
+                       "peak memory",
+                       "throughput"};
+  section.heat_map = false;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Json why = results[i].value("infeasible_because", Json::array());
+    section.points.add({{names[i], number_or_0(results[i], "throughput_samples_per_s"),
+                         most(results[i], "peak_memory_bytes")},
+                        fits(results[i]) ? PointStatus::ok : PointStatus::infeasible,
+                        why.empty() ? "" : why[0].get<std::string>()});
+  }
+  return section_text(section);
+}
+
 Report comparison_report(const Compared& all, const Arguments& arguments) {
   const std::vector<Json>& results = all.results;
   const Labels labels = labels_of(results);
   ComparisonSection bars{
       {"Side by side", "An update is of as many samples as each scenario says."}, {}, {}};
   TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
-  ComparisonBars peak;
+  std::vector<double> peak_bytes;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json& r = results[i];
     bars.names.push_back(labels.rows[i]);
     bars.bad.push_back(!fits(r));
-    peak.values.push_back(most(r, "peak_memory_bytes"));
+    peak_bytes.push_back(most(r, "peak_memory_bytes"));
     const Json reasons = r.value("infeasible_because", Json::array());
     if (reasons.empty()) continue;
     const std::string others =
@@ -287,7 +309,7 @@ Report comparison_report(const Compared& all, const Arguments& arguments) {
   bars.panels = {{"time of an update", "s", {{"", numbers(results, "iteration_time_s")}}},
                  {"throughput", "samples/s", {{"", numbers(results, "throughput_samples_per_s")}}},
                  {"bubble", "fraction", {{"", numbers(results, "bubble_fraction")}}},
-                 {"peak memory of the fullest device", "bytes", {peak}}};
+                 {"peak memory of the fullest device", "bytes", {{"", peak_bytes}}}};
   Report report{.title = labels.heading.empty() ? "Comparison" : "Comparison: " + labels.heading,
                 .summary = "",
                 .figures = answers(results, labels.rows),
@@ -296,6 +318,8 @@ Report comparison_report(const Compared& all, const Arguments& arguments) {
                 .scenario = scenarios_text(arguments.positional),
                 .version = PENSTOCK_VERSION};
   if (!why.rows.empty()) report.sections.push_back(section_text(why));
+  const bool sizes = std::ranges::any_of(peak_bytes, [](double bytes) { return bytes > 0; });
+  if (sizes && results.size() > 2) report.sections.push_back(pareto_section(results, labels.rows));
   for (const std::string& timeline : on_one_scale(all.timelines))
     report.sections.push_back(timeline);
   return report;

@@ -424,6 +424,56 @@ const tests = {
     await page.screenshot({path: join(screenshots, 'report-simulate.png'), fullPage: true});
     await close(page);
   },
+
+  async 'compares on one scale, and shows what does not fit'() {
+    const file = join(folder, 'compared.html');
+    execFileSync(binary, [
+      'compare', join(source, 'scenarios/gpt-2.2b-2bw.yaml'), '--engine', 'exact', '--over',
+      'schedule=1f1b,zb-h1,pipedream-2bw', '--report', file, '-o', '/dev/null'
+    ]);
+    const page = await open(file);
+    const figures = await page.locator('.figures').innerText();
+    assert.match(figures, /Which is fastest\?\s+schedule=pipedream-2bw/);
+    assert.match(figures, /Do all fit\?\s+1 of 3 do not/);
+    await see(page, 0);
+    for (const count of await countPixels(page, 0, [FORWARD, CAPACITY]))
+      assert.ok(count > 100, 'a bar of what fits, and of what does not');
+    const names = await page.locator('section.timeline > :is(h2, h3)').allInnerTexts();
+    assert.deepEqual(names, ['1f1b', 'zb-h1', 'pipedream-2bw'].map(n => `Timeline: schedule=${n}`));
+    const sections = await page.evaluate(
+        () => JSON.parse(document.getElementById('data').textContent)
+                  .filter(s => s.kind === 'timeline')
+                  .map(s => [s.axis_s, s.window_s]));
+    assert.ok(sections.every(s => s.join() === sections[0].join()), `${sections}`);
+    const count = await page.locator('figure').count();
+    for (let i = 0; i < count; ++i) await figure(page, i).scrollIntoViewIfNeeded();
+    await see(page, count - 1);
+    for (const pixels of await countPixels(page, count - 1, [FORWARD, BACKWARD]))
+      assert.ok(pixels > 100);
+    await page.screenshot({path: join(screenshots, 'report-compare.png'), fullPage: true});
+    await close(page);
+  },
+
+  async 'shows plans, all that were simulated, and what they do'() {
+    const file = join(folder, 'plan.html');
+    execFileSync(binary, [
+      'plan', 'gpt-2.2b', '--cluster', 'p3.16xlarge', '--batch', '64', '--search', 'full',
+      '--effort', '30', '--report', file, '-o', '/dev/null'
+    ]);
+    const page = await open(file);
+    assert.match(await page.locator('.figures').innerText(), /What to run\?\s+\S+, \d+ stages? x \d/);
+    const timelines = await page.locator('section.timeline').count();
+    assert.ok(timelines > 0);
+    const count = await page.locator('figure').count();
+    for (let i = 0; i < count; ++i) await figure(page, i).scrollIntoViewIfNeeded();
+    await see(page, 0);
+    assert.match(await figure(page, 0).innerText(), /throughput against memory/i);
+    await see(page, count - 1);
+    for (const pixels of await countPixels(page, count - 1, [FORWARD, BACKWARD]))
+      assert.ok(pixels > 100);
+    await page.screenshot({path: join(screenshots, 'report-plan.png'), fullPage: true});
+    await close(page);
+  },
 };
 
 async function run() {

@@ -79,12 +79,14 @@ inline RunOptions virtual_clock() {
   return options;
 }
 
-/// By their names. With a sanitizer not those that search for their order: that takes most of the
-/// time.
+/// By their names. With a sanitizer every other one, and not those that search for their order:
+/// that takes most of the time.
 inline std::vector<std::string> executed_schedules() {
   std::vector<std::string> names;
+  std::size_t number = 0;
   for (const Schedule& s : schedules())
-    if (!kBrief || !s.name.ends_with("search")) names.emplace_back(s.name);
+    if (!is_left_out(number++) && (!kBrief || !s.name.ends_with("search")))
+      names.emplace_back(s.name);
   return names;
 }
 
