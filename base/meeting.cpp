@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -131,27 +132,31 @@ std::string interface_address(const std::string& name) {
 struct MeetingPoint {
   std::filesystem::path file;
 
-  void write(const std::string& host, int port, const std::string& run) const {
+  /// For its owner's eyes alone.
+  void write(const std::string& host, int port, const RunIdentity& run) const {
     const std::filesystem::path unfinished = file.string() + ".new";
-    std::ofstream(unfinished) << host << ' ' << port << ' ' << run << '\n';
     std::error_code error;
+    std::filesystem::remove(unfinished, error);
+    const mode_t before = ::umask(077);
+    std::ofstream(unfinished) << host << ' ' << port << ' ' << run.run << ' ' << run.secret << '\n';
+    ::umask(before);
     std::filesystem::rename(unfinished, file, error);
     if (error)
       throw SystemError(fmt::format("cannot write '{}': {}", file.string(), error.message()));
   }
-  bool read(std::string& host, int& port, std::string& run) const {
+  bool read(std::string& host, int& port, RunIdentity& run) const {
     std::ifstream in(file);
-    return static_cast<bool>(in >> host >> port >> run);
+    return static_cast<bool>(in >> host >> port >> run.run >> run.secret);
   }
 };
 
 std::unique_ptr<RendezvousStore> serve_in_folder(const GroupSettings& s) {
   RunIdentity identity = s.identity;
   identity.run = random_name();
+  identity.secret = random_name() + random_name();
   const std::string host = s.hostname.empty() ? "127.0.0.1" : s.hostname;
-  auto server =
-      std::make_unique<RendezvousServer>(identity, std::vector<int>{0}, on_loopback(host));
-  MeetingPoint{std::filesystem::path(s.folder) / "rank0"}.write(host, server->port(), identity.run);
+  auto server = std::make_unique<RendezvousServer>(identity, std::vector<int>{0}, host);
+  MeetingPoint{std::filesystem::path(s.folder) / "rank0"}.write(host, server->port(), identity);
   return server;
 }
 
@@ -165,7 +170,7 @@ std::unique_ptr<RendezvousStore> join_in_folder(const GroupSettings& s) {
     RunIdentity identity = s.identity;
     std::string host;
     int port = 0;
-    if (meeting.read(host, port, identity.run)) {
+    if (meeting.read(host, port, identity)) {
       try {
         return connect_rendezvous(identity, host, {port}, std::min(1.0, end_s - steady_s()),
                                   s.deadline_s);
@@ -198,6 +203,7 @@ std::optional<GroupSettings> group_settings(const Environment& get, double deadl
     s.identity.size = integer(launcher.size, *size, 1, 1 << 20);
     s.identity.rank = integer(launcher.rank, *rank, 0, s.identity.size - 1);
     s.identity.run = first_of(get, {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID"});
+    s.identity.secret = first_of(get, {"PENSTOCK_SECRET"});
     s.folder = first_of(get, {"PENSTOCK_RENDEZVOUS"});
     s.hostname = first_of(get, {"PENSTOCK_HOSTNAME"});
     const std::string interface = first_of(get, {"PENSTOCK_INTERFACE"});
@@ -220,8 +226,14 @@ bool on_one_machine(const GroupSettings& s) {
 std::unique_ptr<RendezvousStore> meet(const GroupSettings& s) {
   const bool first = s.identity.rank == 0;
   if (!s.folder.empty()) return first ? serve_in_folder(s) : join_in_folder(s);
+  if (s.identity.secret.empty() && s.identity.size > 1 && !on_loopback(s.master_address))
+    throw InputError("PENSTOCK_SECRET",
+                     "is not set: ranks that meet over a network prove with it that they are of "
+                     "one run; give all of them the same random text, as `openssl rand -hex 16` "
+                     "prints one, or in PENSTOCK_RENDEZVOUS a folder that only you can read");
   if (first)
-    return std::make_unique<RendezvousServer>(s.identity, s.ports, on_loopback(s.master_address));
+    return std::make_unique<RendezvousServer>(s.identity, s.ports,
+                                              s.hostname.empty() ? s.master_address : s.hostname);
   return connect_rendezvous(s.identity, s.master_address, s.ports, s.deadline_s, s.deadline_s);
 }
 

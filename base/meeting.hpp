@@ -11,6 +11,8 @@
 //                             node), or the one where mpirun runs; port 29500 unless given. Up to
 //                             three ports after it are tried, because torchrun's agent may listen
 //                             on MASTER_PORT itself.
+// Ranks prove to each other that they know the secret of the run: PENSTOCK_SECRET, which must be
+// given where they meet over a network, or what rank 0 leaves in the folder (for its owner's eyes).
 // PENSTOCK_INTERFACE or PENSTOCK_HOSTNAME say on which address this process is to be reached;
 // otherwise it is the one on the way to rank 0. IPv4.
 #pragma once

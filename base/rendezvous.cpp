@@ -2,6 +2,8 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/hmac.hpp"
+#include "base/meeting.hpp"
 
 #include <fmt/format.h>
 
@@ -27,6 +29,10 @@ namespace {
 constexpr std::uint32_t kMagic = 0x314b5450;     // "PTK1"
 constexpr std::uint64_t kLargest = 1ULL << 40U;  // a frame that claims more is not ours
 constexpr double kLingerS = 1;                   // for answers that are still to be fetched
+// Of who has not joined: what it may send, how long it may take, how many there may be.
+constexpr std::size_t kMostOfStranger = 4096, kMostStrangers = 64;
+constexpr double kStrangerS = 10;
+constexpr std::size_t kNonce = 32;  // hexadecimal digits
 
 enum Request : char {
   kHello = 'h',
@@ -58,8 +64,20 @@ std::string frame(char kind, int number, const std::string& first, const std::st
   return bytes.append(first).append(second);
 }
 
-bool plausible(const Frame& f) {
-  return f.magic == kMagic && f.first_bytes < kLargest && f.second_bytes < kLargest;
+bool plausible(const Frame& f, std::uint64_t most = kLargest) {
+  return f.magic == kMagic && f.first_bytes <= most && f.second_bytes <= most;
+}
+
+std::string nonce() { return random_name() + random_name(); }
+
+std::string proof_of_server(const RunIdentity& run, const std::string& client,
+                            const std::string& server) {
+  return hmac(run.secret, fmt::format("rank 0\n{}\n{}\n{}", client, server, run.run));
+}
+std::string proof_of_rank(const RunIdentity& run, int rank, int size, const std::string& client,
+                          const std::string& server) {
+  return hmac(run.secret,
+              fmt::format("rank {} of {}\n{}\n{}\n{}", rank, size, server, client, run.run));
 }
 
 int poll_timeout_ms(double seconds) {
@@ -94,6 +112,24 @@ std::string address_of(int fd, decltype(::getsockname)* end = ::getsockname) {
   return text;
 }
 
+std::optional<in_addr> look_up(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return std::nullopt;
+  const in_addr address = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
+  ::freeaddrinfo(found);
+  return address;
+}
+
+/// Of this machine, or all of them: a machine may know its own name as an address of loopback only.
+in_addr address_to_listen_at(const std::string& host) {
+  const auto found = host.empty() ? std::nullopt : look_up(host);
+  const bool loopback = found && (ntohl(found->s_addr) >> 24U) == IN_LOOPBACKNET;
+  return found && (!loopback || on_loopback(host)) ? *found : in_addr{htonl(INADDR_ANY)};
+}
+
 void no_delay(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -115,30 +151,40 @@ RendezvousStore::Answer RendezvousStore::get(const std::string& key, int owner, 
 
 struct RendezvousServer::Connection {
   explicit Connection(int fd) : socket(fd) {}
+  bool stranger() const { return rank < 0; }
   Socket socket;
-  int hello = -1;  ///< the rank as which it has introduced itself
-  int rank = -1;   ///< once it has joined
+  int size = -1;             ///< of its group, once it has introduced itself
+  std::string theirs, ours;  ///< drawn at random by both ends
+  int rank = -1;             ///< once it has joined
+  double since_s = steady_s();
   std::string in;
   std::string out;
   std::size_t written = 0;  ///< of `out`
 };
 
 RendezvousServer::RendezvousServer(const RunIdentity& identity, const std::vector<int>& ports,
-                                   bool loopback)
+                                   const std::string& host)
     : identity_(identity) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  address.sin_addr = address_to_listen_at(host);
   bool bound = false;
+  const auto bind_to = [&](int port) {
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    return ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  };
   for (std::size_t i = 0; i < ports.size() && !bound; ++i) {
     if (listener_ >= 0) ::close(listener_);
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (listener_ < 0) throw SystemError::from_errno("open", "a socket");
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    address.sin_port = htons(static_cast<std::uint16_t>(ports[i]));
-    bound = ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-            ::listen(listener_, 128) == 0;
+    bound = bind_to(ports[i]);
+    if (!bound && errno == EADDRNOTAVAIL) {  // only others call this machine so
+      address.sin_addr.s_addr = htonl(INADDR_ANY);
+      bound = bind_to(ports[i]);
+    }
+    bound = bound && ::listen(listener_, 128) == 0;
   }
   if (!bound) {
     const int error = errno;
@@ -198,9 +244,15 @@ void RendezvousServer::serve() {
     if (end_s > 0 && (connections_.empty() || steady_s() >= end_s)) return;
     // After the hang-up of the pipe it would wake every poll.
     std::vector<pollfd> ready = {{end_s > 0 ? -1 : wake_[0], POLLIN, 0}, {listener_, POLLIN, 0}};
-    for (const auto& c : connections_)
+    bool strangers = false;
+    for (const auto& c : connections_) {
       ready.push_back({c->socket.fd(), static_cast<short>(c->out.empty() ? POLLIN : POLLOUT), 0});
-    ::poll(ready.data(), ready.size(), end_s > 0 ? poll_timeout_ms(end_s - steady_s()) : -1);
+      strangers = strangers || c->stranger();
+    }
+    ::poll(ready.data(), ready.size(),
+           end_s > 0   ? poll_timeout_ms(end_s - steady_s())
+           : strangers ? poll_timeout_ms(1)
+                       : -1);
     if (ready[0].revents != 0) end_s = steady_s() + kLingerS;
     for (std::size_t i = connections_.size(); i-- > 0;) {
       if (ready[i + 2].revents == 0) continue;
@@ -209,8 +261,20 @@ void RendezvousServer::serve() {
       forget(c);
       connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(i));
     }
+    drop_strangers();
     if (ready[1].revents != 0) accept_one();
   }
+}
+
+/// Those that take too long to say who they are; of very many the one that came first.
+void RendezvousServer::drop_strangers() {
+  const double late_s = steady_s() - kStrangerS;
+  std::erase_if(connections_, [&](const auto& c) { return c->stranger() && c->since_s < late_s; });
+  const auto strangers =
+      std::ranges::count_if(connections_, [](const auto& c) { return c->stranger(); });
+  if (strangers < static_cast<std::ptrdiff_t>(kMostStrangers)) return;
+  connections_.erase(
+      std::ranges::find_if(connections_, [](const auto& c) { return c->stranger(); }));
 }
 
 void RendezvousServer::accept_one() {
@@ -226,6 +290,7 @@ bool RendezvousServer::read_from(Connection& from) {
     const ssize_t got = ::recv(from.socket.fd(), buffer, sizeof buffer, 0);
     if (got > 0) {
       from.in.append(buffer, static_cast<std::size_t>(got));
+      if (from.stranger() && from.in.size() > 2 * kMostOfStranger) return false;
       continue;
     }
     if (got < 0 && errno == EINTR) continue;
@@ -252,7 +317,7 @@ bool RendezvousServer::answer_requests(Connection& client) {
     Frame f;
     if (client.in.size() < sizeof f) break;
     std::memcpy(&f, client.in.data(), sizeof f);
-    if (!plausible(f)) return false;
+    if (!plausible(f, client.stranger() ? kMostOfStranger : kLargest)) return false;
     const std::size_t size = sizeof f + f.first_bytes + f.second_bytes;
     if (client.in.size() < size) break;
     client.out += answer(client, f.kind, f.number, client.in.substr(sizeof f, f.first_bytes),
@@ -264,9 +329,9 @@ bool RendezvousServer::answer_requests(Connection& client) {
 
 std::string RendezvousServer::answer(Connection& client, char kind, int owner,
                                      const std::string& key, const std::string& value) {
-  if (kind == kHello) return introduce(client, owner, std::atoi(key.c_str()), value);
-  if (kind == kJoin) return join(client);
-  if (client.rank < 0) return frame(kNever, 0, "introduce yourself first", "");
+  if (kind == kHello) return introduce(client, key, value);
+  if (kind == kJoin) return join(client, owner, key);
+  if (client.stranger()) return frame(kNever, 0, "introduce yourself first", "");
   if (kind == kClock) return frame(kOk, 0, fmt::format("{:.17g}", steady_s()), "");
   if (kind == kGet) {
     static constexpr char kStatus[] = {kOk, kNotYet, kNever};
@@ -278,27 +343,31 @@ std::string RendezvousServer::answer(Connection& client, char kind, int owner,
   return frame(kOk, 0, "", "");
 }
 
-std::string RendezvousServer::introduce(Connection& client, int rank, int size,
-                                        const std::string& run) {
-  const std::lock_guard lock(mutex_);
-  std::string refusal;
-  if (run != identity_.run)
-    refusal = fmt::format("this is run '{}'", identity_.run);
-  else if (size != identity_.size)
-    refusal = fmt::format("rank {} expects {} processes, rank 0 {}", rank, size, identity_.size);
-  else if (rank <= 0 || rank >= size || here_.contains(rank))
-    refusal = fmt::format("there is a rank {} already", rank);
-  if (!refusal.empty()) return frame(kNever, run == identity_.run ? 1 : 0, refusal, "");
-  client.hello = rank;
-  return frame(kOk, 0, "", "");
+std::string RendezvousServer::introduce(Connection& client, const std::string& size,
+                                        const std::string& value) {
+  if (!client.stranger() || value.size() < kNonce || value.substr(kNonce) != identity_.run)
+    return frame(kNever, 0, "this is another run", "");
+  client.size = std::atoi(size.c_str());
+  client.theirs = value.substr(0, kNonce);
+  client.ours = nonce();
+  return frame(kOk, 0, client.ours + proof_of_server(identity_, client.theirs, client.ours), "");
 }
 
-std::string RendezvousServer::join(Connection& client) {
+std::string RendezvousServer::join(Connection& client, int rank, const std::string& proof) {
   const std::lock_guard lock(mutex_);
-  if (client.hello < 0) return frame(kNever, 0, "introduce yourself first", "");
-  if (here_.contains(client.hello))
-    return frame(kNever, 1, fmt::format("there is a rank {} already", client.hello), "");
-  client.rank = client.hello;
+  if (client.ours.empty() || !client.stranger())
+    return frame(kNever, 0, "introduce yourself first", "");
+  const std::string right = proof_of_rank(identity_, rank, client.size, client.theirs, client.ours);
+  client.ours.clear();  // once
+  std::string refusal;
+  if (!same_proof(proof, right)) return frame(kNever, 0, "this run has another secret", "");
+  if (client.size != identity_.size)
+    refusal =
+        fmt::format("rank {} expects {} processes, rank 0 {}", rank, client.size, identity_.size);
+  else if (rank <= 0 || rank >= identity_.size || here_.contains(rank))
+    refusal = fmt::format("there is a rank {} already", rank);
+  if (!refusal.empty()) return frame(kNever, 1, refusal, "");
+  client.rank = rank;
   here_[client.rank] = true;
   // Which way the others come is what tells a machine with several interfaces its address here.
   const std::string address = address_of(client.socket.fd());
@@ -362,17 +431,22 @@ struct Reply {
   std::string bytes;
 };
 
-Reply ask(int fd, const std::string& request, double end_s) {
+/// `most`: bytes of the answer.
+Reply ask(int fd, const std::string& request, double end_s, std::uint64_t most = kLargest) {
   Reply reply;
   Frame f;
   reply.io = write_all(fd, request, end_s);
   if (reply.io == Io::done) reply.io = read_all(fd, reinterpret_cast<char*>(&f), sizeof f, end_s);
   if (reply.io != Io::done) return reply;
-  if (!plausible(f)) return {Io::closed, 0, 0, {}};
+  if (!plausible(f, most)) return {Io::closed, 0, 0, {}};
   reply.status = f.kind;
   reply.number = f.number;
-  reply.bytes.resize(f.first_bytes);
-  reply.io = read_all(fd, reply.bytes.data(), reply.bytes.size(), end_s);
+  constexpr std::uint64_t kPart = 1ULL << 24U;  // memory for what has come, not for what was said
+  while (reply.io == Io::done && reply.bytes.size() < f.first_bytes) {
+    const std::size_t at = reply.bytes.size();
+    reply.bytes.resize(at + std::min(kPart, f.first_bytes - at));
+    reply.io = read_all(fd, reply.bytes.data() + at, reply.bytes.size() - at, end_s);
+  }
   return reply;
 }
 
@@ -412,17 +486,6 @@ class RendezvousClient : public RendezvousStore {
   double deadline_s_;
 };
 
-std::optional<in_addr> look_up(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return std::nullopt;
-  const in_addr address = reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr;
-  ::freeaddrinfo(found);
-  return address;
-}
-
 /// A connected socket, or none when nobody listens there.
 Socket connect_to(in_addr host, int port, double end_s) {
   Socket s(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -450,8 +513,8 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
                                                     double deadline_s) {
   // Somebody who is not ours may accept and keep silent: the next port gets its turn soon.
   constexpr double kPatienceS = 1;
-  const std::string hello =
-      frame(kHello, identity.rank, std::to_string(identity.size), identity.run);
+  const std::string mine = nonce();
+  const std::string hello = frame(kHello, 0, std::to_string(identity.size), mine + identity.run);
   const double end_s = steady_s() + reach_s;
   std::string seen = "nobody listens there", answer;
   for (std::size_t i = 0; steady_s() < end_s; ++i) {
@@ -459,9 +522,19 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
     if (const auto address = look_up(host)) {
       Socket socket = connect_to(*address, ports[i % ports.size()], turn_s);
       if (socket.fd() >= 0) {
-        Reply reply = ask(socket.fd(), hello, turn_s);
-        if (reply.io == Io::done && reply.status == kOk)
-          reply = ask(socket.fd(), frame(kJoin, identity.rank, "", ""), steady_s() + deadline_s);
+        Reply reply = ask(socket.fd(), hello, turn_s, kMostOfStranger);
+        if (reply.io == Io::done && reply.status == kOk) {
+          const std::string theirs = reply.bytes.substr(0, kNonce);
+          const std::string right = proof_of_server(identity, mine, theirs);
+          if (reply.bytes.size() > kNonce && same_proof(reply.bytes.substr(kNonce), right)) {
+            const std::string proof =
+                proof_of_rank(identity, identity.rank, identity.size, mine, theirs);
+            reply = ask(socket.fd(), frame(kJoin, identity.rank, proof, ""),
+                        steady_s() + deadline_s, kMostOfStranger);
+          } else {
+            reply = {Io::done, kNever, 0, "who listens there has another secret"};
+          }
+        }
         if (reply.io == Io::done && reply.status == kOk)
           return std::make_unique<RendezvousClient>(std::move(socket), host, deadline_s);
         const bool ours = reply.io == Io::done && reply.number == 1;

@@ -8,6 +8,13 @@
 // the run, so that a foreign server on the same port (torchrun's agent listens on MASTER_PORT
 // itself) or another run is recognized, and the next port tried. Only after the answer does it
 // join: who gave up waiting for a slow answer, and comes again, has not left.
+//
+// Both ends prove that they know the secret of the run, by an HMAC of what each has drawn at
+// random:
+//   client: hello(run, a)    server: b, HMAC(secret, "rank 0", a, b, run)
+//   client: join(HMAC(secret, "rank R of N", b, a, run))
+// Nothing else is answered before that; who has not joined gets a few kilobytes and seconds, and
+// the longest silent one goes when there are many. What joined ranks then say is not encrypted.
 #pragma once
 
 #include "base/error.hpp"
@@ -55,13 +62,16 @@ struct RunIdentity {
   int rank = 0;
   int size = 1;
   std::string run;  ///< the same on all ranks, different for another run
+  std::string secret = {};
 };
 
 /// Rank 0's end. Serves until it is destroyed; then lingers for the last answers.
 class RendezvousServer : public RendezvousStore {
  public:
-  /// Listens on the first free one of `ports` (0: the kernel's choice), on loopback or everywhere.
-  RendezvousServer(const RunIdentity& identity, const std::vector<int>& ports, bool loopback);
+  /// Listens on the first free one of `ports` (0: the kernel's choice), at `host` where that is an
+  /// address of this machine, else ("", or what others call it) at all of them.
+  RendezvousServer(const RunIdentity& identity, const std::vector<int>& ports,
+                   const std::string& host);
   ~RendezvousServer() override;
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
@@ -83,8 +93,9 @@ class RendezvousServer : public RendezvousStore {
   bool answer_requests(Connection& client);
   std::string answer(Connection& client, char kind, int owner, const std::string& key,
                      const std::string& value);
-  std::string introduce(Connection& client, int rank, int size, const std::string& run);
-  std::string join(Connection& client);
+  std::string introduce(Connection& client, const std::string& size, const std::string& value);
+  std::string join(Connection& client, int rank, const std::string& proof);
+  void drop_strangers();
   void forget(Connection& client);
 
   RunIdentity identity_;

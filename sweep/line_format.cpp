@@ -1,6 +1,7 @@
 #include "sweep/line_format.hpp"
 
 #include "base/json.hpp"
+#include "sweep/manifest.hpp"
 #include "sweep/decimal.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ std::string csv_line(const Cells& cells) {
     if (&cell != &cells.front()) line += ',';
     append_csv(line, cell);
   }
-  return line + '\n';
+  return line;
 }
 
 /// Nothing when a quote is not closed.
@@ -58,7 +59,14 @@ std::string json_value(SweepColumn::Type type, const std::string& cell) {
   return number || boolean ? cell : quoted_json(cell);
 }
 
+std::string before_check(LineFormat::Kind kind) {
+  return kind == LineFormat::Kind::csv ? "," : fmt::format(",\"{}\":\"", kCheckColumn);
+}
+std::string after_check(LineFormat::Kind kind) { return kind == LineFormat::Kind::csv ? "" : "\""; }
+
 }  // namespace
+
+std::string check_of(std::string_view text) { return hash_of(text).substr(0, 8); }
 
 bool is_json_number(const std::string& text) {
   const auto parsed = Json::parse_if(text);
@@ -70,7 +78,8 @@ std::string LineFormat::header() const {
   if (kind_ == Kind::json) return "";
   Cells names;
   for (const SweepColumn& column : columns_) names.push_back(column.name);
-  return csv_line(names);
+  names.emplace_back(kCheckColumn);
+  return csv_line(names) + '\n';
 }
 
 bool LineFormat::begins_as_ours(const std::string& cut) const {
@@ -83,17 +92,27 @@ std::string LineFormat::json_key(std::size_t column) const {
 }
 
 std::string LineFormat::line(const Cells& row) const {
-  return kind_ == Kind::csv ? csv_line(row) : json_line(row);
+  const std::string text = body(row);
+  const char* const end = kind_ == Kind::csv ? "\n" : "}\n";
+  return text + before_check(kind_) + check_of(text) + after_check(kind_) + end;
 }
 
-std::string LineFormat::json_line(const Cells& row) const {
+std::string LineFormat::body(const Cells& row) const {
+  if (kind_ == Kind::csv) return csv_line(row);
   std::string line;
   for (std::size_t c = 0; c < row.size(); ++c)
     line += json_key(c) + json_value(columns_[c].type, row[c]);
-  return line + "}\n";
+  return line;
 }
 
-std::optional<Cells> LineFormat::parse(const std::string& line) const {
+std::optional<Cells> LineFormat::parse(const std::string& whole) const {
+  const std::size_t at = whole.rfind(before_check(kind_));
+  if (at == std::string::npos) return std::nullopt;
+  std::string line = whole.substr(0, at);
+  const char* const end = kind_ == Kind::csv ? "" : "}";
+  if (whole.substr(at) != before_check(kind_) + check_of(line) + after_check(kind_) + end)
+    return std::nullopt;
+  line += end;
   auto cells = kind_ == Kind::csv ? parse_csv(line) : parse_json(line);
   if (cells && cells->size() != columns_.size()) return std::nullopt;
   return cells;

@@ -1,4 +1,5 @@
-// A row as a line of text and back: CSV (RFC 4180) or a JSON object.
+// A row as a line of text and back: CSV (RFC 4180) or a JSON object. Each line ends with a
+// check of what stands before it, so that --resume does not go on from a row that was changed.
 #pragma once
 
 #include "sweep/columns.hpp"
@@ -18,17 +19,23 @@ class LineFormat {
   std::string line(const Cells& row) const;
   /// May a file whose first line was cut have begun with this?
   bool begins_as_ours(const std::string& cut) const;
-  /// Nothing when the line is no row with these columns.
+  /// Nothing when the line is no row with these columns, or its check is wrong.
   std::optional<Cells> parse(const std::string& line) const;
 
  private:
-  std::string json_line(const Cells& row) const;
+  std::string body(const Cells& row) const;
   std::string json_key(std::size_t column) const;
   std::optional<Cells> parse_json(const std::string& line) const;
 
   Kind kind_;
   const std::vector<SweepColumn>& columns_;
 };
+
+/// The column of checks.
+inline constexpr std::string_view kCheckColumn = "check";
+
+/// Of a row's text: 8 hexadecimal digits.
+std::string check_of(std::string_view text);
 
 /// Is this text a number as JSON writes them, of as many digits as a double keeps?
 bool is_json_number(const std::string& text);

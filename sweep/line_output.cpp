@@ -98,6 +98,7 @@ void LineOutput::flush() {
   const std::string text = std::move(pending_);
   pending_.clear();
   write(text);
+  if (path_ != "-") ::fdatasync(file_);  // also there when the machine stops
 }
 
 std::int64_t read_lines(const std::string& path, const LineFormat& format,
@@ -116,7 +117,9 @@ std::int64_t read_lines(const std::string& path, const LineFormat& format,
   std::int64_t number = with_header ? 2 : 1;
   for (; (with_header || header.empty()) && next_line(in, line); ++number) {
     const auto row = format.parse(line);
-    if (!row) throw InputError(fmt::format("{}:{}", path, number), "is no row of this sweep");
+    if (!row)
+      throw InputError(fmt::format("{}:{}", path, number),
+                       "is no row of this sweep, or was changed after it was written");
     visit(*row);
     whole += static_cast<std::int64_t>(line.size()) + 1;
   }

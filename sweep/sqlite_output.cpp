@@ -1,9 +1,11 @@
 #include "sweep/sqlite_output.hpp"
 
 #include "base/error.hpp"
+#include "sweep/line_format.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -72,6 +74,9 @@ class SqliteOutput : public DatabaseOutput {
     select("SELECT * FROM sweep ORDER BY point", [&](sqlite3_stmt* row) {
       Cells cells;
       for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(row, c));
+      if (text_at(row, static_cast<int>(columns_.size())) != check_of(cells))
+        throw InputError(path_, fmt::format("the row of point {} was changed after it was written",
+                                            cells.front()));
       visit(cells);
     });
   }
@@ -79,6 +84,7 @@ class SqliteOutput : public DatabaseOutput {
   void put(const Cells& row) override {
     for (std::size_t c = 0; c < row.size(); ++c)
       bind(static_cast<int>(c) + 1, row[c], columns_[c].type);
+    bind(static_cast<int>(row.size()) + 1, check_of(row), SweepColumn::Type::text);
     if (sqlite3_step(insert_.get()) != SQLITE_DONE) fail();
     check(sqlite3_reset(insert_.get()));
     pending_ = true;
@@ -140,6 +146,7 @@ class SqliteOutput : public DatabaseOutput {
     std::vector<std::string> parts;
     for (const SweepColumn& column : columns_)
       parts.push_back(quoted(column.name) + " " + sql_type(column));
+    parts.push_back(quoted(std::string(kCheckColumn)) + " TEXT");
     execute(fmt::format("CREATE TABLE IF NOT EXISTS sweep ({})", fmt::join(parts, ", ")));
   }
 
@@ -148,15 +155,27 @@ class SqliteOutput : public DatabaseOutput {
     select("PRAGMA table_info(sweep)",
            [&](sqlite3_stmt* row) { there.push_back(text_at(row, 1)); });
     for (const SweepColumn& column : columns_) wanted.push_back(column.name);
+    wanted.emplace_back(kCheckColumn);
     if (there != wanted)
       throw InputError(path_, "has other columns than this sweep; --force replaces it");
   }
 
   void begin_writing() {
-    const std::vector<const char*> marks(columns_.size(), "?");
+    const std::vector<const char*> marks(columns_.size() + 1, "?");
     insert_ =
         prepare(fmt::format("INSERT OR REPLACE INTO sweep VALUES ({})", fmt::join(marks, ",")));
     execute("BEGIN");
+  }
+
+  /// Of numbers as SQLite gives them back: it writes 1.0 as 1.
+  std::string check_of(Cells cells) const {
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      if (columns_[c].type == SweepColumn::Type::text || cells[c].empty()) continue;
+      char* end = nullptr;
+      const double number = std::strtod(cells[c].c_str(), &end);
+      if (*end == '\0') cells[c] = number_cell(number);
+    }
+    return penstock::check_of(fmt::format("{}", fmt::join(cells, "\x1f")));
   }
 
   /// Numbers as such, since SQLite's own reading of them is not exact to the last digit.

@@ -4,6 +4,7 @@
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an argument.
 """
 
+import contextlib
 import csv
 import fcntl
 import io
@@ -192,6 +193,29 @@ class Usage(Case):
 
 
 class Files(Case):
+    def test_a_row_that_was_changed_is_not_resumed_from(self):
+        """One digit of a time, which still reads as a number."""
+        for name in ("rows.csv", "rows.jsonl") + (("rows.sqlite",) if WITH_SQLITE else ()):
+            with self.subTest(name):
+                target = self.file(name)
+                self.ok(SMALL, *AXES, "-o", target)
+                if name == "rows.sqlite":
+                    with contextlib.closing(sqlite3.connect(target)) as base, base:
+                        base.execute("UPDATE sweep SET makespan_s = makespan_s * 1.5 WHERE point = 7")
+                else:
+                    path = pathlib.Path(target)
+                    lines = path.read_text().splitlines(keepends=True)
+                    at = 7 + (name == "rows.csv")
+                    digit = max(i for i, c in enumerate(lines[at][:-20]) if c in "12345678")
+                    lines[at] = (lines[at][:digit] + str(int(lines[at][digit]) + 1) +
+                                 lines[at][digit + 1:])
+                    path.write_text("".join(lines))
+                changed = pathlib.Path(target).read_bytes()
+                done = run(SMALL, *AXES, "-o", target, "--resume")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, "changed after it was written")
+                self.assertEqual(pathlib.Path(target).read_bytes(), changed)
+
     def test_the_three_files_have_the_same_rows(self):
         names = ["rows.csv", "rows.jsonl"] + (["rows.sqlite"] if WITH_SQLITE else [])
         for name in names:
