@@ -45,7 +45,7 @@ class Garbled : public SystemError {
   Garbled() : SystemError("a message between workers is garbled") {}
 };
 
-/// Throws Garbled where there is less than is asked for.
+/// Throws Garbled where there is less than is asked for, or a bool that is neither.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view from) : from_(from) {}
@@ -53,9 +53,15 @@ class ByteReader {
   template <class T>
   T get() {
     static_assert(std::is_trivially_copyable_v<T>);
-    T value;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
+    if constexpr (std::is_same_v<T, bool>) {
+      const auto byte = get<std::uint8_t>();
+      if (byte > 1) throw Garbled();
+      return byte == 1;
+    } else {
+      T value;
+      std::memcpy(&value, take(sizeof value).data(), sizeof value);
+      return value;
+    }
   }
   void read(std::string& text) { text = this->text(); }
   template <class T>

@@ -50,6 +50,7 @@ Row decode(std::string_view bytes) {
   Row row;
   row.point = from.get<std::uint64_t>();
   row.status = from.get<Row::Status>();
+  if (row.status > Row::Status::failed) throw Garbled();
   for (const auto text : kRowTexts) row.*text = from.text();
   const auto present = from.get<std::uint32_t>();
   for (std::size_t i = 0; i < row.measures.size(); ++i)

@@ -53,6 +53,12 @@ TEST(Row, CutShortOrTooLongIsSaid) {
   EXPECT_THROW(decode(bytes + "x"), Garbled);
 }
 
+TEST(Row, OfAnUnknownStatusIsNone) {
+  std::string bytes = encode(some_row());
+  bytes[sizeof(std::uint64_t)] = 4;
+  EXPECT_THROW(decode(bytes), Garbled);
+}
+
 TEST(Task, IsReadBackAsItWas) {
   const Task task{{7, 2, {{"pipeline.stages", "4"}, {"model.forward", ""}}}, true};
   const Task read = decode_task(encode(task));
@@ -63,6 +69,12 @@ TEST(Task, IsReadBackAsItWas) {
   EXPECT_EQ(read.point.changes[0].key, "pipeline.stages");
   EXPECT_EQ(read.point.changes[0].value, "4");
   EXPECT_EQ(read.point.changes[1].value, "");
+}
+
+TEST(Task, IsAloneOrNot) {
+  std::string bytes = encode(Task{});
+  bytes[0] = 2;
+  EXPECT_THROW(decode_task(bytes), Garbled);
 }
 
 }  // namespace
