@@ -18,7 +18,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -465,7 +467,14 @@ class RendezvousClient : public RendezvousStore {
                                                   : Found::never;
     return {found, std::move(reply.bytes)};
   }
-  double clock_s() override { return std::stod(request(frame(kClock, 0, "", "")).bytes); }
+  double clock_s() override {
+    const std::string said = request(frame(kClock, 0, "", "")).bytes;
+    double seconds = 0;
+    const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), seconds);
+    if (error != std::errc() || end != said.data() + said.size() || !std::isfinite(seconds))
+      throw SystemError(fmt::format("rank 0 ({}) does not say the time", host_));
+    return seconds;
+  }
   void fail(const std::string& reason) override { request(frame(kFail, 0, "", reason)); }
   std::string local_address() override { return address_of(socket_.fd()); }
   std::string server_address() override { return address_of(socket_.fd(), ::getpeername); }

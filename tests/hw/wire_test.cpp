@@ -852,6 +852,23 @@ TEST(Rendezvous, AnImpostorNeitherSetsNorTakesARanksPlace) {
   ::close(fd);
 }
 
+TEST(Rendezvous, AClockThatSaysNoTimeIsSaid) {
+  const RendezvousServer server({0, 2, "r"}, {0}, "127.0.0.1");
+  const SilentListener front;
+  std::thread between([&] {
+    const int client = ::accept(front.fd, nullptr, nullptr), rank_0 = connected_to(server.port());
+    for (int joining = 0; joining < 2; ++joining)
+      EXPECT_TRUE(hand_on(client, rank_0) && hand_on(rank_0, client));
+    EXPECT_NE(received(client, 1), "");
+    send_text(client, request('+', 0, "soon", ""));
+    ::close(rank_0);
+    ::close(client);
+  });
+  const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {front.port}, 60, 60);
+  EXPECT_TRUE(says(error_of([&] { client->clock_s(); }), {"does not say the time"}));
+  between.join();
+}
+
 TEST(Rendezvous, AStrangerWhoAnnouncesAGigabyteIsLeft) {
   const RendezvousServer server({0, 2, "r"}, {0}, "127.0.0.1");
   const int fd = connected_to(server.port());
