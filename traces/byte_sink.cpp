@@ -35,14 +35,18 @@ struct ByteSink::File {
   void open(int flags) {
     descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
   }
-  /// Of what is complete and still open. False: errno says why.
+  /// Of what is complete and still open: its own name where there is no file yet, else the
+  /// temporary one. False: errno says why.
   bool name() {
     const std::string open_file = "/proc/self/fd/" + std::to_string(descriptor);
-    ::unlink(temporary.c_str());
-    if (::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      return false;
+    const auto link = [&](const std::string& to) {
+      return ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    };
     nameless = false;
-    return true;
+    if (link(path)) return keep = true;
+    ::unlink(temporary.c_str());
+    nameless = !link(temporary);
+    return !nameless;
   }
 };
 
