@@ -296,11 +296,17 @@ class Check(LauncherTest):
 
     def test_the_third_round_of_all_has_the_thread_sanitizer_for_what_executes(self) -> None:
         self.check("--all")
-        self.assertIn("-Db_sanitize=thread", self.box.calls("meson setup")[-1])
+        self.assertIn("-Db_sanitize=thread", self.box.calls("meson setup")[2])
+        self.assertRegex(self.box.calls("ninja")[2], "build-thread thread_tests$")
+        self.assertIn("--suite threads", self.box.calls("meson test")[2])
+
+    def test_the_last_round_of_all_fuzzes_every_reader(self) -> None:
+        self.check("--all")
+        self.assertIn("-fsanitize=fuzzer-no-link", self.box.calls("meson setup")[-1])
         builds, tests = self.box.calls("ninja"), self.box.calls("meson test")
-        self.assertEqual((len(builds), len(tests)), (3, 3))
-        self.assertRegex(builds[-1], "build-thread thread_tests$")
-        self.assertIn("--suite threads", tests[-1])
+        self.assertEqual((len(builds), len(tests)), (4, 4))
+        self.assertRegex(builds[-1], "build-fuzz fuzzing$")
+        self.assertIn("--suite fuzz", tests[-1])
 
     def test_random_cases_are_all_tried_in_all_alone(self) -> None:
         self.box.fake("meson", (self.box.bin / "meson").read_text() +

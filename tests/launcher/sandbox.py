@@ -18,7 +18,7 @@ ORDINARY_TOOLS = ["bash", "cat", "cp", "env", "find", "flock", "grep", "mkdir", 
 
 FAKE_MESON = """
 case $1 in
-  setup) for dir; do case $dir in */build | */build-sanitize | */build-thread) break ;; esac; done
+  setup) for dir; do case $dir in */build | */build-sanitize | */build-thread | */build-fuzz) break ;; esac; done
          mkdir -p "$dir" && touch "$dir/build.ninja" ;;
 esac
 """

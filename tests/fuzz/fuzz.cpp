@@ -1,0 +1,524 @@
+#include "tests/fuzz/targets.hpp"
+
+#include "base/rendezvous.hpp"
+#include "hw/calibration.hpp"
+#include "hw/run_plan_file.hpp"
+#include "models/layer_table.hpp"
+#include "models/layout_string.hpp"
+#include "results/simulation.hpp"
+#include "scenarios/config_import.hpp"
+#include "scenarios/documents.hpp"
+#include "scenarios/megatron_import.hpp"
+#include "schedules/exchange/torch_reader.hpp"
+#include "sweep/axes.hpp"
+#include "sweep/bytes.hpp"
+#include "sweep/inputs.hpp"
+#include "sweep/line_output.hpp"
+#include "sweep/messages.hpp"
+#include "traces/byte_sink.hpp"
+#include "traces/recording.hpp"
+#include "traces/trace_check.hpp"
+#include "validate/calibration.hpp"
+#include "validate/sailor_files.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace penstock::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostOps = 2000;      // that are simulated
+constexpr std::uint64_t kMostPoints = 20000;  // that are counted
+
+// ---- scenarios
+
+/// Nothing but shipped files and these: no text reaches the disk.
+std::shared_ptr<Documents> only(std::vector<Documents::File> files) {
+  static const std::vector<Documents::File> kShipped = [] {
+    std::vector<Documents::File> shipped;
+    for (const char* folder : {"models", "models/clusters", "models/devices"})
+      for (const std::string& name : shipped_names(folder)) {
+        const std::string path = fs::path(data_folder()) / folder / (name + ".yaml");
+        shipped.push_back({path, read_file(path)});
+      }
+    return shipped;
+  }();
+  files.insert(files.end(), kShipped.begin(), kShipped.end());
+  return std::make_shared<Documents>(files);
+}
+
+Scenario scenario_of(const std::string& text, const std::string& file = "",
+                     const std::string& content = "", const std::vector<Override>& changes = {}) {
+  return ScenarioTemplate("a.yaml", only({{"a.yaml", text}, {file, content}})).resolve(changes);
+}
+
+void require_sound(const Simulation& simulated) {
+  const Result result = summarize(simulated);
+  invariant(std::isfinite(result.makespan_s) && result.makespan_s >= 0, "a time that is none");
+  for (const DeviceResult& device : result.devices)
+    for (const std::int64_t bytes : device.memory.use.bytes)
+      invariant(bytes >= 0, "less memory than none");
+}
+
+void simulate_small(const Scenario& scenario) {
+  if (count_ops(scenario.shape, scenario.lowering.width) > kMostOps) return;
+  Simulation simulated = prepare(scenario);
+  if (simulated.program.ops.size() > kMostOps || !why_not_exact(simulated.input()).empty()) return;
+  run_engine(simulated, EngineChoice::exact);
+  require_sound(simulated);
+}
+
+void read_scenario(const std::string& text) {
+  const Scenario scenario = scenario_of(text);
+  invariant(scenario_of(scenario.text).text == scenario.text, "a scenario reads as another");
+  simulate_small(scenario);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void read_overrides(const std::string& text) {
+  static const std::string kSmall = read_file(data_folder() + "/scenarios/small-1f1b.yaml");
+  std::vector<Override> changes;
+  for (const std::string& line : lines_of(text)) changes.push_back(parse_override(line));
+  const Scenario scenario = scenario_of(kSmall, "", "", changes);
+  invariant(scenario_of(scenario.text).text == scenario.text, "a scenario reads as another");
+  simulate_small(scenario);
+}
+
+void read_block(const std::string& text) {
+  simulate_small(
+      scenario_of("model: {forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}\n"
+                  "cluster: {link: {latency: 0}}\nschedule: b.yaml\n"
+                  "pipeline: {chunks: 2, stages: 4, microbatches: 4}\n",
+                  "b.yaml", text));
+}
+
+void read_profile_of_calibration(const std::string& text) {
+  simulate_small(
+      scenario_of("model: p.yaml\ncluster: p.yaml\nschedule: 1f1b\n"
+                  "pipeline: {stages: 2, microbatches: 4}\n",
+                  "p.yaml", text));
+}
+
+void read_foreign_model(const std::string& text) {
+  simulate_small(
+      scenario_of("model: m.json\ncluster: dgx-a100\nschedule: 1f1b\n"
+                  "pipeline: {stages: 2, microbatches: 4}\n",
+                  "m.json", text));
+}
+
+using Importer = std::string (*)(const std::string&, const std::string&, const std::string&);
+
+/// Whatever it says is YAML; that the values go together is the user's.
+void import_with(Importer importer, const std::string& text) {
+  const std::string made = importer(text, "a", "");
+  try {
+    parse_document(made, "made");
+  } catch (const InputError&) {
+    throw InternalBug("an import is no YAML");
+  }
+  simulate_small(scenario_of(made));
+}
+
+void read_nanotron(const std::string& text) { import_with(scenario_of_nanotron, text); }
+void read_torchtitan(const std::string& text) { import_with(scenario_of_torchtitan, text); }
+void read_megatron(const std::string& text) {
+  import_with([](const std::string& t, const std::string& origin,
+                 const std::string& cluster) { return scenario_of_megatron(t, origin, cluster); },
+              text);
+}
+
+// ---- schedules and layers
+
+void read_torch(const std::string& text) {
+  const ImportedSchedule read = read_torch_csv(text, "a.csv");
+  invariant(read_torch_csv(to_csv(read.table), "b.csv").table.rows == read.table.rows,
+            "a table reads as another");
+  const TorchTable whole = with_communication(table_of(read.order), read.placement);
+  const ImportedSchedule again = read_torch_csv(to_csv(whole), "c.csv");
+  for (int d = 0; d < read.order.devices(); ++d)
+    invariant(std::ranges::equal(again.order.of(d), read.order.of(d)), "a lowered order differs");
+  if (read.order.size() > kMostOps) return;
+  simulate_small(scenario_of(
+      fmt::format(
+          "model: {{forward: 1 s, {}}}\ncluster: {{link: {{latency: 0}}}}\n"
+          "schedule: a.csv\npipeline: {{stages: {}, chunks: {}, microbatches: {}}}\n",
+          read.split_backward ? "backward_input: 1 s, backward_weight: 1 s" : "backward: 2 s",
+          read.depth, read.chunks, read.microbatches),
+      "a.csv", text));
+}
+
+void read_layout(const std::string& text) {
+  const auto layout = parse_layout(text, "a layout");
+  invariant(parse_layout(to_layout(layout), "again") == layout, "a layout reads as another");
+}
+
+void use_profile(const PipedreamProfile& profile) {
+  const int stages = std::min<int>(3, static_cast<int>(profile.layers.size()));
+  if (profile.layers.size() > 200) return;
+  const auto split =
+      profiled_balanced_split(profile, std::vector<int>(static_cast<std::size_t>(stages), 1));
+  for (const StageCosts& costs : profiled_stage_costs(profile, split, {}))
+    invariant(std::isfinite(costs.forward_s) && costs.forward_s >= 0 && costs.output_bytes >= 0,
+              "a stage's costs are none");
+}
+
+void read_graph(const std::string& text) {
+  use_profile(parse_pipedream_profile(text, "graph.txt"));
+}
+void read_layers(const std::string& text) { use_profile(parse_layer_table(text, "a.csv")); }
+
+// ---- measurements
+
+void read_training_runs(const std::string& text) {
+  for (const TrainingRun& run : parse_training_runs(text, "a.csv"))
+    invariant(!run.name().empty() && run.microbatches() > 0, "a run without microbatches");
+}
+
+void read_training_calibration(const std::string& text) {
+  const std::string written = to_json_text(parse_training_calibration(text, "a.json"));
+  invariant(to_json_text(parse_training_calibration(written, "b.json")) == written,
+            "a calibration reads as another");
+}
+
+/// Each of Sailor's four kinds of files: the first letter says which.
+void read_sailor(const std::string& text) {
+  const std::string rest = text.substr(std::min<std::size_t>(1, text.size()));
+  switch (text.empty() ? '\0' : text[0]) {
+    case 'p': {
+      const SailorPlan plan = parse_sailor_plan(rest, "a.json");
+      invariant(
+          plan.depth() > 0 && plan.width() > 0 && plan.layers() > 0 && plan.microbatches() > 0,
+          "a plan without stages");
+      return;
+    }
+    case 'n':
+      static_cast<void>(SailorNetwork::parse(rest, "a.json").bytes_per_s("A", 1, 1e6));
+      return;
+    case 'm': static_cast<void>(parse_sailor_model(rest, "a.json").parameters()); return;
+    default: {
+      const auto profile = SailorProfile::parse(rest, "a.json");
+      for (int layer = 0; layer < std::min(profile.layers(), 10); ++layer)
+        static_cast<void>(profile.times(1, 1, layer));
+    }
+  }
+}
+
+void read_request(const std::string& text) {
+  const std::string written = to_json(parse_calibration_request(text, "a.json"));
+  invariant(to_json(parse_calibration_request(written, "b.json")) == written,
+            "a request reads as another");
+}
+
+void read_result(const std::string& text) {
+  const std::string written = to_json(parse_calibration_result(text, "a.json"));
+  invariant(to_json(parse_calibration_result(written, "b.json")) == written,
+            "a result reads as another");
+}
+
+void read_recording_text(const std::string& text) {
+  const std::string written = recording_text(parse_recording(text, "a.json"));
+  invariant(recording_text(parse_recording(written, "b.json")) == written,
+            "a recording reads as another");
+}
+
+/// A file with this text, for what reads files only.
+const std::string& file_with(const std::string& text) {
+  static const std::string kPath =
+      fs::temp_directory_path() / fmt::format("penstock-fuzz-{}", ::getpid());
+  static const int kAtExit = std::atexit([] { std::remove(kPath.c_str()); });
+  static_cast<void>(kAtExit);
+  std::ofstream(kPath, std::ios::binary) << text;
+  return kPath;
+}
+
+void read_trace(const std::string& text) {
+  const TraceReport report = check_trace(file_with(text));
+  invariant((report.violations == 0) == report.first.empty(), "violations without a sentence");
+}
+
+void read_program(const std::string& text) {
+  const RunPlan plan = parse_run_plan(text, "a.json");
+  const std::string written = to_text(plan);
+  invariant(to_text(parse_run_plan(written, "b.json")) == written, "a program reads as another");
+  static_cast<void>(with_update_channels(plan));
+  for (std::uint32_t g = 0; g < plan.program.ops.size(); ++g)
+    invariant(std::isfinite(duration_s(plan, g)), "an op without a duration");
+}
+
+// ---- sweeps
+
+/// A line is an axis, keys that are zipped ('&'), or a condition ('?').
+void read_axes(const std::string& text) {
+  std::vector<std::string> over, zips, conditions;
+  for (const std::string& line : lines_of(text)) {
+    const bool marked = line.starts_with('&') || line.starts_with('?');
+    (line.starts_with('&') ? zips
+     : marked              ? conditions
+                           : over)
+        .push_back(marked ? line.substr(1) : line);
+  }
+  const auto documents =
+      only({{"a.yaml", read_file(data_folder() + "/scenarios/small-1f1b.yaml")}});
+  const Space space({"a.yaml"}, parse_axes(over, zips, {}), conditions, {}, *documents);
+  if (space.size() > kMostPoints) return;
+  std::uint64_t seen = 0;
+  for (std::uint64_t n = space.next(0); n < space.size(); n = space.next(n + 1)) ++seen;
+  invariant(seen == space.count(), "points are counted wrongly");
+  if (seen > 0) static_cast<void>(space.point(space.next(0)));
+}
+
+struct Rows {
+  std::shared_ptr<Documents> documents = only({{"a.yaml", "{}"}});
+  Space space{
+      {"a.yaml"}, parse_axes({"stages=1:4", "microbatches=1:5"}, {}, {}), {}, {}, *documents};
+  Columns columns{space, *documents};
+};
+
+/// With the right check behind every row, which no mutation finds.
+std::string with_checks(const std::string& text, bool json) {
+  const std::string before = json ? ",\"check\":\"" : ",";
+  std::string checked;
+  for (const std::string& line : lines_of(text)) {
+    const std::size_t at = line.rfind(before);
+    const bool header = !json && checked.empty();
+    checked +=
+        at == std::string::npos || header
+            ? line
+            : line.substr(0, at) + before + check_of(line.substr(0, at)) + (json ? "\"}" : "");
+    checked += '\n';
+  }
+  return checked;
+}
+
+/// The rows of an interrupted sweep: JSON where a file begins with a brace.
+void read_rows(const std::string& text) {
+  static const Rows kRows;
+  using Kind = LineFormat::Kind;
+  const bool json = text.starts_with('{');
+  const std::string file = with_checks(text, json);
+  const LineFormat format(json ? Kind::json : Kind::csv, kRows.columns.all());
+  const auto visit = [&](const Cells& row) {
+    const std::string line = format.line(row);
+    const auto again = format.parse(line.substr(0, line.size() - 1));
+    invariant(again && format.line(*again) == line, "a row reads as another");
+  };
+  const std::int64_t whole = read_lines(file_with(file), format, visit);
+  invariant(whole >= 0 && whole <= static_cast<std::int64_t>(file.size()), "more than there is");
+}
+
+void read_manifest(const std::string& text) {
+  const Manifest manifest = parse_manifest(text, "a.sweep");
+  invariant(differences(manifest, parse_manifest(to_json(manifest), "b.sweep")).empty(),
+            "a manifest reads as another");
+}
+
+/// What a worker's stream says, to rank 0 and from it.
+void read_messages(const std::string& text) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw InternalBug("no sockets");
+  const std::string sent = text.substr(0, 32768);
+  const bool all = ::write(ends[1], sent.data(), sent.size()) == static_cast<ssize_t>(sent.size());
+  ::close(ends[1]);
+  Stream stream(ends[0]);
+  while (stream.receive()) {
+  }
+  while (const auto message = stream.next()) {
+    switch (message->says) {
+      case Says::hello: static_cast<void>(encode(decode_hello(message->bytes))); break;
+      case Says::ended: static_cast<void>(encode(decode_ended(message->bytes))); break;
+      case Says::give_up: static_cast<void>(encode(decode_number(message->bytes))); break;
+      case Says::stop: static_cast<void>(encode(decode_files(message->bytes))); break;
+      case Says::point: static_cast<void>(encode(decode_task(message->bytes))); break;
+      case Says::row: {
+        static const Rows kRows;
+        Row row = decode(message->bytes);
+        row.point %= kRows.space.size();  // rank 0 knows which it has asked for
+        invariant(encode(decode(encode(row))) == encode(row), "a row reads as another");
+        static_cast<void>(kRows.columns.cells(row));
+      }
+    }
+  }
+  invariant(all, "a socket holds less than a message");
+}
+
+int connected_to(int port) {
+  const int to = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool is = ::connect(to, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  invariant(is, "rank 0 does not listen any more");
+  return to;
+}
+
+/// What a process says to rank 0's server before it leaves.
+void read_greetings(const std::string& text) {
+  static std::unique_ptr<RendezvousServer> server;
+  static int heard = 0;
+  if (heard++ % 500 == 0)
+    server =
+        std::make_unique<RendezvousServer>(RunIdentity{0, 4, "run"}, std::vector{0}, "127.0.0.1");
+  const int to = connected_to(server->port());
+  static_cast<void>(::send(to, text.data(), text.size(), MSG_NOSIGNAL));
+  ::shutdown(to, SHUT_WR);
+  char buffer[4096];
+  while (::recv(to, buffer, sizeof buffer, 0) > 0) {
+  }
+  ::close(to);
+}
+
+const Target kTargets[] = {
+    {.name = "scenario",
+     .read = read_scenario,
+     .seeds = {"scenarios/*.yaml", "tests/scenarios/malformed/*.yaml", "scenarios/keys.cpp"}},
+    {.name = "set",
+     .read = read_overrides,
+     .seeds = {"tests/scenarios/overrides_test.cpp", "scenarios/keys.cpp"}},
+    {.name = "over",
+     .read = read_axes,
+     .seeds = {"tests/sweep/axes_test.cpp", "tests/sweep/condition_test.cpp"}},
+    {.name = "torch-csv",
+     .read = read_torch,
+     .seeds = {"tests/cli/golden/*.csv", "tests/schedules/torch_csv_test.cpp",
+               "schedules/exchange/torch_table.hpp"},
+     .written = written_tables},
+    {.name = "block",
+     .read = read_block,
+     .seeds = {"tests/scenarios/schedule_parts_test.cpp", "scenarios/own_schedule.cpp"}},
+    {.name = "layout", .read = read_layout, .seeds = {"tests/models/layout_string_test.cpp"}},
+    {.name = "hugging-face",
+     .read = read_foreign_model,
+     .seeds = {"tests/scenarios/foreign/*.json", "tests/scenarios/malformed/parts/*.json",
+               "scenarios/foreign.cpp"}},
+    {.name = "nanotron",
+     .read = read_nanotron,
+     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"}},
+    {.name = "torchtitan",
+     .read = read_torchtitan,
+     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"}},
+    {.name = "megatron",
+     .read = read_megatron,
+     .seeds = {"docs/tasks/*.sh", "tests/scenarios/megatron_import_test.cpp",
+               "scenarios/megatron_import.cpp"}},
+    {.name = "graph", .read = read_graph, .seeds = {"tests/models/pipedream_profile_test.cpp"}},
+    {.name = "layers",
+     .read = read_layers,
+     .seeds = {"docs/tasks/*.csv", "tests/models/layer_table_test.cpp"}},
+    {.name = "iteration-times",
+     .read = read_training_runs,
+     .seeds = {"tests/validate/training_test.cpp"}},
+    {.name = "fitted-times",
+     .read = read_training_calibration,
+     .seeds = {"models/calibrations/*.json", "validate/calibration.cpp"}},
+    {.name = "sailor",
+     .read = read_sailor,
+     .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"}},
+    {.name = "calibrated",
+     .read = read_profile_of_calibration,
+     .seeds = {"tests/scenarios/profiles/*.yaml", "traces/recorded/host/*.yaml",
+               "scenarios/costs.cpp"}},
+    {.name = "calibration-request",
+     .read = read_request,
+     .seeds = {"hw/calibration_file.cpp"},
+     .written = written_requests},
+    {.name = "calibration-result",
+     .read = read_result,
+     .seeds = {"hw/calibration_file.cpp"},
+     .written = written_results},
+    {.name = "recording",
+     .read = read_recording_text,
+     .seeds = {"traces/recording.cpp"},
+     .written = written_recordings},
+    {.name = "trace",
+     .read = read_trace,
+     .seeds = {"traces/trace_check.cpp"},
+     .written = written_traces},
+    {.name = "program",
+     .read = read_program,
+     .seeds = {"hw/run_plan_file.cpp"},
+     .written = written_programs},
+    {.name = "rows", .read = read_rows, .written = written_rows},
+    {.name = "manifest",
+     .read = read_manifest,
+     .seeds = {"sweep/manifest.cpp"},
+     .written = written_manifests},
+    {.name = "messages", .read = read_messages, .system_errors = true, .written = written_messages},
+    {.name = "greetings",
+     .read = read_greetings,
+     .system_errors = true,
+     .written = written_greetings},
+};
+
+/// Nothing is caught that is no answer, so that a crash shows where it was thrown.
+void read(const Target& target, const std::string& text) {
+  try {
+    target.read(text);
+  } catch (const InputError& error) {
+    invariant(*error.what() != 0, "an error without a message");
+  }
+}
+
+const Target* chosen = nullptr;
+
+}  // namespace
+
+std::span<const Target> targets() { return kTargets; }
+
+}  // namespace penstock::fuzz
+
+using namespace penstock;
+
+/// --list: the names; --seeds=FOLDER: writes them; --target=NAME: what to fuzz. libFuzzer leaves
+/// alone what begins with two dashes.
+extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
+  for (int i = 1; i < *count; ++i) {
+    const std::string argument = (*arguments)[i];
+    if (argument == "--list") {
+      for (const fuzz::Target& t : fuzz::targets()) fmt::print("{}\n", t.name);
+      std::exit(0);
+    }
+    if (argument.starts_with("--seeds=")) {
+      fuzz::write_seeds(argument.substr(8));
+      std::exit(0);
+    }
+    for (const fuzz::Target& t : fuzz::targets())
+      if (argument == fmt::format("--target={}", t.name)) fuzz::chosen = &t;
+  }
+  if (fuzz::chosen == nullptr) {
+    fmt::print(stderr, "which --target=NAME? --list shows them\n");
+    std::exit(2);
+  }
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(bytes), size);
+  if (!fuzz::chosen->system_errors) {
+    fuzz::read(*fuzz::chosen, text);
+    return 0;
+  }
+  try {
+    fuzz::read(*fuzz::chosen, text);
+  } catch (const SystemError&) {  // NOLINT(bugprone-empty-catch)
+  }
+  return 0;
+}
