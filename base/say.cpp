@@ -23,19 +23,35 @@ void keep_standard_streams() {
   }
 }
 
+std::size_t utf8_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = first < 0x80                     ? 1
+                             : first >= 0xC2 && first <= 0xDF ? 2
+                             : first >= 0xE0 && first <= 0xEF ? 3
+                             : first >= 0xF0 && first <= 0xF4 ? 4
+                                                              : 0;
+  if (length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if (!is_continuation(text[i])) return 0;
+  return length;
+}
+
 std::string without_controls(const std::string& text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+    const std::size_t length = utf8_length(std::string_view(text).substr(i));
+    if (length == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       out += fmt::format("\\x{:02x}", c);
-    } else if (c == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080 to U+009F in UTF-8
-      out += fmt::format("\\u{:04x}", next);
-      ++i;
-    } else {
-      out += text[i];
+      continue;
     }
+    if (c == 0xc2 && next < 0xa0) {  // U+0080 to U+009F
+      out += fmt::format("\\u{:04x}", next);
+    } else {
+      out += text.substr(i, length);
+    }
+    i += length - 1;
   }
   return out;
 }

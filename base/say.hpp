@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -11,8 +13,13 @@ namespace penstock {
 /// Writing to a closed standard output still fails. First thing in main.
 void keep_standard_streams();
 
-/// `text` with control characters other than line feeds and tabs written out: a terminal obeys none
-/// that a file's name or its content holds.
+/// Is this a byte of a UTF-8 sequence that is not its first?
+inline bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+/// Bytes of the UTF-8 sequence that a text, which is not empty, starts with; 0: none.
+std::size_t utf8_length(std::string_view text);
+
+/// `text` with control characters other than line feeds and tabs, and what is no UTF-8, written
+/// out: a terminal obeys none that a file's name or its content holds.
 std::string without_controls(const std::string& text);
 
 /// Writes to standard error, `without_controls`; when that is full or closed nothing is said.

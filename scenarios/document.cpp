@@ -41,8 +41,6 @@ std::shared_ptr<const Source> make_source(std::string_view text, const std::stri
   return source;
 }
 
-bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 /// A diagnostic at a byte of a line, with the part of the line around it.
 Diagnostic at(const Source& source, int line, int byte_column, const std::string& message,
               int length = 1) {
@@ -59,21 +57,6 @@ Diagnostic at(const Source& source, int line, int byte_column, const std::string
   d.source_line = text.substr(from, to - from);
   d.source_offset = static_cast<int>(display_width(text.substr(0, from)));
   return d;
-}
-
-/// Bytes of the UTF-8 sequence that starts here; 0 when there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const std::size_t length = first < 0x80                     ? 1
-                             : first >= 0xC2 && first <= 0xDF ? 2
-                             : first >= 0xE0 && first <= 0xEF ? 3
-                             : first >= 0xF0 && first <= 0xF4 ? 4
-                                                              : 0;
-  if (length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text[i])) return 0;
-  }
-  return length;
 }
 
 /// Refuses what is not text, and what is nested so deep that the parser would need quadratic time

@@ -285,6 +285,7 @@ int run_sweep(const Arguments& arguments) {
     throw InputError("--where", fmt::format("no point is left of {}",
                                             format_count(static_cast<std::int64_t>(space.size()))));
   }
+  stop_on_signals();  // before there is a file
   const auto output = output_of(arguments, columns, manifest_of(arguments, space, *documents));
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
@@ -299,7 +300,6 @@ int run_sweep(const Arguments& arguments) {
   workers.told = encode(documents->files());
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
-  stop_on_signals();
   const bool complete = visit_all(*evaluator, run, arguments, workers);
   watch->end();
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));

@@ -260,7 +260,7 @@ class Reproducible(Case):
         path = self.folder / "run.html"
         cluster = ["--cluster", "p3.16xlarge-x8", "--batch", "512"]
         kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
-                 ("compare", CONTENDED, "--reproducible"): {"comparison"},
+                 ("compare", CONTENDED, "--reproducible"): {"comparison", "timeline"},
                  ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
                  ("plan", "gpt-3.8b", *cluster): {"comparison", "table"},
                  ("plan", "scenarios/gpt-2.2b-2bw.yaml"): {"comparison", "table"}}
