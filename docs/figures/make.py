@@ -209,7 +209,7 @@ def slow_device():
     panels = []
     for i, (split, title) in enumerate(SPLITS.items()):
         panel = svg.Panel(130 + 395 * i, 70, 350, 280, (-0.5, 10.8), (-0.6, len(ALL) - 0.4))
-        panel.axes("", "iteration takes longer by", "", [(v, f"{v} %") for v in range(0, 11, 2)],
+        panel.axes("", "update takes longer by", "", [(v, f"{v} %") for v in range(0, 11, 2)],
                    [])
         panel.add(svg.text(panel.left, panel.top - 28, title, 12.5, bold=True))
         for v in (1.25, 10):

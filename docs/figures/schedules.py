@@ -193,7 +193,7 @@ take no time, and updates are thin black lines.
 The tables put each formula beside what the simulation shows; a test fails where they differ. "–" is
 no claim: the formula is for other times or numbers of microbatches. The bubble is a share of the
 makespan; or, where the paper counts it so, of the time of the longest device alone from its first op
-to its last; or of an iteration in the steady state of a schedule that never flushes.
+to its last; or of an update in the steady state of a schedule that never flushes.
 """
 
 OPTIMIZER_STEPS = """
