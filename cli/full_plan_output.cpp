@@ -174,7 +174,8 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   std::string text =
       table.render() + gone +
       "p: stages, v: chunks, w: replicas (data parallel), t: GPUs of a stage (tensor parallel), "
-      "b: samples of a\nmicrobatch, m: microbatches per update; memory: of the fullest device\n";
+      "b: samples of a\nmicrobatch, m: microbatches per update; memory: of the fullest device; "
+      "engine: that simulated\nit; ranks: their order on the GPUs\n";
   const auto any = [&](bool Shape::*shared) {
     return std::ranges::any_of(offers,
                                [&](const Offer& o) { return o.plan.choice.family.shape.*shared; });
