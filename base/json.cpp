@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <optional>
 
 namespace penstock {
 namespace {
@@ -278,11 +280,24 @@ const Json::Object& Json::items() const {
   return std::get<Object>(value_);
 }
 
-std::int64_t Json::integer() const {
-  if (const auto* value = std::get_if<std::int64_t>(&value_)) return *value;
-  if (const auto* value = std::get_if<std::uint64_t>(&value_))
-    return static_cast<std::int64_t>(*value);
-  return static_cast<std::int64_t>(number());
+std::int64_t Json::integer(std::int64_t least, std::uint64_t most) const {
+  constexpr double kTwoTo63 = 0x1p63;
+  const auto whole = [&]() -> std::optional<std::int64_t> {
+    if (const auto* value = std::get_if<std::uint64_t>(&value_))
+      return *value <= most ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
+    std::int64_t value = 0;
+    if (const auto* integer = std::get_if<std::int64_t>(&value_)) {
+      value = *integer;
+    } else {
+      const double real = number();
+      if (!(real >= -kTwoTo63 && real < kTwoTo63) || real != std::trunc(real)) return std::nullopt;
+      value = static_cast<std::int64_t>(real);
+    }
+    const bool fits = value >= least && (value < 0 || static_cast<std::uint64_t>(value) <= most);
+    return fits ? std::optional(value) : std::nullopt;
+  }();
+  if (whole) return *whole;
+  throw JsonError(fmt::format("{} is no whole number from {} to {}", dump(), least, most));
 }
 
 double Json::number() const {
@@ -310,7 +325,9 @@ void Json::is_no(const char* wanted) const {
 
 bool operator==(const Json& a, const Json& b) {
   if (a.is_number_integer() && b.is_number_integer())
-    return a.is_number_unsigned() == b.is_number_unsigned() && a.integer() == b.integer();
+    return a.is_number_unsigned() == b.is_number_unsigned() &&
+           (a.is_number_unsigned() ? a.get<std::uint64_t>() == b.get<std::uint64_t>()
+                                   : a.get<std::int64_t>() == b.get<std::int64_t>());
   if (a.is_number() && b.is_number()) return a.number() == b.number();
   if (a.value_.index() != b.value_.index()) return false;
   if (a.is_object()) return equal_objects(a, b);

@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -144,7 +145,8 @@ class Json {
 
  private:
   const List& list() const;
-  std::int64_t integer() const;
+  /// JsonError when it is no whole number from `least` to `most`.
+  std::int64_t integer(std::int64_t least, std::uint64_t most) const;
   double number() const;
   bool boolean() const;
   const std::string& text() const;
@@ -212,7 +214,7 @@ T Json::get() const {
   if constexpr (std::same_as<T, bool>) {
     return boolean();
   } else if constexpr (std::integral<T>) {
-    return static_cast<T>(integer());
+    return static_cast<T>(integer(std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
   } else if constexpr (std::floating_point<T>) {
     return static_cast<T>(number());
   } else if constexpr (std::same_as<T, std::string>) {

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -51,6 +52,22 @@ struct ByteSink::File {
 };
 
 namespace {
+
+/// No signal but SIGKILL ends this thread's work in between: a file with two names would stay.
+class Undisturbed {
+ public:
+  Undisturbed() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~Undisturbed() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  Undisturbed(const Undisturbed&) = delete;
+  Undisturbed& operator=(const Undisturbed&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// Pipes and devices are written in place; everything else through a temporary file.
 bool in_place(const std::string& path) {
@@ -140,6 +157,7 @@ void ByteSink::close() {
     if (!file_->nameless) file_->descriptor = -1;
     if (gzclose(gz) != Z_OK) throw SystemError::from_errno("write", file_->path);
   }
+  const Undisturbed undisturbed;
   if (file_->nameless && !file_->name()) throw SystemError::from_errno("write", file_->path);
   if (file_->descriptor > STDERR_FILENO) {
     const int descriptor = file_->descriptor;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace penstock::json_test {
 namespace {
@@ -68,6 +69,19 @@ TEST(Json, WhatIsAnotherTypeIsRefused) {
   EXPECT_THROW(Json(std::vector<int>{1}).at(1), JsonError);
   EXPECT_THROW(Json(1).value("a", 2), JsonError);
   EXPECT_EQ(Json().begin(), Json().end());
+}
+
+TEST(Json, ANumberIsReadWhole) {
+  EXPECT_EQ(Json(3.0).get<int>(), 3);
+  EXPECT_EQ(Json(0xFFFFFFFFFFFFFFFFU).get<std::uint64_t>(), 0xFFFFFFFFFFFFFFFFU);
+  EXPECT_EQ(Json(std::numeric_limits<std::int64_t>::min()).get<std::int64_t>(),
+            std::numeric_limits<std::int64_t>::min());
+  EXPECT_THROW(Json(1.5).get<int>(), JsonError);
+  EXPECT_THROW(Json(2.9e27).get<std::int64_t>(), JsonError);
+  EXPECT_THROW(Json(std::nan("")).get<int>(), JsonError);
+  EXPECT_THROW(Json(0x100000000).get<std::uint32_t>(), JsonError);
+  EXPECT_THROW(Json(-1).get<std::uint32_t>(), JsonError);
+  EXPECT_THROW(Json(0xFFFFFFFFFFFFFFFFU).get<std::int64_t>(), JsonError);
 }
 
 TEST(Json, EqualityIsThatOfValues) {

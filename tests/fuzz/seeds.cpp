@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -174,6 +175,7 @@ std::vector<std::string> files_of(std::string_view pattern) {
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(path.parent_path()))
     if (entry.path().extension() == path.extension()) files.push_back(entry.path().string());
+  std::ranges::sort(files);  // a file system has its own order
   return files;
 }
 
@@ -288,8 +290,12 @@ void write_seeds(const std::string& folder) {
     fs::remove_all(here);  // with what was found since
     fs::create_directories(here);
     const Material material = material_of(target);
-    for (std::size_t i = 0; i < material.seeds.size(); ++i)
-      std::ofstream(here / fmt::format("seed-{}", i), std::ios::binary) << material.seeds[i];
+    std::ofstream list(here.string() + ".list");
+    for (std::size_t i = 0; i < material.seeds.size(); ++i) {
+      const fs::path file = here / fmt::format("seed-{}", i);
+      std::ofstream(file, std::ios::binary) << material.seeds[i];
+      list << (i == 0 ? "" : ",") << file.string();
+    }
     std::ofstream dictionary(here.string() + ".dict");
     for (const std::string& word : material.words) dictionary << dictionary_line(word);
   }

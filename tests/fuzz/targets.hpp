@@ -27,7 +27,8 @@ struct Target {
 
 std::span<const Target> targets();
 
-/// Makes `folder` with a folder of seeds and a dictionary for every target: NAME, NAME.dict.
+/// Makes `folder` with a folder of seeds, a list of them and a dictionary for every target: NAME,
+/// NAME.list, NAME.dict.
 void write_seeds(const std::string& folder);
 
 std::vector<std::string> written_programs();
