@@ -5,7 +5,7 @@
 // times: messages on timers (its default for private links), every message a SimGrid Comm, and
 // the memory timeline included. CPU seconds; the median of several runs; the ratio within one run.
 #include "base/clock.hpp"
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "tests/rig.hpp"
 #include "traces/memory.hpp"
 

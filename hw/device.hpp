@@ -6,7 +6,7 @@
 // the model (streams, events, a stream-ordered pool); the host backend does the same with threads.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 
 #include <memory>
 

@@ -6,7 +6,7 @@
 // this process, which op it stands before and which channel it waits for.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <atomic>
 #include <condition_variable>

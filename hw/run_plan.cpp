@@ -1,6 +1,6 @@
 #include "hw/run_plan.hpp"
 
-#include "base/position_costs.hpp"
+#include "program/position_costs.hpp"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "models/stage_costs.hpp"
-#include "schedules/program.hpp"
+#include "program/program.hpp"
 
 #include <optional>
 #include <string>
@@ -16,7 +16,7 @@ struct ChannelPlan {
   enum class Kind : std::uint8_t {
     messages,   ///< activations and their gradients
     gradients,  ///< of twins (Placement::twin), which REDUCE_GRAD adds; they cost what that op does
-    norms,      ///< partial norms (schedules/norm_chain.hpp); they cost the latency
+    norms,      ///< partial norms (program/norm_chain.hpp); they cost the latency
   };
   int source = 0;
   int destination = 0;

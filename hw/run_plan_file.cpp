@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "base/json_fields.hpp"
 #include "base/say.hpp"
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
 

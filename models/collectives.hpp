@@ -5,7 +5,7 @@
 // is the textbook cost; on shared links the flows contend like any others.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 #include "models/cluster.hpp"
 
 #include <cstdint>

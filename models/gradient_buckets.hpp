@@ -5,7 +5,7 @@
 // backward of the first of its layers, which comes last, has ended.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 
 #include <cstdint>
 #include <vector>

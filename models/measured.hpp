@@ -11,8 +11,8 @@
 // SOSP'19, section 3.1, profiles a device alone).
 #pragma once
 
-#include "base/per_stage.hpp"
-#include "base/vocabulary.hpp"
+#include "program/per_stage.hpp"
+#include "program/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
 

@@ -14,8 +14,8 @@
 // that a later stage reads: its own and those that only pass through, each once.
 #pragma once
 
-#include "base/per_stage.hpp"
-#include "base/vocabulary.hpp"
+#include "program/per_stage.hpp"
+#include "program/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
 

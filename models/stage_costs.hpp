@@ -20,7 +20,7 @@
 // additions take their whole time on every GPU, unless sequence parallelism divides them.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 #include "models/device.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"

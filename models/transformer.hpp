@@ -17,7 +17,7 @@
 // does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
 #pragma once
 
-#include "base/per_stage.hpp"
+#include "program/per_stage.hpp"
 
 #include <cstdint>
 #include <string>

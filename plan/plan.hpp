@@ -6,7 +6,7 @@
 // different planners are compared by simulating them.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 #include "models/transformer.hpp"
 #include "plan/layer_states.hpp"
 

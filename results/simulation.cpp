@@ -1,7 +1,7 @@
 #include "results/simulation.hpp"
 
 #include "base/clock.hpp"
-#include "base/position_costs.hpp"
+#include "program/position_costs.hpp"
 #include "base/units.hpp"
 #include "sim/path_contention.hpp"
 

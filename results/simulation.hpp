@@ -6,7 +6,7 @@
 #include "schedules/checked_program.hpp"
 #include "sim/communication.hpp"
 #include "sim/engine.hpp"
-#include "traces/latest_versions.hpp"
+#include "program/latest_versions.hpp"
 #include "traces/memory.hpp"
 #include "traces/metrics.hpp"
 

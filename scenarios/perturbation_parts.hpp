@@ -1,7 +1,7 @@
 // Reader of `perturbations`: what disturbs a run.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 #include "models/perturbation.hpp"
 #include "scenarios/section.hpp"
 

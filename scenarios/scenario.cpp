@@ -1,6 +1,6 @@
 #include "scenarios/scenario.hpp"
 
-#include "base/position_costs.hpp"
+#include "program/position_costs.hpp"
 #include "base/suggest.hpp"
 #include "models/placement.hpp"
 #include "scenarios/builder.hpp"

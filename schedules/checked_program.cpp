@@ -1,6 +1,6 @@
 #include "schedules/checked_program.hpp"
 
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 
 #include <algorithm>
 

@@ -3,9 +3,9 @@
 // (recomputation, microbatch size, cluster) share one.
 #pragma once
 
-#include "base/dependencies.hpp"
+#include "program/dependencies.hpp"
 #include "schedules/lowering.hpp"
-#include "schedules/order_facts.hpp"
+#include "program/order_facts.hpp"
 
 #include <list>
 #include <memory>

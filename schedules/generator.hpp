@@ -3,7 +3,7 @@
 // catalog.cpp, one test and one scenario.
 #pragma once
 
-#include "schedules/program.hpp"
+#include "program/program.hpp"
 
 #include <functional>
 #include <limits>

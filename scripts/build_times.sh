@@ -61,7 +61,7 @@ done
 if [[ $edit ]]; then
   clone edit
   meson setup "$folder/edit/build-dev" "$folder/edit" -Dunity=off >/dev/null
-  for pair in cli/result_table.cpp:'cli transcripts' schedules/check.cpp:schedules \
+  for pair in cli/result_table.cpp:'cli transcripts' program/check.cpp:schedules \
     sim/exact.cpp:'sim exact' sim/simgrid/engine.cpp:'sim communication' models/collectives.cpp:models base/units.cpp:base; do
     meson test -C "$folder/edit/build-dev" "${pair#*:}" >/dev/null || true
     echo '// edited' >>"$folder/edit/${pair%%:*}"

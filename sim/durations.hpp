@@ -6,7 +6,7 @@
 // devices that are alike.
 #pragma once
 
-#include "base/position_costs.hpp"
+#include "program/position_costs.hpp"
 #include "sim/engine.hpp"
 
 #include <array>

@@ -1,14 +1,14 @@
 // One interface for every engine that predicts: Program + costs + cluster in, Timeline out.
 #pragma once
 
-#include "base/dependencies.hpp"
+#include "program/dependencies.hpp"
 #include "base/error.hpp"
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 #include "models/perturbation.hpp"
 #include "models/sharing.hpp"
-#include "schedules/program.hpp"
-#include "traces/timeline.hpp"
+#include "program/program.hpp"
+#include "program/timeline.hpp"
 
 #include <optional>
 #include <string>

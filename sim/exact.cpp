@@ -6,7 +6,7 @@
 // A partial norm (post-validation) leaves when its STEP starts, and arrives a latency later.
 // A reduction's part k starts when the last member has that part of its gradient and part k-1 has
 // ended; on links of its own it takes the time of its phases.
-#include "schedules/walk.hpp"
+#include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
 #include "sim/engine.hpp"

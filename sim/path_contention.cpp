@@ -1,6 +1,6 @@
 #include "sim/path_contention.hpp"
 
-#include "schedules/walk.hpp"
+#include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 
 #include <algorithm>

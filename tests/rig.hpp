@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/error.hpp"
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "schedules/lowering.hpp"
-#include "schedules/order_facts.hpp"
+#include "program/order_facts.hpp"
 #include "sim/engine.hpp"
 
 #include <sys/wait.h>

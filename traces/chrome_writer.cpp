@@ -1,7 +1,7 @@
 #include "traces/chrome_writer.hpp"
 
 #include "base/json.hpp"
-#include "base/position_costs.hpp"
+#include "program/position_costs.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>

@@ -8,8 +8,8 @@
 // is allocated.
 #pragma once
 
-#include "base/dependencies.hpp"
-#include "traces/timeline.hpp"
+#include "program/dependencies.hpp"
+#include "program/timeline.hpp"
 
 #include <array>
 #include <functional>

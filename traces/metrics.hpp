@@ -6,8 +6,8 @@
 // gradient_reduction. REDUCE_GRAD itself is communication: idle, gradient_reduction.
 #pragma once
 
-#include "base/dependencies.hpp"
-#include "traces/timeline.hpp"
+#include "program/dependencies.hpp"
+#include "program/timeline.hpp"
 
 #include <array>
 #include <functional>

@@ -6,9 +6,9 @@
 // seconds on the clock of the run; of a run over several processes, all on rank 0's clock.
 #pragma once
 
-#include "base/dependencies.hpp"
+#include "program/dependencies.hpp"
 #include "traces/memory.hpp"
-#include "traces/timeline.hpp"
+#include "program/timeline.hpp"
 
 #include <map>
 #include <optional>

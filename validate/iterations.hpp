@@ -7,8 +7,8 @@
 // first after 2p microbatches to the drain, in steps of a multiple of p microbatches.
 #pragma once
 
-#include "schedules/program.hpp"
-#include "traces/timeline.hpp"
+#include "program/program.hpp"
+#include "program/timeline.hpp"
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 // The timeline: a lane per device, a box per op. A lane's boxes of one kind are one shape, and only
 // those in view become part of it, so that 65,536 ops are drawn in a few milliseconds.
 const KINDS = [
-  // as base/vocabulary.hpp orders them
+  // as program/vocabulary.hpp orders them
   {token: 'F', name: 'forward', colour: '--F'},
   {token: 'B', name: 'backward', colour: '--B'},
   {token: 'I', name: 'backward, input', colour: '--I'},

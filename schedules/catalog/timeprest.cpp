@@ -20,7 +20,7 @@
 // with W_stale the version the minibatch entered with (that of its first forward), W_latest the
 // stage's when the backward starts, and d the updates between them. It takes one buffer more.
 #include "schedules/catalog.hpp"
-#include "schedules/live_versions.hpp"
+#include "program/live_versions.hpp"
 
 namespace penstock {
 namespace {

@@ -1,8 +1,8 @@
 #include "schedules/exchange/activities.hpp"
 
 #include "base/error.hpp"
-#include "base/position_costs.hpp"
-#include "schedules/walk.hpp"
+#include "program/position_costs.hpp"
+#include "program/walk.hpp"
 
 #include <fmt/format.h>
 

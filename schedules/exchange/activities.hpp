@@ -9,8 +9,8 @@
 // reader.
 #pragma once
 
-#include "base/dependencies.hpp"
-#include "schedules/norm_chain.hpp"
+#include "program/dependencies.hpp"
+#include "program/norm_chain.hpp"
 
 #include <functional>
 

@@ -9,7 +9,7 @@
 // has compute actions only ("compute_only"), or everything a device does ("compute_comms").
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <string>
 #include <string_view>

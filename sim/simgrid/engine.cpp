@@ -7,7 +7,7 @@
 // the same date.
 #include "sim/simgrid/module.hpp"
 
-#include "schedules/walk.hpp"
+#include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
 #include "sim/simgrid/flows.hpp"

@@ -1,7 +1,7 @@
 // What stages cost, as text to compare: a line each.
 #pragma once
 
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Broken programs, each with the sentence the checker must say about it.
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "schedules/lowering.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Programs that are made once for all who ask: the same as made anew, and not too many of them.
 #include "schedules/checked_program.hpp"
 
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 
 #include <gtest/gtest.h>
 

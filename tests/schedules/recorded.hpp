@@ -1,7 +1,7 @@
 // Schedules recorded from other people's tools: one case per line, orders as PyTorch's tokens.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 #include "schedules/generator.hpp"
 #include "tests/shared.hpp"
 #include "traces/byte_sink.hpp"

@@ -1,7 +1,7 @@
-#include "base/dependencies.hpp"
-#include "schedules/check.hpp"
+#include "program/dependencies.hpp"
+#include "program/check.hpp"
 #include "schedules/lowering.hpp"
-#include "schedules/order_facts.hpp"
+#include "program/order_facts.hpp"
 #include "tests/shared.hpp"
 
 #include <gtest/gtest.h>

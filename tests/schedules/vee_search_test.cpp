@@ -2,7 +2,7 @@
 // worse than recorded searches and published orders of the same memory.
 #include "schedules/search/vee.hpp"
 
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "tests/effort.hpp"

@@ -1,7 +1,7 @@
 // Zero-bubble schedules: the handcrafted orders have the bubble and the memory of their formulas,
 // the search is never worse than what other tools found, than what is proven, and than 1F1B.
-#include "base/dependencies.hpp"
-#include "schedules/check.hpp"
+#include "program/dependencies.hpp"
+#include "program/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "schedules/search/linear.hpp"

@@ -1,6 +1,6 @@
 // Every recorded order, lowered like a schedule of the user's own: makespan, stage times and peak
 // activations in both engines.
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 #include "tests/effort.hpp"
 #include "tests/rig.hpp"
 #include "tests/schedules/recorded.hpp"

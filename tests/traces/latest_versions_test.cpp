@@ -1,5 +1,5 @@
 // Weight versions of replicas that wait for no other, by hand.
-#include "traces/latest_versions.hpp"
+#include "program/latest_versions.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "schedules/order_facts.hpp"
+#include "program/order_facts.hpp"
 
 #include <algorithm>
 

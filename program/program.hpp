@@ -5,7 +5,7 @@
 // says which weight version each F and B uses, and how transfers hold their ends.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <string>
 
@@ -18,7 +18,7 @@ namespace penstock {
 ///   double_buffer   max(floor(k / m) - 1, 0)  held 2
 ///   latest          what is there when the op starts: F floor(max(k - delay[s], 0) / m), B
 ///                   floor(k / m) updates of its own replica (PipeMare), and those of the other
-///                   replicas by then (ASP; traces/latest_versions.hpp)
+///                   replicas by then (ASP; program/latest_versions.hpp)
 ///   listed          as the generator lists them, for F and for B (TiMePReSt)
 struct VersionRule {
   enum class Kind : std::uint8_t { flush, stash, double_buffer, latest, listed };

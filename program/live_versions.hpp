@@ -1,7 +1,7 @@
 // How many weight versions an order needs at once: those that a later op uses, and the newest.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <algorithm>
 

@@ -17,7 +17,7 @@
 // other message, and neither end is held.
 #pragma once
 
-#include "schedules/program.hpp"
+#include "program/program.hpp"
 
 namespace penstock {
 

@@ -1,7 +1,7 @@
-#include "schedules/check.hpp"
+#include "program/check.hpp"
 
-#include "schedules/live_versions.hpp"
-#include "schedules/walk.hpp"
+#include "program/live_versions.hpp"
+#include "program/walk.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "base/dependencies.hpp"
+#include "program/dependencies.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 // the message the op waited for (from the moment it occupies the link until it has arrived).
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <string>
 

@@ -6,7 +6,7 @@
 // The table only knows where each op stands: four bytes per op.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 namespace penstock {
 

@@ -18,9 +18,9 @@
 // together. `coupled` transfers know no pairs.
 #pragma once
 
-#include "base/dependencies.hpp"
-#include "schedules/norm_chain.hpp"
-#include "schedules/program.hpp"
+#include "program/dependencies.hpp"
+#include "program/norm_chain.hpp"
+#include "program/program.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "schedules/program.hpp"
+#include "program/program.hpp"
 
 namespace penstock {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/large_vector.hpp"
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 
 #include <span>
 #include <utility>

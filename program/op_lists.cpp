@@ -1,4 +1,4 @@
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 #include <algorithm>
 #include <numeric>

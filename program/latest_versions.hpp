@@ -7,8 +7,8 @@
 // With w replicas that update equally often the staleness is w - 1.
 #pragma once
 
-#include "base/op_lists.hpp"
-#include "traces/timeline.hpp"
+#include "program/op_lists.hpp"
+#include "program/timeline.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "base/vocabulary.hpp"
+#include "program/vocabulary.hpp"
 
 namespace penstock {
 

@@ -1,4 +1,4 @@
-#include "traces/latest_versions.hpp"
+#include "program/latest_versions.hpp"
 
 #include <algorithm>
 #include <cmath>

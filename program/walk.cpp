@@ -1,4 +1,4 @@
-#include "schedules/walk.hpp"
+#include "program/walk.hpp"
 
 namespace penstock {
 

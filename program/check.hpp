@@ -3,8 +3,8 @@
 // weight version made before it is used and still held, and no deadlock under its transfers.
 #pragma once
 
-#include "base/dependencies.hpp"
-#include "schedules/program.hpp"
+#include "program/dependencies.hpp"
+#include "program/program.hpp"
 
 namespace penstock {
 

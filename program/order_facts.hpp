@@ -1,7 +1,7 @@
 // What follows from the order of a device's ops alone, whatever they cost.
 #pragma once
 
-#include "schedules/program.hpp"
+#include "program/program.hpp"
 
 namespace penstock {
 

@@ -2,7 +2,7 @@
 // reduction.
 #pragma once
 
-#include "base/op_lists.hpp"
+#include "program/op_lists.hpp"
 
 namespace penstock {
 

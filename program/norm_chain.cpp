@@ -1,4 +1,4 @@
-#include "schedules/norm_chain.hpp"
+#include "program/norm_chain.hpp"
 
 namespace penstock {
 
