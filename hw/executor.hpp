@@ -2,7 +2,8 @@
 //
 // One thread walks the list and *issues*: for every op the wait for its message, its buffers, the
 // arithmetic, the message it sends. Nothing here knows a backend or a time source; what waits for
-// what follows from the Program (program/dependencies.hpp) and from how its transfers hold their ends:
+// what follows from the Program (program/dependencies.hpp) and from how its transfers hold their
+// ends:
 //   overlapped, free  an op waits for its own message alone
 //   blocking          the device goes on when its message has been delivered
 //   coupled           the device goes on when the batch of its last send and its next receive is

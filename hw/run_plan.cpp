@@ -1,6 +1,6 @@
 #include "hw/run_plan.hpp"
 
-#include "program/position_costs.hpp"
+#include "program/op_costs.hpp"
 
 #include <fmt/format.h>
 
@@ -10,16 +10,13 @@
 namespace penstock {
 namespace {
 
-/// Of an op by itself, as sim/durations.hpp says it.
+/// Of an op by itself, its reduction as the plan has it.
 double alone_s(const RunPlan& plan, const Op& op) {
-  const StageCosts& costs = plan.costs[op.stage];
   const Placement& placement = plan.program.placement;
-  const std::uint32_t position = placement.positions()[op.stage];
-  if (op.kind == OpKind::step)
-    return at_position(placement, plan.costs, position, &StageCosts::step_s);
-  if (op.kind == OpKind::reduce_grad) return plan.reduce_s.empty() ? 0 : plan.reduce_s[position];
-  const bool spared = is_backward(op.kind) && op.has(Op::stored);
-  return costs.duration_s(op.kind) - (spared ? costs.recompute_s : 0);
+  if (op.kind == OpKind::reduce_grad)
+    return plan.reduce_s.empty() ? 0 : plan.reduce_s[placement.positions()[op.stage]];
+  return op_seconds(placement, plan.costs, op.stage, op.kind) -
+         (spares_recomputation(op) ? plan.costs[op.stage].recompute_s : 0);
 }
 
 }  // namespace
@@ -28,8 +25,8 @@ double duration_s(const RunPlan& plan, std::uint32_t g) {
   const Op& op = plan.program.ops[g];
   if (!op.has(Op::paired)) return alone_s(plan, op);
   const Op& backward = plan.program.ops[g + 1];
-  const double saving_s =
-      (plan.costs[op.stage].overlap_saving_s + plan.costs[backward.stage].overlap_saving_s) / 2;
+  const double saving_s = pair_saving_s(plan.costs[op.stage].overlap_saving_s,
+                                        plan.costs[backward.stage].overlap_saving_s);
   return alone_s(plan, op) + alone_s(plan, backward) - saving_s;
 }
 

@@ -5,8 +5,8 @@
 // is the textbook cost; on shared links the flows contend like any others.
 #pragma once
 
-#include "program/vocabulary.hpp"
 #include "models/cluster.hpp"
+#include "program/vocabulary.hpp"
 
 #include <cstdint>
 #include <functional>

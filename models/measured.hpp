@@ -11,10 +11,10 @@
 // SOSP'19, section 3.1, profiles a device alone).
 #pragma once
 
-#include "program/per_stage.hpp"
-#include "program/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
+#include "program/per_stage.hpp"
+#include "program/vocabulary.hpp"
 
 #include <optional>
 #include <vector>

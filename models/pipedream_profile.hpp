@@ -14,10 +14,10 @@
 // that a later stage reads: its own and those that only pass through, each once.
 #pragma once
 
-#include "program/per_stage.hpp"
-#include "program/vocabulary.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
+#include "program/per_stage.hpp"
+#include "program/vocabulary.hpp"
 
 #include <string>
 #include <vector>

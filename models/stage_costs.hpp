@@ -20,10 +20,10 @@
 // additions take their whole time on every GPU, unless sequence parallelism divides them.
 #pragma once
 
-#include "program/vocabulary.hpp"
 #include "models/device.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/transformer.hpp"
+#include "program/vocabulary.hpp"
 
 #include <functional>
 #include <vector>

@@ -6,9 +6,9 @@
 // different planners are compared by simulating them.
 #pragma once
 
-#include "program/vocabulary.hpp"
 #include "models/transformer.hpp"
 #include "plan/layer_states.hpp"
+#include "program/vocabulary.hpp"
 
 #include <cstdint>
 #include <functional>

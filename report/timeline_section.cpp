@@ -110,10 +110,10 @@ Json clock_json(const TimelineClock& clock) {
 TimelineLane device_lane(const TimelineView& view, int device,
                          const std::vector<StageCosts>& costs) {
   TimelineLane lane{fmt::format("device {}", device), {}};
-  for (std::uint32_t g = view.ops.begin(device); g < view.ops.end(device); ++g) {
+  for (std::uint32_t g = view.program.ops.begin(device); g < view.program.ops.end(device); ++g) {
     const Span& span = view.timeline.op(g);
     if (span.start_s < 0 || view.timeline.never_ran(g)) continue;
-    const Op& op = view.ops[g];
+    const Op& op = view.program.ops[g];
     lane.bars.push_back({span, op, {-1, -1}, recompute_share(op, costs[op.stage])});
     if (view.timeline.has_message(g)) lane.bars.back().message = view.timeline.message(g);
   }

@@ -1,8 +1,9 @@
 #include "results/simulation.hpp"
 
 #include "base/clock.hpp"
-#include "program/position_costs.hpp"
 #include "base/units.hpp"
+#include "program/iterations.hpp"
+#include "program/op_costs.hpp"
 #include "sim/path_contention.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace penstock {
@@ -66,43 +66,26 @@ std::vector<double> step_ends(const Simulation& s, int device) {
   return ends;
 }
 
-/// With a flush: the mean interval between the ends of batches after the first one.
-double flushed_iteration_s(const Simulation& s) {
+/// Ends of updates: of the last device with a flush, of device 0 without.
+std::vector<double> update_ends(const Simulation& s) {
+  if (!s.program.flushes) return step_ends(s, 0);
   std::vector<double> ends(s.program.batches, 0.0);
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     const auto mine = step_ends(s, d);
     for (std::size_t b = 0; b < mine.size(); ++b) ends[b] = std::max(ends[b], mine[b]);
   }
-  if (ends.size() == 1) return ends[0];
-  return (ends.back() - ends.front()) / static_cast<double>(ends.size() - 1);
+  return ends;
 }
 
-/// Updates of device 0 made before its last forward: what follows is the drain.
-std::size_t updates_before_drain(const Simulation& s) {
-  std::size_t updates = 0, before = 0;
-  for (const Op& op : s.program.ops.of(0)) {
-    if (op.kind == OpKind::step) ++updates;
-    if (op.kind == OpKind::forward) before = updates;
-  }
-  return before;
-}
-
-/// Without a flush: the mean interval between updates of device 0 after the first 2p microbatches,
-/// over a multiple of p microbatches, before the drain where the run is long enough for that.
+/// The mean interval between updates of the steady state.
 std::optional<double> steady_iteration_s(const Simulation& s) {
-  const auto ends = step_ends(s, 0);
-  const std::size_t m = s.program.per_update(0);
-  const auto p = static_cast<std::size_t>(s.program.placement.depth());
-  const std::size_t first = (2 * p + m - 1) / m;  // updates of the first 2p microbatches
-  std::vector<std::size_t> until{updates_before_drain(s)};
-  if (s.program.placement.even()) until.push_back(ends.size());
-  for (const std::size_t available : until) {
-    for (std::size_t last = available; last > first; --last) {
-      if ((last - first) * m % p != 0) continue;
-      return (ends[last - 1] - ends[first - 1]) / static_cast<double>(last - first);
-    }
-  }
-  return std::nullopt;
+  const bool warms_up = s.program.flushes && s.program.batches > 1;
+  const SteadyUpdates steady = steady_updates(s.program, warms_up ? 1 : 0);
+  if (steady.whole_run && !s.program.flushes) return std::nullopt;
+  const std::vector<double> ends = update_ends(s);
+  const auto end_of = [&](std::uint32_t updates) { return updates == 0 ? 0 : ends[updates - 1]; };
+  return (end_of(steady.last()) - end_of(steady.first)) /
+         static_cast<double>(steady.last() - steady.first);
 }
 
 /// Of replicas that wait for no other: the time in which they make as many updates as they are, by
@@ -124,18 +107,6 @@ std::optional<double> asynchronous_iteration_s(const Simulation& s) {
     updates_per_s += static_cast<double>(last + 1 - first) / (of[last] - of[first - 1]);
   }
   return s.program.ops.devices() / updates_per_s;
-}
-
-/// Updates without which there is no steady state: see steady_iteration_s.
-std::uint32_t updates_for_steady_state(const Simulation& s) {
-  const std::uint32_t m = s.program.per_update(0);
-  const auto p = static_cast<std::uint32_t>(s.program.placement.depth());
-  const std::uint32_t updates = (2 * p + m - 1) / m + p / std::gcd(p, m);
-  if (s.program.placement.even()) return updates;
-  // And what is in the pipeline at the end, in rounds of all replicas.
-  const auto& widths = s.program.placement.widths();
-  const auto inside = std::accumulate(widths.begin(), widths.end(), std::uint32_t{0});
-  return updates + (inside + s.program.placement.round() - 1) / s.program.placement.round();
 }
 
 DeviceResult summarize_device(const Simulation& s, int device) {
@@ -184,20 +155,10 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
-/// Of the smallest of a device's GPUs; 0 where none is known.
-std::int64_t capacity_of(const Simulation& s, int device) {
-  std::int64_t least = 0;
-  for (const int gpu : s.scenario.gpus_of(device)) {
-    const std::int64_t bytes = s.scenario.cluster.device_of(gpu).capacity_bytes();
-    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
-  }
-  return least;
-}
-
 /// Why the first `most` devices that do not fit do not.
 void judge_memory(const Simulation& s, std::size_t most, Result& r) {
   for (DeviceResult& d : r.devices) {
-    d.capacity_bytes = capacity_of(s, d.device);
+    d.capacity_bytes = s.scenario.capacity_bytes(d.device);
     const std::int64_t need = d.memory.use.total();
     if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
     if (r.infeasible_because.size() == most) continue;
@@ -240,7 +201,7 @@ void add_rates(const Simulation& s, Result& r) {
     r.notes.push_back(
         fmt::format("too few batches for a steady state (at least {} are needed); rates are those "
                     "of the whole run",
-                    updates_for_steady_state(s)));
+                    updates_for_steady_state(s.program)));
   }
   const double per_update = r.iteration_time_s ? *r.iteration_time_s : r.makespan_s / batches;
   if (per_update <= 0) return;
@@ -357,7 +318,6 @@ void run_engine(Simulation& s, EngineChoice choice) {
 
 std::optional<double> iteration_time_s(const Simulation& s) {
   if (!s.timeline->stalled_because.empty()) return std::nullopt;
-  if (s.program.flushes) return flushed_iteration_s(s);
   if (s.program.asynchronous) return asynchronous_iteration_s(s);
   return steady_iteration_s(s);
 }

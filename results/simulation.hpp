@@ -2,11 +2,11 @@
 #pragma once
 
 #include "models/goodput.hpp"
+#include "program/latest_versions.hpp"
 #include "scenarios/scenario.hpp"
 #include "schedules/checked_program.hpp"
 #include "sim/communication.hpp"
 #include "sim/engine.hpp"
-#include "program/latest_versions.hpp"
 #include "traces/memory.hpp"
 #include "traces/metrics.hpp"
 
@@ -46,7 +46,7 @@ struct Simulation {
             perturbation.get(),
             scenario.unlike.kind.empty() ? nullptr : &scenario.unlike};
   }
-  TimelineView view() const { return {program.ops, *table, *timeline, program.transfers}; }
+  TimelineView view() const { return {program, *table, *timeline}; }
   /// That an F, B, I or W uses.
   std::uint32_t weight_version(const Op& op) const {
     const std::uint32_t own = program.version(op);

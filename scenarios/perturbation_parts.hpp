@@ -1,8 +1,8 @@
 // Reader of `perturbations`: what disturbs a run.
 #pragma once
 
-#include "program/vocabulary.hpp"
 #include "models/perturbation.hpp"
+#include "program/vocabulary.hpp"
 #include "scenarios/section.hpp"
 
 namespace penstock {

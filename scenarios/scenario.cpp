@@ -1,8 +1,8 @@
 #include "scenarios/scenario.hpp"
 
-#include "program/position_costs.hpp"
 #include "base/suggest.hpp"
 #include "models/placement.hpp"
+#include "program/op_costs.hpp"
 #include "scenarios/builder.hpp"
 #include "scenarios/costs.hpp"
 #include "scenarios/foreign.hpp"
@@ -766,6 +766,15 @@ std::int64_t Scenario::gpu_count() const {
   const std::vector<int>& list = split.empty() ? shape.widths : split;
   const auto all = std::int64_t{shape.depth} * lowering.width;
   return tensor * (list.empty() ? all : std::accumulate(list.begin(), list.end(), std::int64_t{0}));
+}
+
+std::int64_t Scenario::capacity_bytes(int device) const {
+  std::int64_t least = 0;
+  for (const int gpu : gpus_of(device)) {
+    const std::int64_t bytes = cluster.device_of(gpu).capacity_bytes();
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  return least;
 }
 
 std::int64_t Scenario::devices() const {

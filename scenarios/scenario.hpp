@@ -62,6 +62,8 @@ struct Scenario {
   const std::vector<int>& gpus_of(int device) const {
     return gpus[static_cast<std::size_t>(device)];
   }
+  /// Of the smallest of a device's GPUs; 0 where none is known.
+  std::int64_t capacity_bytes(int device) const;
   Seats seats() const { return {gpus, tensor}; }
   /// Replicas of each stage, whether they take turns or divide every microbatch.
   std::vector<int> widths() const;

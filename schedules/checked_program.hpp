@@ -4,8 +4,8 @@
 #pragma once
 
 #include "program/dependencies.hpp"
-#include "schedules/lowering.hpp"
 #include "program/order_facts.hpp"
+#include "schedules/lowering.hpp"
 
 #include <list>
 #include <memory>

@@ -1,7 +1,7 @@
 // What the parts of each party's gradient reduction take where nothing else uses their links.
 #pragma once
 
-#include "program/position_costs.hpp"
+#include "program/op_costs.hpp"
 #include "sim/engine.hpp"
 
 #include <algorithm>

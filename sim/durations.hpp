@@ -1,12 +1,11 @@
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)
-// An overlapped F and B take what both take, less the mean of what their stages save. A STEP or a
-// priced REDUCE_GRAD is that of all stages of the device. The table has a row for each set of
-// devices that are alike.
+// Computing is as program/op_costs.hpp has it. The table has a row for each set of devices that are
+// alike.
 #pragma once
 
-#include "program/position_costs.hpp"
+#include "program/op_costs.hpp"
 #include "sim/engine.hpp"
 
 #include <array>
@@ -72,15 +71,9 @@ class Durations {
       row.saving_s = c.overlap_saving_s;
       for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
         const bool exchanges = kind < c.tensor.size();
-        row.kinds[kind] = {c.duration_s(static_cast<OpKind>(kind)),
+        row.kinds[kind] = {op_seconds(placement, costs, s, static_cast<OpKind>(kind)),
                            exchanges ? exchange.alone_s(c.tensor[kind]) : 0};
       }
-      const auto all = [&](double StageCosts::*what) {
-        return at_position(placement, costs, placement.positions()[s], what);
-      };
-      row.kinds[static_cast<std::size_t>(OpKind::reduce_grad)] = {all(&StageCosts::reduce_grad_s),
-                                                                  0};
-      row.kinds[static_cast<std::size_t>(OpKind::step)] = {all(&StageCosts::step_s), 0};
     }
   }
 
@@ -90,13 +83,13 @@ class Durations {
     if (!op.has(Op::paired)) return time;
     const Op& backward = ops_[g + 1];
     const Time other = alone(backward, device);
-    const double saving_s = (row(op, device).saving_s + row(backward, device).saving_s) / 2;
+    const double saving_s = pair_saving_s(row(op, device).saving_s, row(backward, device).saving_s);
     return {time.compute_s + other.compute_s - saving_s, time.exchange_s + other.exchange_s};
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
     Time time = stage.kinds[static_cast<std::size_t>(op.kind)];
-    if (op.has(Op::stored) && is_backward(op.kind)) time.compute_s -= stage.recompute_s;
+    if (spares_recomputation(op)) time.compute_s -= stage.recompute_s;
     return time;
   }
   const OfStage& row(const Op& op, int device) const {

@@ -1,12 +1,12 @@
 // One interface for every engine that predicts: Program + costs + cluster in, Timeline out.
 #pragma once
 
-#include "program/dependencies.hpp"
 #include "base/error.hpp"
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 #include "models/perturbation.hpp"
 #include "models/sharing.hpp"
+#include "program/dependencies.hpp"
 #include "program/program.hpp"
 #include "program/timeline.hpp"
 

@@ -200,16 +200,16 @@ class Explanation {
 
 ReductionParts reduction_parts(const SimulationInput& input) {
   const BucketTimes times(input);
-  ReductionParts parts{.asynchronous = input.program.asynchronous};
+  ReductionParts parts;
   for (std::uint32_t p = 0; p < input.channels.reductions().size(); ++p) {
-    auto& mine = parts.of.emplace_back();
+    auto& mine = parts.emplace_back();
     for (const auto& bucket : times.of(p)) mine.push_back({bucket.ready, bucket.seconds});
   }
   return parts;
 }
 
 std::vector<PathSegment> contended_path(const SimulationInput& input, const Timeline& timeline) {
-  const TimelineView view{input.program.ops, input.table, timeline, input.program.transfers};
+  const TimelineView view{input.program, input.table, timeline};
   std::vector<PathSegment> path = critical_path(view, reduction_parts(input));
   if (!input.channels.contention()) return path;
   const Explanation explanation(input, timeline);

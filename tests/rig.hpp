@@ -3,8 +3,8 @@
 
 #include "base/error.hpp"
 #include "program/check.hpp"
-#include "schedules/lowering.hpp"
 #include "program/order_facts.hpp"
+#include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
 
 #include <sys/wait.h>

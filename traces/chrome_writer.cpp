@@ -1,7 +1,7 @@
 #include "traces/chrome_writer.hpp"
 
 #include "base/json.hpp"
-#include "program/position_costs.hpp"
+#include "program/op_costs.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -67,13 +67,13 @@ struct Channel {
 class Messages {
  public:
   explicit Messages(const TimelineView& view) {
-    for (std::uint32_t g = 0; g < view.ops.size(); ++g) {
-      const Op& op = view.ops[g];
+    for (std::uint32_t g = 0; g < view.program.ops.size(); ++g) {
+      const Op& op = view.program.ops[g];
       if (!op.has(Op::receives)) continue;
       const std::int64_t start = to_ns(view.timeline.message(g).start_s);
       const std::int64_t end = to_ns(view.timeline.message(g).end_s);
       if (end <= start) continue;
-      const int sender = view.table.device_of(view.ops[view.table.producer(op)]);
+      const int sender = view.table.device_of(view.program.ops[view.table.producer(op)]);
       all_.push_back({start, end, g, sender, view.table.device_of(op), op.kind != OpKind::forward});
     }
     // A receiver's messages stand together; on a channel they may overtake the receiver's order.
@@ -112,12 +112,13 @@ class BesideCompute {
   /// Those of a device that run while it does other things: detached ones, and those whose first
   /// parts start before the device waits for the rest.
   BesideCompute(const TimelineView& view, int device) {
-    for (std::uint32_t g = view.ops.begin(device); g < view.ops.end(device); ++g) {
-      if (view.ops[g].kind != OpKind::reduce_grad || !view.timeline.has_message(g)) continue;
+    for (std::uint32_t g = view.program.ops.begin(device); g < view.program.ops.end(device); ++g) {
+      if (view.program.ops[g].kind != OpKind::reduce_grad || !view.timeline.has_message(g))
+        continue;
       const std::int64_t start = to_ns(view.timeline.message(g).start_s);
       const std::int64_t end = to_ns(view.timeline.message(g).end_s);
       const bool alone =
-          view.ops[g].has(Op::detached) || start < to_ns(view.timeline.op(g).start_s);
+          view.program.ops[g].has(Op::detached) || start < to_ns(view.timeline.op(g).start_s);
       if (alone && end > start) slices_.push_back({start, end, g, 0});
     }
     std::ranges::sort(slices_, {}, &Slice::start_ns);
@@ -146,10 +147,10 @@ class Writer {
   /// Device d is sorted as number d * `timelines` + `timeline`.
   Writer(const ChromeTrace& trace, Output& output, int first_pid, int timeline, int timelines)
       : trace_(trace),
-        ops_(trace.view.ops),
+        ops_(trace.view.program.ops),
         timeline_(trace.view.timeline),
         messages_(trace.view),
-        lanes_made_(static_cast<std::size_t>(trace.view.ops.devices()), 0),
+        lanes_made_(static_cast<std::size_t>(trace.view.program.ops.devices()), 0),
         first_pid_(first_pid),
         sort_first_(timeline),
         sort_step_(timelines),
@@ -509,7 +510,7 @@ void write_chrome_traces(std::span<const ChromeTrace> traces, const std::string&
   for (const ChromeTrace& trace : traces) {
     writers.push_back(std::make_unique<Writer>(trace, output, pid, static_cast<int>(writers.size()),
                                                static_cast<int>(traces.size())));
-    pid += trace.view.ops.devices();
+    pid += trace.view.program.ops.devices();
   }
   for (const auto& writer : writers) writer->write_names();
   for (const auto& writer : writers) writer->write_events();

@@ -1,5 +1,7 @@
 #include "traces/metrics.hpp"
 
+#include "program/walk.hpp"
+
 #include <algorithm>
 
 namespace penstock {
@@ -16,8 +18,8 @@ class GapFinder {
       : view_(view), device_(device), report_(report) {}
 
   void run() {
-    const std::uint32_t begin = view_.ops.begin(device_);
-    const std::uint32_t end = view_.ops.end(device_);
+    const std::uint32_t begin = view_.program.ops.begin(device_);
+    const std::uint32_t end = view_.program.ops.end(device_);
     for (std::uint32_t g = begin; g < end; ++g) {
       const Span& span = view_.timeline.op(g);
       if (g == begin) {
@@ -25,7 +27,7 @@ class GapFinder {
       } else {
         before(g, view_.timeline.op(g - 1).end_s, span.start_s);
       }
-      if (view_.ops[g].kind == OpKind::reduce_grad)
+      if (view_.program.ops[g].kind == OpKind::reduce_grad)
         put(span.start_s, span.end_s, Cause::gradient_reduction, g);
     }
     const double last = begin == end ? 0 : view_.timeline.op(end - 1).end_s;
@@ -56,7 +58,7 @@ class GapFinder {
       put(start, end, Cause::transfer_wait, g, flight.to);
       at = end;
     }
-    const bool compute = is_compute(view_.ops[g].kind);
+    const bool compute = is_compute(view_.program.ops[g].kind);
     put(at, to_s, compute ? Cause::imbalance : Cause::gradient_reduction, g);
   }
 
@@ -64,16 +66,16 @@ class GapFinder {
   /// before.
   void collect_flights(std::uint32_t g) {
     flights_.clear();
-    for (std::uint32_t i = g; i < g + view_.ops.together(g); ++i) {
-      const Op& op = view_.ops[i];
+    for (std::uint32_t i = g; i < g + view_.program.ops.together(g); ++i) {
+      const Op& op = view_.program.ops[i];
       if (!op.has(Op::receives)) continue;
       const double sent_s = view_.timeline.op(view_.table.producer(op)).end_s;
       flights_.push_back({{sent_s, view_.timeline.message(i).end_s}, i});
     }
-    if (!ends_hold(view_.transfers)) return;
-    for (std::uint32_t i = g - (view_.ops.second_of_pair(g - 1) ? 2 : 1); i < g; ++i) {
-      if (!view_.ops[i].has(Op::sends)) continue;
-      const std::uint32_t to = view_.table.consumer(view_.ops[i]);
+    if (!ends_hold(view_.program.transfers)) return;
+    for (std::uint32_t i = g - (view_.program.ops.second_of_pair(g - 1) ? 2 : 1); i < g; ++i) {
+      if (!view_.program.ops[i].has(Op::sends)) continue;
+      const std::uint32_t to = view_.table.consumer(view_.program.ops[i]);
       flights_.push_back({view_.timeline.message(to), to});
     }
   }
@@ -88,12 +90,12 @@ class GapFinder {
 class CriticalPath {
  public:
   CriticalPath(const TimelineView& view, const ReductionParts& parts)
-      : view_(view), parts_(parts) {}
+      : view_(view), barriers_(view.program), parts_(parts) {}
 
   std::vector<PathSegment> trace() {
     std::uint32_t g = last_op();
     while (g != kNoOp) {
-      const Op& op = view_.ops[g];
+      const Op& op = view_.program.ops[g];
       const bool reduces = op.kind == OpKind::reduce_grad;
       if (reduces && !op.has(Op::detached) && view_.timeline.has_message(g)) {
         g = reduction(g);
@@ -110,18 +112,20 @@ class CriticalPath {
  private:
   std::uint32_t last_op() const {
     std::uint32_t last = kNoOp;
-    for (int d = 0; d < view_.ops.devices(); ++d) {
-      if (view_.ops.begin(d) == view_.ops.end(d)) continue;
-      const std::uint32_t g = view_.ops.end(d) - 1;
+    for (int d = 0; d < view_.program.ops.devices(); ++d) {
+      if (view_.program.ops.begin(d) == view_.program.ops.end(d)) continue;
+      const std::uint32_t g = view_.program.ops.end(d) - 1;
       if (last == kNoOp || view_.timeline.op(g).end_s > view_.timeline.op(last).end_s) last = g;
     }
     return last;
   }
 
-  int device_of(std::uint32_t g) const { return view_.table.device_of(view_.ops[g]); }
+  int device_of(std::uint32_t g) const { return view_.table.device_of(view_.program.ops[g]); }
 
   /// The op whose start is that of op g: the first of a pair.
-  std::uint32_t first_of(std::uint32_t g) const { return view_.ops.second_of_pair(g) ? g - 1 : g; }
+  std::uint32_t first_of(std::uint32_t g) const {
+    return view_.program.ops.second_of_pair(g) ? g - 1 : g;
+  }
 
   /// Adds an op, up to where the one after it on the path needed it.
   void add_op(std::uint32_t g) {
@@ -130,7 +134,7 @@ class CriticalPath {
     if (until_s_ >= 0) span.end_s = until_s_;
     until_s_ = -1;
     const int device = device_of(g);
-    const bool reduces = view_.ops[g].kind == OpKind::reduce_grad;
+    const bool reduces = view_.program.ops[g].kind == OpKind::reduce_grad;
     const auto kind = reduces ? PathSegment::Kind::reduction : PathSegment::Kind::compute;
     const bool extends = !reduces && !path_.empty() && path_.back().kind == kind &&
                          path_.back().device == device && follows(path_.back().first, g);
@@ -144,32 +148,33 @@ class CriticalPath {
 
   /// Does `next` come after g on its device, but for detached reductions?
   bool follows(std::uint32_t next, std::uint32_t g) const {
-    const std::uint32_t after = g + view_.ops.together(g);
-    return next == after || (next == after + 1 && view_.ops[after].has(Op::detached));
+    const std::uint32_t after = g + view_.program.ops.together(g);
+    return next == after || (next == after + 1 && view_.program.ops[after].has(Op::detached));
   }
 
   /// The op that an op waited for by itself: the one before it, its message, its held send, or what
   /// its detached reduction came from.
   std::uint32_t cause_at(std::uint32_t g, double start) {
     g = first_of(g);
-    const Op& op = view_.ops[g];
-    const bool first = g == view_.ops.begin(device_of(g));
+    const Op& op = view_.program.ops[g];
+    const bool first = g == view_.program.ops.begin(device_of(g));
     if (!first && view_.timeline.op(g - 1).end_s == start) return g - 1;
-    for (std::uint32_t i = g; i < g + view_.ops.together(g); ++i) {
-      if (view_.ops[i].has(Op::receives) && view_.timeline.message(i).end_s == start)
+    for (std::uint32_t i = g; i < g + view_.program.ops.together(g); ++i) {
+      if (view_.program.ops[i].has(Op::receives) && view_.timeline.message(i).end_s == start)
         return message(i);
     }
-    if (!first && ends_hold(view_.transfers)) {
+    if (!first && ends_hold(view_.program.transfers)) {
       for (std::uint32_t i = first_of(g - 1); i < g; ++i) {
-        if (!view_.ops[i].has(Op::sends)) continue;
-        const std::uint32_t to = view_.table.consumer(view_.ops[i]);
+        if (!view_.program.ops[i].has(Op::sends)) continue;
+        const std::uint32_t to = view_.table.consumer(view_.program.ops[i]);
         if (view_.timeline.message(to).end_s == start) return message(to);
       }
     }
     if (op.kind != OpKind::step) return kNoOp;
     if (view_.timeline.has_message(g) && view_.timeline.message(g).end_s == start) return norm(g);
-    const std::uint32_t reduce = of_update(device_of(g), OpKind::reduce_grad, update_of(op));
-    const bool waited = reduce != kNoOp && view_.ops[reduce].has(Op::detached) &&
+    const std::uint32_t reduce =
+        of_update(device_of(g), OpKind::reduce_grad, view_.program.local(op));
+    const bool waited = reduce != kNoOp && view_.program.ops[reduce].has(Op::detached) &&
                         view_.timeline.has_message(reduce) &&
                         view_.timeline.message(reduce).end_s == start;
     return waited ? reduction(reduce) : kNoOp;
@@ -185,7 +190,7 @@ class CriticalPath {
     }
     until_s_ = message.start_s;
     return of_update(view_.table.placement().norm_from(device), OpKind::step,
-                     update_of(view_.ops[g]));
+                     view_.program.local(view_.program.ops[g]));
   }
 
   /// What a reduction waited for at its last pause: its part `part` could start at `at_s`, when
@@ -207,7 +212,7 @@ class CriticalPath {
     }
     if (pause.ready >= 1) return cause_at(pause.member, pause.at_s);
     until_s_ = pause.at_s;
-    return view_.ops.previous_compute(device_of(pause.member), pause.member);
+    return view_.program.ops.previous_compute(device_of(pause.member), pause.member);
   }
 
   Pause add_reduction(std::uint32_t g) {
@@ -242,9 +247,9 @@ class CriticalPath {
 
   /// The last replica to have a part of its gradient.
   Pause last_member_of(std::uint32_t g, double ready, double rest_s) {
-    const std::uint32_t update = update_of(view_.ops[g]);
+    const std::uint32_t update = view_.program.local(view_.program.ops[g]);
     Pause last{-1, rest_s, kNoOp, ready};
-    for (int d = 0; d < view_.ops.devices(); ++d) {
+    for (int d = 0; d < view_.program.ops.devices(); ++d) {
       if (!reduce_together(d, device_of(g))) continue;
       const std::uint32_t member = of_update(d, OpKind::reduce_grad, update);
       if (member == kNoOp) continue;
@@ -255,16 +260,17 @@ class CriticalPath {
   }
 
   double within_backward(int device, std::uint32_t reduce, double share) const {
-    const Span& span = view_.timeline.op(view_.ops.previous_compute(device, reduce));
+    const Span& span = view_.timeline.op(view_.program.ops.previous_compute(device, reduce));
     return span.start_s + share * span.length_s();
   }
 
   /// When a device came to its REDUCE_GRAD.
   double arrival(std::uint32_t g) const {
     double free_s = view_.timeline.op(g - 1).end_s;
-    for (std::uint32_t i = first_of(g - 1); i < g && ends_hold(view_.transfers); ++i) {
-      if (view_.ops[i].has(Op::sends))
-        free_s = std::max(free_s, view_.timeline.message(view_.table.consumer(view_.ops[i])).end_s);
+    for (std::uint32_t i = first_of(g - 1); i < g && ends_hold(view_.program.transfers); ++i) {
+      if (view_.program.ops[i].has(Op::sends))
+        free_s = std::max(free_s,
+                          view_.timeline.message(view_.table.consumer(view_.program.ops[i])).end_s);
     }
     return free_s;
   }
@@ -272,40 +278,28 @@ class CriticalPath {
   const std::vector<ReductionPart>& parts_of(std::uint32_t g) const {
     static const std::vector<ReductionPart> kUnknown;
     const int device = device_of(g);
-    const std::size_t party =
-        parts_.asynchronous ? static_cast<std::size_t>(device) : party_of(device);
-    return party < parts_.of.size() ? parts_.of[party] : kUnknown;
+    const std::uint32_t party = barriers_.party(device);
+    return party < parts_.size() ? parts_[party] : kUnknown;
   }
 
-  /// The position a device reduces its gradients at, the first of twins.
-  std::uint32_t party_of(int device) const {
-    const Placement& placement = view_.table.placement();
-    const std::uint32_t position = placement.position_of(device);
-    return std::min(position, placement.twin(position));
-  }
-  bool reduce_together(int a, int b) const {
-    return parts_.asynchronous ? a == b : party_of(a) == party_of(b);
-  }
+  bool reduce_together(int a, int b) const { return barriers_.party(a) == barriers_.party(b); }
 
-  std::uint32_t update_of(const Op& op) const {
-    return op.microbatch / view_.table.placement().width_of(op.stage);
-  }
   /// A device's reduction or step of an update, or kNoOp.
   std::uint32_t of_update(int device, OpKind kind, std::uint32_t update) {
     const auto& mine = updates_of(device, kind);
     return update < mine.size() ? mine[update] : kNoOp;
   }
   std::uint32_t earlier_reduction(std::uint32_t g) {
-    const std::uint32_t update = update_of(view_.ops[g]);
+    const std::uint32_t update = view_.program.local(view_.program.ops[g]);
     return update == 0 ? kNoOp : of_update(device_of(g), OpKind::reduce_grad, update - 1);
   }
 
   /// At a barrier, what the last of its members waited for.
   std::uint32_t last_member(std::uint32_t g, double start) {
-    const Op& op = view_.ops[g];
-    for (int d = 0; d < view_.ops.devices(); ++d) {
+    const Op& op = view_.program.ops[g];
+    for (int d = 0; d < view_.program.ops.devices(); ++d) {
       if (op.kind == OpKind::reduce_grad && !reduce_together(d, device_of(g))) continue;
-      const std::uint32_t member = of_update(d, op.kind, update_of(op));
+      const std::uint32_t member = of_update(d, op.kind, view_.program.local(op));
       if (member == kNoOp) continue;
       const std::uint32_t cause = cause_at(member, start);
       if (cause != kNoOp) return cause;
@@ -316,11 +310,12 @@ class CriticalPath {
   /// Indices of a device's reductions or steps, by update.
   const std::vector<std::uint32_t>& updates_of(int device, OpKind kind) {
     auto& all = kind == OpKind::step ? steps_ : reductions_;
-    if (all.empty()) all.resize(static_cast<std::size_t>(view_.ops.devices()));
+    if (all.empty()) all.resize(static_cast<std::size_t>(view_.program.ops.devices()));
     auto& mine = all[static_cast<std::size_t>(device)];
     if (!mine.empty()) return mine;
-    for (std::uint32_t g = view_.ops.begin(device); g < view_.ops.end(device); ++g) {
-      if (view_.ops[g].kind == kind) mine.push_back(g);
+    for (std::uint32_t g = view_.program.ops.begin(device); g < view_.program.ops.end(device);
+         ++g) {
+      if (view_.program.ops[g].kind == kind) mine.push_back(g);
     }
     return mine;
   }
@@ -329,7 +324,7 @@ class CriticalPath {
   std::uint32_t before(std::uint32_t g) {
     const double start = view_.timeline.op(g).start_s;
     std::uint32_t cause = cause_at(g, start);
-    if (cause == kNoOp && !is_compute(view_.ops[g].kind)) cause = last_member(g, start);
+    if (cause == kNoOp && !is_compute(view_.program.ops[g].kind)) cause = last_member(g, start);
     return cause != kNoOp ? cause : latest_before(g, start);
   }
 
@@ -337,7 +332,7 @@ class CriticalPath {
   /// between them, and that thing's op.
   std::uint32_t latest_before(std::uint32_t g, double start) {
     g = first_of(g);
-    const bool first = g == view_.ops.begin(device_of(g));
+    const bool first = g == view_.program.ops.begin(device_of(g));
     double from = first ? -1 : view_.timeline.op(g - 1).end_s;
     const bool by_message = waits_for_message(g) && view_.timeline.message(g).end_s > from &&
                             view_.timeline.message(g).end_s <= start;
@@ -349,21 +344,21 @@ class CriticalPath {
 
   /// Another stage's, or a partial norm?
   bool waits_for_message(std::uint32_t g) const {
-    const Op& op = view_.ops[g];
+    const Op& op = view_.program.ops[g];
     return op.has(Op::receives) || (op.kind == OpKind::step && view_.timeline.has_message(g));
   }
 
   std::uint32_t message(std::uint32_t to) {
-    if (view_.ops[to].kind == OpKind::step) return norm(to);
-    const std::uint32_t from = view_.table.producer(view_.ops[to]);
+    if (view_.program.ops[to].kind == OpKind::step) return norm(to);
+    const std::uint32_t from = view_.table.producer(view_.program.ops[to]);
     const Span& sent = view_.timeline.message(to);
     const double ready = view_.timeline.op(from).end_s;
     if (sent.end_s > ready) {
       path_.push_back({PathSegment::Kind::transfer, device_of(to), to, to, ready, sent.end_s});
     }
     // A rendezvous that waited for its receiver came from there, not from the sender.
-    const std::uint32_t posted = view_.ops.previous_compute(device_of(to), to);
-    if (view_.transfers == Transfers::coupled && posted != kNoOp) {
+    const std::uint32_t posted = view_.program.ops.previous_compute(device_of(to), to);
+    if (view_.program.transfers == Transfers::coupled && posted != kNoOp) {
       const double posted_s = view_.timeline.op(posted).end_s;
       if (posted_s > ready && posted_s <= sent.start_s) {
         path_.back().start_s = posted_s;
@@ -377,6 +372,7 @@ class CriticalPath {
   static constexpr double kNegligible = 1e-6;
 
   const TimelineView& view_;
+  Barriers barriers_;
   const ReductionParts& parts_;
   std::vector<PathSegment> path_;
   double until_s_ = -1;  // where the op added next is left; < 0: at its end
@@ -392,10 +388,10 @@ void for_each_gap(const TimelineView& view, int device,
 
 DeviceMetrics device_metrics(const TimelineView& view, int device) {
   DeviceMetrics metrics;
-  const std::uint32_t begin = view.ops.begin(device);
-  const std::uint32_t end = view.ops.end(device);
+  const std::uint32_t begin = view.program.ops.begin(device);
+  const std::uint32_t end = view.program.ops.end(device);
   for (std::uint32_t g = begin; g < end; ++g) {
-    if (view.ops[g].kind != OpKind::reduce_grad && !view.ops.second_of_pair(g))
+    if (view.program.ops[g].kind != OpKind::reduce_grad && !view.program.ops.second_of_pair(g))
       metrics.busy_s += view.timeline.op(g).length_s();
   }
   if (begin < end)

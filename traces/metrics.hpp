@@ -7,6 +7,7 @@
 #pragma once
 
 #include "program/dependencies.hpp"
+#include "program/program.hpp"
 #include "program/timeline.hpp"
 
 #include <array>
@@ -21,7 +22,6 @@ inline constexpr std::size_t kCauses = 5;
 inline constexpr std::string_view kCauseNames[kCauses] = {"warmup", "imbalance", "transfer_wait",
                                                           "drain", "gradient_reduction"};
 
-/// What the metrics look at.
 /// A part of a run.
 struct TimeWindow {
   double from_s = 0, to_s = std::numeric_limits<double>::infinity();
@@ -29,11 +29,11 @@ struct TimeWindow {
   bool shows(double start_s, double end_s) const { return end_s >= from_s && start_s <= to_s; }
 };
 
+/// What the metrics look at.
 struct TimelineView {
-  const OpLists& ops;
+  const Program& program;
   const DependencyTable& table;
   const Timeline& timeline;
-  Transfers transfers;
 };
 
 /// One idle stretch with one cause.
@@ -73,11 +73,8 @@ struct ReductionPart {
   double ready = 1;
   double seconds = 0;
 };
-/// By position of the pipeline or, where replicas wait for no other, by device.
-struct ReductionParts {
-  std::vector<std::vector<ReductionPart>> of{};
-  bool asynchronous = false;
-};
+/// By party of Barriers.
+using ReductionParts = std::vector<std::vector<ReductionPart>>;
 
 /// The chain of ops, messages and reductions, each starting when the one before ends, that ends
 /// with the last op of the run; in order of time. It enters a reduction at the part from which on

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "program/dependencies.hpp"
-#include "traces/memory.hpp"
 #include "program/timeline.hpp"
+#include "traces/memory.hpp"
 
 #include <map>
 #include <optional>

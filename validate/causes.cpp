@@ -39,7 +39,7 @@ class Splitter {
         table_(input.table),
         predicted_(predicted),
         runs_(runs),
-        steady_(steady_updates(input.program)),
+        steady_(compared_updates(input.program)),
         costs_(input.costs),
         channels_(input.channels),
         shared_(!why_not_exact(input).empty()) {

@@ -3,22 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace penstock {
 namespace {
 
 constexpr double kNotWhole = std::numeric_limits<double>::quiet_NaN();
-
-/// Updates of device 0 made before its last forward: what follows is the drain.
-std::uint32_t updates_before_drain(const Program& program) {
-  std::uint32_t updates = 0, before = 0;
-  for (const Op& op : program.ops.of(0)) {
-    if (op.kind == OpKind::step) ++updates;
-    if (op.kind == OpKind::forward) before = updates;
-  }
-  return before;
-}
 
 }  // namespace
 
@@ -40,18 +29,9 @@ std::vector<double> update_ends(const Program& program, const Timeline& timeline
   return at;
 }
 
-SteadyUpdates steady_updates(const Program& program) {
+SteadyUpdates compared_updates(const Program& program) {
   const std::uint32_t n = program.batches;
-  const std::uint32_t warm_up = n >= 4 ? 2 : n >= 2 ? 1 : 0;
-  if (program.flushes) return {warm_up, n, 1, n == 1};
-  const std::uint32_t m = program.microbatches_per_update;
-  const auto p = static_cast<std::uint32_t>(program.placement.depth());
-  const std::uint32_t step = p / std::gcd(p, m);
-  const std::uint32_t first = std::max(warm_up, (2 * p + m - 1) / m);
-  for (const std::uint32_t end : {updates_before_drain(program), n}) {
-    if (first + step <= end) return {first, end, step, false};
-  }
-  return {0, n, n, true};
+  return steady_updates(program, n >= 4 ? 2 : n >= 2 ? 1 : 0);
 }
 
 std::vector<double> iteration_samples(const Program& program, const Timeline& timeline,

@@ -117,8 +117,7 @@ std::string timeline_section(const ValidationInput& in, const Validation& v) {
   section.end_update = window.end;
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     const auto add = [&](const Timeline& timeline, std::size_t clock) {
-      TimelineLane lane =
-          device_lane({s.program.ops, s.table, timeline, s.program.transfers}, d, s.costs);
+      TimelineLane lane = device_lane({s.program, s.table, timeline}, d, s.costs);
       lane.name = fmt::format("{} {}", d, section.clocks[clock].name);
       lane.clock = clock;
       section.lanes.push_back(std::move(lane));

@@ -28,7 +28,7 @@ class Lengths {
   Lengths(const Program& program, const DependencyTable& table)
       : program_(program),
         table_(table),
-        steady_(steady_updates(program)),
+        steady_(compared_updates(program)),
         values_(static_cast<std::size_t>(program.placement.stages()) * kGroups) {}
 
   void add(const Timeline& timeline) {
@@ -172,7 +172,7 @@ void compare_order(const ValidationInput& in, Validation& out) {
 void compare_iterations(const ValidationInput& in, Validation& out) {
   const Program& program = in.simulation.program;
   IterationTimes& it = out.iteration;
-  it.steady = steady_updates(program);
+  it.steady = compared_updates(program);
   it.predicted_s = quantile(iteration_samples(program, in.predicted, it.steady), 0.5);
   std::vector<double> all;
   for (const RecordedTimeline& run : in.runs) {

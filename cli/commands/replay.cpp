@@ -107,19 +107,18 @@ void add_fields(Json& json, const RecordedRun& run, const Recording& recording) 
 
 /// The ops that ran, as a program: all that refers to others is taken off.
 struct PartialRun {
-  PartialRun(const Program& program, const RecordedTimeline& recorded)
-      : placement(program.placement) {
-    for (int d = 0; d < program.ops.devices(); ++d) {
-      for (std::uint32_t g = program.ops.begin(d); g < program.ops.end(d); ++g) {
+  PartialRun(const Program& whole, const RecordedTimeline& recorded) : program(whole) {
+    program.ops = {};
+    for (int d = 0; d < whole.ops.devices(); ++d) {
+      for (std::uint32_t g = whole.ops.begin(d); g < whole.ops.end(d); ++g) {
         if (recorded.timeline.op(g).start_s < 0) continue;
-        ops.add(program.ops[g]);
+        program.ops.add(whole.ops[g]);
         from.push_back(g);
       }
-      ops.end_device();
+      program.ops.end_device();
     }
   }
-  OpLists ops;
-  const Placement& placement;
+  Program program;
   std::vector<std::uint32_t> from;  ///< places in the whole program
 };
 
@@ -127,10 +126,10 @@ struct PartialRun {
 void write_partial_trace(const Simulation& s, const RecordedRun& run, const std::string& path) {
   const RecordedTimeline recorded = to_timeline(s.program.ops, *s.table, run);
   PartialRun part(s.program, recorded);
-  DependencyTable table(part.ops, part.placement, s.program.microbatches());
-  Timeline timeline(part.ops.size());
-  for (std::uint32_t g = 0; g < part.ops.size(); ++g) {
-    Op& op = part.ops[g];
+  DependencyTable table(part.program.ops, part.program.placement, s.program.microbatches());
+  Timeline timeline(part.program.ops.size());
+  for (std::uint32_t g = 0; g < part.program.ops.size(); ++g) {
+    Op& op = part.program.ops[g];
     if (table.producer(op) == kNoOp) op.flags &= static_cast<std::uint8_t>(~Op::receives);
     if (table.consumer(op) == kNoOp) op.flags &= static_cast<std::uint8_t>(~Op::sends);
     timeline.op(g) = recorded.timeline.op(part.from[g]);
@@ -138,8 +137,8 @@ void write_partial_trace(const Simulation& s, const RecordedRun& run, const std:
     timeline.makespan_s = std::max(timeline.makespan_s, timeline.op(g).end_s);
   }
   const std::vector<std::uint32_t> unknown(s.scenario.costs.size(), 0);
-  const ChromeTrace trace{{part.ops, table, timeline, s.program.transfers},
-                          {part.ops, table, timeline, s.scenario.costs, unknown},
+  const ChromeTrace trace{{part.program, table, timeline},
+                          {part.program.ops, table, timeline, s.scenario.costs, unknown},
                           [&](const Op& op) { return s.program.version(op); },
                           {{"scenario", s.scenario.name},
                            {"schedule", s.program.schedule},

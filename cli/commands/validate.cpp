@@ -196,10 +196,10 @@ class Comparison {
 /// What was recorded of a run, as a program of its own in the order in which it happened.
 class Happened {
  public:
-  Happened(const Comparison& c, const RecordedTimeline& run)
-      : placement_(c.simulation.program.placement) {
+  Happened(const Comparison& c, const RecordedTimeline& run) : program_(c.simulation.program) {
     const Simulation& s = c.simulation;
     const OpLists& ops = s.program.ops;
+    program_.ops = {};
     const auto known = [&](std::uint32_t g) { return g != kNoOp && happened(run.timeline, g); };
     std::vector<std::uint32_t> from;
     for (const auto& order : run.order) {
@@ -207,15 +207,16 @@ class Happened {
         Op op = ops[g];
         if (op.has(Op::receives) && !known(s.table->producer(op))) op.flags &= Op::sends;
         if (op.has(Op::sends) && !known(s.table->consumer(op))) op.flags &= Op::receives;
-        ops_.add(op);
+        program_.ops.add(op);
         from.push_back(g);
       }
-      ops_.end_device();
+      program_.ops.end_device();
     }
-    table_ = std::make_unique<DependencyTable>(ops_, placement_, s.program.microbatches());
-    timeline_ = std::make_unique<Timeline>(ops_.size());
+    table_ = std::make_unique<DependencyTable>(program_.ops, program_.placement,
+                                               program_.microbatches());
+    timeline_ = std::make_unique<Timeline>(program_.ops.size());
     timeline_->makespan_s = run.timeline.makespan_s;
-    for (std::uint32_t i = 0; i < ops_.size(); ++i) {
+    for (std::uint32_t i = 0; i < program_.ops.size(); ++i) {
       timeline_->op(i) = run.timeline.op(from[i]);
       timeline_->message(i) = run.timeline.message(from[i]);
     }
@@ -223,14 +224,13 @@ class Happened {
   Happened(const Happened&) = delete;
   Happened& operator=(const Happened&) = delete;
 
-  TimelineView view(Transfers transfers) const { return {ops_, *table_, *timeline_, transfers}; }
+  TimelineView view() const { return {program_, *table_, *timeline_}; }
   MemoryInput memory(const Simulation& s) const {
-    return {ops_, *table_, *timeline_, s.scenario.costs, s.more_versions};
+    return {program_.ops, *table_, *timeline_, s.scenario.costs, s.more_versions};
   }
 
  private:
-  Placement placement_;
-  OpLists ops_;
+  Program program_;
   std::unique_ptr<DependencyTable> table_;
   std::unique_ptr<Timeline> timeline_;
 };
@@ -239,19 +239,18 @@ void write_trace(const Comparison& c, const std::string& path) {
   const Simulation& s = c.simulation;
   const auto version = [&](const Op& op) { return s.program.version(op); };
   const Happened run(c, c.runs[0]);
-  const ChromeTrace both[] = {
-      {s.view(),
-       s.memory(),
-       version,
-       {{"scenario", s.scenario.name},
-        {"recording", c.recording.name},
-        {"backend", c.recording.backend},
-        {"schedule", s.program.schedule},
-        {"transfers", std::string(to_string(s.program.transfers))},
-        {"engine", s.engine},
-        {"penstock", PENSTOCK_VERSION}},
-       "predicted "},
-      {run.view(s.program.transfers), run.memory(s), version, {}, "measured ", false}};
+  const ChromeTrace both[] = {{s.view(),
+                               s.memory(),
+                               version,
+                               {{"scenario", s.scenario.name},
+                                {"recording", c.recording.name},
+                                {"backend", c.recording.backend},
+                                {"schedule", s.program.schedule},
+                                {"transfers", std::string(to_string(s.program.transfers))},
+                                {"engine", s.engine},
+                                {"penstock", PENSTOCK_VERSION}},
+                               "predicted "},
+                              {run.view(), run.memory(s), version, {}, "measured ", false}};
   write_chrome_traces(both, path);
 }
 

@@ -31,15 +31,6 @@ bool has_copies(const Scenario& s, bool plain) {
          s.schedule->layout != Layout::mirrored;
 }
 
-std::int64_t capacity_of(const Scenario& scenario, int device) {
-  std::int64_t least = 0;
-  for (const int gpu : scenario.gpus_of(device)) {
-    const std::int64_t bytes = scenario.cluster.device_of(gpu).capacity_bytes();
-    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
-  }
-  return least;
-}
-
 double peak_bytes(const Simulation& s, int device) {
   return static_cast<double>(memory_over_time(s.memory(), device).use.total());
 }
@@ -60,7 +51,7 @@ void judge_memory(const Simulation& s, double (*peak)(const Simulation&, int),
   double fullest = -1;
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     const double bytes = peak(s, d);
-    const auto capacity = static_cast<double>(capacity_of(s.scenario, d));
+    const auto capacity = static_cast<double>(s.scenario.capacity_bytes(d));
     const double share = capacity > 0 ? bytes / capacity : bytes / 1e30;
     judgement.memory_bytes = std::max(judgement.memory_bytes, bytes);
     if (capacity > 0 && bytes > capacity) {

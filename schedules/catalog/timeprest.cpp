@@ -19,8 +19,8 @@
 //   e^-d W_stale + (1 - e^-d) W_latest
 // with W_stale the version the minibatch entered with (that of its first forward), W_latest the
 // stage's when the backward starts, and d the updates between them. It takes one buffer more.
-#include "schedules/catalog.hpp"
 #include "program/live_versions.hpp"
+#include "schedules/catalog.hpp"
 
 namespace penstock {
 namespace {

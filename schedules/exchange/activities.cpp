@@ -1,7 +1,7 @@
 #include "schedules/exchange/activities.hpp"
 
 #include "base/error.hpp"
-#include "program/position_costs.hpp"
+#include "program/op_costs.hpp"
 #include "program/walk.hpp"
 
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // Schedules without a flush whose forward and backward of a microbatch use different weights:
 // PipeMare and the TiMePReSt family.
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
-#include "schedules/lowering.hpp"
+#include "program/dependencies.hpp"
 #include "program/order_facts.hpp"
+#include "schedules/lowering.hpp"
 #include "schedules/pipemare.hpp"
 #include "tests/parameter_name.hpp"
 #include "tests/shared.hpp"

@@ -1,12 +1,12 @@
 // Every schedule of the table on all p <= 8, m <= 24, v <= 3: the checker finds nothing wrong with
 // what it admits, the formulas of its row hold where they are claimed, and what it refuses names
 // values that it admits.
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
+#include "program/dependencies.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
-#include "tests/parameter_name.hpp"
 #include "tests/effort.hpp"
+#include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 

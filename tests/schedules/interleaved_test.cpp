@@ -1,7 +1,7 @@
 // Interleaved 1F1B (Megatron's and PyTorch's), interleaved zero-bubble and looped breadth-first:
 // their orders equal the recorded ones.
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
+#include "program/dependencies.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "tests/schedules/recorded.hpp"

@@ -1,7 +1,7 @@
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
-#include "schedules/lowering.hpp"
+#include "program/dependencies.hpp"
 #include "program/order_facts.hpp"
+#include "schedules/lowering.hpp"
 #include "tests/shared.hpp"
 
 #include <gtest/gtest.h>

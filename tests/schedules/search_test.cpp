@@ -1,9 +1,9 @@
 // The search of our own: never worse than what it could have taken, and within every device's own
 // limit.
 #include "program/check.hpp"
+#include "program/program.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
-#include "program/program.hpp"
 #include "tests/schedules/recorded.hpp"
 
 #include <random>

@@ -1,7 +1,7 @@
 // DualPipe, DualPipeV, Chimera and Hanayo: recorded orders, every admitted shape of up to eight
 // devices, and the formulas of their papers.
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
+#include "program/dependencies.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "tests/schedules/recorded.hpp"

@@ -1,7 +1,7 @@
+#include "program/check.hpp"
 #include "program/dependencies.hpp"
 #include "schedules/blocks.hpp"
 #include "schedules/catalog/v_blocks.hpp"
-#include "program/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "tests/schedules/recorded.hpp"

@@ -1,13 +1,13 @@
 // Zero-bubble schedules: the handcrafted orders have the bubble and the memory of their formulas,
 // the search is never worse than what other tools found, than what is proven, and than 1F1B.
-#include "program/dependencies.hpp"
 #include "program/check.hpp"
+#include "program/dependencies.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "schedules/search/linear.hpp"
 #include "schedules/search/moves.hpp"
-#include "tests/schedules/recorded.hpp"
 #include "tests/effort.hpp"
+#include "tests/schedules/recorded.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -132,8 +132,7 @@ void expect_sane(const Rig& rig, const Timeline& timeline) {
   std::array<double, kCauses> idle_s{};
   double busy_s = 0;
   for (int d = 0; d < rig.program.ops.devices(); ++d) {
-    const DeviceMetrics m =
-        device_metrics({rig.program.ops, rig.table, timeline, rig.program.transfers}, d);
+    const DeviceMetrics m = device_metrics({rig.program, rig.table, timeline}, d);
     busy_s += m.busy_s;
     for (std::size_t i = 0; i < kCauses; ++i) idle_s[i] += m.idle_s[i];
   }

@@ -15,8 +15,7 @@ namespace penstock::critical_path_test {
 namespace {
 
 std::vector<PathSegment> path_of(const Rig& rig, const Timeline& timeline) {
-  return critical_path({rig.program.ops, rig.table, timeline, rig.program.transfers},
-                       reduction_parts(rig.input()));
+  return critical_path({rig.program, rig.table, timeline}, reduction_parts(rig.input()));
 }
 
 /// From 0 to the end of the run, without a wait that nothing explains.

@@ -135,7 +135,7 @@ TEST(PostValidation, AStageThatGoesThereAndBackIsCountedWithItsDevice) {
 TEST(PostValidation, TheWaitForTheNormCountsAsGradientReduction) {
   const Rig rig({.shape = {2, 1, 1}, .step_sync = kPostValidation});
   const Timeline timeline = simulate_exact(rig.input());
-  const TimelineView view{rig.program.ops, rig.table, timeline, rig.program.transfers};
+  const TimelineView view{rig.program, rig.table, timeline};
   const auto idle = device_metrics(view, 1).idle_s;
   EXPECT_EQ(idle[static_cast<std::size_t>(Cause::gradient_reduction)], 2);
   EXPECT_EQ(idle[static_cast<std::size_t>(Cause::drain)], 0);
@@ -149,8 +149,7 @@ TEST(PostValidation, TheCriticalPathFollowsTheNorm) {
                  .costs = costs,
                  .link = {.latency_s = 0.5}});
   const Timeline timeline = simulate_exact(rig.input());
-  const auto path =
-      critical_path({rig.program.ops, rig.table, timeline, rig.program.transfers}, {});
+  const auto path = critical_path({rig.program, rig.table, timeline}, {});
   // Device 0's backward ends at 7, the norm is at device 1 at 7.5, whose step ends at 10.5.
   ASSERT_GE(path.size(), 3U);
   const PathSegment& step = path.back();

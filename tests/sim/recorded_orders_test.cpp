@@ -39,7 +39,7 @@ struct RecordedRun {
 
 void expect_recorded(const Rig& rig, const Timeline& timeline, const nlohmann::json& ref) {
   EXPECT_NEAR(timeline.makespan_s, ref["makespan"].get<double>(), 1e-6);
-  const TimelineView view{rig.program.ops, rig.table, timeline, rig.program.transfers};
+  const TimelineView view{rig.program, rig.table, timeline};
   const std::vector<std::uint32_t> versions(rig.costs.size(), 0);
   for (int d = 0; d < rig.program.ops.devices(); ++d) {
     const auto i = static_cast<std::size_t>(d);

@@ -124,7 +124,7 @@ TEST(ChromeWriter, PassesTheCheckerForAllTransferSemantics) {
     for (const double latency : {0.0, 1.0 / 3, 5.5}) {
       const bool free = transfers == Transfers::free;
       HandMade run(Gpipe(4, 6, transfers, free ? 0 : 0.1, free ? 0 : latency).ops());
-      run.transfers = transfers;
+      run.program.transfers = transfers;
       run.costs.assign(4, {.output_bytes = 3, .activation_bytes = 10});
       const json trace = written(trace_of(run));
       const json flows = select(trace, [](const json& e) { return e["ph"] == "s"; });
@@ -248,7 +248,7 @@ TEST(ChromeWriter, BubblesSayWhatTheDeviceWaitsFor) {
 TEST(ChromeWriter, BubblesOfAHeldSenderNameItsOwnSend) {
   HandMade run({{{OpKind::forward, 0, 0, kOut, 0, 1}, {OpKind::forward, 0, 1, 0, 3, 4}},
                 {{OpKind::backward, 1, 1, 0, 0, 2}, {OpKind::forward, 1, 0, kIn, 3, 4, {2, 3}}}});
-  run.transfers = Transfers::coupled;
+  run.program.transfers = Transfers::coupled;
   EXPECT_EQ(reasons(run, 0),
             (std::vector<std::string>{"F 1 waits until the output of F 0 can be sent",
                                       "F 1 waits until the output of F 0 has been sent"}));

@@ -22,18 +22,18 @@ struct TimedOp {
 /// A run with everything that traces look at, kept alive together.
 struct HandMade {
   /// One list per device; stage s lives on device s mod the number of devices.
-  explicit HandMade(const std::vector<std::vector<TimedOp>>& devices, int stages_per_device = 1)
-      : placement(loop_placement(static_cast<int>(devices.size()), stages_per_device, 1)) {
+  explicit HandMade(const std::vector<std::vector<TimedOp>>& devices, int stages_per_device = 1) {
+    program.placement = loop_placement(static_cast<int>(devices.size()), stages_per_device, 1);
     std::uint32_t microbatches = 0;
     for (const auto& device : devices) {
       for (const TimedOp& t : device) {
-        ops.add({t.microbatch, t.stage, t.kind, static_cast<std::uint8_t>(t.flags)});
+        program.ops.add({t.microbatch, t.stage, t.kind, static_cast<std::uint8_t>(t.flags)});
         microbatches = std::max(microbatches, t.microbatch + 1);
       }
-      ops.end_device();
+      program.ops.end_device();
     }
-    table.emplace(ops, placement, microbatches);
-    timeline.emplace(ops.size());
+    table.emplace(program.ops, program.placement, microbatches);
+    timeline.emplace(program.ops.size());
     std::uint32_t g = 0;
     for (const auto& device : devices) {
       for (const TimedOp& t : device) {
@@ -42,25 +42,23 @@ struct HandMade {
         timeline->makespan_s = std::max(timeline->makespan_s, t.end_s);
       }
     }
-    costs.resize(static_cast<std::size_t>(placement.stages()));
+    costs.resize(static_cast<std::size_t>(program.placement.stages()));
     more_versions.resize(costs.size(), 0);
   }
   HandMade(const HandMade&) = delete;
   HandMade& operator=(const HandMade&) = delete;
 
-  TimelineView view() const { return {ops, *table, *timeline, transfers}; }
-  MemoryInput memory() const { return {ops, *table, *timeline, costs, more_versions}; }
+  TimelineView view() const { return {program, *table, *timeline}; }
+  MemoryInput memory() const { return {program.ops, *table, *timeline, costs, more_versions}; }
   std::vector<Gap> gaps(int device) const {
     std::vector<Gap> found;
     for_each_gap(view(), device, [&](const Gap& gap) { found.push_back(gap); });
     return found;
   }
 
-  OpLists ops;
-  Placement placement;
+  Program program;
   std::optional<DependencyTable> table;
   std::optional<Timeline> timeline;
-  Transfers transfers = Transfers::overlapped;
   std::vector<StageCosts> costs;
   std::vector<std::uint32_t> more_versions;
 };

@@ -50,7 +50,7 @@ std::vector<std::vector<TimedOp>> held_sender() {
 TEST(Gaps, OfAHeldSenderAreImbalanceUntilItsMessageLeavesThenTransferWait) {
   for (const Transfers transfers : {Transfers::coupled, Transfers::blocking}) {
     HandMade run(held_sender());
-    run.transfers = transfers;
+    run.program.transfers = transfers;
     const auto gaps = run.gaps(0);
     ASSERT_EQ(gaps.size(), 2u);
     expect_gap(gaps[0], 1, 2, Cause::imbalance, 1);
@@ -71,7 +71,7 @@ TEST(Gaps, TwoMessagesInOneGapNeverCountTwice) {
   HandMade run(
       {{{OpKind::forward, 0, 0, kOut, 0, 1}, {OpKind::backward, 0, 1, kIn, 6, 7, {3, 5}}},
        {{OpKind::backward, 1, 1, kOut, 0, 3}, {OpKind::forward, 1, 0, kIn, 4, 5, {1, 4}}}});
-  run.transfers = Transfers::blocking;
+  run.program.transfers = Transfers::blocking;
   const auto gaps = run.gaps(0);
   ASSERT_EQ(gaps.size(), 3u);
   expect_gap(gaps[0], 1, 4, Cause::transfer_wait, 1);
@@ -106,8 +106,8 @@ TEST(DeviceMetrics, BusyAndIdleAddUpToTheMakespan) {
     for (const Transfers transfers :
          {Transfers::free, Transfers::overlapped, Transfers::coupled, Transfers::blocking}) {
       HandMade run(ops);
-      run.transfers = transfers;
-      for (int d = 0; d < run.ops.devices(); ++d) {
+      run.program.transfers = transfers;
+      for (int d = 0; d < run.program.ops.devices(); ++d) {
         const DeviceMetrics metrics = device_metrics(run.view(), d);
         const double idle = std::accumulate(metrics.idle_s.begin(), metrics.idle_s.end(), 0.0);
         EXPECT_DOUBLE_EQ(metrics.busy_s + idle, run.timeline->makespan_s) << "device " << d;
@@ -154,7 +154,7 @@ TEST(CriticalPath, OfAMeasuredRunFollowsWhatCameLastAndShowsTheDelayAsAWait) {
 TEST(CriticalPath, OfARendezvousComesFromTheReceiverThatWasLate) {
   using Kind = PathSegment::Kind;
   HandMade run(held_sender());
-  run.transfers = Transfers::coupled;
+  run.program.transfers = Transfers::coupled;
   const auto path = critical_path(run.view());
   ASSERT_EQ(path.size(), 3u);
   expect_segment(path[0], Kind::compute, 1, 2, 2, 0, 2);

@@ -232,10 +232,10 @@ RecordedRun run_of_two_stages() {
 
 TEST(ToTimeline, FindsEveryOpByDeviceAndToken) {
   const HandMade made(two_stages());
-  const RecordedTimeline t = to_timeline(made.ops, *made.table, run_of_two_stages());
+  const RecordedTimeline t = to_timeline(made.program.ops, *made.table, run_of_two_stages());
   EXPECT_TRUE(t.missing.empty());
   EXPECT_TRUE(t.unknown.empty());
-  for (std::uint32_t g = 0; g < made.ops.size(); ++g) {
+  for (std::uint32_t g = 0; g < made.program.ops.size(); ++g) {
     EXPECT_EQ(t.timeline.op(g).start_s, made.timeline->op(g).start_s);
     EXPECT_EQ(t.timeline.op(g).end_s, made.timeline->op(g).end_s);
     EXPECT_EQ(t.timeline.message(g).start_s, made.timeline->message(g).start_s);
@@ -255,7 +255,7 @@ TEST(ToTimeline, ReportsOpsThatAreMissingAndThoseNobodyKnows) {
   run.ops.push_back({0, op("9F0"), {9, 10}, {}, 0});  // no such stage
   run.ops.push_back({0, op("0I0"), {9, 10}, {}, 0});  // the Program has a B
   run.ops.push_back({0, op("0STEP0"), {9, 10}, {}, 0});
-  const RecordedTimeline t = to_timeline(made.ops, *made.table, run);
+  const RecordedTimeline t = to_timeline(made.program.ops, *made.table, run);
   EXPECT_EQ(t.missing, std::vector<std::uint32_t>{3});
   EXPECT_EQ(t.timeline.op(3).end_s, -1);
   EXPECT_FALSE(t.timeline.has_message(3));
@@ -276,7 +276,7 @@ TEST(ToTimeline, OrdersOpsByStartAndPutsThoseOfNoLengthFirst) {
              {0, op("0STEP0"), {2, 2}, {}, {}},
              {0, op("0B0"), {0.5, 2}, {}, {}},
              {0, op("0F0"), {1, 2}, {}, {}}};
-  const RecordedTimeline t = to_timeline(made.ops, *made.table, run);
+  const RecordedTimeline t = to_timeline(made.program.ops, *made.table, run);
   EXPECT_EQ(t.order[0], (std::vector<std::uint32_t>{1, 0, 2, 3}));
 }
 

@@ -1,0 +1,50 @@
+#include "program/iterations.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+/// Updates of device 0 made before its last forward: what follows is the drain.
+std::uint32_t updates_before_drain(const Program& program) {
+  std::uint32_t updates = 0, before = 0;
+  for (const Op& op : program.ops.of(0)) {
+    if (op.kind == OpKind::step) ++updates;
+    if (op.kind == OpKind::forward) before = updates;
+  }
+  return before;
+}
+
+/// Updates of the first 2p microbatches, and those until a multiple of p microbatches.
+std::pair<std::uint32_t, std::uint32_t> warm_up_and_step(const Program& program) {
+  const std::uint32_t m = program.per_update(0);
+  const auto p = static_cast<std::uint32_t>(program.placement.depth());
+  return {(2 * p + m - 1) / m, p / std::gcd(p, m)};
+}
+
+}  // namespace
+
+SteadyUpdates steady_updates(const Program& program, std::uint32_t warm_up) {
+  const std::uint32_t n = program.updates(0);
+  if (program.flushes) return {warm_up, n, 1, n == 1};
+  const auto [filled, step] = warm_up_and_step(program);
+  const std::uint32_t first = std::max(warm_up, filled);
+  const std::uint32_t drain = updates_before_drain(program);
+  for (const std::uint32_t end : {drain, program.placement.even() ? n : drain}) {
+    if (first + step <= end) return {first, end, step, false};
+  }
+  return {0, n, n, true};
+}
+
+std::uint32_t updates_for_steady_state(const Program& program) {
+  const auto [filled, step] = warm_up_and_step(program);
+  if (program.placement.even()) return filled + step;
+  // And what is in the pipeline at the end, in rounds of all replicas.
+  const auto& widths = program.placement.widths();
+  const auto inside = std::accumulate(widths.begin(), widths.end(), std::uint32_t{0});
+  const std::uint32_t round = program.placement.round();
+  return filled + step + (inside + round - 1) / round;
+}
+
+}  // namespace penstock
