@@ -272,7 +272,8 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
       {"pipeline.width", widths},
       {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
       {"pipeline.microbatches", fmt::format("{}", shape.microbatches)},
-      {"pipeline.split", fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
+      {"pipeline.split",
+       choice.layers.empty() ? "balanced" : fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
   const auto add = [&](bool wanted, const char* key, std::string value) {
     if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
   };
@@ -297,6 +298,11 @@ Scenario Problem::resolve(const Choice& choice) const {
   Scenario scenario = scenario_->resolve(overrides(choice));
   keep_free(scenario.cluster, headroom_);
   return scenario;
+}
+
+std::vector<int> Problem::balanced(Choice choice) const {
+  choice.layers.clear();
+  return scenario_->resolve(overrides(choice)).layers;
 }
 
 std::uint32_t batches_of(const Choice& choice) {

@@ -62,7 +62,7 @@ struct Candidate {
 /// different numbers of replicas and GPUs of their own.
 struct Choice {
   PlanFamily family;                   ///< its width: of the stage with the most replicas
-  std::vector<int> layers;             ///< per virtual stage, of the model
+  std::vector<int> layers;             ///< per virtual stage, of the model; empty: balanced
   std::vector<Recompute> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
   std::vector<int> widths{};           ///< per stage; empty: all have the family's
   bool split = false;         ///< the replicas of a stage divide each microbatch among them
@@ -118,6 +118,8 @@ class Problem {
   /// The plan as a scenario. Throws InputError when it cannot be one.
   Scenario resolve(const Choice& choice) const;
   Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
+  /// The layers of its stages that `split: balanced` gives a plan, which knows unlike devices.
+  std::vector<int> balanced(Choice choice) const;
 
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }

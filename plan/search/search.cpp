@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 
 namespace penstock {
@@ -68,6 +69,7 @@ class Search {
     while (step()) report();
     improve_best();
     confirm_alternatives();
+    balance_alternatives();
     leave_rest();
     finish();
     return std::move(out_);
@@ -82,7 +84,8 @@ class Search {
                    choice.gpus());
   }
   double best() const { return kept_.empty() ? kUnlimited : kept_.best().cost; }
-  bool hopeless(double bound) const { return bound >= best() * (1 - kRounding); }
+  bool hopeless(double bound) const { return hopeless(bound, best()); }
+  static bool hopeless(double bound, double than) { return bound >= than * (1 - kRounding); }
   bool confirms() const {
     return options_.confirm && out_.confirmations < options_.most_confirmations &&
            (out_.confirmations == 0 || affordable());
@@ -138,7 +141,8 @@ class Search {
     }
   }
 
-  /// Of many cuts only those best by their bounds were simulated, of a start one: tries others.
+  /// Of many cuts only those best by their bounds, which take all devices for alike, were
+  /// simulated, of a start one: tries others.
   void improve_best() {
     const auto had_all_cuts = [&] {
       return represented_.empty() && left_.empty() && kept_.best().from.empty();
@@ -146,8 +150,32 @@ class Search {
     bool better = !kept_.empty() && !had_all_cuts();
     while (better) {
       const FoundPlan plan = kept_.best();
-      better = recomputes_less(plan) || moves_layers(plan);
+      better = balances_layers(plan) || recomputes_less(plan) || moves_layers(plan);
     }
+  }
+
+  /// As `split: balanced` has them; empty where it cannot be.
+  std::vector<int> balanced_layers(const Choice& choice) const {
+    try {
+      return problem_.balanced(choice);
+    } catch (const InputError&) {
+      return {};
+    }
+  }
+
+  bool balances_layers(const FoundPlan& plan) {
+    Choice balanced = plan.choice;
+    balanced.layers = balanced_layers(plan.choice);
+    return !balanced.layers.empty() && balanced.layers != plan.choice.layers &&
+           improves(balanced, plan.from, plan.cost);
+  }
+
+  /// Of unlike devices, whose stages were cut as if they were alike.
+  void balance_alternatives() {
+    if (problem_.base().cluster.groups.empty()) return;
+    const std::vector<FoundPlan> found = kept_.all();
+    for (const FoundPlan& plan : found)
+      if (plan.from.empty()) balances_layers(plan);
   }
 
   bool recomputes_less(const FoundPlan& plan) {
@@ -181,6 +209,10 @@ class Search {
 
   /// Keeps the plan when it is better than the best.
   bool improves(const Choice& choice, const std::string& from) {
+    return improves(choice, from, best());
+  }
+  /// Keeps it when it costs less.
+  bool improves(const Choice& choice, const std::string& from, double than) {
     if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
     ++out_.moves;
     try {
@@ -189,12 +221,12 @@ class Search {
       if (judgement.engine.empty()) {
         if (!judgement.fits) return false;
         const bool slower =
-            options_.objective != Objective::memory && hopeless(cost(judgement, choice));
+            options_.objective != Objective::memory && hopeless(cost(judgement, choice), than);
         if (slower || !affordable()) return false;
         confirmed_ops_ += ops_of(choice.family);
         judgement = answer(scenario);
       }
-      if (!judgement.fits || hopeless(cost(judgement, choice))) return false;
+      if (!judgement.fits || hopeless(cost(judgement, choice), than)) return false;
       keep(choice, judgement, from);
       return true;
     } catch (const InputError&) {
@@ -431,6 +463,7 @@ class Search {
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
     if (!node.candidate.layers.empty()) file_some(node.candidate);
+    file_balanced(family);
     if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
       node.level = Node::all_cuts;
       rest_.push(std::move(node));
@@ -440,6 +473,18 @@ class Search {
     represented_.push_back({node.bound, family});
     const std::vector<int> even = even_split(layers, stages);
     if (!even.empty() && even != node.candidate.layers) file_some(Candidate{family, even});
+  }
+
+  /// The cut for devices that are not alike, which bounds take for the best of them.
+  void file_balanced(const PlanFamily& family) {
+    if (problem_.base().cluster.groups.empty()) return;
+    Candidate candidate{family, even_split(problem_.layers(), family.stages())};
+    if (candidate.layers.empty()) return;
+    std::vector<int> balanced = balanced_layers(problem_.choice(candidate));
+    const int layers = std::accumulate(balanced.begin(), balanced.end(), 0);
+    if (layers != problem_.layers() || std::ranges::min(balanced) < 1) return;
+    candidate.layers = std::move(balanced);
+    file_some(candidate);
   }
 
   void open_all_cuts(const Node& node) {

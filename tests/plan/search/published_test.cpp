@@ -128,6 +128,36 @@ TEST(Search, MovesLayersOfAStartUntilNoMoveHelps) {
   EXPECT_NEAR(result.plans[0].throughput_samples_per_s / best, 1, 1e-9);
 }
 
+TEST(Search, GivesUnlikeDevicesLayersByTheirSpeed) {
+  std::string text = kSmall;
+  text.replace(text.find("num_layers: 9"), 13, "num_layers: 24");
+  text.replace(
+      text.find("cluster:"), std::string::npos,
+      "cluster: {inter: 10 GB/s, groups: [{nodes: 1, devices_per_node: 4, device: {name: fast, "
+      "memory: 2 GiB, peak: {fp16: 40 TFLOP/s}, memory_bandwidth: 1200 GB/s}, intra: 10 GB/s}, "
+      "{nodes: 1, devices_per_node: 4, device: {name: slow, memory: 2 GiB, peak: {fp16: 10 "
+      "TFLOP/s}, memory_bandwidth: 300 GB/s}, intra: 10 GB/s}]}\n");
+  const Problem problem(text, "small", 16);
+  Axes axes = problem.axes(false);
+  axes.schedules = {find_schedule("1f1b")};
+  SearchOptions options;
+  options.most_cuts = 50;  // so that bounds choose the cut, which know one kind of device
+  options.top = 20;
+  const SearchResult result = search(problem, axes, options);
+  int uneven = 0;
+  for (const FoundPlan& plan : result.plans) {
+    Choice balanced = plan.choice;
+    balanced.layers = problem.balanced(plan.choice);
+    const Judgement judged = judge(problem.resolve(balanced), EngineChoice::exact);
+    if (!judged.fits) continue;
+    EXPECT_LE(16 / judged.iteration_time_s, plan.throughput_samples_per_s * (1 + 1e-6))
+        << plan.choice.family.describe();
+    uneven += plan.choice.family.shape.depth > 1 &&
+              plan.choice.layers.front() > 2 * plan.choice.layers.back();
+  }
+  EXPECT_GT(uneven, 0);
+}
+
 Problem on_node(const char* attachment) {
   std::string text = kSmall;
   text.replace(text.find("devices: 6,"), 11, "nodes: 1, devices_per_node: 6,");
