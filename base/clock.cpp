@@ -1,5 +1,7 @@
 #include "base/clock.hpp"
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <ctime>
 
@@ -8,7 +10,13 @@ namespace penstock {
 double process_cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  rusage children{};
+  getrusage(RUSAGE_CHILDREN, &children);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) +
+         seconds(children.ru_utime) + seconds(children.ru_stime);
 }
 
 double steady_s() {

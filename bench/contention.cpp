@@ -5,6 +5,7 @@
 // a SimGrid Comm (a flow) where it shares a link. Every measurement is a child process of its own,
 // because SimGrid runs once per process; the first rows are those of the whole command, from the
 // scenario's file to the result, the others of the engine alone.
+#include "bench/in_child.hpp"
 #include "base/clock.hpp"
 #include "base/table.hpp"
 #include "results/simulation.hpp"
@@ -89,7 +90,7 @@ Measured measure(const std::function<Scenario()>& load) {
     const double engine = process_cpu_seconds() - started;
     const Result result = summarize(s);
     const double cpu_s = process_cpu_seconds() - cpu, all_s = steady_s() - wall;
-    const double bytes = peak_bytes();
+    const double bytes = std::max(peak_bytes(), peak_bytes_of_children());
     const auto [mean, peak] = concurrent_flows(s);
     return {all_s,
             cpu_s,

@@ -8,7 +8,6 @@
 #include "sweep/evaluate.hpp"
 #include "sweep/workers.hpp"
 #include "tests/rig.hpp"
-#include "tests/sweep/whole_row.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -72,7 +71,7 @@ void visit(benchmark::State& state, const std::vector<Point>& points) {
   std::size_t next = 0;
   std::array<std::int64_t, 4> ended{};
   for (auto _ : state) {
-    const Row row = whole_row(evaluator, points[next]);
+    const Row row = evaluator.row(points[next]);
     ++ended[static_cast<std::size_t>(row.status)];
     next = (next + 1) % points.size();
   }
@@ -132,19 +131,14 @@ double sweep_seconds(const Evaluator& evaluator, int workers) {
   const std::vector<Point> points = mix();
   std::uint64_t begun = 0, rows = 0;
   const auto start = std::chrono::steady_clock::now();
-  penstock::visit(
-      [&](const Point& point) {
-        Evaluated evaluated;
-        evaluated.row = evaluator.begin(point, evaluated.rest);
-        return evaluated;
-      },
-      [&]() -> std::optional<Point> {
-        if (begun == kRows) return std::nullopt;
-        Point next = points[begun % points.size()];
-        next.number = begun++;
-        return next;
-      },
-      [&](Row&&) { ++rows; }, {.jobs = workers});
+  penstock::visit([&](const Point& point) { return evaluator.row(point); },
+                  [&]() -> std::optional<Point> {
+                    if (begun == kRows) return std::nullopt;
+                    Point next = points[begun % points.size()];
+                    next.number = begun++;
+                    return next;
+                  },
+                  [&](Row&&) { ++rows; }, {.jobs = workers});
   invariant(rows == kRows, "bench: rows are missing");
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -162,35 +156,18 @@ void exact_two_workers(benchmark::State& state) {
   state.counters["ratio"] = one_s / two_s;
 }
 
-double child_cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_CHILDREN, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
 /// With simgrid, each simulation in a child of this process.
 void simgrid_8x64_mix(benchmark::State& state) {
   const Evaluator evaluator({scenario_file()}, {}, EngineChoice::simgrid);
   std::size_t next = 0;
-  double in_children = 0;
   for (auto _ : state) {
-    const double before = process_cpu_seconds(), children_before = child_cpu_seconds();
-    std::function<Row()> rest;
-    evaluator.begin(point_of(kSchedules.at(next), 8, 1, true), rest);
-    if (!rest) return state.SkipWithError("the point has no simgrid run");
-    const auto status = in_child([&] { return std::vector{static_cast<double>(rest().status)}; });
-    if (status.empty() || status[0] >= static_cast<double>(Row::Status::refused))
-      return state.SkipWithError("the SimGrid module cannot be loaded");
+    const double before = process_cpu_seconds();
+    const Row row = evaluator.row(point_of(kSchedules.at(next), 8, 1, true));
+    if (row.status >= Row::Status::refused) return state.SkipWithError(row.why.c_str());
     next = (next + 1) % kSchedules.size();
-    const double children = child_cpu_seconds() - children_before;
-    in_children += children;
-    state.SetIterationTime(process_cpu_seconds() - before + children);
+    state.SetIterationTime(process_cpu_seconds() - before);
   }
   state.counters["points/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["child_s"] = in_children / static_cast<double>(state.iterations());
 }
 
 BENCHMARK_CAPTURE(exact_8x64, gpipe, "gpipe")->Unit(benchmark::kMicrosecond);

@@ -50,7 +50,7 @@ void sweep(benchmark::State& state, std::uint64_t points, const Evaluate& evalua
 }
 
 void nothing_to_do(benchmark::State& state) {
-  sweep(state, 200'000, [](const Point& point) { return Evaluated{row_of(point)}; });
+  sweep(state, 200'000, [](const Point& point) { return row_of(point); });
 }
 
 /// About what an exact point takes.
@@ -58,19 +58,12 @@ void points_of_100_us(benchmark::State& state) {
   sweep(state, 10'000, [](const Point& point) {
     double x = 1;
     for (int i = 0; i < 35'000; ++i) benchmark::DoNotOptimize(x *= 1.0000001);
-    return Evaluated{row_of(point)};
-  });
-}
-
-void a_process_each(benchmark::State& state) {
-  sweep(state, 1'000, [](const Point& point) {
-    return Evaluated{{}, [point] { return row_of(point); }};
+    return row_of(point);
   });
 }
 
 BENCHMARK(nothing_to_do)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(points_of_100_us)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
-BENCHMARK(a_process_each)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -22,16 +22,11 @@ struct Outcome {
   bool fits = false;
 };
 
-Json measured_by(Simulation& simulation) {
+std::optional<Outcome> measured_by(const Simulation& simulation) {
   const Result result = summarize(simulation);
-  const bool fits = result.infeasible_because.empty() && result.stalled_because.empty();
-  return Json{{"samples_per_s", result.samples_per_s}, {"fits", fits}};
-}
-
-std::optional<Outcome> outcome_in(const Json& answer) {
-  const Outcome out{answer["samples_per_s"].get<double>(), answer["fits"].get<bool>()};
-  if (!(out.samples_per_s > 0)) return std::nullopt;
-  return out;
+  if (!(result.samples_per_s > 0)) return std::nullopt;
+  return Outcome{result.samples_per_s,
+                 result.infeasible_because.empty() && result.stalled_because.empty()};
 }
 
 bool is_exact(const Simulation& simulation) {
@@ -44,13 +39,8 @@ std::optional<Outcome> outcome_of(const Scenario& scenario) {
   const bool exact = is_exact(simulation);
   if (simulation.program.ops.size() > (exact ? kMostExact : kMostSimgrid)) return std::nullopt;
   if (!exact && !why_no_simgrid().empty()) return std::nullopt;
-  const auto outcome = [&] {
-    run_engine(simulation, EngineChoice::automatic);
-    return measured_by(simulation);
-  };
-  return outcome_in(exact ? outcome() : Json::parse(in_child(scenario.origin, "simulated", [&] {
-    return outcome().dump();
-  })));
+  run_engine(simulation, EngineChoice::automatic);
+  return measured_by(simulation);
 }
 
 /// As if no link were shared, which takes a hundredth of the time: to choose what to simulate.
@@ -59,7 +49,7 @@ std::optional<Outcome> outlook_of(const Scenario& scenario) {
   if (simulation.program.ops.size() > kMostExact) return std::nullopt;
   simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
   simulation.engine = "exact";
-  return outcome_in(measured_by(simulation));
+  return measured_by(simulation);
 }
 
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.

@@ -185,45 +185,6 @@ Axes axes_of(const Arguments& arguments, const Asked& asked, const Problem& prob
 
 using Reasons = std::map<std::string, std::vector<std::string>>;
 
-/// In a process of its own: simgrid runs once per process.
-Judgement in_process(const Scenario& scenario, Reasons& reasons) {
-  const Json answer = Json::parse(in_child(scenario.origin, "simulated", [&] {
-    std::vector<std::string> why;
-    const Judgement v = judge(scenario, EngineChoice::automatic, &why);
-    Json overfull = Json::array();
-    for (const auto& [position, too_many] : v.overfull)
-      overfull.push_back({position, too_many.bytes, too_many.capacity_bytes});
-    return Json{{"fits", v.fits},
-                {"iteration_time_s", v.iteration_time_s},
-                {"memory_bytes", v.memory_bytes},
-                {"tightest_bytes", v.tightest_bytes},
-                {"capacity_bytes", v.capacity_bytes},
-                {"overfull", overfull},
-                {"engine", v.engine},
-                {"why", v.why},
-                {"main_cause", v.main_cause},
-                {"reasons", why}}
-        .dump();
-  }));
-  reasons[scenario.text] = answer["reasons"].get<std::vector<std::string>>();
-  Overfull overfull;
-  for (const Json& one : answer["overfull"])
-    overfull[one[0].get<int>()] = {one[1].get<double>(), one[2].get<double>()};
-  // JSON has no infinity, the time of a run without a steady state.
-  const Json& time_s = answer["iteration_time_s"];
-  const double known_s =
-      time_s.is_null() ? std::numeric_limits<double>::infinity() : time_s.get<double>();
-  return {answer["fits"].get<bool>(),
-          known_s,
-          answer["memory_bytes"].get<double>(),
-          answer["tightest_bytes"].get<double>(),
-          answer["capacity_bytes"].get<double>(),
-          std::move(overfull),
-          answer["engine"].get<std::string>(),
-          answer["why"].get<std::string>(),
-          answer["main_cause"].get<std::string>()};
-}
-
 /// The text of a form, or why there is none.
 struct Form {
   std::string text, why_not;
@@ -386,7 +347,9 @@ int run_full_plan(const Arguments& arguments) {
   if (arguments.flag("write")) folder.emplace(arguments.value("write"));
   SearchOptions options = asked.search;
   Reasons reasons;
-  options.confirm = [&](const Scenario& scenario) { return in_process(scenario, reasons); };
+  options.confirm = [&](const Scenario& scenario) {
+    return judge(scenario, EngineChoice::automatic, &reasons[scenario.text]);
+  };
   std::vector<PublishedPlan> published;
   if (asks_published(arguments, problem))
     published = published_plans(problem, microbatches_to_ask(asked, problem));

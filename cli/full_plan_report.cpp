@@ -122,9 +122,7 @@ std::string timeline_of(const Offer& offer, std::size_t number) {
                                counted(f.shape.depth, "stage"), counted(f.shape.width, "replica"))};
   text.sub = number > 0;
   if (number == 0) text.note = "Of the first replica of each; all open on as much time.";
-  return in_child(offer.scenario.origin, "simulated", [&] {
-    return timeline_section(simulate(offer.scenario, EngineChoice::automatic), text, 1);
-  });
+  return timeline_section(simulate(offer.scenario, EngineChoice::automatic), text, 1);
 }
 
 std::string comparison_section(const FullPlan& full) {

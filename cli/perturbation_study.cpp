@@ -20,7 +20,7 @@ using MaybeTimes = std::optional<Times>;
 // Running
 // ------------------------------------------------------------------------------------------
 
-/// A scenario, simulated as often as wanted; its own process each time for simgrid.
+/// A scenario, simulated as often as wanted.
 class Variant {
  public:
   Variant(const Scenario& scenario, EngineChoice engine)
@@ -30,14 +30,10 @@ class Variant {
   /// Nothing, and why, when the run never ends.
   MaybeTimes run(std::uint32_t number, std::string& why) {
     if (simulation_.perturbation) simulation_.perturbation->run = number;
-    const Json answer = exact_ ? simulate_once()
-                               : Json::parse(in_child(simulation_.scenario.origin, "simulated",
-                                                      [&] { return simulate_once().dump(); }));
-    why = answer[2].get<std::string>();
+    run_engine(simulation_, exact_ ? EngineChoice::exact : EngineChoice::simgrid);
+    why = simulation_.timeline->stalled_because;
     if (!why.empty()) return std::nullopt;
-    Times times{answer[0].get<double>(), std::nullopt};
-    if (!answer[1].is_null()) times.iteration_time_s = answer[1].get<double>();
-    return times;
+    return Times{simulation_.timeline->makespan_s, iteration_time_s(simulation_)};
   }
   MaybeTimes run() {
     std::string ignored;
@@ -45,13 +41,6 @@ class Variant {
   }
 
  private:
-  Json simulate_once() {
-    run_engine(simulation_, exact_ ? EngineChoice::exact : EngineChoice::simgrid);
-    const auto iteration = iteration_time_s(simulation_);
-    return {simulation_.timeline->makespan_s, iteration ? Json(*iteration) : Json(nullptr),
-            simulation_.timeline->stalled_because};
-  }
-
   Simulation simulation_;
   bool exact_;
 };

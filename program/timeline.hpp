@@ -6,6 +6,9 @@
 
 #include "program/op_lists.hpp"
 
+#include <algorithm>
+#include <memory>
+#include <new>
 #include <string>
 
 namespace penstock {
@@ -19,9 +22,16 @@ struct Span {
 class Timeline {
  public:
   /// Spans of `ops` ops, not yet known: nothing has run, no message was sent.
-  explicit Timeline(std::uint32_t ops) : ops_(ops), messages_(ops, Span{kUnknown, kUnknown}) {}
+  explicit Timeline(std::uint32_t ops)
+      : size_(ops), own_(2 * std::size_t{ops}), ops_(own_.data()), messages_(ops_ + ops) {
+    no_messages();
+  }
+  /// The same in memory that what this process forks shares with it, not even initialised: one of
+  /// them calls `no_messages`. Throws std::bad_alloc.
+  static Timeline shared(std::uint32_t ops) { return Timeline(ops, Shared()); }
 
-  std::uint32_t size() const { return static_cast<std::uint32_t>(ops_.size()); }
+  void no_messages() { std::fill(messages_, messages_ + size_, Span{kUnknown, kUnknown}); }
+  std::uint32_t size() const { return size_; }
   Span& op(std::uint32_t g) { return ops_[g]; }
   const Span& op(std::uint32_t g) const { return ops_[g]; }
   /// The message op g waits for; `has_message` tells whether there is one.
@@ -43,8 +53,27 @@ class Timeline {
 
  private:
   static constexpr double kUnknown = -1;
-  LargeVector<Span> ops_;
-  LargeVector<Span> messages_;
+  struct Shared {};
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(void* memory) const { ::munmap(memory, bytes); }
+  };
+
+  Timeline(std::uint32_t ops, Shared)
+      : size_(ops), shared_(nullptr, Unmap{std::max<std::size_t>(1, 2 * ops * sizeof(Span))}) {
+    void* const memory = ::mmap(nullptr, shared_.get_deleter().bytes, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    shared_.reset(memory);
+    ops_ = static_cast<Span*>(memory);
+    messages_ = ops_ + ops;
+  }
+
+  std::uint32_t size_;
+  LargeVector<Span> own_;
+  std::unique_ptr<void, Unmap> shared_{nullptr, Unmap{0}};
+  Span* ops_ = nullptr;
+  Span* messages_ = nullptr;
 };
 
 }  // namespace penstock

@@ -62,13 +62,13 @@ struct Simulation {
 Simulation prepare(Scenario scenario, ProgramCache* programs = nullptr);
 
 /// The same, and simulates. `automatic`: exact where it is valid. Throws InputError
-/// when the chosen engine cannot represent the scenario. One simgrid run per process.
+/// when the chosen engine cannot represent the scenario.
 Simulation simulate(const Scenario& scenario, EngineChoice engine);
 
 /// Does `choice` mean the exact engine? Throws InputError when that cannot represent the scenario.
 bool uses_exact(const Simulation& prepared, EngineChoice choice);
 
-/// Simulates what was prepared: sets its timeline. With simgrid once per process.
+/// Simulates what was prepared: sets its timeline.
 void run_engine(Simulation& prepared, EngineChoice choice);
 
 /// Steady state; none when the run is too short for it, or never ends.

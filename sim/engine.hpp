@@ -185,8 +185,9 @@ struct SimgridCounts {
   std::uint64_t flows = 0;   ///< messages simulated as SimGrid communications
 };
 
-/// SimGrid drives the clock and shares the links; one call per process (SimGrid's engine cannot be
-/// created twice). Throws SystemError when the module or SimGrid cannot be loaded.
+/// SimGrid drives the clock and shares the links. Its engine cannot be created twice in a process,
+/// so each call forks one, which writes its spans into memory that both share. Throws SystemError
+/// when the module cannot be loaded or that process ends without a result.
 Timeline simulate_simgrid(const SimulationInput& input, const SimgridOptions& options = {},
                           SimgridCounts* counts = nullptr);
 

@@ -1,9 +1,12 @@
 // Finds and opens the SimGrid module beside this program.
+#include "base/child_process.hpp"
 #include "base/module_path.hpp"
 #include "sim/simgrid/module.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+
+#include <cstring>
 
 namespace penstock {
 namespace {
@@ -33,19 +36,69 @@ const Module& module() {
   return loaded;
 }
 
+/// What a child says of its run beside the spans, which it shares: this, the peaks of flows and why
+/// the run stalled; or after another letter the text of an error.
+struct Outcome {
+  char kind = 'r';  ///< a result; i: InputError; f: another error
+  double makespan_s = 0;
+  SimgridCounts counts = {};
+  std::uint32_t links = 0;
+};
+
+template <class T>
+std::string_view bytes_of(const T* values, std::size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};
+}
+
+std::string error_text(char kind, const std::exception& error) {
+  return std::string(1, kind) + error.what();
+}
+
+std::string run_module(const SimulationInput& input, const SimgridOptions& options,
+                       Timeline& timeline) {
+  try {
+    Outcome outcome;
+    timeline.no_messages();
+    module().entry(input, options, outcome.counts, timeline);
+    outcome.makespan_s = timeline.makespan_s;
+    outcome.links = static_cast<std::uint32_t>(timeline.peak_flows.size());
+    std::string text(bytes_of(&outcome, 1));
+    text += bytes_of(timeline.peak_flows.data(), timeline.peak_flows.size());
+    return text + timeline.stalled_because;
+  } catch (const InputError& error) {
+    return error_text('i', error);
+  } catch (const std::exception& error) {
+    return error_text('f', error);
+  }
+}
+
+void take_outcome(const std::string& text, Timeline& timeline, SimgridCounts& counts) {
+  if (text.at(0) == 'i') throw InputError("simgrid", text.substr(1));
+  if (text[0] == 'f') throw SystemError(text.substr(1));
+  Outcome outcome;
+  std::memcpy(&outcome, text.data(), sizeof outcome);
+  timeline.makespan_s = outcome.makespan_s;
+  timeline.peak_flows.resize(outcome.links);
+  const std::size_t peaks = outcome.links * sizeof(std::uint32_t);
+  if (peaks > 0) std::memcpy(timeline.peak_flows.data(), text.data() + sizeof outcome, peaks);
+  timeline.stalled_because = text.substr(sizeof outcome + peaks);
+  counts = outcome.counts;
+}
+
 }  // namespace
 
 std::string why_no_simgrid() { return module().problem; }
 
 Timeline simulate_simgrid(const SimulationInput& input, const SimgridOptions& options,
                           SimgridCounts* counts) {
-  static bool used = false;
-  invariant(!used, "simgrid: one simulation per process");
   if (module().entry == nullptr) throw SystemError(module().problem + "; use --engine exact");
-  used = true;
+  Timeline timeline = Timeline::shared(input.program.ops.size());
+  const ChildResult child =
+      run_in_child("SimGrid", [&] { return run_module(input, options, timeline); });
+  if (!child.answer)
+    throw SystemError("SimGrid ended without a result, " + how_it_ended(child.status));
   SimgridCounts ignored;
-  Timeline timeline(input.program.ops.size());
-  module().entry(input, options, counts != nullptr ? *counts : ignored, timeline);
+  take_outcome(*child.answer, timeline, counts != nullptr ? *counts : ignored);
   return timeline;
 }
 

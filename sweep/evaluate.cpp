@@ -165,22 +165,21 @@ Evaluator::Evaluator(const std::vector<std::string>& files, const std::vector<Ov
 
 Evaluator::~Evaluator() = default;
 
-Row Evaluator::begin(const Point& point, std::function<Row()>& rest) const {
-  rest = nullptr;
+Row Evaluator::row(const Point& point) const {
   Row row = empty_row(point.number);
   row.scenario = parts_->names.at(point.scenario);
   guarded(row, [&] {
     Scenario scenario = parts_->scenario(point);
     describe(scenario, row);
-    const auto prepared =
-        std::make_shared<Simulation>(prepare(std::move(scenario), &parts_->programs));
-    if (uses_exact(*prepared, parts_->engine)) return finish(*prepared, EngineChoice::exact, row);
-    row.engine = "simgrid";
-    why_no_simgrid();  // loads it, for all children
-    rest = [prepared, row]() mutable {
-      guarded(row, [&] { finish(*prepared, EngineChoice::simgrid, row); });
-      return row;
-    };
+    Simulation prepared = prepare(std::move(scenario), &parts_->programs);
+    const bool exact = uses_exact(prepared, parts_->engine);
+    if (!exact) row.engine = "simgrid";
+    try {
+      finish(prepared, exact ? EngineChoice::exact : EngineChoice::simgrid, row);
+    } catch (const SystemError&) {
+      if (exact) throw;  // else its process died, which may be bad luck once
+      finish(prepared, EngineChoice::simgrid, row);
+    }
   });
   return row;
 }

@@ -7,7 +7,6 @@
 #include "sweep/points.hpp"
 #include "sweep/row.hpp"
 
-#include <functional>
 #include <memory>
 
 namespace penstock {
@@ -24,11 +23,8 @@ class Evaluator {
             const std::shared_ptr<Documents>& documents = std::make_shared<Documents>());
   ~Evaluator();
 
-  /// Whatever is wrong with the point is in the row. What simgrid does once per process is left:
-  /// where the point needs that (the engine is simgrid, or `auto` and `exact` cannot represent it),
-  /// `rest` is set, the row is not complete, and `rest()` in a child of this process simulates and
-  /// returns it. All that comes before, the loading of SimGrid too, was done here.
-  Row begin(const Point& point, std::function<Row()>& rest) const;
+  /// Whatever is wrong with the point is in the row.
+  Row row(const Point& point) const;
 
  private:
   struct Parts;

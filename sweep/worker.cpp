@@ -68,44 +68,28 @@ class Worker {
   }
 
   Row answer(const Task& task) {
-    const std::uint64_t number = task.point.number;
-    try {
-      const double limit_s = team_.point_limit_s;
-      if (task.alone)
-        return alone(
-            number, [&] { return whole(task.point); }, limit_s, 1);
-      if (limit_s > 0) limit_time(limit_s);
-      const Evaluated evaluated = team_.evaluate(task.point);
-      const double left_s = limit_s > 0 ? limit_time(0) : 0;
-      if (!evaluated.rest) return evaluated.row;
-      return alone(number, evaluated.rest, left_s, 2);
-    } catch (const std::exception& error) {
-      limit_time(0);
-      return failed_row(number, error.what());
-    }
+    const double limit_s = team_.point_limit_s;
+    if (task.alone) return alone(task.point, limit_s);
+    if (limit_s > 0) limit_time(limit_s);
+    Row row = caught(task.point);
+    limit_time(0);
+    return row;
   }
 
-  Row whole(const Point& point) const {
-    Evaluated evaluated = team_.evaluate(point);
-    return evaluated.rest ? evaluated.rest() : std::move(evaluated.row);
-  }
-
-  /// Evaluated in a process of its own, and when that crashes in another, up to so many.
-  Row alone(std::uint64_t number, const std::function<Row()>& evaluate, double limit_s, int tries) {
+  /// Evaluated in a process of its own.
+  Row alone(const Point& point, double limit_s) {
     rank_0_.send_all();  // what is finished need not wait; listen() sees when that fails
-    ChildResult child;
-    for (; tries > 0 && !child.answer && !child.out_of_time(); --tries)
-      child = run_in_child(
-          "a point", [&] { return encode(caught(number, evaluate)); }, limit_s);
+    const ChildResult child = run_in_child(
+        "a point", [&] { return encode(caught(point)); }, limit_s);
     if (child.answer) return decode(*child.answer);
-    return failed_row(number, why_failed(child.status, team_.point_limit_s));
+    return failed_row(point.number, why_failed(child.status, limit_s));
   }
 
-  static Row caught(std::uint64_t number, const std::function<Row()>& evaluate) {
+  Row caught(const Point& point) const {
     try {
-      return evaluate();
+      return team_.evaluate(point);
     } catch (const std::exception& error) {
-      return failed_row(number, error.what());
+      return failed_row(point.number, error.what());
     }
   }
 

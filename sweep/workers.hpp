@@ -2,17 +2,16 @@
 //
 // Every worker is a process, also for `exact` points, which could share one: a crash in a thread
 // would end the sweep, that of a process costs its point only. A worker answers one point after the
-// other, several being handed over at a time so that messages cost nothing; what has to run alone
-// (SimGrid, once per process) it runs in a child, for which it is the lean process to fork from.
-// The workers are forked by a supervisor, which is forked before there are results, and says how
-// they end:
+// other, several being handed over at a time so that messages cost nothing; it is small, as SimGrid
+// forks it for each of its points. The workers are forked by a supervisor, which is forked before
+// there are results, and says how they end:
 //
-//     rank 0: next, take ── supervisor ── worker ── child per simgrid point
+//     rank 0: next, take ── supervisor ── worker ── SimGrid
 //           ╲                        ╲─── worker …
 //            ╲─ (TCP) ── supervisor of rank 1 ── worker …
 //
-// A worker or child that crashes: the point it had in hand is tried again in a process of its own,
-// and is a row `failed` when that crashes, too; whatever else it held is handed out again. A point
+// A worker that crashes: the point it had in hand is tried again in a process of its own, and is a
+// row `failed` when that crashes, too; whatever else it held is handed out again. A point
 // that takes longer than the limit is `failed` at once (a second try would cost as much). When
 // there is nothing left to hand out, who is idle gets what others have not begun. Rows are counted
 // once, whoever sends them. When the parent ends, however it does, so do its workers.
@@ -50,13 +49,8 @@ struct WorkerOptions {
   std::string told = {};            ///< what rank 0 has to say to all ranks before they begin
 };
 
-/// A point's row, or what is left to do for it in a process of its own.
-struct Evaluated {
-  Row row;
-  std::function<Row()> rest = {};  ///< empty: nothing
-};
 /// Called in a worker. What it throws makes a row `failed`.
-using Evaluate = std::function<Evaluated(const Point&)>;
+using Evaluate = std::function<Row(const Point&)>;
 /// The next point to visit, or nothing when there are no more.
 using NextPoint = std::function<std::optional<Point>()>;
 using TakeRow = std::function<void(Row&&)>;

@@ -7,10 +7,6 @@
 #include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <functional>
 #include <memory>
 #include <numeric>
 
@@ -76,40 +72,6 @@ struct Rig {
   std::unique_ptr<Channels> channels;
 };
 
-/// Runs `work` in a child process, because SimGrid runs once per process; returns what it wrote.
-inline std::vector<double> in_child(const std::function<std::vector<double>()>& work) {
-  int ends[2];
-  if (pipe(ends) != 0) return {};
-  const pid_t child = fork();
-  if (child == 0) {
-    std::vector<double> answer;
-    try {
-      answer = work();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "child: %s\n", error.what());
-      _exit(1);
-    }
-    const char* at = reinterpret_cast<const char*>(answer.data());
-    std::size_t left = answer.size() * sizeof(double);
-    while (left > 0) {
-      const ssize_t wrote = write(ends[1], at, left);
-      if (wrote <= 0) _exit(1);
-      at += wrote;
-      left -= static_cast<std::size_t>(wrote);
-    }
-    _exit(0);
-  }
-  close(ends[1]);
-  std::vector<double> answer;
-  double value = 0;
-  FILE* in = fdopen(ends[0], "rb");
-  while (std::fread(&value, sizeof value, 1, in) == 1) answer.push_back(value);
-  std::fclose(in);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status == 0 ? answer : std::vector<double>{};
-}
-
 /// Makespan, then start and end of every op and of every message.
 inline std::vector<double> flatten(const Timeline& t) {
   std::vector<double> out{t.makespan_s};
@@ -121,7 +83,7 @@ inline std::vector<double> flatten(const Timeline& t) {
 }
 
 inline std::vector<double> run_simgrid(const Rig& run, const SimgridOptions& options = {}) {
-  return in_child([&] { return flatten(simulate_simgrid(run.input(), options)); });
+  return flatten(simulate_simgrid(run.input(), options));
 }
 
 }  // namespace penstock

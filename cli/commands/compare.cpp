@@ -4,6 +4,7 @@
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "cli/perturbation_study.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
 #include "report/comparison_section.hpp"
@@ -391,11 +392,14 @@ Compared results_of(const Arguments& arguments) {
       progress.update(done++, path);
       const bool shown = arguments.flag("report") && all.timelines.size() < kMostTimelines;
       add([&] {
-        auto [result, section] = simulate_in_child(
-            path, point, engine_of(arguments), options,
-            [&](const Simulation& s) { return shown ? timeline_of(s, all.timelines.size()) : ""; });
-        if (shown) all.timelines.push_back(std::move(section));
-        return std::move(result);
+        const Scenario scenario = load_scenario(path, point);
+        const EngineChoice engine = engine_of(arguments);
+        const auto perturbed = study_perturbations(scenario, engine);
+        const Simulation s = simulate(scenario, engine);
+        Result result = summarize(s);
+        result.perturbed = perturbed;
+        if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
+        return to_json(s, result, options);
       });
     }
   }

@@ -139,11 +139,8 @@ Space space_of(const Arguments& arguments, const std::shared_ptr<Documents>& doc
 }
 
 Evaluate evaluation(const Evaluator& evaluator) {
-  return [&evaluator](const Point& point) {
-    Evaluated evaluated;
-    evaluated.row = evaluator.begin(point, evaluated.rest);
-    return evaluated;
-  };
+  why_no_simgrid();  // loads it, for all workers
+  return [&evaluator](const Point& point) { return evaluator.row(point); };
 }
 
 std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,

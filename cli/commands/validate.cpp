@@ -254,27 +254,24 @@ void write_trace(const Comparison& c, const std::string& path) {
   write_chrome_traces(both, path);
 }
 
-/// The row and, when a report is wanted, its sections; made in a child process.
+/// The row and, when a report is wanted, its sections.
 Json validated(const std::string& path, const Arguments& arguments) {
-  return Json::parse(in_child(path, "validated", [&] {
-    const Comparison c(path, arguments);
-    const SimulationInput simulated = c.simulated();
-    const ValidationInput input{simulated, *c.simulation.timeline, c.memory, c.recording, c.runs};
-    Validation validation = validate(input);
-    if (c.recording.transfers != to_string(c.simulation.program.transfers))
-      validation.notes.push_back(fmt::format("recorded with {} transfers, predicted with {}",
-                                             c.recording.transfers,
-                                             to_string(c.simulation.program.transfers)));
-    if (arguments.flag("trace")) write_trace(c, arguments.value("trace"));
-    Json row = row_json(input, validation);
-    row["engine"] = c.simulation.engine;
-    row["file"] = path;
-    return Json{{"row", row},
-                {"scenario", c.simulation.scenario.text},
-                {"sections", arguments.flag("report") ? validation_sections(input, validation)
-                                                      : std::vector<std::string>()}}
-        .dump();
-  }));
+  const Comparison c(path, arguments);
+  const SimulationInput simulated = c.simulated();
+  const ValidationInput input{simulated, *c.simulation.timeline, c.memory, c.recording, c.runs};
+  Validation validation = validate(input);
+  if (c.recording.transfers != to_string(c.simulation.program.transfers))
+    validation.notes.push_back(fmt::format("recorded with {} transfers, predicted with {}",
+                                           c.recording.transfers,
+                                           to_string(c.simulation.program.transfers)));
+  if (arguments.flag("trace")) write_trace(c, arguments.value("trace"));
+  Json row = row_json(input, validation);
+  row["engine"] = c.simulation.engine;
+  row["file"] = path;
+  return Json{{"row", row},
+              {"scenario", c.simulation.scenario.text},
+              {"sections", arguments.flag("report") ? validation_sections(input, validation)
+                                                    : std::vector<std::string>()}};
 }
 
 double number_of(const Json& row, const char* key) {

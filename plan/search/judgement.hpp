@@ -40,7 +40,7 @@ struct Judgement {
 /// backward. Throws InputError when the schedule cannot run.
 Judgement relaxed(const Scenario& scenario, bool plain);
 
-/// The answer of an engine; also what limits it, a line each. With simgrid once per process.
+/// The answer of an engine; also what limits it, a line each.
 Judgement judge(const Scenario& scenario, EngineChoice engine,
                 std::vector<std::string>* reasons = nullptr);
 

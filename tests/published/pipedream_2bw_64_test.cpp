@@ -47,23 +47,20 @@ constexpr Reading kPowersOfTwo[] = {{8, 4}, {8, 4}, {8, 8}, {8, 8}};
 /// Chosen after seeing the bars: microbatches of 4 for the smaller models; powers of two.
 constexpr Reading kAlternative[] = {{4, 8}, {8, 4}, {4, 16}, {8, 8}};
 
-/// 0: does not fit. The NICs are shared, so SimGrid simulates: once per process.
+/// 0: does not fit. The NICs are shared, so SimGrid simulates.
 double samples_per_s(const Figure& f, const std::string& schedule, int size, int microbatches,
                      double nic_gbps) {
-  const auto answer = in_child([&]() -> std::vector<double> {
-    const std::string path =
-        std::string(std::getenv("PENSTOCK_SOURCE")) + "/scenarios/gpt-3.8b-2bw-64.yaml";
-    const std::vector<Override> changes{{"model", f.model},
-                                        {"schedule", schedule},
-                                        {"stages", std::to_string(f.stages)},
-                                        {"width", std::to_string(f.width)},
-                                        {"microbatch_size", std::to_string(size)},
-                                        {"microbatches", std::to_string(microbatches)},
-                                        {"cluster.inter", fmt::format("{} Gbps", nic_gbps)}};
-    const Result r = summarize(simulate(load_scenario(path, changes), EngineChoice::simgrid));
-    return {r.infeasible_because.empty() ? r.samples_per_s : 0};
-  });
-  return answer.empty() ? -1 : answer[0];
+  const std::string path =
+      std::string(std::getenv("PENSTOCK_SOURCE")) + "/scenarios/gpt-3.8b-2bw-64.yaml";
+  const std::vector<Override> changes{{"model", f.model},
+                                      {"schedule", schedule},
+                                      {"stages", std::to_string(f.stages)},
+                                      {"width", std::to_string(f.width)},
+                                      {"microbatch_size", std::to_string(size)},
+                                      {"microbatches", std::to_string(microbatches)},
+                                      {"cluster.inter", fmt::format("{} Gbps", nic_gbps)}};
+  const Result r = summarize(simulate(load_scenario(path, changes), EngineChoice::simgrid));
+  return r.infeasible_because.empty() ? r.samples_per_s : 0;
 }
 
 Bars predicted(const Figure& f, const Reading& reading, double nic_gbps) {

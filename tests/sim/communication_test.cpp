@@ -31,11 +31,8 @@ void expect_numbers(const std::vector<double>& found, const std::vector<double>&
 void expect_of_both(const RigSpec& spec, const std::vector<double>& expected) {
   const Rig rig(spec);
   expect_numbers(numbers(of(rig, simulate_exact(rig.input()))), expected);
-  expect_numbers(
-      in_child([&] {
-        return numbers(of(rig, simulate_simgrid(rig.input(), {.every_message_a_flow = true})));
-      }),
-      expected);
+  expect_numbers(numbers(of(rig, simulate_simgrid(rig.input(), {.every_message_a_flow = true}))),
+                 expected);
 }
 
 /// F = 1 s, B = 2 s, messages of 1 GB at 1 GB/s.
@@ -157,8 +154,7 @@ TEST(Communication, IsExposedForNoMoreThanItTakesInRandomRuns) {
     expect_sane(rig, timeline);
     if (run % 30 == 0) {
       ++engines_compared;
-      expect_numbers(in_child([&] { return numbers(of(rig, simulate_simgrid(rig.input()))); }),
-                     numbers(of(rig, timeline)));
+      expect_numbers(numbers(of(rig, simulate_simgrid(rig.input()))), numbers(of(rig, timeline)));
     }
     if (HasFailure()) return;
   }

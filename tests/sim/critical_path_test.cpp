@@ -171,14 +171,12 @@ Rig through_one_nic(std::int64_t output_bytes, std::int64_t reduced_bytes, bool 
 
 /// Start, end, loss and link of the path's segments of a kind, from a run in a child process.
 std::vector<double> contended_segments(const Rig& rig, PathSegment::Kind kind) {
-  return in_child([&] {
-    std::vector<double> out;
-    for (const PathSegment& p : contended_path(rig.input(), simulate_simgrid(rig.input()))) {
-      if (p.kind == kind)
-        out.insert(out.end(), {p.start_s, p.end_s, p.contended_s, static_cast<double>(p.link)});
-    }
-    return out;
-  });
+  std::vector<double> out;
+  for (const PathSegment& p : contended_path(rig.input(), simulate_simgrid(rig.input()))) {
+    if (p.kind == kind)
+      out.insert(out.end(), {p.start_s, p.end_s, p.contended_s, static_cast<double>(p.link)});
+  }
+  return out;
 }
 
 double link_number(const Rig& rig, const std::string& name) {

@@ -23,12 +23,8 @@ RigSpec data_parallel(int n, std::int64_t bytes, std::uint32_t batches = 1) {
 
 /// Makespan of both engines, simgrid with every message as a flow.
 std::vector<double> makespans(const Rig& rig) {
-  const double flows = in_child([&] {
-                         const auto t =
-                             simulate_simgrid(rig.input(), {.every_message_a_flow = true});
-                         return std::vector<double>{t.makespan_s};
-                       }).at(0);
-  return {simulate_exact(rig.input()).makespan_s, flows};
+  return {simulate_exact(rig.input()).makespan_s,
+          simulate_simgrid(rig.input(), {.every_message_a_flow = true}).makespan_s};
 }
 
 TEST(Reduction, ARingTakesTheTextbookTime) {
@@ -93,24 +89,18 @@ TEST(Reduction, ReductionsThatShareANicTakeTwiceAsLong) {
   ASSERT_TRUE(rig.channels->contention().has_value());
   EXPECT_NE(rig.channels->contention()->first.find("gradient reduction of stage 0"),
             std::string::npos);
-  const auto ends = in_child([&] {
-    const Timeline t = simulate_simgrid(rig.input());
-    std::vector<double> out;
-    for (int d = 0; d < 4; ++d) out.push_back(t.op(rig.program.ops.end(d) - 1).end_s);
-    return out;
-  });
+  const auto last_end_s = [&](const Timeline& t, int d) {
+    return t.op(rig.program.ops.end(d) - 1).end_s;
+  };
+  const Timeline once = simulate_simgrid(rig.input());
   // Stage 1 reduces from 4 to 5 alone: its backward ends at 4, that of stage 0 at 6.
-  for (const int d : {1, 3}) EXPECT_NEAR(ends[static_cast<std::size_t>(d)], 5, 1e-9);
-  for (const int d : {0, 2}) EXPECT_NEAR(ends[static_cast<std::size_t>(d)], 7, 1e-9);
+  for (const int d : {1, 3}) EXPECT_NEAR(last_end_s(once, d), 5, 1e-9);
+  for (const int d : {0, 2}) EXPECT_NEAR(last_end_s(once, d), 7, 1e-9);
   // Twice the bytes: from 6 on both share the NICs until stage 1 has its last byte.
   for (StageCosts& costs : rig.costs) costs.reduced_bytes = 3'000'000'000;
-  const auto shared = in_child([&] {
-    const Timeline t = simulate_simgrid(rig.input());
-    return std::vector<double>{t.op(rig.program.ops.end(0) - 1).end_s,
-                               t.op(rig.program.ops.end(1) - 1).end_s};
-  });
-  EXPECT_NEAR(shared[1], 8, 1e-8);   // 2 of 3 GB by 6, the last one at half the rate
-  EXPECT_NEAR(shared[0], 10, 1e-8);  // 1 GB by 8, then alone
+  const Timeline twice = simulate_simgrid(rig.input());
+  EXPECT_NEAR(last_end_s(twice, 1), 8, 1e-8);   // 2 of 3 GB by 6, the last one at half the rate
+  EXPECT_NEAR(last_end_s(twice, 0), 10, 1e-8);  // 1 GB by 8, then alone
 }
 
 TEST(Reduction, BucketsRunBesideTheBackward) {

@@ -100,13 +100,11 @@ TEST(TensorRanks, ContendWithMessagesThatLeaveMeanwhile) {
   EXPECT_NE(why_not_exact(run.input()).find("tensor-parallel all-reduces of device 0"),
             std::string::npos)
       << why_not_exact(run.input());
-  const auto got = in_child([&] {
-    const Timeline t = simulate_simgrid(run.input());
-    return std::vector<double>{t.op(run.op(0, 0)).end_s,      t.op(run.op(0, 1)).end_s,
-                               t.message(run.op(1, 0)).end_s, t.op(run.op(1, 0)).start_s,
-                               t.op(run.op(1, 0)).end_s,      t.message(run.op(1, 1)).end_s,
-                               double(t.peak_flows[0])};
-  });
+  const Timeline t = simulate_simgrid(run.input());
+  const std::vector<double> got{t.op(run.op(0, 0)).end_s,      t.op(run.op(0, 1)).end_s,
+                                t.message(run.op(1, 0)).end_s, t.op(run.op(1, 0)).start_s,
+                                t.op(run.op(1, 0)).end_s,      t.message(run.op(1, 1)).end_s,
+                                double(t.peak_flows[0])};
   const std::vector<double> wanted{2, 5, 5, 5, 8, 8, 2};
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-9) << i;
@@ -181,7 +179,7 @@ TEST(UnlikeDevices, EachReplicaHasItsOwnTimes) {
   EXPECT_EQ(end(0, 5), 3 * 1 + 3 * 2);
   EXPECT_EQ(end(1, 5), 3 * 2 + 3 * 5);
   EXPECT_EQ(end(0, 6), 21) << "the reduction waits for the slow one";
-  const auto simgrid = in_child([&] { return flatten(simulate_simgrid(input)); });
+  const auto simgrid = flatten(simulate_simgrid(input));
   EXPECT_EQ(simgrid, flatten(t));
 }
 

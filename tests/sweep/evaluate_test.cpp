@@ -3,7 +3,7 @@
 
 #include "sweep/messages.hpp"
 #include "tests/rig.hpp"
-#include "tests/sweep/whole_row.hpp"
+#include "sweep/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -91,19 +91,9 @@ TEST_P(RowOf, EqualsTheCsvOfSimulate) {
   const Cells expected = simulated(shipped(GetParam()));
   ASSERT_FALSE(expected.empty()) << std::getenv("PENSTOCK_BINARY") << " does not simulate";
   const Evaluator evaluator({shipped(GetParam())}, {}, EngineChoice::automatic);
-  std::function<Row()> rest;
-  Row row = evaluator.begin({}, rest);
-  EXPECT_EQ(static_cast<bool>(rest), expected.at("engine") == "simgrid") << row.why;
-  if (!rest) {
-    expect_texts(row, expected);
-    return expect_measures(row.measures.data(), expected);
-  }
-  const auto measures = in_child([&] {
-    row = rest();
-    return std::vector<double>(row.measures.begin(), row.measures.end());
-  });
-  ASSERT_EQ(measures.size(), kMeasures.size());
-  expect_measures(measures.data(), expected);
+  const Row row = evaluator.row({});
+  expect_texts(row, expected);
+  expect_measures(row.measures.data(), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, RowOf,
@@ -117,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, RowOf,
 
 Row row_at(const std::vector<Override>& changes) {
   const Evaluator evaluator({shipped("gpt-2.2b-2bw")}, {}, EngineChoice::automatic);
-  return whole_row(evaluator, {7, 0, changes});
+  return evaluator.row({7, 0, changes});
 }
 
 TEST(Evaluator, AMistakeIsARowWithItsReason) {
@@ -131,10 +121,10 @@ TEST(Evaluator, AMistakeIsARowWithItsReason) {
 
 TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
   const Evaluator evaluator({shipped("small-1f1b")}, {}, EngineChoice::exact);
-  const Row fits = whole_row(evaluator, Point{});
+  const Row fits = evaluator.row(Point{});
   EXPECT_EQ(fits.status, Row::Status::ok) << fits.why;
   const Row row =
-      whole_row(evaluator, {0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
+      evaluator.row({0, 0, {{"model.parameters", "900 GB"}, {"cluster.device", "A100-40"}}});
   EXPECT_EQ(row.status, Row::Status::infeasible) << row.why;
   EXPECT_TRUE(row.why.starts_with("device 0 needs")) << row.why;
   EXPECT_EQ(row.why.find('\n'), std::string::npos);
@@ -143,8 +133,8 @@ TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
 TEST(Evaluator, OverridesOfTheSweepComeBeforeThoseOfThePoint) {
   const Evaluator evaluator({shipped("small-1f1b"), shipped("small-gpipe")},
                             {{"pipeline.microbatches", "3"}}, EngineChoice::exact);
-  EXPECT_EQ(whole_row(evaluator, {0, 0, {}}).measures[2], 3);
-  const Row row = whole_row(evaluator, {5, 1, {{"pipeline.microbatches", "6"}}});
+  EXPECT_EQ(evaluator.row({0, 0, {}}).measures[2], 3);
+  const Row row = evaluator.row({5, 1, {{"pipeline.microbatches", "6"}}});
   EXPECT_EQ(row.measures[2], 6);
   EXPECT_EQ(row.schedule, "gpipe");
   EXPECT_EQ(row.point, 5U);
@@ -173,8 +163,8 @@ TEST(Evaluator, ARowIsTheSameWhateverWasEvaluatedBefore) {
   int refused = 0;
   for (int round = 0; round < 2; ++round) {
     for (const Point& point : points_that_share_programs()) {
-      const Row row = whole_row(evaluator, point);
-      const Row alone = whole_row(Evaluator(files, {}, EngineChoice::exact), point);
+      const Row row = evaluator.row(point);
+      const Row alone = Evaluator(files, {}, EngineChoice::exact).row(point);
       EXPECT_EQ(encode(row), encode(alone)) << point.number << ": " << row.why;
       if (row.status == Row::Status::refused) ++refused;
     }

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
     if (given.contains("late") && (rank > 0 || point.number >= points / 2))
       meet_others(given["late"], rank);
     if (given.contains("kill") && rank > 0) kill_rank_once(given["kill"]);
-    return Evaluated{echo_of(point), {}};
+    return echo_of(point);
   };
   if (works_for_rank_0(options)) {
     work_for_rank_0([&](const std::string&) { return evaluate; }, [] { return false; }, options);

@@ -1,4 +1,5 @@
 // Every point gets one row, whatever becomes of the processes that evaluate it.
+#include "base/child_process.hpp"
 #include "tests/sweep/echo.hpp"
 
 #include <gtest/gtest.h>
@@ -36,8 +37,6 @@ class Shared {
 struct Counter {
   std::atomic<int> calls;
 };
-
-Evaluated evaluated(const Point& point) { return {echo_of(point), {}}; }
 
 using Rows = std::map<std::uint64_t, Row>;
 
@@ -82,19 +81,19 @@ void crash(int signal) {
 }
 
 TEST(Workers, GiveEveryPointOneRow) {
-  for (const int jobs : {1, 2, 7}) expect_all(visited(evaluated, 5000, {.jobs = jobs}), 5000);
+  for (const int jobs : {1, 2, 7}) expect_all(visited(echo_of, 5000, {.jobs = jobs}), 5000);
 }
 
 TEST(Workers, AreContentWithNothingToDo) {
-  EXPECT_TRUE(visited(evaluated, 0, {.jobs = 2}).empty());
-  expect_all(visited(evaluated, 1, {.jobs = 4}), 1);
+  EXPECT_TRUE(visited(echo_of, 0, {.jobs = 2}).empty());
+  expect_all(visited(echo_of, 1, {.jobs = 4}), 1);
 }
 
 TEST(Workers, HandOutBigPointsToo) {
   const std::string big(300000, 'x');
   std::uint64_t number = 0, rows = 0;
   visit(
-      evaluated,
+      echo_of,
       [&]() -> std::optional<Point> {
         if (number == 40) return std::nullopt;
         return Point{number++, 0, {{"key", big}}};
@@ -108,7 +107,7 @@ TEST(Workers, ACrashIsARowAndCostsNoOther) {
     if (point.number == 37) crash(SIGABRT);
     if (point.number == 38) crash(SIGSEGV);
     if (point.number == 700) ::_exit(3);
-    return evaluated(point);
+    return echo_of(point);
   };
   const Rows rows = visited(evaluate, 1000, {.jobs = 2});
   expect_all(rows, 1000, {37, 38, 700});
@@ -124,22 +123,19 @@ TEST(Workers, ACrashThatDoesNotRepeatLeavesNoTrace) {
   const Shared<Begun> begun;
   const Evaluate evaluate = [&](const Point& point) {
     if (point.number % 100 == 50 && !begun->points[point.number].exchange(true)) crash(SIGKILL);
-    return evaluated(point);
+    return echo_of(point);
   };
   expect_all(visited(evaluate, 1000, {.jobs = 2}), 1000);
 }
 
 TEST(Workers, APointThatTakesTooLongIsARow) {
   const Shared<Counter> counter;
-  const Evaluate evaluate = [&](const Point& point) -> Evaluated {
-    const auto for_ever = [&, point] {
+  const Evaluate evaluate = [&](const Point& point) -> Row {
+    if (point.number == 5 || point.number == 9) {
       ++counter->calls;
       for (;;) ::pause();
-      return echo_of(point);
-    };
-    if (point.number == 5) for_ever();
-    if (point.number == 9) return {{}, for_ever};
-    return evaluated(point);
+    }
+    return echo_of(point);
   };
   const Rows rows = visited(evaluate, 30, {.jobs = 1, .point_limit_s = 3});
   expect_all(rows, 30, {5, 9});
@@ -149,57 +145,20 @@ TEST(Workers, APointThatTakesTooLongIsARow) {
 }
 
 TEST(Workers, WhatIsThrownIsARow) {
-  const Evaluate evaluate = [](const Point& point) -> Evaluated {
+  const Evaluate evaluate = [](const Point& point) -> Row {
     if (point.number == 1) throw std::runtime_error("no such thing");
-    if (point.number == 2) return {{}, []() -> Row { throw std::runtime_error("nor in a child"); }};
-    return evaluated(point);
+    return echo_of(point);
   };
   const Rows rows = visited(evaluate, 4, {.jobs = 1, .point_limit_s = 100});
-  expect_all(rows, 4, {1, 2});
+  expect_all(rows, 4, {1});
   expect_failed(rows, 1, "no such thing");
-  expect_failed(rows, 2, "nor in a child");
-}
-
-TEST(Workers, WhatIsLeftOfAPointRunsInAProcessOfItsOwn) {
-  const Evaluate evaluate = [](const Point& point) -> Evaluated {
-    const pid_t worker = ::getpid();
-    return {{}, [point, worker] {
-              Row row = echo_of(point);
-              row.measures[0] = ::getpid();
-              row.measures[1] = worker;
-              return row;
-            }};
-  };
-  std::set<double> children, workers;
-  for (const auto& [number, row] : visited(evaluate, 50, {.jobs = 2})) {
-    children.insert(row.measures[0]);
-    workers.insert(row.measures[1]);
-  }
-  EXPECT_EQ(children.size(), 50U);
-  EXPECT_LE(workers.size(), 2U);
-  for (const double worker : workers) EXPECT_FALSE(children.contains(worker));
-}
-
-TEST(Workers, ACrashOfSuchAProcessIsTriedOnceMore) {
-  const Shared<Counter> hopeless, unlucky;
-  const Evaluate evaluate = [&](const Point& point) -> Evaluated {
-    return {{}, [&, point] {
-              if (point.number == 3 && ++hopeless->calls > 0) crash(SIGABRT);
-              if (point.number == 4 && unlucky->calls++ == 0) crash(SIGKILL);
-              return echo_of(point);
-            }};
-  };
-  const Rows rows = visited(evaluate, 20, {.jobs = 2});
-  expect_all(rows, 20, {3});
-  expect_failed(rows, 3, "worker ended by signal 6 (Aborted)");
-  EXPECT_EQ(hopeless->calls, 2);
 }
 
 TEST(Workers, KilledFromOutsideTheyAreReplaced) {
   const Evaluate evaluate = [](const Point& point) {
-    Evaluated e = evaluated(point);
-    e.row.why = std::to_string(::getpid());
-    return e;
+    Row row = echo_of(point);
+    row.why = std::to_string(::getpid());
+    return row;
   };
   std::set<pid_t> killed;
   Rows rows = visited(evaluate, 3000, {.jobs = 2}, [&](const Row& row) {
@@ -219,13 +178,13 @@ TEST(Workers, TheirSupervisorIsReplacedToo) {
       ::kill(::getppid(), SIGKILL);
       for (;;) ::pause();
     }
-    return evaluated(point);
+    return echo_of(point);
   };
   expect_all(visited(evaluate, 2000, {.jobs = 2}), 2000);
 }
 
 TEST(Workers, SupervisorsThatAlwaysEndAreAnError) {
-  const Evaluate evaluate = [](const Point&) -> Evaluated {
+  const Evaluate evaluate = [](const Point&) -> Row {
     ::kill(::getppid(), SIGKILL);
     for (;;) ::pause();
   };
@@ -242,7 +201,7 @@ TEST(Workers, AnIdleOneGetsWhatABusyOneHasNotBegun) {
   const Evaluate evaluate = [&](const Point& point) {
     if (point.number != 0) ::sem_post(&barrier->others);
     for (int n = 1; point.number == 0 && n < kPoints; ++n) ::sem_wait(&barrier->others);
-    return evaluated(point);
+    return echo_of(point);
   };
   // Whoever has point 0 in hand finishes it last, though it was handed others behind it.
   expect_all(visited(evaluate, kPoints, {.jobs = 2, .point_limit_s = 60}), kPoints);
@@ -258,7 +217,7 @@ TEST(Workers, GetNoNewPointsWhileTooManyRowsWaitForOne) {
   visit(
       [&](const Point& point) {
         if (point.number == 0) ::sem_wait(others_are_there.operator->());
-        return evaluated(point);
+        return echo_of(point);
       },
       [&] {
         ++handed;
@@ -280,7 +239,7 @@ TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
   std::set<std::uint64_t> seen;
   auto next = echo_points(100000);
   std::uint64_t taken = 0;
-  visit(evaluated, next,
+  visit(echo_of, next,
         [&](Row&& row) {
           EXPECT_TRUE(seen.insert(row.point).second);
           if (++taken == 50) stop = true;
@@ -291,7 +250,7 @@ TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
   // What has no row yet is visited by the next sweep: together they are all.
   auto rest = echo_points(100000);
   visit(
-      evaluated,
+      echo_of,
       [&] {
         auto point = rest();
         while (point && seen.contains(point->number)) point = rest();
@@ -303,7 +262,7 @@ TEST(Workers, StoppedTheyFinishWhatTheyHaveBegunAndNoMore) {
 
 TEST(Workers, WhatTheSinkThrowsEndsThemAll) {
   const auto full = [](Row&&) { throw SystemError("no space left on device"); };
-  EXPECT_THROW(visit(evaluated, echo_points(1000), full, {.jobs = 2}), SystemError);
+  EXPECT_THROW(visit(echo_of, echo_points(1000), full, {.jobs = 2}), SystemError);
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
   EXPECT_EQ(errno, ECHILD);
 }
@@ -319,16 +278,15 @@ TEST(Workers, EndWithTheirParent) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const pid_t parent = ::fork();
   if (parent == 0) {
-    const Evaluate evaluate = [&](const Point& point) -> Evaluated {
-      const auto wait = [&, point] {
+    const Evaluate evaluate = [&](const Point& point) -> Row {
+      places->supervisor = ::getppid();
+      places->worker = ::getpid();
+      run_in_child("SimGrid", [&]() -> std::string {
         places->child = ::getpid();
         ::sem_post(&places->there);
         for (;;) ::pause();
-        return echo_of(point);
-      };
-      places->supervisor = ::getppid();
-      places->worker = ::getpid();
-      return {{}, wait};
+      });
+      return echo_of(point);
     };
     visit(evaluate, echo_points(1), [](Row&&) {}, {.jobs = 2});
     ::_exit(0);
