@@ -244,9 +244,10 @@ std::string why_not_proven(const SearchResult& result) {
   if (result.cuts.left > 0)
     return "simulations ended before all candidates were looked into (--effort), or wait for an "
            "answer on shared links\n";
-  return "all that a larger --effort would look into was; the gap is of cuts and orders too many "
-         "to "
-         "visit: --stages, --schedule and --microbatch-size narrow it\n";
+  return "a larger --effort would look into nothing more; what is left is a bound on cuts of "
+         "layers "
+         "and "
+         "orders too many to visit: --stages, --schedule and --microbatch-size leave fewer\n";
 }
 
 /// By the objective: what a better plan would be.
@@ -326,6 +327,9 @@ std::string files_text(const Offer& offer) {
 
 std::string offers_text(const FullPlan& full, std::size_t width) {
   std::string out = "\n" + plans_table(full.offers, width) + "\n";
+  if (full.result.out_of_time)
+    out +=
+        "the time limit ended the search, so another run may find another plan (--time-limit)\n\n";
   for (std::size_t i = 0; i < full.offers.size(); ++i) {
     const Offer& offer = full.offers[i];
     out +=

@@ -59,6 +59,7 @@ void add_model(Flags& flags, const TransformerSpec& m) {
   }
   flags.add("seq-length", m.seq_length);
   flags.add("max-position-embeddings", m.seq_length);
+  flags.add("vocab-size", m.vocab_size);
   if (m.family == Family::llama) {
     flags.add("swiglu");
     flags.add("normalization", "RMSNorm");
@@ -97,6 +98,13 @@ void add_recompute(Flags& flags, Recompute recompute) {
   flags.add("recompute-num-layers", 1);
 }
 
+/// Does a part of the gradient leave before the backward has ended?
+bool overlaps_reduction(const Scenario& s) {
+  return s.lowering.width > 1 && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
+           return std::ranges::any_of(buckets, [](const GradientBucket& b) { return b.ready < 1; });
+         });
+}
+
 }  // namespace
 
 std::string megatron_arguments(const Scenario& s) {
@@ -112,6 +120,7 @@ std::string megatron_arguments(const Scenario& s) {
             s.microbatch_size * s.shape.microbatches_per_update * s.lowering.width);
   add_recompute(flags, s.recompute.of(0));
   if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
+  if (overlaps_reduction(s)) flags.add("overlap-grad-reduce");
   return flags.text();
 }
 

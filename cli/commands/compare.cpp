@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -111,7 +112,7 @@ Labels labels_of(const std::vector<Json>& results) {
   return labels;
 }
 
-/// Batches that differ, runs too short, what does not fit.
+/// Batches that differ, what was noted of runs, what does not fit.
 std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
   std::string text;
   const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
@@ -119,12 +120,17 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
     text += fmt::format(
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
         least, most_samples);
+  std::map<std::string, Words> said;  // notes and their rows
+  for (std::size_t i = 0; i < results.size(); ++i)
+    for (const Json& note : results[i].value("notes", Json::array()))
+      said[note.get<std::string>()].push_back(labels.rows[i]);
+  for (const auto& [note, rows] : said) {
+    const bool of_all = rows.size() == results.size();
+    text +=
+        fmt::format("note{}: {}\n", of_all ? "" : fmt::format(", {}", fmt::join(rows, "; ")), note);
+  }
   std::size_t row = 0;
   for (const Json& r : results) {
-    for (const Json& note : r.value("notes", Json::array())) {
-      const auto words = note.get<std::string>();
-      if (words.starts_with("too few batches")) text += fmt::format("{}: {}\n", name_of(r), words);
-    }
     for (const Json& why : r.value("infeasible_because", Json::array())) {
       text += fmt::format("{}: {}\n", labels.rows[row], why.get<std::string>());
       break;
@@ -139,7 +145,9 @@ Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool vers
   const double rate = number_or_0(r, "throughput_samples_per_s");
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-              r.value("feasible", true) ? "yes" : "NO",
+              !r.value("feasible", true)      ? "NO"
+              : most(r, "capacity_bytes") > 0 ? "yes"
+                                              : "unknown",
               r.value("iteration_time_s", Json()).is_number()
                   ? format_time(number_or_0(r, "iteration_time_s"))
                   : "-",

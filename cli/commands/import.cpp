@@ -1,6 +1,7 @@
 // penstock import layout STRING | FILE: what a scenario or a model file says of it.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
 #include "models/layout_string.hpp"
@@ -108,14 +109,17 @@ std::string import_profile(const Arguments& arguments) {
   if (!stages || *stages > most)
     throw InputError("--stages", fmt::format("must be an integer from 1 to the {} layers, got '{}'",
                                              most, arguments.value("stages")));
-  double forward = 0, backward = 0, parameters = 0;
+  double forward = 0, backward = 0, parameters = 0, sent = 0, kept = 0;
   for (const ProfiledLayer& layer : profile.layers) {
     forward += layer.forward_s;
     backward += layer.backward_s;
     parameters += layer.parameter_bytes;
+    sent = std::max(sent, layer.activation_bytes);
+    kept += layer.kept_bytes();
   }
   return fmt::format(
       "# {}: {} layers, forward {}, backward {}, parameters {}\n"
+      "# a layer sends its activation on, at most {}; all keep {} for their backward\n"
       "model: {}\n"
       "# assumed: set the link, microbatches and, for fractions of the profile's minibatch, "
       "model.profile_batch\n"
@@ -123,9 +127,9 @@ std::string import_profile(const Arguments& arguments) {
       "schedule: {}\n"
       "batches: {}\n"
       "pipeline: {{stages: {}, microbatches: {}, split: balanced}}\n",
-      path, most, format_time(forward), format_time(backward), format_bytes(parameters), path,
-      *stages, pipedream ? "pipedream" : "1f1b", pipedream ? 8 * *stages : 1, *stages,
-      pipedream ? 1 : 4 * *stages);
+      path, most, format_time(forward), format_time(backward), format_bytes(parameters),
+      format_bytes(sent), format_bytes(kept), path, *stages, pipedream ? "pipedream" : "1f1b",
+      pipedream ? 8 * *stages : 1, *stages, pipedream ? 1 : 4 * *stages);
 }
 
 /// A table of layers names its columns; one of torch.distributed.pipelining has none.
@@ -138,6 +142,21 @@ bool is_layer_table(const std::string& path) {
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
                                  const std::string& cluster);
 
+/// What of the job its scenario leaves out, for those who do not see the scenario: its comments
+/// under such titles, a line each.
+void say_what_is_missing(const std::string& scenario) {
+  bool missing = false;
+  for (std::size_t at = 0, end = 0; at < scenario.size(); at = end + 1) {
+    end = std::min(scenario.find('\n', at), scenario.size());
+    const std::string_view line(scenario.data() + at, end - at);
+    const bool option = line.starts_with("#   ");
+    if (!option)
+      missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
+                line.starts_with("# has no value");
+    if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
+  }
+}
+
 /// A job of another framework, from its file or standard input.
 std::string import_job(const Arguments& arguments, Importer importer) {
   if (arguments.positional.size() < 2)
@@ -145,8 +164,11 @@ std::string import_job(const Arguments& arguments, Importer importer) {
                      "the file is missing ('-': standard input)");
   const std::string& file = arguments.positional[1];
   if (file != "-") require_file(file);
-  return importer(read_file(file == "-" ? "/dev/stdin" : file),
-                  file == "-" ? "standard input" : file, arguments.value("cluster"));
+  const std::string scenario =
+      importer(read_file(file == "-" ? "/dev/stdin" : file), file == "-" ? "standard input" : file,
+               arguments.value("cluster"));
+  say_what_is_missing(scenario);
+  return scenario;
 }
 
 struct Job {

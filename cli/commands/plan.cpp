@@ -105,7 +105,11 @@ std::string to_text(const PlanTask& task, const PlanResult& result) {
         "\ndata parallelism over all devices: speedup {:.3f}; the plan is {:.3f} "
         "times as fast\n",
         best.data_parallel_speedup, best.speedup / best.data_parallel_speedup);
-  return out;
+  return out +
+         fmt::format(
+             "\nOf all plans {} looks at those of its paper, by its paper's costs; --search full "
+             "simulates\nplans of every schedule, with tensor parallelism and recomputation\n",
+             task.planner->name);
 }
 
 /// Scalars of each plan, then its stages as "0-16x14 17-24x2".

@@ -293,6 +293,8 @@ class Layouts(Case):
                  "width=2", "--set")
         self.assertIn("--use-tp-pp-dp-mapping\n", self.ok(*ranks, "rank_order=pipeline-first"))
         self.assertNotIn("mapping", self.ok(*ranks, "rank_order=data-first"))
+        self.assertIn("--overlap-grad-reduce\n", self.ok(*ranks, "reduction.overlap=backward"))
+        self.assertNotIn("overlap", self.ok(*ranks, "reduction.overlap=none"))
         self.assertEqual(
             self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
                     f"recompute=[{', '.join(['full'] * 8)}]"),
