@@ -228,6 +228,13 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
   return best;
 }
 
+/// Is its microbatch smaller than what is known of the device's efficiency?
+bool optimistic(const Scenario& scenario) {
+  return std::ranges::any_of(scenario.notes, [](const std::string& note) {
+    return note.ends_with("times are optimistic");
+  });
+}
+
 }  // namespace
 
 std::vector<Advice> study_changes(const Scenario& scenario) {
@@ -245,6 +252,8 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
     advice.time_ratio = today->samples_per_s / outcome->samples_per_s;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
     advice.makes_it_fit = !today->fits;
+    if (optimistic(other) && !optimistic(scenario))
+      advice.change += " (optimistic: small for the device's efficiency curve)";
     found.push_back(std::move(advice));
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);

@@ -297,7 +297,12 @@ void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& o
     case PlanInput::scenario:
       options.refuse("cluster", "is the scenario's; change it with --set cluster=NAME");
   }
-  if (input != PlanInput::scenario) options.refuse("set", "changes scenarios only");
+  if (input != PlanInput::scenario)
+    options.refuse("set",
+                   input == PlanInput::model
+                       ? "changes scenarios only; a model's keys go into a map in its place: "
+                         "'{base: MODEL, seq_length: 4096}'"
+                       : "changes scenarios only");
   if (input != PlanInput::model)
     for (const char* option : {"sequence-parallel", "distributed-optimizer"})
       options.refuse(option,

@@ -128,7 +128,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline",
        "distributed_optimizer",
        T::boolean,
-       "replicas share the optimizer's state (ZeRO-1); needs width > 1; default false",
+       "replicas share the optimizer's state (ZeRO-1); default false",
        D::number,
        0,
        {},

@@ -85,9 +85,10 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
                     "of 2 or more");
   }
   if (scenario.distributed_optimizer && scenario.lowering.width == 1 && !pipeline.broken("width")) {
-    diagnostics.add(pipeline.at("distributed_optimizer"),
-                    "'distributed_optimizer' divides the optimizer's state among replicas: it "
-                    "needs a 'width' of 2 or more");
+    scenario.distributed_optimizer = false;  // as Megatron-LM does
+    scenario.notes.push_back(
+        "distributed_optimizer changes nothing: it divides the optimizer's state among replicas, "
+        "and there is one");
   }
   const bool asynchronous = scenario.schedule != nullptr && scenario.schedule->asynchronous;
   if (scenario.distributed_optimizer && asynchronous) {

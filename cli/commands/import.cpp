@@ -119,7 +119,8 @@ std::string import_profile(const Arguments& arguments) {
   }
   return fmt::format(
       "# {}: {} layers, forward {}, backward {}, parameters {}\n"
-      "# a layer sends its activation on, at most {}; all keep {} for their backward\n"
+      "# a layer sends its activation on, at most {}; all keep {} for their backward;\n"
+      "# parameters are 4 bytes each, with gradients and Adam's state 16\n"
       "model: {}\n"
       "# assumed: set the link, microbatches and, for fractions of the profile's minibatch, "
       "model.profile_batch\n"
@@ -136,7 +137,9 @@ std::string import_profile(const Arguments& arguments) {
 bool is_layer_table(const std::string& path) {
   const std::string text = read_file(path);
   const std::string head = text.substr(0, text.find('\n'));
-  return head.find("layer") != std::string::npos;
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation"},
+      [&](const char* column) { return head.find(column) != std::string::npos; });
 }
 
 using Importer = std::string (*)(const std::string& text, const std::string& origin,

@@ -996,6 +996,15 @@ class Reports(Case):
         self.assertLess(tensor["total_s"], sum(d["busy_s"] for d in r["devices"]))
         self.assertEqual(self.result(SMALL)["communication"]["tp"]["total_s"], 0)
 
+    def test_no_cell_of_a_csv_is_a_formula(self):
+        path = self.folder / "formula.yaml"
+        text = (SOURCE / SMALL).read_text()
+        for name in ("=1+1", "+1", "-1", "@A1"):
+            path.write_text(re.sub(r"(?m)^name:.*", f'name: "{name}"', text))
+            table = self.ok("simulate", path, "--format", "csv")
+            row = next(csv.DictReader(io.StringIO(table)))
+            self.assertEqual(row["scenario"], f"'{name}")
+
     def test_bytes_are_those_of_the_links(self):
         r = self.result(SMALL)
         self.assertEqual(r["communication"]["pp"]["bytes"], sum(l["bytes"] for l in r["links"]))

@@ -12,8 +12,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 namespace penstock::cuda_test {
@@ -301,6 +304,15 @@ TEST_F(Gpu, EveryLinkDeliversMessagesOfEverySizeInOrder) {
   }
 }
 
+/// The median of five: where another process comes between the stamps beside an event (on a GPU
+/// that threads emulate, mostly), the event is placed wrongly once.
+double median_of_five(const std::function<double()>& measure) {
+  std::array<double, 5> seconds{};
+  std::ranges::generate(seconds, measure);
+  std::ranges::sort(seconds);
+  return seconds[2];
+}
+
 TEST_F(Gpu, APacedMessageTakesAtLeastItsStatedTime) {
   RunSettings settings;
   settings.link = "paced";
@@ -311,9 +323,12 @@ TEST_F(Gpu, APacedMessageTakesAtLeastItsStatedTime) {
   const Tensor source = uploaded(from, message);
   Block* block = to.allocate(run.backend->receiving(0).queue(), bytes_of(message));
   const Op op;
-  const auto received = run.backend->receiving(0).receive(nullptr, block, bytes_of(message), op);
-  run.backend->sending(0).send(from.record(kComputeQueue), source.block, bytes_of(message), op);
-  EXPECT_GE(received.arrived->time_s() - received.departed->time_s(), 1.02e-3 - 5e-6);
+  const double seconds = median_of_five([&] {
+    const auto received = run.backend->receiving(0).receive(nullptr, block, bytes_of(message), op);
+    run.backend->sending(0).send(from.record(kComputeQueue), source.block, bytes_of(message), op);
+    return received.arrived->time_s() - received.departed->time_s();
+  });
+  EXPECT_GE(seconds, 1.02e-3 - 5e-6);
   from.finish();
   to.finish();
 }
@@ -323,10 +338,13 @@ TEST_F(Gpu, PacedWorkLastsAsLongAsStated) {
   settings.pace = true;
   Opened run("cuda", two_devices(), settings);
   Device& device = run.backend->device(0);
-  const Event begin = device.record(kComputeQueue);
-  device.pace(kComputeQueue, begin, 2e-3);
-  const Event end = device.record(kComputeQueue);
-  EXPECT_GE(end->time_s() - begin->time_s(), 2e-3 - 5e-6);
+  const double seconds = median_of_five([&] {
+    const Event begin = device.record(kComputeQueue);
+    device.pace(kComputeQueue, begin, 2e-3);
+    const Event end = device.record(kComputeQueue);
+    return end->time_s() - begin->time_s();
+  });
+  EXPECT_GE(seconds, 2e-3 - 5e-6);
   device.finish();
 }
 

@@ -358,6 +358,18 @@ TEST(NextBatch, KeepsSecondGradientsOnlyWhereSomethingIsReduced) {
             std::pair(std::int64_t{2'000'000'000}, std::int64_t{1'000'000'000}));
 }
 
+TEST(DistributedOptimizer, ChangesNothingWithOneReplica) {
+  const std::string text =
+      "model: gpt-355m\ncluster: dgx-a100\nschedule: 1f1b\n"
+      "pipeline: {stages: 8, microbatches: 8, distributed_optimizer: ";
+  const Scenario with = parse_scenario(text + "true}\n", "test.yaml");
+  EXPECT_FALSE(with.distributed_optimizer);
+  ASSERT_FALSE(with.notes.empty());
+  EXPECT_NE(with.notes.front().find("distributed_optimizer changes nothing"), std::string::npos);
+  EXPECT_EQ(with.costs[0].optimizer_bytes,
+            parse_scenario(text + "false}\n", "test.yaml").costs[0].optimizer_bytes);
+}
+
 TEST(DistributedOptimizer, GathersTheWeightsBehindAllGradients) {
   const Scenario s = parse_scenario(
       "model: gpt-355m\ncluster: dgx-a100\nschedule: data-parallel\n"

@@ -16,9 +16,9 @@ source = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 # Malformed only in what a schema cannot see: other files, sums, and what a key means.
 BEYOND_A_SCHEMA = """
     abstract-and-real-cluster allocator-slack-all asp asp-split backward-half backward-twice
-    base-cycle base-file-is-list base-to-itself bucket-size chunks cluster-memory-below-reserved
+    bandwidth-nearly-zero base-cycle base-file-is-list base-to-itself bucket-size chunks cluster-memory-below-reserved
     cluster-memory-zero control-character-in-name control-characters-escaped costs-list-length data-parallel
-    device-reserves-too-much distributed-optimizer-alone double-buffer-too-few duplicate-by-alias
+    device-reserves-too-much double-buffer-too-few duplicate-by-alias
     duplicate-key-in-model-file duplicate-keys empty-model fabric-keys fabric-many-levels
     fabric-oversubscription fabric-oversubscription-zero fabric-switch-link fabric-torus-shape
     fabric-torus-size fabric-torus-without-shape gigantic-model global-step-without-flush
