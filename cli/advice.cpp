@@ -244,7 +244,9 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
   if (!outlook) return {};
   std::vector<Advice> found;
   std::size_t simulated = 0;
-  for (auto& [advice, other] : outlooks(scenario, *outlook)) {
+  for (auto& looked_into : outlooks(scenario, *outlook)) {
+    Advice& advice = looked_into.first;
+    const Scenario& other = looked_into.second;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) break;
     if (found.size() == kShown || simulated++ == kMostSimulated) break;
     const auto outcome = try_outcome(outcome_of, other);
