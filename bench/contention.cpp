@@ -3,7 +3,7 @@
 //
 // An activity is an op, a message or a flow of a reduction: on a timer where its duration is known,
 // a SimGrid Comm (a flow) where it shares a link. Every measurement is a child process of its own,
-// because SimGrid runs once per process; the first rows are those of the whole command, from the
+// whose peak of memory is then its own; the first rows are those of the whole command, from the
 // scenario's file to the result, the others of the engine alone.
 #include "bench/in_child.hpp"
 #include "base/clock.hpp"

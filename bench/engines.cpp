@@ -1,9 +1,9 @@
 // Rates of the two engines on 1F1B, and the growth of memory per activity.
 //
-// An activity is an op or a message; all messages cross private links. The simgrid engine runs
-// once per process, so every measurement of it is a child process of its own; it is run three
-// times: messages on timers (its default for private links), every message a SimGrid Comm, and
-// the memory timeline included. CPU seconds; the median of several runs; the ratio within one run.
+// An activity is an op or a message; all messages cross private links. Every
+// measurement of the simgrid engine is a child process of its own, whose memory is its own; it is
+// run three times: messages on timers (its default for private links), every message a SimGrid
+// Comm, and the memory timeline included. CPU seconds; the median of several runs; the ratio within one run.
 #include "bench/in_child.hpp"
 #include "base/clock.hpp"
 #include "program/check.hpp"

@@ -12,8 +12,8 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint32_t kMostExact = 300'000;  // ops of a run, as what would help allows
-constexpr std::uint32_t kMostSimgrid = 10'000;
+constexpr std::uint32_t kMostOpsExact = 300'000;  // ops of a run, as what would help allows
+constexpr std::uint32_t kMostOpsSimgrid = 10'000;
 constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
 
@@ -37,7 +37,8 @@ bool is_exact(const Simulation& simulation) {
 std::optional<Outcome> outcome_of(const Scenario& scenario) {
   Simulation simulation = prepare(scenario);
   const bool exact = is_exact(simulation);
-  if (simulation.program.ops.size() > (exact ? kMostExact : kMostSimgrid)) return std::nullopt;
+  if (simulation.program.ops.size() > (exact ? kMostOpsExact : kMostOpsSimgrid))
+    return std::nullopt;
   if (!exact && !why_no_simgrid().empty()) return std::nullopt;
   run_engine(simulation, EngineChoice::automatic);
   return measured_by(simulation);
@@ -46,7 +47,7 @@ std::optional<Outcome> outcome_of(const Scenario& scenario) {
 /// As if no link were shared, which takes a hundredth of the time: to choose what to simulate.
 std::optional<Outcome> outlook_of(const Scenario& scenario) {
   Simulation simulation = prepare(scenario);
-  if (simulation.program.ops.size() > kMostExact) return std::nullopt;
+  if (simulation.program.ops.size() > kMostOpsExact) return std::nullopt;
   simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
   simulation.engine = "exact";
   return measured_by(simulation);

@@ -417,7 +417,7 @@ std::string to_text(const FullPlan& full, std::size_t width) {
   out += fmt::format("not searched: {}\n", fmt::join(not_searched(full), "; "));
   return out + "\n" + tallies_table(result) +
          fmt::format(
-             "{} cuts simulated as a bound, {} plans confirmed in a process, {} moves of "
+             "{} cuts simulated as a bound, {} plans confirmed with the whole model, {} moves of "
              "layers tried; {} families have more cuts than were visited\n",
              result.evaluations, result.confirmations, result.moves, result.represented);
 }

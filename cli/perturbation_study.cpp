@@ -3,7 +3,7 @@
 #include "base/progress.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <fmt/format.h>
 

@@ -12,8 +12,7 @@
 namespace penstock {
 
 /// Runs with `exact` where that is valid and the run has at most 300,000 ops; else with `simgrid`,
-/// each in a process of its own, up to 50,000 ops. To be called before this process has used
-/// SimGrid. Throws InputError when `engine` cannot represent the scenario.
+/// up to 50,000 ops. Throws InputError when `engine` cannot represent the scenario.
 Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine);
 
 }  // namespace penstock

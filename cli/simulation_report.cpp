@@ -5,7 +5,7 @@
 #include "report/memory_section.hpp"
 #include "report/table_section.hpp"
 #include "report/timeline_section.hpp"
-#include "validate/iterations.hpp"
+#include "program/iterations.hpp"
 
 #include <fmt/format.h>
 

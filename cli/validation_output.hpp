@@ -1,5 +1,4 @@
-// Comparisons of predicted and measured as JSON, CSV, Markdown and the table people read. Rows are
-// JSON because each is made in a process of its own.
+// Comparisons of predicted and measured as JSON, CSV, Markdown and the table people read.
 #pragma once
 
 #include "cli/output.hpp"

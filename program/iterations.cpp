@@ -1,10 +1,14 @@
 #include "program/iterations.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace penstock {
 namespace {
+
+constexpr double kNotWhole = std::numeric_limits<double>::quiet_NaN();
 
 /// Updates of device 0 made before its last forward: what follows is the drain.
 std::uint32_t updates_before_drain(const Program& program) {
@@ -35,6 +39,24 @@ SteadyUpdates steady_updates(const Program& program, std::uint32_t warm_up) {
     if (first + step <= end) return {first, end, step, false};
   }
   return {0, n, n, true};
+}
+
+std::vector<double> update_ends(const Program& program, const Timeline& timeline) {
+  std::vector<double> at(program.batches + 1, -1.0);
+  double start = std::numeric_limits<double>::infinity();
+  const std::uint32_t last = program.flushes ? program.ops.size() : program.ops.end(0);
+  for (std::uint32_t g = 0; g < last; ++g) {
+    double& end = at[update_of(program, program.ops[g]) + 1];
+    if (!happened(timeline, g)) {
+      // Steps that take no time need not be recorded.
+      if (is_compute(program.ops[g].kind)) end = kNotWhole;
+      continue;
+    }
+    if (!std::isnan(end)) end = std::max(end, timeline.op(g).end_s);
+    start = std::min(start, timeline.op(g).start_s);
+  }
+  at[0] = start;
+  return at;
 }
 
 std::uint32_t updates_for_steady_state(const Program& program) {

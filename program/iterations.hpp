@@ -7,6 +7,7 @@
 #pragma once
 
 #include "program/program.hpp"
+#include "program/timeline.hpp"
 
 namespace penstock {
 
@@ -32,5 +33,14 @@ SteadyUpdates steady_updates(const Program& program, std::uint32_t warm_up);
 
 /// Updates that a run without a flush needs for a steady state.
 std::uint32_t updates_for_steady_state(const Program& program);
+
+/// When an op of a measured timeline was not recorded, its end is before time 0.
+inline bool happened(const Timeline& timeline, std::uint32_t g) {
+  return timeline.op(g).end_s >= 0;
+}
+
+/// [0]: the start of the run; [u + 1]: the end of update u, on all devices or, without a flush, on
+/// the first; NaN where an op of the update was not recorded.
+std::vector<double> update_ends(const Program& program, const Timeline& timeline);
 
 }  // namespace penstock

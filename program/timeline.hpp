@@ -6,6 +6,8 @@
 
 #include "program/op_lists.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <memory>
 #include <new>

@@ -2,8 +2,9 @@
 # What ./penstock and ./check share: find out what is missing, install it, configure, build.
 #
 # A part is fresh when the sources look exactly (names, times, sizes) as they did before it was last
-# built, so a warm start costs one `find` and neither meson nor ninja. The parts: `runtime`, what
-# predicts; `execution`, what runs a schedule, which takes long to compile and few commands need.
+# built, so a warm start costs one `find` and neither meson nor ninja. The parts: `first`, what a
+# table needs; `runtime`, all that predicts; `execution`, what runs a schedule, which takes long to
+# compile and few commands need.
 # The caller sets `root`. Everything said here goes to stderr, and stdin is left to the command.
 
 : "${root:?must be set by the script that sources this one}"
@@ -117,10 +118,13 @@ fingerprint() {
 # is_fresh PART...
 is_fresh() {
   local sources part
-  [[ -x $build/cli/penstock ]] || return
   sources=$(fingerprint)
   for part in "$@"; do
     [[ -f $build/.built-$part && $sources == "$(<"$build/.built-$part")" ]] || return
+    case $part in
+      first) [[ -x $build/cli/penstock-first ]] || return ;;
+      runtime) [[ -x $build/cli/penstock ]] || return ;;
+    esac
   done
 }
 
@@ -181,9 +185,11 @@ apt_update() {
 # One build at a time in a tree. Only ninja and meson inherit the lock, so that it lasts as long as
 # they do even if this script is killed.
 lock_build() {
+  local built=$build/cli/penstock
+  [[ -x $built || ! -x $built-first ]] || built+=-first
   { mkdir -p "$build" && : >>"$build/.lock"; } 2>/dev/null ||
     die "cannot write to $build, where what changed is built; make it writable, or run what was" \
-      "built there before: $build/cli/penstock"
+      "built there before: $built"
   exec 9>"$build/.lock"
   flock -n 9 || {
     say 'another penstock is being built here: waiting for it'
@@ -247,11 +253,12 @@ build_from_here() {
     shift
   done
   sources=$(fingerprint)
-  for part in runtime execution; do  # the other one may be half rebuilt now
+  for part in first runtime execution; do  # the others may be half rebuilt now
     [[ ! -f $build/.built-$part || $sources == "$(<"$build/.built-$part")" ]] ||
       rm -f "$build/.built-$part"
   done
   compile "$build" 'building penstock' "${parts[@]}" "${@:2}"
+  if [[ " ${parts[*]} " == *' runtime '* ]]; then parts+=(first); fi  # is part of it
   for part in "${parts[@]}"; do printf '%s\n' "$sources" >"$build/.built-$part"; done
 }
 

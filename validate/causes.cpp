@@ -1,7 +1,7 @@
 #include "validate/causes.hpp"
 
 #include "validate/iterations.hpp"
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <algorithm>
 #include <limits>

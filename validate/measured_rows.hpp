@@ -6,7 +6,7 @@
 // the model can be bent to them, only the others' how well it predicts.
 #pragma once
 
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <cstdint>
 #include <map>

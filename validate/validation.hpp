@@ -9,7 +9,7 @@
 #include "traces/memory.hpp"
 #include "validate/causes.hpp"
 #include "validate/iterations.hpp"
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <map>
 

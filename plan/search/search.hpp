@@ -69,7 +69,7 @@ struct SearchOptions {
   /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
   /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
   double most_seconds = std::numeric_limits<double>::infinity();
-  /// The answer where `exact` is not valid (simgrid, in a process of its own); none: those remain
+  /// The answer where `exact` is not valid (`simgrid`); none: those remain
   /// bounds. A plan for which it throws InputError cannot run; SystemError says nothing about the
   /// plan, which remains as its bound.
   std::function<Judgement(const Scenario&)> confirm = nullptr;

@@ -34,7 +34,16 @@ class Start(LauncherTest):
         result = self.box.run("simulate", "two words")
         self.assertEqual(result.stdout, "simulate\ntwo words\n")
         self.assertEqual(len(self.box.calls("meson setup")), 1)
-        self.assertRegex(self.box.calls("ninja")[0], r"^ninja -C .*/a tree/build runtime$")
+        self.assertRegex(self.box.calls("ninja")[0], r"^ninja -C .*/a tree/build first$")
+
+    def test_searches_and_sweeps_are_built_when_they_are_first_asked_for(self) -> None:
+        self.box.run("simulate")
+        for command, builds in (("schedule", 0), ("sweep", 1), ("plan", 0), ("compare", 0), ("simulate", 0)):
+            self.box.forget()
+            self.box.run(command)
+            self.assertEqual(len(self.box.calls("ninja")), builds, command)
+            for call in self.box.calls("ninja"):
+                self.assertRegex(call, "build runtime$")
 
     def test_what_executes_is_built_when_it_is_first_asked_for(self) -> None:
         self.box.run("simulate")
@@ -70,7 +79,7 @@ class Start(LauncherTest):
                 self.box.run(command=command)
                 times.append(time.perf_counter() - start)
             return 1e3 * statistics.median(times)
-        direct = median_ms(self.box.tree / "build/cli/penstock")
+        direct = median_ms(self.box.tree / "build/cli/penstock-first")
         print(f"a warm start adds {median_ms(None) - direct:.1f} ms to {direct:.1f} ms")
 
     def test_runs_in_the_directory_it_is_called_from(self) -> None:
@@ -133,12 +142,12 @@ class Freshness(LauncherTest):
         self.assert_builds(0)
 
     def test_a_lost_program_is_built(self) -> None:
-        (self.box.tree / "build/cli/penstock").unlink()
+        (self.box.tree / "build/cli/penstock-first").unlink()
         self.assert_builds(1)
 
     def test_a_moved_tree_is_configured_afresh(self) -> None:
         self.box.tree = self.box.tree.rename(self.box.top / "moved tree")
-        self.box.fake("ninja", 'mkdir -p "$2/cli" && cp "{tree}/cli/program" "$2/cli/penstock"')
+        self.box.fake("ninja", 'mkdir -p "$2/cli" && cp "{tree}/cli/program" "$2/cli/penstock-first"')
         self.assert_builds(1)
         self.assertEqual(len(self.box.calls("meson setup")), 1)
 
@@ -362,7 +371,7 @@ class RealTools(LauncherTest):
             "project('penstock', 'cpp')\nsubdir('cli')\n")
         (self.box.tree / "meson_options.txt").write_text("option('cuda', type: 'feature')\n")
         (self.box.tree / "cli/meson.build").write_text(
-            "alias_target('runtime', executable('penstock', 'main.cpp'))\n")
+            "alias_target('first', executable('penstock-first', 'main.cpp'))\n")
         for tool in ("meson", "ninja", "c++"):
             (self.box.bin / tool).unlink()
         self.path = self.box.environment() | {"PATH": f"{self.box.bin}:{os.environ['PATH']}"}

@@ -24,7 +24,7 @@ esac
 """
 FAKE_NINJA = """
 echo "[1/1] linking penstock"
-mkdir -p "$2/cli" && cp "{tree}/cli/program" "$2/cli/penstock"
+mkdir -p "$2/cli" && cp "{tree}/cli/program" "$2/cli/penstock" && cp "$2/cli/penstock" "$2/cli/penstock-first"
 """
 # "Installs" by copying what is offered under the name of the package.
 FAKE_APT_GET = """

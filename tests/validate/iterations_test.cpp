@@ -1,6 +1,6 @@
 #include "tests/rig.hpp"
 #include "validate/iterations.hpp"
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <gtest/gtest.h>
 

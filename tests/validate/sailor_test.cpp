@@ -5,7 +5,7 @@
 #include "traces/byte_sink.hpp"
 #include "validate/sailor_data.hpp"
 #include "validate/sailor_fit.hpp"
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

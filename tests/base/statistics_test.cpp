@@ -1,4 +1,4 @@
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "validate/statistics.hpp"
+#include "base/statistics.hpp"
 
 #include <algorithm>
 #include <cmath>
