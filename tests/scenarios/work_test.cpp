@@ -59,7 +59,7 @@ TEST(Work, OneNumberIsTheSameWorkUnderEverySchedule) {
     EXPECT_NEAR(sum(s, &StageCosts::step_s), devices * 4e-3, 1e-12) << schedule.name;
     EXPECT_EQ(sum(s, &StageCosts::weight_bytes), devices * 1001) << schedule.name;
     EXPECT_EQ(sum(s, &StageCosts::activation_bytes), devices * 77) << schedule.name;
-    if (s.costs.size() > devices) ++several;
+    if (static_cast<double>(s.costs.size()) > devices) ++several;
   }
   EXPECT_GE(several, 10U) << "schedules with several chunks";
 }
