@@ -49,13 +49,13 @@ std::vector<std::pair<double, double>> flow_changes(const Simulation& s) {
     if (op.kind == OpKind::reduce_grad) {
       // Seen by all replicas: each counts for its share of the flows.
       const std::uint32_t position = s.program.placement.position_of(s.table->device_of(op));
-      const Reduction& reduction = s.channels->reductions()[position];
+      const Transfer& reduction = s.traffic->reductions()[position];
       for (const auto& phase : reduction.phases)
         flows = std::max(flows, static_cast<double>(phase.flows.size()));
       flows *= reduction.contended ? 1.0 / s.program.placement.widths()[position] : 0;
     } else {
-      const Channel& channel =
-          s.channels->all()[s.channels->of_send(s.program.ops[s.table->producer(op)])];
+      const Transfer& channel =
+          (*s.traffic)[s.traffic->message_of(s.program.ops[s.table->producer(op)])];
       flows = channel.contended ? 1 : 0;
       latency_s = channel.latency_s;
     }

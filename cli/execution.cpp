@@ -63,7 +63,7 @@ Ended wait_and_pass_signals_on(pid_t child) {
 
 std::vector<ChannelPlan> channels_of(const Simulation& s) {
   std::vector<ChannelPlan> channels;
-  for (const Channel& c : s.channels->all())
+  for (const Transfer& c : s.traffic->messages())
     channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   return channels;
 }

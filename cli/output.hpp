@@ -44,7 +44,7 @@ std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>&
 std::string to_table(const Simulation& simulation, const Result& result,
                      const OutputOptions& options);
 
-/// Of a link of the simulation's channels.
+/// Of a link of the simulation's traffic.
 const std::string& link_name(const Simulation& simulation, int link);
 
 /// The timeline, or a part of it, as Chrome trace. Throws SystemError.

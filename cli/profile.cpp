@@ -181,7 +181,7 @@ class Messages {
  public:
   explicit Messages(const CalibrationResult& result) : result_(result) {}
 
-  std::vector<FitPoint> points(Traffic traffic, int load) const {
+  std::vector<FitPoint> points(TrafficPattern traffic, int load) const {
     std::vector<FitPoint> points;
     for (const LinkMeasurement& m : result_.links) {
       if (m.traffic == traffic && m.load == load)
@@ -191,11 +191,12 @@ class Messages {
   }
 
   /// Time of two flows over that of one, for the largest messages, without load; 0: not measured.
-  double slowdown(Traffic traffic, Sample LinkMeasurement::*which) const {
+  double slowdown(TrafficPattern traffic, Sample LinkMeasurement::*which) const {
     const LinkMeasurement *one = nullptr, *two = nullptr;
     for (const LinkMeasurement& m : result_.links) {
       if (m.load != 1) continue;
-      if (m.traffic == Traffic::one_way && (one == nullptr || m.bytes > one->bytes)) one = &m;
+      if (m.traffic == TrafficPattern::one_way && (one == nullptr || m.bytes > one->bytes))
+        one = &m;
       if (m.traffic == traffic && (two == nullptr || m.bytes > two->bytes)) two = &m;
     }
     if (one == nullptr || two == nullptr) return 0;
@@ -203,7 +204,7 @@ class Messages {
   }
 
   /// Of the largest messages of such traffic with all devices idle.
-  double spread(Traffic traffic) const {
+  double spread(TrafficPattern traffic) const {
     const LinkMeasurement* largest = nullptr;
     for (const LinkMeasurement& m : result_.links) {
       const bool counts = m.load == 1 && m.traffic == traffic;
@@ -223,8 +224,8 @@ std::string link_line(const LineFit& fit) {
 
 /// Latency and bandwidth, under load where that was measured, since pipelines always compute.
 void fit_link(const Messages& messages, int load, Profile& profile) {
-  const LineFit alone = fit_line(messages.points(Traffic::one_way, 1));
-  const auto loaded = messages.points(Traffic::one_way, load);
+  const LineFit alone = fit_line(messages.points(TrafficPattern::one_way, 1));
+  const auto loaded = messages.points(TrafficPattern::one_way, load);
   const LineFit fit = loaded.empty() ? alone : fit_line(loaded);
   LinkSpec& link = profile.cluster.intra;
   link.latency_s = fit.intercept;
@@ -239,25 +240,25 @@ void fit_link(const Messages& messages, int load, Profile& profile) {
 }
 
 void fit_sharing(const Messages& messages, Profile& profile) {
-  const auto last = [&](Traffic t) { return messages.slowdown(t, &LinkMeasurement::last); };
-  const auto note = [&](const char* what, Traffic t) {
+  const auto last = [&](TrafficPattern t) { return messages.slowdown(t, &LinkMeasurement::last); };
+  const auto note = [&](const char* what, TrafficPattern t) {
     if (last(t) > 0)
       profile.link_notes.push_back(
           fmt::format("two flows {}: {:.2f} times the time of one (spread {})", what, last(t),
                       format_percent(messages.spread(t))));
   };
-  note("in opposite directions", Traffic::both_ways);
-  note("in the same direction", Traffic::same_way);
-  note("out of one device", Traffic::out);
-  note("into one device", Traffic::into);
-  note("between different devices", Traffic::apart);
+  note("in opposite directions", TrafficPattern::both_ways);
+  note("in the same direction", TrafficPattern::same_way);
+  note("out of one device", TrafficPattern::out);
+  note("into one device", TrafficPattern::into);
+  note("between different devices", TrafficPattern::apart);
   Cluster& cluster = profile.cluster;
-  cluster.intra.full_duplex = last(Traffic::both_ways) <= kShared;
-  const double first = messages.slowdown(Traffic::same_way, &LinkMeasurement::first);
-  cluster.intra.fifo = last(Traffic::same_way) > kShared && first < (1 + kShared) / 2;
-  const bool port = last(Traffic::out) > kShared || last(Traffic::into) > kShared;
+  cluster.intra.full_duplex = last(TrafficPattern::both_ways) <= kShared;
+  const double first = messages.slowdown(TrafficPattern::same_way, &LinkMeasurement::first);
+  cluster.intra.fifo = last(TrafficPattern::same_way) > kShared && first < (1 + kShared) / 2;
+  const bool port = last(TrafficPattern::out) > kShared || last(TrafficPattern::into) > kShared;
   cluster.attachment = port ? Attachment::port : Attachment::pairs;
-  if (last(Traffic::apart) > kShared)
+  if (last(TrafficPattern::apart) > kShared)
     profile.link_notes.emplace_back(
         "devices that have nothing to do with each other share bandwidth: no key says that");
 }
@@ -400,7 +401,7 @@ Profile fit_profile(const CalibrationResult& result) {
   }
   profile.cluster = cluster_of(result);
   const Messages messages(result);
-  if (!messages.points(Traffic::one_way, 1).empty()) {
+  if (!messages.points(TrafficPattern::one_way, 1).empty()) {
     fit_link(messages, request.workers, profile);
     fit_sharing(messages, profile);
   }

@@ -184,7 +184,7 @@ std::string path_summary(const Simulation& s, const Result& r) {
 
 /// What shared links cost the critical path, and the one that costs most.
 std::string contention_line(const Simulation& s, const Result& r) {
-  std::vector<double> lost(s.channels->links().size(), 0.0);
+  std::vector<double> lost(s.traffic->links().size(), 0.0);
   double sum = 0;
   for (const PathSegment& p : r.critical_path) {
     sum += p.contended_s;
@@ -413,7 +413,7 @@ std::string events_table(const Simulation& s) {
 }  // namespace
 
 const std::string& link_name(const Simulation& s, int link) {
-  return s.channels->links()[static_cast<std::size_t>(link)].name;
+  return s.traffic->links()[static_cast<std::size_t>(link)].name;
 }
 
 std::string counted(std::int64_t count, std::string_view what) {

@@ -45,9 +45,9 @@ Change with_wider_links(const Scenario& scenario, const char* which, LinkClass l
 
 /// Does anything that the run sends cross a link whose bandwidth a change has changed?
 bool concerns(const Change& change, const Simulation& before) {
-  const Channels after(before.program, change.scenario.cluster, change.scenario.seats(),
-                       change.scenario.reduction);
-  const auto& links = before.channels->links();
+  const Traffic after(before.program, change.scenario.cluster, change.scenario.seats(),
+                      change.scenario.reduction);
+  const auto& links = before.traffic->links();
   for (std::size_t l = 0; l < links.size(); ++l) {
     if (links[l].bytes_per_s != after.links()[l].bytes_per_s) return true;
   }

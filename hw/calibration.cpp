@@ -237,23 +237,24 @@ struct Flow {
   bool backward;
 };
 
-std::vector<Flow> flows_of(Traffic traffic) {
+std::vector<Flow> flows_of(TrafficPattern traffic) {
   const Flow one{0, 1, false};
   switch (traffic) {
-    case Traffic::one_way: return {one};
-    case Traffic::both_ways: return {one, {1, 0, true}};
-    case Traffic::same_way: return {one, {0, 1, true}};
-    case Traffic::out: return {one, {0, 2, false}};
-    case Traffic::into: return {one, {2, 1, true}};
-    case Traffic::apart: return {one, {2, 3, false}};
+    case TrafficPattern::one_way: return {one};
+    case TrafficPattern::both_ways: return {one, {1, 0, true}};
+    case TrafficPattern::same_way: return {one, {0, 1, true}};
+    case TrafficPattern::out: return {one, {0, 2, false}};
+    case TrafficPattern::into: return {one, {2, 1, true}};
+    case TrafficPattern::apart: return {one, {2, 3, false}};
   }
   return {};
 }
 
-constexpr Traffic kAllTraffic[] = {Traffic::one_way, Traffic::both_ways, Traffic::same_way,
-                                   Traffic::out,     Traffic::into,      Traffic::apart};
+constexpr TrafficPattern kAllTraffic[] = {TrafficPattern::one_way,  TrafficPattern::both_ways,
+                                          TrafficPattern::same_way, TrafficPattern::out,
+                                          TrafficPattern::into,     TrafficPattern::apart};
 
-bool possible(Traffic traffic, int workers) {
+bool possible(TrafficPattern traffic, int workers) {
   return std::ranges::all_of(flows_of(traffic), [&](const Flow& flow) {
     return std::max(flow.source, flow.destination) < workers;
   });
@@ -261,7 +262,7 @@ bool possible(Traffic traffic, int workers) {
 
 std::vector<ChannelPlan> channels_of(int workers) {
   std::vector<ChannelPlan> channels;
-  for (const Traffic traffic : kAllTraffic) {
+  for (const TrafficPattern traffic : kAllTraffic) {
     if (!possible(traffic, workers)) continue;
     const Flow flow = flows_of(traffic).back();
     channels.push_back({flow.source, flow.destination, flow.backward, 0, 0});
@@ -406,10 +407,10 @@ class Calibration {
     return all;
   }
 
-  std::vector<Traffic> traffic() const {
-    std::vector<Traffic> all;
+  std::vector<TrafficPattern> traffic() const {
+    std::vector<TrafficPattern> all;
     std::ranges::copy_if(kAllTraffic, std::back_inserter(all),
-                         [&](Traffic t) { return possible(t, request_.workers); });
+                         [&](TrafficPattern t) { return possible(t, request_.workers); });
     return all;
   }
 
@@ -450,7 +451,7 @@ class Calibration {
                            request_.microbatch_sizes[0], request_.recompute[0]};
     const std::unique_ptr<Stage> stage = rig_.stage(request_, shape);
     Runs busy = load > 1 ? runs_of(*stage, load) : Runs{};
-    for (const Traffic t : traffic()) {
+    for (const TrafficPattern t : traffic()) {
       for (const std::int64_t bytes : request_.message_bytes) {
         report(fmt::format("messages of {} bytes, {}{}", bytes, kTrafficNames[static_cast<int>(t)],
                            load > 1 ? ", under load" : ""));
@@ -459,7 +460,8 @@ class Calibration {
     }
   }
 
-  LinkMeasurement measure_messages(Traffic traffic, std::int64_t bytes, int load, Runs& busy) {
+  LinkMeasurement measure_messages(TrafficPattern traffic, std::int64_t bytes, int load,
+                                   Runs& busy) {
     std::vector<std::unique_ptr<MessageRun>> messages;
     for (const Flow& flow : flows_of(traffic)) {
       messages.push_back(std::make_unique<MessageRun>(*backend_, channel_of(plan_.channels, flow),

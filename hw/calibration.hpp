@@ -75,7 +75,7 @@ struct StageMeasurement {
 };
 
 /// Flows that were sent at once.
-enum class Traffic : std::uint8_t {
+enum class TrafficPattern : std::uint8_t {
   one_way,    ///< 0 -> 1
   both_ways,  ///< 0 -> 1 and 1 -> 0
   same_way,   ///< 0 -> 1 twice, on two channels
@@ -87,7 +87,7 @@ inline constexpr std::string_view kTrafficNames[] = {"one way", "both ways", "sa
                                                      "out",     "into",      "apart"};
 
 struct LinkMeasurement {
-  Traffic traffic = Traffic::one_way;
+  TrafficPattern traffic = TrafficPattern::one_way;
   std::int64_t bytes = 0;  ///< of each message
   int load = 1;            ///< devices that computed meanwhile, or 1: none did
   Sample first, last;      ///< from the first departure until the first, the last arrival

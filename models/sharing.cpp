@@ -88,15 +88,6 @@ bool all_apart(const std::vector<LinkFlow>& flows) {
 
 }  // namespace
 
-std::vector<int> crossed_by(const std::vector<LinkFlow>& flows) {
-  std::vector<int> links;
-  for (const LinkFlow& flow : flows)
-    links.insert(links.end(), flow.links.begin(), flow.links.end());
-  std::ranges::sort(links);
-  links.erase(std::ranges::unique(links).begin(), links.end());
-  return links;
-}
-
 double shared_flows_s(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
   if (!all_apart(flows)) return Filling(flows, links).run();
   double slowest = 0;

@@ -36,13 +36,13 @@ void require_no_problems(const Simulation& s) {
                   fmt::join(problems, "; ")));
 }
 
-void add_channels(Simulation& s) {
+void add_traffic(Simulation& s) {
   const Scenario& scenario = s.scenario;
-  s.channels =
-      std::make_unique<Channels>(s.program, scenario.cluster, scenario.seats(), scenario.reduction);
+  s.traffic =
+      std::make_unique<Traffic>(s.program, scenario.cluster, scenario.seats(), scenario.reduction);
   if (scenario.perturbations.changes_times()) {
     s.perturbation = std::make_unique<Perturbation>(
-        perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.channels));
+        perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.traffic));
   }
 }
 
@@ -259,38 +259,38 @@ std::int64_t count_ops(const Simulation& s) {
 }
 
 void add_links(const Simulation& s, Result& r) {
-  for (const NetworkLink& link : s.channels->links()) r.links.push_back({link.name, 0, 0, {}});
-  std::vector<std::int64_t> sent(s.channels->all().size(), 0);
-  std::vector<std::int64_t> exchanged(s.channels->exchanges().size(), 0);
+  for (const NetworkLink& link : s.traffic->links()) r.links.push_back({link.name, 0, 0, {}});
+  std::vector<std::int64_t> moved(s.traffic->all().size(), 0);
+  const bool exchanges = !s.traffic->collectives().empty();
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
       const auto kind = static_cast<std::size_t>(op.kind);
       const auto& tensor = s.scenario.costs[op.stage].tensor;
-      if (!exchanged.empty() && kind < tensor.size())
-        exchanged[static_cast<std::size_t>(d)] += tensor[kind].bytes;
-      if (!op.has(Op::sends)) continue;
-      sent[s.channels->of_send(op)] += message_bytes(s.scenario.costs, op);
+      if (exchanges && kind < tensor.size())
+        moved[s.traffic->collective_of(d)] += tensor[kind].bytes;
+      if (op.has(Op::sends))
+        moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);
     }
   }
-  for (std::size_t c = 0; c < sent.size(); ++c)
-    add_flows(s.channels->all()[c].flows, static_cast<double>(sent[c]), r);
-  for (std::size_t d = 0; d < exchanged.size(); ++d)
-    add_flows(s.channels->exchanges()[d].ring.flows, static_cast<double>(exchanged[d]), r);
-  for (const Reduction& reduction : s.channels->reductions()) {
-    const Placement& placement = s.program.placement;
-    const std::int64_t bytes =
-        at_position(placement, s.scenario.costs, reduction.position, &StageCosts::reduced_bytes);
-    const double reduced = static_cast<double>(bytes) *
-                           s.program.updates(placement.stages_at(reduction.position).front());
-    for (const FlowGroup& phase : reduction.phases) add_flows(phase.flows, reduced, r);
+  for (std::uint32_t t = 0; t < s.traffic->all().size(); ++t) {
+    const Transfer& transfer = (*s.traffic)[t];
+    auto bytes = static_cast<double>(moved[t]);
+    if (transfer.kind == Transfer::Kind::reduction) {
+      const Placement& placement = s.program.placement;
+      const auto position = static_cast<std::uint32_t>(transfer.source);
+      bytes = static_cast<double>(
+                  at_position(placement, s.scenario.costs, position, &StageCosts::reduced_bytes)) *
+              s.program.updates(placement.stages_at(position).front());
+    }
+    for (const Transfer::Phase& phase : transfer.phases) add_flows(phase.flows, bytes, r);
   }
   for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)
     r.links[l].peak_flows = r.links[l].bytes > 0 ? s.timeline->peak_flows[l] : 0;
   const bool occupied = r.makespan_s > 0 && s.program.transfers != Transfers::free;
   for (std::size_t l = 0; l < r.links.size() && occupied; ++l) {
     r.links[l].busy_fraction =
-        static_cast<double>(r.links[l].bytes) / s.channels->links()[l].bytes_per_s / r.makespan_s;
+        static_cast<double>(r.links[l].bytes) / s.traffic->links()[l].bytes_per_s / r.makespan_s;
   }
 }
 
@@ -300,9 +300,9 @@ bool uses_exact(const Simulation& s, EngineChoice choice) {
   if (choice == EngineChoice::simgrid) return false;
   const std::string why = why_not_exact(s.input());
   if (choice == EngineChoice::automatic || why.empty()) return why.empty();
-  const auto shared = s.channels->contention();
+  const auto shared = s.traffic->contention();
   if (!shared || !s.scenario.perturbations.links.empty()) throw InputError("--engine exact", why);
-  const std::string& link = s.channels->links()[static_cast<std::size_t>(shared->link)].name;
+  const std::string& link = s.traffic->links()[static_cast<std::size_t>(shared->link)].name;
   throw InputError("--engine exact", fmt::format("{} (the scenario's {} makes them share)", why,
                                                  sharing_key(s.scenario.cluster, link)));
 }
@@ -325,7 +325,7 @@ std::optional<double> iteration_time_s(const Simulation& s) {
 Simulation prepare(Scenario scenario, ProgramCache* programs) {
   auto program = program_of(scenario, programs);
   Simulation s(std::move(scenario), std::move(program));
-  add_channels(s);
+  add_traffic(s);
   for (std::uint32_t stage = 0; stage < static_cast<std::uint32_t>(s.program.placement.stages());
        ++stage) {
     s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);

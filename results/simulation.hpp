@@ -29,7 +29,7 @@ struct Simulation {
   std::shared_ptr<const CheckedProgram> checked;
   const Program& program;        ///< of `checked`
   const DependencyTable* table;  ///< of `checked`
-  std::unique_ptr<Channels> channels;
+  std::unique_ptr<Traffic> traffic;
   std::unique_ptr<Perturbation> perturbation;  ///< null: nothing disturbs the run
   std::unique_ptr<Timeline> timeline;
   std::optional<LatestVersions> latest;      ///< of replicas that wait for no other
@@ -42,7 +42,7 @@ struct Simulation {
     return {program,
             *table,
             scenario.costs,
-            *channels,
+            *traffic,
             perturbation.get(),
             scenario.unlike.kind.empty() ? nullptr : &scenario.unlike};
   }

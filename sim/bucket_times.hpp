@@ -16,18 +16,19 @@ class BucketTimes {
     double seconds;  ///< alone
   };
   explicit BucketTimes(const SimulationInput& input) {
-    for (const Reduction& reduction : input.channels.reductions()) {
+    for (std::uint32_t party = 0; party < input.traffic.reductions().size(); ++party) {
+      const Transfer& reduction = input.traffic.reductions()[party];
       const auto all = [&](auto what) {
-        return static_cast<double>(
-            at_position(input.program.placement, input.costs, reduction.position, what));
+        return static_cast<double>(at_position(input.program.placement, input.costs,
+                                               static_cast<std::uint32_t>(reduction.source), what));
       };
       const double all_bytes = all(&StageCosts::reduced_bytes);
       const double all_s = all(&StageCosts::reduce_grad_s);
       auto& buckets = parties_.emplace_back();
-      for (const GradientBucket& b : reduction.buckets) {
+      for (const GradientBucket& b : input.traffic.buckets(party)) {
         const double bytes = b.share * all_bytes;
         const double seconds =
-            reduction.phases.empty() ? b.share * all_s : input.channels.alone_s(reduction, bytes);
+            reduction.phases.empty() ? b.share * all_s : reduction.alone_s(bytes);
         buckets.push_back({b.ready, bytes, seconds});
       }
       most_ = std::max(most_, buckets.size());

@@ -23,7 +23,7 @@ class Sums {
 
   CommunicationByDimension add_up() {
     for (int d = 0; d < ops_.devices(); ++d) add_device(d);
-    for (const Reduction& reduction : input_.channels.reductions()) add_reduced_bytes(reduction);
+    for (const Transfer& t : input_.traffic.reductions()) add_reduced_bytes(t);
     return sums_;
   }
 
@@ -50,7 +50,7 @@ class Sums {
         expose(detached, idle);
         detached = kNoOp;
       }
-      if (is_compute(op.kind)) add_exchange(d, g);
+      if (is_compute(op.kind)) add_collective(d, g);
     }
   }
 
@@ -65,8 +65,9 @@ class Sums {
       received = timeline_.message(g);
       sums_.pipeline.total_s += received.length_s();
       const Op& sender = ops_[table_.producer(ops_[g])];
-      sums_.pipeline.bytes += shares(input_.channels.all()[input_.channels.of_send(sender)].flows) *
-                              static_cast<double>(message_bytes(input_.costs, sender));
+      const Transfer& message = input_.traffic[input_.traffic.message_of(sender)];
+      sums_.pipeline.bytes +=
+          message.sent_per_byte * static_cast<double>(message_bytes(input_.costs, sender));
     }
     const std::uint32_t to = held_by(d, g);
     if (to != kNoOp && timeline_.has_message(to)) sent = timeline_.message(to);
@@ -95,14 +96,8 @@ class Sums {
       sums_.data.exposed_s += overlap_s(idle, timeline_.message(reduction));
   }
 
-  static double shares(const std::vector<LinkFlow>& flows) {
-    double sum = 0;
-    for (const LinkFlow& flow : flows) sum += flow.bytes;
-    return sum;
-  }
-
-  void add_exchange(int d, std::uint32_t g) {
-    if (input_.channels.exchanges().empty() || timeline_.never_ran(g)) return;
+  void add_collective(int d, std::uint32_t g) {
+    if (input_.traffic.collectives().empty() || timeline_.never_ran(g)) return;
     const Op& op = ops_[g];
     const TensorTraffic& traffic = input_.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
     if (!ops_.second_of_pair(g)) {  // the seconds of a pair are counted once
@@ -112,16 +107,18 @@ class Sums {
       sums_.tensor.total_s += seconds;
       sums_.tensor.exposed_s += seconds;
     }
-    const Exchange& exchange = input_.channels.exchanges()[static_cast<std::size_t>(d)];
-    sums_.tensor.bytes += shares(exchange.ring.flows) * static_cast<double>(traffic.bytes);
+    sums_.tensor.bytes += input_.traffic[input_.traffic.collective_of(d)].sent_per_byte *
+                          static_cast<double>(traffic.bytes);
   }
 
   /// What the replicas of a position send: as its algorithm does.
-  void add_reduced_bytes(const Reduction& reduction) {
-    const std::int64_t bytes = at_position(program_.placement, input_.costs, reduction.position,
-                                           &StageCosts::reduced_bytes);
-    const std::uint32_t stage = program_.placement.stages_at(reduction.position).front();
-    sums_.data.bytes += reduction.sent * static_cast<double>(bytes) * program_.updates(stage);
+  void add_reduced_bytes(const Transfer& reduction) {
+    const auto position = static_cast<std::uint32_t>(reduction.source);
+    const std::int64_t bytes =
+        at_position(program_.placement, input_.costs, position, &StageCosts::reduced_bytes);
+    const std::uint32_t stage = program_.placement.stages_at(position).front();
+    sums_.data.bytes +=
+        reduction.sent_per_byte * static_cast<double>(bytes) * program_.updates(stage);
   }
 
   const SimulationInput& input_;

@@ -14,20 +14,26 @@
 
 namespace penstock {
 
+/// Seconds of an op's collectives that have their links for themselves.
+inline double collective_s(const TensorTraffic& traffic, const Transfer::Phase& ring) {
+  return traffic.calls * ring.latency_s + static_cast<double>(traffic.bytes) * ring.s_per_byte;
+}
+
 class Durations {
  public:
   explicit Durations(const SimulationInput& input)
       : ops_(input.program.ops), perturbation_(input.perturbation), stages_(input.costs.size()) {
     std::map<std::tuple<std::size_t, double, double>, std::size_t> rows;
-    const auto& exchanges = input.channels.exchanges();
+    const auto collectives = input.traffic.collectives();
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
-      const Exchange exchange = exchanges.empty() ? Exchange{} : exchanges[d];
+      const Transfer::Phase ring =
+          collectives.empty() ? Transfer::Phase{} : collectives[d].phases[0];
       const std::size_t kind = input.unlike == nullptr ? 0 : input.unlike->kind[d];
       const auto [row, added] =
-          rows.try_emplace({kind, exchange.ring.latency_s, exchange.s_per_byte}, rows.size());
+          rows.try_emplace({kind, ring.latency_s, ring.s_per_byte}, rows.size());
       first_.push_back(row->second * stages_);
       if (added)
-        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], exchange,
+        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], ring,
                 input.program.placement);
     }
   }
@@ -62,7 +68,7 @@ class Durations {
     double recompute_s, saving_s;
   };
 
-  void add_row(const std::vector<StageCosts>& costs, const Exchange& exchange,
+  void add_row(const std::vector<StageCosts>& costs, const Transfer::Phase& ring,
                const Placement& placement) {
     for (std::uint32_t s = 0; s < costs.size(); ++s) {
       const StageCosts& c = costs[s];
@@ -72,7 +78,7 @@ class Durations {
       for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
         const bool exchanges = kind < c.tensor.size();
         row.kinds[kind] = {op_seconds(placement, costs, s, static_cast<OpKind>(kind)),
-                           exchanges ? exchange.alone_s(c.tensor[kind]) : 0};
+                           exchanges ? collective_s(c.tensor[kind], ring) : 0};
       }
     }
   }

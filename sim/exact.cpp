@@ -24,7 +24,7 @@ class ExactClock {
   ExactClock(const SimulationInput& input, Timeline& timeline)
       : ops_(input.program.ops),
         table_(input.table),
-        channels_(input.channels),
+        traffic_(input.traffic),
         timeline_(timeline),
         duration_(input),
         bucket_times_(input),
@@ -42,7 +42,7 @@ class ExactClock {
       forward_bytes_.push_back(bytes(OpKind::forward));
       backward_bytes_.push_back(bytes(OpKind::backward));
     }
-    for (const Channel& c : input.channels.all()) lanes_.push_back({c.bytes_per_s, c.latency_s, 0});
+    for (const Transfer& m : traffic_.messages()) lanes_.push_back({m.bytes_per_s, m.latency_s, 0});
   }
 
   bool arrived(std::uint32_t g) const { return timeline_.has_message(g); }
@@ -77,13 +77,14 @@ class ExactClock {
       return;
     }
     const Op& op = ops_[from];
-    Lane& lane = lanes_[channels_.of_send(op)];
+    const std::uint32_t message = traffic_.message_of(op);
+    Lane& lane = lanes_[message];
     const double occupied =
         (op.kind == OpKind::forward ? forward_bytes_ : backward_bytes_)[op.stage] /
         lane.bytes_per_s;
     if constexpr (transfers == Transfers::coupled) {
       // The receiver posts its part when its compute op before `to` ends.
-      const int receiver = channels_.all()[channels_.of_send(op)].destination;
+      const int receiver = traffic_[message].destination;
       const std::uint32_t before = ops_.previous_compute(receiver, to);
       if (before != kNoOp) depart = std::max(depart, timeline_.op(before).end_s);
     } else {
@@ -152,12 +153,13 @@ class ExactClock {
 
   void hand_norm(std::uint32_t from, std::uint32_t to) {
     const double depart = timeline_.op(from).start_s;
-    timeline_.message(to) = {depart, depart + channels_.norm_latency_s(table_.device_of(ops_[to]))};
+    timeline_.message(to) = {
+        depart, depart + traffic_[traffic_.norm_of(table_.device_of(ops_[to]))].latency_s};
   }
 
   const OpLists& ops_;
   const DependencyTable& table_;
-  const Channels& channels_;
+  const Traffic& traffic_;
   Timeline& timeline_;
   Durations duration_;
   BucketTimes bucket_times_;
@@ -168,7 +170,7 @@ class ExactClock {
   std::vector<double> ended_;  // per meeting: end of the reduction
   std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far
   double reduced_at_ = 0;      // of the REDUCE_GRAD that runs next
-  std::vector<Lane> lanes_;    // per channel
+  std::vector<Lane> lanes_;    // per message of the traffic
   double latest_ = 0;
 };
 
@@ -180,7 +182,7 @@ Timeline walk_through(const SimulationInput& input) {
   Walk<Clock> walk(input.program, input.table, clock);
   invariant(walk.run(), "exact: the program deadlocks; it was not checked");
   timeline.makespan_s = clock.latest();
-  timeline.peak_flows = input.channels.flows_of_one();
+  timeline.peak_flows = input.traffic.flows_of_one();
   return timeline;
 }
 
@@ -207,9 +209,9 @@ std::string why_not_exact(const SimulationInput& input) {
     return "engine 'exact' cannot represent links whose bandwidth changes (perturbations.links); "
            "use --engine simgrid";
   }
-  const std::optional<Contention> shared = input.channels.contention();
+  const std::optional<Contention> shared = input.traffic.contention();
   if (!shared) return "";
-  const NetworkLink& link = input.channels.links()[static_cast<std::size_t>(shared->link)];
+  const NetworkLink& link = input.traffic.links()[static_cast<std::size_t>(shared->link)];
   const std::string who = shared->second.empty()
                               ? fmt::format("the flows of {}", shared->first)
                               : fmt::format("{} and {}", shared->first, shared->second);

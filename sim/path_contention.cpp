@@ -16,21 +16,20 @@ constexpr double kNegligible = 1e-6;  // share of a message's time that is round
 /// Somebody's use of a link.
 struct Use {
   Span span;
-  double share;      ///< of the link's bandwidth, on average
-  std::size_t user;  ///< number of the channel, behind all channels that of the reduction's party,
-                     ///< behind these that of the device that exchanges
+  double share;        ///< of the link's bandwidth, on average
+  std::uint32_t user;  ///< a transfer of the traffic
 };
 
 /// Who used the links of contended messages and reductions, and when.
 class LinkUses {
  public:
   LinkUses(const SimulationInput& input, const Timeline& timeline)
-      : channels_(input.channels), barriers_(input.program), uses_(channels_.links().size()) {
+      : traffic_(input.traffic), barriers_(input.program), uses_(traffic_.links().size()) {
     const OpLists& ops = input.program.ops;
     for (std::uint32_t g = 0; g < ops.size(); ++g) {
       const int device = input.table.device_of(ops[g]);
-      if (!channels_.exchanges().empty() && is_compute(ops[g].kind))
-        add_exchange(input, ops[g], device, timeline.op(g));
+      if (!traffic_.collectives().empty() && is_compute(ops[g].kind))
+        add_collective(input, ops[g], device, timeline.op(g));
       if (!timeline.has_message(g)) continue;
       if (ops[g].kind == OpKind::reduce_grad) {
         add_reduction(input, device, timeline.message(g));
@@ -48,7 +47,7 @@ class LinkUses {
 
   /// Calls `visit(overlap_s, use)` for the uses of a link by others in a span of time.
   template <class Visit>
-  void for_each_other(int link, const Span& span, std::size_t user, const Visit& visit) const {
+  void for_each_other(int link, const Span& span, std::uint32_t user, const Visit& visit) const {
     const auto l = static_cast<std::size_t>(link);
     const auto& uses = uses_[l];
     const auto start_of = [](const Use& u) { return u.span.start_s; };
@@ -60,50 +59,45 @@ class LinkUses {
     }
   }
 
-  std::size_t user_of_party(std::uint32_t party) const { return channels_.all().size() + party; }
-
  private:
   void add_message(const SimulationInput& input, const Op& sender, const Span& message) {
-    const std::uint32_t c = channels_.of_send(sender);
-    const Channel& channel = channels_.all()[c];
-    if (!channel.contended) return;
+    const std::uint32_t number = traffic_.message_of(sender);
     const auto bytes = static_cast<double>(message_bytes(input.costs, sender));
     // Latency never occupies a link.
-    add(channel.flows, bytes, {message.start_s, message.end_s - channel.latency_s}, c);
+    add(number, bytes, {message.start_s, message.end_s - traffic_[number].latency_s});
   }
 
-  void add_exchange(const SimulationInput& input, const Op& op, int device, const Span& span) {
-    const Exchange& exchange = channels_.exchanges()[static_cast<std::size_t>(device)];
-    if (!exchange.contended) return;
-    const TensorTraffic& traffic = input.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
-    add(exchange.ring.flows, static_cast<double>(traffic.bytes), span,
-        channels_.all().size() + channels_.reductions().size() + static_cast<std::size_t>(device));
+  void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
+    const TensorTraffic& tensor = input.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
+    add(traffic_.collective_of(device), static_cast<double>(tensor.bytes), span);
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {
     const std::uint32_t party = barriers_.party(device);
-    const Reduction& reduction = channels_.reductions()[party];
-    // Every member has the same span.
-    if (!reduction.contended || barriers_.of_party(party, 0) != device) return;
-    const auto bytes = static_cast<double>(at_position(
-        input.program.placement, input.costs, reduction.position, &StageCosts::reduced_bytes));
-    for (const FlowGroup& phase : reduction.phases)
-      add(phase.flows, bytes, span, user_of_party(party));
+    const std::uint32_t number = traffic_.reduction_of(party);
+    if (barriers_.of_party(party, 0) != device) return;  // every member has the same span
+    const auto position = static_cast<std::uint32_t>(traffic_[number].source);
+    add(number,
+        static_cast<double>(at_position(input.program.placement, input.costs, position,
+                                        &StageCosts::reduced_bytes)),
+        span);
   }
 
-  void add(const std::vector<LinkFlow>& flows, double bytes, const Span& span, std::size_t user) {
-    if (span.length_s() <= 0) return;
-    for (const LinkFlow& flow : flows) {
-      for (const int link : flow.links) {
-        const auto l = static_cast<std::size_t>(link);
-        const double share =
-            flow.bytes * bytes / channels_.links()[l].bytes_per_s / span.length_s();
-        uses_[l].push_back({span, share, user});
+  void add(std::uint32_t transfer, double bytes, const Span& span) {
+    if (!traffic_[transfer].contended || span.length_s() <= 0) return;
+    for (const Transfer::Phase& phase : traffic_[transfer].phases) {
+      for (const LinkFlow& flow : phase.flows) {
+        for (const int link : flow.links) {
+          const auto l = static_cast<std::size_t>(link);
+          const double share =
+              flow.bytes * bytes / traffic_.links()[l].bytes_per_s / span.length_s();
+          uses_[l].push_back({span, share, transfer});
+        }
       }
     }
   }
 
-  const Channels& channels_;
+  const Traffic& traffic_;
   Barriers barriers_;
   std::vector<std::vector<Use>> uses_;  // per link, by start
   std::vector<double> longest_s_;       // per link
@@ -124,27 +118,27 @@ class Explanation {
   void explain_message(PathSegment& segment) const {
     if (!input_.program.ops[segment.first].has(Op::receives)) return;  // a partial norm
     const Op& sender = input_.program.ops[input_.table.producer(input_.program.ops[segment.first])];
-    const std::uint32_t c = input_.channels.of_send(sender);
-    const Channel& channel = input_.channels.all()[c];
-    if (!channel.contended) return;
+    const std::uint32_t number = input_.traffic.message_of(sender);
+    const Transfer& transfer = input_.traffic[number];
+    if (!transfer.contended) return;
     const Span& message = timeline_.message(segment.first);
-    const auto bytes = static_cast<double>(message_bytes(input_.costs, sender));
-    const double alone_s = bytes / channel.bytes_per_s + channel.latency_s;
+    const double alone_s =
+        transfer.alone_s(static_cast<double>(message_bytes(input_.costs, sender)));
     const Span waits{segment.start_s, message.start_s};
-    const double lost_s = in_line_s(channel, waits, c) + message.length_s() - alone_s;
+    const double lost_s = in_line_s(number, waits) + message.length_s() - alone_s;
     const double rounding_s = 8 * std::numeric_limits<double>::epsilon() * message.end_s;
     if (lost_s <= kNegligible * alone_s + rounding_s) return;
     segment.contended_s = std::min(lost_s, segment.end_s - segment.start_s);
-    segment.link = most_used(crossed_by(channel.flows), {segment.start_s, segment.end_s}, c);
+    segment.link = most_used(number, {segment.start_s, segment.end_s});
   }
 
   /// Time a message stands behind others at FIFO links, the longest of its links.
-  double in_line_s(const Channel& channel, const Span& waits, std::size_t user) const {
+  double in_line_s(std::uint32_t message, const Span& waits) const {
     double longest_s = 0;
-    for (const int link : crossed_by(channel.flows)) {
-      if (!input_.channels.links()[static_cast<std::size_t>(link)].fifo) continue;
+    for (const int link : input_.traffic[message].crossed_links()) {
+      if (!input_.traffic.links()[static_cast<std::size_t>(link)].fifo) continue;
       double sum_s = 0;
-      uses_.for_each_other(link, waits, user,
+      uses_.for_each_other(link, waits, message,
                            [&](double overlap_s, const Use&) { sum_s += overlap_s; });
       longest_s = std::max(longest_s, sum_s);
     }
@@ -153,20 +147,19 @@ class Explanation {
 
   void explain_reduction(PathSegment& segment) const {
     const std::uint32_t party = Barriers(input_.program).party(segment.device);
-    std::vector<LinkFlow> flows;
-    for (const FlowGroup& phase : input_.channels.reductions()[party].phases)
-      flows.insert(flows.end(), phase.flows.begin(), phase.flows.end());
-    segment.link =
-        most_used(crossed_by(flows), {segment.start_s, segment.end_s}, uses_.user_of_party(party));
-    if (segment.link < 0) segment.link = longest_occupied(flows);
+    const std::uint32_t number = input_.traffic.reduction_of(party);
+    segment.link = most_used(number, {segment.start_s, segment.end_s});
+    if (segment.link < 0) segment.link = longest_occupied(input_.traffic[number]);
   }
 
-  int longest_occupied(const std::vector<LinkFlow>& flows) const {
+  int longest_occupied(const Transfer& transfer) const {
     std::map<int, double> occupied_s;  // per byte
-    for (const LinkFlow& flow : flows) {
-      for (const int l : flow.links) {
-        const double rate = input_.channels.links()[static_cast<std::size_t>(l)].bytes_per_s;
-        occupied_s[l] += flow.bytes / rate;
+    for (const Transfer::Phase& phase : transfer.phases) {
+      for (const LinkFlow& flow : phase.flows) {
+        for (const int l : flow.links) {
+          const double rate = input_.traffic.links()[static_cast<std::size_t>(l)].bytes_per_s;
+          occupied_s[l] += flow.bytes / rate;
+        }
       }
     }
     const auto longest =
@@ -175,12 +168,12 @@ class Explanation {
   }
 
   /// The link that others used most; -1 when nobody did.
-  int most_used(const std::vector<int>& links, const Span& span, std::size_t user) const {
+  int most_used(std::uint32_t transfer, const Span& span) const {
     int most = -1;
     double most_s = 0;
-    for (const int link : links) {
+    for (const int link : input_.traffic[transfer].crossed_links()) {
       double used_s = 0;
-      uses_.for_each_other(link, span, user, [&](double overlap_s, const Use& use) {
+      uses_.for_each_other(link, span, transfer, [&](double overlap_s, const Use& use) {
         used_s += overlap_s * use.share;
       });
       if (used_s > most_s) {
@@ -201,7 +194,7 @@ class Explanation {
 ReductionParts reduction_parts(const SimulationInput& input) {
   const BucketTimes times(input);
   ReductionParts parts;
-  for (std::uint32_t p = 0; p < input.channels.reductions().size(); ++p) {
+  for (std::uint32_t p = 0; p < input.traffic.reductions().size(); ++p) {
     auto& mine = parts.emplace_back();
     for (const auto& bucket : times.of(p)) mine.push_back({bucket.ready, bucket.seconds});
   }
@@ -211,7 +204,7 @@ ReductionParts reduction_parts(const SimulationInput& input) {
 std::vector<PathSegment> contended_path(const SimulationInput& input, const Timeline& timeline) {
   const TimelineView view{input.program, input.table, timeline};
   std::vector<PathSegment> path = critical_path(view, reduction_parts(input));
-  if (!input.channels.contention()) return path;
+  if (!input.traffic.contention()) return path;
   const Explanation explanation(input, timeline);
   for (PathSegment& segment : path) explanation.explain(segment);
   return path;

@@ -15,7 +15,7 @@ namespace penstock {
 /// What the parts of each position's reduction take alone: what `critical_path` asks for.
 ReductionParts reduction_parts(const SimulationInput& input);
 
-/// The critical path with `contended_s` and `link` (an index into the channels' links). Where links
+/// The critical path with `contended_s` and `link` (an index into the traffic's links). Where links
 /// degrade (perturbations.links), what that costs on contended channels is part of `contended_s`.
 std::vector<PathSegment> contended_path(const SimulationInput& input, const Timeline& timeline);
 

@@ -1,4 +1,4 @@
-// Links of a perturbation by name: those that the channels of the run cross.
+// Links of a perturbation by name: those that the traffic of the run crosses.
 #include "base/suggest.hpp"
 #include "sim/engine.hpp"
 
@@ -49,7 +49,7 @@ std::string unknown_link(const LinkChange& change, const std::vector<NetworkLink
 
 }  // namespace
 
-Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Channels& channels) {
+Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Traffic& traffic) {
   Perturbation p = perturbation_of(spec, devices);
   std::vector<Diagnostic> wrong;
   const auto refuse = [&](const LinkChange& change, std::string why) {
@@ -57,10 +57,10 @@ Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Ch
     wrong.back().message = std::move(why);
   };
   for (const LinkChange& change : spec.links) {
-    p.link_share.resize(channels.links().size());
+    p.link_share.resize(traffic.links().size());
     bool found = false;
-    for (std::size_t l = 0; l < channels.links().size(); ++l) {
-      const NetworkLink& link = channels.links()[l];
+    for (std::size_t l = 0; l < traffic.links().size(); ++l) {
+      const NetworkLink& link = traffic.links()[l];
       if (!concerns(change, link.name)) continue;
       found = true;
       p.link_share[l].scale(change.from_s, change.until_s, change.share);
@@ -70,7 +70,7 @@ Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Ch
                                  link.name));
       break;  // the others are no better
     }
-    if (!found) refuse(change, unknown_link(change, channels.links()));
+    if (!found) refuse(change, unknown_link(change, traffic.links()));
   }
   if (!wrong.empty()) throw InputError(wrong);
   return p;

@@ -60,16 +60,16 @@ struct Rig {
   void connect() {
     std::vector<int> gpus(static_cast<std::size_t>(program.placement.devices()));
     std::iota(gpus.begin(), gpus.end(), 0);
-    channels = std::make_unique<Channels>(program, cluster, gpus, reduction);
+    traffic = std::make_unique<Traffic>(program, cluster, gpus, reduction);
   }
-  SimulationInput input() const { return {program, table, costs, *channels}; }
+  SimulationInput input() const { return {program, table, costs, *traffic}; }
 
   Program program;
   ReductionOptions reduction;
   DependencyTable table;
   std::vector<StageCosts> costs;
   Cluster cluster;
-  std::unique_ptr<Channels> channels;
+  std::unique_ptr<Traffic> traffic;
 };
 
 /// Makespan, then start and end of every op and of every message.

@@ -41,7 +41,7 @@ class Splitter {
         runs_(runs),
         steady_(compared_updates(input.program)),
         costs_(input.costs),
-        channels_(input.channels),
+        traffic_(input.traffic),
         shared_(!why_not_exact(input).empty()) {
     if (program_.transfers == Transfers::free) use_free_channels();
     if (shared_) use_private_channels();
@@ -67,7 +67,7 @@ class Splitter {
 
  private:
   double evaluate() const {
-    const Timeline timeline = simulate_exact({program_, table_, costs_, channels_});
+    const Timeline timeline = simulate_exact({program_, table_, costs_, traffic_});
     return quantile(iteration_samples(program_, timeline, steady_), 0.5);
   }
 
@@ -75,11 +75,11 @@ class Splitter {
     return happened(timeline, g) && steady_.contains(update_of(program_, program_.ops[g]));
   }
   std::uint32_t channel_of(std::uint32_t receiver) const {
-    return channels_.of_send(program_.ops[table_.producer(program_.ops[receiver])]);
+    return traffic_.message_of(program_.ops[table_.producer(program_.ops[receiver])]);
   }
   double occupied_s(const Op& sender) const {
     return static_cast<double>(message_bytes(costs_, sender)) /
-           channels_.all()[channels_.of_send(sender)].bytes_per_s;
+           traffic_.messages()[traffic_.message_of(sender)].bytes_per_s;
   }
 
   /// Calls `each(timeline, g)` for the measured messages that op g waited for.
@@ -97,18 +97,18 @@ class Splitter {
   /// Overlapped messages that cost nothing: free ones would ignore what was measured of them.
   void use_free_channels() {
     program_.transfers = Transfers::overlapped;
-    for (std::uint32_t c = 0; c < channels_.all().size(); ++c)
-      channels_.set_private(c, 0, kUnlimited);
+    for (std::uint32_t c = 0; c < traffic_.messages().size(); ++c)
+      traffic_.set_private(c, 0, kUnlimited);
   }
 
   void use_private_channels() {
-    Groups lengths(channels_.all().size());
+    Groups lengths(traffic_.messages().size());
     for (std::uint32_t g = 0; g < program_.ops.size(); ++g) {
       if (program_.ops[g].has(Op::receives))
         lengths[channel_of(g)].push_back(predicted_.message(g).length_s());
     }
     for (std::uint32_t c = 0; c < lengths.size(); ++c) {
-      if (!lengths[c].empty()) channels_.set_private(c, quantile(lengths[c], 0.5), kUnlimited);
+      if (!lengths[c].empty()) traffic_.set_private(c, quantile(lengths[c], 0.5), kUnlimited);
     }
   }
 
@@ -128,44 +128,44 @@ class Splitter {
 
   /// Where a message's time was modelled, latency and occupancy grow by the same ratio.
   void use_message_times() {
-    Groups ratios(channels_.all().size()), lengths(channels_.all().size());
+    Groups ratios(traffic_.messages().size()), lengths(traffic_.messages().size());
     for_each_message([&](const Timeline& timeline, std::uint32_t g) {
       const double modelled = predicted_.message(g).length_s();
       const double measured = timeline.message(g).length_s();
       const bool scales = modelled > 0 && !shared_;
       (scales ? ratios : lengths)[channel_of(g)].push_back(scales ? measured / modelled : measured);
     });
-    for (std::uint32_t c = 0; c < channels_.all().size(); ++c) {
-      const Channel& channel = channels_.all()[c];
+    for (std::uint32_t c = 0; c < traffic_.messages().size(); ++c) {
+      const Transfer& channel = traffic_.messages()[c];
       if (!ratios[c].empty()) {
         const double ratio = quantile(ratios[c], 0.5);
         if (ratio > 0)
-          channels_.set_private(c, channel.latency_s * ratio, channel.bytes_per_s / ratio);
+          traffic_.set_private(c, channel.latency_s * ratio, channel.bytes_per_s / ratio);
       } else if (!lengths[c].empty()) {
-        channels_.set_private(c, quantile(lengths[c], 0.5), kUnlimited);
+        traffic_.set_private(c, quantile(lengths[c], 0.5), kUnlimited);
       }
     }
   }
 
   void use_departures() {
-    Groups delays(channels_.all().size());
+    Groups delays(traffic_.messages().size());
     for (const RecordedTimeline& run : runs_) collect_departures(run.timeline, delays);
     for (std::uint32_t c = 0; c < delays.size(); ++c) {
       if (delays[c].empty()) continue;
-      const Channel& channel = channels_.all()[c];
-      channels_.set_private(c, channel.latency_s + quantile(delays[c], 0.5), channel.bytes_per_s);
+      const Transfer& channel = traffic_.messages()[c];
+      traffic_.set_private(c, channel.latency_s + quantile(delays[c], 0.5), channel.bytes_per_s);
     }
   }
 
   /// How much later than it could each message left.
   void collect_departures(const Timeline& timeline, Groups& delays) const {
-    std::vector<double> free_at(channels_.all().size(), 0.0);
+    std::vector<double> free_at(traffic_.messages().size(), 0.0);
     for (std::uint32_t from = 0; from < program_.ops.size(); ++from) {
       const Op& op = program_.ops[from];
       if (!op.has(Op::sends)) continue;
       const std::uint32_t to = table_.consumer(op);
       if (!happened(timeline, from) || !timeline.has_message(to)) continue;
-      const std::uint32_t c = channels_.of_send(op);
+      const std::uint32_t c = traffic_.message_of(op);
       double ready = timeline.op(from).end_s;
       if (program_.transfers == Transfers::coupled) {
         const int receiver = table_.consumer_device(op);
@@ -218,7 +218,7 @@ class Splitter {
   std::span<const RecordedTimeline> runs_;
   SteadyUpdates steady_;
   std::vector<StageCosts> costs_;
-  Channels channels_;
+  Traffic traffic_;
   bool shared_;
 };
 

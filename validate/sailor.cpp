@@ -137,14 +137,14 @@ class PipelineModel {
     cluster.link = LinkSpec{};
     std::vector<int> gpus(static_cast<std::size_t>(pipeline_.depth()));
     std::iota(gpus.begin(), gpus.end(), 0);
-    Channels channels(program, cluster, gpus);
-    for (std::uint32_t c = 0; c < channels.all().size(); ++c) {
-      const Channel& channel = channels.all()[c];
-      const int first = std::min(channel.source, channel.destination);
-      channels.set_private(c, exchange_s(static_cast<std::size_t>(first)),
-                           std::numeric_limits<double>::infinity());
+    Traffic traffic(program, cluster, gpus);
+    for (std::uint32_t c = 0; c < traffic.messages().size(); ++c) {
+      const Transfer& message = traffic[c];
+      const int first = std::min(message.source, message.destination);
+      traffic.set_private(c, exchange_s(static_cast<std::size_t>(first)),
+                          std::numeric_limits<double>::infinity());
     }
-    return simulate_exact({program, table, costs_, channels}).makespan_s;
+    return simulate_exact({program, table, costs_, traffic}).makespan_s;
   }
 
   std::int64_t max_bytes() const {

@@ -144,11 +144,11 @@ struct TrainingModel::Pipeline {
                        1, false, 0},
                       {1, Transfers::overlapped, StepSync::global})),
         table(program.ops, program.placement, program.microbatches()),
-        channels(program, private_links(depth), numbered(depth)) {}
+        traffic(program, private_links(depth), numbered(depth)) {}
 
   Program program;
   DependencyTable table;
-  Channels channels;
+  Traffic traffic;
 };
 
 TrainingModel::TrainingModel() = default;
@@ -163,11 +163,10 @@ TrainingModel::Pipeline& TrainingModel::pipeline(const TrainingRun& run) {
 double TrainingModel::iteration_s(const TrainingRun& run, const TrainingParameters& parameters,
                                   const ShapeFactors& factors) {
   Pipeline& p = pipeline(run);
-  const auto channels = static_cast<std::uint32_t>(p.channels.all().size());
-  for (std::uint32_t c = 0; c < channels; ++c)
-    p.channels.set_private(c, 0, parameters.values[p2p_bandwidth]);
+  for (std::uint32_t c = 0; c < p.traffic.messages().size(); ++c)
+    p.traffic.set_private(c, 0, parameters.values[p2p_bandwidth]);
   const auto costs = stage_costs(run, parameters, factors);
-  const double pipeline_s = simulate_exact({p.program, p.table, costs, p.channels}).makespan_s;
+  const double pipeline_s = simulate_exact({p.program, p.table, costs, p.traffic}).makespan_s;
   return pipeline_s + parameters.values[overhead];
 }
 

@@ -10,7 +10,7 @@
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
-#include "sim/simgrid/flows.hpp"
+#include "sim/simgrid/carrier.hpp"
 
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
@@ -70,7 +70,7 @@ class Simulation {
         ops_(input.program.ops),
         input_(input),
         table_(input.table),
-        channels_(input.channels),
+        traffic_(input.traffic),
         counts_(counts),
         timeline_(timeline),
         duration_(input),
@@ -80,48 +80,48 @@ class Simulation {
         met_(barriers_.groups() * buckets_.most(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
-        free_at_(input.channels.all().size(), 0.0),
-        flows_(input, counts, [this] { arm(sg4::Engine::get_clock()); }),
+        carrier_(
+            input, options.every_message_a_flow, counts,
+            [this](double time_s, std::uint32_t transfer, std::uint32_t tag) {
+              events_.push({time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer});
+            },
+            [this] { arm(sg4::Engine::get_clock()); }),
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       devices_[d].cursor = ops_.begin(static_cast<int>(d));
-    timeline_.peak_flows = channels_.flows_of_one();
-    add_lanes(options.every_message_a_flow);
-    flows_.started = [this](std::size_t lane, std::uint32_t tag) { job_started(lane, tag); };
-    flows_.done = [this](std::size_t lane, std::uint32_t tag) { job_done(lane, tag); };
+    timeline_.peak_flows = traffic_.flows_of_one();
+    for (std::uint32_t p = 0; p < traffic_.reductions().size(); ++p) {
+      const auto [group, end] = barriers_.reductions(p);
+      reducing_.push_back({.group = group, .end = end});
+    }
+    carrier_.started = [this](std::uint32_t, std::uint32_t to, double at) {
+      timeline_.message(to).start_s = at;
+    };
   }
 
   void run() {
     configure();
-    flows_.open();
+    carrier_.open();
     for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
     arm_next();
     sg4::Engine::get_instance()->run();
     timeline_.makespan_s = latest_;
     for (std::size_t l = 0; l < timeline_.peak_flows.size(); ++l)
-      timeline_.peak_flows[l] = std::max(timeline_.peak_flows[l], flows_.peaks()[l]);
+      timeline_.peak_flows[l] = std::max(timeline_.peak_flows[l], carrier_.peaks()[l]);
     if (done_ < ops_.size()) stand_still();
   }
 
  private:
-  enum class What : std::uint8_t {
-    op_ends,
-    message_arrives,
-    norm_arrives,
-    bucket_ready,
-    phase_ends,
-    part_ends,
-    exchange_ends
-  };
+  enum class What : std::uint8_t { op_ends, segment_ends, transfer_ends };
   struct Event {
     double time_s;
     What what;
-    std::uint32_t g;  // the op that ends, waits for the message or reduces; the party
-    std::uint32_t bucket = 0;
+    Transfer::Kind kind;   // of transfers
+    std::uint32_t g;       // the op; of a transfer its tag: the op that waits for it, the party
+    std::uint32_t number;  // of the segment within the op, of the transfer
     bool operator>(const Event& o) const {
-      if (time_s != o.time_s) return time_s > o.time_s;
-      if (what != o.what) return what > o.what;
-      return g != o.g ? g > o.g : bucket > o.bucket;
+      return std::tie(time_s, what, kind, g, number) >
+             std::tie(o.time_s, o.what, o.kind, o.g, o.number);
     }
   };
   struct Device {
@@ -131,66 +131,15 @@ class Simulation {
     int held = 0;                      // blocking: its sends on the way
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
-    int calls = 0;                     // exchanges of the running op that have ended
+    int calls = 0;                     // collectives of the running op that have ended
   };
-  /// The gradient reduction of one party of Barriers: one part at a time, phase by phase.
+  /// The gradient reduction of one party of Barriers: one part at a time.
   struct Reducing {
-    std::size_t first_lane = kNoLane;  // of its phases; none: it has its links for itself
     bool busy = false;
     std::uint32_t group = 0, end = 0;  // meetings: the one in progress or next, and the end
     std::uint32_t bucket = 0;          // in progress or next
-    std::size_t phase = 0;             // next
     double started_s = 0;              // of the update's first part
   };
-  /// Whose lane it is: a channel's, a position's reduction's or a device's exchanges'.
-  struct Owner {
-    enum class Kind : std::uint8_t { channel, reduction, exchange } kind;
-    std::size_t number;
-  };
-  static constexpr std::size_t kNoLane = static_cast<std::size_t>(-1);
-
-  /// A lane for these flows if they must be simulated as such.
-  std::size_t lane_for(const std::vector<LinkFlow>& flows, bool contended, Owner owner) {
-    if (flows.empty() || !(contended || flows_.link_rates().concern(crossed_by(flows))))
-      return kNoLane;
-    owners_.push_back(owner);
-    return flows_.add_lane(flows);
-  }
-
-  void add_lanes(bool always) {
-    const bool timed = program_.transfers != Transfers::free;
-    for (const Channel& channel : channels_.all()) {
-      const bool limited = timed && !std::isinf(channel.bytes_per_s);
-      lane_of_channel_.push_back(limited ? lane_for(channel.flows, channel.contended || always,
-                                                    {Owner::Kind::channel, lane_of_channel_.size()})
-                                         : kNoLane);
-    }
-    for (std::uint32_t p = 0; p < channels_.reductions().size(); ++p)
-      add_reduction(p, channels_.reductions()[p], always);
-    for (const Exchange& exchange : channels_.exchanges()) {
-      const bool limited = exchange.s_per_byte > 0;
-      lane_of_exchange_.push_back(limited
-                                      ? lane_for(exchange.ring.flows, exchange.contended || always,
-                                                 {Owner::Kind::exchange, lane_of_exchange_.size()})
-                                      : kNoLane);
-    }
-  }
-
-  /// All phases of a reduction are flows, or none.
-  void add_reduction(std::uint32_t party, const Reduction& reduction, bool always) {
-    Reducing& reducing = reducing_.emplace_back();
-    std::tie(reducing.group, reducing.end) = barriers_.reductions(party);
-    const bool changes = std::ranges::any_of(reduction.phases, [&](const FlowGroup& phase) {
-      return flows_.link_rates().concern(crossed_by(phase.flows));
-    });
-    if (reduction.phases.empty() || !(reduction.contended || changes || always)) return;
-    reducing.first_lane = owners_.size();
-    for (const FlowGroup& phase : reduction.phases) {
-      owners_.push_back({Owner::Kind::reduction, party});
-      flows_.add_lane(phase.flows);
-    }
-  }
-
   // The clock -------------------------------------------------------------------------------------
 
   void arm(double time_s) {
@@ -206,18 +155,16 @@ class Simulation {
   void drain(double time_s) {
     if (time_s != armed_at_) return;  // superseded by an earlier timer
     const double now = std::max(time_s, sg4::Engine::get_clock());
-    while (flows_.any_ended() || (!events_.empty() && events_.top().time_s <= now)) {
+    while (carrier_.any_ended() || (!events_.empty() && events_.top().time_s <= now)) {
       while (!events_.empty() && events_.top().time_s <= now) {
         const Event event = events_.top();
         events_.pop();
-        now_ = event.time_s;
         handle(event);
       }
-      now_ = now;
-      flows_.settle();
+      carrier_.settle(now);
     }
     armed_at_ = -1;
-    flows_.forget();
+    carrier_.forget();
     arm_next();
     progress_.update(static_cast<std::int64_t>(done_));
   }
@@ -225,12 +172,33 @@ class Simulation {
   void handle(const Event& event) {
     switch (event.what) {
       case What::op_ends: return op_ended(event.g, event.time_s);
-      case What::message_arrives: return message_arrived(event.g, event.time_s);
-      case What::norm_arrives: return norm_arrived(event.g, event.time_s);
-      case What::bucket_ready: return bucket_ready(event.g, event.bucket, event.time_s);
-      case What::phase_ends: return phase_ended(event.g, event.time_s);
-      case What::part_ends: return exchange(event.g);
-      case What::exchange_ends: return exchanged(event.g, event.time_s);
+      case What::segment_ends: return segment_ended(event.g, event.number, event.time_s);
+      case What::transfer_ends:
+        if (carrier_.continue_transfer(event.number, event.g, event.time_s))
+          return transfer_ended(event.kind, event.g, event.time_s);
+    }
+  }
+
+  void end_segment_at(double time_s, std::uint32_t g, std::uint32_t number = 0) {
+    events_.push({time_s, What::segment_ends, {}, g, number});
+  }
+  void end_op_at(double time_s, std::uint32_t g) {
+    events_.push({time_s, What::op_ends, {}, g, 0});
+  }
+
+  /// Of computing: of the last backward of an update, from when a part of its gradient is there
+  /// (the REDUCE_GRAD it is for, the part); or of an op, from when its ranks meet.
+  void segment_ended(std::uint32_t g, std::uint32_t number, double now) {
+    if (ops_[g].kind == OpKind::reduce_grad) return bucket_ready(g, number, now);
+    begin_collective(g, now);
+  }
+
+  void transfer_ended(Transfer::Kind kind, std::uint32_t tag, double now) {
+    switch (kind) {
+      case Transfer::Kind::message: return message_arrived(tag, now);
+      case Transfer::Kind::norm: return norm_arrived(tag, now);
+      case Transfer::Kind::reduction: return part_reduced(tag, now);
+      case Transfer::Kind::collective: return collective_ended(tag, now);
     }
   }
 
@@ -252,25 +220,17 @@ class Simulation {
   }
 
   std::string why_stalled() const {
-    const auto stalled = flows_.stalled();
-    if (stalled.empty()) return "";
-    const auto& [lane, link] = stalled.front();
-    return "the link '" + link + "' fails and never recovers, and " + describe(owners_[lane]) +
+    const auto [stalled, link] = carrier_.stalled();
+    if (stalled == kNoOp) return "";
+    return "the link '" + link + "' fails and never recovers, and " + waiting(traffic_[stalled]) +
            " for it";
   }
 
-  std::string describe(const Owner& owner) const {
-    const std::string number = std::to_string(owner.number);
-    switch (owner.kind) {
-      case Owner::Kind::reduction:
-        return channels_.reductions()[owner.number].describe() + " waits";
-      case Owner::Kind::exchange:
-        return "the tensor-parallel all-reduces of device " + number + " wait";
-      case Owner::Kind::channel: break;
-    }
-    const Channel& c = channels_.all()[owner.number];
-    return "messages from device " + std::to_string(c.source) + " to device " +
-           std::to_string(c.destination) + " wait";
+  static std::string waiting(const Transfer& transfer) {
+    if (transfer.kind == Transfer::Kind::collective) return transfer.describe() + " wait";
+    if (transfer.kind != Transfer::Kind::message) return transfer.describe() + " waits";
+    return "messages from device " + std::to_string(transfer.source) + " to device " +
+           std::to_string(transfer.destination) + " wait";
   }
 
   // Devices ---------------------------------------------------------------------------------------
@@ -296,24 +256,24 @@ class Simulation {
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
     hand_norm(d, g, now);
-    if (exchanges_as_flows(g, d)) return start_in_parts(d, g, now);
+    if (meets_in_flows(g, d)) return start_in_parts(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
     set_span(g, {now, end});
     latest_ = std::max(latest_, end);
     ++counts_.timers;
-    events_.push({end, What::op_ends, g});
+    end_op_at(end, g);
     announce_buckets(d, g + ops_.together(g) - 1, timeline_.op(g));
   }
 
-  // An op whose GPUs exchange by way of links that others use: it computes a part, they exchange
-  // that part's share, and so on, as often as they call each other.
+  // An op whose ranks' collectives cross links that others use: it computes a part, the ranks move
+  // that part's share, and so on, as often as they meet.
 
-  bool exchanges_as_flows(std::uint32_t g, int d) const {
-    if (lane_of_exchange_.empty()) return false;
-    return lane_of_exchange_[static_cast<std::size_t>(d)] != kNoLane && traffic(g).calls > 0;
+  bool meets_in_flows(std::uint32_t g, int d) const {
+    return !traffic_.collectives().empty() && carrier_.flows(traffic_.collective_of(d)) &&
+           tensor_traffic(g).calls > 0;
   }
   /// Of op g and the one that runs together with it.
-  TensorTraffic traffic(std::uint32_t g) const {
+  TensorTraffic tensor_traffic(std::uint32_t g) const {
     TensorTraffic sum;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
       const auto& tensor = input_.costs[ops_[i].stage].tensor;
@@ -336,24 +296,23 @@ class Simulation {
   }
 
   void compute_part(int d, std::uint32_t g, double now) {
-    const int parts = traffic(g).calls;
+    const int parts = tensor_traffic(g).calls;
     const double end = duration_.end_of_part(now, ops_[g], d, g, 1.0 / parts);
     ++counts_.timers;
-    events_.push({end, What::part_ends, g});
+    end_segment_at(end, g);
     const double alone_s = (end - now) + duration_.exchange_s(ops_[g], d, g) / parts;
     announce_buckets(d, g + ops_.together(g) - 1, {now, now + alone_s}, device(d).calls, parts);
   }
 
-  void exchange(std::uint32_t g) {
-    const int d = table_.device_of(ops_[g]);
-    const TensorTraffic all = traffic(g);
-    flows_.send(lane_of_exchange_[static_cast<std::size_t>(d)],
-                static_cast<double>(all.bytes) / all.calls, g);
+  void begin_collective(std::uint32_t g, double now) {
+    const TensorTraffic all = tensor_traffic(g);
+    carrier_.send(traffic_.collective_of(table_.device_of(ops_[g])),
+                  static_cast<double>(all.bytes) / all.calls, 0, g, now);
   }
 
-  void exchanged(std::uint32_t g, double now) {
+  void collective_ended(std::uint32_t g, double now) {
     const int d = table_.device_of(ops_[g]);
-    if (++device(d).calls < traffic(g).calls) return compute_part(d, g, now);
+    if (++device(d).calls < tensor_traffic(g).calls) return compute_part(d, g, now);
     set_span(g, {timeline_.op(g).start_s, now});
     latest_ = std::max(latest_, now);
     op_ended(g, now);
@@ -363,8 +322,7 @@ class Simulation {
   void hand_norm(int d, std::uint32_t g, double now) {
     norms_.for_each_taker(ops_[g], d, [&](std::uint32_t to, int taker) {
       timeline_.message(to).start_s = now;
-      ++counts_.timers;
-      events_.push({now + channels_.norm_latency_s(taker), What::norm_arrives, to});
+      carrier_.send(traffic_.norm_of(taker), 0, 0, to, now);
     });
   }
 
@@ -452,7 +410,7 @@ class Simulation {
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       const double within = buckets[k].ready * n - i;  // of this part
       if (buckets[k].ready >= 1 || within < 0 || within >= 1) continue;
-      events_.push({span.start_s + within * span.length_s(), What::bucket_ready, reduce, k});
+      end_segment_at(span.start_s + within * span.length_s(), reduce, k);
     }
   }
 
@@ -467,7 +425,7 @@ class Simulation {
     if (detached) {
       ++counts_.timers;
       dev.busy = true;
-      events_.push({now, What::op_ends, g});
+      end_op_at(now, g);
     }
     const auto& buckets = buckets_.of(party_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k)
@@ -500,21 +458,12 @@ class Simulation {
     if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(party)) return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
-    r.phase = 0;
-    if (r.first_lane != kNoLane) return start_phase(party);
-    ++counts_.timers;
-    events_.push({now + buckets_.of(party)[r.bucket].seconds, What::phase_ends, party});
-    r.phase = channels_.reductions()[party].phases.size();
+    const BucketTimes::Bucket& part = buckets_.of(party)[r.bucket];
+    carrier_.send(traffic_.reduction_of(party), part.bytes, part.seconds, party, now);
   }
 
-  void start_phase(std::uint32_t party) {
+  void part_reduced(std::uint32_t party, double now) {
     Reducing& r = reducing(party);
-    flows_.send(r.first_lane + r.phase++, buckets_.of(party)[r.bucket].bytes, party);
-  }
-
-  void phase_ended(std::uint32_t party, double now) {
-    Reducing& r = reducing(party);
-    if (r.phase < channels_.reductions()[party].phases.size()) return start_phase(party);
     r.busy = false;
     if (++r.bucket == buckets_.of(party).size()) {
       reduced_at_[r.group++] = now;
@@ -544,42 +493,9 @@ class Simulation {
       return;
     }
     const Op& op = ops_[from];
-    const std::uint32_t c = channels_.of_send(op);
-    const Channel& channel = channels_.all()[c];
-    const std::int64_t bytes = message_bytes(input_.costs, op);
-    if (lane_of_channel_[c] != kNoLane)
-      return flows_.send(lane_of_channel_[c], static_cast<double>(bytes), to);
-    double& free_at = free_at_[c];
-    const double start = program_.transfers == Transfers::coupled ? now : std::max(now, free_at);
-    const double occupied = static_cast<double>(bytes) / channel.bytes_per_s;
-    free_at = start + occupied;
-    timeline_.message(to).start_s = start;
-    ++counts_.timers;
-    events_.push({start + occupied + channel.latency_s, What::message_arrives, to});
-  }
-
-  // Flows: what a job's tag is depends on whose lane it is on.
-
-  void job_started(std::size_t lane, std::uint32_t tag) {
-    if (owners_[lane].kind == Owner::Kind::channel) timeline_.message(tag).start_s = now_;
-  }
-
-  void job_done(std::size_t lane, std::uint32_t tag) {
-    const Owner& owner = owners_[lane];
-    switch (owner.kind) {
-      case Owner::Kind::channel:
-        events_.push({now_ + channels_.all()[owner.number].latency_s, What::message_arrives, tag});
-        return;
-      case Owner::Kind::reduction: {
-        const std::size_t phase = reducing(tag).phase - 1;
-        const double latency = channels_.reductions()[owner.number].phases[phase].latency_s;
-        events_.push({now_ + latency, What::phase_ends, tag});
-        return;
-      }
-      case Owner::Kind::exchange:
-        events_.push(
-            {now_ + channels_.exchanges()[owner.number].ring.latency_s, What::exchange_ends, tag});
-    }
+    const std::uint32_t message = traffic_.message_of(op);
+    const auto bytes = static_cast<double>(message_bytes(input_.costs, op));
+    carrier_.send(message, bytes, bytes / traffic_[message].bytes_per_s, to, now);
   }
 
   void message_arrived(std::uint32_t to, double now) {
@@ -599,7 +515,7 @@ class Simulation {
   const OpLists& ops_;
   const SimulationInput& input_;
   const DependencyTable& table_;
-  const Channels& channels_;
+  const Traffic& traffic_;
   SimgridCounts& counts_;
   Timeline& timeline_;
   Durations duration_;
@@ -610,12 +526,8 @@ class Simulation {
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
   std::vector<Reducing> reducing_;  // per party
-  std::vector<double> free_at_;     // per channel, without a lane
-  Flows flows_;
-  std::vector<std::size_t> lane_of_channel_, lane_of_exchange_;  // per channel, per device
-  std::vector<Owner> owners_;                                    // per lane
+  Carrier carrier_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  double now_ = 0;  // of the events that are handled
   double armed_at_ = -1;
   double latest_ = 0;
   std::uint64_t done_ = 0;

@@ -23,15 +23,15 @@ Flows::Flows(const SimulationInput& input, SimgridCounts& counts, std::function<
       counts_(counts),
       ended_callback_(std::move(ended)),
       link_rates_(input),
-      lines_(input.channels.links().size()),
-      now_(input.channels.links().size(), 0),
-      peaks_(input.channels.links().size(), 0) {}
+      lines_(input.traffic.links().size()),
+      now_(input.traffic.links().size(), 0),
+      peaks_(input.traffic.links().size(), 0) {}
 
 std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
   for (const LinkFlow& way : flows) {
     Flow& flow = flows_.emplace_back(Flow{.lane = lanes_.size(), .way = &way});
     for (const int l : way.links) {
-      if (input_.channels.links()[index(l)].fifo) flow.fifo_links.push_back(l);
+      if (input_.traffic.links()[index(l)].fifo) flow.fifo_links.push_back(l);
     }
   }
   lanes_.push_back({.first_flow = flows_.size() - flows.size(), .end_flow = flows_.size()});
@@ -42,7 +42,7 @@ std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
 void Flows::open() {
   auto* zone = sg4::create_star_zone("penstock");
   std::vector<sg4::Link*> links;
-  for (const NetworkLink& link : input_.channels.links()) {
+  for (const NetworkLink& link : input_.traffic.links()) {
     const double rate = std::isinf(link.bytes_per_s) ? 1e30 : link.bytes_per_s * kUnitsPerByte;
     auto* made = zone->create_link(link.name, rate);
     made->set_latency(0);

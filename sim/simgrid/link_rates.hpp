@@ -64,7 +64,7 @@ class LinkRates {
   /// The first of these links that carries nothing now; "" when there is none.
   std::string failed(const std::vector<int>& links) const {
     for (const int l : links) {
-      if (changes(index(l)) && share_[index(l)] == 0) return input_.channels.links()[index(l)].name;
+      if (changes(index(l)) && share_[index(l)] == 0) return input_.traffic.links()[index(l)].name;
     }
     return "";
   }
@@ -82,7 +82,7 @@ class LinkRates {
       const double share = profiles_[link].at(time_s);
       if (share == share_[link]) continue;
       share_[link] = share;
-      made->set_bandwidth(input_.channels.links()[link].bytes_per_s * kUnitsPerByte);
+      made->set_bandwidth(input_.traffic.links()[link].bytes_per_s * kUnitsPerByte);
     }
   }
 

@@ -60,7 +60,7 @@ RunPlan plan_of(const Simulation& s) {
   plan.scenario = s.scenario.text;
   plan.program = s.program;
   plan.costs = s.scenario.costs;
-  for (const Channel& c : s.channels->all())
+  for (const Transfer& c : s.traffic->messages())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   if (s.program.placement.mirrored())
     plan.reduce_s.assign(static_cast<std::size_t>(s.program.placement.depth()), 1e-3);
@@ -104,7 +104,8 @@ CalibrationResult small_result() {
   r.machine = {{"cpu", "a"}};
   r.stages.push_back({{}, {.parameters = 10}});
   r.ops.push_back({{}, 1, OpKind::forward, {5, 1e-3, 1e-3, 2e-3}});
-  r.links.push_back({Traffic::one_way, 1024, 1, {5, 1e-3, 1e-3, 2e-3}, {5, 1e-3, 1e-3, 2e-3}});
+  r.links.push_back(
+      {TrafficPattern::one_way, 1024, 1, {5, 1e-3, 1e-3, 2e-3}, {5, 1e-3, 1e-3, 2e-3}});
   return r;
 }
 

@@ -300,7 +300,8 @@ TEST(Calibration, MeasuresMessagesAndWhatTheyShare) {
   EXPECT_EQ(result.links.size(), 6U * 5 * 2);
   for (const LinkMeasurement& m : result.links) {
     const double wire = static_cast<double>(m.bytes) / 5e9;
-    const double flows = m.traffic == Traffic::same_way ? 2 : 1;  // FIFO on a link of their own
+    const double flows =
+        m.traffic == TrafficPattern::same_way ? 2 : 1;  // FIFO on a link of their own
     EXPECT_NEAR(m.first.median_s, 20e-6 + wire, 1e-9);
     EXPECT_NEAR(m.last.median_s, 20e-6 + flows * wire, 1e-9);
   }
@@ -496,7 +497,7 @@ TEST(ProfileFit, FlowsThatBothGetSlowerShareFairly) {
   Machine machine;
   CalibrationResult result = measure(request(), machine);
   for (LinkMeasurement& m : result.links) {
-    if (m.traffic == Traffic::same_way) m.first = m.last;
+    if (m.traffic == TrafficPattern::same_way) m.first = m.last;
   }
   EXPECT_FALSE(fit_profile(result).cluster.intra.fifo);
 }

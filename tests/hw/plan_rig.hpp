@@ -14,7 +14,7 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.name = spec.schedule;
   plan.program = rig.program;
   plan.costs = rig.costs;
-  for (const Channel& c : rig.channels->all())
+  for (const Transfer& c : rig.traffic->messages())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(rig.input());
   return plan;

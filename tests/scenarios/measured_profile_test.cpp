@@ -74,8 +74,8 @@ TEST(Profile, SimulatesToTheMakespanByHand) {
   const Scenario s = beside_tests(text("stages: 2, microbatch_size: 2, microbatches: 3"));
   const Program program = lower(*s.schedule, s.shape, s.lowering);
   const DependencyTable table(program.ops, program.placement, program.microbatches());
-  const Channels channels(program, s.cluster, s.seats());
-  const SimulationInput input{program, table, s.costs, channels};
+  const Traffic traffic(program, s.cluster, s.seats());
+  const SimulationInput input{program, table, s.costs, traffic};
   const auto timeline = simulate_exact(input);
   double end = 0;
   for (std::uint32_t g = 0; g < program.ops.size(); ++g) end = std::max(end, timeline.op(g).end_s);

@@ -2,6 +2,7 @@
 // what the keys mean to the costs, and what a user is told.
 #include "models/collectives.hpp"
 #include "scenarios/scenario.hpp"
+#include "sim/durations.hpp"
 
 #include "tests/scenarios/first_gpus.hpp"
 
@@ -21,9 +22,9 @@ Scenario gpt3(const std::string& pipeline, int nodes = 4) {
 
 /// Seconds that a stage's GPUs exchange during an op of this kind, alone on their links.
 double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
-  const Channels channels(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats(),
-                          s.reduction);
-  return channels.exchanges()[stage].alone_s(s.costs[stage].tensor[static_cast<std::size_t>(kind)]);
+  const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats(), s.reduction);
+  return collective_s(s.costs[stage].tensor[static_cast<std::size_t>(kind)],
+                      traffic.collectives()[stage].phases[0]);
 }
 
 bool told(const Scenario& s, const std::string& words) {
@@ -44,7 +45,7 @@ TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
   EXPECT_EQ(s.tensor, 1);
   EXPECT_TRUE(
-      Channels(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats()).exchanges().empty());
+      Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats()).collectives().empty());
   EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
 }
 

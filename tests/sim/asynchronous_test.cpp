@@ -88,7 +88,7 @@ TEST(Asynchronous, AFasterReplicaDoesNotWaitForASlowerOne) {
   Perturbation slow;
   slow.slowdown = {1, 4, 1};
   slow.speed.resize(3);
-  const SimulationInput input{rig.program, rig.table, rig.costs, *rig.channels, &slow};
+  const SimulationInput input{rig.program, rig.table, rig.costs, *rig.traffic, &slow};
   expect_near(ends(rig, simulate_exact(input)), {12, 4 * 14, 4 * 5});
 }
 

@@ -165,7 +165,7 @@ Rig through_one_nic(std::int64_t output_bytes, std::int64_t reduced_bytes, bool 
   // Messages: stage 0 in node 0, stage 1 in node 1. Reductions: a replica in each.
   std::vector<int> gpus{0, 2, 1, 3};
   if (reduced_bytes > 0) gpus = {0, 1, 2, 3};
-  rig.channels = std::make_unique<Channels>(rig.program, rig.cluster, gpus, rig.reduction);
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, gpus, rig.reduction);
   return rig;
 }
 
@@ -180,7 +180,7 @@ std::vector<double> contended_segments(const Rig& rig, PathSegment::Kind kind) {
 }
 
 double link_number(const Rig& rig, const std::string& name) {
-  const auto& links = rig.channels->links();
+  const auto& links = rig.traffic->links();
   return static_cast<double>(std::ranges::find(links, name, &NetworkLink::name) - links.begin());
 }
 

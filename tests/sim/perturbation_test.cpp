@@ -25,7 +25,7 @@ struct Disturbed {
     disturb(spec);
   }
   void disturb(const PerturbationSpec& spec, std::uint32_t run = 0) {
-    perturbation = perturbation_of(spec, rig.program.ops.devices(), *rig.channels);
+    perturbation = perturbation_of(spec, rig.program.ops.devices(), *rig.traffic);
     perturbation.run = run;
   }
   SimulationInput input() const {
@@ -325,7 +325,7 @@ Disturbed over_a_nic(int flows, const std::vector<LinkChange>& links) {
     gpus.push_back(r);
     gpus.push_back(flows + r);
   }
-  run.rig.channels = std::make_unique<Channels>(run.rig.program, run.rig.cluster, gpus);
+  run.rig.traffic = std::make_unique<Traffic>(run.rig.program, run.rig.cluster, gpus);
   run.disturb({.links = links});
   return run;
 }
@@ -403,9 +403,9 @@ TEST(LinkChange, BetweenNamesEveryLinkOfTwoEnds) {
   both.share = 0.5;
   const Disturbed run({.shape = {3, 4, 1}, .link = {.bytes_per_s = 1}}, {.links = {both}});
   std::vector<std::string> slow;
-  for (std::size_t l = 0; l < run.rig.channels->links().size(); ++l) {
+  for (std::size_t l = 0; l < run.rig.traffic->links().size(); ++l) {
     if (!run.perturbation.link_share[l].constant())
-      slow.push_back(run.rig.channels->links()[l].name);
+      slow.push_back(run.rig.traffic->links()[l].name);
   }
   EXPECT_EQ(slow, (std::vector<std::string>{"0->1 F", "1->0 B"}));
 }

@@ -86,8 +86,8 @@ TEST(Reduction, ReductionsThatShareANicTakeTwiceAsLong) {
   rig.cluster.devices_per_node = 2;
   rig.cluster.inter = {.latency_s = 0, .bytes_per_s = 1e9};
   rig.connect();
-  ASSERT_TRUE(rig.channels->contention().has_value());
-  EXPECT_NE(rig.channels->contention()->first.find("gradient reduction of stage 0"),
+  ASSERT_TRUE(rig.traffic->contention().has_value());
+  EXPECT_NE(rig.traffic->contention()->first.find("gradient reduction of stage 0"),
             std::string::npos);
   const auto last_end_s = [&](const Timeline& t, int d) {
     return t.op(rig.program.ops.end(d) - 1).end_s;

@@ -29,7 +29,7 @@ Cluster pairs(int gpus, double latency_s, double bytes_per_s) {
 struct Seated : Rig {
   Seated(const RigSpec& spec, Cluster on, const Seats& seats) : Rig(spec) {
     cluster = std::move(on);
-    channels = std::make_unique<Channels>(program, cluster, seats, spec.reduction);
+    traffic = std::make_unique<Traffic>(program, cluster, seats, spec.reduction);
   }
   /// The op of a device, by its place in the device's list, or the message it waits for.
   std::uint32_t op(int device, std::uint32_t i) const { return program.ops.begin(device) + i; }
@@ -71,7 +71,7 @@ TEST(TensorRanks, EachSendsToItsOwn) {
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 4 / 2.0 + 0.5, 1e-12);
   });
-  EXPECT_EQ(run.channels->all()[0].flows.size(), 2U);
+  EXPECT_EQ(run.traffic->messages()[0].phases[0].flows.size(), 2U);
 }
 
 TEST(TensorRanks, ShareTheNicOfTheirNode) {
@@ -82,9 +82,9 @@ TEST(TensorRanks, ShareTheNicOfTheirNode) {
   const Seated run({.shape = {2, 1, 1}, .costs = {c, c}}, two, {{{0, 1}, {2, 3}}, 2});
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 8, 1e-12);
-    for (std::size_t l = 0; l < run.channels->links().size(); ++l) {
-      const bool nic = run.channels->links()[l].name.find("nic") != std::string::npos;
-      EXPECT_EQ(t.peak_flows[l], nic ? 2U : 1U) << run.channels->links()[l].name;
+    for (std::size_t l = 0; l < run.traffic->links().size(); ++l) {
+      const bool nic = run.traffic->links()[l].name.find("nic") != std::string::npos;
+      EXPECT_EQ(t.peak_flows[l], nic ? 2U : 1U) << run.traffic->links()[l].name;
     }
   });
 }
@@ -129,7 +129,7 @@ TEST(SplitReplicas, SendThePartsTheirSamplesOverlapIn) {
   const StageCosts c = costs_with({}, 6);
   const Seated run({.shape = {2, 1, 1}, .costs = {c, c}, .divided = true}, ports(5),
                    {{{0, 1}, {2, 3, 4}}, 1});
-  const auto& flows = run.channels->all()[0].flows;
+  const auto& flows = run.traffic->messages()[0].phases[0].flows;
   ASSERT_EQ(flows.size(), 4U);
   const double shares[] = {1.0 / 3, 1.0 / 6, 1.0 / 6, 1.0 / 3};
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(flows[i].bytes, shares[i], 1e-12) << i;

@@ -1,41 +1,18 @@
-#include "sim/engine.hpp"
+#include "sim/traffic.hpp"
 
-#include <fmt/format.h>
+#include "base/error.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 namespace penstock {
 namespace {
 
-std::string describe(const Channel& c) {
-  return fmt::format("channel {}->{} {}", c.source, c.destination, c.backward ? "B" : "F");
-}
-
-std::vector<int> crossed_by(const Reduction& reduction) {
-  std::vector<LinkFlow> flows;
-  for (const FlowGroup& phase : reduction.phases)
-    flows.insert(flows.end(), phase.flows.begin(), phase.flows.end());
-  return crossed_by(flows);
-}
-
-/// Calls `use(links, name)` for everybody that moves something; `name()` says who it is.
-template <class Use>
-void for_each_user(const Channels& channels, const Use& use) {
-  for (const Channel& c : channels.all()) {
-    if (channels.messages_take_time()) use(crossed_by(c.flows), [&] { return describe(c); });
-  }
-  for (const Reduction& r : channels.reductions()) use(crossed_by(r), [&] { return r.describe(); });
-  for (std::size_t d = 0; d < channels.exchanges().size(); ++d) {
-    use(crossed_by(channels.exchanges()[d].ring.flows),
-        [&] { return fmt::format("the tensor-parallel all-reduces of device {}", d); });
-  }
-}
-
 std::size_t index(int link) { return static_cast<std::size_t>(link); }
 
-/// A link at which flows of one group stand in line; -1: none. Where it is all that they cross, it
+/// A link at which flows of one phase stand in line; -1: none. Where it is all that they cross, it
 /// takes them as long one by one as side by side.
 int own_line(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
   std::map<int, std::vector<const LinkFlow*>> users;
@@ -65,14 +42,21 @@ double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkL
 }
 
 /// Flows of these shares along their routes, and the slowest one's latency.
-FlowGroup along_routes(const std::vector<CollectiveFlow>& flows, bool backward, Network& network) {
-  FlowGroup group;
+Transfer::Phase along_routes(const std::vector<CollectiveFlow>& flows, bool backward,
+                             Network& network) {
+  Transfer::Phase phase;
   for (const CollectiveFlow& flow : flows) {
     Route route = network.route(flow.from, flow.to, backward);
-    group.latency_s = std::max(group.latency_s, route.latency_s);
-    group.flows.push_back({std::move(route.links), flow.share});
+    phase.latency_s = std::max(phase.latency_s, route.latency_s);
+    phase.flows.push_back({std::move(route.links), flow.share});
   }
-  return group;
+  return phase;
+}
+
+double shares(const std::vector<LinkFlow>& flows) {
+  double sum = 0;
+  for (const LinkFlow& flow : flows) sum += flow.bytes;
+  return sum;
 }
 
 /// Who sends which share of a microbatch to whom: rank to rank, and replica to replica as their
@@ -98,11 +82,6 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 
 }  // namespace
 
-std::string Reduction::describe() const {
-  return replica < 0 ? fmt::format("the gradient reduction of stage {}", position)
-                     : fmt::format("the update of replica {}", replica);
-}
-
 std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
                                                std::uint32_t position) {
   std::vector<std::vector<int>> groups(static_cast<std::size_t>(seats.tensor));
@@ -118,8 +97,8 @@ std::vector<std::vector<int>> reduction_groups(const Placement& placement, const
   return groups;
 }
 
-Channels::Channels(const Program& program, const Cluster& cluster, const Seats& seats,
-                   const ReductionOptions& reductions)
+Traffic::Traffic(const Program& program, const Cluster& cluster, const Seats& seats,
+                 const ReductionOptions& reductions)
     : messages_take_time_(program.transfers != Transfers::free),
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
       round_(program.placement.round()),
@@ -128,29 +107,33 @@ Channels::Channels(const Program& program, const Cluster& cluster, const Seats& 
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
-  add_channels(program, seats, network);
-  if (program.step_sync == StepSync::post_validation) find_norm_channels(program);
+  add_messages(program, seats, network);
   add_reductions(program, cluster, seats, reductions, network);
-  if (seats.tensor > 1) add_exchanges(seats, network);
+  if (seats.tensor > 1) add_collectives(seats, network);
+  if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
 }
 
-void Channels::add_channels(const Program& program, const Seats& seats, Network& network) {
+void Traffic::add_messages(const Program& program, const Seats& seats, Network& network) {
   std::map<std::tuple<int, int, bool>, std::uint32_t> known;
   const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t turn, bool backward) {
     const int source = program.placement.device_on(from, turn);
     const int destination = program.placement.device_on(to, turn);
     if (source == destination) return;
-    const auto [it, added] = known.try_emplace({source, destination, backward},
-                                               static_cast<std::uint32_t>(channels_.size()));
+    const auto [it, added] = known.try_emplace({source, destination, backward}, messages_);
     index_[((backward ? stages_ : 0) + from) * width_ + turn] = it->second;
     if (!added) return;
     const auto flows =
         message_flows(seats.gpus[index(source)], seats.gpus[index(destination)], seats.tensor);
-    FlowGroup group = along_routes(flows, backward, network);
-    channels_.push_back(
-        {source, destination, backward, std::move(group.flows), group.latency_s, 0, false});
+    Transfer& message = transfers_.emplace_back();
+    message.source = source;
+    message.destination = destination;
+    message.backward = backward;
+    message.phases.push_back(along_routes(flows, backward, network));
+    message.latency_s = message.phases[0].latency_s;
+    message.sent_per_byte = shares(message.phases[0].flows);
+    ++messages_;
   };
   for (std::uint32_t turn = 0; turn < width_; ++turn) {
     for (std::uint32_t s = 0; s + 1 < stages_; ++s) {
@@ -160,21 +143,8 @@ void Channels::add_channels(const Program& program, const Seats& seats, Network&
   }
 }
 
-/// The first stages of two neighbouring positions are neighbours.
-void Channels::find_norm_channels(const Program& program) {
-  for (int d = 0; d < program.placement.devices(); ++d) {
-    const int from = program.placement.norm_from(d);
-    const auto found = std::ranges::find_if(channels_, [&](const Channel& c) {
-      return c.source == from && c.destination == d && !c.backward;
-    });
-    invariant(from < 0 || found != channels_.end(), "a partial norm has no channel to travel by");
-    norm_channels_.push_back(from < 0 ? kNoOp
-                                      : static_cast<std::uint32_t>(found - channels_.begin()));
-  }
-}
-
-void Channels::add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
-                              const ReductionOptions& options, Network& network) {
+void Traffic::add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
+                             const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
     if (program.placement.twin(p) < p) {  // reduces with its twin
@@ -196,17 +166,18 @@ void Channels::add_reductions(const Program& program, const Cluster& cluster, co
   }
 }
 
-void Channels::add_reduction(std::uint32_t position, int replica,
-                             const std::vector<CollectivePhase>& phases,
-                             const ReductionOptions& options, Network& network) {
-  Reduction& reduction = reductions_.emplace_back();
-  reduction.position = position;
+void Traffic::add_reduction(std::uint32_t position, int replica,
+                            const std::vector<CollectivePhase>& phases,
+                            const ReductionOptions& options, Network& network) {
+  Transfer& reduction = transfers_.emplace_back();
+  reduction.kind = Transfer::Kind::reduction;
+  reduction.source = static_cast<int>(position);
   reduction.replica = replica;
-  reduction.buckets = {{1, 1}};
+  auto& buckets = buckets_.emplace_back(std::vector<GradientBucket>{{1, 1}});
   if (position < options.buckets.size() && !options.buckets[position].empty())
-    reduction.buckets = options.buckets[position];
+    buckets = options.buckets[position];
   for (const CollectivePhase& phase : phases) {
-    for (const CollectiveFlow& flow : phase.flows) reduction.sent += flow.share;
+    for (const CollectiveFlow& flow : phase.flows) reduction.sent_per_byte += flow.share;
   }
   if (options.priced) return;
   for (const CollectivePhase& phase : phases) {
@@ -215,7 +186,7 @@ void Channels::add_reduction(std::uint32_t position, int replica,
   }
 }
 
-void Channels::add_exchanges(const Seats& seats, Network& network) {
+void Traffic::add_collectives(const Seats& seats, Network& network) {
   const auto ranks = static_cast<std::size_t>(seats.tensor);
   for (const std::vector<int>& gpus : seats.gpus) {
     std::vector<std::vector<int>> rings;
@@ -224,45 +195,77 @@ void Channels::add_exchanges(const Seats& seats, Network& network) {
       rings.emplace_back(first, first + seats.tensor);
     }
     const auto phases = all_reduce(ReductionAlgorithm::ring, rings, [](int) { return 0; });
-    Exchange& exchange = exchanges_.emplace_back();
-    exchange.ring = along_routes(phases[0].flows, true, network);
-    exchange.ring.latency_s *= phases[0].steps;
+    Transfer& ring = transfers_.emplace_back();
+    ring.kind = Transfer::Kind::collective;
+    ring.source = static_cast<int>(collectives_++);
+    ring.phases.push_back(along_routes(phases[0].flows, true, network));
+    ring.phases[0].latency_s *= phases[0].steps;
+    ring.sent_per_byte = shares(ring.phases[0].flows);
   }
 }
 
-void Channels::find_contention() {
+/// A norm goes as the forward messages do: the first stages of two neighbouring positions are
+/// neighbours.
+void Traffic::add_norms(const Program& program) {
+  for (int d = 0; d < program.placement.devices(); ++d) {
+    const int from = program.placement.norm_from(d);
+    if (from < 0) {
+      norms_.push_back(kNoOp);  // the norm begins here
+      continue;
+    }
+    const auto found = std::ranges::find_if(messages(), [&](const Transfer& t) {
+      return t.source == from && t.destination == d && !t.backward;
+    });
+    invariant(found != messages().end(), "a partial norm has no channel to travel by");
+    norms_.push_back(static_cast<std::uint32_t>(transfers_.size()));
+    Transfer norm;
+    norm.kind = Transfer::Kind::norm;
+    norm.source = from;
+    norm.destination = d;
+    norm.latency_s = messages_take_time_ ? found->latency_s : 0;
+    transfers_.push_back(std::move(norm));
+  }
+}
+
+void Traffic::set_private(std::uint32_t message, double latency_s, double bytes_per_s) {
+  Transfer& changed = transfers_[message];
+  changed.latency_s = latency_s;
+  changed.bytes_per_s = bytes_per_s;
+  changed.phases = {Transfer::Phase{{}, latency_s, 0}};
+  changed.contended = false;
+  for (const std::uint32_t n : norms_) {
+    if (n == kNoOp || changed.backward || !messages_take_time_) continue;
+    Transfer& norm = transfers_[n];
+    if (norm.source == changed.source && norm.destination == changed.destination)
+      norm.latency_s = latency_s;
+  }
+}
+
+void Traffic::find_contention() {
   std::vector<int> users(links_.size(), 0);
-  for_each_user(*this, [&](const std::vector<int>& links, const auto&) {
-    for (const int l : links) ++users[index(l)];
-  });
+  for (const Transfer& transfer : transfers_) {
+    if (!uses_links(transfer)) continue;
+    for (const int l : transfer.crossed_links()) ++users[index(l)];
+  }
   // A link without a limit is never fought over.
-  const auto fought_over = [&](const std::vector<LinkFlow>& flows) {
-    return own_line(flows, links_) >= 0 || std::ranges::any_of(crossed_by(flows), [&](int l) {
+  const auto fought_over = [&](const Transfer::Phase& phase) {
+    return own_line(phase.flows, links_) >= 0 ||
+           std::ranges::any_of(crossed_by(phase.flows), [&](int l) {
              return users[index(l)] > 1 && !std::isinf(links_[index(l)].bytes_per_s);
            });
   };
-  for (Channel& c : channels_) {
-    c.bytes_per_s = rate_alone(c.flows, links_);
-    c.contended = fought_over(c.flows);
-  }
-  for (Reduction& r : reductions_) {
-    r.contended = std::ranges::any_of(
-        r.phases, [&](const FlowGroup& phase) { return fought_over(phase.flows); });
-  }
-  for (Exchange& e : exchanges_) {
-    e.s_per_byte = shared_flows_s(e.ring.flows, links_);
-    e.contended = fought_over(e.ring.flows);
+  for (Transfer& transfer : transfers_) {
+    transfer.contended = uses_links(transfer) && std::ranges::any_of(transfer.phases, fought_over);
+    if (transfer.kind == Transfer::Kind::message) {
+      transfer.bytes_per_s = rate_alone(transfer.phases[0].flows, links_);
+      continue;
+    }
+    for (Transfer::Phase& phase : transfer.phases)
+      phase.s_per_byte = shared_flows_s(phase.flows, links_);
   }
 }
 
-double Channels::alone_s(const Reduction& reduction, double bytes) const {
-  double seconds = 0;
-  for (const FlowGroup& phase : reduction.phases)
-    seconds += bytes * shared_flows_s(phase.flows, links_) + phase.latency_s;
-  return seconds;
-}
-
-std::vector<std::uint32_t> Channels::flows_of_one() const {
+std::vector<std::uint32_t> Traffic::flows_of_one() const {
   std::vector<std::uint32_t> most(links_.size(), 0), now(links_.size(), 0);
   const auto look_at = [&](const std::vector<LinkFlow>& flows) {
     for (const LinkFlow& flow : flows) {
@@ -275,39 +278,31 @@ std::vector<std::uint32_t> Channels::flows_of_one() const {
       for (const int l : flow.links) now[index(l)] = 0;
     }
   };
-  for (const Channel& c : channels_) {
-    if (messages_take_time_) look_at(c.flows);
+  for (const Transfer& transfer : transfers_) {
+    if (!uses_links(transfer)) continue;
+    for (const Transfer::Phase& phase : transfer.phases) look_at(phase.flows);
   }
-  for (const Reduction& reduction : reductions_) {
-    for (const FlowGroup& phase : reduction.phases) look_at(phase.flows);
-  }
-  for (const Exchange& exchange : exchanges_) look_at(exchange.ring.flows);
   return most;
 }
 
-std::optional<Contention> Channels::contention() const {
-  const auto none = [](const auto& users) {
-    return std::ranges::none_of(users, [](const auto& user) { return user.contended; });
-  };
-  if (none(channels_) && none(reductions_) && none(exchanges_)) return std::nullopt;
-  std::vector<std::vector<std::string>> users(links_.size());
-  for_each_user(*this, [&](const std::vector<int>& links, const auto& name) {
-    for (const int l : links) {
-      if (users[index(l)].size() < 2) users[index(l)].push_back(name());
+std::optional<Contention> Traffic::contention() const {
+  if (std::ranges::none_of(transfers_, &Transfer::contended)) return std::nullopt;
+  std::vector<std::vector<const Transfer*>> users(links_.size());
+  for (const Transfer& transfer : transfers_) {
+    if (!uses_links(transfer)) continue;
+    for (const int l : transfer.crossed_links()) {
+      if (users[index(l)].size() < 2) users[index(l)].push_back(&transfer);
     }
-  });
+  }
   for (std::size_t l = 0; l < links_.size(); ++l) {
     if (users[l].size() > 1 && !std::isinf(links_[l].bytes_per_s))
-      return Contention{users[l][0], users[l][1], static_cast<int>(l)};
+      return Contention{users[l][0]->describe(), users[l][1]->describe(), static_cast<int>(l)};
   }
-  for (const Channel& c : channels_) {
-    const int link = messages_take_time_ ? own_line(c.flows, links_) : -1;
-    if (link >= 0) return Contention{describe(c), "", link};
-  }
-  for (const Reduction& r : reductions_) {
-    for (const FlowGroup& phase : r.phases) {
+  for (const Transfer& transfer : transfers_) {
+    if (!uses_links(transfer)) continue;
+    for (const Transfer::Phase& phase : transfer.phases) {
       const int link = own_line(phase.flows, links_);
-      if (link >= 0) return Contention{r.describe(), "", link};
+      if (link >= 0) return Contention{transfer.describe(), "", link};
     }
   }
   return std::nullopt;

@@ -1,0 +1,60 @@
+// A Transfer: whatever moves while a Program runs, in one form.
+//   message     of a microbatch, from one device to the next, rank to rank; a FIFO
+//   norm        a partial norm of gradients (norm_chain.hpp): a latency, no bytes
+//   reduction   of the gradients of a position over its replicas, part by part; or what an
+//               asynchronous replica exchanges with the parameter servers
+//   collective  among the ranks of a device, inside of an op (tensor parallelism)
+// It goes phase by phase: the flows of a phase start together, each with a share of the bytes, and
+// the phase is over its latency after the last of them. Latency never occupies a link.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Bytes that cross these links, all of them at one rate.
+struct LinkFlow {
+  std::vector<int> links;  ///< indices into the network's links
+  double bytes = 0;        ///< in a Transfer: the share of what moves
+};
+
+/// The links that any of these flows crosses, each once.
+std::vector<int> crossed_by(const std::vector<LinkFlow>& flows);
+
+struct Transfer {
+  enum class Kind : std::uint8_t { message, norm, reduction, collective };
+  struct Phase {
+    std::vector<LinkFlow> flows;
+    double latency_s = 0;
+    double s_per_byte = 0;  ///< of the bytes of the Transfer, its links for itself
+  };
+
+  Kind kind = Kind::message;
+  int source = 0;         ///< a device; of a reduction the position, of a collective its device
+  int destination = 0;    ///< of messages and norms
+  bool backward = false;  ///< of messages: gradients
+  int replica = -1;       ///< of reductions: this one alone (asynchronous); -1: of all
+
+  std::vector<Phase> phases;  ///< a message has one; none: a latency alone, or priced by others
+  double latency_s = 0;       ///< of a message or norm: from its last byte to its arrival
+  double bytes_per_s = 0;     ///< of a message that has its links for itself
+  double sent_per_byte = 0;   ///< over all flows; also where they are not made because it is priced
+  bool contended = false;     ///< shares a link with something else, or stands in line with itself
+
+  /// Seconds of so many bytes that have their links for themselves.
+  double alone_s(double bytes) const {
+    if (kind == Kind::message) return bytes / bytes_per_s + latency_s;
+    double seconds = 0;
+    for (const Phase& phase : phases) seconds += bytes * phase.s_per_byte + phase.latency_s;
+    return seconds;
+  }
+  /// Of all phases together.
+  std::vector<int> crossed_links() const;
+  /// "channel 0->1 F", "the gradient reduction of stage 3", "the update of replica 2",
+  /// "the tensor-parallel all-reduces of device 5".
+  std::string describe() const;
+};
+
+}  // namespace penstock

@@ -1,0 +1,59 @@
+// Carries transfers: one that has its links for itself is a timer, another one becomes flows, phase
+// after phase. Messages are FIFOs; of a reduction or a collective one is on its way at a time.
+#pragma once
+
+#include "sim/simgrid/flows.hpp"
+
+#include <functional>
+
+namespace penstock {
+
+class Carrier {
+ public:
+  /// What its owner's clock does at a time: `continue_at(time, transfer, tag)` has it call
+  /// `continue_transfer` then, `wake` says that flows have ended now.
+  Carrier(const SimulationInput& input, bool every_message_a_flow, SimgridCounts& counts,
+          std::function<void(double, std::uint32_t, std::uint32_t)> continue_at,
+          std::function<void()> wake);
+
+  void open() { flows_.open(); }
+
+  /// Is it made of flows?
+  bool flows(std::uint32_t transfer) const { return carried_[transfer].first_lane != kNoLane; }
+  /// Sends `bytes`, which occupy the transfer's links for `occupied_s` if it has them for itself;
+  /// `tag` is the owner's.
+  void send(std::uint32_t transfer, double bytes, double occupied_s, std::uint32_t tag, double now);
+  /// Of what `continue_at` asked for: true when it has arrived, false when its next phase began.
+  bool continue_transfer(std::uint32_t transfer, std::uint32_t tag, double now);
+  /// The first byte of a message is on its way.
+  std::function<void(std::uint32_t transfer, std::uint32_t tag, double at)> started;
+
+  bool any_ended() const { return flows_.any_ended(); }
+  void settle(double now);
+  void forget() { flows_.forget(); }
+  /// A transfer that never ends, and the link that is gone for ever; kNoOp when there is none.
+  std::pair<std::uint32_t, std::string> stalled() const;
+  /// Per link: flows on it at the same time, at most.
+  const std::vector<std::uint32_t>& peaks() const { return flows_.peaks(); }
+
+ private:
+  static constexpr std::size_t kNoLane = static_cast<std::size_t>(-1);
+  struct Carried {
+    std::size_t first_lane = kNoLane;  // of its phases; none: a timer
+    std::size_t phase = 0;             // of the flows on their way; a message has one
+    double bytes = 0;
+    double free_at = 0;  // of a message on a timer
+  };
+
+  bool must_flow(const Transfer& transfer, bool always);
+
+  const SimulationInput& input_;
+  SimgridCounts& counts_;
+  std::function<void(double, std::uint32_t, std::uint32_t)> continue_at_;
+  Flows flows_;
+  std::vector<Carried> carried_;        // per transfer
+  std::vector<std::uint32_t> of_lane_;  // its transfer
+  double now_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,116 @@
+// Traffic: where everything that a Program sends, reduces and exchanges goes on a cluster.
+//
+// Transfers are numbered: first the messages (a FIFO from each device to each of its neighbours, of
+// activations or of gradients), then what the parties of Barriers reduce, then the collectives
+// inside of ops, by device, and the partial norms, by device that takes one.
+#pragma once
+
+#include "models/cluster.hpp"
+#include "models/collectives.hpp"
+#include "models/sharing.hpp"
+#include "program/program.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Which GPUs each device of a Program stands for: the replicas among which its microbatches are
+/// split, one after the other, and of each replica its tensor ranks.
+struct Seats {
+  Seats(const std::vector<int>& one_gpu_each) {  // NOLINT(google-explicit-constructor)
+    for (const int gpu : one_gpu_each) gpus.push_back({gpu});
+  }
+  Seats(std::vector<std::vector<int>> gpus_of_device, int tensor_degree)
+      : gpus(std::move(gpus_of_device)), tensor(tensor_degree) {}
+
+  std::vector<std::vector<int>> gpus;  ///< per device
+  int tensor = 1;                      ///< ranks of a replica
+};
+
+/// Who reduces the gradients of a position: one group of replicas for each tensor rank.
+std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
+                                               std::uint32_t position);
+
+/// Two of those who share a link, or one whose own flows stand in line at one.
+struct Contention {
+  std::string first, second;  ///< second: "" for one alone
+  int link = 0;
+};
+
+class Traffic {
+ public:
+  Traffic(const Program& program, const Cluster& cluster, const Seats& seats,
+          const ReductionOptions& reductions = {.priced = true});
+
+  const std::vector<Transfer>& all() const { return transfers_; }
+  const Transfer& operator[](std::uint32_t transfer) const { return transfers_[transfer]; }
+  const std::vector<NetworkLink>& links() const { return links_; }
+
+  /// The first transfers, one per channel.
+  std::span<const Transfer> messages() const { return std::span(transfers_).first(messages_); }
+  /// Of the message that `op` sends.
+  std::uint32_t message_of(const Op& op) const {
+    const std::uint32_t way = mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
+    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
+  }
+  /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
+  /// where there is nothing to reduce or it is priced.
+  std::span<const Transfer> reductions() const {
+    return std::span(transfers_).subspan(messages_, buckets_.size());
+  }
+  std::uint32_t reduction_of(std::uint32_t party) const { return messages_ + party; }
+  /// The parts of a party's reduction, at least one; their shares add up to 1.
+  const std::vector<GradientBucket>& buckets(std::uint32_t party) const { return buckets_[party]; }
+  /// By device; none when every device is one rank.
+  std::span<const Transfer> collectives() const {
+    return std::span(transfers_).subspan(first_collective(), collectives_);
+  }
+  std::uint32_t collective_of(int device) const {
+    return first_collective() + static_cast<std::uint32_t>(device);
+  }
+  /// Of the partial norm that a device takes (post-validation).
+  std::uint32_t norm_of(int device) const { return norms_[static_cast<std::size_t>(device)]; }
+
+  /// The most flows that any single transfer has on each link at once.
+  std::vector<std::uint32_t> flows_of_one() const;
+  /// Gives a message a cost of its own, measured instead of modelled, and takes it off its links.
+  void set_private(std::uint32_t message, double latency_s, double bytes_per_s);
+  /// Not with free transfers, when they use no link.
+  bool messages_take_time() const { return messages_take_time_; }
+  /// The first two users of one link; none when nothing is shared.
+  std::optional<Contention> contention() const;
+
+ private:
+  void add_messages(const Program& program, const Seats& seats, Network& network);
+  void add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
+                      const ReductionOptions& options, Network& network);
+  void add_reduction(std::uint32_t position, int replica,
+                     const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
+                     Network& network);
+  void add_collectives(const Seats& seats, Network& network);
+  void add_norms(const Program& program);
+  void find_contention();
+  bool uses_links(const Transfer& transfer) const {
+    return transfer.kind != Transfer::Kind::message || messages_take_time_;
+  }
+  std::uint32_t first_collective() const {
+    return messages_ + static_cast<std::uint32_t>(buckets_.size());
+  }
+
+  bool messages_take_time_;
+  std::uint32_t stages_, round_;
+  bool mirrored_;
+  std::uint32_t width_;  // ways
+  Placement placement_;
+  std::vector<Transfer> transfers_;
+  std::uint32_t messages_ = 0, collectives_ = 0;
+  std::vector<std::vector<GradientBucket>> buckets_;  // per party
+  std::vector<NetworkLink> links_;
+  std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation
+  std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> message
+};
+
+}  // namespace penstock
