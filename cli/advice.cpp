@@ -161,9 +161,9 @@ class Changes {
         set.emplace_back("pipeline.sequence_parallel=false");
       add(fmt::format("tensor {} and {} stages", tensor, depth), std::move(set));
     };
-    const bool in_node = 2 * scenario_.tensor <= scenario_.cluster.devices_per_node;
-    if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.tensor, p / 2);
-    if (scenario_.tensor % 2 == 0) add_degrees(scenario_.tensor / 2, 2 * p);
+    const bool in_node = 2 * scenario_.mesh.tensor <= scenario_.cluster.devices_per_node;
+    if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.mesh.tensor, p / 2);
+    if (scenario_.mesh.tensor % 2 == 0) add_degrees(scenario_.mesh.tensor / 2, 2 * p);
   }
 
   const Scenario& scenario_;
@@ -175,7 +175,7 @@ class Changes {
 bool differs(const Scenario& a, const Scenario& b) {
   return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
-         a.shape.depth != b.shape.depth || a.tensor != b.tensor;
+         a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor;
 }
 
 /// The same work with a change of keys; none where the scenario does not admit it.

@@ -24,7 +24,7 @@ std::string layout_text(const Scenario& scenario) {
 }
 
 std::string torch_csv(const Scenario& scenario) {
-  if (!scenario.shape.widths.empty()) {
+  if (!scenario.shape.replicas.alike()) {
     throw InputError(
         scenario.origin + ", pipeline.width",
         "the table has a row per device of one pipeline; stages with different numbers "

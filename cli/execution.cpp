@@ -78,13 +78,13 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
-  if (s.scenario.tensor > 1) {
+  if (s.scenario.mesh.tensor > 1) {
     throw InputError(s.scenario.origin,
                      fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
                                  "--set pipeline.tensor=1",
-                                 s.scenario.tensor));
+                                 s.scenario.mesh.tensor));
   }
-  if (!s.scenario.split.empty()) {
+  if (s.scenario.mesh.divided) {
     throw InputError(s.scenario.origin,
                      "the executor gives each stage to one device, not to replicas that split its "
                      "microbatches; use --set pipeline.width=1");

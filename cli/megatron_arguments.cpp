@@ -26,7 +26,7 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
   }
   if (!s.transformer)
     refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
-  if (!s.shape.widths.empty() || !s.split.empty())
+  if (!s.mesh.width.alike() || s.mesh.divided)
     refuse("pipeline.width", "Megatron-LM replicates all stages alike");
   if (!s.recompute.alike()) {
     refuse("pipeline.recompute",
@@ -100,7 +100,7 @@ void add_recompute(Flags& flags, Recompute recompute) {
 
 /// Does a part of the gradient leave before the backward has ended?
 bool overlaps_reduction(const Scenario& s) {
-  return s.lowering.width > 1 && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
+  return s.mesh.replicated() && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
            return std::ranges::any_of(buckets, [](const GradientBucket& b) { return b.ready < 1; });
          });
 }
@@ -111,13 +111,13 @@ std::string megatron_arguments(const Scenario& s) {
   if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));
   Flags flags;
   add_model(flags, *s.transformer);
-  flags.add("tensor-model-parallel-size", s.tensor);
+  flags.add("tensor-model-parallel-size", s.mesh.tensor);
   if (s.sequence_parallel) flags.add("sequence-parallel");
-  if (s.pipeline_first) flags.add("use-tp-pp-dp-mapping");
+  if (s.mesh.pipeline_first) flags.add("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);
   flags.add("micro-batch-size", s.microbatch_size);
   flags.add("global-batch-size",
-            s.microbatch_size * s.shape.microbatches_per_update * s.lowering.width);
+            s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
   add_recompute(flags, s.recompute.of(0));
   if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
   if (overlaps_reduction(s)) flags.add("overlap-grad-reduce");

@@ -97,9 +97,9 @@ void use_scenario(const Scenario& scenario, PlanTask& task) {
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
-  if (scenario.tensor > 1)
+  if (scenario.mesh.tensor > 1)
     task.notes.push_back(
-        fmt::format("planned without the tensor parallelism of {}", scenario.tensor));
+        fmt::format("planned without the tensor parallelism of {}", scenario.mesh.tensor));
   use_cluster(scenario.cluster, task);
   task.request.microbatch_size = scenario.microbatch_size;
   task.request.batch = static_cast<std::int64_t>(scenario.samples_per_update());

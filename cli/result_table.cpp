@@ -28,8 +28,8 @@ std::string of_capacity(std::int64_t bytes, std::int64_t capacity) {
 
 /// The GPUs of a stage, where there are several.
 std::string shared_by(const Scenario& scenario) {
-  if (scenario.tensor == 1) return "";
-  return fmt::format(" of {} GPUs{}", scenario.tensor,
+  if (scenario.mesh.tensor == 1) return "";
+  return fmt::format(" of {} GPUs{}", scenario.mesh.tensor,
                      scenario.sequence_parallel ? " (sequence parallel)" : "");
 }
 
@@ -37,7 +37,7 @@ std::string replicas(const Scenario& c) {
   const std::vector<int> widths = c.widths();
   const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
   if (alike && widths.front() == 1) return "";
-  const std::string divided = c.split.empty() ? "" : " that split microbatches";
+  const std::string divided = c.mesh.divided ? " that split microbatches" : "";
   return alike ? fmt::format(" x {} replicas{}", widths.front(), divided)
                : fmt::format(" of {} replicas{}", fmt::join(widths, ", "), divided);
 }

@@ -29,7 +29,7 @@ bool is_plain(const StageCosts& c, const Scenario& scenario) {
 bool claims_bubble(const Simulation& s, const ScheduleShape& shape) {
   const Schedule& schedule = *s.scenario.schedule;
   const auto unlike_first = [&](const StageTimes& t) { return t != shape.times.front(); };
-  return schedule.ideal_bubble != nullptr && shape.widths.empty() && s.perturbation == nullptr &&
+  return schedule.ideal_bubble != nullptr && shape.replicas.alike() && s.perturbation == nullptr &&
          shape.transfer == 0 && s.program.transfers != Transfers::coupled &&
          (shape.batches == 1 || !schedule.flushes() || schedule.whole_model) &&
          std::ranges::none_of(shape.times, unlike_first) &&

@@ -45,7 +45,7 @@ Change with_wider_links(const Scenario& scenario, const char* which, LinkClass l
 
 /// Does anything that the run sends cross a link whose bandwidth a change has changed?
 bool concerns(const Change& change, const Simulation& before) {
-  const Traffic after(before.program, change.scenario.cluster, change.scenario.seats(),
+  const Traffic after(before.program, change.scenario.cluster, change.scenario.mesh,
                       change.scenario.reduction);
   const auto& links = before.traffic->links();
   for (std::size_t l = 0; l < links.size(); ++l) {

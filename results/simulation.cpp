@@ -39,7 +39,7 @@ void require_no_problems(const Simulation& s) {
 void add_traffic(Simulation& s) {
   const Scenario& scenario = s.scenario;
   s.traffic =
-      std::make_unique<Traffic>(s.program, scenario.cluster, scenario.seats(), scenario.reduction);
+      std::make_unique<Traffic>(s.program, scenario.cluster, scenario.mesh, scenario.reduction);
   if (scenario.perturbations.changes_times()) {
     s.perturbation = std::make_unique<Perturbation>(
         perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.traffic));
@@ -215,7 +215,7 @@ void add_rates(const Simulation& s, Result& r) {
   double model_flops = 0, hardware_flops = 0;  // of a microbatch, on all GPUs that work on it
   for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
     const StageCosts& c = s.scenario.costs[stage];
-    const int gpus = s.scenario.tensor * (s.scenario.split.empty() ? 1 : s.scenario.split[stage]);
+    const int gpus = s.scenario.mesh.tensor * s.scenario.mesh.parts(stage);
     // Of torchgpipe's microbatches, the last of a batch is not recomputed.
     const double m = s.scenario.shape.microbatches_per_update;
     const bool last_stored = c.stored_activation_bytes > 0 && s.scenario.schedule->checkpoints;

@@ -53,7 +53,9 @@ struct Simulation {
     return latest ? latest->version(table->device_of(op), own) : own;
   }
   MemoryInput memory() const {
-    return {program.ops, *table, *timeline, scenario.costs, more_versions, scenario.split};
+    return {program.ops,   *table,
+            *timeline,     scenario.costs,
+            more_versions, scenario.mesh.divided ? scenario.widths() : std::vector<int>{}};
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace penstock {
 namespace {
@@ -27,13 +26,13 @@ std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<Dev
   const auto costs_now = [&] {
     return stage_costs(*scenario.transformer, devices, scenario.layers, options);
   };
-  if (scenario.split.empty()) return costs_now();
+  if (!scenario.mesh.divided) return costs_now();
   std::vector<StageCosts> costs(scenario.layers.size());
-  for (const int width : std::set<int>(scenario.split.begin(), scenario.split.end())) {
+  for (const int width : scenario.mesh.width.distinct()) {
     options.microbatch_size = static_cast<double>(scenario.microbatch_size) / width;
     const std::vector<StageCosts> parts = costs_now();
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (scenario.split[s] != width) continue;
+      if (scenario.mesh.width.of(s) != width) continue;
       costs[s] = parts[s];
       costs[s].output_bytes *= width;
     }
@@ -85,14 +84,15 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool g
 }
 
 void divide_given_costs(Scenario& scenario) {
-  for (std::size_t s = 0; s < scenario.split.size(); ++s) {
+  for (std::size_t s = 0; s < scenario.costs.size() && scenario.mesh.divided; ++s) {
+    const int parts = scenario.mesh.parts(s);
     StageCosts& c = scenario.costs[s];
     for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
                          &c.overlap_saving_s, &c.recompute_s})
-      *time /= scenario.split[s];
+      *time /= parts;
     for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
                                 &c.forward_workspace_bytes, &c.backward_workspace_bytes})
-      *bytes /= scenario.split[s];
+      *bytes /= parts;
   }
 }
 

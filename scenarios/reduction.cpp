@@ -71,10 +71,10 @@ BucketRequest read_reduction(const Section& reduction, Scenario& scenario,
   scenario.reduction.servers = static_cast<int>(reduction.integer("servers").value_or(1));
   if (reduction.has("servers") && scenario.reduction.algorithm != ReductionAlgorithm::server)
     diagnostics.add(reduction.at("servers"), "'servers' needs algorithm: server");
-  else if (scenario.reduction.servers > scenario.lowering.width && scenario.lowering.width > 1)
+  else if (scenario.reduction.servers > scenario.mesh.most() && scenario.mesh.replicated())
     diagnostics.add(reduction.at("servers"),
                     fmt::format("{} servers for {} replicas: a replica's GPU is one server at most",
-                                scenario.reduction.servers, scenario.lowering.width));
+                                scenario.reduction.servers, scenario.mesh.most()));
   enum { none, backward, next_batch };
   const bool wait_free =
       scenario.schedule != nullptr && scenario.schedule->whole_model && !asynchronous;

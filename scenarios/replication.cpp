@@ -16,14 +16,14 @@ bool wants_split(const Section& pipeline) {
 void check_round(const Section& pipeline, Scenario& scenario, Diagnostics& diagnostics) {
   constexpr std::uint64_t kMostRound = 10'000;
   std::uint64_t round = 1;
-  for (const int width : scenario.shape.widths) {
+  for (const int width : scenario.mesh.width.values()) {
     round = std::lcm(round, static_cast<std::uint64_t>(width));
     if (round <= kMostRound) continue;
     diagnostics.add(pipeline.at("width"),
                     fmt::format("the least common multiple of the widths is over {}: give widths "
                                 "that divide each other",
                                 kMostRound));
-    scenario.shape.widths.clear();
+    scenario.mesh.width = scenario.mesh.most();
     return;
   }
 }
@@ -35,15 +35,13 @@ void read_widths(const Section& pipeline, Scenario& scenario, Diagnostics& diagn
   if (pipeline.at("width").kind != Value::Kind::list || list.empty()) return;
   std::vector<int> widths;
   for (const double w : list) widths.push_back(static_cast<int>(w));
-  scenario.lowering.width = std::ranges::max(widths);
-  if (std::ranges::min(widths) != scenario.lowering.width)
-    scenario.shape.widths = std::move(widths);
+  scenario.mesh.width = PerStage<int>(std::move(widths));
   const auto depth = pipeline.integer("stages").value_or(static_cast<std::int64_t>(list.size()));
   if (static_cast<std::int64_t>(list.size()) != depth && !pipeline.broken("stages")) {
     diagnostics.add(
         pipeline.at("width"),
         fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
-    scenario.shape.widths.clear();
+    scenario.mesh.width = scenario.mesh.most();
   }
   if (!wants_split(pipeline)) check_round(pipeline, scenario, diagnostics);
 }
@@ -61,13 +59,11 @@ void divide_microbatches(const Section& pipeline, Scenario& scenario, Diagnostic
                                 "microbatch; use replication: round-robin",
                                 scenario.schedule->name));
   }
-  if (scenario.lowering.width == 1) return;
-  scenario.split = scenario.widths();
-  scenario.shape.widths.clear();
-  scenario.lowering.width = 1;
+  if (!scenario.mesh.replicated()) return;
+  scenario.mesh.divided = true;
   scenario.lowering.divided = true;
   if (pipeline.broken("microbatch_size")) return;
-  for (const int width : scenario.split) {
+  for (const int width : scenario.mesh.width.values()) {
     if (scenario.microbatch_size % width == 0) continue;
     diagnostics.add(
         pipeline.at(pipeline.has("microbatch_size") ? "microbatch_size" : "replication"),

@@ -130,7 +130,7 @@ class Builder {
     out_.name = top_.text("name").value_or("");
     out_.samples_per_epoch = top_.integer("samples_per_epoch");
     out_.microbatch_size = pipeline_.integer("microbatch_size").value_or(1);
-    out_.lowering.width = static_cast<int>(natural("width", default_width()));
+    out_.mesh.width = static_cast<int>(natural("width", default_width()));
     read_widths(pipeline_, out_, diagnostics_);
     reduction_value_ = section_of(pipeline_, "reduction");
     buckets_ =
@@ -148,6 +148,7 @@ class Builder {
     read_tensor(pipeline_, model_, given_costs(), out_, diagnostics_);
     check_depth();
     if (depth_known_) divide_microbatches(pipeline_, out_, diagnostics_);
+    out_.shape.replicas = out_.mesh.turns();
     read_batch();
     read_recompute(pipeline_, depth_known_, given_costs(), out_, diagnostics_);
     if (out_.schedule != nullptr) check_schedule();
@@ -195,7 +196,7 @@ class Builder {
 
   /// "; or microbatch_size: 2 or 4": the nearest with which that batch divides.
   std::string fitting_sizes(std::int64_t batch, std::int64_t replicas) const {
-    if (batch % replicas != 0 || !out_.split.empty()) return "";
+    if (batch % replicas != 0 || out_.mesh.divided) return "";
     const std::int64_t each = batch / replicas;
     if (out_.microbatch_size > kLargestMicrobatch || each > kLargestMicrobatch) return "";
     std::int64_t below = std::min(out_.microbatch_size, each), above = out_.microbatch_size;
@@ -268,7 +269,7 @@ class Builder {
   void check_schedule() {
     const Schedule& schedule = *out_.schedule;
     const bool shaped = depth_known_ && !pipeline_.broken("microbatches");
-    if (!out_.shape.widths.empty() && out_.shape.vertical_sync) {
+    if (!out_.shape.replicas.alike() && out_.shape.vertical_sync) {
       diagnostics_.add(pipeline_.at("vertical_sync"),
                        "'vertical_sync' needs as many replicas of every stage");
     }
@@ -318,8 +319,8 @@ class Builder {
     const Schedule& schedule = *out_.schedule;
     const bool several = out_.shape.chunks > 1 || schedule.layout == Layout::mirrored;
     if (!several) return;
-    if (!out_.shape.widths.empty() || !out_.split.empty()) {
-      diagnostics_.add(pipeline_.at(out_.split.empty() ? "width" : "replication"),
+    if (!out_.shape.replicas.alike() || out_.mesh.divided) {
+      diagnostics_.add(pipeline_.at(out_.mesh.divided ? "replication" : "width"),
                        fmt::format("'{}' has several stages on a device: its replicas take turns, "
                                    "and width must be one number",
                                    schedule.name));
@@ -364,13 +365,12 @@ class Builder {
 
   /// "4 stages x width 2 x tensor 8".
   std::string ranks() const {
-    const std::vector<int>& widths = out_.split.empty() ? out_.shape.widths : out_.split;
-    const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
-    const std::string width = widths.empty() ? fmt::format("{}", out_.lowering.width)
-                              : alike        ? fmt::format("{}", widths.front())
-                                             : fmt::format("[{}]", fmt::join(widths, ", "));
+    const Mesh& mesh = out_.mesh;
+    const std::string width = mesh.width.alike()
+                                  ? fmt::format("{}", mesh.width.of(0))
+                                  : fmt::format("[{}]", fmt::join(mesh.width.values(), ", "));
     return fmt::format("{} stages x width {}{}", out_.shape.depth, width,
-                       out_.tensor > 1 ? fmt::format(" x tensor {}", out_.tensor) : "");
+                       mesh.tensor > 1 ? fmt::format(" x tensor {}", mesh.tensor) : "");
   }
 
   void check_devices(int needed) {
@@ -387,10 +387,10 @@ class Builder {
     const auto most = lifted ? static_cast<std::uint64_t>(*lifted) : kUsualMostOps;
     // What cannot overflow says whether the other one did.
     const double about = double(out_.shape.microbatches_per_update) * out_.shape.batches *
-                         out_.shape.depth * out_.lowering.width;
+                         out_.shape.depth * out_.mesh.most();
     const std::uint64_t ops = about > double(kMaxOps)
                                   ? static_cast<std::uint64_t>(std::min(about, 9e18))
-                                  : count_ops(out_.shape, out_.lowering.width);
+                                  : count_ops(out_.shape);
     if (ops <= std::min(most, kMaxOps)) return;
     const std::string lift =
         ops > kMaxOps ? "" : fmt::format(", or lift the limit with most_ops: {}", ops);
@@ -407,7 +407,7 @@ class Builder {
   PlacementRequest placement() const {
     PlacementRequest request;
     request.widths = out_.widths();
-    request.tensor = out_.tensor;
+    request.tensor = out_.mesh.tensor;
     request.pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
     request.policy = static_cast<PlacementPolicy>(pipeline_.choice("placement").value_or(0));
     for (const double gpu : pipeline_.list("placement").value_or(std::vector<double>{}))
@@ -433,16 +433,17 @@ class Builder {
   /// Which GPUs each device of the Program is.
   void place() {
     const PlacementRequest request = placement();
-    out_.pipeline_first = request.pipeline_first;
+    Mesh& mesh = out_.mesh;
+    mesh.pipeline_first = request.pipeline_first;
     std::vector<int> gpus = penstock::place(out_.cluster, request);
     std::erase(gpus, -1);  // seats of positions with fewer replicas than others
     const Placement replicas = loop_placement(out_.widths(), 1);  // a seat for each device
-    out_.gpus.resize(static_cast<std::size_t>(out_.devices()));
+    mesh.gpus.resize(static_cast<std::size_t>(out_.devices()));
     auto next = gpus.begin();
-    for (int replica = 0; replica < replicas.devices(); ++replica, next += out_.tensor) {
-      const auto device = out_.split.empty() ? static_cast<std::size_t>(replica)
-                                             : std::size_t{replicas.position_of(replica)};
-      out_.gpus[device].insert(out_.gpus[device].end(), next, next + out_.tensor);
+    for (int replica = 0; replica < replicas.devices(); ++replica, next += mesh.tensor) {
+      const auto device = mesh.divided ? std::size_t{replicas.position_of(replica)}
+                                       : static_cast<std::size_t>(replica);
+      mesh.gpus[device].insert(mesh.gpus[device].end(), next, next + mesh.tensor);
     }
   }
 
@@ -631,7 +632,7 @@ class Builder {
       for (std::size_t kind = 0; kind < out_.unlike.costs.size(); ++kind)
         add_stored(out_.unlike.costs[kind], stored.unlike.costs[kind]);
     }
-    if (out_.lowering.width > 1 || !out_.split.empty() || mirrored()) set_reductions();
+    if (out_.mesh.replicated() || mirrored()) set_reductions();
     if (schedule.whole_backward) cost_whole_backwards(out_);
     check_magnitudes();
     if (schedule.looks_at_costs) tell_schedule();
@@ -706,7 +707,7 @@ class Builder {
   void check_magnitudes() {
     constexpr double kMost = 4e18;
     const double runs = static_cast<double>(out_.shape.total());
-    const double width = out_.lowering.width;
+    const double width = out_.mesh.most();
     // PipeDream keeps the most versions: one per stage, the live one and a further copy.
     const double versions = static_cast<double>(out_.shape.depth) * 2 + 2;
     double seconds = 0, most_bytes = 0, reduce_s = 0;
@@ -756,18 +757,6 @@ class Builder {
 
 }  // namespace
 
-std::vector<int> Scenario::widths() const {
-  if (!split.empty()) return split;
-  if (!shape.widths.empty()) return shape.widths;
-  return std::vector<int>(shape.depth, lowering.width);
-}
-
-std::int64_t Scenario::gpu_count() const {
-  const std::vector<int>& list = split.empty() ? shape.widths : split;
-  const auto all = std::int64_t{shape.depth} * lowering.width;
-  return tensor * (list.empty() ? all : std::accumulate(list.begin(), list.end(), std::int64_t{0}));
-}
-
 std::int64_t Scenario::capacity_bytes(int device) const {
   std::int64_t least = 0;
   for (const int gpu : gpus_of(device)) {
@@ -777,14 +766,11 @@ std::int64_t Scenario::capacity_bytes(int device) const {
   return least;
 }
 
-std::int64_t Scenario::devices() const {
-  return split.empty() ? gpu_count() / tensor : shape.depth;
-}
-
 Placement Scenario::placement() const {
-  const std::vector<int> seats = split.empty() ? widths() : std::vector<int>(shape.depth, 1);
-  if (schedule == nullptr) return loop_placement(seats, static_cast<int>(shape.chunks));
-  return placement_of(*schedule, seats, shape);
+  if (schedule != nullptr) return placement_of(*schedule, shape);
+  return loop_placement(
+      mesh.turns().alike() ? std::vector<int>(shape.depth, mesh.turns().of(0)) : widths(),
+      static_cast<int>(shape.chunks));
 }
 
 std::vector<int> Scenario::stage_widths() const {
@@ -802,7 +788,7 @@ std::vector<std::uint32_t> sharing_positions(const Placement& placement) {
 }
 
 double Scenario::samples_per_update() const {
-  const double replicas = shape.widths.empty() ? lowering.width : shape.widths.front();
+  const double replicas = shape.replicas.of(0);
   const bool each = schedule->update == UpdateRule::stash;
   const std::uint32_t m = each ? shape.microbatches_per_update : shape.per_batch(0);
   return static_cast<double>(microbatch_size) * m * replicas;
@@ -815,7 +801,7 @@ void Scenario::update_reductions() {
     if (where.twin(p) < p) continue;  // reduces with its twin
     const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
     costs[where.stages_at(p).front()].reduce_grad_s = all_reduce_s(
-        cluster, reduction_groups(where, seats(), p), static_cast<double>(bytes), reduction);
+        cluster, reduction_groups(where, mesh, p), static_cast<double>(bytes), reduction);
   }
 }
 

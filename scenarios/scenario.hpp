@@ -36,19 +36,15 @@ struct Scenario {
   std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;
-  std::vector<std::vector<int>> gpus;  ///< of each device of the Program: see Seats
-  std::vector<int> layers;             ///< per virtual stage; empty for an abstract model
-  std::vector<StageCosts> costs;       ///< per virtual stage
-  bool costs_per_chunk = false;        ///< given as those of each chunk (`per: chunk`)
+  std::vector<int> layers;        ///< per virtual stage; empty for an abstract model
+  std::vector<StageCosts> costs;  ///< per virtual stage
+  bool costs_per_chunk = false;   ///< given as those of each chunk (`per: chunk`)
   std::int64_t microbatch_size = 1;
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
-  bool pipeline_first = false;                      ///< rank_order
-  int tensor = 1;  ///< GPUs of every device (tensor-parallel degree), neighbours
+  Mesh mesh;
   bool sequence_parallel = false;
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;
-  /// By stage, replicas that divide every microbatch among them; empty: they take turns.
-  std::vector<int> split;
   /// Op times by kind of device where not all are alike; no kinds where they are.
   UnlikeDevices unlike;
   std::optional<std::int64_t> samples_per_epoch;
@@ -60,19 +56,18 @@ struct Scenario {
   void update_reductions();
   /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {
-    return gpus[static_cast<std::size_t>(device)];
+    return mesh.gpus[static_cast<std::size_t>(device)];
   }
   /// Of the smallest of a device's GPUs; 0 where none is known.
   std::int64_t capacity_bytes(int device) const;
-  Seats seats() const { return {gpus, tensor}; }
-  /// Replicas of each stage, whether they take turns or divide every microbatch.
-  std::vector<int> widths() const;
+  /// Replicas of each position, whether they take turns or divide every microbatch.
+  std::vector<int> widths() const { return mesh.widths(shape.depth); }
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
   /// GPUs of all stages.
-  std::int64_t gpu_count() const;
+  std::int64_t gpu_count() const { return mesh.ranks(shape.depth); }
   /// Devices of the Program, and where they are.
   Placement placement() const;
-  std::int64_t devices() const;
+  std::int64_t devices() const { return mesh.devices(shape.depth); }
   /// Samples of one weight update (of stage 0, where the stages differ), over all replicas.
   double samples_per_update() const;
 };

@@ -54,7 +54,7 @@ void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool 
                                  "(leave out the model's 'measured')";
     diagnostics.add(pipeline.at(key), fmt::format("'{}' {}", key, why));
   };
-  if (scenario.tensor > 1) refuse("tensor");
+  if (scenario.mesh.tensor > 1) refuse("tensor");
   if (scenario.transfers_divided) refuse("transfers_divided");
   if (scenario.distributed_optimizer) refuse("distributed_optimizer");
 }
@@ -69,22 +69,22 @@ bool shape_known(const Section& model) {
 
 void read_tensor(const Section& pipeline, const std::optional<Section>& model, bool abstract,
                  Scenario& scenario, Diagnostics& diagnostics) {
-  scenario.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
+  scenario.mesh.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
   scenario.sequence_parallel = pipeline.boolean("sequence_parallel").value_or(false);
   scenario.distributed_optimizer = pipeline.boolean("distributed_optimizer").value_or(false);
   scenario.transfers_divided = pipeline.boolean("transfers_divided").value_or(false);
-  if (scenario.sequence_parallel && scenario.tensor == 1 && !pipeline.broken("tensor")) {
+  if (scenario.sequence_parallel && scenario.mesh.tensor == 1 && !pipeline.broken("tensor")) {
     diagnostics.add(pipeline.at("sequence_parallel"),
                     "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a "
                     "'tensor' of 2 or more");
   }
-  if (scenario.transfers_divided && scenario.tensor == 1 && !pipeline.broken("tensor") &&
+  if (scenario.transfers_divided && scenario.mesh.tensor == 1 && !pipeline.broken("tensor") &&
       scenario.transformer && !scenario.measured) {
     diagnostics.add(pipeline.at("transfers_divided"),
                     "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' "
                     "of 2 or more");
   }
-  if (scenario.distributed_optimizer && scenario.lowering.width == 1 && !pipeline.broken("width")) {
+  if (scenario.distributed_optimizer && !scenario.mesh.replicated() && !pipeline.broken("width")) {
     scenario.distributed_optimizer = false;  // as Megatron-LM does
     scenario.notes.push_back(
         "distributed_optimizer changes nothing: it divides the optimizer's state among replicas, "
@@ -96,39 +96,39 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
                     fmt::format("'{}' has parameter servers, which keep the optimizer's state",
                                 scenario.schedule->name));
   }
-  if (scenario.distributed_optimizer && !scenario.shape.widths.empty()) {
+  if (scenario.distributed_optimizer && !scenario.mesh.width.alike()) {
     diagnostics.add(pipeline.at("distributed_optimizer"),
                     "'distributed_optimizer' needs as many replicas of every stage");
   }
   refuse_given_costs(pipeline, scenario, abstract, diagnostics);
   if (!scenario.transformer || scenario.measured || !shape_known(*model)) return;
-  check_division(pipeline, *scenario.transformer, scenario.tensor, scenario.sequence_parallel,
+  check_division(pipeline, *scenario.transformer, scenario.mesh.tensor, scenario.sequence_parallel,
                  diagnostics);
 }
 
 void note_tensor(Scenario& scenario) {
-  if (scenario.tensor == 1) return;
+  if (scenario.mesh.tensor == 1) return;
   const TransformerSpec& model = *scenario.transformer;
-  const std::int64_t rows = model.vocab_rows({scenario.tensor, false}) * scenario.tensor;
+  const std::int64_t rows = model.vocab_rows({scenario.mesh.tensor, false}) * scenario.mesh.tensor;
   if (rows != model.vocab_size) {
     scenario.notes.push_back(
         fmt::format("the vocabulary of {} is padded to {}, a multiple of 128 x tensor {}",
-                    model.vocab_size, rows, scenario.tensor));
+                    model.vocab_size, rows, scenario.mesh.tensor));
   }
   const Cluster& cluster = scenario.cluster;
   const bool nodes = !cluster.link && !cluster.network && cluster.nodes > 1;
-  if (nodes && cluster.devices_per_node % scenario.tensor != 0) {
+  if (nodes && cluster.devices_per_node % scenario.mesh.tensor != 0) {
     scenario.notes.push_back(
         fmt::format("the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the "
                     "network",
-                    scenario.tensor, cluster.devices_per_node));
+                    scenario.mesh.tensor, cluster.devices_per_node));
   }
 }
 
 StageCostOptions cost_options(const Scenario& scenario) {
   return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
           .recompute = scenario.recompute,
-          .tensor = {scenario.tensor, scenario.sequence_parallel, scenario.transfers_divided},
+          .tensor = {scenario.mesh.tensor, scenario.sequence_parallel, scenario.transfers_divided},
           .optimizer_shards = scenario.distributed_optimizer ? scenario.widths().front() : 1};
 }
 

@@ -96,7 +96,7 @@ double fill_and_drain(const ScheduleShape& shape) {
 }
 
 Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
-  if (shape.widths.empty()) return {};
+  if (shape.replicas.alike()) return {};
   return {fmt::format("{} is defined for as many replicas of every stage: width must be one number",
                       schedule),
           "width"};

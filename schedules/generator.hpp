@@ -3,6 +3,7 @@
 // catalog.cpp, one test and one scenario.
 #pragma once
 
+#include "program/per_stage.hpp"
 #include "program/program.hpp"
 
 #include <functional>
@@ -40,8 +41,8 @@ struct ScheduleShape {
   bool vertical_sync = false;      ///< PipeDream: every stage uses the version stage 0 used
   std::uint32_t extra_copies = 0;  ///< PipeDream's code keeps one more copy than the paper
 
-  /// Replicas of each stage where they differ (PipeDream's 1F1B-RR); empty: all have as many.
-  std::vector<int> widths{};
+  /// Replicas of each stage that take turns with the microbatches (PipeDream's 1F1B-RR).
+  PerStage<int> replicas = 1;
 
   std::uint32_t chunks = 1;  ///< v, virtual stages per device
   /// Interleaved 1F1B: microbatches of one chunk in a row (Megatron's
@@ -178,8 +179,7 @@ Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
                  std::uint32_t per_batch);
 
 /// Where those of a schedule live.
-Placement placement_of(const Schedule& schedule, std::vector<int> widths,
-                       const ScheduleShape& shape);
+Placement placement_of(const Schedule& schedule, const ScheduleShape& shape);
 
 /// For generators: one op of a virtual stage.
 inline Op make_op(OpKind kind, std::uint32_t stage, std::uint32_t microbatch) {

@@ -120,21 +120,21 @@ class DeviceLowering {
 
 }  // namespace
 
-std::uint64_t count_ops(const ScheduleShape& shape, int width) {
+std::uint64_t count_ops(const ScheduleShape& shape) {
   // F and B, or F, I and W, which a count for limits may be generous with.
   const std::uint64_t kinds = shape.chunks > 1 ? 3 : 2;
   const std::uint64_t per_device =
       kinds * std::uint64_t{shape.microbatches_per_update} * shape.batches * shape.chunks +
       2 * std::uint64_t{shape.batches};
-  if (shape.widths.empty()) return per_device * shape.depth * static_cast<std::uint64_t>(width);
   std::uint64_t round = 1;
-  for (const int w : shape.widths) round = std::lcm(round, static_cast<std::uint64_t>(w));
+  for (const int w : shape.replicas.values())
+    round = std::lcm(round, static_cast<std::uint64_t>(w));
   return per_device * shape.depth * round;
 }
 
 Program lower(const Schedule& schedule, const ScheduleShape& shape,
               const LoweringOptions& options) {
-  const std::uint64_t size = count_ops(shape, options.width);
+  const std::uint64_t size = count_ops(shape);
   if (size >= kNoOp) {
     throw InputError("pipeline",
                      fmt::format("the run has {} ops, more than the {} penstock can hold; "
@@ -146,9 +146,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
 
   Program program;
   program.schedule = schedule.name;
-  const std::vector<int> widths =
-      shape.widths.empty() ? std::vector<int>(shape.depth, options.width) : shape.widths;
-  program.placement = placement_of(schedule, widths, shape);
+  program.placement = placement_of(schedule, shape);
   program.versions = version_rule(schedule, shape, order);
   program.whole_backward = schedule.whole_backward;
   program.transfers = options.transfers;

@@ -11,7 +11,6 @@
 namespace penstock {
 
 struct LoweringOptions {
-  int width = 1;  ///< replicas of every stage; where they differ, ScheduleShape::widths
   Transfers transfers = Transfers::overlapped;
   StepSync step_sync = StepSync::device;  ///< optimizer_sync
   bool detached_reductions =
@@ -26,6 +25,6 @@ struct LoweringOptions {
 Program lower(const Schedule& schedule, const ScheduleShape& shape, const LoweringOptions& options);
 
 /// The ops a run of this shape will have, for limits and progress.
-std::uint64_t count_ops(const ScheduleShape& shape, int width);
+std::uint64_t count_ops(const ScheduleShape& shape);
 
 }  // namespace penstock

@@ -8,16 +8,18 @@
 namespace penstock {
 
 std::uint32_t ScheduleShape::per_batch(std::uint32_t stage) const {
-  if (widths.empty()) return microbatches_per_update;
+  if (replicas.alike()) return microbatches_per_update;
   std::uint32_t round = 1;
-  for (const int width : widths) round = std::lcm(round, static_cast<std::uint32_t>(width));
-  return microbatches_per_update * (round / static_cast<std::uint32_t>(widths[stage]));
+  for (const int width : replicas.values())
+    round = std::lcm(round, static_cast<std::uint32_t>(width));
+  return microbatches_per_update * (round / static_cast<std::uint32_t>(replicas.of(stage)));
 }
 
 std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
-  if (widths.empty()) return depth - 1 - stage;
-  const int behind = std::accumulate(widths.begin() + stage, widths.end(), 0);
-  return static_cast<std::uint32_t>((behind - 1) / widths[stage]);
+  if (replicas.alike()) return depth - 1 - stage;
+  int behind = 0;
+  for (std::uint32_t s = stage; s < depth; ++s) behind += replicas.of(s);
+  return static_cast<std::uint32_t>((behind - 1) / replicas.of(stage));
 }
 
 double one_f_one_b_peak(const ScheduleShape& shape) {
@@ -41,8 +43,10 @@ Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
   return {};
 }
 
-Placement placement_of(const Schedule& schedule, std::vector<int> widths,
-                       const ScheduleShape& shape) {
+Placement placement_of(const Schedule& schedule, const ScheduleShape& shape) {
+  std::vector<int> widths = shape.replicas.alike()
+                                ? std::vector<int>(shape.depth, shape.replicas.of(0))
+                                : shape.replicas.values();
   const std::uint32_t per_batch = shape.microbatches_per_update;
   if (schedule.positions.empty())
     return layout(schedule.layout, std::move(widths), shape.chunks, per_batch);

@@ -82,22 +82,7 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 
 }  // namespace
 
-std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
-                                               std::uint32_t position) {
-  std::vector<std::vector<int>> groups(static_cast<std::size_t>(seats.tensor));
-  const auto add_replicas = [&](std::uint32_t at) {
-    for (int r = 0; r < placement.widths()[at]; ++r) {
-      const int device = placement.device_at(static_cast<std::uint32_t>(r), at);
-      const std::vector<int>& gpus = seats.gpus[index(device)];
-      for (std::size_t i = 0; i < gpus.size(); ++i) groups[i % groups.size()].push_back(gpus[i]);
-    }
-  };
-  add_replicas(position);
-  if (placement.twin(position) != position) add_replicas(placement.twin(position));
-  return groups;
-}
-
-Traffic::Traffic(const Program& program, const Cluster& cluster, const Seats& seats,
+Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mesh,
                  const ReductionOptions& reductions)
     : messages_take_time_(program.transfers != Transfers::free),
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
@@ -107,15 +92,15 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Seats& se
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
-  add_messages(program, seats, network);
-  add_reductions(program, cluster, seats, reductions, network);
-  if (seats.tensor > 1) add_collectives(seats, network);
+  add_messages(program, mesh, network);
+  add_reductions(program, cluster, mesh, reductions, network);
+  if (mesh.tensor > 1) add_collectives(mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
 }
 
-void Traffic::add_messages(const Program& program, const Seats& seats, Network& network) {
+void Traffic::add_messages(const Program& program, const Mesh& mesh, Network& network) {
   std::map<std::tuple<int, int, bool>, std::uint32_t> known;
   const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t turn, bool backward) {
     const int source = program.placement.device_on(from, turn);
@@ -125,7 +110,7 @@ void Traffic::add_messages(const Program& program, const Seats& seats, Network& 
     index_[((backward ? stages_ : 0) + from) * width_ + turn] = it->second;
     if (!added) return;
     const auto flows =
-        message_flows(seats.gpus[index(source)], seats.gpus[index(destination)], seats.tensor);
+        message_flows(mesh.gpus[index(source)], mesh.gpus[index(destination)], mesh.tensor);
     Transfer& message = transfers_.emplace_back();
     message.source = source;
     message.destination = destination;
@@ -143,7 +128,7 @@ void Traffic::add_messages(const Program& program, const Seats& seats, Network& 
   }
 }
 
-void Traffic::add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
+void Traffic::add_reductions(const Program& program, const Cluster& cluster, const Mesh& mesh,
                              const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
@@ -151,7 +136,7 @@ void Traffic::add_reductions(const Program& program, const Cluster& cluster, con
       add_reduction(p, -1, {}, options, network);
       continue;
     }
-    const auto groups = reduction_groups(program.placement, seats, p);
+    const auto groups = reduction_groups(program.placement, mesh, p);
     if (!program.asynchronous) {
       add_reduction(p, -1, all_reduce(options.algorithm, groups, node_of, options.servers), options,
                     network);
@@ -186,14 +171,9 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
   }
 }
 
-void Traffic::add_collectives(const Seats& seats, Network& network) {
-  const auto ranks = static_cast<std::size_t>(seats.tensor);
-  for (const std::vector<int>& gpus : seats.gpus) {
-    std::vector<std::vector<int>> rings;
-    for (std::size_t i = 0; i < gpus.size(); i += ranks) {
-      const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(i);
-      rings.emplace_back(first, first + seats.tensor);
-    }
+void Traffic::add_collectives(const Mesh& mesh, Network& network) {
+  for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
+    const auto rings = mesh.groups(device, Axis::tensor);
     const auto phases = all_reduce(ReductionAlgorithm::ring, rings, [](int) { return 0; });
     Transfer& ring = transfers_.emplace_back();
     ring.kind = Transfer::Kind::collective;

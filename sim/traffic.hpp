@@ -8,6 +8,7 @@
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 #include "models/sharing.hpp"
+#include "program/mesh.hpp"
 #include "program/program.hpp"
 
 #include <optional>
@@ -17,23 +18,6 @@
 
 namespace penstock {
 
-/// Which GPUs each device of a Program stands for: the replicas among which its microbatches are
-/// split, one after the other, and of each replica its tensor ranks.
-struct Seats {
-  Seats(const std::vector<int>& one_gpu_each) {  // NOLINT(google-explicit-constructor)
-    for (const int gpu : one_gpu_each) gpus.push_back({gpu});
-  }
-  Seats(std::vector<std::vector<int>> gpus_of_device, int tensor_degree)
-      : gpus(std::move(gpus_of_device)), tensor(tensor_degree) {}
-
-  std::vector<std::vector<int>> gpus;  ///< per device
-  int tensor = 1;                      ///< ranks of a replica
-};
-
-/// Who reduces the gradients of a position: one group of replicas for each tensor rank.
-std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Seats& seats,
-                                               std::uint32_t position);
-
 /// Two of those who share a link, or one whose own flows stand in line at one.
 struct Contention {
   std::string first, second;  ///< second: "" for one alone
@@ -42,7 +26,7 @@ struct Contention {
 
 class Traffic {
  public:
-  Traffic(const Program& program, const Cluster& cluster, const Seats& seats,
+  Traffic(const Program& program, const Cluster& cluster, const Mesh& mesh,
           const ReductionOptions& reductions = {.priced = true});
 
   const std::vector<Transfer>& all() const { return transfers_; }
@@ -84,13 +68,13 @@ class Traffic {
   std::optional<Contention> contention() const;
 
  private:
-  void add_messages(const Program& program, const Seats& seats, Network& network);
-  void add_reductions(const Program& program, const Cluster& cluster, const Seats& seats,
+  void add_messages(const Program& program, const Mesh& mesh, Network& network);
+  void add_reductions(const Program& program, const Cluster& cluster, const Mesh& mesh,
                       const ReductionOptions& options, Network& network);
   void add_reduction(std::uint32_t position, int replica,
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
-  void add_collectives(const Seats& seats, Network& network);
+  void add_collectives(const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
   void find_contention();
   bool uses_links(const Transfer& transfer) const {

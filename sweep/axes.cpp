@@ -151,7 +151,7 @@ std::string flag(const char* name, const std::string& text) {
 }
 
 /// Which axis has this key? Its number; -1 where none has.
-int axis_of(const std::vector<Axis>& axes, const std::string& key) {
+int axis_of(const std::vector<SweepAxis>& axes, const std::string& key) {
   for (std::size_t a = 0; a < axes.size(); ++a) {
     if (std::ranges::find(axes[a].keys, key) != axes[a].keys.end()) return static_cast<int>(a);
   }
@@ -162,8 +162,8 @@ class Axes {
  public:
   void add(const std::string& text) {
     collect([&] {
-      Axis axis = parse_axis(text);
-      for (const Axis& other : axes_) {
+      SweepAxis axis = parse_axis(text);
+      for (const SweepAxis& other : axes_) {
         if (axis.keys[0] != other.keys[0]) continue;
         throw InputError(flag("--over", text), fmt::format("'{}' is an axis already; give all its "
                                                            "values in one list",
@@ -188,7 +188,7 @@ class Axes {
   /// `model` before `model.num_layers` changes one key of each model; after it, it undoes that.
   void check_nesting() {
     std::vector<std::string> before;
-    for (const Axis& axis : axes_) {
+    for (const SweepAxis& axis : axes_) {
       for (const std::string& key : axis.keys) {
         for (const std::string& inner : before) {
           if (!inner.starts_with(key + ".")) continue;
@@ -202,7 +202,7 @@ class Axes {
   void zip(const std::string& text) {
     collect([&] {
       const std::string origin = flag("--zip", text);
-      std::vector<Axis> members;
+      std::vector<SweepAxis> members;
       for (const std::string& name : split_values(text, origin))
         members.push_back(take(name, origin));
       if (members.size() < 2)
@@ -212,7 +212,7 @@ class Axes {
   }
 
   void check_values() {
-    for (const Axis& axis : axes_) {
+    for (const SweepAxis& axis : axes_) {
       std::set<std::vector<std::string>> seen;
       for (const auto& value : axis.values) {
         if (seen.insert(value).second) continue;
@@ -223,7 +223,7 @@ class Axes {
     }
   }
 
-  std::vector<Axis> result() {
+  std::vector<SweepAxis> result() {
     if (!diagnostics_.empty()) throw InputError(diagnostics_);
     return std::move(axes_);
   }
@@ -243,19 +243,19 @@ class Axes {
     diagnostics_.push_back({Position{origin, 0, 0}, message, "", 1});
   }
 
-  Axis take(const std::string& name, const std::string& origin) {
+  SweepAxis take(const std::string& name, const std::string& origin) {
     const std::string key = fmt::format("{}", fmt::join(key_path(trimmed(name), origin), "."));
     const int at = axis_of(axes_, key);
     if (at < 0) throw InputError(origin, fmt::format("'{}' is no axis; give it with --over", key));
-    Axis axis = std::move(axes_[static_cast<std::size_t>(at)]);
+    SweepAxis axis = std::move(axes_[static_cast<std::size_t>(at)]);
     axes_.erase(axes_.begin() + at);
     first_ = at;
     return axis;
   }
 
-  static Axis zipped(const std::vector<Axis>& members, const std::string& origin) {
-    Axis out;
-    for (const Axis& member : members) {
+  static SweepAxis zipped(const std::vector<SweepAxis>& members, const std::string& origin) {
+    SweepAxis out;
+    for (const SweepAxis& member : members) {
       if (member.values.size() != members[0].values.size()) {
         throw InputError(origin, fmt::format("'{}' has {} values and '{}' {}; they move together "
                                              "and need as many",
@@ -270,7 +270,7 @@ class Axes {
     return out;
   }
 
-  std::vector<Axis> axes_;
+  std::vector<SweepAxis> axes_;
   std::ptrdiff_t first_ = 0;  ///< where the last axis that was taken stood
   std::vector<Diagnostic> diagnostics_;
 };
@@ -283,7 +283,7 @@ std::vector<std::string> split_values(const std::string& text, const std::string
   return parts;
 }
 
-Axis parse_axis(const std::string& text) {
+SweepAxis parse_axis(const std::string& text) {
   const std::string origin = flag("--over", text);
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -293,14 +293,14 @@ Axis parse_axis(const std::string& text) {
   std::vector<std::string> values;
   for (const std::string& item : split_values(text.substr(equals + 1), origin))
     append_values(item, row, origin, values);
-  Axis axis{{fmt::format("{}", fmt::join(path, "."))}, {}};
+  SweepAxis axis{{fmt::format("{}", fmt::join(path, "."))}, {}};
   for (std::string& value : values) axis.values.push_back({std::move(value)});
   return axis;
 }
 
-std::vector<Axis> parse_axes(const std::vector<std::string>& over,
-                             const std::vector<std::string>& zips,
-                             const std::vector<Override>& changes) {
+std::vector<SweepAxis> parse_axes(const std::vector<std::string>& over,
+                                  const std::vector<std::string>& zips,
+                                  const std::vector<Override>& changes) {
   Axes axes;
   for (const std::string& text : over) axes.add(text);
   axes.check_changes(changes);

@@ -10,13 +10,13 @@
 namespace penstock {
 
 /// Of one `--over KEY=VALUES`; the key by its full path. Throws InputError.
-Axis parse_axis(const std::string& text);
+SweepAxis parse_axis(const std::string& text);
 
 /// The axes of a sweep, those that a `--zip KEY,KEY...` names made one. Throws InputError with
 /// everything that is wrong: keys given twice (also by `changes`), unequal lengths.
-std::vector<Axis> parse_axes(const std::vector<std::string>& over,
-                             const std::vector<std::string>& zips,
-                             const std::vector<Override>& changes);
+std::vector<SweepAxis> parse_axes(const std::vector<std::string>& over,
+                                  const std::vector<std::string>& zips,
+                                  const std::vector<Override>& changes);
 
 /// Text cut at the commas outside of brackets, braces and quotes. Throws InputError about `origin`.
 std::vector<std::string> split_values(const std::string& text, const std::string& origin);

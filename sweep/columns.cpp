@@ -82,7 +82,8 @@ Columns::Columns(const Space& space, Documents& documents)
     : space_(space), scenarios_(labels_of(space.files(), documents)) {
   using Type = SweepColumn::Type;
   std::vector<std::string> keys;
-  for (const Axis& axis : space.axes()) keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
+  for (const SweepAxis& axis : space.axes())
+    keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
   add(Part::point, "point", Type::integer, 0);
   add(Part::scenario, "scenario", Type::text, 0);
   for (std::size_t k = 0; k < keys.size(); ++k)

@@ -48,10 +48,10 @@ void describe(const Scenario& scenario, Row& row) {
   row.schedule = scenario.schedule->name;
   row.transfers = to_string(scenario.lowering.transfers);
   row.width = width_text(scenario.widths());
-  row.replication = scenario.split.empty() ? "round-robin" : "split";
+  row.replication = scenario.mesh.divided ? "split" : "round-robin";
   const auto set = [&](std::size_t at, double value) { row.measures[at] = value; };
   set(column("stages"), scenario.shape.depth);
-  set(column("tensor"), scenario.tensor);
+  set(column("tensor"), scenario.mesh.tensor);
   set(column("microbatches"), scenario.shape.microbatches_per_update);
   set(column("samples_per_update"), scenario.samples_per_update());
   set(column("microbatch_size"), static_cast<double>(scenario.microbatch_size));

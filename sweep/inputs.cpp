@@ -24,7 +24,7 @@ bool may_name_files(const std::string& key) {
                             row->key == "base" || row->key == "profile");
 }
 
-bool names_files_of(const Axis& axis, std::string_view part) {
+bool names_files_of(const SweepAxis& axis, std::string_view part) {
   return std::ranges::any_of(axis.keys, [&](const std::string& key) {
     return key.substr(0, key.find('.')) == part && may_name_files(key);
   });
@@ -33,7 +33,7 @@ bool names_files_of(const Axis& axis, std::string_view part) {
 /// The first values of all axes, but of one part every combination of those that name files.
 class Combinations {
  public:
-  Combinations(const std::vector<Axis>& axes, std::string_view part)
+  Combinations(const std::vector<SweepAxis>& axes, std::string_view part)
       : axes_(axes), at_(axes.size(), 0), sizes_(axes.size(), 1) {
     for (std::size_t a = 0; a < axes.size(); ++a)
       if (names_files_of(axes[a], part)) sizes_[a] = axes[a].values.size();
@@ -52,7 +52,7 @@ class Combinations {
   }
 
  private:
-  const std::vector<Axis>& axes_;
+  const std::vector<SweepAxis>& axes_;
   std::vector<std::size_t> at_, sizes_;
 };
 
@@ -79,7 +79,7 @@ void check_value(const Scenarios& scenarios, const Override& value, Diagnostics&
 
 /// What is wrong whatever the values of the axes are.
 void check_scenario(const ScenarioTemplate& scenario, const std::vector<Override>& changes,
-                    const std::vector<Axis>& axes, Diagnostics& wrong) {
+                    const std::vector<SweepAxis>& axes, Diagnostics& wrong) {
   std::vector<Override> firsts, all = changes;
   Combinations(axes, "").append_to(firsts);
   all.insert(all.end(), firsts.begin(), firsts.end());
@@ -90,10 +90,10 @@ void check_scenario(const ScenarioTemplate& scenario, const std::vector<Override
   }
 }
 
-void check_inputs(const Scenarios& scenarios, const std::vector<Axis>& axes,
+void check_inputs(const Scenarios& scenarios, const std::vector<SweepAxis>& axes,
                   const std::vector<Override>& changes) {
   Diagnostics wrong;
-  for (const Axis& axis : axes)
+  for (const SweepAxis& axis : axes)
     for (const auto& values : axis.values)
       for (std::size_t k = 0; k < values.size() && !wrong.full(); ++k)
         check_value(scenarios, {axis.keys[k], values[k]}, wrong);
@@ -103,7 +103,7 @@ void check_inputs(const Scenarios& scenarios, const std::vector<Axis>& axes,
 
 }  // namespace
 
-void read_inputs(const std::vector<std::string>& files, const std::vector<Axis>& axes,
+void read_inputs(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
                  const std::vector<Override>& changes,
                  const std::shared_ptr<Documents>& documents) {
   Scenarios read;

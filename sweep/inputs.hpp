@@ -14,7 +14,7 @@ namespace penstock {
 
 /// Reads every file that a point can name, and closes `documents`. Throws InputError with
 /// everything that is wrong with the scenarios and the values.
-void read_inputs(const std::vector<std::string>& files, const std::vector<Axis>& axes,
+void read_inputs(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
                  const std::vector<Override>& changes, const std::shared_ptr<Documents>& documents);
 
 /// As bytes, for ranks whose own files may be others.

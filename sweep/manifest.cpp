@@ -10,10 +10,10 @@
 namespace penstock {
 namespace {
 
-std::string name_of(const Axis& axis) { return fmt::format("{}", fmt::join(axis.keys, "+")); }
+std::string name_of(const SweepAxis& axis) { return fmt::format("{}", fmt::join(axis.keys, "+")); }
 
 /// "2, 4 … 64 (6 values)"
-std::string values_of(const Axis& axis) {
+std::string values_of(const SweepAxis& axis) {
   std::vector<std::string> shown;
   for (std::size_t v = 0; v < axis.values.size() && v < 4; ++v)
     shown.push_back(fmt::format("{}", fmt::join(axis.values[v], " with ")));
@@ -22,11 +22,11 @@ std::string values_of(const Axis& axis) {
                      fmt::join(axis.values.back(), " with "), axis.values.size());
 }
 
-void compare_axes(const std::vector<Axis>& then, const std::vector<Axis>& now,
+void compare_axes(const std::vector<SweepAxis>& then, const std::vector<SweepAxis>& now,
                   std::vector<std::string>& out) {
   std::vector<std::string> before, after;
-  for (const Axis& axis : then) before.push_back(name_of(axis));
-  for (const Axis& axis : now) after.push_back(name_of(axis));
+  for (const SweepAxis& axis : then) before.push_back(name_of(axis));
+  for (const SweepAxis& axis : now) after.push_back(name_of(axis));
   if (before != after) {
     out.push_back(fmt::format("its axes were {}, now they are {}", fmt::join(before, ", "),
                               fmt::join(after, ", ")));
@@ -87,7 +87,8 @@ std::string hash_of(std::string_view text) {
 
 std::string to_json(const Manifest& m) {
   Json axes = Json::array();
-  for (const Axis& axis : m.axes) axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
+  for (const SweepAxis& axis : m.axes)
+    axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
   return Json{{"penstock_sweep", 2},
               {"version", m.version},
               {"scenarios", json_of(m.scenarios)},

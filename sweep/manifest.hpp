@@ -13,7 +13,7 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>> scenarios;  ///< file, hash of its text
   std::vector<std::pair<std::string, std::string>> named;      ///< the same of files they name
   std::vector<std::string> changes;                            ///< --set
-  std::vector<Axis> axes;
+  std::vector<SweepAxis> axes;
   std::vector<std::string> conditions;
   std::string engine;
   std::string shard;  ///< "0/1": all

@@ -57,8 +57,8 @@ Variable variable_of(std::size_t level, const std::string& key, std::vector<std:
 }
 
 /// The axis that decides about a key: its own, or one for what the key is a part of.
-std::string axis_above(const std::vector<Axis>& axes, const std::string& key) {
-  for (const Axis& axis : axes) {
+std::string axis_above(const std::vector<SweepAxis>& axes, const std::string& key) {
+  for (const SweepAxis& axis : axes) {
     for (const std::string& above : axis.keys)
       if (key.starts_with(above + ".")) return above;
   }
@@ -82,7 +82,7 @@ void resolve_section(Value& document, const std::string& key, const char* folder
 
 }  // namespace
 
-Names::Names(const std::vector<std::string>& files, const std::vector<Axis>& axes,
+Names::Names(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
              const std::vector<Override>& changes, Documents& documents)
     : files_(files), axes_(axes), changes_(changes), documents_(documents) {}
 

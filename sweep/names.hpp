@@ -9,7 +9,7 @@ namespace penstock {
 class Names {
  public:
   /// All of them must outlive this.
-  Names(const std::vector<std::string>& files, const std::vector<Axis>& axes,
+  Names(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
         const std::vector<Override>& changes, Documents& documents);
 
   /// Throws InputError: an unknown name, or one whose value is not known.
@@ -20,7 +20,7 @@ class Names {
   std::string text_of(const Value& document, const std::string& key) const;
 
   const std::vector<std::string>& files_;
-  const std::vector<Axis>& axes_;
+  const std::vector<SweepAxis>& axes_;
   const std::vector<Override>& changes_;
   Documents& documents_;
   std::vector<Value> scenarios_;  ///< of the files, changed; read when first needed

@@ -144,7 +144,7 @@ void Overview::add_batch(const Cells& row) {
 }
 
 std::string Overview::batches() const {
-  const auto chosen = [](const Axis& axis) {
+  const auto chosen = [](const SweepAxis& axis) {
     return std::ranges::any_of(axis.keys, [](const std::string& key) {
       return key == "pipeline.microbatches" || key == "pipeline.global_batch_size";
     });

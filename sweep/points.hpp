@@ -14,7 +14,7 @@
 namespace penstock {
 
 /// One key, or several that move together: values[i] has a value for each key.
-struct Axis {
+struct SweepAxis {
   std::vector<std::string> keys;
   std::vector<std::vector<std::string>> values;
 };

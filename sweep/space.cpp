@@ -12,22 +12,22 @@ namespace {
 
 constexpr std::uint64_t kMostPoints = 1'000'000'000;
 
-std::string sizes_text(const std::vector<Axis>& axes, std::size_t files) {
+std::string sizes_text(const std::vector<SweepAxis>& axes, std::size_t files) {
   std::vector<std::string> parts;
   if (files > 1) parts.push_back(fmt::format("{} scenarios", files));
-  for (const Axis& axis : axes)
+  for (const SweepAxis& axis : axes)
     parts.push_back(fmt::format("{} of {}", axis.values.size(), fmt::join(axis.keys, "+")));
   return fmt::format("{}", fmt::join(parts, " x "));
 }
 
 }  // namespace
 
-Space::Space(std::vector<std::string> files, std::vector<Axis> axes,
+Space::Space(std::vector<std::string> files, std::vector<SweepAxis> axes,
              const std::vector<std::string>& conditions, const std::vector<Override>& changes,
              Documents& documents)
     : files_(std::move(files)), axes_(std::move(axes)) {
   sizes_.push_back(files_.size());
-  for (const Axis& axis : axes_) sizes_.push_back(axis.values.size());
+  for (const SweepAxis& axis : axes_) sizes_.push_back(axis.values.size());
   strides_.assign(sizes_.size(), 1);
   size_ = 1;
   for (std::size_t level = sizes_.size(); level-- > 0;) {

@@ -15,7 +15,7 @@ namespace penstock {
 class Space {
  public:
   /// Throws InputError: too many points, or conditions that cannot be evaluated.
-  Space(std::vector<std::string> files, std::vector<Axis> axes,
+  Space(std::vector<std::string> files, std::vector<SweepAxis> axes,
         const std::vector<std::string>& conditions, const std::vector<Override>& changes,
         Documents& documents);
 
@@ -32,14 +32,14 @@ class Space {
   std::vector<std::size_t> digits(std::uint64_t number) const;
 
   const std::vector<std::string>& files() const { return files_; }
-  const std::vector<Axis>& axes() const { return axes_; }
+  const std::vector<SweepAxis>& axes() const { return axes_; }
 
  private:
   /// The first level with a condition that does not hold; the number of levels when all do.
   std::size_t first_false(std::span<const std::size_t> digits) const;
 
   std::vector<std::string> files_;
-  std::vector<Axis> axes_;
+  std::vector<SweepAxis> axes_;
   std::vector<std::uint64_t> sizes_, strides_;  ///< of the scenarios and each axis
   std::uint64_t size_ = 0;
   std::vector<std::vector<Condition>> conditions_;  ///< by the last level that they look at

@@ -24,6 +24,12 @@ struct RigSpec {
   bool detached = false;                       ///< reductions run beside the next batch
   bool divided = false;                        ///< a device is replicas that split microbatches
   const Schedule* own = nullptr;               ///< in place of the one called `schedule`
+
+  ScheduleShape replicated() const {
+    ScheduleShape more = shape;
+    if (more.replicas == PerStage<int>(1)) more.replicas = width;
+    return more;
+  }
 };
 
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
@@ -37,8 +43,9 @@ inline StageCosts unit_costs(double forward = 1, double backward = 2) {
 /// A run with everything an engine needs, kept alive together.
 struct Rig {
   explicit Rig(const RigSpec& spec)
-      : program(lower(spec.own != nullptr ? *spec.own : *find_schedule(spec.schedule), spec.shape,
-                      {spec.width, spec.transfers, spec.step_sync, spec.detached, spec.divided})),
+      : program(lower(spec.own != nullptr ? *spec.own : *find_schedule(spec.schedule),
+                      spec.replicated(),
+                      {spec.transfers, spec.step_sync, spec.detached, spec.divided})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
         costs(spec.costs.empty()
@@ -60,7 +67,7 @@ struct Rig {
   void connect() {
     std::vector<int> gpus(static_cast<std::size_t>(program.placement.devices()));
     std::iota(gpus.begin(), gpus.end(), 0);
-    traffic = std::make_unique<Traffic>(program, cluster, gpus, reduction);
+    traffic = std::make_unique<Traffic>(program, cluster, one_gpu_each(gpus), reduction);
   }
   SimulationInput input() const { return {program, table, costs, *traffic}; }
 

@@ -129,15 +129,14 @@ class PipelineModel {
     ScheduleShape shape;
     shape.depth = static_cast<std::uint32_t>(pipeline_.depth());
     shape.microbatches_per_update = static_cast<std::uint32_t>(plan_.microbatches());
-    const Program program =
-        lower(*find_schedule("1f1b"), shape, {.width = 1, .transfers = Transfers::coupled});
+    const Program program = lower(*find_schedule("1f1b"), shape, {.transfers = Transfers::coupled});
     const DependencyTable table(program.ops, program.placement, program.microbatches());
     Cluster cluster;
     cluster.devices_per_node = pipeline_.depth();
     cluster.link = LinkSpec{};
     std::vector<int> gpus(static_cast<std::size_t>(pipeline_.depth()));
     std::iota(gpus.begin(), gpus.end(), 0);
-    Traffic traffic(program, cluster, gpus);
+    Traffic traffic(program, cluster, one_gpu_each(gpus));
     for (std::uint32_t c = 0; c < traffic.messages().size(); ++c) {
       const Transfer& message = traffic[c];
       const int first = std::min(message.source, message.destination);

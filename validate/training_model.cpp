@@ -142,9 +142,9 @@ struct TrainingModel::Pipeline {
       : program(lower(*find_schedule("1f1b"),
                       {static_cast<std::uint32_t>(depth), static_cast<std::uint32_t>(microbatches),
                        1, false, 0},
-                      {1, Transfers::overlapped, StepSync::global})),
+                      {Transfers::overlapped, StepSync::global})),
         table(program.ops, program.placement, program.microbatches()),
-        traffic(program, private_links(depth), numbered(depth)) {}
+        traffic(program, private_links(depth), one_gpu_each(numbered(depth))) {}
 
   Program program;
   DependencyTable table;

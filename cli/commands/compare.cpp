@@ -341,7 +341,7 @@ constexpr std::size_t kMostTimelines = 8;  ///< in a report
 std::vector<std::vector<Override>> points_of(const Arguments& arguments) {
   const std::vector<Override> changes = overrides_of(arguments);
   std::vector<std::vector<Override>> points{changes};
-  for (const Axis& axis : parse_axes(arguments.values("over"), {}, changes)) {
+  for (const SweepAxis& axis : parse_axes(arguments.values("over"), {}, changes)) {
     std::vector<std::vector<Override>> longer;
     if (points.size() * axis.values.size() * arguments.positional.size() > kMostRows)
       throw InputError(

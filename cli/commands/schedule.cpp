@@ -54,7 +54,7 @@ ComputeTable generated_table(const std::string& name, const std::vector<Override
                      "a table has a backward for every microbatch; this schedule has one for all "
                      "of an update");
   }
-  if (!shape.widths.empty()) {
+  if (!shape.replicas.alike()) {
     throw InputError("--set width",
                      "the table has a row per device of one pipeline; stages with "
                      "different numbers of replicas do not make one");
@@ -64,8 +64,7 @@ ComputeTable generated_table(const std::string& name, const std::vector<Override
   if (!scenario.schedule->flushes() || scenario.schedule->checkpoints)
     say_left_out(scenario.schedule->checkpoints ? "which microbatches are recomputed"
                                                 : "when weights are updated");
-  return {table_of(order),
-          placement_of(*scenario.schedule, std::vector<int>(shape.depth, 1), shape)};
+  return {table_of(order), placement_of(*scenario.schedule, shape)};
 }
 
 ComputeTable imported_table(const std::string& path, const std::vector<Override>& overrides) {

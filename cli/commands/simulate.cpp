@@ -42,7 +42,7 @@ TimeWindow window_of(const Arguments& arguments) {
 /// Before a run that takes long.
 void say_size(const Scenario& scenario) {
   constexpr std::uint64_t kLarge = 5'000'000;
-  const std::uint64_t ops = count_ops(scenario.shape, scenario.lowering.width);
+  const std::uint64_t ops = count_ops(scenario.shape);
   if (ops <= kLarge) return;
   say("simulating {} ops, which take about {}\n", format_count(static_cast<std::int64_t>(ops)),
       format_bytes(static_cast<double>(ops) * kBytesPerOp));

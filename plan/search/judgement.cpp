@@ -18,15 +18,16 @@ Scenario one_replica(Scenario scenario) {
     c.step_s += c.reduce_grad_s;
     c.reduce_grad_s = 0;
   }
-  scenario.lowering.width = 1;
-  scenario.gpus.resize(scenario.shape.depth);
+  scenario.mesh.width = 1;
+  scenario.shape.replicas = 1;
+  scenario.mesh.gpus.resize(scenario.shape.depth);
   scenario.reduction = {};
   return scenario;
 }
 
 /// Replicas that are copies of each other.
 bool has_copies(const Scenario& s, bool plain) {
-  return plain && s.lowering.width > 1 && s.shape.widths.empty() && s.split.empty() &&
+  return plain && s.mesh.replicated() && s.mesh.width.alike() && !s.mesh.divided &&
          s.cluster.groups.empty() && s.schedule->flushes() && !s.schedule->whole_model &&
          s.schedule->layout != Layout::mirrored;
 }

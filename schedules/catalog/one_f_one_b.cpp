@@ -52,7 +52,7 @@ void generate_dapple_pb(const ScheduleShape& shape, OpLists& order) {
 }
 
 double distance_to_end_1f1b(const ScheduleShape& shape, std::uint32_t device) {
-  if (!shape.widths.empty()) return kNoClaim;
+  if (!shape.replicas.alike()) return kNoClaim;
   return std::min(shape.depth - device, shape.microbatches_per_update);
 }
 

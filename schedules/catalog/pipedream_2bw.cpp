@@ -20,7 +20,7 @@ Refusal refuse_unless_m_covers_depth(const ScheduleShape& shape) {
 }
 
 double distance_to_end_2bw(const ScheduleShape& shape, std::uint32_t device) {
-  if (!shape.widths.empty()) return kNoClaim;
+  if (!shape.replicas.alike()) return kNoClaim;
   return std::min(shape.depth - device, shape.total());
 }
 

@@ -32,7 +32,7 @@ double share_of_idle(const ScheduleShape& shape, double idle) {
 }
 
 Refusal refuse_replicas(const ScheduleShape& shape) {
-  if (shape.widths.empty()) return {};
+  if (shape.replicas.alike()) return {};
   return {
       "zero-bubble schedules are defined for as many replicas of every stage: width must be one "
       "number",

@@ -75,8 +75,7 @@ void require_sound(const Simulation& simulated) {
 
 void simulate_small(const Scenario& scenario) {
   const bool searched = scenario.schedule->name.ends_with("search");
-  if (count_ops(scenario.shape, scenario.lowering.width) > (searched ? kMostSearched : kMostOps))
-    return;
+  if (count_ops(scenario.shape) > (searched ? kMostSearched : kMostOps)) return;
   Simulation simulated = prepare(scenario);
   if (simulated.program.ops.size() > kMostOps || !why_not_exact(simulated.input()).empty()) return;
   run_engine(simulated, EngineChoice::exact);

@@ -267,11 +267,11 @@ TEST(SplitReplication, IsOneDevicePerStage) {
   EXPECT_EQ(s.devices(), 2);
   EXPECT_EQ(s.gpu_count(), 6);
   EXPECT_EQ(s.widths(), (std::vector<int>{3, 3}));
-  EXPECT_EQ(s.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_EQ(s.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3, 4, 5}}));
   EXPECT_EQ(s.samples_per_update(), 6);
   const Scenario uneven =
       read(kTwoNodes, "stages: 2, width: [3, 1], replication: split, microbatch_size: 6");
-  EXPECT_EQ(uneven.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3}}));
+  EXPECT_EQ(uneven.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3}}));
 }
 
 TEST(SplitReplication, DividesTheWorkAndNotTheMessages) {
@@ -290,8 +290,8 @@ TEST(SplitReplication, HasAsManyRanksPerReplicaAsTheyShare) {
       "model: gpt-355m\ncluster: {base: dgx-a100}\nschedule: 1f1b\n"
       "pipeline: {stages: 2, width: 2, tensor: 2, replication: split, microbatch_size: 2}\n",
       "test.yaml");
-  EXPECT_EQ(s.gpus, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  EXPECT_EQ(s.seats().tensor, 2);
+  EXPECT_EQ(s.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(s.mesh.tensor, 2);
   EXPECT_GT(s.costs[0].reduce_grad_s, 0);
 }
 

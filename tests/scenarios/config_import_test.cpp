@@ -48,7 +48,7 @@ TEST(NanotronImport, SaysOfEveryOptionWhatItBecame) {
 TEST(NanotronImport, IsTheJob) {
   const Scenario s = scenario_in(scenario_of_nanotron(kNanotron, "a.yaml", ""));
   EXPECT_EQ(s.shape.depth, 2u);
-  EXPECT_EQ(s.tensor, 4);
+  EXPECT_EQ(s.mesh.tensor, 4);
   EXPECT_EQ(s.gpu_count(), 32);
   EXPECT_EQ(s.samples_per_update(), 256);
   EXPECT_EQ(s.microbatch_size, 2);
@@ -83,7 +83,7 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_EQ(s.schedule->name, "interleaved-1f1b-torch");
   EXPECT_EQ(s.shape.depth, 4u);
   EXPECT_EQ(s.shape.chunks, 2u);
-  EXPECT_EQ(s.tensor, 8);
+  EXPECT_EQ(s.mesh.tensor, 8);
   EXPECT_EQ(s.gpu_count(), 64);
   EXPECT_EQ(s.samples_per_update(), 16);
   EXPECT_EQ(s.microbatch_size, 1);

@@ -8,7 +8,7 @@ namespace penstock {
 /// The first GPU of every device.
 inline std::vector<int> first_gpus(const Scenario& s) {
   std::vector<int> first;
-  for (const std::vector<int>& gpus : s.gpus) first.push_back(gpus.front());
+  for (const std::vector<int>& gpus : s.mesh.gpus) first.push_back(gpus.front());
   return first;
 }
 

@@ -74,7 +74,7 @@ TEST(Profile, SimulatesToTheMakespanByHand) {
   const Scenario s = beside_tests(text("stages: 2, microbatch_size: 2, microbatches: 3"));
   const Program program = lower(*s.schedule, s.shape, s.lowering);
   const DependencyTable table(program.ops, program.placement, program.microbatches());
-  const Traffic traffic(program, s.cluster, s.seats());
+  const Traffic traffic(program, s.cluster, s.mesh);
   const SimulationInput input{program, table, s.costs, traffic};
   const auto timeline = simulate_exact(input);
   double end = 0;

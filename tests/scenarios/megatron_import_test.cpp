@@ -81,10 +81,10 @@ TEST(Megatron, AScriptBecomesItsScenario) {
   EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
   EXPECT_EQ(s.shape.depth, 4U);
   EXPECT_EQ(s.shape.chunks, 2U);
-  EXPECT_EQ(s.tensor, 4);
+  EXPECT_EQ(s.mesh.tensor, 4);
   EXPECT_TRUE(s.sequence_parallel);
   EXPECT_TRUE(s.distributed_optimizer);
-  EXPECT_EQ(s.lowering.width, 2) << "64 GPUs, half of them for context parallelism";
+  EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, half of them for context parallelism";
   EXPECT_EQ(s.samples_per_update(), 1024);
 }
 

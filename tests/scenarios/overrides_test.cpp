@@ -50,7 +50,7 @@ TEST(Set, KeyUnderAnotherNameReplaces) {
 }
 
 TEST(Set, KeyThatIsNotThere) {
-  EXPECT_EQ(with(kAbstract, {"pipeline.width=2"}).lowering.width, 2);
+  EXPECT_EQ(with(kAbstract, {"pipeline.width=2"}).mesh.most(), 2);
   EXPECT_EQ(
       with("model: {forward: 1 s, backward: 1 s}\nschedule: gpipe\n", {"stages=3"}).shape.depth,
       3U);

@@ -18,7 +18,7 @@ std::vector<GradientBucket> buckets(const std::string& text, std::size_t stage =
 TEST(DataParallelDefaults, AreTheWholeClusterAndWaitFreeBackpropagation) {
   const Scenario s = scenario(kGpt355m + "schedule: data-parallel\n");
   EXPECT_EQ(s.shape.depth, 1U);
-  EXPECT_EQ(s.lowering.width, 8);
+  EXPECT_EQ(s.mesh.most(), 8);
   EXPECT_EQ(s.layers, std::vector<int>{24});
   EXPECT_EQ(s.reduction.algorithm, ReductionAlgorithm::ring);
   EXPECT_FALSE(s.reduction.priced);
@@ -27,8 +27,8 @@ TEST(DataParallelDefaults, AreTheWholeClusterAndWaitFreeBackpropagation) {
 
 TEST(DataParallelDefaults, LeaveGpusToTensorParallelism) {
   const Scenario s = scenario(kGpt355m + "schedule: data-parallel\npipeline: {tensor: 2}\n");
-  EXPECT_EQ(s.lowering.width, 4);
-  EXPECT_EQ(s.tensor, 2);
+  EXPECT_EQ(s.mesh.most(), 4);
+  EXPECT_EQ(s.mesh.tensor, 2);
 }
 
 TEST(DataParallelDefaults, DoNotTouchPipelines) {
@@ -39,7 +39,7 @@ TEST(DataParallelDefaults, DoNotTouchPipelines) {
 
 TEST(AsynchronousDefaults, AreParameterServersAndNoOverlap) {
   const Scenario s = scenario(kGpt355m + "schedule: asp\n");
-  EXPECT_EQ(s.lowering.width, 8);
+  EXPECT_EQ(s.mesh.most(), 8);
   EXPECT_EQ(s.reduction.algorithm, ReductionAlgorithm::server);
   EXPECT_EQ(s.reduction.servers, 1);
   EXPECT_TRUE(s.reduction.buckets.at(0).empty());

@@ -58,7 +58,7 @@ TEST(ScenarioDefaults, AreThoseOfTheDocumentation) {
   EXPECT_EQ(s.name, "test");
   EXPECT_EQ(s.lowering.transfers, Transfers::overlapped);
   EXPECT_EQ(s.lowering.step_sync, StepSync::device);
-  EXPECT_EQ(s.lowering.width, 1);
+  EXPECT_EQ(s.mesh.most(), 1);
   EXPECT_EQ(s.shape.batches, 1U);
   EXPECT_EQ(s.shape.microbatches_per_update, 1U);
   EXPECT_EQ(s.shape.depth, 1U);
@@ -258,7 +258,7 @@ TEST(Models, PipelineKeysOfMegatronMeanTheSame) {
   const Scenario s = scenario(kCosts +
                               "pipeline: {pipeline_model_parallel_size: 4, micro_batch_size: 3, "
                               "data_parallel_size: 2, num_microbatches: 6}\n");
-  EXPECT_EQ(s.lowering.width, 2);
+  EXPECT_EQ(s.mesh.most(), 2);
   EXPECT_EQ(s.shape.microbatches_per_update, 6U);
   EXPECT_EQ(s.shape.depth, 4U);
   EXPECT_EQ(s.microbatch_size, 3);

@@ -24,10 +24,11 @@ std::string described(const std::function<Scenario()>& read) {
     std::string text = fmt::format("{}\n{}\n{}\n{}\n", s.name, s.origin, s.text, s.schedule->name);
     text += fmt::format("{} {} {} {}\n", s.shape.depth, s.shape.chunks, s.shape.batches,
                         s.shape.microbatches_per_update);
-    text += fmt::format("{} {} {}\n", s.lowering.width, static_cast<int>(s.lowering.transfers),
+    text += fmt::format("{} {} {}\n", s.mesh.most(), static_cast<int>(s.lowering.transfers),
                         s.lowering.detached_reductions);
-    text += fmt::format("{} {} {}\n", s.microbatch_size, recompute_text(s.recompute), s.tensor);
-    text += fmt::format("{} {} {}\n", s.layers, s.gpus, s.split);
+    text +=
+        fmt::format("{} {} {}\n", s.microbatch_size, recompute_text(s.recompute), s.mesh.tensor);
+    text += fmt::format("{} {} {}\n", s.layers, s.mesh.gpus, s.widths());
     text += fmt::format("{} {} {} {}\n", s.cluster.name, s.cluster.devices(), s.cluster.device.name,
                         s.cluster.inter.bytes_per_s);
     text += fmt::format("{}\n{}\n", s.overrides, s.notes);

@@ -22,7 +22,7 @@ Scenario gpt3(const std::string& pipeline, int nodes = 4) {
 
 /// Seconds that a stage's GPUs exchange during an op of this kind, alone on their links.
 double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
-  const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats(), s.reduction);
+  const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction);
   return collective_s(s.costs[stage].tensor[static_cast<std::size_t>(kind)],
                       traffic.collectives()[stage].phases[0]);
 }
@@ -43,9 +43,9 @@ TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
 
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
-  EXPECT_EQ(s.tensor, 1);
+  EXPECT_EQ(s.mesh.tensor, 1);
   EXPECT_TRUE(
-      Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.seats()).collectives().empty());
+      Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh).collectives().empty());
   EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
 }
 
@@ -57,7 +57,7 @@ TEST(TensorScenario, MegatronsNamesMeanTheSame) {
   const Scenario s = gpt3(
       "stages: 2, tensor_model_parallel_size: 8, width: 2, sequence_parallel: true, "
       "use_distributed_optimizer: true");
-  EXPECT_EQ(s.tensor, 8);
+  EXPECT_EQ(s.mesh.tensor, 8);
   EXPECT_TRUE(s.sequence_parallel);
   EXPECT_TRUE(s.distributed_optimizer);
 }

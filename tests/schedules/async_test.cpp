@@ -22,7 +22,9 @@ namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches,
              Transfers transfers = Transfers::overlapped, int width = 1) {
-  return lower(*find_schedule(name), {p, m, batches}, {width, transfers});
+  ScheduleShape shape{p, m, batches};
+  shape.replicas = width;
+  return lower(*find_schedule(name), shape, {transfers});
 }
 
 std::vector<std::string> problems(const Program& program) {
@@ -319,7 +321,7 @@ TEST(Timeprest, TheCheckNoticesABackwardBeforeAForwardOfItsMinibatch) {
 TEST(Timeprest, UnevenWidthsAreRefused) {
   for (const char* name : {"timeprest", "v-timeprest", "i-timeprest", "pipemare"}) {
     ScheduleShape shape{2, 2, 2};
-    shape.widths = {2, 1};
+    shape.replicas = PerStage<int>(std::vector<int>{2, 1});
     EXPECT_EQ(find_schedule(name)->refuse(shape).key, "width") << name;
   }
 }

@@ -18,7 +18,7 @@ ScheduleShape shape_of(std::uint32_t depth, std::uint32_t microbatches) {
 
 TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
   const ScheduleShape shape = shape_of(4, 6);
-  const LoweringOptions options{.width = 2};
+  const LoweringOptions options;
   const CheckedProgram made(named("1f1b"), shape, options);
   const Program program = lower(named("1f1b"), shape, options);
   ASSERT_EQ(made.program.ops.size(), program.ops.size());

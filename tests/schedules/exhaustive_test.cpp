@@ -33,11 +33,6 @@ ScheduleShape with_times(ScheduleShape shape, const StageTimes& times) {
   return shape;
 }
 
-Placement placement_of(const Schedule& schedule, const ScheduleShape& shape) {
-  return layout(schedule.layout, std::vector<int>(shape.depth, 1), shape.chunks,
-                shape.microbatches_per_update);
-}
-
 /// In-order channels, as NCCL's: what a device sends another one, of F and of B, is consumed in the
 /// order in which it is sent.
 void expect_messages_in_order(const Program& program, const DependencyTable& table) {
@@ -57,7 +52,9 @@ void expect_messages_in_order(const Program& program, const DependencyTable& tab
 
 void expect_valid(const Schedule& schedule, const ScheduleShape& shape, int width,
                   Transfers transfers) {
-  const Program program = lower(schedule, shape, {width, transfers});
+  ScheduleShape replicated = shape;
+  if (replicated.replicas.alike()) replicated.replicas = width;
+  const Program program = lower(schedule, replicated, {transfers});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_TRUE(problems.empty()) << schedule.name << " " << describe(shape) << " width " << width

@@ -145,7 +145,7 @@ TEST(InterleavedMegatron, RefusalsNameTheNearestMicrobatchesAndGroups) {
             std::string::npos);
   EXPECT_EQ(refusal("interleaved-1f1b", interleaved(4, 9, 2, 5)), "");
   ScheduleShape uneven = interleaved(2, 2, 2);
-  uneven.widths = {1, 2};
+  uneven.replicas = PerStage<int>(std::vector<int>{1, 2});
   EXPECT_EQ(find_schedule("interleaved-1f1b")->refuse(uneven).key, "width");
 }
 
@@ -246,7 +246,7 @@ TEST(LoopedBfs, RunsAllMicrobatchesOnAChunkBeforeTheNext) {
 // Device 1 offers what chunk 2 needs while device 0 still sends it the microbatches of chunk 0.
 TEST(LoopedBfs, NeedsSendersThatGoOn) {
   const Program program =
-      lower(*find_schedule("looped-bfs"), interleaved(2, 4, 2), {1, Transfers::coupled});
+      lower(*find_schedule("looped-bfs"), interleaved(2, 4, 2), {Transfers::coupled});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_EQ(problems.size(), 2U);

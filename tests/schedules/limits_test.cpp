@@ -104,7 +104,7 @@ TEST(EverySearch, KeepsTheLimitOfEveryDeviceWhateverTheTimes) {
       if (!schedule.refuse(shape).empty()) continue;
       const std::string what = words(schedule, shape, i);
       const OpLists order = order_of(schedule, shape);
-      const Placement where = placement_of(schedule, std::vector<int>(shape.depth, 1), shape);
+      const Placement where = placement_of(schedule, shape);
       const Evaluation found = evaluate(order, where, shape);
       ASSERT_TRUE(found.stuck.empty()) << what;
       ASSERT_EQ(order.size(), ops_of(schedule, shape)) << what;

@@ -16,7 +16,9 @@ namespace {
 
 Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uint32_t batches = 1,
              int width = 1, Transfers transfers = Transfers::overlapped) {
-  return lower(*find_schedule(name), {p, m, batches}, {width, transfers});
+  ScheduleShape shape{p, m, batches};
+  shape.replicas = width;
+  return lower(*find_schedule(name), shape, {transfers});
 }
 
 /// The tokens of one device, steps left out, 1-based microbatches: "F1 F2 B1".

@@ -207,7 +207,7 @@ TEST(Search, HoldsAsMuchAsOneFOneBWhenNothingIsSaid) {
 TEST(Search, PassesTheCheckerWithOneAndWithTwoChunks) {
   for (const std::uint32_t chunks : {1U, 2U}) {
     const ScheduleShape shape{.depth = 3, .microbatches_per_update = 7, .chunks = chunks};
-    const Program program = lower(named("search"), shape, {1, Transfers::overlapped});
+    const Program program = lower(named("search"), shape, {Transfers::overlapped});
     const DependencyTable table(program.ops, program.placement, program.microbatches());
     EXPECT_TRUE(check(program, table).empty()) << chunks;
   }
@@ -235,7 +235,7 @@ TEST(Search, RefusesOtherNumbersOfLimitsChunksAndReplicas) {
   shape.chunks = 3;
   EXPECT_EQ(named("search").refuse(shape).key, "chunks");
   shape.chunks = 1;
-  shape.widths = {1, 2, 1, 1};
+  shape.replicas = PerStage<int>(std::vector<int>{1, 2, 1, 1});
   EXPECT_EQ(named("search").refuse(shape).key, "width");
 }
 

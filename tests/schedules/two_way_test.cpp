@@ -168,7 +168,7 @@ void expect_checked(const char* name, Transfers transfers) {
   for_each_admitted(name, {}, [&](const Schedule& schedule, const ScheduleShape& shape) {
     ScheduleShape two_batches = shape;
     two_batches.batches = 2;
-    const Program program = lower(schedule, two_batches, {1, transfers});
+    const Program program = lower(schedule, two_batches, {transfers});
     const DependencyTable table(program.ops, program.placement, program.microbatches());
     EXPECT_EQ(fmt::format("{}", fmt::join(check(program, table), "\n")), "");
   });
@@ -324,7 +324,7 @@ TEST(TwoWayRefusals, NameTheNearestLegalValues) {
 TEST(TwoWayRefusals, AskForEvenWidths) {
   for (const char* name : {"dualpipe", "dualpipev", "chimera", "hanayo"}) {
     ScheduleShape shape = shape_of(4, 8, find_schedule(name)->chunks.usual);
-    shape.widths = {2, 1, 1, 1};
+    shape.replicas = PerStage<int>(std::vector<int>{2, 1, 1, 1});
     EXPECT_EQ(find_schedule(name)->refuse(shape).key, "width") << name;
   }
 }

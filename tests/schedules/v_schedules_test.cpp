@@ -76,7 +76,7 @@ TEST_P(EveryV, PassesTheCheckForEveryShape) {
     for (std::uint32_t m = 1; m <= 24; ++m) {
       ASSERT_TRUE(schedule.refuse(shape_of(p, m)).empty());
       for (const Transfers transfers : {Transfers::overlapped, Transfers::blocking}) {
-        const Program program = lower(schedule, shape_of(p, m), {1, transfers});
+        const Program program = lower(schedule, shape_of(p, m), {transfers});
         const DependencyTable table(program.ops, program.placement, program.microbatches());
         const auto problems = check(program, table);
         ASSERT_TRUE(problems.empty()) << p << " " << m << " " << problems[0];

@@ -218,7 +218,7 @@ TEST(ZbSearch, MeetsTheClosedFormsWhereTheyClaim) {
 
 void expect_no_problem(const Schedule& schedule, const ScheduleShape& shape) {
   ASSERT_EQ(schedule.refuse(shape).why, "");
-  const Program program = lower(schedule, shape, {1, Transfers::overlapped});
+  const Program program = lower(schedule, shape, {Transfers::overlapped});
   const DependencyTable table(program.ops, program.placement, program.microbatches());
   const auto problems = check(program, table);
   ASSERT_TRUE(problems.empty()) << schedule.name << " p=" << shape.depth << " "

@@ -109,8 +109,10 @@ TEST(CommunicationOfTensorRanks, IsAllExposed) {
   rig.cluster.link.reset();
   rig.cluster.attachment = Attachment::pairs;
   rig.cluster.intra = {.latency_s = 0, .bytes_per_s = 1e6};
-  rig.traffic =
-      std::make_unique<Traffic>(rig.program, rig.cluster, Seats({{0, 1, 2, 3}, {4, 5, 6, 7}}, 4));
+  Mesh mesh;
+  mesh.tensor = 4;
+  mesh.gpus = {{0, 1, 2, 3}, {4, 5, 6, 7}};
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
   const auto c = of(rig, simulate_exact(rig.input()));
   EXPECT_NEAR(c.tensor.total_s, 3 * 1.5, 1e-12);
   EXPECT_EQ(c.tensor.exposed_s, c.tensor.total_s);

@@ -165,7 +165,8 @@ Rig through_one_nic(std::int64_t output_bytes, std::int64_t reduced_bytes, bool 
   // Messages: stage 0 in node 0, stage 1 in node 1. Reductions: a replica in each.
   std::vector<int> gpus{0, 2, 1, 3};
   if (reduced_bytes > 0) gpus = {0, 1, 2, 3};
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, gpus, rig.reduction);
+  rig.traffic =
+      std::make_unique<Traffic>(rig.program, rig.cluster, one_gpu_each(gpus), rig.reduction);
   return rig;
 }
 

@@ -325,7 +325,7 @@ Disturbed over_a_nic(int flows, const std::vector<LinkChange>& links) {
     gpus.push_back(r);
     gpus.push_back(flows + r);
   }
-  run.rig.traffic = std::make_unique<Traffic>(run.rig.program, run.rig.cluster, gpus);
+  run.rig.traffic = std::make_unique<Traffic>(run.rig.program, run.rig.cluster, one_gpu_each(gpus));
   run.disturb({.links = links});
   return run;
 }

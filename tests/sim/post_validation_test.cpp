@@ -103,7 +103,7 @@ TEST(PostValidation, EveryReplicaHasANormOfItsOwnAfterTheReduction) {
 
 TEST(PostValidation, ReplicasOfUnlikeNumberTakeTheNormFromWhomTheirMessagesComeFrom) {
   RigSpec spec{.schedule = "gpipe", .shape = {2, 1, 1}, .step_sync = kPostValidation};
-  spec.shape.widths = {2, 4};
+  spec.shape.replicas = PerStage<int>(std::vector<int>{2, 4});
   const Rig rig(spec);
   const Placement& placement = rig.program.placement;
   for (std::uint32_t r = 0; r < 4; ++r)

@@ -25,9 +25,11 @@ inline RigSpec random_spec(std::mt19937_64& random) {
   spec.width = static_cast<int>(pick(1, 2));
   const bool one_stage = spec.shape.chunks == 1 && schedule.layout != Layout::mirrored;
   if (spec.shape.depth <= 4 && one_stage && pick(0, 2) == 0) {
+    std::vector<int> replicas;
     for (std::uint32_t s = 0; s < spec.shape.depth; ++s)
-      spec.shape.widths.push_back(static_cast<int>(pick(1, 4)));
-    if (!schedule.refuse(spec.shape).empty()) spec.shape.widths.clear();
+      replicas.push_back(static_cast<int>(pick(1, 4)));
+    spec.shape.replicas = PerStage<int>(std::move(replicas));
+    if (!schedule.refuse(spec.shape).empty()) spec.shape.replicas = 1;
   }
   constexpr ReductionAlgorithm kAlgorithms[] = {
       ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,

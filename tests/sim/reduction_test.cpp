@@ -125,13 +125,13 @@ TEST(Reduction, BesideTheNextBatchItCostsNothingThatShorterComputeWouldNot) {
 TEST(Replication, WarmUpIsThatOfPipeDreamsRuntime) {
   // VGG-16 "15-1": (16 - 1) / 15 = 1 and (16 - 15 - 1) / 1 = 0 (PipeDream's runtime).
   ScheduleShape shape{2, 1, 1};
-  shape.widths = {15, 1};
+  shape.replicas = PerStage<int>(std::vector<int>{15, 1});
   EXPECT_EQ(shape.warmup(0), 1U);
   EXPECT_EQ(shape.warmup(1), 0U);
-  shape.widths = {};
+  shape.replicas = 1;
   EXPECT_EQ(shape.warmup(0), 1U);
   shape = {3, 1, 1};
-  shape.widths = {13, 2, 1};
+  shape.replicas = PerStage<int>(std::vector<int>{13, 2, 1});
   EXPECT_EQ(shape.warmup(0), 1U);  // 15 / 13
   EXPECT_EQ(shape.warmup(1), 1U);  // 2 / 2
   EXPECT_EQ(shape.warmup(2), 0U);
@@ -139,7 +139,7 @@ TEST(Replication, WarmUpIsThatOfPipeDreamsRuntime) {
 
 TEST(Replication, MicrobatchesGoRoundRobinOverUnevenReplicas) {
   RigSpec spec{.schedule = "pipedream", .shape = {2, 1, 4}, .costs = {}};
-  spec.shape.widths = {3, 1};
+  spec.shape.replicas = PerStage<int>(std::vector<int>{3, 1});
   const Rig rig(spec);
   EXPECT_TRUE(check(rig.program, rig.table).empty());
   EXPECT_EQ(rig.program.placement.devices(), 4);

@@ -26,10 +26,18 @@ Cluster pairs(int gpus, double latency_s, double bytes_per_s) {
   return c;
 }
 
+struct Seats {
+  std::vector<std::vector<int>> gpus;  // by device
+  int tensor;
+};
+
 struct Seated : Rig {
   Seated(const RigSpec& spec, Cluster on, const Seats& seats) : Rig(spec) {
     cluster = std::move(on);
-    traffic = std::make_unique<Traffic>(program, cluster, seats, spec.reduction);
+    Mesh mesh;
+    mesh.tensor = seats.tensor;
+    mesh.gpus = seats.gpus;
+    traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction);
   }
   /// The op of a device, by its place in the device's list, or the message it waits for.
   std::uint32_t op(int device, std::uint32_t i) const { return program.ops.begin(device) + i; }

@@ -57,7 +57,7 @@ Rig incast(int width, bool fifo) {
     gpus.push_back(r);          // stage 0 of every replica in node 0
     gpus.push_back(width + r);  // stage 1 in node 1
   }
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, gpus);
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, one_gpu_each(gpus));
   return rig;
 }
 
@@ -96,7 +96,8 @@ TEST(Simgrid, AFifoLinkServesMessagesInTheOrderTheyWereReady) {
   rig.cluster.nodes = 2;
   rig.cluster.devices_per_node = 2;
   rig.cluster.inter = {.bytes_per_s = 1, .fifo = true};
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, std::vector<int>{0, 2, 1, 3});
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster,
+                                          one_gpu_each(std::vector<int>{0, 2, 1, 3}));
   const auto flat = run_simgrid(rig);
   const auto arrival = [&](std::uint32_t stage, std::uint32_t k) {
     return flat.at(4 + 4 * rig.table.forward(stage, k));
@@ -127,7 +128,7 @@ Rig over_a_trunk(int flows, double own) {
   }
   rig.cluster.link.reset();
   rig.cluster.network = std::move(graph);
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, gpus);
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, one_gpu_each(gpus));
   return rig;
 }
 

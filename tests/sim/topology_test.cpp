@@ -28,7 +28,7 @@ std::vector<double> arrivals(const Cluster& cluster, const Pairs& pairs) {
     gpus.push_back(from);
     gpus.push_back(to);
   }
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, gpus);
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, one_gpu_each(gpus));
   const auto flat = run_simgrid(rig, {.every_message_a_flow = true});
   std::vector<double> at;
   for (std::size_t r = 0; r < pairs.size(); ++r)

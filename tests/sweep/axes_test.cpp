@@ -35,7 +35,7 @@ std::string axes_error(const Texts& over, const Texts& zips = {},
   return error_of([&] { parse_axes(over, zips, changes); });
 }
 
-TEST(Axis, ListsKeepWhatWasTyped) {
+TEST(SweepAxis, ListsKeepWhatWasTyped) {
   EXPECT_EQ(values("stages=2,4, 8"), (Texts{"2", "4", "8"}));
   EXPECT_EQ(values("forward=1 ms,2.50 ms"), (Texts{"1 ms", "2.50 ms"}));
   EXPECT_EQ(values("split=[1,2],[2,1],balanced"), (Texts{"[1,2]", "[2,1]", "balanced"}));
@@ -44,14 +44,14 @@ TEST(Axis, ListsKeepWhatWasTyped) {
   EXPECT_EQ(values("name=\"a, b\",c:d"), (Texts{"\"a, b\"", "c:d"}));
 }
 
-TEST(Axis, KeysAreNamedInFull) {
+TEST(SweepAxis, KeysAreNamedInFull) {
   EXPECT_EQ(parse_axis("stages=1").keys, (Texts{"pipeline.stages"}));
   EXPECT_EQ(parse_axis("depth=1").keys, (Texts{"pipeline.stages"}));
   EXPECT_EQ(parse_axis("pipeline.depth=1").keys, (Texts{"pipeline.stages"}));
   EXPECT_EQ(parse_axis("model.forward=1 s").keys, (Texts{"model.forward"}));
 }
 
-TEST(Axis, RangesIncludeTheirEndWhenItIsHit) {
+TEST(SweepAxis, RangesIncludeTheirEndWhenItIsHit) {
   EXPECT_EQ(values("stages=1:4"), (Texts{"1", "2", "3", "4"}));
   EXPECT_EQ(values("stages=1:32:*2"), (Texts{"1", "2", "4", "8", "16", "32"}));
   EXPECT_EQ(values("stages=1:10:+4"), (Texts{"1", "5", "9"}));
@@ -59,13 +59,13 @@ TEST(Axis, RangesIncludeTheirEndWhenItIsHit) {
   EXPECT_EQ(values("stages=1,4:6,32"), (Texts{"1", "4", "5", "6", "32"}));
 }
 
-TEST(Axis, RangesKeepTheirUnit) {
+TEST(SweepAxis, RangesKeepTheirUnit) {
   EXPECT_EQ(values("model.forward=1ms:9ms:+4ms"), (Texts{"1ms", "5ms", "9ms"}));
   EXPECT_EQ(values("link.bandwidth=1 GB/s:4 GB/s:*2"), (Texts{"1GB/s", "2GB/s", "4GB/s"}));
   EXPECT_EQ(values("model.forward=1ms:3ms"), (Texts{"1ms", "2ms", "3ms"}));
 }
 
-TEST(Axis, StepsOfATenthDoNotDrift) {
+TEST(SweepAxis, StepsOfATenthDoNotDrift) {
   const Texts steps = values("model.forward=0.1ms:100ms:+0.1ms");
   ASSERT_EQ(steps.size(), 1000U);
   EXPECT_EQ(steps[2], "0.3ms");
@@ -75,14 +75,14 @@ TEST(Axis, StepsOfATenthDoNotDrift) {
   EXPECT_EQ(factors, (Texts{"0.001ms", "0.01ms", "0.1ms", "1ms", "10ms", "100ms", "1000ms"}));
 }
 
-TEST(Axis, ProductsKeepFifteenDigits) {
+TEST(SweepAxis, ProductsKeepFifteenDigits) {
   const Texts steps = values("model.forward=1ms:1000ms:*1.1");
   ASSERT_EQ(steps.size(), 73U);
   EXPECT_EQ(steps[2], "1.21ms");
   EXPECT_EQ(steps[40].substr(0, 9), "45.259255");
 }
 
-TEST(Axis, WrongOnesSayWhatIsAllowed) {
+TEST(SweepAxis, WrongOnesSayWhatIsAllowed) {
   EXPECT_NE(axis_error("stages").find("expected KEY=VALUES"), std::string::npos);
   EXPECT_NE(axis_error("stagse=1").find("did you mean 'stages'"), std::string::npos);
   EXPECT_NE(axis_error("pipeline.stagse=1").find("did you mean 'stages'"), std::string::npos);

@@ -1,0 +1,59 @@
+#include "program/mesh.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+std::int64_t sum(const PerStage<int>& each, std::uint32_t depth) {
+  if (each.alike()) return std::int64_t{depth} * each.of(0);
+  const std::vector<int> values = each.values();
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+int Mesh::most() const { return std::ranges::max(width.values()); }
+
+std::vector<int> Mesh::widths(std::uint32_t depth) const {
+  return width.alike() ? std::vector<int>(depth, width.of(0)) : width.values();
+}
+
+std::int64_t Mesh::devices(std::uint32_t depth) const { return sum(turns(), depth); }
+
+std::int64_t Mesh::ranks(std::uint32_t depth) const { return tensor * sum(width, depth); }
+
+std::vector<std::vector<int>> Mesh::groups(int device, Axis axis) const {
+  const std::vector<int>& mine = gpus[static_cast<std::size_t>(device)];
+  const auto ranks = static_cast<std::size_t>(tensor);
+  const std::size_t replicas = mine.size() / ranks;
+  std::vector<std::vector<int>> found(axis == Axis::tensor ? replicas : ranks);
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    found[axis == Axis::tensor ? i / ranks : i % ranks].push_back(mine[i]);
+  return found;
+}
+
+Mesh one_gpu_each(const std::vector<int>& gpus) {
+  Mesh mesh;
+  for (const int gpu : gpus) mesh.gpus.push_back({gpu});
+  return mesh;
+}
+
+std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Mesh& mesh,
+                                               std::uint32_t position) {
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(mesh.tensor));
+  const auto add_replicas = [&](std::uint32_t at) {
+    for (int r = 0; r < placement.widths()[at]; ++r) {
+      const auto more =
+          mesh.groups(placement.device_at(static_cast<std::uint32_t>(r), at), Axis::data);
+      for (std::size_t i = 0; i < more.size(); ++i)
+        groups[i].insert(groups[i].end(), more[i].begin(), more[i].end());
+    }
+  };
+  add_replicas(position);
+  if (placement.twin(position) != position) add_replicas(placement.twin(position));
+  return groups;
+}
+
+}  // namespace penstock

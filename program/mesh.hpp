@@ -1,0 +1,51 @@
+// The mesh of a job: the axes along which its work is divided among GPUs, and who is where.
+//   pipeline  positions, each with its stages (its size is the depth p of the schedule)
+//   data      replicas of a position: they take turns with the microbatches, each a device of the
+//             Program, or they divide every microbatch and are one device
+//   tensor    GPUs of a replica, neighbours, which divide every op
+// A device of the Program stands for the GPUs of its replicas, one after the other, and of each of
+// them its tensor ranks.
+#pragma once
+
+#include "program/op_lists.hpp"
+#include "program/per_stage.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock {
+
+enum class Axis : std::uint8_t { tensor, data };
+
+struct Mesh {
+  PerStage<int> width = 1;      ///< replicas, by position of the pipeline
+  bool divided = false;         ///< replicas divide every microbatch instead of taking turns
+  int tensor = 1;               ///< ranks of a replica
+  bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
+  std::vector<std::vector<int>> gpus{};  ///< by device of the Program; empty: not placed yet
+
+  /// Replicas that are devices of their own.
+  PerStage<int> turns() const { return divided ? PerStage<int>(1) : width; }
+  /// Replicas of a position that are one device.
+  int parts(std::size_t position) const { return divided ? width.of(position) : 1; }
+  bool replicated() const { return most() > 1; }
+  /// The most replicas any position has.
+  int most() const;
+  /// Replicas of each of so many positions.
+  std::vector<int> widths(std::uint32_t depth) const;
+  std::int64_t devices(std::uint32_t depth) const;  ///< of the Program
+  std::int64_t ranks(std::uint32_t depth) const;    ///< GPUs
+
+  /// The GPUs of a device that exchange along an axis, group by group: along `tensor` those of each
+  /// replica, along `data` those of all replicas with the same tensor rank.
+  std::vector<std::vector<int>> groups(int device, Axis axis) const;
+};
+
+/// Every device is one GPU.
+Mesh one_gpu_each(const std::vector<int>& gpus);
+
+/// Who reduces the gradients of a position: along `data`, over all devices that hold its weights.
+std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Mesh& mesh,
+                                               std::uint32_t position);
+
+}  // namespace penstock
