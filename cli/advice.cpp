@@ -64,6 +64,7 @@ class Changes {
     chunks();
     other_schedules();
     tensor_against_depth();
+    tensor_against_width();
   }
   const std::vector<Advice>& all() const { return all_; }
 
@@ -166,6 +167,30 @@ class Changes {
     if (scenario_.mesh.tensor % 2 == 0) add_degrees(scenario_.mesh.tensor / 2, 2 * p);
   }
 
+  /// More replicas of fewer GPUs each, or the other way round.
+  void tensor_against_width() {
+    const Mesh& mesh = scenario_.mesh;
+    if (!scenario_.transformer || scenario_.measured || mesh.divided || !mesh.width.alike()) return;
+    if (listed("width")) return;
+    const int width = mesh.width.of(0);
+    const std::uint32_t m = scenario_.shape.microbatches_per_update;
+    const auto add_degrees = [&](int tensor, int replicas) {
+      std::vector<std::string> set{fmt::format("pipeline.tensor={}", tensor),
+                                   fmt::format("pipeline.width={}", replicas)};
+      const auto all = static_cast<std::uint32_t>(width) * m;
+      if (!batch_given() && all % static_cast<std::uint32_t>(replicas) != 0) return;
+      if (!batch_given())
+        set.push_back(
+            fmt::format("pipeline.microbatches={}", all / static_cast<std::uint32_t>(replicas)));
+      if (tensor == 1 && scenario_.sequence_parallel)
+        set.emplace_back("pipeline.sequence_parallel=false");
+      add(fmt::format("tensor {} and width {}", tensor, replicas), std::move(set));
+    };
+    const bool in_node = 2 * mesh.tensor <= scenario_.cluster.devices_per_node;
+    if (width % 2 == 0 && in_node) add_degrees(2 * mesh.tensor, width / 2);
+    if (mesh.tensor % 2 == 0) add_degrees(mesh.tensor / 2, 2 * width);
+  }
+
   const Scenario& scenario_;
   const Value document_;
   std::vector<Advice> all_;
@@ -229,13 +254,6 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
   return best;
 }
 
-/// Is its microbatch smaller than what is known of the device's efficiency?
-bool optimistic(const Scenario& scenario) {
-  return std::ranges::any_of(scenario.notes, [](const std::string& note) {
-    return note.ends_with("times are optimistic");
-  });
-}
-
 }  // namespace
 
 std::vector<Advice> study_changes(const Scenario& scenario) {
@@ -255,7 +273,7 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
     advice.time_ratio = today->samples_per_s / outcome->samples_per_s;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
     advice.makes_it_fit = !today->fits;
-    if (optimistic(other) && !optimistic(scenario))
+    if (other.optimistic && !scenario.optimistic)
       advice.change += " (optimistic: small for the device's efficiency curve)";
     found.push_back(std::move(advice));
   }

@@ -101,6 +101,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"placement", family.arrangement.placement},
           {"rank_order", family.arrangement.rank_order},
           {"peak_memory_bytes", plan.judgement.memory_bytes},
+          {"optimistic", offer.scenario.optimistic},
           {"engine", plan.judgement.engine},
           {"price_per_update", asked(terms.gpu_hour > 0, hours * terms.gpu_hour)},
           {"training_s", asked(updates > 0, time_s * updates)},
@@ -165,7 +166,8 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
                std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
                recompute_column(plan.choice), std::to_string(plan.choice.gpus()),
                format_time(plan.judgement.iteration_time_s),
-               fmt::format("{:.4g}", plan.throughput_samples_per_s),
+               fmt::format("{:.4g}{}", plan.throughput_samples_per_s,
+                           offers[i].scenario.optimistic ? "*" : ""),
                format_bytes(plan.judgement.memory_bytes),
                fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine,
                ranks_text(plan.choice)});
@@ -182,6 +184,10 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   };
   if (any(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
   if (any(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
+  if (std::ranges::any_of(offers, [](const Offer& o) { return o.scenario.optimistic; }))
+    text +=
+        "*: microbatches smaller than the device's efficiency curve was measured with: "
+        "optimistic\n";
   return text;
 }
 
@@ -404,7 +410,7 @@ std::string task_text(const FullPlan& full) {
                                  problem.gpus(), problem.base().cluster.name, problem.batch(),
                                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
   if (problem.headroom() > 0)
-    text += fmt::format(", {:.3g} % of memory left free", 100 * problem.headroom());
+    text += fmt::format(", {:.3g} % of memory left free (--headroom)", 100 * problem.headroom());
   return text;
 }
 

@@ -50,6 +50,10 @@ const std::string& link_name(const Simulation& simulation, int link);
 /// The timeline, or a part of it, as Chrome trace. Throws SystemError.
 void write_trace(const Simulation& simulation, const std::string& path, TimeWindow window = {});
 
+/// Microbatches' worth of activations of a device's share of the model: of those of its chunks, of
+/// which a microbatch has so many. With a decimal where `decimal`.
+std::string stash_text(double chunks_held, double chunks, bool decimal);
+
 /// "1 update", "2 updates", "8 microbatches".
 std::string counted(std::int64_t count, std::string_view what);
 

@@ -327,9 +327,16 @@ bool has_versions(const Result& r) {
   });
 }
 
+/// What `stash` counts.
+std::string stash_legend(bool chunked) {
+  return chunked ? "stash: microbatches whose activations are held, a chunk's counting as its part"
+                 : "stash: microbatches whose activations are held";
+}
+
 std::string time_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::vector<std::string> header{"stage"};
   const bool layers = !s.scenario.layers.empty(), versions = has_versions(r);
+  const std::uint32_t chunks = s.scenario.shape.chunks;
   if (layers) header.emplace_back("layers");
   for (const char* h : {"busy", "idle", "bubble", "stash"}) header.emplace_back(h);
   if (versions) header.insert(header.end(), {"versions", "staleness"});
@@ -340,16 +347,16 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
         row.push_back(format_time(d.time.busy_s));
         row.push_back(format_time(d.idle_s));
         row.push_back(format_percent(r.makespan_s > 0 ? d.idle_s / r.makespan_s : 0));
-        row.push_back(std::to_string(d.order.stash_peak));
+        row.push_back(stash_text(d.order.stash_peak, chunks, chunks > 1));
         if (!versions) return row;
         row.push_back(std::to_string(d.order.weight_versions_peak));
         row.push_back(std::to_string(d.order.staleness_max));
         return row;
       });
-  return rows + (versions
-                     ? "stash: microbatches whose activations are held; versions: of the weights; "
-                       "staleness: updates\nthat the weights of a gradient are behind\n"
-                     : "stash: microbatches whose activations are held\n");
+  return rows + stash_legend(chunks > 1) +
+         (versions ? "; versions: of the weights; "
+                     "staleness: updates\nthat the weights of a gradient are behind\n"
+                   : "\n");
 }
 
 /// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.
@@ -414,6 +421,10 @@ std::string events_table(const Simulation& s) {
 
 const std::string& link_name(const Simulation& s, int link) {
   return s.traffic->links()[static_cast<std::size_t>(link)].name;
+}
+
+std::string stash_text(double chunks_held, double chunks, bool decimal) {
+  return fmt::format("{:.{}f}", chunks_held / chunks, decimal ? 1 : 0);
 }
 
 std::string counted(std::int64_t count, std::string_view what) {

@@ -66,8 +66,8 @@ Cell cell_of(const std::string& text) {
 }
 
 PointStatus status_of(const std::string& name) {
-  if (name == "ok") return PointStatus::ok;
-  return name == "infeasible" ? PointStatus::infeasible : PointStatus::error;
+  const auto found = std::ranges::find(kPointStatusNames, name);
+  return static_cast<PointStatus>(found - std::begin(kPointStatusNames));
 }
 
 std::vector<KeyFigure> figures(const Overview& overview) {

@@ -20,8 +20,8 @@ struct SweptColumn {
   Better better = Better::lower;  ///< of a measure
 };
 
-enum class PointStatus : std::uint8_t { ok, infeasible, error };
-inline constexpr std::string_view kPointStatusNames[] = {"ok", "infeasible", "error"};
+enum class PointStatus : std::uint8_t { ok, infeasible, refused, failed };
+inline constexpr std::string_view kPointStatusNames[] = {"ok", "infeasible", "refused", "failed"};
 
 struct SweepPoint {
   std::vector<Cell> cells;  ///< per column; of what was not computed: monostate

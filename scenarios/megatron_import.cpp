@@ -368,7 +368,9 @@ class Import : ImportNotes {
         number({"nproc-per-node", "gpus-per-node", "ntasks-per-node"}, "cluster.devices_per_node");
     const auto world = number("world-size", "cluster");
     if (!nodes && !each && !world) {
-      assume(fmt::format("pipeline.width: 1 (the number of GPUs is not in the script)"));
+      assume(
+          "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size: it is the number of "
+          "GPUs / (stages x tensor))");
       return 1;
     }
     const std::int64_t gpus = world ? *world : nodes.value_or(1) * each.value_or(8);

@@ -605,7 +605,8 @@ class Builder {
   void note_limits() {
     const TransformerSpec& model = *out_.transformer;
     const std::int64_t tokens = out_.microbatch_size * model.seq_length;
-    if (tokens < kFewTokens) {
+    out_.optimistic = tokens < kFewTokens;
+    if (out_.optimistic) {
       out_.notes.push_back(
           fmt::format("microbatches of {} tokens are small for the device's efficiency curve ({} "
                       "and more): times are optimistic",
@@ -634,6 +635,7 @@ class Builder {
     }
     if (out_.mesh.replicated() || mirrored()) set_reductions();
     if (schedule.whole_backward) cost_whole_backwards(out_);
+    note_assumptions();
     check_magnitudes();
     if (schedule.looks_at_costs) tell_schedule();
   }
@@ -655,6 +657,24 @@ class Builder {
       gradients_ = cost_by_shape(out_, buckets_.overlapped);
     }
     if (given_costs()) divide_given_costs(out_);
+  }
+
+  /// What an order takes for granted that nobody said.
+  void note_assumptions() {
+    const Schedule& schedule = *out_.schedule;
+    if (schedule.splits_backward && given_costs() && !model_->has("backward_input")) {
+      out_.notes.push_back(
+          fmt::format("half of a backward counts as backward_input, half as backward_weight{}",
+                      abstract_ ? " (give both where they differ)" : ""));
+    }
+    if (schedule.usual_limit == 0 || pipeline_.has("memory_limit")) return;
+    ScheduleShape other = out_.shape;
+    other.memory_limit = schedule.usual_limit + 0.5;
+    if (!schedule.refuse(other).empty()) return;  // its name is its limit
+    out_.notes.push_back(fmt::format(
+        "'{}' searches within {:g} times the activations of 1F1B (pipeline.memory_limit "
+        "says otherwise)",
+        schedule.name, schedule.usual_limit));
   }
 
   bool mirrored() const { return out_.schedule->layout == Layout::mirrored; }

@@ -47,6 +47,8 @@ struct Scenario {
   bool distributed_optimizer = false;
   /// Op times by kind of device where not all are alike; no kinds where they are.
   UnlikeDevices unlike;
+  /// Microbatches smaller than the device's efficiency curve was measured with.
+  bool optimistic = false;
   std::optional<std::int64_t> samples_per_epoch;
   PerturbationSpec perturbations;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"

@@ -86,6 +86,7 @@ class Arithmetic {
 struct Word {
   std::string text;
   int line = 0;
+  bool first = false;  ///< of a command
 };
 
 class Script {
@@ -108,10 +109,14 @@ class Script {
     const char c = here();
     if (c == '\n') {
       ++line_, ++at_;
+      first_ = first_ || open_ == 0;  // in an array lines end nothing
     } else if (is_blank(c) || std::string_view("();|&<>{}").find(c) != std::string_view::npos) {
+      open_ = std::max(0, open_ + (c == '(' ? 1 : c == ')' ? -1 : 0));
+      first_ = first_ || c == ';' || c == '|' || c == '&';
       ++at_;
     } else if (c == '\\' && (after() == '\n' || after() == '\r')) {
-      ++at_;
+      at_ += after() == '\r' && text_.substr(at_ + 2).starts_with('\n') ? 3 : 2;
+      ++line_;
     } else if (c == '#') {
       comment();
     } else {
@@ -259,7 +264,7 @@ class Script {
   /// Quoted options are words, too.
   void push(const std::string& text, int line) {
     if (!holds_options(text)) {
-      if (!text.empty()) words_.push_back({text, line});
+      if (!text.empty()) words_.push_back({text, line, std::exchange(first_, false)});
       return;
     }
     std::string one;
@@ -267,7 +272,7 @@ class Script {
       if (!is_blank(c)) {
         one += c;
       } else if (!one.empty()) {
-        words_.push_back({std::exchange(one, ""), line});
+        words_.push_back({std::exchange(one, ""), line, std::exchange(first_, false)});
       }
     }
   }
@@ -276,6 +281,8 @@ class Script {
   std::size_t at_ = 0;
   int line_ = 1;
   int depth_ = 0;
+  int open_ = 0;       // parentheses
+  bool first_ = true;  // is the next word a command's first?
   std::map<std::string, std::string> values_;
   std::vector<Word> words_;
 };
@@ -297,7 +304,8 @@ std::vector<ScriptOption> script_options(std::string_view text) {
       if (equals != std::string::npos) option.values.push_back(word.text.substr(equals + 1));
       out.push_back(std::move(option));
       line_of_last = word.line;
-    } else if (!out.empty() && word.line <= line_of_last + 1) {
+    } else if (!out.empty() && word.line <= line_of_last + 1 &&
+               (!word.first || out.back().values.empty())) {
       out.back().values.push_back(std::move(word.text));
       line_of_last = word.line;
     }

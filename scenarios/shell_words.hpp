@@ -14,7 +14,7 @@ namespace penstock {
 
 struct ScriptOption {
   std::string name;                 ///< without dashes, '_' as '-'
-  std::vector<std::string> values;  ///< words up to the next option; "$NAME" where it is not known
+  std::vector<std::string> values;  ///< words up to the next option or command; "$NAME" if unknown
   int line = 0;                     ///< 1-based
 };
 

@@ -58,6 +58,7 @@ void describe(const Scenario& scenario, Row& row) {
   set(column("batches"), scenario.shape.batches);
   set(column("devices"), static_cast<double>(scenario.devices()));
   set(column("gpus"), static_cast<double>(scenario.gpu_count()));
+  if (scenario.optimistic) set(column("optimistic"), 1);
 }
 
 void measure(const Result& r, Row& row) {

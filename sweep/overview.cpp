@@ -21,6 +21,8 @@ constexpr std::size_t kMostCells = 1'000'000;  // of the heat map
 constexpr std::size_t kWidestReason = 100;
 constexpr std::size_t kWidestLabel = 24;
 constexpr std::size_t kWidestName = 30;  // of an axis
+constexpr const char* kOptimistic =
+    "microbatches smaller than the device's efficiency curve was measured with: optimistic";
 
 std::optional<double> number_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
@@ -97,6 +99,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   why_ = columns.at("why");
   throughput_ = columns.at("throughput_samples_per_s");
   batch_ = columns.at("samples_per_update");
+  optimistic_ = columns.at("optimistic");
   for (const std::string& name : options_.columns)
     shown_.push_back(columns.find(name, "--columns"));
   if (shown_.empty()) {
@@ -286,8 +289,11 @@ std::string Overview::top_table(const Canvas& canvas) const {
     TextTable table(headers, {TextTable::Align::right});
     for (const Best& best : top_) {
       std::vector<std::string> cells;
-      for (std::size_t c = 0; c < count; ++c)
-        cells.push_back(shortened(pretty(columns_.all()[shown[c]], best.row[shown[c]]), 40));
+      for (std::size_t c = 0; c < count; ++c) {
+        const bool marked = shown[c] == throughput_ && !best.row[optimistic_].empty();
+        const std::string cell = pretty(columns_.all()[shown[c]], best.row[shown[c]]);
+        cells.push_back(shortened(cell, 40) + (marked ? "*" : ""));
+      }
       table.add(std::move(cells));
     }
     std::string text = table.render();
@@ -297,6 +303,9 @@ std::string Overview::top_table(const Canvas& canvas) const {
     if (count < shown.size())
       text +=
           fmt::format("({} more columns do not fit; --columns chooses)\n", shown.size() - count);
+    const bool marked =
+        std::ranges::any_of(top_, [&](const Best& best) { return !best.row[optimistic_].empty(); });
+    if (marked) text += fmt::format("*: {}\n", kOptimistic);
     return text;
   }
   return "";

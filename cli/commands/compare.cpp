@@ -140,8 +140,11 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
   return text;
 }
 
+double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
+
 /// Columns of every comparison; those of weight versions where there are several.
-Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions) {
+Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions,
+               bool chunked) {
   const double rate = number_or_0(r, "throughput_samples_per_s");
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
@@ -155,7 +158,7 @@ Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool vers
               first_rate > 0 ? ratio_text(rate / first_rate) : "-",
               format_percent(number_or_0(r, "bubble_fraction")),
               unit.text(static_cast<std::int64_t>(most(r, "peak_memory_bytes"))),
-              fmt::format("{:.0f}", most(r, "stash_peak"))};
+              stash_text(most(r, "stash_peak"), chunks_of(r), chunked)};
   if (!versions) return cells;
   cells.push_back(fmt::format("{:.0f}", most(r, "weight_versions_peak")));
   cells.push_back(fmt::format("{:.0f}", most(r, "staleness_max")));
@@ -166,6 +169,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   const bool versions = std::ranges::any_of(results, [](const Json& r) {
     return most(r, "weight_versions_peak") > 1 || most(r, "staleness_max") > 0;
   });
+  const bool chunked = std::ranges::any_of(results, [](const Json& r) { return chunks_of(r) > 1; });
   double largest = 0;
   for (const Json& r : results) largest = std::max(largest, most(r, "peak_memory_bytes"));
   const ByteUnit unit = byte_unit(static_cast<std::int64_t>(largest));
@@ -184,7 +188,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   TextTable table(header, {TextTable::Align::left, TextTable::Align::left});
   const double first = number_or_0(results[0], "throughput_samples_per_s");
   for (std::size_t i = 0; i < results.size(); ++i) {
-    Words row = cells_of(results[i], first, unit, versions);
+    Words row = cells_of(results[i], first, unit, versions, chunked);
     row.insert(row.begin(), labels.rows[i]);
     table.add(std::move(row));
   }
@@ -193,7 +197,8 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   std::string text =
       (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
       "batch: samples of an update; update: its time; ratio: samples/s against the first row\n"
-      "stash: microbatches whose activations the fullest device holds\n";
+      "stash: microbatches whose activations the fullest device holds" +
+      (chunked ? ", a chunk's counting as its part\n" : "\n");
   if (versions)
     text +=
         "versions: of the weights; staleness: updates that the weights of a gradient are "

@@ -97,13 +97,13 @@ class PointsTable extends Figure {
 
   /** What was varied, what became of it, what is shown above; then the rest. */
   columns() {
-    const {section, points} = this;
-    const main = [section.heat_measure, section.pareto_x, section.pareto_y];
+    const {section, points, best} = this;
+    const main = [best?.name, section.heat_measure, section.pareto_x, section.pareto_y];
     const rank = c => c.role === 'axis' ? 0 :
         c.name === 'status'             ? 1 :
         main.includes(c.name)           ? 2 :
-        c.role === 'measure'            ? 3 :
-        c.name === 'reason'             ? 4 :
+        c.name === 'reason'             ? 3 :
+        c.role === 'measure'            ? 4 :
                                           5;
     return points.columns.filter(c => c.varies || c.role === 'axis' || c.name === 'status')
         .sort((a, b) => rank(a) - rank(b));

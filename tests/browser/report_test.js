@@ -317,6 +317,8 @@ const tests = {
     assert.deepEqual(
         headings.slice(0, 5),
         ['stages', 'microbatches', 'schedule', 'status', 'throughput, samples/s']);
+    const reason = headings.indexOf('reason');
+    assert.ok(reason > 4 && reason < headings.length - 1, 'where the results are read');
     const rates =
         (await figure(page, 2).locator('tbody td:nth-child(5)').allInnerTexts()).map(Number);
     assert.deepEqual(rates, [...rates].sort((a, b) => b - a), 'the best first');

@@ -97,6 +97,33 @@ class Work(Case):
         self.run_it("compare", case, case)
 
 
+    def test_what_an_order_takes_for_granted_is_said(self):
+        costs = COSTS.replace("backward_input: 8 ms, backward_weight: 8 ms", "backward: 16 ms")
+        case = self.file(costs + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8}\n")
+        over = ["--over", "schedule=1f1b,zb-h1,v-search"]
+        table = self.run_it("compare", case, *over).stdout
+        self.assertIn("note, schedule=zb-h1; schedule=v-search: half of a backward counts as "
+                      "backward_input, half as backward_weight", table)
+        self.assertIn("note, schedule=v-search: 'v-search' searches within 0.5 times the "
+                      "activations of 1F1B", table)
+        given = self.file(COSTS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8, "
+                          "memory_limit: 1}\n", "given.yaml")
+        notes = self.json("simulate", given, "--set", "schedule=v-search")["notes"]
+        self.assertEqual(notes, [])
+
+    def test_what_is_held_counts_in_microbatches_whatever_the_chunks(self):
+        case = self.file(COSTS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8}\n")
+        over = ["--over", "schedule=1f1b,interleaved-1f1b"]
+        table = self.run_it("compare", case, *over).stdout
+        one, two = self.json("compare", case, *over)
+        held = [max(d["stash_peak"] for d in r["devices"]) for r in (one, two)]
+        self.assertEqual([r["chunks"] for r in (one, two)], [1, 2])
+        for row, (schedule, count) in zip(("1f1b", "interleaved-1f1b"),
+                                          (("1f1b", held[0]), ("interleaved-1f1b", held[1] / 2))):
+            self.assertRegex(table, rf"schedule={schedule} .* {count:.1f}\n")
+        self.assertIn("a chunk's counting as its part", table)
+
+
 class Batch(Case):
     def test_rows_of_other_batches_are_named(self):
         sets = ["gpt-2.2b-flush", "--over", "width=1,2", "--set", "stages=4"]
@@ -120,6 +147,32 @@ class Batch(Case):
         for row in fine:
             self.assertEqual(row["samples_per_update"], 64)
             self.assertEqual(row["microbatches"] * row["microbatch_size"] * int(row["width"]), 64)
+
+
+class Optimistic(Case):
+    """Microbatches smaller than the efficiency curve knows, wherever rows are ranked."""
+
+    SMALL = ("model: gpt-355m\ncluster: {base: p3.16xlarge, nodes: 1}\nschedule: 1f1b\n"
+             "pipeline: {stages: 4, recompute: full, global_batch_size: 64}\n")
+
+    def test_a_sweep_marks_its_rows(self):
+        case = self.file(self.SMALL)
+        done = self.run_it("sweep", case, "--over", "microbatch_size=1,2,4,8")
+        marked = {line.split()[0]: "*" in line for line in done.stdout.splitlines()
+                  if re.match(r" +[1248]  ", line)}
+        self.assertEqual(marked, {"1": True, "2": True, "4": True, "8": False}, done.stdout)
+        self.assertIn("*: microbatches smaller than", done.stdout)
+        large = self.run_it("sweep", case, "--over", "microbatch_size=8,16").stdout
+        self.assertNotIn("*", large)
+
+    def test_a_plan_marks_its_rows(self):
+        options = ["--cluster", "p3.16xlarge", "--batch", "64", "--search", "full", "--effort",
+                   "20", "--stages", "4"]
+        for size, marked in ((1, True), (8, False)):
+            plan = self.json("plan", "gpt-355m", *options, "--microbatch-size", str(size))
+            self.assertEqual({p["optimistic"] for p in plan["plans"]}, {marked})
+            text = self.run_it("plan", "gpt-355m", *options, "--microbatch-size", str(size)).stdout
+            self.assertEqual("*: microbatches smaller than" in text, marked, text)
 
 
 class Several(Case):
@@ -239,6 +292,15 @@ class Advice(Case):
                                   "pipeline.chunks=2", "--set", "transfers=overlapped",
                                   stdin=text).stdout
         self.assertIn("interleaved-1f1b", interleaved)
+
+    def test_tensor_degree_and_replicas_are_traded(self):
+        case = self.file("model: gpt-1.3b\ncluster: dgx-a100\nschedule: 1f1b\n"
+                         "pipeline: {stages: 1, tensor: 8, width: 1, microbatch_size: 4, "
+                         "global_batch_size: 64}\n")
+        result = self.json("simulate", case)
+        advice = result["what_to_change"][0]
+        self.assertEqual(advice["set"], ["pipeline.tensor=4", "pipeline.width=2"], result)
+        self.assertLess(advice["iteration_time_ratio"], 1)
 
     def test_what_does_not_fit_is_told_what_would(self):
         sets = ["--set", "recompute=none", "--set", "microbatch_size=8"]

@@ -107,7 +107,7 @@ SweepSection sweep() {
           point.cells[5] = time;
         }
         if (section.points.size() == 7) {
-          point.status = PointStatus::error;
+          point.status = PointStatus::failed;
           point.reason = "killed by signal 9";
           point.cells = {double(stages), double(microbatches), schedules[s], {}, {}, {}, {}};
         }

@@ -138,7 +138,7 @@ TEST(SweepSection, AddsStatusAndReasonAndWritesTextsOnce) {
                       {{"rate", "samples/s"}, SweepRole::measure, Better::higher}},
                      {{{2.0, "gpipe", 10.5}},
                       {{4.0, "1f1b", {}}, PointStatus::infeasible, "too large"},
-                      {{8.0, "gpipe", NAN}, PointStatus::error, "killed"}}};
+                      {{8.0, "gpipe", NAN}, PointStatus::failed, "killed"}}};
   const nlohmann::ordered_json json = parsed(section_text(sweep));
   const auto& columns = json["columns"];
   ASSERT_EQ(columns.size(), 5U);
@@ -146,7 +146,7 @@ TEST(SweepSection, AddsStatusAndReasonAndWritesTextsOnce) {
   EXPECT_EQ(columns[1]["values"].dump(), R"({"words":["gpipe","1f1b"],"at":[0,1,0]})");
   EXPECT_EQ(columns[2]["values"].dump(), "[10.5,null,null]");
   EXPECT_EQ(columns[2]["better"], "higher");
-  EXPECT_EQ(columns[3]["values"]["words"].dump(), R"(["ok","infeasible","error"])");
+  EXPECT_EQ(columns[3]["values"]["words"].dump(), R"(["ok","infeasible","failed"])");
   EXPECT_EQ(columns[4]["values"]["words"][1], "too large");
 }
 

@@ -32,6 +32,14 @@ TEST(ScriptOptions, AreFoundInCommandsArraysAndVariables) {
             "--one 1\n--two 2\n--three 3\n");
 }
 
+TEST(ScriptOptions, EndWithTheirCommand) {
+  EXPECT_EQ(options_in("ARGS=\"--one 1 --two 2\"\ntorchrun --three 3 $ARGS\n"),
+            "--one 1\n--two 2\n--three 3\n");
+  EXPECT_EQ(options_in("run --one 1; torchrun --two 2 && echo --three 3\ndone"),
+            "--one 1\n--two 2\n--three 3\n");
+  EXPECT_EQ(options_in("--one\n1\n--two\n2\n"), "--one 1\n--two 2\n") << "a word a line";
+}
+
 TEST(ScriptOptions, VariablesAreFollowed) {
   EXPECT_EQ(options_in("TP=8\nPP=${PP:-4}\nrun --tp $TP --pp ${PP} --gpus $((TP * $PP + 1))\n"),
             "--tp 8\n--pp 4\n--gpus 33\n");
