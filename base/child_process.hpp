@@ -1,4 +1,5 @@
-// Work in a child process: what can be started only once in a process (SimGrid), crash or never end.
+// Work in a child process: what can be started only once in a process (SimGrid), crash or never
+// end.
 //
 // The child is a fork, so it has everything that is loaded here, and sends back one string. It dies
 // with this process, however that ends.

@@ -54,10 +54,10 @@ std::vector<std::pair<double, double>> flow_changes(const Simulation& s) {
         flows = std::max(flows, static_cast<double>(phase.flows.size()));
       flows *= reduction.contended ? 1.0 / s.program.placement.widths()[position] : 0;
     } else {
-      const Transfer& channel =
+      const Transfer& message =
           (*s.traffic)[s.traffic->message_of(s.program.ops[s.table->producer(op)])];
-      flows = channel.contended ? 1 : 0;
-      latency_s = channel.latency_s;
+      flows = message.contended ? 1 : 0;
+      latency_s = message.latency_s;
     }
     const Span& span = s.timeline->message(g);
     if (flows == 0 || span.end_s - latency_s <= span.start_s) continue;

@@ -3,7 +3,8 @@
 // An activity is an op or a message; all messages cross private links. Every
 // measurement of the simgrid engine is a child process of its own, whose memory is its own; it is
 // run three times: messages on timers (its default for private links), every message a SimGrid
-// Comm, and the memory timeline included. CPU seconds; the median of several runs; the ratio within one run.
+// Comm, and the memory timeline included. CPU seconds; the median of several runs; the ratio within
+// one run.
 #include "bench/in_child.hpp"
 #include "base/clock.hpp"
 #include "program/check.hpp"

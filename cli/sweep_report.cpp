@@ -16,7 +16,8 @@ constexpr std::string_view kSettings[] = {"stages",         "tensor",
                                           "microbatches",   "microbatch_size",
                                           "batches",        "samples_per_update",
                                           "capacity_bytes", "devices",
-                                          "gpus",           "ops"};
+                                          "gpus",           "ops",
+                                          "optimistic",     "chunks"};
 
 std::string unit_of(std::string_view name) {
   if (name.ends_with("_bytes")) return "bytes";

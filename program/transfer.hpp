@@ -43,9 +43,10 @@ struct Transfer {
   double sent_per_byte = 0;   ///< over all flows; also where they are not made because it is priced
   bool contended = false;     ///< shares a link with something else, or stands in line with itself
 
-  /// Seconds of so many bytes that have their links for themselves.
+  /// Seconds of so many bytes, in one call, that have their links for themselves.
   double alone_s(double bytes) const {
     if (kind == Kind::message) return bytes / bytes_per_s + latency_s;
+    if (kind == Kind::norm) return latency_s;
     double seconds = 0;
     for (const Phase& phase : phases) seconds += bytes * phase.s_per_byte + phase.latency_s;
     return seconds;

@@ -230,6 +230,9 @@ class Builder {
 
   std::uint32_t default_stages() {
     if (out_.own_schedule) return out_.own_schedule->only_depth;
+    const Value& width = pipeline_.at("width");
+    if (width.kind == Value::Kind::list && !width.items.empty())
+      return clamp(static_cast<std::int64_t>(width.items.size()));
     return whole_model() ? 1 : default_positions();
   }
   std::uint32_t default_width() {
@@ -387,7 +390,7 @@ class Builder {
     const auto most = lifted ? static_cast<std::uint64_t>(*lifted) : kUsualMostOps;
     // What cannot overflow says whether the other one did.
     const double about = double(out_.shape.microbatches_per_update) * out_.shape.batches *
-                         out_.shape.depth * out_.mesh.most();
+                         out_.shape.depth * std::ranges::max(out_.shape.replicas.values());
     const std::uint64_t ops = about > double(kMaxOps)
                                   ? static_cast<std::uint64_t>(std::min(about, 9e18))
                                   : count_ops(out_.shape);
@@ -635,9 +638,9 @@ class Builder {
     }
     if (out_.mesh.replicated() || mirrored()) set_reductions();
     if (schedule.whole_backward) cost_whole_backwards(out_);
-    note_assumptions();
     check_magnitudes();
     if (schedule.looks_at_costs) tell_schedule();
+    note_assumptions();
   }
 
   void cost_stages() {
@@ -727,7 +730,7 @@ class Builder {
   void check_magnitudes() {
     constexpr double kMost = 4e18;
     const double runs = static_cast<double>(out_.shape.total());
-    const double width = out_.mesh.most();
+    const double width = std::ranges::max(out_.shape.replicas.values());
     // PipeDream keeps the most versions: one per stage, the live one and a further copy.
     const double versions = static_cast<double>(out_.shape.depth) * 2 + 2;
     double seconds = 0, most_bytes = 0, reduce_s = 0;

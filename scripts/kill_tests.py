@@ -11,7 +11,7 @@ ranks   SIGKILL or SIGSTOP of a rank, or SIGKILL of the launcher, of a replay in
         deadline and says so; no process, no temporary file and no shared memory is left.
 
 The last line says how many moments there were and how many of them left something wrong; exit status 1 then.
-$PENSTOCK_BINARY and $PENSTOCK_RUN name the programs (default: those in build/)."""
+$PENSTOCK_BINARY and $PENSTOCK_RUN name the programs (default: those in build/, which `./check` made)."""
 import argparse
 import collections
 import os

@@ -185,8 +185,7 @@ apt_update() {
 # One build at a time in a tree. Only ninja and meson inherit the lock, so that it lasts as long as
 # they do even if this script is killed.
 lock_build() {
-  local built=$build/cli/penstock
-  [[ -x $built || ! -x $built-first ]] || built+=-first
+  local built=$build/cli/${program:-penstock}
   { mkdir -p "$build" && : >>"$build/.lock"; } 2>/dev/null ||
     die "cannot write to $build, where what changed is built; make it writable, or run what was" \
       "built there before: $built"

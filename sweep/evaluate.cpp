@@ -58,7 +58,8 @@ void describe(const Scenario& scenario, Row& row) {
   set(column("batches"), scenario.shape.batches);
   set(column("devices"), static_cast<double>(scenario.devices()));
   set(column("gpus"), static_cast<double>(scenario.gpu_count()));
-  if (scenario.optimistic) set(column("optimistic"), 1);
+  set(column("optimistic"), scenario.optimistic ? 1 : 0);
+  set(column("chunks"), scenario.shape.chunks);
 }
 
 void measure(const Result& r, Row& row) {

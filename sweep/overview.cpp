@@ -287,10 +287,12 @@ std::string Overview::top_table(const Canvas& canvas) const {
     std::vector<std::string> headers;
     for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown[c]));
     TextTable table(headers, {TextTable::Align::right});
+    bool any_marked = false;
     for (const Best& best : top_) {
       std::vector<std::string> cells;
       for (std::size_t c = 0; c < count; ++c) {
-        const bool marked = shown[c] == throughput_ && !best.row[optimistic_].empty();
+        const bool marked = shown[c] == throughput_ && best.row[optimistic_] == "1";
+        any_marked = any_marked || marked;
         const std::string cell = pretty(columns_.all()[shown[c]], best.row[shown[c]]);
         cells.push_back(shortened(cell, 40) + (marked ? "*" : ""));
       }
@@ -303,9 +305,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
     if (count < shown.size())
       text +=
           fmt::format("({} more columns do not fit; --columns chooses)\n", shown.size() - count);
-    const bool marked =
-        std::ranges::any_of(top_, [&](const Best& best) { return !best.row[optimistic_].empty(); });
-    if (marked) text += fmt::format("*: {}\n", kOptimistic);
+    if (any_marked) text += fmt::format("*: {}\n", kOptimistic);
     return text;
   }
   return "";

@@ -16,7 +16,8 @@ static_assert(kMeasures.size() <= 32, "one bit each");
 constexpr std::string_view kCounts[] = {
     "stages",        "tensor",  "microbatches", "microbatch_size",
     "batches",       "ops",     "stash_peak",   "weight_versions_peak",
-    "staleness_max", "devices", "gpus",         "optimistic"};
+    "staleness_max", "devices", "gpus",         "optimistic",
+    "chunks"};
 
 }  // namespace
 

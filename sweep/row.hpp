@@ -10,7 +10,7 @@
 namespace penstock {
 
 /// Columns of numbers; a NaN is an empty cell. Units are in the names.
-inline constexpr std::array<std::string_view, 31> kMeasures = {
+inline constexpr std::array<std::string_view, 32> kMeasures = {
     "stages",
     "tensor",
     "microbatches",
@@ -42,6 +42,7 @@ inline constexpr std::array<std::string_view, 31> kMeasures = {
     "devices",
     "gpus",
     "optimistic",
+    "chunks",
 };
 
 /// Text of the user's or of an error for a cell: without line feeds and what else moves a cursor.

@@ -136,11 +136,11 @@ class Splitter {
       (scales ? ratios : lengths)[channel_of(g)].push_back(scales ? measured / modelled : measured);
     });
     for (std::uint32_t c = 0; c < traffic_.messages().size(); ++c) {
-      const Transfer& channel = traffic_.messages()[c];
+      const Transfer& message = traffic_.messages()[c];
       if (!ratios[c].empty()) {
         const double ratio = quantile(ratios[c], 0.5);
         if (ratio > 0)
-          traffic_.set_private(c, channel.latency_s * ratio, channel.bytes_per_s / ratio);
+          traffic_.set_private(c, message.latency_s * ratio, message.bytes_per_s / ratio);
       } else if (!lengths[c].empty()) {
         traffic_.set_private(c, quantile(lengths[c], 0.5), kUnlimited);
       }
@@ -152,8 +152,8 @@ class Splitter {
     for (const RecordedTimeline& run : runs_) collect_departures(run.timeline, delays);
     for (std::uint32_t c = 0; c < delays.size(); ++c) {
       if (delays[c].empty()) continue;
-      const Transfer& channel = traffic_.messages()[c];
-      traffic_.set_private(c, channel.latency_s + quantile(delays[c], 0.5), channel.bytes_per_s);
+      const Transfer& message = traffic_.messages()[c];
+      traffic_.set_private(c, message.latency_s + quantile(delays[c], 0.5), message.bytes_per_s);
     }
   }
 

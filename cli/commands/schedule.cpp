@@ -64,7 +64,9 @@ ComputeTable generated_table(const std::string& name, const std::vector<Override
   if (!scenario.schedule->flushes() || scenario.schedule->checkpoints)
     say_left_out(scenario.schedule->checkpoints ? "which microbatches are recomputed"
                                                 : "when weights are updated");
-  return {table_of(order), placement_of(*scenario.schedule, shape)};
+  ScheduleShape one = shape;  // pipeline, whose devices the rows are
+  one.replicas = 1;
+  return {table_of(order), placement_of(*scenario.schedule, one)};
 }
 
 ComputeTable imported_table(const std::string& path, const std::vector<Override>& overrides) {

@@ -118,8 +118,7 @@ class Work(Case):
         one, two = self.json("compare", case, *over)
         held = [max(d["stash_peak"] for d in r["devices"]) for r in (one, two)]
         self.assertEqual([r["chunks"] for r in (one, two)], [1, 2])
-        for row, (schedule, count) in zip(("1f1b", "interleaved-1f1b"),
-                                          (("1f1b", held[0]), ("interleaved-1f1b", held[1] / 2))):
+        for schedule, count in (("1f1b", held[0]), ("interleaved-1f1b", held[1] / 2)):
             self.assertRegex(table, rf"schedule={schedule} .* {count:.1f}\n")
         self.assertIn("a chunk's counting as its part", table)
 
@@ -168,11 +167,24 @@ class Optimistic(Case):
     def test_a_plan_marks_its_rows(self):
         options = ["--cluster", "p3.16xlarge", "--batch", "64", "--search", "full", "--effort",
                    "20", "--stages", "4"]
-        for size, marked in ((1, True), (8, False)):
-            plan = self.json("plan", "gpt-355m", *options, "--microbatch-size", str(size))
-            self.assertEqual({p["optimistic"] for p in plan["plans"]}, {marked})
-            text = self.run_it("plan", "gpt-355m", *options, "--microbatch-size", str(size)).stdout
-            self.assertEqual("*: microbatches smaller than" in text, marked, text)
+        text = self.run_it("plan", "gpt-355m", *options, "--microbatch-size", "1").stdout
+        self.assertRegex(text, r"[0-9]\*  ")
+        self.assertIn("*: microbatches smaller than", text)
+        plan = self.json("plan", "gpt-355m", *options, "--microbatch-size", "8")
+        self.assertEqual({p["optimistic"] for p in plan["plans"]}, {False})
+
+
+class Replicas(Case):
+    def test_a_table_is_of_one_pipeline_however_many_there_are(self):
+        for schedule in ("1f1b", "dualpipe"):
+            export = ["schedule", "export", schedule, "--to", "torch-csv-comms", "--set",
+                      "stages=4", "--set", "microbatches=8"]
+            self.assertEqual(self.run_it(*export, "--set", "width=2").stdout,
+                             self.run_it(*export).stdout)
+
+    def test_a_list_of_widths_has_a_stage_for_each(self):
+        case = self.file(COSTS + "schedule: 1f1b\npipeline: {width: [1, 2], microbatches: 4}\n")
+        self.assertEqual(len(self.json("simulate", case)["devices"]), 3)
 
 
 class Several(Case):

@@ -47,12 +47,12 @@ class Start(LauncherTest):
 
     def test_what_executes_is_built_when_it_is_first_asked_for(self) -> None:
         self.box.run("simulate")
-        for command, builds in (("replay", 1), ("replay", 0), ("calibrate", 0), ("simulate", 0)):
+        for command, builds in (("replay", 1), ("replay", 0), ("calibrate", 1), ("doctor", 0), ("simulate", 0)):
             self.box.forget()
             self.box.run(command)
             self.assertEqual(len(self.box.calls("ninja")), builds, command)
             for call in self.box.calls("ninja"):
-                self.assertRegex(call, "build runtime execution$")
+                self.assertRegex(call, "build (first|runtime) execution$")
 
     def test_the_cuda_backend_is_left_out_where_there_is_no_driver(self) -> None:
         self.box.fake("ldconfig", "")
@@ -183,7 +183,7 @@ class Failures(LauncherTest):
         result = self.box.run("x")
         self.assertEqual((result.stdout, result.returncode), ("", 1))
         self.assertRegex(result.stderr, r"^cannot write to .*/build, where what changed is built; .*"
-                                        r"build/cli/penstock\n$")
+                                        r"build/cli/penstock-first\n$")
 
     def test_an_interrupted_configuration_is_done_again(self) -> None:
         (self.box.tree / "build/meson-private").mkdir(parents=True)

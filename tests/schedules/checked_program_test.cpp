@@ -17,7 +17,8 @@ ScheduleShape shape_of(std::uint32_t depth, std::uint32_t microbatches) {
 }
 
 TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
-  const ScheduleShape shape = shape_of(4, 6);
+  ScheduleShape shape = shape_of(4, 6);
+  shape.replicas = 2;
   const LoweringOptions options;
   const CheckedProgram made(named("1f1b"), shape, options);
   const Program program = lower(named("1f1b"), shape, options);
@@ -55,6 +56,12 @@ TEST(ProgramCache, AnythingThatChangesTheProgramMakesAnother) {
   ScheduleShape timed = shape;
   timed.times.assign(4, {.forward = 1.5});
   EXPECT_NE(cache.get(named("1f1b"), timed, {}), first);
+  ScheduleShape twice = shape, uneven = shape;
+  twice.replicas = 2;
+  uneven.replicas = PerStage<int>(std::vector<int>{1, 2, 1, 1});
+  const auto replicated = cache.get(named("1f1b"), twice, {});
+  EXPECT_NE(replicated, first);
+  EXPECT_NE(cache.get(named("1f1b"), uneven, {}), replicated);
   EXPECT_EQ(cache.get(named("1f1b"), shape, {}), first);
 }
 
