@@ -2,6 +2,8 @@
 """./penstock and ./check with fake tools: what they build, install, print and return, and when."""
 
 import os
+import pathlib
+import re
 import shutil
 import signal
 import statistics
@@ -36,23 +38,33 @@ class Start(LauncherTest):
         self.assertEqual(len(self.box.calls("meson setup")), 1)
         self.assertRegex(self.box.calls("ninja")[0], r"^ninja -C .*/a tree/build first$")
 
-    def test_searches_and_sweeps_are_built_when_they_are_first_asked_for(self) -> None:
+    def assert_each_builds(self, *commands: tuple[str, str]) -> None:
+        """After a first table; "": nothing."""
         self.box.run("simulate")
-        for command, builds in (("schedule", 0), ("sweep", 1), ("plan", 0), ("compare", 0), ("simulate", 0)):
+        for command, parts in commands:
             self.box.forget()
             self.box.run(command)
-            self.assertEqual(len(self.box.calls("ninja")), builds, command)
-            for call in self.box.calls("ninja"):
-                self.assertRegex(call, "build runtime$")
+            built = [call.split("/build ")[1] for call in self.box.calls("ninja")]
+            self.assertEqual(built, [parts] if parts else [], command)
+
+    def test_searches_and_sweeps_are_built_when_they_are_first_asked_for(self) -> None:
+        self.assert_each_builds(("schedule", ""), ("sweep", "runtime"), ("plan", ""), ("compare", ""),
+                                ("simulate", ""))
 
     def test_what_executes_is_built_when_it_is_first_asked_for(self) -> None:
-        self.box.run("simulate")
-        for command, builds in (("replay", 1), ("replay", 0), ("calibrate", 1), ("doctor", 0), ("simulate", 0)):
-            self.box.forget()
-            self.box.run(command)
-            self.assertEqual(len(self.box.calls("ninja")), builds, command)
-            for call in self.box.calls("ninja"):
-                self.assertRegex(call, "build (first|runtime) execution$")
+        self.assert_each_builds(("replay", "first execution"), ("replay", ""), ("doctor", ""),
+                                ("calibrate", "runtime execution"), ("simulate", ""))
+
+    def test_what_the_first_program_does_without_is_built_before_it_runs(self) -> None:
+        source = pathlib.Path(__file__).parents[2] / "cli/not_in_first.cpp"
+        missing = re.findall(r"^int run_(\w+)\(", source.read_text(), re.MULTILINE)
+        self.assertGreaterEqual(len(missing), 5)
+        for command in missing:
+            with self.subTest(command=command):
+                (self.box.tree / "cli/main.cpp").write_text(f"// before {command}\n")
+                self.box.forget()
+                self.box.run(command)
+                self.assertRegex(self.box.calls("ninja")[0], "build runtime")
 
     def test_the_cuda_backend_is_left_out_where_there_is_no_driver(self) -> None:
         self.box.fake("ldconfig", "")
