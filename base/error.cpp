@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace penstock {
 namespace {
@@ -69,6 +70,10 @@ InputError::InputError(const std::string& origin, const std::string& message)
 
 SystemError SystemError::from_errno(const std::string& operation, const std::string& object) {
   return SystemError(fmt::format("cannot {} '{}': {}", operation, object, std::strerror(errno)));
+}
+
+std::string what_of(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "out of memory" : error.what();
 }
 
 }  // namespace penstock

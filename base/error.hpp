@@ -5,6 +5,7 @@
 // Errors are thrown where they are found and caught once, in main.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ class InternalBug : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
+
+/// What to say of an error. Of memory that is not there "out of memory", which takes none.
+std::string what_of(const std::exception& error);
 
 /// Throws InternalBug unless `holds`.
 inline void invariant(bool holds, const char* what) {

@@ -6,6 +6,8 @@
 // pairs that begin with a text make an object, other braces a list.
 #pragma once
 
+#include "base/one_of.hpp"
+
 #include <array>
 #include <concepts>
 #include <cstdint>
@@ -19,7 +21,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace penstock {
@@ -152,7 +153,7 @@ class Json {
   const std::string& text() const;
   [[noreturn]] void is_no(const char* wanted) const;
 
-  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, List, Object>
+  OneOf<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, List, Object>
       value_;
 };
 

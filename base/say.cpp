@@ -36,12 +36,12 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
-std::string without_controls(const std::string& text) {
+std::string without_controls(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    const std::size_t length = utf8_length(std::string_view(text).substr(i));
+    const std::size_t length = utf8_length(text.substr(i));
     if (length == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       out += fmt::format("\\x{:02x}", c);
       continue;
@@ -56,7 +56,7 @@ std::string without_controls(const std::string& text) {
   return out;
 }
 
-void say_text(const std::string& text) noexcept {
+void say_text(std::string_view text) noexcept {
   try {
     const std::string shown = without_controls(text);
     std::fwrite(shown.data(), 1, shown.size(), stderr);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -20,14 +21,20 @@ std::size_t utf8_length(std::string_view text);
 
 /// `text` with control characters other than line feeds and tabs, and what is no UTF-8, written
 /// out: a terminal obeys none that a file's name or its content holds.
-std::string without_controls(const std::string& text);
+std::string without_controls(std::string_view text);
 
 /// Writes to standard error, `without_controls`; when that is full or closed nothing is said.
-void say_text(const std::string& text) noexcept;
+/// Without memory the text is written as it is.
+void say_text(std::string_view text) noexcept;
 
+/// The same. Where there is no memory to put the parts together, that is said instead.
 template <class... Parts>
 void say(fmt::format_string<Parts...> format, Parts&&... parts) {
-  say_text(fmt::format(format, std::forward<Parts>(parts)...));
+  try {
+    say_text(fmt::format(format, std::forward<Parts>(parts)...));
+  } catch (const std::bad_alloc&) {
+    say_text("penstock: not enough memory, not even to say what is wrong\n");
+  }
 }
 
 /// Hands on what was printed so far; `require_output` knows when that failed.

@@ -1,6 +1,7 @@
 #include "cli/execution.hpp"
 
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -125,8 +126,7 @@ TemporaryFolder::TemporaryFolder() {
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  remove_folder(path_.c_str());
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

@@ -1,6 +1,7 @@
 // penstock: parses the command line, runs a command, turns errors into exit codes.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/last_words.hpp"
 #include "base/say.hpp"
 #include "cli/options.hpp"
 #include "cli/scenario_names.hpp"
@@ -8,7 +9,9 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <cstdio>
 #include <new>
+#include <system_error>
 
 namespace penstock {
 namespace {
@@ -77,7 +80,12 @@ int guarded(const std::vector<std::string>& words) {
     say("penstock: this is a bug: {}\nplease report it with the scenario\n", bug.what());
     return exit_internal_bug;
   } catch (const std::bad_alloc&) {
-    say("penstock: not enough memory for this run; simulate fewer batches or microbatches\n");
+    say_no_memory("penstock");
+    return exit_failed;
+  } catch (const std::system_error& error) {  // fmt's, which does not say what it cannot write to
+    const bool output = std::ferror(stdout) != 0;
+    say("penstock: {}{}\n", output ? "cannot write 'standard output': " : "",
+        output ? error.code().message() : error.what());
     return exit_failed;
   } catch (const std::exception& error) {
     say("penstock: {}\n", error.what());
@@ -90,6 +98,7 @@ int guarded(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   penstock::keep_standard_streams();
+  penstock::say_what_nobody_catches("penstock");
   std::signal(SIGPIPE, SIG_DFL);  // `penstock ... | head` ends quietly
   return penstock::guarded({argv + 1, argv + argc});
 }

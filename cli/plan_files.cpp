@@ -1,6 +1,7 @@
 #include "cli/plan_files.hpp"
 
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -29,10 +30,8 @@ bool is_plan_file(const std::string& name) {
 /// Names, sorted.
 std::vector<std::string> plan_files(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (is_plan_file(entry.path().filename())) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
+  for (const std::string& name : names_in(folder))
+    if (is_plan_file(name)) names.push_back(name);
   return names;
 }
 

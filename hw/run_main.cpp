@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/json.hpp"
+#include "base/last_words.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/suggest.hpp"
@@ -195,10 +196,9 @@ class StopSignals {
   }
   ~StopSignals() {
     for (const int s : handled_) ::signal(s, SIG_DFL);
-    const char over = 0;
-    while (::write(ends_[1], &over, 1) < 0 && errno == EINTR) continue;
+    ::close(ends_[1]);  // which ends the thread, whatever else fails
     thread_.join();
-    for (const int end : ends_) ::close(end);
+    ::close(ends_[0]);
   }
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -217,7 +217,7 @@ class StopSignals {
     for (char number = 0;;) {
       const ssize_t got = ::read(ends_[0], &number, 1);
       if (got < 0 && errno == EINTR) continue;
-      if (got != 1 || number == 0) return;
+      if (got != 1) return;
       const std::lock_guard lock(mutex_);
       // At once a terminal and a launcher may send the same one.
       const bool again = signal_ != 0 && steady_s() - came_s_ > kPatience_s;
@@ -527,6 +527,7 @@ int main_checked(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace penstock;
   keep_standard_streams();
+  say_what_nobody_catches("penstock-run");
   const auto fail = [](const std::exception& error, int code) {
     say("penstock-run: {}\n", error.what());
     return code;
@@ -542,6 +543,9 @@ int main(int argc, char** argv) {
   } catch (const InternalBug& error) {
     say("penstock-run: this is a bug: {}\n", error.what());
     return exit_internal_bug;
+  } catch (const std::bad_alloc&) {
+    say_no_memory("penstock-run");
+    return exit_failed;
   } catch (const std::exception& error) {
     return fail(error, exit_failed);
   }

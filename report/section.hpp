@@ -11,15 +11,19 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <utility>
 
 namespace penstock {
 
-/// What every section says of itself.
+/// What every section says of itself. With a constructor: of braces within the braces of a section
+/// GCC 12 destroys the texts twice when there is no memory for what comes after them.
 struct SectionText {
+  SectionText(std::string heading_ = {}, std::string note_ = {}, bool sub_ = false)
+      : heading(std::move(heading_)), note(std::move(note_)), sub(sub_) {}
+
   std::string heading;
-  std::string note = {};  ///< below the heading; may be empty
-  bool sub = false;       ///< part of the section before: a smaller heading, not in the page's list
+  std::string note;  ///< below the heading; may be empty
+  bool sub;          ///< part of the section before: a smaller heading, not in the page's list
 };
 
 /// An empty section of this kind.

@@ -1,6 +1,7 @@
 // A table: sortable and paged. Also the rows under every other chart.
 #pragma once
 
+#include "base/one_of.hpp"
 #include "report/section.hpp"
 
 #include <unordered_map>
@@ -8,7 +9,7 @@
 
 namespace penstock {
 
-using Cell = std::variant<std::monostate, double, std::string>;  ///< monostate, NaN: unknown
+using Cell = OneOf<std::monostate, double, std::string>;  ///< monostate, NaN: unknown
 
 struct Column {
   std::string name;

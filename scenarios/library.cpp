@@ -1,5 +1,6 @@
 #include "scenarios/library.hpp"
 
+#include "base/folder.hpp"
 #include "base/suggest.hpp"
 #include "scenarios/foreign.hpp"
 
@@ -64,10 +65,8 @@ std::string data_folder() {
 
 std::vector<std::string> shipped_names(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(fs::path(data_folder()) / folder, ignored)) {
-    if (entry.path().extension() == ".yaml") names.push_back(entry.path().stem().string());
-  }
+  for (const std::string& name : names_in((fs::path(data_folder()) / folder).string()))
+    if (name.ends_with(".yaml")) names.push_back(name.substr(0, name.size() - 5));
   std::ranges::sort(names);
   return names;
 }

@@ -1,5 +1,7 @@
 #include "sweep/evaluate.hpp"
 
+#include "base/error.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -110,10 +112,8 @@ void guarded(Row& row, const Work& work) {
     work();
   } catch (const InputError& error) {
     end(Row::Status::refused, messages(error));
-  } catch (const std::bad_alloc&) {
-    end(Row::Status::failed, "out of memory");
   } catch (const std::exception& error) {
-    end(Row::Status::failed, error.what());
+    end(Row::Status::failed, what_of(error));
   }
 }
 

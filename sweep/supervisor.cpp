@@ -1,6 +1,7 @@
 #include "sweep/supervisor.hpp"
 
 #include "base/child_process.hpp"
+#include "base/error.hpp"
 #include "base/say.hpp"
 #include "sweep/worker.hpp"
 
@@ -165,7 +166,7 @@ pid_t start_supervisor(const Team& team, const Door& door) {
   try {
     supervise(team, door);
   } catch (const std::exception& error) {
-    say("penstock: {}\n", error.what());
+    say("penstock: {}\n", what_of(error));
     ::_exit(1);
   }
   ::_exit(0);

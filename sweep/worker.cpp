@@ -1,6 +1,7 @@
 #include "sweep/worker.hpp"
 
 #include "base/child_process.hpp"
+#include "base/error.hpp"
 #include "base/say.hpp"
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ class Worker {
     try {
       return team_.evaluate(point);
     } catch (const std::exception& error) {
-      return failed_row(point.number, error.what());
+      return failed_row(point.number, what_of(error));
     }
   }
 
@@ -108,7 +109,7 @@ int work(const Team& team, const Door& door, int number, std::atomic<std::uint64
   try {
     Worker(team, socket, in_hand).run({door.key, team.rank, number});
   } catch (const std::exception& error) {
-    say("penstock: a worker ended: {}\n", error.what());
+    say("penstock: a worker ended: {}\n", what_of(error));
     return 1;
   }
   return 0;

@@ -1,6 +1,7 @@
 #include "validate/sailor_data.hpp"
 
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -29,8 +30,8 @@ fs::path profiles_near(const std::string& measured_file) {
 
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::vector<fs::path> out;
-  for (const auto& entry : fs::directory_iterator(folder)) out.push_back(entry.path());
-  std::ranges::sort(out);
+  if (!fs::is_directory(folder)) throw InputError(folder.string(), "is not a folder");
+  for (const std::string& name : names_in(folder.string())) out.push_back(folder / name);
   return out;
 }
 

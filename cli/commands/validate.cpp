@@ -1,5 +1,6 @@
 // penstock validate: recordings of real runs beside what their scenarios predict.
 #include "base/exit_codes.hpp"
+#include "base/folder.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/iteration_times.hpp"
@@ -90,9 +91,8 @@ std::vector<InputFile> inputs_in(const std::string& path, LeftOut& left_out) {
   require_file(path);
   if (!fs::is_directory(path)) return {named_file(path)};
   std::vector<InputFile> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    if (!entry.is_regular_file() || !maybe_measured(entry.path())) continue;
-    const std::string file = entry.path().string();
+  for (const std::string& file : files_below(path)) {
+    if (!maybe_measured(file)) continue;
     left_out.unless_refused([&] {
       const MeasuredFormat format = measured_format(file, read_file(file));
       if (format != MeasuredFormat::unknown) files.push_back({file, format});
@@ -102,7 +102,6 @@ std::vector<InputFile> inputs_in(const std::string& path, LeftOut& left_out) {
     throw InputError(path,
                      "holds no recording (.json or .json.gz) and no table of measured iteration "
                      "times (.csv, .json)");
-  std::ranges::sort(files, {}, &InputFile::path);
   return files;
 }
 

@@ -1,5 +1,7 @@
 #include "hw/host/queue.hpp"
 
+#include "base/error.hpp"
+
 namespace penstock {
 
 HostQueue::HostQueue(RunControl& control, std::function<bool()> idle)
@@ -37,7 +39,7 @@ void HostQueue::work() {
     try {
       return step();
     } catch (const std::exception& error) {
-      control_.fail(error.what());
+      control_.fail(what_of(error));
       return false;
     }
   };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <new>
 
 namespace penstock::error_test {
 namespace {
@@ -100,6 +101,11 @@ TEST(SystemErrors, NameOperationObjectAndReason) {
 TEST(Invariants, ThrowOnlyWhenBroken) {
   EXPECT_NO_THROW(invariant(true, "never"));
   EXPECT_THROW(invariant(false, "broken"), InternalBug);
+}
+
+TEST(WhatOf, IsOurWordForMemoryThatIsNotThere) {
+  EXPECT_EQ(what_of(std::bad_alloc()), "out of memory");
+  EXPECT_EQ(what_of(std::runtime_error("why")), "why");
 }
 
 }  // namespace
