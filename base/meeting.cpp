@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -138,8 +139,13 @@ struct MeetingPoint {
     std::error_code error;
     std::filesystem::remove(unfinished, error);
     const mode_t before = ::umask(077);
-    std::ofstream(unfinished) << host << ' ' << port << ' ' << run.run << ' ' << run.secret << '\n';
+    std::ofstream out(unfinished);
+    out << host << ' ' << port << ' ' << run.run << ' ' << run.secret << '\n';
+    out.close();
+    const int why = errno;
     ::umask(before);
+    errno = why;
+    if (!out) throw SystemError::from_errno("write", unfinished.string());
     std::filesystem::rename(unfinished, file, error);
     if (error)
       throw SystemError(fmt::format("cannot write '{}': {}", file.string(), error.message()));

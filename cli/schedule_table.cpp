@@ -62,6 +62,7 @@ Json schedule_json(const Schedule& s) {
 std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
   std::istringstream words{std::string(text)};
+  words.exceptions(std::ios::badbit);  // no memory is not the end of the text
   for (std::string word; words >> word;) {
     for (; word.size() > width; word.erase(0, width)) lines.push_back(word.substr(0, width));
     if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)

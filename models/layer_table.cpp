@@ -65,6 +65,7 @@ class TableReader {
 
   PipedreamProfile read(const std::string& text) {
     std::istringstream lines(text);
+    lines.exceptions(std::ios::badbit);  // no memory is not the end of the text
     while (std::getline(lines, text_)) {
       ++line_;
       const std::size_t first = text_.find_first_not_of(" \t\r");

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -361,9 +362,12 @@ PipedreamProfile parse_profile_file(const std::string& text, const std::string& 
 
 PipedreamProfile load_pipedream_profile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
+  if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    throw SystemError::from_errno("read", path);
   if (!file) throw InputError(path, "cannot be read");
   std::string text(kLargestFile + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) throw SystemError::from_errno("read", path);
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse_profile_file(text, path);
 }

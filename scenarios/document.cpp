@@ -1,5 +1,6 @@
 #include "scenarios/document.hpp"
 
+#include "base/folder.hpp"
 #include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "base/table.hpp"
@@ -368,13 +369,15 @@ Diagnostic Value::diagnostic(const std::string& message) const {
 std::string nearest_file(const std::string& file) {
   const std::filesystem::path path(file);
   std::vector<std::string> names;
-  std::error_code ignored;
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored) && names.size() < 1000)
-      names.push_back(entry.path().filename().string());
+  try {
+    std::error_code ignored;
+    for (const std::string& name : names_in(folder.string()))
+      if (names.size() < 1000 && std::filesystem::is_regular_file(folder / name, ignored))
+        names.push_back(name);
+  } catch (const SystemError&) {
+    return "";  // a hint less
   }
-  std::ranges::sort(names);
   return did_you_mean(path.filename().string(), names);
 }
 
@@ -419,21 +422,30 @@ Value parse_document(const std::string& text, const std::string& origin) {
   return reader.take();
 }
 
+namespace {
+
+/// The machine's, or else the user's: the name of a file that is not there.
+[[noreturn]] void refuse_file(const std::string& path, int error) {
+  errno = error;
+  for (const int of_machine : {EIO, ENOMEM, EMFILE, ENFILE})
+    if (error == of_machine) throw SystemError::from_errno("read", path);
+  throw InputError(path, fmt::format("cannot be read: {}{}", std::strerror(error),
+                                     error == ENOENT ? nearest_file(path) : ""));
+}
+
+}  // namespace
+
 std::string read_text(const std::string& path, std::size_t most) {
-  const auto refuse = [&](int error) -> InputError {
-    return {path, fmt::format("cannot be read: {}{}", std::strerror(error),
-                              error == ENOENT ? nearest_file(path) : "")};
-  };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
-  if (file == nullptr) throw refuse(errno);
+  if (file == nullptr) refuse_file(path, errno);
   std::string text;
   char part[65536];
   errno = 0;
   while (text.size() < most) {
     const std::size_t got =
         std::fread(part, 1, std::min(sizeof part, most - text.size()), file.get());
-    if (std::ferror(file.get()) != 0) throw refuse(errno);
+    if (std::ferror(file.get()) != 0) refuse_file(path, errno);
     if (got == 0) break;
     text.append(part, got);
   }

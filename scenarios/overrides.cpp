@@ -212,6 +212,7 @@ bool is_list_item(const std::string& text, const KeyRow& row) {
 bool is_bare_list(const std::string& text, const KeyRow& row) {
   if (text.find(',') == std::string::npos) return false;
   std::istringstream parts(text);
+  parts.exceptions(std::ios::badbit);  // no memory is not the end of the text
   for (std::string part; std::getline(parts, part, ',');) {
     const std::size_t first = part.find_first_not_of(' ');
     if (first == std::string::npos) return false;

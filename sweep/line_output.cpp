@@ -19,11 +19,25 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{1} << 16;
 constexpr std::chrono::seconds kLongest{1};  // that rows wait in memory
 
-/// Reads line by line; a last one without its line feed is none, and stays in `line`.
-bool next_line(std::ifstream& in, std::string& line) {
-  line.clear();
-  return static_cast<bool>(std::getline(in, line)) && !in.eof();
-}
+/// A file line by line. Throws SystemError where one cannot be read: what is not read would be
+/// lost.
+class Lines {
+ public:
+  explicit Lines(std::string path) : path_(std::move(path)), in_(path_, std::ios::binary) {
+    if (!in_) throw SystemError::from_errno("read", path_);
+  }
+  /// A last one without its line feed is none, and stays in `line`.
+  bool next(std::string& line) {
+    line.clear();
+    const bool any = static_cast<bool>(std::getline(in_, line));
+    if (in_.bad()) throw SystemError::from_errno("read", path_);
+    return any && !in_.eof();
+  }
+
+ private:
+  std::string path_;
+  std::ifstream in_;
+};
 
 }  // namespace
 
@@ -98,24 +112,25 @@ void LineOutput::flush() {
   const std::string text = std::move(pending_);
   pending_.clear();
   write(text);
-  if (path_ != "-") ::fdatasync(file_);  // also there when the machine stops
+  // Also there when the machine stops; what is no file (EINVAL) cannot be synced.
+  if (path_ != "-" && ::fdatasync(file_) != 0 && errno != EINVAL && errno != EROFS)
+    throw SystemError::from_errno("write", path_);
 }
 
 std::int64_t read_lines(const std::string& path, const LineFormat& format,
                         const std::function<void(const Cells&)>& visit) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw SystemError::from_errno("read", path);
+  Lines in(path);
   std::string line;
   std::int64_t whole = 0;
   const std::string header = format.header();
-  const bool with_header = !header.empty() && next_line(in, line);
+  const bool with_header = !header.empty() && in.next(line);
   if (with_header) {
     if (line + '\n' != header)
       throw InputError(path, "has other columns than this sweep; --force replaces it");
     whole = static_cast<std::int64_t>(header.size());
   }
   std::int64_t number = with_header ? 2 : 1;
-  for (; (with_header || header.empty()) && next_line(in, line); ++number) {
+  for (; (with_header || header.empty()) && in.next(line); ++number) {
     const auto row = format.parse(line);
     if (!row)
       throw InputError(fmt::format("{}:{}", path, number),
@@ -137,13 +152,13 @@ void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
 
 void LineOutput::replace(const std::vector<Cells>& rows) {
   flush();
-  std::ifstream in(path_, std::ios::binary);
+  Lines in(path_);
   // Takes the file's place when it is complete; a link stays one.
   ByteSink out(std::filesystem::canonical(path_).string());
   std::string line;
-  if (!format_.header().empty() && next_line(in, line)) out.put(line + '\n');
+  if (!format_.header().empty() && in.next(line)) out.put(line + '\n');
   auto next = rows.begin();
-  while (next_line(in, line)) {
+  while (in.next(line)) {
     const auto row = format_.parse(line);
     const bool replaced = row && next != rows.end() && (*row)[0] == (*next)[0];
     out.put(replaced ? format_.line(*next++) : line + '\n');

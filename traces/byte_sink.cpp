@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <new>
 
 namespace penstock {
 
@@ -179,22 +180,29 @@ std::string read_file(const std::string& path, std::int64_t least_limit) {
     errno = EISDIR;
     throw SystemError::from_errno("read", path);
   }
-  gzFile file = gzopen(path.c_str(), "rb");
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
   if (file == nullptr) throw SystemError::from_errno("read", path);
   std::string content;
   std::string part(std::size_t{1} << 18, '\0');
   int count = 0;
-  while ((count = gzread(file, part.data(), static_cast<unsigned>(part.size()))) > 0) {
+  while ((count = gzread(file.get(), part.data(), static_cast<unsigned>(part.size()))) > 0) {
     content.append(part.data(), static_cast<std::size_t>(count));
     const auto most = std::max(least_limit, kMostRatio * static_cast<std::int64_t>(info.st_size));
     if (S_ISREG(info.st_mode) && static_cast<std::int64_t>(content.size()) > most) {
-      gzclose(file);
       throw SystemError("cannot read '" + path + "': " + std::to_string(info.st_size) +
                         " compressed bytes become more than " + std::to_string(most));
     }
   }
-  const bool whole = count == 0 && gzclose(file) == Z_OK;
-  if (!whole)
+  const int error = errno;
+  int problem = Z_OK;
+  if (count < 0) gzerror(file.get(), &problem);
+  if (count == 0) problem = gzclose(file.release());
+  if (problem == Z_ERRNO) {
+    if (count < 0) errno = error;
+    throw SystemError::from_errno("read", path);
+  }
+  if (problem == Z_MEM_ERROR) throw std::bad_alloc();
+  if (problem != Z_OK)
     throw SystemError("cannot read '" + path + "': the compressed data is damaged or cut short");
   return content;
 }

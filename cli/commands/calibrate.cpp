@@ -57,6 +57,7 @@ void request_scenario(const std::string& path, CalibrationRequest& request) {
 std::vector<std::int64_t> integers(const std::string& flag, const std::string& text) {
   std::vector<std::int64_t> numbers;
   std::istringstream parts(text);
+  parts.exceptions(std::ios::badbit);  // no memory is not the end of the text
   for (std::string part; std::getline(parts, part, ',');) {
     std::int64_t n = 0;
     const char* end = part.data() + part.size();
@@ -72,6 +73,7 @@ std::vector<std::int64_t> integers(const std::string& flag, const std::string& t
 std::vector<Recompute> recomputations(const std::string& text) {
   std::vector<Recompute> modes;
   std::istringstream parts(text);
+  parts.exceptions(std::ios::badbit);  // no memory is not the end of the text
   for (std::string part; std::getline(parts, part, ',');) {
     const auto found = std::ranges::find(kRecomputeNames, part);
     if (found == std::end(kRecomputeNames))
