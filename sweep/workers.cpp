@@ -44,9 +44,24 @@ constexpr double kLateS = 10;
 constexpr double kPatienceS = 5;
 constexpr int kLookMs = 100;  // at the stop flag, which a signal may set just before poll()
 
+/// A socket that is closed unless somebody takes it: the other end would wait for us for ever.
+class Accepted {
+ public:
+  explicit Accepted(int socket) : socket_(socket) {}
+  ~Accepted() {
+    if (socket_ >= 0) ::close(socket_);
+  }
+  Accepted(const Accepted&) = delete;
+  Accepted& operator=(const Accepted&) = delete;
+  int take() { return std::exchange(socket_, -1); }
+
+ private:
+  int socket_;
+};
+
 /// Of one worker or supervisor.
 struct Connection {
-  explicit Connection(int socket) : stream(socket) {}
+  explicit Connection(Accepted& socket) : stream(socket.take()) {}
 
   Stream stream;
   std::optional<Hello> hello;  ///< none: it has not introduced itself
@@ -192,7 +207,8 @@ class Coordinator {
 
   void accept(const Listener& listener) {
     for (int socket; (socket = listener.accept()) >= 0;) {
-      connections_[socket] = std::make_unique<Connection>(socket);
+      Accepted accepted(socket);
+      connections_[socket] = std::make_unique<Connection>(accepted);
       poll_.add(socket);
     }
   }

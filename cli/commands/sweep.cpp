@@ -138,8 +138,9 @@ Space space_of(const Arguments& arguments, const std::shared_ptr<Documents>& doc
   return Space(arguments.positional, axes, arguments.values("where"), changes, *documents);
 }
 
-Evaluate evaluation(const Evaluator& evaluator) {
-  why_no_simgrid();  // loads it, for all workers
+Evaluate evaluation(const Evaluator& evaluator, const Arguments& arguments) {
+  const bool exact = engine_choice(arguments.value("engine", "auto")) == EngineChoice::exact;
+  if (!exact) why_no_simgrid();  // loads it, for all workers
   return [&evaluator](const Point& point) { return evaluator.row(point); };
 }
 
@@ -168,7 +169,7 @@ int work_for_others(const Arguments& arguments, const WorkerOptions& options) {
   std::unique_ptr<const Evaluator> evaluator;
   const auto prepare = [&](const std::string& files) {
     evaluator = evaluator_of(arguments, std::make_shared<Documents>(decode_files(files)));
-    return evaluation(*evaluator);
+    return evaluation(*evaluator, arguments);
   };
   work_for_rank_0(
       prepare, [&] { return is_done(arguments); }, options);
@@ -180,7 +181,7 @@ bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
                const WorkerOptions& options) {
   try {
     visit(
-        evaluation(evaluator), [&] { return run.next(); },
+        evaluation(evaluator, arguments), [&] { return run.next(); },
         [&](Row&& row) { run.take(std::move(row)); }, options);
     return run.finish();
   } catch (const LostOutput&) {
