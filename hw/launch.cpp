@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/folder.hpp"
 
 #include <fmt/format.h>
 
@@ -30,10 +31,7 @@ class TemporaryFolder {
   TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "penstock-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw SystemError::from_errno("make a folder", path_);
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
+  ~TemporaryFolder() { remove_folder(path_.c_str()); }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   const std::string& path() const { return path_; }
@@ -216,8 +214,8 @@ class Launch {
     while (p.errors >= 0) {
       const ssize_t got = ::read(p.errors, buffer, sizeof buffer);
       if (got > 0) print(rank, std::string_view(buffer, static_cast<std::size_t>(got)));
-      if (got == 0) close_errors(rank);
-      if (got < 0 && errno != EINTR) return;
+      if (got < 0 && errno == EAGAIN) return;
+      if (got == 0 || (got < 0 && errno != EINTR)) close_errors(rank);
     }
   }
 

@@ -127,7 +127,7 @@ class LocalRun {
         } catch (const InternalBug& bug) {
           control_.fail(std::string("this is a bug: ") + bug.what());
         } catch (const std::exception& error) {
-          control_.fail(error.what());
+          control_.fail(what_of(error));
         }
       }));
     }
@@ -175,7 +175,7 @@ class LocalRun {
           },
           options_.progress);
     } catch (const std::exception& error) {
-      control_.fail(error.what() + ("\n  " + where()));
+      control_.fail(what_of(error) + "\n  " + where());
     }
     while (!done_here(1)) continue;
   }
@@ -283,6 +283,7 @@ bool weights_equal(const RunPlan& plan, const RunOptions& options,
   std::map<std::size_t, std::vector<std::string>> measured;  // of a stage: of each of its devices
   for (const std::string& lines : digests) {
     std::istringstream in(lines);
+    in.exceptions(std::ios::badbit);  // no memory is not the end of the text
     std::size_t stage = 0;
     std::string hash;
     while (in >> stage >> hash) measured[stage].push_back(hash);

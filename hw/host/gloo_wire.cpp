@@ -102,7 +102,6 @@ class End {
       : c_(std::make_shared<Connection>(group, peer, end, settings, control)),
         watched_(buffer(&never_, sizeof never_)) {
     control.progress();
-    start_watch();
     // The run may stop, or stall, after the wire is gone.
     const std::weak_ptr<Connection> weak = c_;
     control.on_stop([weak] {
@@ -115,6 +114,7 @@ class End {
       const auto c = weak.lock();
       return c ? c->waiting.describe(c->settings.channel) : std::string();
     });
+    start_watch();  // last: a thread that runs must not meet an error of the lines above
   }
   ~End() {
     watched_->abortWaitRecv();
@@ -147,7 +147,7 @@ class End {
   void start_watch() {
     try {
       watched_->recv(c_->other(), kWatchSlot);
-      c_->add(*watched_);
+      if (!c_->add(*watched_)) return;  // the run was stopped meanwhile
       watch_ = std::thread([this] { watch(); });
     } catch (const std::exception& e) {
       c_->abort(gloo_text(e));
