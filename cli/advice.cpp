@@ -207,39 +207,39 @@ bool differs(const Scenario& a, const Scenario& b) {
 std::optional<Scenario> changed(const Scenario& scenario, const Advice& advice) {
   std::vector<Override> changes;
   for (const std::string& text : advice.set) changes.push_back(parse_override(text));
-  try {
-    Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
-    // Where costs count per chunk, other chunks would be other work.
-    const bool same_work = !scenario.costs_per_chunk || other.shape.chunks == scenario.shape.chunks;
-    const bool alike = same_work && other.gpu_count() == scenario.gpu_count() &&
-                       other.samples_per_update() == scenario.samples_per_update();
-    if (!alike || !differs(other, scenario)) return std::nullopt;
-    return other;
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
+  Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
+  // Where costs count per chunk, other chunks would be other work.
+  const bool same_work = !scenario.costs_per_chunk || other.shape.chunks == scenario.shape.chunks;
+  const bool alike = same_work && other.gpu_count() == scenario.gpu_count() &&
+                     other.samples_per_update() == scenario.samples_per_update();
+  if (!alike || !differs(other, scenario)) return std::nullopt;
+  return other;
 }
 
-std::optional<Outcome> try_outcome(std::optional<Outcome> (*outcome)(const Scenario&),
-                                   const Scenario& scenario) {
+/// What `look` finds. None where the scenario does not admit it or cannot run, and where it could
+/// not be looked at, which is no reason to lose what could: `study` says so.
+template <class Look>
+auto try_to(ChangesStudy& study, const Look& look) -> decltype(look()) {
   try {
-    return outcome(scenario);
+    return look();
   } catch (const InputError&) {
-    return std::nullopt;  // it cannot run
-  } catch (const SystemError&) {
-    return std::nullopt;  // it could not be simulated: no reason to lose what could
+    return std::nullopt;
+  } catch (const SystemError& error) {
+    study.incomplete_because = error.what();
+    return std::nullopt;
   }
 }
 
 /// Changes that could help, by a look at them: of each kind the best, the best first. Values of one
 /// key are one kind.
-std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today) {
+std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today,
+                                                  ChangesStudy& study) {
   std::vector<std::pair<Advice, Scenario>> found;
   const Changes changes(scenario);
   for (Advice advice : changes.all()) {
-    auto other = changed(scenario, advice);
+    auto other = try_to(study, [&] { return changed(scenario, advice); });
     if (!other) continue;
-    const auto outlook = try_outcome(outlook_of, *other);
+    const auto outlook = try_to(study, [&] { return outlook_of(*other); });
     if (!outlook || !outlook->fits) continue;
     advice.time_ratio = today.samples_per_s / outlook->samples_per_s;
     found.emplace_back(std::move(advice), std::move(*other));
@@ -256,19 +256,21 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
 
 }  // namespace
 
-std::vector<Advice> study_changes(const Scenario& scenario) {
+ChangesStudy study_changes(const Scenario& scenario) {
   if (scenario.perturbations.changes_times() || scenario.own_schedule) return {};
-  const auto today = outcome_of(scenario);
-  const auto outlook = today ? try_outcome(outlook_of, scenario) : std::nullopt;
-  if (!outlook) return {};
-  std::vector<Advice> found;
+  ChangesStudy study;
+  std::vector<Advice>& found = study.found;
+  const auto today = try_to(study, [&] { return outcome_of(scenario); });
+  if (!today) return study;
+  const auto outlook = try_to(study, [&] { return outlook_of(scenario); });
+  if (!outlook) return study;
   std::size_t simulated = 0;
-  for (auto& looked_into : outlooks(scenario, *outlook)) {
+  for (auto& looked_into : outlooks(scenario, *outlook, study)) {
     Advice& advice = looked_into.first;
     const Scenario& other = looked_into.second;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) break;
     if (found.size() == kShown || simulated++ == kMostSimulated) break;
-    const auto outcome = try_outcome(outcome_of, other);
+    const auto outcome = try_to(study, [&] { return outcome_of(other); });
     if (!outcome || !outcome->fits) continue;
     advice.time_ratio = today->samples_per_s / outcome->samples_per_s;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
@@ -278,7 +280,7 @@ std::vector<Advice> study_changes(const Scenario& scenario) {
     found.push_back(std::move(advice));
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);
-  return found;
+  return study;
 }
 
 }  // namespace penstock

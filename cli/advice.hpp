@@ -11,9 +11,14 @@
 
 namespace penstock {
 
+struct ChangesStudy {
+  std::vector<Advice> found;
+  std::string incomplete_because;  ///< why not all were looked at, such as a lack of processes
+};
+
 /// The best two, of different kinds, best first; of a scenario that does not fit, those that do.
-/// Empty where nothing is better, where the run is too large to repeat (300,000 ops with `exact`,
+/// None where nothing is better, where the run is too large to repeat (300,000 ops with `exact`,
 /// 10,000 with `simgrid`) or perturbed. To be called before this process has used SimGrid.
-std::vector<Advice> study_changes(const Scenario& scenario);
+ChangesStudy study_changes(const Scenario& scenario);
 
 }  // namespace penstock

@@ -238,9 +238,12 @@ std::vector<std::string> where_stages_lie(const Scenario& scenario) {
 std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement) {
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
-  for (const Advice& advice : study_changes(scenario))
+  const ChangesStudy study = study_changes(scenario);
+  for (const Advice& advice : study.found)
     lines.push_back(
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
+  if (!study.incomplete_because.empty())
+    lines.push_back(fmt::format("not complete: {}", study.incomplete_because));
   return lines;
 }
 

@@ -63,7 +63,7 @@ int run_simulate(const Arguments& arguments) {
   Sensitivities help;
   if (!events_only || arguments.flag("report"))
     help = study_sensitivities(scenario, engine_of(arguments));
-  std::vector<Advice> advice;
+  ChangesStudy advice;
   if (!events_only || arguments.flag("report")) advice = study_changes(scenario);
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   // The trace first: a result that names a trace which could not be written would be wrong.
@@ -71,7 +71,10 @@ int run_simulate(const Arguments& arguments) {
   Result result = summarize(simulation);
   result.perturbed = perturbed;
   result.what_would_help = help.changes;
-  result.what_to_change = std::move(advice);
+  result.what_to_change = std::move(advice.found);
+  if (help.none_because.empty() && !advice.incomplete_because.empty())
+    help.none_because =
+        fmt::format("what would help is not complete: {}", advice.incomplete_because);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
   if (arguments.flag("report"))
     write_report(simulation_report(simulation, result, arguments, window),
