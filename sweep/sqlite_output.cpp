@@ -125,8 +125,15 @@ class SqliteOutput : public DatabaseOutput {
     }
   }
 
-  /// Nothing is written to somebody else's database.
+  /// Nothing is written to somebody else's database, and nothing is run that it holds: a view may
+  /// never end.
   void check_ours() {
+    select("SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')",
+           [&](sqlite3_stmt* row) {
+             throw InputError(path_, fmt::format("is not the output of a sweep: it has the view or "
+                                                 "trigger {}; --force replaces it",
+                                                 text_at(row, 0)));
+           });
     std::vector<std::string> tables;
     bool ours = false;
     select("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name",
