@@ -30,7 +30,10 @@ class PerStage {
     return each_[stage];
   }
   /// Of each stage; the only one where they are alike.
-  std::vector<T> values() const { return alike() ? std::vector<T>{all_} : each_; }
+  std::vector<T> values() const {
+    if (alike()) return std::vector<T>(1, all_);  // braces end clang 16 where it counts lines
+    return each_;
+  }
   bool contains(const T& value) const {
     const std::vector<T> all = values();
     return std::ranges::find(all, value) != all.end();

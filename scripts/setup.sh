@@ -50,6 +50,8 @@ fuzz_packages=(
   'clang-16|compiler, for fuzzing|tool clang++-16'
   'libclang-rt-16-dev|its fuzzer and sanitizers|fuzzer_runtime'
 )
+# shellcheck disable=SC2034
+coverage_packages=('llvm-16|reads what was covered|tool llvm-cov-16')
 trace_viewer=/usr/share/go-1.19/src/cmd/trace/static/trace_viewer_full.html
 # shellcheck disable=SC2034
 browser_packages=(
@@ -288,5 +290,13 @@ build_fuzzers() {
   CXX=clang++-16 configure "$1" -Doptimization=0 -Ddebug=true -Dcuda=disabled -Db_lundef=false \
     -Db_sanitize=address,undefined "-Dcpp_args=-gline-tables-only -fsanitize=fuzzer-no-link \
       -fno-sanitize=null,object-size,alignment,pointer-overflow"
+  compile "$1" 'building the fuzzers' fuzzing
+}
+
+# build_covered DIR: the same, which counts the lines that are run instead of looking for mistakes.
+build_covered() {
+  mkdir -p "$1"
+  CXX=clang++-16 configure "$1" -Doptimization=1 -Ddebug=true -Dcuda=disabled -Db_lundef=false \
+    -Dcpp_link_args=-fprofile-instr-generate "-Dcpp_args=-gline-tables-only -fsanitize=fuzzer-no-link -fprofile-instr-generate -fcoverage-mapping"
   compile "$1" 'building the fuzzers' fuzzing
 }

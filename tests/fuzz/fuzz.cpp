@@ -1,5 +1,6 @@
 #include "tests/fuzz/targets.hpp"
 
+#include "base/hmac.hpp"
 #include "base/rendezvous.hpp"
 #include "hw/calibration.hpp"
 #include "hw/run_plan_file.hpp"
@@ -15,6 +16,7 @@
 #include "sweep/inputs.hpp"
 #include "sweep/line_output.hpp"
 #include "sweep/messages.hpp"
+#include "sweep/sqlite_output.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
 #include "traces/trace_check.hpp"
@@ -30,9 +32,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace penstock::fuzz {
 namespace {
@@ -82,11 +86,16 @@ void simulate_small(const Scenario& scenario) {
   require_sound(simulated);
 }
 
-void read_scenario(const std::string& text) {
-  const Scenario scenario = scenario_of(text);
-  invariant(scenario_of(scenario.text).text == scenario.text, "a scenario reads as another");
+/// What was accepted reads as the same when it is written again, and runs.
+void use_scenario(const std::string& text, const std::string& file = "",
+                  const std::string& content = "") {
+  const Scenario scenario = scenario_of(text, file, content);
+  invariant(scenario_of(scenario.text, file, content).text == scenario.text,
+            "a scenario reads as another");
   simulate_small(scenario);
 }
+
+void read_scenario(const std::string& text) { use_scenario(text); }
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -105,25 +114,25 @@ void read_overrides(const std::string& text) {
 }
 
 void read_block(const std::string& text) {
-  simulate_small(
-      scenario_of("model: {forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}\n"
-                  "cluster: {link: {latency: 0}}\nschedule: b.yaml\n"
-                  "pipeline: {chunks: 2, stages: 4, microbatches: 4}\n",
-                  "b.yaml", text));
+  use_scenario(
+      "model: {forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}\n"
+      "cluster: {link: {latency: 0}}\nschedule: b.yaml\n"
+      "pipeline: {chunks: 2, stages: 4, microbatches: 4}\n",
+      "b.yaml", text);
 }
 
 void read_profile_of_calibration(const std::string& text) {
-  simulate_small(
-      scenario_of("model: p.yaml\ncluster: p.yaml\nschedule: 1f1b\n"
-                  "pipeline: {stages: 2, microbatches: 4}\n",
-                  "p.yaml", text));
+  use_scenario(
+      "model: p.yaml\ncluster: p.yaml\nschedule: 1f1b\n"
+      "pipeline: {stages: 2, microbatches: 4}\n",
+      "p.yaml", text);
 }
 
 void read_foreign_model(const std::string& text) {
-  simulate_small(
-      scenario_of("model: m.json\ncluster: dgx-a100\nschedule: 1f1b\n"
-                  "pipeline: {stages: 2, microbatches: 4}\n",
-                  "m.json", text));
+  use_scenario(
+      "model: m.json\ncluster: dgx-a100\nschedule: 1f1b\n"
+      "pipeline: {stages: 2, microbatches: 4}\n",
+      "m.json", text);
 }
 
 using Importer = std::string (*)(const std::string&, const std::string&, const std::string&);
@@ -136,7 +145,7 @@ void import_with(Importer importer, const std::string& text) {
   } catch (const InputError&) {
     throw InternalBug("an import is no YAML");
   }
-  simulate_small(scenario_of(made));
+  use_scenario(made);
 }
 
 void read_nanotron(const std::string& text) { import_with(scenario_of_nanotron, text); }
@@ -158,13 +167,13 @@ void read_torch(const std::string& text) {
   for (int d = 0; d < read.order.devices(); ++d)
     invariant(std::ranges::equal(again.order.of(d), read.order.of(d)), "a lowered order differs");
   if (read.order.size() > kMostOps) return;
-  simulate_small(scenario_of(
+  use_scenario(
       fmt::format(
           "model: {{forward: 1 s, {}}}\ncluster: {{link: {{latency: 0}}}}\n"
           "schedule: a.csv\npipeline: {{stages: {}, chunks: {}, microbatches: {}}}\n",
           read.split_backward ? "backward_input: 1 s, backward_weight: 1 s" : "backward: 2 s",
           read.depth, read.chunks, read.microbatches),
-      "a.csv", text));
+      "a.csv", text);
 }
 
 void read_layout(const std::string& text) {
@@ -388,86 +397,235 @@ void read_greetings(const std::string& text) {
   ::close(to);
 }
 
+/// Whoever connects to it first, once.
+class FakeRank0 {
+ public:
+  explicit FakeRank0(const std::string& says) : says_(says) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    const bool listens =
+        ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+        ::listen(listener_, 8) == 0 &&
+        ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+    invariant(listens, "no socket to listen at");
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeRank0() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+  FakeRank0(const FakeRank0&) = delete;
+  FakeRank0& operator=(const FakeRank0&) = delete;
+  int port() const { return port_; }
+  static constexpr const char* kRun = "run";
+
+ private:
+  static constexpr std::size_t kFrame = 32, kNonce = 32, kProof = 64;
+
+  void serve() {
+    const int to = ::accept(listener_, nullptr, nullptr);
+    if (to < 0) return;
+    const bool proves = says_.starts_with('p');
+    if (!proves || prove(to)) {
+      const std::string rest = says_.substr(proves ? 1 : 0);
+      static_cast<void>(::send(to, rest.data(), rest.size(), MSG_NOSIGNAL));
+    }
+    ::shutdown(to, SHUT_WR);
+    char buffer[4096];
+    while (::recv(to, buffer, sizeof buffer, 0) > 0) {
+    }
+    ::close(to);
+  }
+  /// As base/rendezvous.hpp says it, for a run without a secret.
+  static bool prove(int to) {
+    std::string hello(kFrame + 1 + kNonce + std::strlen(kRun), '\0');
+    if (::recv(to, hello.data(), hello.size(), MSG_WAITALL) != ssize_of(hello)) return false;
+    const std::string theirs = hello.substr(kFrame + 1, kNonce), ours(kNonce, 'b');
+    const std::string proof = hmac("", fmt::format("rank 0\n{}\n{}\n{}", theirs, ours, kRun));
+    const std::string answer = greeting('+', 0, ours + proof, ""),
+                      joined = greeting('+', 0, "", "");
+    std::string join(kFrame + kProof, '\0');
+    return ::send(to, answer.data(), answer.size(), MSG_NOSIGNAL) == ssize_of(answer) &&
+           ::recv(to, join.data(), join.size(), MSG_WAITALL) == ssize_of(join) &&
+           ::send(to, joined.data(), joined.size(), MSG_NOSIGNAL) == ssize_of(joined);
+  }
+  static ssize_t ssize_of(const std::string& text) { return static_cast<ssize_t>(text.size()); }
+
+  const std::string& says_;
+  int listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int port_ = 0;
+  std::thread thread_;
+};
+
+/// What rank 0 says to a rank: after 'p' when it has proven to be it, else from its first word on.
+void read_answers(const std::string& text) {
+  constexpr double kReachS = 0.02, kDeadlineS = 1;
+  const FakeRank0 rank_0(text);
+  const auto store = connect_rendezvous({1, 4, FakeRank0::kRun}, "127.0.0.1", {rank_0.port()},
+                                        kReachS, kDeadlineS);
+  store->set("key", "value");
+  static_cast<void>(store->try_get("key", 0));
+  invariant(std::isfinite(store->clock_s()), "no time");
+  static_cast<void>(store->try_get("other", 2));
+}
+
+/// The database of an interrupted sweep: looked at, then opened to be continued.
+void read_database(const std::string& text) {
+  static const Rows kRows;
+  const std::string& path = file_with(text);
+  std::vector<Cells> before, after;
+  std::string then;
+  {
+    const auto looked_at = open_sqlite(path, kRows.columns.all(), DatabaseAccess::read);
+    then = looked_at->manifest();
+    looked_at->previous([&](const Cells& row) { before.push_back(row); });
+  }
+  const auto database = open_sqlite(path, kRows.columns.all(), DatabaseAccess::resume);
+  invariant(database->manifest() == then, "a manifest reads as another");
+  database->previous([&](const Cells& row) { after.push_back(row); });
+  invariant(after == before, "rows read as others");
+  if (!before.empty()) {
+    database->replace({before.front()});
+    after.clear();
+    database->previous([&](const Cells& row) { after.push_back(row); });
+    invariant(after == before, "a row that was written again reads as another");
+  }
+}
+
 const Target kTargets[] = {
     {.name = "scenario",
      .read = read_scenario,
-     .seeds = {"scenarios/*.yaml", "tests/scenarios/malformed/*.yaml", "scenarios/keys.cpp"}},
+     .seeds = {"scenarios/*.yaml", "tests/scenarios/malformed/*.yaml", "scenarios/keys.cpp"},
+     .covers = {"scenarios/document.cpp", "scenarios/documents.cpp", "scenarios/loading.cpp",
+                "scenarios/parts.cpp", "scenarios/scenario.cpp", "scenarios/section.cpp",
+                "scenarios/values.cpp", "scenarios/cluster_parts.cpp", "scenarios/fabric_parts.cpp",
+                "scenarios/node_parts.cpp", "scenarios/schedule_parts.cpp",
+                "scenarios/perturbation_parts.cpp", "scenarios/costs.cpp",
+                "scenarios/library.cpp"}},
     {.name = "set",
      .read = read_overrides,
-     .seeds = {"tests/scenarios/overrides_test.cpp", "scenarios/keys.cpp"}},
+     .seeds = {"tests/scenarios/overrides_test.cpp", "scenarios/keys.cpp"},
+     .covers = {"scenarios/overrides.cpp"}},
     {.name = "over",
      .read = read_axes,
-     .seeds = {"tests/sweep/axes_test.cpp", "tests/sweep/condition_test.cpp"}},
+     .seeds = {"tests/sweep/axes_test.cpp", "tests/sweep/condition_test.cpp"},
+     .covers = {"sweep/axes.cpp", "sweep/condition.cpp", "sweep/decimal.cpp", "sweep/space.cpp"}},
     {.name = "torch-csv",
      .read = read_torch,
      .seeds = {"tests/cli/golden/*.csv", "tests/schedules/torch_csv_test.cpp",
                "schedules/exchange/torch_table.hpp"},
-     .written = written_tables},
+     .written = written_tables,
+     .covers = {"schedules/exchange/torch_reader.cpp", "schedules/exchange/torch_table.cpp",
+                "schedules/exchange/torch_lowering.cpp"}},
     {.name = "block",
      .read = read_block,
-     .seeds = {"tests/scenarios/schedule_parts_test.cpp", "scenarios/own_schedule.cpp"}},
-    {.name = "layout", .read = read_layout, .seeds = {"tests/models/layout_string_test.cpp"}},
+     .seeds = {"tests/scenarios/schedule_parts_test.cpp", "scenarios/own_schedule.cpp"},
+     .covers = {"scenarios/own_schedule.cpp"}},
+    {.name = "layout",
+     .read = read_layout,
+     .seeds = {"tests/models/layout_string_test.cpp"},
+     .covers = {"models/layout_string.cpp"}},
     {.name = "hugging-face",
      .read = read_foreign_model,
      .seeds = {"tests/scenarios/foreign/*.json", "tests/scenarios/malformed/parts/*.json",
-               "scenarios/foreign.cpp"}},
+               "scenarios/foreign.cpp"},
+     .covers = {"scenarios/foreign.cpp"}},
     {.name = "nanotron",
      .read = read_nanotron,
-     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"}},
+     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"},
+     .covers = {"scenarios/config_import.cpp"}},
     {.name = "torchtitan",
      .read = read_torchtitan,
-     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"}},
+     .seeds = {"tests/scenarios/config_import_test.cpp", "scenarios/config_import.cpp"},
+     .covers = {"scenarios/config_import.cpp"}},
     {.name = "megatron",
      .read = read_megatron,
      .seeds = {"docs/tasks/*.sh", "tests/scenarios/megatron_import_test.cpp",
-               "scenarios/megatron_import.cpp"}},
-    {.name = "graph", .read = read_graph, .seeds = {"tests/models/pipedream_profile_test.cpp"}},
+               "scenarios/megatron_import.cpp"},
+     .covers = {"scenarios/megatron_import.cpp", "scenarios/shell_words.cpp"}},
+    {.name = "graph",
+     .read = read_graph,
+     .seeds = {"tests/models/pipedream_profile_test.cpp"},
+     .covers = {"models/pipedream_profile_reader.cpp"}},
     {.name = "layers",
      .read = read_layers,
-     .seeds = {"docs/tasks/*.csv", "tests/models/layer_table_test.cpp"}},
+     .seeds = {"docs/tasks/*.csv", "tests/models/layer_table_test.cpp"},
+     .covers = {"models/layer_table.cpp"}},
     {.name = "iteration-times",
      .read = read_training_runs,
-     .seeds = {"tests/validate/training_test.cpp"}},
+     .seeds = {"tests/validate/training_test.cpp"},
+     .covers = {"validate/training_runs.cpp"}},
     {.name = "fitted-times",
      .read = read_training_calibration,
-     .seeds = {"models/calibrations/*.json", "validate/calibration.cpp"}},
+     .seeds = {"models/calibrations/*.json", "validate/calibration.cpp"},
+     .covers = {"validate/calibration.cpp"}},
     {.name = "sailor",
      .read = read_sailor,
-     .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"}},
+     .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"},
+     .covers = {"validate/sailor_files.cpp"}},
     {.name = "calibrated",
      .read = read_profile_of_calibration,
      .seeds = {"tests/scenarios/profiles/*.yaml", "traces/recorded/host/*.yaml",
-               "scenarios/costs.cpp"}},
+               "scenarios/costs.cpp"},
+     .covers = {"scenarios/parts.cpp", "models/measured.cpp"}},
     {.name = "calibration-request",
      .read = read_request,
      .seeds = {"hw/calibration_file.cpp"},
-     .written = written_requests},
+     .written = written_requests,
+     .covers = {"hw/calibration_file.cpp"}},
     {.name = "calibration-result",
      .read = read_result,
      .seeds = {"hw/calibration_file.cpp"},
-     .written = written_results},
+     .written = written_results,
+     .covers = {"hw/calibration_file.cpp"}},
     {.name = "recording",
      .read = read_recording_text,
      .seeds = {"traces/recording.cpp"},
-     .written = written_recordings},
+     .written = written_recordings,
+     .covers = {"traces/recording.cpp"}},
     {.name = "trace",
      .read = read_trace,
      .seeds = {"traces/trace_check.cpp"},
-     .written = written_traces},
+     .written = written_traces,
+     .covers = {"traces/trace_check.cpp"}},
     {.name = "program",
      .read = read_program,
      .seeds = {"hw/run_plan_file.cpp"},
-     .written = written_programs},
-    {.name = "rows", .read = read_rows, .written = written_rows},
+     .written = written_programs,
+     .covers = {"hw/run_plan_file.cpp"}},
+    {.name = "rows",
+     .read = read_rows,
+     .written = written_rows,
+     .covers = {"sweep/line_format.cpp", "sweep/line_output.cpp"}},
     {.name = "manifest",
      .read = read_manifest,
      .seeds = {"sweep/manifest.cpp"},
-     .written = written_manifests},
-    {.name = "messages", .read = read_messages, .system_errors = true, .written = written_messages},
+     .written = written_manifests,
+     .covers = {"sweep/manifest.cpp"}},
+    {.name = "messages",
+     .read = read_messages,
+     .system_errors = true,
+     .written = written_messages,
+     .covers = {"sweep/messages.cpp"}},
     {.name = "greetings",
      .read = read_greetings,
      .system_errors = true,
-     .written = written_greetings},
+     .written = written_greetings,
+     .covers = {"base/rendezvous.cpp", "base/hmac.cpp"}},
+    {.name = "answers",
+     .read = read_answers,
+     .system_errors = true,
+     .written = written_answers,
+     .covers = {"base/rendezvous.cpp", "base/hmac.cpp"}},
+    {.name = "database",
+     .read = read_database,
+     .system_errors = true,
+     .written = written_databases,
+     .covers = {"sweep/sqlite_output.cpp"}},
 };
 
 /// Nothing is caught that is no answer, so that a crash shows where it was thrown.
@@ -489,8 +647,8 @@ std::span<const Target> targets() { return kTargets; }
 
 using namespace penstock;
 
-/// --list: the names; --seeds=FOLDER: writes them; --target=NAME: what to fuzz. libFuzzer leaves
-/// alone what begins with two dashes.
+/// --list: the names; --covers=NAME: the files of its reader; --seeds=FOLDER: writes them;
+/// --target=NAME: what to fuzz. libFuzzer leaves alone what begins with two dashes.
 extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
   for (int i = 1; i < *count; ++i) {
     const std::string argument = (*arguments)[i];
@@ -502,8 +660,12 @@ extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
       fuzz::write_seeds(argument.substr(8));
       std::exit(0);
     }
-    for (const fuzz::Target& t : fuzz::targets())
+    for (const fuzz::Target& t : fuzz::targets()) {
       if (argument == fmt::format("--target={}", t.name)) fuzz::chosen = &t;
+      if (argument != fmt::format("--covers={}", t.name)) continue;
+      for (const std::string_view file : t.covers) fmt::print("{}\n", file);
+      std::exit(0);
+    }
   }
   if (fuzz::chosen == nullptr) {
     fmt::print(stderr, "which --target=NAME? --list shows them\n");

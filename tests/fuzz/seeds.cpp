@@ -11,6 +11,7 @@
 #include "sweep/manifest.hpp"
 #include "sweep/messages.hpp"
 #include "sweep/row.hpp"
+#include "sweep/sqlite_output.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "traces/recording.hpp"
@@ -134,21 +135,6 @@ std::string sent(Says says, const std::string& bytes) {
   return got;
 }
 
-std::string greeting(char kind, std::int32_t number, const std::string& first,
-                     const std::string& second) {
-  struct {
-    std::uint32_t magic = 0x314b5450;
-    std::int32_t number = 0;
-    std::uint64_t first = 0, second = 0;
-    char kind = 0, padding[7] = {};
-  } head;
-  head.number = number;
-  head.first = first.size();
-  head.second = second.size();
-  head.kind = kind;
-  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + first + second;
-}
-
 // ---- what lies in the tree
 
 /// The literals of a C++ source, neighbours joined as the compiler does.
@@ -252,6 +238,21 @@ std::vector<std::string> written_messages() {
           sent(Says::stop, "")};
 }
 
+std::string greeting(char kind, std::int32_t number, const std::string& first,
+                     const std::string& second) {
+  struct {
+    std::uint32_t magic = 0x314b5450;
+    std::int32_t number = 0;
+    std::uint64_t first = 0, second = 0;
+    char kind = 0, padding[7] = {};
+  } head;
+  head.number = number;
+  head.first = first.size();
+  head.second = second.size();
+  head.kind = kind;
+  return std::string(reinterpret_cast<const char*>(&head), sizeof head) + first + second;
+}
+
 std::vector<std::string> written_greetings() {
   const std::string hello = greeting('h', 0, "4", std::string(32, 'a') + "run") +
                             greeting('j', 1, std::string(64, '0'), "");
@@ -283,6 +284,39 @@ std::vector<std::string> written_manifests() {
   m.engine = "exact";
   m.shard = "0/1";
   return {to_json(m)};
+}
+
+/// Of a sweep with two rows, and of one that was ended before its first.
+std::vector<std::string> written_databases() {
+  Documents documents({{"a.yaml", "{}"}});
+  const Space space({"a.yaml"}, parse_axes({"stages=1:4", "microbatches=1:5"}, {}, {}), {}, {},
+                    documents);
+  const Columns columns(space, documents);
+  const std::string path =
+      fs::temp_directory_path() / fmt::format("penstock-seed-{}.sqlite", ::getpid());
+  std::vector<std::string> files;
+  for (const std::uint64_t rows : {2, 0}) {
+    {
+      const auto database = open_sqlite(path, columns.all(), DatabaseAccess::create);
+      database->set_manifest(written_manifests().front());
+      for (std::uint64_t point = 0; point < rows; ++point)
+        database->put(columns.cells(row_with(point, Row::Status::ok)));
+      database->flush();
+    }
+    files.push_back(read_file(path));
+    fs::remove(path);
+  }
+  return files;
+}
+
+/// After a proof ('p'): that a key was set, its value, what another rank says, the time. Without:
+/// refused.
+std::vector<std::string> written_answers() {
+  const std::string set = greeting('+', 0, "", ""), value = greeting('+', 0, "value", ""),
+                    later = greeting('?', 0, "", ""), time = greeting('+', 0, "1.5", "");
+  return {"p" + set + value + time + value, "p" + set + later + time + value,
+          "p" + set + greeting('!', 0, "rank 2 has left", "") + time,
+          greeting('!', 1, "another size", ""), greeting('+', 0, std::string(96, 'a'), "")};
 }
 
 void write_seeds(const std::string& folder) {

@@ -7,6 +7,7 @@
 // same, and a small scenario that was accepted takes a finite time and memory >= 0.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct Target {
   /// and those of tests seeds, too.
   std::vector<std::string_view> seeds{};
   std::vector<std::string> (*written)() = nullptr;  ///< more seeds, as penstock writes them
+  std::vector<std::string_view> covers{};           ///< the reader's own files, for their coverage
 };
 
 std::span<const Target> targets();
@@ -41,5 +43,11 @@ std::vector<std::string> written_messages();
 std::vector<std::string> written_greetings();
 std::vector<std::string> written_rows();
 std::vector<std::string> written_manifests();
+std::vector<std::string> written_databases();
+std::vector<std::string> written_answers();
+
+/// A word of the ranks' protocol, as base/rendezvous.cpp frames it.
+std::string greeting(char kind, std::int32_t number, const std::string& first,
+                     const std::string& second);
 
 }  // namespace penstock::fuzz
