@@ -5,26 +5,8 @@
 namespace penstock {
 namespace {
 
-AccountedBytes stated(const RunPlan& plan, std::uint32_t stage, bool stored) {
-  const StageCosts& c = plan.costs[stage];
-  const std::int64_t activations = stored ? c.stored_activation_bytes : c.activation_bytes;
-  AccountedBytes a;
-  a.weights = c.weight_bytes;
-  a.version = c.version_bytes;
-  a.gradients = c.gradient_bytes;
-  a.optimizer = c.optimizer_bytes;
-  a.until_weight = std::min(activations, c.activation_after_input_bytes);
-  a.until_input = activations - a.until_weight;
-  a.kept = c.activation_after_input_bytes - a.until_weight;
-  a.forward_workspace = c.forward_workspace_bytes;
-  a.backward_workspace = stored ? c.stored_workspace_bytes : c.backward_workspace_bytes;
-  a.input_message = stage > 0 ? plan.costs[stage - 1].output_bytes : 0;
-  a.output_message = c.output_bytes;
-  return a;
-}
-
-AccountedBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
-  AccountedBytes a;
+StageBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
+  StageBytes a;
   const bool mixed = element_bytes != 4;  // then an fp32 master stands beside the working weights
   const std::int64_t moments = plan.optimizer.kind == OptimizerPlan::Kind::adamw ? 2 : 0;
   a.weights = s.parameters * element_bytes;
@@ -38,7 +20,8 @@ AccountedBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes)
   a.forward_workspace = s.forward_workspace_bytes + s.output_bytes;
   const std::int64_t together =
       plan.program.whole_backward ? plan.program.microbatches_per_update : 1;
-  a.backward_workspace = s.backward_workspace_bytes + s.input_bytes * together;
+  a.split_workspace = s.backward_workspace_bytes + s.input_bytes * together;
+  a.backward_workspace = a.split_workspace + a.kept;  // B is I and then W
   a.input_message = s.input_bytes;
   a.output_message = s.output_bytes;
   return a;
@@ -46,9 +29,9 @@ AccountedBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes)
 
 }  // namespace
 
-AccountedBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
-                               int element_bytes, bool stored) {
-  return plan.compute == Compute::stand_in ? stated(plan, stage, stored)
+StageBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
+                           int element_bytes, bool stored) {
+  return plan.compute == Compute::stand_in ? stage_bytes(plan.costs, stage, stored)
                                            : real(plan, sizes, element_bytes);
 }
 

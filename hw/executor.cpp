@@ -14,7 +14,7 @@ struct DeviceExecutor::StageState {
   /// A way of computing a microbatch, and what it takes.
   struct Way {
     std::unique_ptr<Stage> stage;
-    AccountedBytes bytes;
+    StageBytes bytes;
   };
 
   std::uint32_t number;
@@ -23,7 +23,7 @@ struct DeviceExecutor::StageState {
   std::unique_ptr<WeightStore> weights;
 
   const Way& way(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
-  const AccountedBytes& bytes() const { return usual.bytes; }
+  const StageBytes& bytes() const { return usual.bytes; }
   const StageSizes& sizes() const { return usual.stage->sizes(); }
 };
 
@@ -161,10 +161,7 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
   r.message_departed = received.departed;
   r.message_arrived = received.arrived;
   arriving_[g] = block;
-  ledger_.at_op(g);
-  ledger_.add(Owner::buffers,
-              parts * (forward ? s.bytes().input_message : s.bytes().output_message),
-              received.departed);
+  account(g, OpPoint::departure, received.departed);
 }
 
 int DeviceExecutor::channel_of(const Op& sender) const {
@@ -188,14 +185,9 @@ void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
     arriving_[in_.table.consumer(op)] = block;
     return;
   }
-  const AccountedBytes& sizes = stages_.at(op.stage)->bytes();
-  const std::int64_t bytes =
-      in_.plan.program.microbatches_of(op) *
-      (op.kind == OpKind::forward ? sizes.output_message : sizes.input_message);
-  ledger_.add(Owner::buffers, bytes, r.end);
   SendingEnd& end = in_.backend.sending(channel_of(op));
   const auto sent = end.send(r.end, block, block->bytes, op);
-  ledger_.add(Owner::buffers, -bytes, sent.delivered);
+  account(g, OpPoint::arrival, sent.delivered);
   device_.release(end.queue(), block);
   last_delivered_ = sent.delivered;
   if (in_.plan.program.transfers == Transfers::blocking)
@@ -212,16 +204,15 @@ void DeviceExecutor::issue(std::uint32_t g) {
   hand_norm(g);
   std::array<Block*, 2> made{};
   for (std::uint32_t i = g; i < next; ++i) {
-    ledger_.at_op(i);
     record(i).begin = begin;
-    made[i - g] = run_op(i, record(i));
+    account(i, OpPoint::start, begin);
+    made[i - g] = run_op(i);
   }
   if (in_.settings.pace) device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
   const Event end = device_.record(kComputeQueue);
-  for (const auto& [owner, bytes] : until_end_) ledger_.add(owner, -bytes, end);
-  until_end_.clear();
   for (std::uint32_t i = g; i < next; ++i) {
     record(i).end = end;
+    account(i, OpPoint::end, end);
     if (Block* block = made[i - g]) hand_over(i, block, record(i));
   }
   issued_.store(next, std::memory_order_release);
@@ -331,7 +322,7 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
 }
 
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
-Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
+Block* DeviceExecutor::run_op(std::uint32_t g) {
   const Op& op = ops_[g];
   if (op.kind == OpKind::step) {
     for (auto& [number, s] : stages_) s->weights->step(g - first_);
@@ -343,8 +334,8 @@ Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
   }
   StageState& s = *stages_.at(op.stage);
   InFlight& f = flying_[{op.stage, op.microbatch}];
-  if (op.kind == OpKind::forward) return forward(s, f, g, r);
-  backward(s, f, g, r);
+  if (op.kind == OpKind::forward) return forward(s, f, g);
+  backward(s, f, g);
   // The gradient leaves after the op that the schedule says: I or B, or only W. To another stage of
   // this device it goes at once, as the dependencies say.
   const bool here = op.stage > 0 && in_.table.consumer_device(op) == number_;
@@ -356,20 +347,22 @@ Block* DeviceExecutor::run_op(std::uint32_t g, OpRecord& r) {
   return made;
 }
 
-/// Until the op ends, for this owner.
-void DeviceExecutor::hold(Owner owner, std::int64_t bytes, const OpRecord& r) {
-  ledger_.add(owner, bytes, r.begin);
-  until_end_.emplace_back(owner, bytes);
+/// What an op takes and gives back at a point of it that `when` is.
+void DeviceExecutor::account(std::uint32_t g, OpPoint at, const Event& when) {
+  const Op& op = ops_[g];
+  ledger_.at_op(g);
+  if (!is_compute(op.kind)) return;
+  for_each_holding(op, stages_.at(op.stage)->way(op).bytes, in_.plan.program.microbatches_of(op),
+                   [&](OpPoint point, Owner owner, std::int64_t bytes) {
+                     if (point == at && bytes != 0) ledger_.add(owner, bytes, when);
+                   });
 }
 
-Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& r) {
+Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
   const Op& op = ops_[g];
-  const auto& [stage, bytes] = s.way(op);
+  const auto& stage = s.way(op).stage;
   const StageSizes& sizes = stage->sizes();
   if (op.stage > 0) f.input = take_arrived(g);
-  if (op.has(Op::receives)) ledger_.add(Owner::buffers, -bytes.input_message, r.begin);
-  ledger_.add(Owner::activations, bytes.until_input + bytes.until_weight, r.begin);
-  hold(Owner::workspace, bytes.forward_workspace, r);
   f.saved = allocate(sizes.saved_bytes);
   f.saved_for_weight = allocate(sizes.saved_for_weight_bytes);
   f.workspace = allocate(sizes.forward_workspace_bytes);
@@ -384,10 +377,10 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g, cons
 
 /// I, W, or B, which is both: of one microbatch, or, one after the other, of all of an update,
 /// whose gradients travel in one message.
-void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& r) {
+void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
   const Op& op = ops_[g];
   const Program& program = in_.plan.program;
-  const auto& [stage, bytes] = s.way(op);
+  const auto& stage = s.way(op).stage;
   const StageSizes& sizes = stage->sizes();
   const std::uint32_t count = program.microbatches_of(op);
   const bool input = is_backward(op.kind);
@@ -397,7 +390,6 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const
     if (!is_last(op.stage)) f.output_gradient = take_arrived(g);
     f.input_gradient = allocate_message(op, sizes.input_bytes * count);
   }
-  account_backward(bytes, op, r);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint32_t k = op.microbatch + 1 - count + i;
     InFlight& one = flying_.at({op.stage, k});
@@ -410,23 +402,6 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g, const
     if (op.kind != OpKind::backward_input) backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);
-}
-
-/// What a backward holds while it runs, and what it frees when it ends.
-void DeviceExecutor::account_backward(const AccountedBytes& bytes, const Op& op,
-                                      const OpRecord& r) {
-  const std::int64_t count = in_.plan.program.microbatches_of(op);
-  hold(Owner::workspace, bytes.backward_workspace, r);
-  if (is_backward(op.kind)) {
-    if (op.has(Op::receives)) until_end_.emplace_back(Owner::buffers, bytes.output_message * count);
-    until_end_.emplace_back(Owner::activations, bytes.until_input * count);
-  }
-  switch (op.kind) {
-    case OpKind::backward: hold(Owner::workspace, bytes.kept, r); break;
-    case OpKind::backward_input: until_end_.emplace_back(Owner::activations, -bytes.kept); return;
-    default: until_end_.emplace_back(Owner::activations, bytes.kept);
-  }
-  until_end_.emplace_back(Owner::activations, bytes.until_weight * count);
 }
 
 void DeviceExecutor::backward_input(const Stage& stage, InFlight& f, StageBuffers& b,

@@ -98,13 +98,12 @@ class DeviceExecutor {
   bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
   void receive_norm(std::uint32_t g);
   void hand_norm(std::uint32_t g);
-  Block* run_op(std::uint32_t g, OpRecord& record);
-  Block* forward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
-  void backward(StageState& s, InFlight& f, std::uint32_t g, const OpRecord& record);
-  void account_backward(const AccountedBytes& bytes, const Op& op, const OpRecord& record);
+  Block* run_op(std::uint32_t g);
+  Block* forward(StageState& s, InFlight& f, std::uint32_t g);
+  void backward(StageState& s, InFlight& f, std::uint32_t g);
   void backward_input(const Stage& stage, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
   void backward_weight(const Stage& stage, InFlight& f, StageBuffers& b, std::uint32_t microbatch);
-  void hold(Owner owner, std::int64_t bytes, const OpRecord& record);
+  void account(std::uint32_t g, OpPoint at, const Event& when);
   StageBuffers buffers(const StageState& s, const InFlight& f, std::uint32_t microbatch) const;
   Block* take_arrived(std::uint32_t g);
   Block* allocate(std::int64_t bytes);
@@ -130,8 +129,7 @@ class DeviceExecutor {
   std::vector<OpRecord> records_;
   std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;
-  Event last_delivered_;                                   // of the last compute op's message
-  std::vector<std::pair<Owner, std::int64_t>> until_end_;  // of the op being issued
+  Event last_delivered_;  // of the last compute op's message
   Block* losses_ = nullptr;
   // For where(): how far the issuing thread has got, and how far the queue.
   std::atomic<std::uint32_t> issued_, done_;

@@ -48,18 +48,18 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 
 namespace {
 
-AccountedBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored) {
+StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored) {
   const auto made = make_stage(plan, stage, element_bytes, stored);
   return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
 }
 
 /// Of one stage on a device, if what I makes for W were there from F on.
 std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t stage,
-                              const AccountedBytes& usual, const AccountedBytes& stored) {
+                              const StageBytes& usual, const StageBytes& stored) {
   std::int64_t held = 0, most = 0;
   for (const Op& op : plan.program.ops.of(device)) {
     if (op.stage != stage || !is_compute(op.kind)) continue;
-    const AccountedBytes& a = op.has(Op::stored) ? stored : usual;
+    const StageBytes& a = op.has(Op::stored) ? stored : usual;
     const std::int64_t each = a.until_input + a.until_weight + a.kept;
     if (op.kind == OpKind::forward) most = std::max(most, held += each);
     if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
@@ -75,8 +75,8 @@ std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
   const bool exchanges = twin_of(plan, device) != device;
   for (const std::uint32_t s : stages_on(plan, device)) {
-    const AccountedBytes a = bytes_of(plan, s, element_bytes, false);
-    const AccountedBytes stored = bytes_of(plan, s, element_bytes, true);
+    const StageBytes a = bytes_of(plan, s, element_bytes, false);
+    const StageBytes stored = bytes_of(plan, s, element_bytes, true);
     bytes += a.weights + a.gradients * (exchanges ? 3 : 1) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most_activations(plan, device, s, a, stored) +

@@ -20,7 +20,7 @@ class WeightStore {
  public:
   /// `last_use[v]`: position in the device's list of the last op that uses version v; -1: none.
   /// `number`: of the stage in the plan.
-  WeightStore(const RunPlan& plan, const Stage& stage, const AccountedBytes& bytes, Device& device,
+  WeightStore(const RunPlan& plan, const Stage& stage, const StageBytes& bytes, Device& device,
               Ledger& ledger, std::vector<std::int64_t> last_use, std::uint32_t number = 0);
 
   /// Throws InternalBug when the version is not held.
@@ -46,7 +46,7 @@ class WeightStore {
 
   const RunPlan& plan_;
   const Stage& stage_;
-  AccountedBytes bytes_;
+  StageBytes bytes_;
   Device& device_;
   Ledger& ledger_;
   std::vector<std::int64_t> last_use_;

@@ -60,26 +60,67 @@ std::vector<CollectivePhase> leaders(const std::vector<Gpus>& nodes) {
   return phases;
 }
 
-std::vector<CollectivePhase> hierarchical(const Gpus& gpus,
-                                          const std::function<int(int)>& node_of) {
+std::vector<Gpus> nodes_of(const Gpus& gpus, const std::function<int(int)>& node_of) {
   std::map<int, Gpus> by_node;
   for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
   std::vector<Gpus> nodes;
-  for (auto& [node, members] : by_node) nodes.push_back(members);
+  for (auto& [node, members] : by_node) nodes.push_back(std::move(members));
+  return nodes;
+}
+
+/// Several nodes with as many members each, more than one.
+bool has_rails(const std::vector<Gpus>& nodes) {
   const std::size_t local = nodes.front().size();
+  return nodes.size() > 1 && local > 1 &&
+         std::ranges::all_of(nodes, [&](const Gpus& node) { return node.size() == local; });
+}
+
+/// The GPUs of each place in all nodes.
+std::vector<Gpus> rails_of(const std::vector<Gpus>& nodes) {
+  std::vector<Gpus> rails(nodes.front().size());
+  for (const Gpus& node : nodes)
+    for (std::size_t i = 0; i < node.size(); ++i) rails[i].push_back(node[i]);
+  return rails;
+}
+
+std::vector<CollectivePhase> hierarchical(const Gpus& gpus,
+                                          const std::function<int(int)>& node_of) {
+  const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
   if (nodes.size() == 1 || nodes.size() == gpus.size()) return ring(gpus);
-  const auto uneven = [&](const Gpus& node) { return node.size() != local; };
-  if (std::ranges::any_of(nodes, uneven)) return leaders(nodes);
+  if (!has_rails(nodes)) return leaders(nodes);
   std::vector<CollectivePhase> phases(3);
   for (const Gpus& node : nodes) {
     add_half_ring(phases[0], node, 1);
     add_half_ring(phases[2], node, 1);
   }
-  for (std::size_t i = 0; i < local; ++i) {
-    Gpus across;
-    for (const Gpus& node : nodes) across.push_back(node[i]);
-    add_full_ring(phases[1], across, 1.0 / static_cast<double>(local));
-  }
+  for (const Gpus& rail : rails_of(nodes))
+    add_full_ring(phases[1], rail, 1.0 / static_cast<double>(nodes.front().size()));
+  return phases;
+}
+
+/// Between nodes what each GPU has or will have; in each node the parts of all.
+std::vector<CollectivePhase> hierarchical_gather(const std::vector<Gpus>& nodes, bool scatter) {
+  std::vector<CollectivePhase> phases(2);
+  for (const Gpus& rail : rails_of(nodes))
+    add_half_ring(phases[scatter ? 1 : 0], rail, 1.0 / static_cast<double>(nodes.front().size()));
+  for (const Gpus& node : nodes) add_half_ring(phases[scatter ? 0 : 1], node, 1);
+  return phases;
+}
+
+/// Everybody sends `share` of what it has to everybody else.
+void add_all_to_all(CollectivePhase& phase, const Gpus& gpus, double share) {
+  if (gpus.size() < 2) return;
+  for (const int from : gpus)
+    for (const int to : gpus)
+      if (from != to) phase.flows.push_back({from, to, share / static_cast<double>(gpus.size())});
+  phase.steps = 1;
+}
+
+/// In each node to the GPU of the receiver's place, then along the rails.
+std::vector<CollectivePhase> hierarchical_all_to_all(const std::vector<Gpus>& nodes) {
+  std::vector<CollectivePhase> phases(2);
+  for (const Gpus& node : nodes) add_all_to_all(phases[0], node, 1);
+  for (const Gpus& rail : rails_of(nodes)) add_all_to_all(phases[1], rail, 1);
   return phases;
 }
 
@@ -141,6 +182,17 @@ double ring_all_reduce_s(int members, double bytes, double latency_s, double byt
   return steps * latency_s + steps / members * bytes / bytes_per_s;
 }
 
+double ring_gather_s(int members, double bytes, double latency_s, double bytes_per_s) {
+  if (members < 2) return 0;
+  const double steps = members - 1;
+  return steps * latency_s + steps / members * bytes / bytes_per_s;
+}
+
+double all_to_all_s(int members, double bytes, double latency_s, double bytes_per_s) {
+  if (members < 2) return 0;
+  return latency_s + (members - 1.0) / members * bytes / bytes_per_s;
+}
+
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers) {
   if (gpus.size() < 2) return {};
@@ -152,6 +204,26 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
     case ReductionAlgorithm::server: return server(gpus, gpus, servers);
   }
   return {};
+}
+
+std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,
+                                        std::vector<int> gpus,
+                                        const std::function<int(int)>& node_of) {
+  if (what == Collective::all_reduce) return all_reduce(algorithm, std::move(gpus), node_of);
+  if (gpus.size() < 2) return {};
+  std::ranges::sort(gpus);
+  const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
+  const bool rails = algorithm == ReductionAlgorithm::hierarchical && has_rails(nodes);
+  const bool exchanges = what == Collective::all_to_all;
+  if (rails && exchanges) return hierarchical_all_to_all(nodes);
+  if (rails) return hierarchical_gather(nodes, what == Collective::reduce_scatter);
+  CollectivePhase phase;
+  if (exchanges) {
+    add_all_to_all(phase, gpus, 1);
+  } else {
+    add_half_ring(phase, gpus, 1);
+  }
+  return {phase};
 }
 
 std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers) {

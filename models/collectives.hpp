@@ -19,6 +19,18 @@ namespace penstock {
 /// 2 (n-1) latency + 2 (n-1)/n bytes / bandwidth, seconds; 0 for one member.
 double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s);
 
+/// Ring all-gather or reduce-scatter of `bytes` in all over n members: half an all-reduce,
+/// (n-1) latency + (n-1)/n bytes / bandwidth.
+double ring_gather_s(int members, double bytes, double latency_s, double bytes_per_s);
+
+/// All-to-all in which every member has `bytes`, a part for each of the n, and sends to all others
+/// at once: latency + (n-1)/n bytes / bandwidth of its port.
+double all_to_all_s(int members, double bytes, double latency_s, double bytes_per_s);
+
+/// What the members of a group do together. `bytes` are those of the whole result (all-gather), of
+/// what is summed (reduce-scatter, all-reduce), or of what each member has for all (all-to-all).
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+
 enum class ReductionAlgorithm : std::uint8_t {
   ring,          ///< 2 (n-1) steps, 2 (n-1)/n of the bytes over each edge
   hierarchical,  ///< reduce-scatter in each node, rings between nodes, all-gather in each node
@@ -53,6 +65,13 @@ struct CollectivePhase {
 /// equal part of the weights each (server only).
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers = 1);
+
+/// The phases of a collective over these GPUs, as all_reduce's. `ring` goes round all of them;
+/// `hierarchical` all-gathers (and all-to-alls) in each node and between the GPUs of one place in
+/// all nodes, so that every GPU's own NIC carries its part. `tree` and `server` are all-reduces.
+std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,
+                                        std::vector<int> gpus,
+                                        const std::function<int(int)>& node_of);
 
 /// What one of these GPUs, a replica that waits for no other, exchanges with the parameter servers:
 /// it pushes its gradients, then pulls the weights. The servers are as in all_reduce; a server

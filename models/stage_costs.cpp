@@ -141,24 +141,29 @@ class StageModel {
     const std::int64_t numbers = whole(4 * b_ * static_cast<double>(model_.seq_length));
     const bool sequence = tensor_.sequence;
     const int again = recompute_ == Recompute::full ? 2 : 1;
-    TensorTraffic forward{2 * layers * x, 2 * layers};
-    TensorTraffic input{2 * layers * again * x, 2 * layers * again};
-    TensorTraffic weight{sequence ? layers * x : 0, sequence ? layers : 0};
-    const auto add = [](TensorTraffic& to, std::int64_t bytes, int calls) {
-      to.bytes += bytes;
-      to.calls += calls;
+    struct Exchanged {
+      std::int64_t bytes;
+      int calls;
+      void add(std::int64_t more, int times) {
+        bytes += more;
+        calls += times;
+      }
     };
-    if (gathers_messages() && !first) add(forward, x / 2, 1);
-    if (gathers_messages() && !last) add(input, x / 2, 1);
-    if (first) add(forward, sequence ? x / 2 : x, 1);
-    if (last) add(forward, 3 * numbers, 3);
-    if (last) add(input, sequence ? x / 2 : x, 1);
-    if (last && sequence) add(forward, x / 2, 1);
+    Exchanged forward{2 * layers * x, 2 * layers};
+    Exchanged input{2 * layers * again * x, 2 * layers * again};
+    Exchanged weight{sequence ? layers * x : 0, sequence ? layers : 0};
+    if (gathers_messages() && !first) forward.add(x / 2, 1);
+    if (gathers_messages() && !last) input.add(x / 2, 1);
+    if (first) forward.add(sequence ? x / 2 : x, 1);
+    if (last) forward.add(3 * numbers, 3);
+    if (last) input.add(sequence ? x / 2 : x, 1);
+    if (last && sequence) forward.add(x / 2, 1);
     // The gradient that reaches the embedding, and the input of the LM head.
     const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
-    add(weight, gathers * (x / 2), gathers);
-    const TensorTraffic both{input.bytes + weight.bytes, input.calls + weight.calls};
-    c.tensor = {forward, both, input, weight};
+    weight.add(gathers * (x / 2), gathers);
+    c.recipes = {all_reduces(forward.bytes, forward.calls),
+                 all_reduces(input.bytes + weight.bytes, input.calls + weight.calls),
+                 all_reduces(input.bytes, input.calls), all_reduces(weight.bytes, weight.calls)};
   }
 
   const TransformerSpec& model_;

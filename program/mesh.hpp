@@ -9,13 +9,12 @@
 
 #include "program/op_lists.hpp"
 #include "program/per_stage.hpp"
+#include "program/recipe.hpp"
 
 #include <cstdint>
 #include <vector>
 
 namespace penstock {
-
-enum class Axis : std::uint8_t { tensor, data };
 
 struct Mesh {
   PerStage<int> width = 1;      ///< replicas, by position of the pipeline

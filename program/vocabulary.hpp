@@ -6,6 +6,8 @@
 // operation is written as in PyTorch's pipelining tables: `<stage><kind><microbatch>`, e.g. `2F5`.
 #pragma once
 
+#include "program/recipe.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -67,16 +69,6 @@ enum class Transfers : std::uint8_t {
 inline constexpr std::string_view kTransfersNames[] = {"free", "overlapped", "coupled", "blocking"};
 constexpr std::string_view to_string(Transfers t) { return kTransfersNames[static_cast<int>(t)]; }
 
-/// What the GPUs that share a stage exchange during one of its ops, summed over the op: bytes that
-/// are all-reduced among them, and in how many calls. A pair of reduce-scatter and all-gather of x
-/// bytes moves what an all-reduce of x bytes does, and each of the two counts as x/2 bytes.
-struct TensorTraffic {
-  std::int64_t bytes = 0;
-  int calls = 0;
-
-  bool operator==(const TensorTraffic&) const = default;
-};
-
 /// A part of a stage's gradient that is reduced by itself: `share` of the bytes, there when `ready`
 /// of the last backward's time has passed (wait-free backpropagation: Zhang et al., ATC'17).
 struct GradientBucket {
@@ -120,7 +112,9 @@ struct StageCosts {
   double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation
   double recompute_flops = 0;
 
-  std::array<TensorTraffic, 4> tensor{};  ///< of F, B, I, W (index = OpKind)
+  /// Of F, B, I, W (index = OpKind): how the op's seconds go with what the GPUs of the stage
+  /// exchange during it.
+  std::array<Recipe, 4> recipes{};
 
   /// Microbatches of one backward op: all of an update where a schedule runs one backward for them
   /// (TiMePReSt). The backward's times are of all of them; bytes stay those of one.

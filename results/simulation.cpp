@@ -266,9 +266,9 @@ void add_links(const Simulation& s, Result& r) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
       const auto kind = static_cast<std::size_t>(op.kind);
-      const auto& tensor = s.scenario.costs[op.stage].tensor;
-      if (exchanges && kind < tensor.size())
-        moved[s.traffic->collective_of(d)] += tensor[kind].bytes;
+      const auto& recipes = s.scenario.costs[op.stage].recipes;
+      if (exchanges && kind < recipes.size())
+        moved[s.traffic->collective_of(d)] += recipes[kind].bytes(Axis::tensor);
       if (op.has(Op::sends))
         moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);
     }

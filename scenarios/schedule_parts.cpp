@@ -106,9 +106,9 @@ void cost_whole_backwards(Scenario& scenario) {
         *of_one *= m;
       for (const OpKind kind :
            {OpKind::backward, OpKind::backward_input, OpKind::backward_weight}) {
-        TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
-        traffic.bytes *= m;
-        traffic.calls *= m;
+        Recipe& recipe = c.recipes[static_cast<std::size_t>(kind)];
+        recipe.times *= m;
+        for (Segment& segment : recipe.segments) segment.bytes *= m;
       }
     }
   };

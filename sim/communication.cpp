@@ -99,7 +99,7 @@ class Sums {
   void add_collective(int d, std::uint32_t g) {
     if (input_.traffic.collectives().empty() || timeline_.never_ran(g)) return;
     const Op& op = ops_[g];
-    const TensorTraffic& traffic = input_.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
+    const Recipe& recipe = input_.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
     if (!ops_.second_of_pair(g)) {  // the seconds of a pair are counted once
       const Span& span = timeline_.op(g);
       const double computed_s = duration_.end_of_part(span.start_s, op, d, g, 1);
@@ -108,7 +108,7 @@ class Sums {
       sums_.tensor.exposed_s += seconds;
     }
     sums_.tensor.bytes += input_.traffic[input_.traffic.collective_of(d)].sent_per_byte *
-                          static_cast<double>(traffic.bytes);
+                          static_cast<double>(recipe.bytes(Axis::tensor));
   }
 
   /// What the replicas of a position send: as its algorithm does.

@@ -14,9 +14,9 @@
 
 namespace penstock {
 
-/// Seconds of an op's collectives that have their links for themselves.
-inline double collective_s(const TensorTraffic& traffic, const Transfer::Phase& ring) {
-  return traffic.calls * ring.latency_s + static_cast<double>(traffic.bytes) * ring.s_per_byte;
+/// Seconds of collectives that have their links for themselves.
+inline double collective_s(double bytes, int calls, const Transfer::Phase& ring) {
+  return calls * ring.latency_s + bytes * ring.s_per_byte;
 }
 
 class Durations {
@@ -76,9 +76,14 @@ class Durations {
       row.recompute_s = c.recompute_s;
       row.saving_s = c.overlap_saving_s;
       for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-        const bool exchanges = kind < c.tensor.size();
-        row.kinds[kind] = {op_seconds(placement, costs, s, static_cast<OpKind>(kind)),
-                           exchanges ? collective_s(c.tensor[kind], ring) : 0};
+        const double compute_s = op_seconds(placement, costs, s, static_cast<OpKind>(kind));
+        const double exchange_s = kind < c.recipes.size()
+                                      ? exposed_s(c.recipes[kind], compute_s,
+                                                  [&](Axis, double bytes, int calls) {
+                                                    return collective_s(bytes, calls, ring);
+                                                  })
+                                      : 0;
+        row.kinds[kind] = {compute_s, exchange_s};
       }
     }
   }

@@ -68,8 +68,8 @@ class LinkUses {
   }
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
-    const TensorTraffic& tensor = input.costs[op.stage].tensor[static_cast<std::size_t>(op.kind)];
-    add(traffic_.collective_of(device), static_cast<double>(tensor.bytes), span);
+    const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
+    add(traffic_.collective_of(device), static_cast<double>(recipe.bytes(Axis::tensor)), span);
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {

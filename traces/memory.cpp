@@ -78,11 +78,11 @@ class DeviceMemory {
         by_messages_(in_.ops.of(device).size() * 2) {
     const Placement& placement = in_.table.placement();
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
-      add_static(stage);
+      add_stage(stage);
     for (std::uint32_t g = in_.ops.begin(device); g < in_.ops.end(device);) {
       const std::uint32_t together = in_.ops.together(g);
-      for (std::uint32_t i = g; i < g + together; ++i) add_start(i);
-      for (std::uint32_t i = g; i < g + together; ++i) add_end(i);
+      for (std::uint32_t i = g; i < g + together; ++i) add_op<true>(i);
+      for (std::uint32_t i = g; i < g + together; ++i) add_op<false>(i);
       g += together;
     }
     first_ = {by_ops_.finish(), by_messages_.finish()};
@@ -137,93 +137,72 @@ class DeviceMemory {
     }
   }
 
-  void add_static(std::uint32_t stage) {
-    const StageCosts& c = in_.costs[stage];
-    use_[Owner::weights] += c.weight_bytes;
-    use_[Owner::weight_versions] += c.version_bytes * in_.more_versions[stage];
-    use_[Owner::gradients] += c.gradient_bytes;
-    use_[Owner::optimizer] += c.optimizer_bytes;
+  /// Of a stage, and of those of its microbatches that are stored.
+  struct OfStage {
+    std::uint32_t stage;
+    StageBytes usual, stored;
+  };
+
+  void add_stage(std::uint32_t stage) {
+    const int parts = in_.parts.empty() ? 1 : in_.parts[stage];
+    const OfStage& made =
+        stages_.emplace_back(OfStage{stage, stage_bytes(in_.costs, stage, false, parts),
+                                     stage_bytes(in_.costs, stage, true, parts)});
+    use_[Owner::weights] += made.usual.weights;
+    use_[Owner::weight_versions] += made.usual.version * in_.more_versions[stage];
+    use_[Owner::gradients] += made.usual.gradients;
+    use_[Owner::optimizer] += made.usual.optimizer;
+  }
+  const StageBytes& bytes_of(const Op& op) const {
+    const OfStage* of = stages_.data();
+    while (of->stage != op.stage) ++of;
+    return op.has(Op::stored) ? of->stored : of->usual;
   }
 
-  static void start(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner) {
-    if (bytes != 0) to.add({at_s, Change::rank_of(Turn::starts, op, owner), bytes});
-  }
-  static void end(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
-                  bool at_once) {
-    // Of a B split in two, the first may leave more than the whole B would: it takes.
-    if (bytes < 0) return start(to, at_s, -bytes, op, owner);
-    const Turn turn = at_once ? Turn::ends_at_once : Turn::ends;
-    if (bytes != 0) to.add({at_s, Change::rank_of(turn, op, owner), -bytes});
+  /// What is given back at the instant at which it was taken ends after that.
+  static void put(Changes& to, double at_s, std::int64_t bytes, std::uint32_t op, Owner owner,
+                  double taken_s) {
+    if (bytes == 0) return;
+    const Turn turn = bytes > 0 ? Turn::starts : taken_s == at_s ? Turn::ends_at_once : Turn::ends;
+    to.add({at_s, Change::rank_of(turn, op, owner), bytes});
   }
 
-  const Span& span(std::uint32_t g) const { return in_.timeline.op(g); }
-  std::int64_t workspace(const Op& op) const {
-    const StageCosts& c = in_.costs[op.stage];
-    if (op.kind == OpKind::forward) return c.forward_workspace_bytes;
-    return op.has(Op::stored) ? c.stored_workspace_bytes : c.backward_workspace_bytes;
-  }
-  std::int64_t kept(const Op& op) const {
-    const StageCosts& c = in_.costs[op.stage];
-    return op.has(Op::stored) ? c.stored_activation_bytes : c.activation_bytes;
-  }
-  /// Of the activations, what the end of an op frees.
-  std::int64_t freed(const Op& op) const {
-    const StageCosts& c = in_.costs[op.stage];
-    switch (op.kind) {
-      case OpKind::forward: return 0;
-      case OpKind::backward: return kept(op) * c.backward_microbatches;
-      case OpKind::backward_input: return kept(op) - c.activation_after_input_bytes;
-      default: return c.activation_after_input_bytes;
-    }
-  }
-
-  void add_start(std::uint32_t g) {
+  /// What an op changes until it has started, or from its end on.
+  template <bool starts>
+  void add_op(std::uint32_t g) {
     const Op& op = in_.ops[g];
     if (!is_compute(op.kind)) return;
-    const double start_s = span(g).start_s;
-    const bool forward = op.kind == OpKind::forward;
-    if (op.has(Op::receives)) {
-      const std::int64_t received = held_received(op);
-      const double sent_s = in_.timeline.message(g).start_s;
-      start(by_messages_, sent_s, received, g, Owner::buffers);
-      if (forward) end(by_ops_, start_s, received, g, Owner::buffers, sent_s == start_s);
-    }
-    start(by_ops_, start_s, workspace(op), g, Owner::workspace);
-    if (forward) start(by_ops_, start_s, kept(op), g, Owner::activations);
-  }
-
-  void add_end(std::uint32_t g) {
-    const Op& op = in_.ops[g];
-    if (!is_compute(op.kind)) return;
-    const double end_s = span(g).end_s;
-    const bool at_once = span(g).start_s == end_s;
-    end(by_ops_, end_s, workspace(op), g, Owner::workspace, at_once);
-    end(by_ops_, end_s, freed(op), g, Owner::activations, at_once);
-    if (op.has(Op::receives) && op.kind != OpKind::forward)
-      end(by_ops_, end_s, held_received(op), g, Owner::buffers,
-          in_.timeline.message(g).start_s == end_s);
-    if (op.has(Op::sends)) {
-      const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
-      const std::int64_t sent = held(message_bytes(in_.costs, op), op.stage);
-      start(by_ops_, end_s, sent, g, Owner::buffers);
-      end(by_messages_, arrived_s, sent, g, Owner::buffers, end_s == arrived_s);
-    }
-  }
-
-  /// Of a message, on a GPU of this stage.
-  std::int64_t held(std::int64_t bytes, std::uint32_t stage) const {
-    return in_.parts.empty() ? bytes : bytes / in_.parts[stage];
-  }
-  /// What its neighbour sends, without looking for the op that does.
-  std::int64_t held_received(const Op& op) const {
-    const std::uint16_t stage = op.stage;
-    const bool forward = op.kind == OpKind::forward;
-    const auto from = static_cast<std::uint16_t>(forward ? stage - 1 : stage + 1);
-    const Op sender{.stage = from, .kind = forward ? OpKind::forward : OpKind::backward};
-    return held(message_bytes(in_.costs, sender), stage);
+    const Span& span = in_.timeline.op(g);
+    const auto change = [&](OpPoint point, Owner owner, std::int64_t bytes) {
+      const bool received = owner == Owner::buffers;
+      switch (point) {
+        case OpPoint::departure:
+          if constexpr (starts)
+            put(by_messages_, in_.timeline.message(g).start_s, bytes, g, owner, -1);
+          return;
+        case OpPoint::start:
+          if constexpr (starts)
+            put(by_ops_, span.start_s, bytes, g, owner, in_.timeline.message(g).start_s);
+          return;
+        case OpPoint::end:
+          if constexpr (!starts)
+            put(by_ops_, span.end_s, bytes, g, owner,
+                received ? in_.timeline.message(g).start_s : span.start_s);
+          return;
+        case OpPoint::arrival:
+          if constexpr (!starts) {
+            const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
+            put(by_messages_, arrived_s, bytes, g, owner, span.end_s);
+          }
+      }
+    };
+    const bool whole = op.kind == OpKind::backward;
+    for_each_holding(op, bytes_of(op), whole ? in_.costs[op.stage].backward_microbatches : 1,
+                     change);
   }
 
   const MemoryInput& in_;
+  std::vector<OfStage> stages_;
   MemoryUse use_;
   Changes by_ops_, by_messages_;
   Heads first_;

@@ -1,33 +1,16 @@
 // Memory of a device over time, by owner, from a Timeline and the stages' costs.
 //
-// Weights, versions, gradients and optimizer state are there all the time. Activations live from
-// the start of F to the end of B (or I, then a part of them to the end of W), those of a stored
-// microbatch (Op::stored) as StageCosts says; a received message is
-// a buffer from its departure until F takes it over or B has used it, a sent one until it has
-// arrived; workspace lives while its op runs. At one instant, what ends is freed before what starts
-// is allocated.
+// Who holds what from when until when: program/holdings.hpp.
 #pragma once
 
 #include "program/dependencies.hpp"
+#include "program/holdings.hpp"
 #include "program/timeline.hpp"
 
 #include <array>
 #include <functional>
 
 namespace penstock {
-
-enum class Owner : std::uint8_t {
-  weights,
-  weight_versions,
-  gradients,
-  optimizer,
-  activations,
-  buffers,
-  workspace
-};
-inline constexpr std::size_t kOwners = 7;
-inline constexpr std::string_view kOwnerNames[kOwners] = {
-    "weights", "weight_versions", "gradients", "optimizer", "activations", "buffers", "workspace"};
 
 struct MemoryUse {
   std::array<std::int64_t, kOwners> bytes{};

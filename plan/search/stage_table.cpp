@@ -142,8 +142,9 @@ std::vector<StageCosts> StageTable::measured(const std::vector<int>& layers, std
 
 StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
-    const TensorTraffic& traffic = c.tensor[static_cast<std::size_t>(kind)];
-    return traffic.calls * call_s_ + static_cast<double>(traffic.bytes) * s_per_byte_;
+    return exposed_s(
+        c.recipes[static_cast<std::size_t>(kind)], c.duration_s(kind),
+        [&](Axis, double bytes, int calls) { return calls * call_s_ + bytes * s_per_byte_; });
   };
   const double whole_s = c.backward_s + exchange(OpKind::backward);
   const double input_s = c.backward_input_s + exchange(OpKind::backward_input);

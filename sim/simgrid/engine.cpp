@@ -131,7 +131,10 @@ class Simulation {
     int held = 0;                      // blocking: its sends on the way
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
-    int calls = 0;                     // collectives of the running op that have ended
+    // Of the op that is played:
+    Recipe recipe{};
+    int time = 0;                        // that is gone through
+    std::uint32_t begun = 0, ended = 0;  // its segments, a bit each
   };
   /// The gradient reduction of one party of Barriers: one part at a time.
   struct Reducing {
@@ -187,10 +190,10 @@ class Simulation {
   }
 
   /// Of computing: of the last backward of an update, from when a part of its gradient is there
-  /// (the REDUCE_GRAD it is for, the part); or of an op, from when its ranks meet.
+  /// (the REDUCE_GRAD it is for, the part); or a segment of an op that is played.
   void segment_ended(std::uint32_t g, std::uint32_t number, double now) {
     if (ops_[g].kind == OpKind::reduce_grad) return bucket_ready(g, number, now);
-    begin_collective(g, now);
+    played(g, number, now);
   }
 
   void transfer_ended(Transfer::Kind kind, std::uint32_t tag, double now) {
@@ -256,7 +259,7 @@ class Simulation {
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
     hand_norm(d, g, now);
-    if (meets_in_flows(g, d)) return start_in_parts(d, g, now);
+    if (is_played(g, d)) return play(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
     set_span(g, {now, end});
     latest_ = std::max(latest_, end);
@@ -265,58 +268,93 @@ class Simulation {
     announce_buckets(d, g + ops_.together(g) - 1, timeline_.op(g));
   }
 
-  // An op whose ranks' collectives cross links that others use: it computes a part, the ranks move
-  // that part's share, and so on, as often as they meet.
+  // An op whose ranks' collectives cross links that others use is played by its recipe, segment by
+  // segment.
 
-  bool meets_in_flows(std::uint32_t g, int d) const {
-    return !traffic_.collectives().empty() && carrier_.flows(traffic_.collective_of(d)) &&
-           tensor_traffic(g).calls > 0;
+  bool is_played(std::uint32_t g, int d) const {
+    if (traffic_.collectives().empty() || !carrier_.flows(traffic_.collective_of(d))) return false;
+    return std::ranges::any_of(recipe_of(g).segments,
+                               [](const Segment& s) { return s.lane == Lane::exchange; });
   }
   /// Of op g and the one that runs together with it.
-  TensorTraffic tensor_traffic(std::uint32_t g) const {
-    TensorTraffic sum;
+  Recipe recipe_of(std::uint32_t g) const {
+    Recipe recipe;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
-      const auto& tensor = input_.costs[ops_[i].stage].tensor;
+      const auto& recipes = input_.costs[ops_[i].stage].recipes;
       const auto kind = static_cast<std::size_t>(ops_[i].kind);
-      if (kind >= tensor.size()) continue;
-      sum.bytes += tensor[kind].bytes;
-      sum.calls += tensor[kind].calls;
+      if (kind < recipes.size()) recipe = joined(recipe, recipes[kind]);
     }
-    return sum;
+    return recipe;
   }
 
   void set_span(std::uint32_t g, const Span& span) {
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) timeline_.op(i) = span;
   }
 
-  void start_in_parts(int d, std::uint32_t g, double now) {
-    device(d).calls = 0;
+  void play(int d, std::uint32_t g, double now) {
+    device(d).recipe = recipe_of(g);
+    device(d).time = 0;
     set_span(g, {now, now});
-    compute_part(d, g, now);
+    play_once(d, g, now);
   }
 
-  void compute_part(int d, std::uint32_t g, double now) {
-    const int parts = tensor_traffic(g).calls;
-    const double end = duration_.end_of_part(now, ops_[g], d, g, 1.0 / parts);
+  void play_once(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    dev.begun = dev.ended = 0;
+    begin_segments(d, g, now);
+    const int times = dev.recipe.times;
+    const double computed_s = duration_.end_of_part(now, ops_[g], d, g, 1.0 / times) - now;
+    const double alone_s = computed_s + duration_.exchange_s(ops_[g], d, g) / times;
+    announce_buckets(d, g + ops_.together(g) - 1, {now, now + alone_s}, dev.time, times);
+  }
+
+  /// Those that wait for nothing any more: the one before on their lane has ended, and `after`.
+  void begin_segments(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    std::array<bool, kLanes> busy{};
+    for (std::uint32_t i = 0; i < dev.recipe.segments.size(); ++i) {
+      const Segment& segment = dev.recipe.segments[i];
+      bool& lane_busy = busy[static_cast<std::size_t>(segment.lane)];
+      const bool waits = segment.after != Segment::kNone && !has(dev.ended, segment.after);
+      if (!lane_busy && !waits && !has(dev.begun, static_cast<int>(i))) begin_segment(d, g, i, now);
+      lane_busy = lane_busy || !has(dev.ended, static_cast<int>(i));
+    }
+  }
+
+  void begin_segment(int d, std::uint32_t g, std::uint32_t i, double now) {
+    Device& dev = device(d);
+    const Segment& segment = dev.recipe.segments[i];
+    dev.begun |= 1U << i;
+    if (segment.lane == Lane::exchange) {
+      const double bytes = static_cast<double>(segment.bytes) / dev.recipe.times;
+      carrier_.send(traffic_.collective_of(d), bytes, 0, g, now);
+      return;
+    }
     ++counts_.timers;
-    end_segment_at(end, g);
-    const double alone_s = (end - now) + duration_.exchange_s(ops_[g], d, g) / parts;
-    announce_buckets(d, g + ops_.together(g) - 1, {now, now + alone_s}, device(d).calls, parts);
-  }
-
-  void begin_collective(std::uint32_t g, double now) {
-    const TensorTraffic all = tensor_traffic(g);
-    carrier_.send(traffic_.collective_of(table_.device_of(ops_[g])),
-                  static_cast<double>(all.bytes) / all.calls, 0, g, now);
+    end_segment_at(duration_.end_of_part(now, ops_[g], d, g, segment.share / dev.recipe.times), g,
+                   i);
   }
 
   void collective_ended(std::uint32_t g, double now) {
+    const Device& dev = device(table_.device_of(ops_[g]));
+    std::uint32_t i = 0;
+    while (dev.recipe.segments[i].lane != Lane::exchange || has(dev.ended, static_cast<int>(i)))
+      ++i;
+    played(g, i, now);
+  }
+
+  void played(std::uint32_t g, std::uint32_t segment, double now) {
     const int d = table_.device_of(ops_[g]);
-    if (++device(d).calls < tensor_traffic(g).calls) return compute_part(d, g, now);
+    Device& dev = device(d);
+    dev.ended |= 1U << segment;
+    if (dev.ended + 1 < 1ULL << dev.recipe.segments.size()) return begin_segments(d, g, now);
+    if (++dev.time < dev.recipe.times) return play_once(d, g, now);
     set_span(g, {timeline_.op(g).start_s, now});
     latest_ = std::max(latest_, now);
     op_ended(g, now);
   }
+
+  static bool has(std::uint32_t segments, int segment) { return (segments >> segment & 1U) != 0; }
 
   /// A step that starts now hands the partial norm on.
   void hand_norm(int d, std::uint32_t g, double now) {

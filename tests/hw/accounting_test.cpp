@@ -28,7 +28,7 @@ StageSizes sizes() {
 }
 
 TEST(StatedBytes, AreTheCostsSplitAtTheEndOfTheInputGradient) {
-  const AccountedBytes a = accounted_bytes(stand_ins(), 0, sizes(), 4);
+  const StageBytes a = accounted_bytes(stand_ins(), 0, sizes(), 4);
   EXPECT_EQ(a.weights, 20);
   EXPECT_EQ(a.version, 21);
   EXPECT_EQ(a.gradients, 22);
@@ -44,7 +44,7 @@ TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
   RunPlan plan = stand_ins();
   plan.costs[0].stored_activation_bytes = 300;
   plan.costs[0].stored_workspace_bytes = 4;
-  const AccountedBytes a = accounted_bytes(plan, 0, sizes(), 4, true);
+  const StageBytes a = accounted_bytes(plan, 0, sizes(), 4, true);
   EXPECT_EQ(a.until_input, 260);
   EXPECT_EQ(a.until_weight, 40);
   EXPECT_EQ(a.backward_workspace, 4);
@@ -53,7 +53,7 @@ TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
 TEST(StatedBytes, ThatGrowAfterTheInputGradientAreMadeByIt) {
   RunPlan plan = stand_ins();
   plan.costs[0].activation_after_input_bytes = 130;
-  const AccountedBytes a = accounted_bytes(plan, 0, sizes(), 4);
+  const StageBytes a = accounted_bytes(plan, 0, sizes(), 4);
   EXPECT_EQ(a.until_input, 0);
   EXPECT_EQ(a.until_weight, 100);
   EXPECT_EQ(a.kept, 30);
@@ -71,11 +71,11 @@ TEST(RealBytes, OfMixedPrecisionHaveAMasterBesideTheMoments) {
   RunPlan plan = stand_ins();
   plan.compute = Compute::transformer;
   plan.optimizer.kind = OptimizerPlan::Kind::adamw;
-  const AccountedBytes full = accounted_bytes(plan, 0, sizes(), 4);
+  const StageBytes full = accounted_bytes(plan, 0, sizes(), 4);
   EXPECT_EQ(full.weights, 4000);
   EXPECT_EQ(full.gradients, 4000);
   EXPECT_EQ(full.optimizer, 8000);
-  const AccountedBytes mixed = accounted_bytes(plan, 0, sizes(), 2);
+  const StageBytes mixed = accounted_bytes(plan, 0, sizes(), 2);
   EXPECT_EQ(mixed.weights, 2000);
   EXPECT_EQ(mixed.version, 2000);
   EXPECT_EQ(mixed.gradients, 4000);
@@ -94,7 +94,8 @@ TEST(RealBytes, KeepTheInputAsLongAsTheWeightGradientNeedsIt) {
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_input, 40);
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_weight, 64);
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).forward_workspace, 256 + 16);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).backward_workspace, 512 + 8);
+  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).split_workspace, 512 + 8);
+  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).backward_workspace, 512 + 8 + s.kept_bytes);
 }
 
 TEST(Payload, IsWhatIsStatedOnlyForStandInsOnAWallClock) {

@@ -389,13 +389,12 @@ TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
   }
 }
 
-/// What the ledger writes for each stage, as costs to predict from. A whole backward has beside its
-/// workspace what I keeps for W.
+/// What the ledger writes for each stage, as costs to predict from.
 std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backward) {
   std::vector<StageCosts> costs = plan.costs;
   for (std::uint32_t s = 0; s < costs.size(); ++s) {
     const auto stage = make_stage(plan, s, 4);
-    const AccountedBytes a = accounted_bytes(plan, s, stage->sizes(), 4);
+    const StageBytes a = accounted_bytes(plan, s, stage->sizes(), 4);
     StageCosts& c = costs[s];
     c.weight_bytes = c.version_bytes = a.weights;
     c.gradient_bytes = a.gradients;
@@ -403,7 +402,7 @@ std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backwar
     c.activation_bytes = a.until_input + a.until_weight;
     c.activation_after_input_bytes = a.until_weight + a.kept;
     c.forward_workspace_bytes = a.forward_workspace;
-    c.backward_workspace_bytes = a.backward_workspace + (splits_backward ? 0 : a.kept);
+    c.backward_workspace_bytes = splits_backward ? a.split_workspace : a.backward_workspace;
     c.output_bytes = a.output_message;
   }
   return costs;

@@ -56,7 +56,7 @@ class WeightVersions : public testing::Test {
 
   RunPlan plan_;
   Counting stage_;
-  AccountedBytes bytes_;
+  StageBytes bytes_;
   RunControl control_{0};
   HostClock clock_{true};
   HostDevice device_{0, control_, clock_};

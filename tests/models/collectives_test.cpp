@@ -36,6 +36,71 @@ std::vector<std::tuple<int, int, double>> flows(const CollectivePhase& phase) {
   return out;
 }
 
+TEST(RingGather, IsHalfAnAllReduce) {
+  for (const int n : {1, 2, 3, 8})
+    EXPECT_DOUBLE_EQ(2 * ring_gather_s(n, 8e9, 1e-3, 10e9), ring_all_reduce_s(n, 8e9, 1e-3, 10e9));
+}
+
+/// Ports of 1 byte per second for each GPU, in both directions; nodes have a port of 1, too.
+double alone_s(Collective what, ReductionAlgorithm algorithm, int gpus, int per_node, double bytes,
+               double node_rate) {
+  Cluster cluster;
+  cluster.devices_per_node = per_node;
+  cluster.nodes = gpus / per_node;
+  cluster.attachment = Attachment::port;
+  cluster.intra = {.latency_s = 0.5, .bytes_per_s = 1};
+  cluster.inter = {.latency_s = 0.5, .bytes_per_s = node_rate};
+  Network network(cluster);
+  std::vector<int> all;
+  for (int gpu = 0; gpu < gpus; ++gpu) all.push_back(gpu);
+  double seconds = 0;
+  for (const CollectivePhase& phase :
+       collective(what, algorithm, all, [&](int gpu) { return cluster.node_of(gpu); })) {
+    std::vector<LinkFlow> routes;
+    double latency_s = 0;
+    for (const CollectiveFlow& flow : phase.flows) {
+      const Route route = network.route(flow.from, flow.to, true);
+      latency_s = std::max(latency_s, route.latency_s);
+      routes.push_back({route.links, flow.share * bytes});
+    }
+    seconds += phase.steps * latency_s + shared_flows_s(routes, network.links());
+  }
+  return seconds;
+}
+
+TEST(Collectives, OnPortsOfTheirOwnTakeWhatTheFormulasSay) {
+  for (const int n : {2, 3, 4, 8}) {
+    const auto alone = [&](Collective what) {
+      return alone_s(what, ReductionAlgorithm::ring, n, n, 24, 1);
+    };
+    EXPECT_NEAR(alone(Collective::all_reduce), ring_all_reduce_s(n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone(Collective::all_gather), ring_gather_s(n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone(Collective::reduce_scatter), ring_gather_s(n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone(Collective::all_to_all), all_to_all_s(n, 24, 0.5, 1), 1e-9) << n;
+  }
+}
+
+TEST(Collectives, OfSeveralNodesGoThroughThem) {
+  // 2 nodes of 2: of all-to-all a GPU's half is for the other node, and the node's NIC carries two.
+  const auto moved = [](Collective what, ReductionAlgorithm algorithm) {
+    std::vector<double> crossing;
+    for (const CollectivePhase& phase :
+         collective(what, algorithm, {0, 1, 2, 3}, [](int gpu) { return gpu / 2; })) {
+      double sum = 0;
+      for (const CollectiveFlow& flow : phase.flows)
+        sum += flow.from / 2 != flow.to / 2 ? flow.share : 0;
+      crossing.push_back(sum);
+    }
+    return crossing;
+  };
+  using Shares = std::vector<double>;
+  EXPECT_EQ(moved(Collective::all_to_all, ReductionAlgorithm::ring), Shares{2});
+  EXPECT_EQ(moved(Collective::all_to_all, ReductionAlgorithm::hierarchical), (Shares{0, 2}));
+  // The half that a node lacks comes once, as two quarters.
+  EXPECT_EQ(moved(Collective::all_gather, ReductionAlgorithm::hierarchical), (Shares{1, 0}));
+  EXPECT_EQ(moved(Collective::reduce_scatter, ReductionAlgorithm::hierarchical), (Shares{0, 1}));
+}
+
 TEST(PushAndPull, GoToEveryServerAndBack) {
   using Flows = std::vector<std::tuple<int, int, double>>;
   const auto phases = push_and_pull({7, 3, 5}, 7, 2);  // the servers are the first two, 3 and 5

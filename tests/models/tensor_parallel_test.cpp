@@ -125,51 +125,52 @@ constexpr std::int64_t kX = 2LL * 2048 * 12288;  // s b h elements of 2 bytes
 
 TEST(TensorTraffic, IsTwoAllReducesALayerEachWay) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
-  EXPECT_EQ(c[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[1].tensor[kB], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[1].tensor[kI], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[1].tensor[kW], TensorTraffic{});
+  EXPECT_EQ(c[1].recipes[kF], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].recipes[kB], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].recipes[kI], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].recipes[kW], Recipe{});
 }
 
 TEST(TensorTraffic, EmbeddingAndHeadHaveTheirOwn) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
-  EXPECT_EQ(c[0].tensor[kF], (TensorTraffic{65 * kX, 65}));
-  EXPECT_EQ(c[0].tensor[kB], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[2].tensor[kF], (TensorTraffic{64 * kX + 3 * 4 * 2048, 67}));
-  EXPECT_EQ(c[2].tensor[kI], (TensorTraffic{65 * kX, 65}));
+  EXPECT_EQ(c[0].recipes[kF], all_reduces(65 * kX, 65));
+  EXPECT_EQ(c[0].recipes[kB], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[2].recipes[kF], all_reduces(64 * kX + 3 * 4 * 2048, 67));
+  EXPECT_EQ(c[2].recipes[kI], all_reduces(65 * kX, 65));
 }
 
 TEST(TensorTraffic, RecomputedLayersRepeatThatOfTheForward) {
   const auto full = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::full);
-  EXPECT_EQ(full[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(full[1].tensor[kB], (TensorTraffic{128 * kX, 128}));
+  EXPECT_EQ(full[1].recipes[kF], all_reduces(64 * kX, 64));
+  EXPECT_EQ(full[1].recipes[kB], all_reduces(128 * kX, 128));
   // Attention by itself exchanges nothing.
   const auto selective = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::selective);
-  EXPECT_EQ(selective[1].tensor[kB], (TensorTraffic{64 * kX, 64}));
+  EXPECT_EQ(selective[1].recipes[kB], all_reduces(64 * kX, 64));
 }
 
 TEST(TensorTraffic, SequenceParallelismGathersInputsOnceMoreForTheWeights) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, true});
-  EXPECT_EQ(c[1].tensor[kF], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[1].tensor[kI], (TensorTraffic{64 * kX, 64}));
-  EXPECT_EQ(c[1].tensor[kW], (TensorTraffic{32 * kX, 32}));
-  EXPECT_EQ(c[1].tensor[kB], (TensorTraffic{96 * kX, 96}));
-  EXPECT_EQ(c[0].tensor[kF], (TensorTraffic{64 * kX + kX / 2, 65}));
-  EXPECT_EQ(c[0].tensor[kW], (TensorTraffic{32 * kX + kX / 2, 33}));
-  EXPECT_EQ(c[2].tensor[kI], (TensorTraffic{64 * kX + kX / 2, 65}));
+  EXPECT_EQ(c[1].recipes[kF], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].recipes[kI], all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].recipes[kW], all_reduces(32 * kX, 32));
+  EXPECT_EQ(c[1].recipes[kB], all_reduces(96 * kX, 96));
+  EXPECT_EQ(c[0].recipes[kF], all_reduces(64 * kX + kX / 2, 65));
+  EXPECT_EQ(c[0].recipes[kW], all_reduces(32 * kX + kX / 2, 33));
+  EXPECT_EQ(c[2].recipes[kI], all_reduces(64 * kX + kX / 2, 65));
 }
 
 TEST(TensorTraffic, GrowsWithTheMicrobatchAndNotWithTheDegree) {
   const auto two = costs(gpt3(), {96}, {2, false}), eight = costs(gpt3(), {96}, {8, false});
-  EXPECT_EQ(two[0].tensor, eight[0].tensor);
+  EXPECT_EQ(two[0].recipes, eight[0].recipes);
   const auto of_three = costs(gpt3(), {96}, {8, false}, Recompute::none, 3);
-  EXPECT_EQ(of_three[0].tensor[kF].bytes, 3 * eight[0].tensor[kF].bytes);
-  EXPECT_EQ(of_three[0].tensor[kF].calls, eight[0].tensor[kF].calls);
+  EXPECT_EQ(of_three[0].recipes[kF].bytes(Axis::tensor),
+            3 * eight[0].recipes[kF].bytes(Axis::tensor));
+  EXPECT_EQ(of_three[0].recipes[kF].times, eight[0].recipes[kF].times);
 }
 
 TEST(TensorTraffic, OfAWholeStageIsNone) {
   for (const StageCosts& c : costs(gpt3(), {48, 48}, {})) {
-    for (const TensorTraffic& traffic : c.tensor) EXPECT_EQ(traffic, TensorTraffic{});
+    for (const Recipe& recipe : c.recipes) EXPECT_EQ(recipe, Recipe{});
   }
 }
 

@@ -21,8 +21,8 @@ inline std::string cost_text(const StageCosts& c) {
       fmt::format("{} {} {} {} {} {} {} {}", c.stored_activation_bytes, c.stored_workspace_bytes,
                   c.forward_workspace_bytes, c.backward_workspace_bytes, c.forward_flops,
                   c.backward_flops, c.recompute_flops, c.backward_microbatches);
-  for (const TensorTraffic& traffic : c.tensor)
-    text += fmt::format(" {} {}", traffic.bytes, traffic.calls);
+  for (const Recipe& recipe : c.recipes)
+    text += fmt::format(" {} {}", recipe.bytes(Axis::tensor), recipe.times);
   return text + "\n";
 }
 

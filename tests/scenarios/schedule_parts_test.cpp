@@ -159,11 +159,12 @@ void expect_joined(const std::vector<StageCosts>& whole, const std::vector<Stage
     // FLOPs stay those of a microbatch: rates are per microbatch.
     EXPECT_DOUBLE_EQ(whole[s].backward_flops, each[s].backward_flops);
     EXPECT_DOUBLE_EQ(whole[s].recompute_flops, each[s].recompute_flops);
-    for (std::size_t kind = 0; kind < whole[s].tensor.size(); ++kind) {
+    for (std::size_t kind = 0; kind < whole[s].recipes.size(); ++kind) {
       const bool backward = is_backward(static_cast<OpKind>(kind)) ||
                             static_cast<OpKind>(kind) == OpKind::backward_weight;
-      EXPECT_EQ(whole[s].tensor[kind].bytes, each[s].tensor[kind].bytes * (backward ? m : 1));
-      EXPECT_EQ(whole[s].tensor[kind].calls, each[s].tensor[kind].calls * (backward ? m : 1));
+      EXPECT_EQ(whole[s].recipes[kind].bytes(Axis::tensor),
+                each[s].recipes[kind].bytes(Axis::tensor) * (backward ? m : 1));
+      EXPECT_EQ(whole[s].recipes[kind].times, each[s].recipes[kind].times * (backward ? m : 1));
     }
   }
 }
@@ -173,7 +174,8 @@ TEST(WholeBackwards, TakeAsLongAsThoseOfTheirMicrobatches) {
       "\npipeline: {stages: 4, tensor: 2, microbatches: 6, recompute: full}\nmodel: gpt-2.2b\n"
       "cluster: p3.16xlarge\n";
   const Scenario whole = scenario("schedule: timeprest" + rest);
-  EXPECT_GT(whole.costs[0].tensor[static_cast<std::size_t>(OpKind::backward)].bytes, 0);
+  EXPECT_GT(whole.costs[0].recipes[static_cast<std::size_t>(OpKind::backward)].bytes(Axis::tensor),
+            0);
   expect_joined(whole.costs, scenario("schedule: gpipe" + rest).costs, 6);
 }
 

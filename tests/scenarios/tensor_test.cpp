@@ -23,7 +23,8 @@ Scenario gpt3(const std::string& pipeline, int nodes = 4) {
 /// Seconds that a stage's GPUs exchange during an op of this kind, alone on their links.
 double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
   const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction);
-  return collective_s(s.costs[stage].tensor[static_cast<std::size_t>(kind)],
+  const Recipe& recipe = s.costs[stage].recipes[static_cast<std::size_t>(kind)];
+  return collective_s(static_cast<double>(recipe.bytes(Axis::tensor)), recipe.times,
                       traffic.collectives()[stage].phases[0]);
 }
 

@@ -182,9 +182,9 @@ TEST(Messages, DividedOnesAreGatheredByTheirReceivers) {
   const Scenario divided = scenario(pipeline(keys + ", transfers_divided: true"));
   ASSERT_EQ(divided.costs.size(), 2U);
   EXPECT_EQ(4 * divided.costs[0].output_bytes, whole.costs[0].output_bytes);
-  EXPECT_EQ(divided.costs[1].tensor[0].calls, whole.costs[1].tensor[0].calls + 1) << "F gathers";
-  EXPECT_EQ(divided.costs[0].tensor[0].calls, whole.costs[0].tensor[0].calls);
-  EXPECT_EQ(divided.costs[0].tensor[2].calls, whole.costs[0].tensor[2].calls + 1) << "I gathers";
+  EXPECT_EQ(divided.costs[1].recipes[0].times, whole.costs[1].recipes[0].times + 1) << "F gathers";
+  EXPECT_EQ(divided.costs[0].recipes[0].times, whole.costs[0].recipes[0].times);
+  EXPECT_EQ(divided.costs[0].recipes[2].times, whole.costs[0].recipes[2].times + 1) << "I gathers";
   EXPECT_NE(refused(pipeline("stages: 8, transfers_divided: true")).find("needs a 'tensor'"),
             std::string::npos);
 }

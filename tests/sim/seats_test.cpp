@@ -56,16 +56,16 @@ void expect_both(const Seated& run, const std::function<void(const Timeline&)>& 
   }
 }
 
-StageCosts costs_with(TensorTraffic traffic, std::int64_t output_bytes) {
+StageCosts costs_with(const Recipe& recipe, std::int64_t output_bytes) {
   StageCosts c = unit_costs(1, 1);
-  c.tensor[0] = c.tensor[1] = traffic;
+  c.recipes[0] = c.recipes[1] = recipe;
   c.output_bytes = output_bytes;
   return c;
 }
 
 TEST(TensorRanks, AnOpIsComputingAndItsRings) {
   // Ring of 4: 6 latencies of 0.1 and 2 * 3/4 of 8 bytes at 2 per second, in each of 3 calls.
-  const StageCosts c = costs_with({24, 3}, 0);
+  const StageCosts c = costs_with(all_reduces(24, 3), 0);
   const Seated run({.shape = {1, 1, 1}, .costs = {c}}, pairs(4, 0.1, 2), {{{0, 1, 2, 3}}, 4});
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.op(run.op(0, 0)).length_s(), 1 + 3 * (6 * 0.1 + 1.5 * 8 / 2), 1e-12);
@@ -102,7 +102,7 @@ TEST(TensorRanks, ContendWithMessagesThatLeaveMeanwhile) {
   // device 1. F0 [0, 2], message 0 from 2. F1 computes until 3, when message 0 has 1 byte left and
   // shares the ports with the exchange: both end at 5. The same on the receiving side with message
   // 1 from 5 on: F0 of device 1 computes until 6, both end at 8.
-  const StageCosts c = costs_with({1, 1}, 2);
+  const StageCosts c = costs_with(all_reduces(1, 1), 2);
   const Seated run({.schedule = "gpipe", .shape = {2, 2, 1}, .costs = {c, c}}, ports(4),
                    {{{0, 1}, {2, 3}}, 2});
   EXPECT_NE(why_not_exact(run.input()).find("tensor-parallel all-reduces of device 0"),
@@ -212,7 +212,10 @@ TEST(Seats, BothEnginesAgreeOnRandomOnes) {
     spec.reduction.priced = false;
     for (int s = 0; s < depth; ++s) {
       StageCosts c = unit_costs(pick(1, 9) / 4.0, pick(1, 9) / 3.0);
-      for (TensorTraffic& traffic : c.tensor) traffic = {pick(0, 900) * kMega, pick(1, 3)};
+      for (Recipe& recipe : c.recipes) {
+        const std::int64_t bytes = pick(0, 900) * kMega;
+        recipe = all_reduces(bytes, pick(1, 3));
+      }
       c.output_bytes = pick(0, 500) * kMega;
       c.reduced_bytes = pick(0, 2000) * kMega;
       c.step_s = pick(0, 2) / 8.0;

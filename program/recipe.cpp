@@ -1,0 +1,57 @@
+#include "program/recipe.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace penstock {
+
+std::int64_t Recipe::bytes(Axis axis) const {
+  std::int64_t sum = 0;
+  for (const Segment& s : segments)
+    if (s.lane == Lane::exchange && s.axis == axis) sum += s.bytes;
+  return sum;
+}
+
+bool Recipe::serial() const {
+  for (std::size_t i = 1; i < segments.size(); ++i) {
+    const bool waits = segments[i].lane == segments[i - 1].lane ||
+                       segments[i].after == static_cast<std::int8_t>(i - 1);
+    if (!waits) return false;
+  }
+  return true;
+}
+
+Recipe all_reduces(std::int64_t bytes, int calls) {
+  if (calls == 0) return {};
+  return {{{.share = 1}, {.lane = Lane::exchange, .after = 0, .bytes = bytes}}, calls};
+}
+
+Recipe joined(const Recipe& a, const Recipe& b) {
+  if (a.segments.empty()) return b;
+  if (b.segments.empty()) return a;
+  return all_reduces(a.bytes(Axis::tensor) + b.bytes(Axis::tensor), a.times + b.times);
+}
+
+double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s) {
+  const auto length_s = [&](const Segment& s) {
+    return s.lane == Lane::compute ? s.share * compute_s
+                                   : exchange_s(s.axis, static_cast<double>(s.bytes), recipe.times);
+  };
+  if (recipe.serial()) {
+    double seconds = 0;
+    for (const Segment& s : recipe.segments)
+      if (s.lane == Lane::exchange) seconds += length_s(s);
+    return seconds;
+  }
+  // The longest path, of all times at once: they are alike.
+  std::array<double, kLanes> free_s{};
+  std::vector<double> ends_s;
+  for (const Segment& s : recipe.segments) {
+    double& free = free_s[static_cast<std::size_t>(s.lane)];
+    if (s.after != Segment::kNone) free = std::max(free, ends_s[static_cast<std::size_t>(s.after)]);
+    ends_s.push_back(free += length_s(s));
+  }
+  return std::max(0.0, *std::ranges::max_element(free_s) - compute_s);
+}
+
+}  // namespace penstock

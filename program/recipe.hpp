@@ -1,0 +1,59 @@
+// A Recipe: what an op of a stage consists of, as segments on lanes of its device.
+//
+// A lane is an in-order queue: one computes, on another the ranks of the device exchange. `after`
+// crosses lanes. The list is gone through `times` times, each time with an equal part of every
+// segment's work. A segment computes a share of the op's seconds, or all-reduces bytes among the
+// ranks along an axis; other collectives count as the all-reduce that moves as much.
+//
+// Where no link is shared a recipe folds to one duration (`exposed_s` beside the computing); where
+// links are, its segments are played (sim/simgrid).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace penstock {
+
+/// Along which the work of a job is divided (program/mesh.hpp).
+enum class Axis : std::uint8_t { tensor, data };
+
+enum class Lane : std::uint8_t { compute, exchange };
+inline constexpr std::size_t kLanes = 2;
+
+struct Segment {
+  static constexpr std::int8_t kNone = -1;
+
+  Lane lane = Lane::compute;
+  Axis axis = Axis::tensor;   ///< exchange: among whom
+  std::int8_t after = kNone;  ///< a segment of another lane, earlier in the list
+  double share = 0;           ///< compute: of the op's seconds
+  std::int64_t bytes = 0;     ///< exchange: of each rank, over all times
+
+  bool operator==(const Segment&) const = default;
+};
+
+struct Recipe {
+  std::vector<Segment> segments{};  ///< empty: all of it is computed at once
+  int times = 0;
+
+  bool operator==(const Recipe&) const = default;
+  /// Exchanged along an axis, over all times.
+  std::int64_t bytes(Axis axis) const;
+  /// Does each segment wait for the one before?
+  bool serial() const;
+};
+
+/// Computes and then all-reduces among the tensor ranks, so often. Nothing when never.
+Recipe all_reduces(std::int64_t bytes, int calls);
+
+/// One after the other, of ops that run together.
+Recipe joined(const Recipe& a, const Recipe& b);
+
+/// Seconds of an exchange of so many bytes in so many calls, its links for itself.
+using ExchangeTime = std::function<double(Axis axis, double bytes, int calls)>;
+
+/// What an op takes longer than its computing, its links for itself.
+double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s);
+
+}  // namespace penstock

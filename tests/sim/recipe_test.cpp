@@ -1,0 +1,167 @@
+// Ops as segments on lanes: what they fold to, by hand and against a player that knows nothing of
+// lanes but who waits for whom; and both engines with recipes of several lanes.
+#include "tests/rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+namespace penstock::recipe_test {
+namespace {
+
+Segment computes(double share, std::int8_t after = Segment::kNone) {
+  return {.lane = Lane::compute, .after = after, .share = share};
+}
+
+Segment exchanges(std::int64_t bytes, std::int8_t after = Segment::kNone) {
+  return {.lane = Lane::exchange, .after = after, .bytes = bytes};
+}
+
+/// A byte takes a second, a call none.
+double exposed(const Recipe& recipe, double compute_s) {
+  return exposed_s(recipe, compute_s, [](Axis, double bytes, int) { return bytes; });
+}
+
+TEST(Recipe, OfOneThingAfterTheOtherExposesAllOfItsExchange) {
+  EXPECT_EQ(exposed(all_reduces(6, 3), 8), 6);
+  EXPECT_EQ(exposed(all_reduces(6, 0), 8), 0) << "it never meets";
+  EXPECT_EQ(exposed({}, 8), 0);
+  EXPECT_TRUE(all_reduces(6, 3).serial());
+}
+
+TEST(Recipe, HidesAnExchangeUnderWhatIsComputedMeanwhile) {
+  // Keys and values go on while attention is computed: after a quarter, under a half, then needed.
+  const auto ring = [](std::int64_t bytes) {
+    return Recipe{{computes(0.25), computes(0.5), exchanges(bytes, 0), computes(0.25, 2)}, 1};
+  };
+  EXPECT_FALSE(ring(1).serial());
+  EXPECT_EQ(exposed(ring(3), 8), 0);
+  EXPECT_EQ(exposed(ring(4), 8), 0);
+  EXPECT_EQ(exposed(ring(7), 8), 3);
+  // On their lane two exchanges stand in line: 2 + 5 under the 4 of the half.
+  const Recipe two{{computes(0.5), exchanges(2), exchanges(5), computes(0.5, 2)}, 1};
+  EXPECT_EQ(exposed(two, 8), 3);
+}
+
+struct RandomRecipe {
+  std::mt19937 random{20261123};
+
+  int pick(int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  }
+  /// Bytes in millions, as simgrid's flows are whole parts of a byte.
+  Recipe operator()() {
+    Recipe recipe{{}, pick(1, 3)};
+    const int segments = pick(2, 7);
+    for (int i = 0; i < segments; ++i) {
+      const bool computing = i == 0 || pick(0, 1) == 0;
+      Segment s = computing ? computes(pick(1, 4)) : exchanges(pick(0, 900) * 1'000'000LL);
+      const int before = pick(0, std::max(0, i - 1));
+      const bool crosses =
+          i > 0 && recipe.segments[static_cast<std::size_t>(before)].lane != s.lane;
+      if (crosses && pick(0, 2) > 0) s.after = static_cast<std::int8_t>(before);
+      recipe.segments.push_back(s);
+    }
+    double sum = 0;
+    for (const Segment& s : recipe.segments) sum += s.share;
+    for (Segment& s : recipe.segments) s.share /= sum;
+    return recipe;
+  }
+};
+
+/// Goes from one end of a segment to the next, of all times one after the other.
+double played_s(const Recipe& recipe, double compute_s, double s_per_byte) {
+  double now = 0;
+  for (int time = 0; time < recipe.times; ++time) {
+    std::vector<double> left_s;  // of each segment
+    for (const Segment& s : recipe.segments) {
+      left_s.push_back(s.lane == Lane::compute
+                           ? s.share * compute_s / recipe.times
+                           : static_cast<double>(s.bytes) * s_per_byte / recipe.times);
+    }
+    std::vector<bool> done(left_s.size(), false);
+    const auto runs = [&](std::size_t i) {
+      const Segment& s = recipe.segments[i];
+      if (done[i] || (s.after >= 0 && !done[static_cast<std::size_t>(s.after)])) return false;
+      for (std::size_t j = 0; j < i; ++j)
+        if (recipe.segments[j].lane == s.lane && !done[j]) return false;
+      return true;
+    };
+    for (std::size_t ended = 0; ended < done.size();) {
+      std::vector<std::size_t> running;
+      double step_s = std::numeric_limits<double>::infinity();
+      for (std::size_t i = 0; i < done.size(); ++i) {
+        if (!runs(i)) continue;
+        running.push_back(i);
+        step_s = std::min(step_s, left_s[i]);
+      }
+      now += step_s;
+      for (const std::size_t i : running) {
+        left_s[i] -= step_s;
+        if (left_s[i] > 0) continue;
+        done[i] = true;
+        ++ended;
+      }
+    }
+  }
+  return now;
+}
+
+TEST(Recipe, FoldsToWhatPlayingItTakes) {
+  RandomRecipe next;
+  int overlapping = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const Recipe recipe = next();
+    const double compute_s = next.pick(1, 12) / 4.0, s_per_byte = next.pick(1, 9) * 1e-9;
+    const double folded = compute_s + exposed_s(recipe, compute_s, [&](Axis, double bytes, int) {
+                            return bytes * s_per_byte;
+                          });
+    EXPECT_NEAR(folded, played_s(recipe, compute_s, s_per_byte), 1e-9 * folded) << trial;
+    overlapping += recipe.serial() ? 0 : 1;
+  }
+  EXPECT_GT(overlapping, 250);
+}
+
+TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
+  RandomRecipe next;
+  int compared = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    const int depth = next.pick(1, 3), tensor = next.pick(2, 3);
+    RigSpec spec;
+    spec.schedule = next.pick(0, 1) == 0 ? "1f1b" : "zb-h1";
+    spec.shape = {static_cast<std::uint32_t>(depth), static_cast<std::uint32_t>(depth + 1), 2,
+                  false, 0};
+    for (int s = 0; s < depth; ++s) {
+      StageCosts c = unit_costs(next.pick(1, 9) / 4.0, next.pick(1, 9) / 3.0);
+      for (Recipe& recipe : c.recipes) recipe = next();
+      c.output_bytes = next.pick(0, 500) * 1'000'000LL;
+      spec.costs.push_back(c);
+    }
+    Rig rig(spec);
+    rig.cluster = {};
+    rig.cluster.devices_per_node = depth * tensor;
+    rig.cluster.attachment = Attachment::pairs;
+    rig.cluster.intra = {.latency_s = next.pick(0, 3) / 16.0,
+                         .bytes_per_s = next.pick(50, 500) * 1e6};
+    Mesh mesh;
+    mesh.tensor = tensor;
+    mesh.gpus.resize(static_cast<std::size_t>(depth));
+    for (int gpu = 0; gpu < depth * tensor; ++gpu)
+      mesh.gpus[static_cast<std::size_t>(gpu / tensor)].push_back(gpu);
+    rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
+    if (!why_not_exact(rig.input()).empty()) continue;  // a ring beside the messages' links
+    ++compared;
+    const std::vector<double> exact = flatten(simulate_exact(rig.input()));
+    for (const bool flows : {false, true}) {
+      const std::vector<double> other = run_simgrid(rig, {.every_message_a_flow = flows});
+      ASSERT_EQ(other.size(), exact.size());
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        ASSERT_NEAR(other[i], exact[i], 1e-9 * std::max(1.0, exact[0])) << trial << " " << flows;
+    }
+  }
+  EXPECT_GT(compared, 30);
+}
+
+}  // namespace
+}  // namespace penstock::recipe_test
