@@ -79,11 +79,12 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
-  if (s.scenario.mesh.tensor > 1) {
+  for (const Axis axis : kInnerAxes) {
+    if (s.scenario.mesh.size(axis) == 1) continue;
     throw InputError(s.scenario.origin,
                      fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
-                                 "--set pipeline.tensor=1",
-                                 s.scenario.mesh.tensor));
+                                 "--set pipeline.{}=1",
+                                 s.scenario.mesh.size(axis), words(axis).name));
   }
   if (s.scenario.mesh.divided) {
     throw InputError(s.scenario.origin,

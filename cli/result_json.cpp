@@ -135,10 +135,12 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"bubble", bubble},
       {"communication",
        {{"pp", communication_json(r.communication.pipeline, device_s)},
-        {"dp", communication_json(r.communication.data, device_s)},
-        {"tp", communication_json(r.communication.tensor, device_s)}}},
+        {"dp", communication_json(r.communication.data, device_s)}}},
       {"critical_path", list(r.critical_path, [&](const auto& p) { return path_json(s, p); })},
       {"ops", r.ops}};
+  for (const Axis axis : kInnerAxes)
+    out["communication"][std::string(words(axis).degree)] =
+        communication_json(r.communication.inner[static_cast<std::size_t>(axis)], device_s);
   if (!options.reproducible) out["engine_seconds"] = s.engine_seconds;
   out["what_would_help"] = list(r.what_would_help, [](const Sensitivity& h) {
     return Json{{"change", h.change}, {"iteration_time_s", h.iteration_time_s}};

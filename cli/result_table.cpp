@@ -28,8 +28,8 @@ std::string of_capacity(std::int64_t bytes, std::int64_t capacity) {
 
 /// The GPUs of a stage, where there are several.
 std::string shared_by(const Scenario& scenario) {
-  if (scenario.mesh.tensor == 1) return "";
-  return fmt::format(" of {} GPUs{}", scenario.mesh.tensor,
+  if (scenario.mesh.replica_gpus() == 1) return "";
+  return fmt::format(" of {} GPUs{}", scenario.mesh.replica_gpus(),
                      scenario.sequence_parallel ? " (sequence parallel)" : "");
 }
 
@@ -206,7 +206,7 @@ std::string contention_line(const Simulation& s, const Result& r) {
 std::string communication_line(const Simulation& s, const Result& r) {
   const double device_s = r.makespan_s * s.program.ops.devices();
   std::string text;
-  const auto add = [&](const char* what, const Communication& c) {
+  const auto add = [&](std::string_view what, const Communication& c) {
     if (device_s <= 0 || c.total_s <= 0) return;
     const double hidden = 1 - c.exposed_s / c.total_s;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what,
@@ -215,7 +215,8 @@ std::string communication_line(const Simulation& s, const Result& r) {
   };
   add("pipeline", r.communication.pipeline);
   add("data", r.communication.data);
-  add("tensor", r.communication.tensor);
+  for (const Axis axis : kInnerAxes)
+    add(words(axis).name, r.communication.inner[static_cast<std::size_t>(axis)]);
   return text.empty() ? "" : "           exposed communication, of device time: " + text + "\n";
 }
 

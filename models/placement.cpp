@@ -103,7 +103,7 @@ std::vector<int> stage_units(Rooms& rooms, PlacementPolicy policy, int count) {
 /// First GPUs of the members' units by a policy that looks at nodes.
 std::vector<int> units_by_policy(const Cluster& cluster, const PlacementRequest& request,
                                  const std::vector<Member>& members) {
-  Rooms rooms(cluster, request.tensor);
+  Rooms rooms(cluster, request.replica_gpus);
   std::vector<int> units;
   if (request.policy == PlacementPolicy::round_robin) {
     std::vector<int> all(static_cast<std::size_t>(rooms.nodes()));
@@ -140,7 +140,7 @@ void refuse_list(const Cluster& cluster, const PlacementRequest& request,
 }  // namespace
 
 int PlacementRequest::ranks() const {
-  return std::accumulate(widths.begin(), widths.end(), 0) * tensor;
+  return std::accumulate(widths.begin(), widths.end(), 0) * replica_gpus;
 }
 
 std::vector<PlacementProblem> refuse_placement(const Cluster& cluster,
@@ -154,19 +154,19 @@ std::vector<PlacementProblem> refuse_placement(const Cluster& cluster,
     problems.push_back({-1, fmt::format("the pipeline needs {} GPUs, the cluster has {}",
                                         request.ranks(), cluster.devices())});
   } else if (request.policy != PlacementPolicy::fill_node) {
-    const int places = Rooms(cluster, request.tensor).units();
-    const int needed = request.ranks() / request.tensor;
+    const int places = Rooms(cluster, request.replica_gpus).units();
+    const int needed = request.ranks() / request.replica_gpus;
     if (places < needed)
-      problems.push_back({-1, fmt::format("the nodes have places for {} groups of {} tensor ranks, "
+      problems.push_back({-1, fmt::format("the nodes have places for {} groups of {} GPUs, "
                                           "the pipeline has {}",
-                                          places, request.tensor, needed)});
+                                          places, request.replica_gpus, needed)});
   }
   return problems;
 }
 
 std::vector<int> place(const Cluster& cluster, const PlacementRequest& request) {
   const auto members = in_rank_order(request);
-  const auto t = static_cast<std::size_t>(request.tensor);
+  const auto t = static_cast<std::size_t>(request.replica_gpus);
   const auto depth = request.widths.size();
   std::vector<int> units;
   if (request.gpus.empty() && request.policy != PlacementPolicy::fill_node)

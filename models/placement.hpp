@@ -21,7 +21,7 @@ enum class PlacementPolicy : std::uint8_t {
 
 struct PlacementRequest {
   std::vector<int> widths;      ///< replicas, by pipeline position
-  int tensor = 1;               ///< GPUs of a replica of a position
+  int replica_gpus = 1;         ///< of a position
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
   PlacementPolicy policy = PlacementPolicy::fill_node;
   std::vector<int> gpus;  ///< by rank; not empty: instead of a policy
@@ -39,9 +39,9 @@ struct PlacementProblem {
 std::vector<PlacementProblem> refuse_placement(const Cluster& cluster,
                                                const PlacementRequest& request);
 
-/// The GPU of (replica r, position s, tensor rank t) at (r * depth + s) * tensor + t; -1 where a
-/// position has fewer replicas than the widest one. The policies keep the tensor ranks of a replica
-/// in one node. Precondition: nothing is wrong with it.
+/// GPU k of (replica r, position s) at (r * depth + s) * replica_gpus + k; -1 where a position has
+/// fewer replicas than the widest one. The policies keep the GPUs of a replica in one node.
+/// Precondition: nothing is wrong with it.
 std::vector<int> place(const Cluster& cluster, const PlacementRequest& request);
 
 }  // namespace penstock

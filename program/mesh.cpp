@@ -22,15 +22,32 @@ std::vector<int> Mesh::widths(std::uint32_t depth) const {
 
 std::int64_t Mesh::devices(std::uint32_t depth) const { return sum(turns(), depth); }
 
-std::int64_t Mesh::ranks(std::uint32_t depth) const { return tensor * sum(width, depth); }
+int Mesh::size(Axis inner) const { return inner == Axis::tensor ? tensor : 1; }
+
+int Mesh::replica_gpus() const {
+  int gpus = 1;
+  for (const Axis axis : kInnerAxes) gpus *= size(axis);
+  return gpus;
+}
+
+std::int64_t Mesh::ranks(std::uint32_t depth) const { return replica_gpus() * sum(width, depth); }
 
 std::vector<std::vector<int>> Mesh::groups(int device, Axis axis) const {
   const std::vector<int>& mine = gpus[static_cast<std::size_t>(device)];
-  const auto ranks = static_cast<std::size_t>(tensor);
-  const std::size_t replicas = mine.size() / ranks;
-  std::vector<std::vector<int>> found(axis == Axis::tensor ? replicas : ranks);
+  // Neighbours along the axis are `stride` apart, `members` of them.
+  std::size_t stride = 1, members = 1;
+  for (const Axis inner : kInnerAxes) {
+    members = static_cast<std::size_t>(size(inner));
+    if (inner == axis) break;
+    stride *= members;
+  }
+  if (axis == Axis::data) {
+    stride = static_cast<std::size_t>(tensor);
+    members = mine.size() / stride;
+  }
+  std::vector<std::vector<int>> found(mine.size() / members);
   for (std::size_t i = 0; i < mine.size(); ++i)
-    found[axis == Axis::tensor ? i / ranks : i % ranks].push_back(mine[i]);
+    found[i / (stride * members) * stride + i % stride].push_back(mine[i]);
   return found;
 }
 

@@ -19,7 +19,7 @@ namespace penstock {
 struct Mesh {
   PerStage<int> width = 1;      ///< replicas, by position of the pipeline
   bool divided = false;         ///< replicas divide every microbatch instead of taking turns
-  int tensor = 1;               ///< ranks of a replica
+  int tensor = 1;               ///< ranks of a replica along that axis
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
   std::vector<std::vector<int>> gpus{};  ///< by device of the Program; empty: not placed yet
 
@@ -28,6 +28,9 @@ struct Mesh {
   /// Replicas of a position that are one device.
   int parts(std::size_t position) const { return divided ? width.of(position) : 1; }
   bool replicated() const { return most() > 1; }
+  int size(Axis inner) const;
+  /// GPUs of a replica of a position.
+  int replica_gpus() const;
   /// The most replicas any position has.
   int most() const;
   /// Replicas of each of so many positions.
@@ -35,8 +38,8 @@ struct Mesh {
   std::int64_t devices(std::uint32_t depth) const;  ///< of the Program
   std::int64_t ranks(std::uint32_t depth) const;    ///< GPUs
 
-  /// The GPUs of a device that exchange along an axis, group by group: along `tensor` those of each
-  /// replica, along `data` those of all replicas with the same tensor rank.
+  /// The GPUs of a device that exchange along an axis, group by group: those that differ in their
+  /// rank along it alone; along `data` those of all replicas with the same part of the weights.
   std::vector<std::vector<int>> groups(int device, Axis axis) const;
 };
 

@@ -9,14 +9,24 @@
 // links are, its segments are played (sim/simgrid).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
 
-/// Along which the work of a job is divided (program/mesh.hpp).
+/// Along which the work of a job is divided (program/mesh.hpp). The ranks of the inner axes
+/// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
 enum class Axis : std::uint8_t { tensor, data };
+inline constexpr std::array kInnerAxes{Axis::tensor};
+struct AxisWords {
+  std::string_view name, degree;  ///< "tensor", "tp"
+  std::string_view traffic;       ///< what its ranks exchange
+};
+inline constexpr AxisWords kAxisWords[] = {{"tensor", "tp", "tensor-parallel all-reduces"}};
+constexpr const AxisWords& words(Axis inner) { return kAxisWords[static_cast<int>(inner)]; }
 
 enum class Lane : std::uint8_t { compute, exchange };
 inline constexpr std::size_t kLanes = 2;

@@ -3,10 +3,12 @@
 //   norm        a partial norm of gradients (norm_chain.hpp): a latency, no bytes
 //   reduction   of the gradients of a position over its replicas, part by part; or what an
 //               asynchronous replica exchanges with the parameter servers
-//   collective  among the ranks of a device, inside of an op (tensor parallelism)
+//   collective  among the ranks of a device along an inner axis of the mesh, inside of an op
 // It goes phase by phase: the flows of a phase start together, each with a share of the bytes, and
 // the phase is over its latency after the last of them. Latency never occupies a link.
 #pragma once
+
+#include "program/recipe.hpp"
 
 #include <cstdint>
 #include <string>
@@ -32,10 +34,11 @@ struct Transfer {
   };
 
   Kind kind = Kind::message;
-  int source = 0;         ///< a device; of a reduction the position, of a collective its device
-  int destination = 0;    ///< of messages and norms
-  bool backward = false;  ///< of messages: gradients
-  int replica = -1;       ///< of reductions: this one alone (asynchronous); -1: of all
+  int source = 0;            ///< a device; of a reduction the position, of a collective its device
+  int destination = 0;       ///< of messages and norms
+  bool backward = false;     ///< of messages: gradients
+  Axis axis = Axis::tensor;  ///< of collectives
+  int replica = -1;          ///< of reductions: this one alone (asynchronous); -1: of all
 
   std::vector<Phase> phases;  ///< a message has one; none: a latency alone, or priced by others
   double latency_s = 0;       ///< of a message or norm: from its last byte to its arrival

@@ -215,7 +215,7 @@ void add_rates(const Simulation& s, Result& r) {
   double model_flops = 0, hardware_flops = 0;  // of a microbatch, on all GPUs that work on it
   for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
     const StageCosts& c = s.scenario.costs[stage];
-    const int gpus = s.scenario.mesh.tensor * s.scenario.mesh.parts(stage);
+    const int gpus = s.scenario.mesh.replica_gpus() * s.scenario.mesh.parts(stage);
     // Of torchgpipe's microbatches, the last of a batch is not recomputed.
     const double m = s.scenario.shape.microbatches_per_update;
     const bool last_stored = c.stored_activation_bytes > 0 && s.scenario.schedule->checkpoints;
@@ -261,14 +261,15 @@ std::int64_t count_ops(const Simulation& s) {
 void add_links(const Simulation& s, Result& r) {
   for (const NetworkLink& link : s.traffic->links()) r.links.push_back({link.name, 0, 0, {}});
   std::vector<std::int64_t> moved(s.traffic->all().size(), 0);
-  const bool exchanges = !s.traffic->collectives().empty();
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
       const auto kind = static_cast<std::size_t>(op.kind);
       const auto& recipes = s.scenario.costs[op.stage].recipes;
-      if (exchanges && kind < recipes.size())
-        moved[s.traffic->collective_of(d)] += recipes[kind].bytes(Axis::tensor);
+      for (const Axis axis : kInnerAxes) {
+        if (!s.traffic->collectives(axis).empty() && kind < recipes.size())
+          moved[s.traffic->collective_of(d, axis)] += recipes[kind].bytes(axis);
+      }
       if (op.has(Op::sends))
         moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);
     }

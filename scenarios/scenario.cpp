@@ -372,8 +372,10 @@ class Builder {
     const std::string width = mesh.width.alike()
                                   ? fmt::format("{}", mesh.width.of(0))
                                   : fmt::format("[{}]", fmt::join(mesh.width.values(), ", "));
-    return fmt::format("{} stages x width {}{}", out_.shape.depth, width,
-                       mesh.tensor > 1 ? fmt::format(" x tensor {}", mesh.tensor) : "");
+    std::string text = fmt::format("{} stages x width {}", out_.shape.depth, width);
+    for (const Axis axis : kInnerAxes)
+      if (mesh.size(axis) > 1) text += fmt::format(" x {} {}", words(axis).name, mesh.size(axis));
+    return text;
   }
 
   void check_devices(int needed) {
@@ -410,7 +412,7 @@ class Builder {
   PlacementRequest placement() const {
     PlacementRequest request;
     request.widths = out_.widths();
-    request.tensor = out_.mesh.tensor;
+    request.replica_gpus = out_.mesh.replica_gpus();
     request.pipeline_first = pipeline_.choice("rank_order").value_or(0) == 1;
     request.policy = static_cast<PlacementPolicy>(pipeline_.choice("placement").value_or(0));
     for (const double gpu : pipeline_.list("placement").value_or(std::vector<double>{}))
@@ -443,10 +445,11 @@ class Builder {
     const Placement replicas = loop_placement(out_.widths(), 1);  // a seat for each device
     mesh.gpus.resize(static_cast<std::size_t>(out_.devices()));
     auto next = gpus.begin();
-    for (int replica = 0; replica < replicas.devices(); ++replica, next += mesh.tensor) {
+    const int each = mesh.replica_gpus();
+    for (int replica = 0; replica < replicas.devices(); ++replica, next += each) {
       const auto device = mesh.divided ? std::size_t{replicas.position_of(replica)}
                                        : static_cast<std::size_t>(replica);
-      mesh.gpus[device].insert(mesh.gpus[device].end(), next, next + mesh.tensor);
+      mesh.gpus[device].insert(mesh.gpus[device].end(), next, next + each);
     }
   }
 

@@ -97,18 +97,49 @@ class Sums {
   }
 
   void add_collective(int d, std::uint32_t g) {
-    if (input_.traffic.collectives().empty() || timeline_.never_ran(g)) return;
+    if (timeline_.never_ran(g)) return;
     const Op& op = ops_[g];
-    const Recipe& recipe = input_.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
-    if (!ops_.second_of_pair(g)) {  // the seconds of a pair are counted once
-      const Span& span = timeline_.op(g);
-      const double computed_s = duration_.end_of_part(span.start_s, op, d, g, 1);
-      const double seconds = std::max(0.0, span.end_s - computed_s);
-      sums_.tensor.total_s += seconds;
-      sums_.tensor.exposed_s += seconds;
+    const Span& span = timeline_.op(g);
+    // The seconds of a pair are counted once.
+    double left_s =
+        ops_.second_of_pair(g)
+            ? 0
+            : std::max(0.0, span.end_s - duration_.end_of_part(span.start_s, op, d, g, 1));
+    const Recipe& recipe = recipe_of(op);
+    for (const Axis axis : kInnerAxes) {
+      if (input_.traffic.collectives(axis).empty()) continue;
+      const Transfer& ring = input_.traffic[input_.traffic.collective_of(d, axis)];
+      Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
+      sum.bytes += ring.sent_per_byte * static_cast<double>(recipe.bytes(axis));
+      if (ops_.second_of_pair(g)) continue;
+      const double alone = alone_s(g, axis, ring.phases[0]);
+      const double exposed_s = axis == last_axis(recipe) ? left_s : std::min(left_s, alone);
+      left_s -= exposed_s;
+      sum.exposed_s += exposed_s;
+      sum.total_s += recipe.serial() ? exposed_s : std::max(alone, exposed_s);
     }
-    sums_.tensor.bytes += input_.traffic[input_.traffic.collective_of(d)].sent_per_byte *
-                          static_cast<double>(recipe.bytes(Axis::tensor));
+  }
+
+  const Recipe& recipe_of(const Op& op) const {
+    return input_.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
+  }
+  /// To which what the others cannot have taken belongs.
+  Axis last_axis(const Recipe& recipe) const {
+    Axis last = kInnerAxes.front();
+    for (const Axis axis : kInnerAxes)
+      if (recipe.bytes(axis) > 0) last = axis;
+    return last;
+  }
+  /// Of an op and the one that runs together with it, on links of their own.
+  double alone_s(std::uint32_t g, Axis axis, const Transfer::Phase& ring) const {
+    double seconds = 0;
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
+      const Recipe& recipe = recipe_of(ops_[i]);
+      const std::int64_t bytes = recipe.bytes(axis);
+      if (bytes > 0)
+        seconds += recipe.times * ring.latency_s + static_cast<double>(bytes) * ring.s_per_byte;
+    }
+    return seconds;
   }
 
   /// What the replicas of a position send: as its algorithm does.

@@ -11,16 +11,18 @@
 //             exposed = time a device stands idle in front of its STEP (detached reductions) or
 //                       inside of and in front of its REDUCE_GRAD while that reduction is under
 //                       way and no send of its own holds it
-//   tensor    total   = sum over ops of what the GPUs of the device exchange inside of it: the
-//                       length of the op less its computing;
-//             exposed = all of it: each layer waits for its all-reduce (Shoeybi et al., 2019,
-//                       "Megatron-LM", section 3)
+//   inner axes of the mesh, together
+//             exposed = sum over ops of the length of the op less its computing
+//             total   = of collectives that the computing waits for, the same: each layer waits for
+//                       its all-reduce (Shoeybi et al., 2019, "Megatron-LM", section 3)
 // so 0 <= exposed <= total. A message that waits for its turn (behind the one before on its
 // channel, in line at a FIFO link) has not departed: the report's transfer_wait counts that time,
 // these do not. Bytes are those that all GPUs send, those of a reduction as its algorithm does.
 #pragma once
 
 #include "sim/engine.hpp"
+
+#include <array>
 
 namespace penstock {
 
@@ -31,7 +33,8 @@ struct Communication {
 };
 
 struct CommunicationByDimension {
-  Communication pipeline, data, tensor;
+  Communication pipeline, data;
+  std::array<Communication, kInnerAxes.size()> inner;  ///< by axis
 };
 
 /// Sums of a whole run, of a stalled one until then.

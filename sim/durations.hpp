@@ -9,13 +9,20 @@
 #include "sim/engine.hpp"
 
 #include <array>
+#include <compare>
 #include <map>
-#include <tuple>
+#include <utility>
 
 namespace penstock {
 
-/// Seconds of collectives that have their links for themselves.
-inline double collective_s(double bytes, int calls, const Transfer::Phase& ring) {
+/// A ring of ranks on links of its own.
+struct Ring {
+  double latency_s = 0, s_per_byte = 0;
+  auto operator<=>(const Ring&) const = default;
+};
+
+/// Seconds of so many bytes in so many calls.
+inline double collective_s(double bytes, int calls, const Ring& ring) {
   return calls * ring.latency_s + bytes * ring.s_per_byte;
 }
 
@@ -23,17 +30,20 @@ class Durations {
  public:
   explicit Durations(const SimulationInput& input)
       : ops_(input.program.ops), perturbation_(input.perturbation), stages_(input.costs.size()) {
-    std::map<std::tuple<std::size_t, double, double>, std::size_t> rows;
-    const auto collectives = input.traffic.collectives();
+    std::map<std::pair<std::size_t, Rings>, std::size_t> rows;
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
-      const Transfer::Phase ring =
-          collectives.empty() ? Transfer::Phase{} : collectives[d].phases[0];
+      Rings rings;
+      for (const Axis axis : kInnerAxes) {
+        const auto collectives = input.traffic.collectives(axis);
+        if (collectives.empty()) continue;
+        const Transfer::Phase& phase = collectives[d].phases[0];
+        rings[static_cast<std::size_t>(axis)] = {phase.latency_s, phase.s_per_byte};
+      }
       const std::size_t kind = input.unlike == nullptr ? 0 : input.unlike->kind[d];
-      const auto [row, added] =
-          rows.try_emplace({kind, ring.latency_s, ring.s_per_byte}, rows.size());
+      const auto [row, added] = rows.try_emplace({kind, rings}, rows.size());
       first_.push_back(row->second * stages_);
       if (added)
-        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], ring,
+        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], rings,
                 input.program.placement);
     }
   }
@@ -60,6 +70,7 @@ class Durations {
   }
 
  private:
+  using Rings = std::array<Ring, kInnerAxes.size()>;  // of a device, by axis
   struct Time {
     double compute_s, exchange_s;
   };
@@ -68,7 +79,7 @@ class Durations {
     double recompute_s, saving_s;
   };
 
-  void add_row(const std::vector<StageCosts>& costs, const Transfer::Phase& ring,
+  void add_row(const std::vector<StageCosts>& costs, const Rings& rings,
                const Placement& placement) {
     for (std::uint32_t s = 0; s < costs.size(); ++s) {
       const StageCosts& c = costs[s];
@@ -77,12 +88,14 @@ class Durations {
       row.saving_s = c.overlap_saving_s;
       for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
         const double compute_s = op_seconds(placement, costs, s, static_cast<OpKind>(kind));
-        const double exchange_s = kind < c.recipes.size()
-                                      ? exposed_s(c.recipes[kind], compute_s,
-                                                  [&](Axis, double bytes, int calls) {
-                                                    return collective_s(bytes, calls, ring);
-                                                  })
-                                      : 0;
+        const double exchange_s =
+            kind < c.recipes.size()
+                ? exposed_s(c.recipes[kind], compute_s,
+                            [&](Axis axis, double bytes, int calls) {
+                              return collective_s(bytes, calls,
+                                                  rings[static_cast<std::size_t>(axis)]);
+                            })
+                : 0;
         row.kinds[kind] = {compute_s, exchange_s};
       }
     }

@@ -28,8 +28,7 @@ class LinkUses {
     const OpLists& ops = input.program.ops;
     for (std::uint32_t g = 0; g < ops.size(); ++g) {
       const int device = input.table.device_of(ops[g]);
-      if (!traffic_.collectives().empty() && is_compute(ops[g].kind))
-        add_collective(input, ops[g], device, timeline.op(g));
+      if (is_compute(ops[g].kind)) add_collective(input, ops[g], device, timeline.op(g));
       if (!timeline.has_message(g)) continue;
       if (ops[g].kind == OpKind::reduce_grad) {
         add_reduction(input, device, timeline.message(g));
@@ -69,7 +68,10 @@ class LinkUses {
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
     const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
-    add(traffic_.collective_of(device), static_cast<double>(recipe.bytes(Axis::tensor)), span);
+    for (const Axis axis : kInnerAxes) {
+      if (!traffic_.collectives(axis).empty())
+        add(traffic_.collective_of(device, axis), static_cast<double>(recipe.bytes(axis)), span);
+    }
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -94,7 +95,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);
-  if (mesh.tensor > 1) add_collectives(mesh, network);
+  for (const Axis axis : kInnerAxes) add_collectives(axis, mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
@@ -171,13 +172,19 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
   }
 }
 
-void Traffic::add_collectives(const Mesh& mesh, Network& network) {
-  for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
-    const auto rings = mesh.groups(device, Axis::tensor);
+void Traffic::add_collectives(Axis axis, const Mesh& mesh, Network& network) {
+  std::uint32_t& first = first_collective_[static_cast<std::size_t>(axis)];
+  first = kNoOp;
+  if (mesh.size(axis) == 1) return;
+  first = static_cast<std::uint32_t>(transfers_.size());
+  devices_ = static_cast<std::uint32_t>(mesh.gpus.size());
+  for (int device = 0; device < static_cast<int>(devices_); ++device) {
+    const auto rings = mesh.groups(device, axis);
     const auto phases = all_reduce(ReductionAlgorithm::ring, rings, [](int) { return 0; });
     Transfer& ring = transfers_.emplace_back();
     ring.kind = Transfer::Kind::collective;
-    ring.source = static_cast<int>(collectives_++);
+    ring.axis = axis;
+    ring.source = device;
     ring.phases.push_back(along_routes(phases[0].flows, true, network));
     ring.phases[0].latency_s *= phases[0].steps;
     ring.sent_per_byte = shares(ring.phases[0].flows);
@@ -223,9 +230,16 @@ void Traffic::set_private(std::uint32_t message, double latency_s, double bytes_
 
 void Traffic::find_contention() {
   std::vector<int> users(links_.size(), 0);
+  std::vector<int> exchanging(links_.size(), -1);  // the last device whose ranks do so over a link
+  const auto in_turn = [&](const Transfer& transfer, int link) {
+    if (transfer.kind != Transfer::Kind::collective) return false;
+    return std::exchange(exchanging[index(link)], transfer.source) == transfer.source;
+  };
   for (const Transfer& transfer : transfers_) {
     if (!uses_links(transfer)) continue;
-    for (const int l : transfer.crossed_links()) ++users[index(l)];
+    for (const int l : transfer.crossed_links()) {
+      if (!in_turn(transfer, l)) ++users[index(l)];
+    }
   }
   // A link without a limit is never fought over.
   const auto fought_over = [&](const Transfer::Phase& phase) {
@@ -271,7 +285,10 @@ std::optional<Contention> Traffic::contention() const {
   for (const Transfer& transfer : transfers_) {
     if (!uses_links(transfer)) continue;
     for (const int l : transfer.crossed_links()) {
-      if (users[index(l)].size() < 2) users[index(l)].push_back(&transfer);
+      auto& here = users[index(l)];
+      const bool same = !here.empty() && transfer.kind == Transfer::Kind::collective &&
+                        here[0]->kind == transfer.kind && here[0]->source == transfer.source;
+      if (here.size() < 2 && !same) here.push_back(&transfer);
     }
   }
   for (std::size_t l = 0; l < links_.size(); ++l) {

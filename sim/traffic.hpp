@@ -2,7 +2,7 @@
 //
 // Transfers are numbered: first the messages (a FIFO from each device to each of its neighbours, of
 // activations or of gradients), then what the parties of Barriers reduce, then the collectives
-// inside of ops, by device, and the partial norms, by device that takes one.
+// inside of ops, by axis and device, and the partial norms, by device that takes one.
 #pragma once
 
 #include "models/cluster.hpp"
@@ -11,6 +11,7 @@
 #include "program/mesh.hpp"
 #include "program/program.hpp"
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,12 +49,13 @@ class Traffic {
   std::uint32_t reduction_of(std::uint32_t party) const { return messages_ + party; }
   /// The parts of a party's reduction, at least one; their shares add up to 1.
   const std::vector<GradientBucket>& buckets(std::uint32_t party) const { return buckets_[party]; }
-  /// By device; none when every device is one rank.
-  std::span<const Transfer> collectives() const {
-    return std::span(transfers_).subspan(first_collective(), collectives_);
+  /// By device; none when every device is one rank along this inner axis.
+  std::span<const Transfer> collectives(Axis axis) const {
+    const std::uint32_t first = first_collective_[static_cast<std::size_t>(axis)];
+    return std::span(transfers_).subspan(first == kNoOp ? 0 : first, first == kNoOp ? 0 : devices_);
   }
-  std::uint32_t collective_of(int device) const {
-    return first_collective() + static_cast<std::uint32_t>(device);
+  std::uint32_t collective_of(int device, Axis axis) const {
+    return first_collective_[static_cast<std::size_t>(axis)] + static_cast<std::uint32_t>(device);
   }
   /// Of the partial norm that a device takes (post-validation).
   std::uint32_t norm_of(int device) const { return norms_[static_cast<std::size_t>(device)]; }
@@ -74,14 +76,11 @@ class Traffic {
   void add_reduction(std::uint32_t position, int replica,
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
-  void add_collectives(const Mesh& mesh, Network& network);
+  void add_collectives(Axis axis, const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
   void find_contention();
   bool uses_links(const Transfer& transfer) const {
     return transfer.kind != Transfer::Kind::message || messages_take_time_;
-  }
-  std::uint32_t first_collective() const {
-    return messages_ + static_cast<std::uint32_t>(buckets_.size());
   }
 
   bool messages_take_time_;
@@ -90,7 +89,8 @@ class Traffic {
   std::uint32_t width_;  // ways
   Placement placement_;
   std::vector<Transfer> transfers_;
-  std::uint32_t messages_ = 0, collectives_ = 0;
+  std::uint32_t messages_ = 0, devices_ = 0;
+  std::array<std::uint32_t, kInnerAxes.size()> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per party
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation

@@ -272,9 +272,11 @@ class Simulation {
   // segment.
 
   bool is_played(std::uint32_t g, int d) const {
-    if (traffic_.collectives().empty() || !carrier_.flows(traffic_.collective_of(d))) return false;
-    return std::ranges::any_of(recipe_of(g).segments,
-                               [](const Segment& s) { return s.lane == Lane::exchange; });
+    const bool flows = std::ranges::any_of(kInnerAxes, [&](Axis axis) {
+      return !traffic_.collectives(axis).empty() && carrier_.flows(traffic_.collective_of(d, axis));
+    });
+    return flows && std::ranges::any_of(recipe_of(g).segments,
+                                        [](const Segment& s) { return s.lane == Lane::exchange; });
   }
   /// Of op g and the one that runs together with it.
   Recipe recipe_of(std::uint32_t g) const {
@@ -327,7 +329,7 @@ class Simulation {
     dev.begun |= 1U << i;
     if (segment.lane == Lane::exchange) {
       const double bytes = static_cast<double>(segment.bytes) / dev.recipe.times;
-      carrier_.send(traffic_.collective_of(d), bytes, 0, g, now);
+      carrier_.send(traffic_.collective_of(d, segment.axis), bytes, 0, g, now);
       return;
     }
     ++counts_.timers;

@@ -20,7 +20,7 @@ PlacementRequest request(std::vector<int> widths, PlacementPolicy policy, int te
   PlacementRequest r;
   r.widths = std::move(widths);
   r.policy = policy;
-  r.tensor = tensor;
+  r.replica_gpus = tensor;
   return r;
 }
 
@@ -84,7 +84,7 @@ TEST(Placement, PoliciesKeepTensorRanksInOneNode) {
   EXPECT_EQ(placed(2, request({1, 1}, P::round_robin, 3)), (Gpus{0, 1, 2, 4, 5, 6}));
   EXPECT_EQ(placed(2, request({2, 1}, P::scatter_first, 2)), (Gpus{0, 1, 2, 3, 4, 5, -1, -1}));
   EXPECT_EQ(problems(3, request({1, 1, 1, 1}, P::append_first, 3)),
-            std::vector<std::string>{"-1: the nodes have places for 3 groups of 3 tensor ranks, "
+            std::vector<std::string>{"-1: the nodes have places for 3 groups of 3 GPUs, "
                                      "the pipeline has 4"});
 }
 

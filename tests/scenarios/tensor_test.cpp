@@ -24,8 +24,9 @@ Scenario gpt3(const std::string& pipeline, int nodes = 4) {
 double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
   const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction);
   const Recipe& recipe = s.costs[stage].recipes[static_cast<std::size_t>(kind)];
+  const Transfer::Phase& ring = traffic.collectives(Axis::tensor)[stage].phases[0];
   return collective_s(static_cast<double>(recipe.bytes(Axis::tensor)), recipe.times,
-                      traffic.collectives()[stage].phases[0]);
+                      {ring.latency_s, ring.s_per_byte});
 }
 
 bool told(const Scenario& s, const std::string& words) {
@@ -45,8 +46,9 @@ TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
   EXPECT_EQ(s.mesh.tensor, 1);
-  EXPECT_TRUE(
-      Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh).collectives().empty());
+  EXPECT_TRUE(Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh)
+                  .collectives(Axis::tensor)
+                  .empty());
   EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
 }
 

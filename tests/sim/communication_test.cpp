@@ -114,16 +114,16 @@ TEST(CommunicationOfTensorRanks, IsAllExposed) {
   mesh.gpus = {{0, 1, 2, 3}, {4, 5, 6, 7}};
   rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
   const auto c = of(rig, simulate_exact(rig.input()));
-  EXPECT_NEAR(c.tensor.total_s, 3 * 1.5, 1e-12);
-  EXPECT_EQ(c.tensor.exposed_s, c.tensor.total_s);
-  EXPECT_DOUBLE_EQ(c.tensor.bytes, 3 * 2 * 3 * 1e6);  // 2 (t - 1) of the bytes, three times
-  EXPECT_DOUBLE_EQ(c.pipeline.bytes, 4 * 6e9);        // of four GPUs
+  EXPECT_NEAR(c.inner[0].total_s, 3 * 1.5, 1e-12);
+  EXPECT_EQ(c.inner[0].exposed_s, c.inner[0].total_s);
+  EXPECT_DOUBLE_EQ(c.inner[0].bytes, 3 * 2 * 3 * 1e6);  // 2 (t - 1) of the bytes, three times
+  EXPECT_DOUBLE_EQ(c.pipeline.bytes, 4 * 6e9);          // of four GPUs
 }
 
 /// What always holds: 0 <= exposed <= total, and idle time has room for what is exposed.
 void expect_sane(const Rig& rig, const Timeline& timeline) {
   const auto c = of(rig, timeline);
-  for (const Communication& part : {c.pipeline, c.data, c.tensor}) {
+  for (const Communication& part : {c.pipeline, c.data, c.inner[0]}) {
     EXPECT_GE(part.exposed_s, 0);
     EXPECT_LE(part.exposed_s, part.total_s * (1 + 1e-12));
     EXPECT_GE(part.bytes, 0);
