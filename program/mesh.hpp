@@ -26,8 +26,12 @@ struct Mesh {
   /// Replicas that are devices of their own.
   PerStage<int> turns() const { return divided ? PerStage<int>(1) : width; }
   /// Replicas of a position that are one device.
-  int parts(std::size_t position) const { return divided ? width.of(position) : 1; }
+  int together(std::size_t position) const { return divided ? width.of(position) : 1; }
+  /// Among how many ranks each microbatch is divided.
+  int parts(std::size_t position) const { return together(position); }
   bool replicated() const { return most() > 1; }
+  /// The most GPUs that hold the same weights.
+  int sharers() const { return most(); }
   int size(Axis inner) const;
   /// GPUs of a replica of a position.
   int replica_gpus() const;

@@ -215,7 +215,7 @@ void add_rates(const Simulation& s, Result& r) {
   double model_flops = 0, hardware_flops = 0;  // of a microbatch, on all GPUs that work on it
   for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
     const StageCosts& c = s.scenario.costs[stage];
-    const int gpus = s.scenario.mesh.replica_gpus() * s.scenario.mesh.parts(stage);
+    const int gpus = s.scenario.mesh.replica_gpus() * s.scenario.mesh.together(stage);
     // Of torchgpipe's microbatches, the last of a batch is not recomputed.
     const double m = s.scenario.shape.microbatches_per_update;
     const bool last_stored = c.stored_activation_bytes > 0 && s.scenario.schedule->checkpoints;

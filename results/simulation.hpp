@@ -53,9 +53,7 @@ struct Simulation {
     return latest ? latest->version(table->device_of(op), own) : own;
   }
   MemoryInput memory() const {
-    return {program.ops,   *table,
-            *timeline,     scenario.costs,
-            more_versions, scenario.mesh.divided ? scenario.widths() : std::vector<int>{}};
+    return {program.ops, *table, *timeline, scenario.costs, more_versions, scenario.stage_parts()};
   }
 };
 

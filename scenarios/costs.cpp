@@ -26,17 +26,21 @@ std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<Dev
   const auto costs_now = [&] {
     return stage_costs(*scenario.transformer, devices, scenario.layers, options);
   };
-  if (!scenario.mesh.divided) return costs_now();
-  std::vector<StageCosts> costs(scenario.layers.size());
-  for (const int width : scenario.mesh.width.distinct()) {
-    options.microbatch_size = static_cast<double>(scenario.microbatch_size) / width;
-    const std::vector<StageCosts> parts = costs_now();
-    for (std::size_t s = 0; s < costs.size(); ++s) {
-      if (scenario.mesh.width.of(s) != width) continue;
-      costs[s] = parts[s];
-      costs[s].output_bytes *= width;
+  std::vector<StageCosts> costs;
+  if (!scenario.mesh.divided) {
+    costs = costs_now();
+  } else {
+    costs.resize(scenario.layers.size());
+    const double microbatch_size = options.microbatch_size;
+    for (const int width : scenario.mesh.width.distinct()) {
+      options.microbatch_size = microbatch_size / width;
+      const std::vector<StageCosts> these = costs_now();
+      for (std::size_t s = 0; s < costs.size(); ++s)
+        if (scenario.mesh.width.of(s) == width) costs[s] = these[s];
     }
   }
+  const std::vector<int> parts = scenario.stage_parts();
+  for (std::size_t s = 0; s < costs.size(); ++s) costs[s].output_bytes *= parts[s];
   return costs;
 }
 
@@ -85,7 +89,7 @@ std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool g
 
 void divide_given_costs(Scenario& scenario) {
   for (std::size_t s = 0; s < scenario.costs.size() && scenario.mesh.divided; ++s) {
-    const int parts = scenario.mesh.parts(s);
+    const int parts = scenario.mesh.together(s);
     StageCosts& c = scenario.costs[s];
     for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
                          &c.overlap_saving_s, &c.recompute_s})

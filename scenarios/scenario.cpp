@@ -242,10 +242,11 @@ class Builder {
 
   /// All of the cluster when it is real; else one per listed cost.
   std::uint32_t default_positions() {
-    const auto among = [&](const char* key) {
+    const auto among = [&](const std::string& key) {
       return std::max<std::int64_t>(1, pipeline_.integer(key).value_or(1));
     };
-    const std::int64_t replicas = among("width") * among("tensor");
+    std::int64_t replicas = among("width");
+    for (const Axis axis : kInnerAxes) replicas *= among(std::string(words(axis).name));
     if (cluster_ && cluster_->has("groups")) {
       Diagnostics again;  // what is wrong is said when the cluster is read
       return clamp(read_cluster(*cluster_, library_, 1, again).devices() / replicas);
@@ -347,8 +348,7 @@ class Builder {
       out_.cluster.link = LinkSpec{};
     }
     cluster_readable_ = diagnostics_.size() == before && (cluster_ || !top_.has("cluster"));
-    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width") &&
-                       !pipeline_.broken("tensor");
+    const bool known = depth_known_ && cluster_readable_ && mesh_known();
     if (known && !cluster_broken()) check_devices(needed);
   }
 
@@ -364,6 +364,12 @@ class Builder {
     if (!cluster_) return false;
     return cluster_->broken("devices") || cluster_->broken("nodes") ||
            cluster_->broken("devices_per_node") || cluster_->broken("groups");
+  }
+
+  bool mesh_known() const {
+    return !pipeline_.broken("width") && std::ranges::none_of(kInnerAxes, [&](Axis axis) {
+      return pipeline_.broken(std::string(words(axis).name));
+    });
   }
 
   /// "4 stages x width 2 x tensor 8".
@@ -421,8 +427,7 @@ class Builder {
   }
 
   void check_placement() {
-    const bool known = depth_known_ && cluster_readable_ && !pipeline_.broken("width") &&
-                       !pipeline_.broken("tensor");
+    const bool known = depth_known_ && cluster_readable_ && mesh_known();
     if (!pipeline_.has("placement") || pipeline_.broken("placement") || !known) return;
     const PlacementRequest request = placement();
     if (request.ranks() > out_.cluster.devices()) return;  // said already
@@ -639,7 +644,7 @@ class Builder {
       for (std::size_t kind = 0; kind < out_.unlike.costs.size(); ++kind)
         add_stored(out_.unlike.costs[kind], stored.unlike.costs[kind]);
     }
-    if (out_.mesh.replicated() || mirrored()) set_reductions();
+    if (out_.mesh.sharers() > 1 || mirrored()) set_reductions();
     if (schedule.whole_backward) cost_whole_backwards(out_);
     check_magnitudes();
     if (schedule.looks_at_costs) tell_schedule();
@@ -804,6 +809,13 @@ std::vector<int> Scenario::stage_widths() const {
   std::vector<int> of_stage;
   const Placement where = placement();
   for (const std::uint32_t position : where.positions()) of_stage.push_back(of_position[position]);
+  return of_stage;
+}
+
+std::vector<int> Scenario::stage_parts() const {
+  std::vector<int> of_stage;
+  const Placement where = placement();
+  for (const std::uint32_t position : where.positions()) of_stage.push_back(mesh.parts(position));
   return of_stage;
 }
 

@@ -84,7 +84,7 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
                     "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' "
                     "of 2 or more");
   }
-  if (scenario.distributed_optimizer && !scenario.mesh.replicated() && !pipeline.broken("width")) {
+  if (scenario.distributed_optimizer && scenario.mesh.sharers() == 1 && !pipeline.broken("width")) {
     scenario.distributed_optimizer = false;  // as Megatron-LM does
     scenario.notes.push_back(
         "distributed_optimizer changes nothing: it divides the optimizer's state among replicas, "
