@@ -100,7 +100,7 @@ void add_recompute(Flags& flags, Recompute recompute) {
 
 /// Does a part of the gradient leave before the backward has ended?
 bool overlaps_reduction(const Scenario& s) {
-  return s.mesh.replicated() && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
+  return s.mesh.sharers() > 1 && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
            return std::ranges::any_of(buckets, [](const GradientBucket& b) { return b.ready < 1; });
          });
 }

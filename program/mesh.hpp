@@ -27,10 +27,9 @@ struct Mesh {
   PerStage<int> turns() const { return divided ? PerStage<int>(1) : width; }
   /// Replicas of a position that are one device.
   int together(std::size_t position) const { return divided ? width.of(position) : 1; }
-  /// Among how many ranks each microbatch is divided.
-  int parts(std::size_t position) const { return together(position); }
   bool replicated() const { return most() > 1; }
-  /// The most GPUs that hold the same weights.
+  /// How many GPUs hold the same weights, at a position and at most.
+  int sharers(std::size_t position) const { return width.of(position); }
   int sharers() const { return most(); }
   int size(Axis inner) const;
   /// GPUs of a replica of a position.

@@ -26,10 +26,33 @@ Recipe all_reduces(std::int64_t bytes, int calls) {
   return {{{.share = 1}, {.lane = Lane::exchange, .after = 0, .bytes = bytes}}, calls};
 }
 
-Recipe joined(const Recipe& a, const Recipe& b) {
-  if (a.segments.empty()) return b;
-  if (b.segments.empty()) return a;
-  return all_reduces(a.bytes(Axis::tensor) + b.bytes(Axis::tensor), a.times + b.times);
+bool Recipe::in_turns() const {
+  return segments.empty() || *this == all_reduces(bytes(Axis::tensor), times);
+}
+
+Recipe joined(const Recipe& a, double share, const Recipe& b) {
+  if (a.in_turns() && b.in_turns())
+    return all_reduces(a.bytes(Axis::tensor) + b.bytes(Axis::tensor), a.times + b.times);
+  Recipe both{{}, std::max(a.times, b.times)};
+  std::array<std::int8_t, kLanes> last{Segment::kNone, Segment::kNone};
+  const auto append = [&](const std::vector<Segment>& segments, double of_all) {
+    const auto first = static_cast<std::int8_t>(both.segments.size());
+    const auto before = last;
+    for (Segment s : segments) {
+      const auto lane = static_cast<std::size_t>(s.lane);
+      s.share *= of_all;
+      if (s.after != Segment::kNone)
+        s.after = static_cast<std::int8_t>(s.after + first);
+      else if (last[lane] == before[lane])
+        s.after = before[1 - lane];  // those before it on its own lane it waits for anyway
+      last[lane] = static_cast<std::int8_t>(both.segments.size());
+      both.segments.push_back(s);
+    }
+  };
+  const std::vector<Segment> computes{{.share = 1}};
+  append(a.segments.empty() ? computes : a.segments, share);
+  append(b.segments.empty() ? computes : b.segments, 1 - share);
+  return both;
 }
 
 double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s) {

@@ -52,13 +52,17 @@ struct Recipe {
   std::int64_t bytes(Axis axis) const;
   /// Does each segment wait for the one before?
   bool serial() const;
+  /// Computes and all-reduces among the tensor ranks in turns, or nothing but computes.
+  bool in_turns() const;
 };
 
 /// Computes and then all-reduces among the tensor ranks, so often. Nothing when never.
 Recipe all_reduces(std::int64_t bytes, int calls);
 
-/// One after the other, of ops that run together.
-Recipe joined(const Recipe& a, const Recipe& b);
+/// Of two ops that run together: each time one after the other, `share` of what is computed being
+/// a's; where both all-reduce in turns, all in turn. Of recipes that are gone through differently
+/// often, as often as the one that is more.
+Recipe joined(const Recipe& a, double share, const Recipe& b);
 
 /// Seconds of an exchange of so many bytes in so many calls, its links for itself.
 using ExchangeTime = std::function<double(Axis axis, double bytes, int calls)>;

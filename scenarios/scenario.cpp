@@ -708,9 +708,8 @@ class Builder {
     if (buckets_.overlapped && out_.distributed_optimizer)
       gather_weights_last(out_.transformer->bytes, out_.reduction.buckets);
     // The next batch's gradients come while the last one's are on their way.
-    const std::vector<int> widths = out_.widths();
     for (std::size_t s = 0; s < out_.costs.size() && out_.lowering.detached_reductions; ++s)
-      if (widths[s] > 1) out_.costs[s].gradient_bytes *= 2;
+      if (out_.mesh.sharers(s) > 1) out_.costs[s].gradient_bytes *= 2;
   }
 
   void cost_measured() {
@@ -815,7 +814,8 @@ std::vector<int> Scenario::stage_widths() const {
 std::vector<int> Scenario::stage_parts() const {
   std::vector<int> of_stage;
   const Placement where = placement();
-  for (const std::uint32_t position : where.positions()) of_stage.push_back(mesh.parts(position));
+  for (const std::uint32_t position : where.positions())
+    of_stage.push_back(mesh.together(position));
   return of_stage;
 }
 

@@ -65,7 +65,7 @@ struct Scenario {
   /// Replicas of each position, whether they take turns or divide every microbatch.
   std::vector<int> widths() const { return mesh.widths(shape.depth); }
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
-  /// Of each virtual stage, among how many ranks a microbatch is divided.
+  /// Of each virtual stage, how many replicas divide its microbatches.
   std::vector<int> stage_parts() const;
   /// GPUs of all stages.
   std::int64_t gpu_count() const { return mesh.ranks(shape.depth); }

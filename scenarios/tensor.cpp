@@ -129,7 +129,7 @@ StageCostOptions cost_options(const Scenario& scenario) {
   return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
           .recompute = scenario.recompute,
           .tensor = {scenario.mesh.tensor, scenario.sequence_parallel, scenario.transfers_divided},
-          .optimizer_shards = scenario.distributed_optimizer ? scenario.widths().front() : 1};
+          .optimizer_shards = scenario.distributed_optimizer ? scenario.mesh.sharers() : 1};
 }
 
 }  // namespace penstock

@@ -56,6 +56,8 @@ class Durations {
   double exchange_s(const Op& op, int device, std::uint32_t g) const {
     return of(op, device, g).exchange_s;
   }
+  /// What an op computes by itself, whatever runs together with it.
+  double own_compute_s(const Op& op, int device) const { return alone(op, device).compute_s; }
 
   /// End of op g of a device that starts then, its links for itself. Only computing is disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {

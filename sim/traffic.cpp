@@ -63,9 +63,9 @@ double shares(const std::vector<LinkFlow>& flows) {
 /// Who sends which share of a microbatch to whom: rank to rank, and replica to replica as their
 /// parts of its samples overlap.
 std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const std::vector<int>& to,
-                                          int tensor) {
-  const int senders = static_cast<int>(from.size()) / tensor;
-  const int receivers = static_cast<int>(to.size()) / tensor;
+                                          int ranks) {
+  const int senders = static_cast<int>(from.size()) / ranks;
+  const int receivers = static_cast<int>(to.size()) / ranks;
   std::vector<CollectiveFlow> flows;
   for (int i = 0; i < senders; ++i) {
     for (int j = 0; j < receivers; ++j) {
@@ -74,8 +74,8 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
           std::min((i + 1) * receivers, (j + 1) * senders) - std::max(i * receivers, j * senders);
       if (common <= 0) continue;
       const double share = static_cast<double>(common) / (senders * receivers);
-      for (int rank = 0; rank < tensor; ++rank)
-        flows.push_back({from[index(i * tensor + rank)], to[index(j * tensor + rank)], share});
+      for (int rank = 0; rank < ranks; ++rank)
+        flows.push_back({from[index(i * ranks + rank)], to[index(j * ranks + rank)], share});
     }
   }
   return flows;
@@ -111,7 +111,7 @@ void Traffic::add_messages(const Program& program, const Mesh& mesh, Network& ne
     index_[((backward ? stages_ : 0) + from) * width_ + turn] = it->second;
     if (!added) return;
     const auto flows =
-        message_flows(mesh.gpus[index(source)], mesh.gpus[index(destination)], mesh.tensor);
+        message_flows(mesh.gpus[index(source)], mesh.gpus[index(destination)], mesh.replica_gpus());
     Transfer& message = transfers_.emplace_back();
     message.source = source;
     message.destination = destination;

@@ -280,13 +280,16 @@ class Simulation {
   }
   /// Of op g and the one that runs together with it.
   Recipe recipe_of(std::uint32_t g) const {
-    Recipe recipe;
-    for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
+    const auto of = [&](std::uint32_t i) {
       const auto& recipes = input_.costs[ops_[i].stage].recipes;
       const auto kind = static_cast<std::size_t>(ops_[i].kind);
-      if (kind < recipes.size()) recipe = joined(recipe, recipes[kind]);
-    }
-    return recipe;
+      return kind < recipes.size() ? recipes[kind] : Recipe{};
+    };
+    if (ops_.together(g) == 1) return of(g);
+    const int d = table_.device_of(ops_[g]);
+    const double a_s = duration_.own_compute_s(ops_[g], d);
+    const double both_s = a_s + duration_.own_compute_s(ops_[g + 1], d);
+    return joined(of(g), both_s > 0 ? a_s / both_s : 0.5, of(g + 1));
   }
 
   void set_span(std::uint32_t g, const Span& span) {

@@ -123,6 +123,26 @@ TEST(Recipe, FoldsToWhatPlayingItTakes) {
   EXPECT_GT(overlapping, 250);
 }
 
+TEST(Recipe, OfTwoOpsThatRunTogetherIsOneAfterTheOther) {
+  RandomRecipe next;
+  int lanes = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    Recipe a = next(), b = next();
+    b.times = a.times;
+    if (trial % 5 == 0) a = {};
+    const double a_s = next.pick(1, 12) / 4.0, b_s = next.pick(1, 12) / 4.0;
+    const double apart =
+        (a.segments.empty() ? a_s : played_s(a, a_s, 1e-9)) + played_s(b, b_s, 1e-9);
+    const Recipe both = joined(a, a_s / (a_s + b_s), b);
+    if (!a.in_turns() || !b.in_turns()) ++lanes;
+    EXPECT_NEAR(played_s(both, a_s + b_s, 1e-9), apart, 1e-9 * apart) << trial;
+  }
+  EXPECT_GT(lanes, 400);
+  EXPECT_EQ(joined(all_reduces(6, 3), 0.5, all_reduces(4, 1)), all_reduces(10, 4));
+  EXPECT_EQ(joined({}, 0.5, all_reduces(4, 1)), all_reduces(4, 1));
+  EXPECT_EQ(joined({}, 0.5, {}), Recipe{});
+}
+
 TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
   RandomRecipe next;
   int compared = 0;
