@@ -86,6 +86,7 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mesh,
                  const ReductionOptions& reductions)
     : messages_take_time_(program.transfers != Transfers::free),
+      reductions_hold_(!program.asynchronous && !program.detached_reductions),
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
       round_(program.placement.round()),
       mirrored_(program.placement.mirrored()),
@@ -228,24 +229,39 @@ void Traffic::set_private(std::uint32_t message, double latency_s, double bytes_
   }
 }
 
-void Traffic::find_contention() {
-  std::vector<int> users(links_.size(), 0);
-  std::vector<int> exchanging(links_.size(), -1);  // the last device whose ranks do so over a link
-  const auto in_turn = [&](const Transfer& transfer, int link) {
-    if (transfer.kind != Transfer::Kind::collective) return false;
-    return std::exchange(exchanging[index(link)], transfer.source) == transfer.source;
-  };
+bool Traffic::in_turn(const Transfer& one, const Transfer& other) const {
+  if (other.kind != Transfer::Kind::collective) return false;
+  if (one.kind == Transfer::Kind::collective) return one.source == other.source;
+  if (one.kind != Transfer::Kind::reduction || !reductions_hold_) return false;
+  const std::uint32_t position = placement_.position_of(other.source);
+  const auto& buckets = buckets_[index(one.source)];
+  return std::min(position, placement_.twin(position)) == static_cast<std::uint32_t>(one.source) &&
+         buckets.size() == 1 && buckets[0].ready >= 1;
+}
+
+std::vector<Traffic::Users> Traffic::users_of_links() const {
+  std::vector<Users> users(links_.size());
   for (const Transfer& transfer : transfers_) {
     if (!uses_links(transfer)) continue;
     for (const int l : transfer.crossed_links()) {
-      if (!in_turn(transfer, l)) ++users[index(l)];
+      Users& here = users[index(l)];
+      // Collectives come after reductions: of two devices whose ranks reduce together they compete.
+      if (here.first == nullptr || in_turn(*here.first, transfer))
+        here.first = &transfer;
+      else if (here.second == nullptr)
+        here.second = &transfer;
     }
   }
+  return users;
+}
+
+void Traffic::find_contention() {
+  const std::vector<Users> users = users_of_links();
   // A link without a limit is never fought over.
   const auto fought_over = [&](const Transfer::Phase& phase) {
     return own_line(phase.flows, links_) >= 0 ||
            std::ranges::any_of(crossed_by(phase.flows), [&](int l) {
-             return users[index(l)] > 1 && !std::isinf(links_[index(l)].bytes_per_s);
+             return users[index(l)].second != nullptr && !std::isinf(links_[index(l)].bytes_per_s);
            });
   };
   for (Transfer& transfer : transfers_) {
@@ -281,19 +297,11 @@ std::vector<std::uint32_t> Traffic::flows_of_one() const {
 
 std::optional<Contention> Traffic::contention() const {
   if (std::ranges::none_of(transfers_, &Transfer::contended)) return std::nullopt;
-  std::vector<std::vector<const Transfer*>> users(links_.size());
-  for (const Transfer& transfer : transfers_) {
-    if (!uses_links(transfer)) continue;
-    for (const int l : transfer.crossed_links()) {
-      auto& here = users[index(l)];
-      const bool same = !here.empty() && transfer.kind == Transfer::Kind::collective &&
-                        here[0]->kind == transfer.kind && here[0]->source == transfer.source;
-      if (here.size() < 2 && !same) here.push_back(&transfer);
-    }
-  }
+  const std::vector<Users> users = users_of_links();
   for (std::size_t l = 0; l < links_.size(); ++l) {
-    if (users[l].size() > 1 && !std::isinf(links_[l].bytes_per_s))
-      return Contention{users[l][0]->describe(), users[l][1]->describe(), static_cast<int>(l)};
+    const auto [first, second] = users[l];
+    if (second != nullptr && !std::isinf(links_[l].bytes_per_s))
+      return Contention{first->describe(), second->describe(), static_cast<int>(l)};
   }
   for (const Transfer& transfer : transfers_) {
     if (!uses_links(transfer)) continue;

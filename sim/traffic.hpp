@@ -78,12 +78,22 @@ class Traffic {
                      Network& network);
   void add_collectives(Axis axis, const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
+  /// The first two that may use a link at once.
+  struct Users {
+    const Transfer *first = nullptr, *second = nullptr;
+  };
+  std::vector<Users> users_of_links() const;
+  /// Does the second, of the two that come in this order, never run while the first one does? A
+  /// device does one thing after the other: collectives inside of its ops, and a reduction that
+  /// holds all who take part until it has ended.
+  bool in_turn(const Transfer& one, const Transfer& other) const;
   void find_contention();
   bool uses_links(const Transfer& transfer) const {
     return transfer.kind != Transfer::Kind::message || messages_take_time_;
   }
 
   bool messages_take_time_;
+  bool reductions_hold_;  ///< their devices, while they run
   std::uint32_t stages_, round_;
   bool mirrored_;
   std::uint32_t width_;  // ways

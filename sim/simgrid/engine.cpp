@@ -332,7 +332,9 @@ class Simulation {
     dev.begun |= 1U << i;
     if (segment.lane == Lane::exchange) {
       const double bytes = static_cast<double>(segment.bytes) / dev.recipe.times;
-      carrier_.send(traffic_.collective_of(d, segment.axis), bytes, 0, g, now);
+      const std::uint32_t number = traffic_.collective_of(d, segment.axis);
+      const Transfer::Phase& ring = traffic_[number].phases[0];  // alone, where it is no flow
+      carrier_.send(number, bytes, ring.latency_s + bytes * ring.s_per_byte, g, now);
       return;
     }
     ++counts_.timers;

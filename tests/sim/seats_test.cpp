@@ -198,8 +198,10 @@ TEST(Seats, BothEnginesAgreeOnRandomOnes) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
   const std::vector<std::string> schedules{"gpipe", "1f1b", "pipedream-2bw", "model-parallel"};
-  int compared = 0;
-  for (int trial = 0; trial < 60; ++trial) {
+  int compared = 0, in_turn = 0;
+  for (int trial = 0; trial < 120; ++trial) {
+    // On ports of its GPUs a device's collectives and its reduction take turns.
+    const bool on_ports = trial >= 60;
     const int tensor = pick(1, 3), depth = pick(1, 4);
     const bool divided = pick(0, 1) == 1;
     RigSpec spec;
@@ -207,7 +209,7 @@ TEST(Seats, BothEnginesAgreeOnRandomOnes) {
     spec.shape = {static_cast<std::uint32_t>(depth), static_cast<std::uint32_t>(depth + pick(0, 3)),
                   static_cast<std::uint32_t>(pick(1, 3)), false, 0};
     spec.width = divided ? 1 : pick(1, 3);
-    spec.transfers = static_cast<Transfers>(pick(0, 3));
+    spec.transfers = static_cast<Transfers>(pick(0, on_ports ? 0 : 3));
     spec.divided = divided;
     spec.reduction.priced = false;
     for (int s = 0; s < depth; ++s) {
@@ -228,15 +230,16 @@ TEST(Seats, BothEnginesAgreeOnRandomOnes) {
       std::iota(device.begin(), device.end(), next);
       next += static_cast<int>(device.size());
     }
-    const Seated run(spec,
-                     pairs(next, pick(0, 3) / 16.0, static_cast<double>(pick(50, 500) * kMega)),
-                     {gpus, tensor});
+    Cluster cluster = pairs(next, pick(0, 3) / 16.0, static_cast<double>(pick(50, 500) * kMega));
+    if (on_ports) cluster.attachment = Attachment::port;
+    const Seated run(spec, cluster, {gpus, tensor});
     if (!why_not_exact(run.input()).empty()) continue;  // a ring of two beside another's link
     SCOPED_TRACE(trial);
     expect_both(run, [](const Timeline& t) { EXPECT_GT(t.makespan_s, 0); });
-    ++compared;
+    ++(on_ports && tensor > 1 && (spec.width > 1 || divided) ? in_turn : compared);
   }
   EXPECT_GT(compared, 30);
+  EXPECT_GT(in_turn, 10);
 }
 
 TEST(OneReduction, StandsInLineAtFifoLinksOfItsOwn) {
