@@ -20,7 +20,8 @@ class StageModel {
              const StageCostOptions& options, std::size_t stage)
       : model_(model),
         device_(device),
-        b_(options.microbatch_size),
+        b_(options.microbatch_size / options.context),
+        context_(options.context),
         recompute_(options.recompute.of(stage)),
         tensor_(options.tensor),
         shards_(options.optimizer_shards) {
@@ -36,7 +37,7 @@ class StageModel {
     add_flops(c, layers, last);
     add_times(c, layers, last);
     add_activations(c, layers, last);
-    if (tensor_.degree > 1) add_traffic(c, layers, first, last);
+    if (tensor_.degree > 1 || context_ > 1) add_traffic(c, layers, first, last);
     return c;
   }
 
@@ -68,6 +69,12 @@ class StageModel {
       case Recompute::full: return model_.layer_forward_flops(b_);
     }
     return 0;
+  }
+
+  double recomputed_attention_flops() const {
+    if (recompute_ == Recompute::none) return 0;
+    if (recompute_ == Recompute::selective) return recompute_layer_flops();
+    return model_.layer_attention_flops(b_);
   }
 
   void add_flops(StageCosts& c, int layers, bool last) const {
@@ -131,8 +138,46 @@ class StageModel {
         std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_, tensor_)));
     if (recompute_ == Recompute::full) c.activation_after_input_bytes = c.activation_bytes;
     // A layer that runs without keeping its activations still makes them, one layer at a time.
-    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered);
-    c.backward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered);
+    // What comes round next arrives while attention is computed, in the backward with its gradient.
+    const double next = context_ > 1 && layers > 0 ? passed_bytes() : 0;
+    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered + next);
+    c.backward_workspace_bytes =
+        whole(std::max(recomputed, logits_workspace) + gathered + 2 * next);
+  }
+
+  /// Keys and values that a rank passes on, of a layer.
+  double passed_bytes() const {
+    return 2 * model_.element_bytes() * b_ * static_cast<double>(model_.seq_length) *
+           static_cast<double>(model_.kv_size()) / tensor_.degree;
+  }
+
+  struct Exchanged {
+    std::int64_t bytes;
+    int calls;
+    void add(std::int64_t more, int times) {
+      bytes += more;
+      calls += times;
+    }
+  };
+
+  /// Of an op that computes attention for this share of its time, while the ranks pass on all that
+  /// they have `rounds` times: layer by layer, then what the tensor ranks exchange of it in two
+  /// calls.
+  Recipe recipe(int layers, double attention, int rounds, const Exchanged& tensor) const {
+    if (context_ == 1 || layers == 0 || rounds == 0)
+      return tensor_.degree > 1 ? all_reduces(tensor.bytes, tensor.calls) : Recipe{};
+    // c-1 steps of y are as much as an all-reduce of y c/2.
+    const std::int64_t ring = whole(layers * rounds * passed_bytes() * context_ / 2);
+    const double hiding = attention * (context_ - 1) / context_;
+    Recipe r{{{.share = hiding},
+              {.lane = Lane::exchange, .axis = Axis::context, .bytes = ring},
+              {.after = 1, .share = 1 - hiding}},
+             layers};
+    if (tensor_.degree == 1) return r;
+    const std::int64_t half = tensor.bytes / 2;
+    for (const std::int64_t bytes : {half, tensor.bytes - half})
+      r.segments.push_back({.lane = Lane::exchange, .after = 2, .bytes = bytes});
+    return r;
   }
 
   /// See the head of stage_costs.hpp.
@@ -141,14 +186,6 @@ class StageModel {
     const std::int64_t numbers = whole(4 * b_ * static_cast<double>(model_.seq_length));
     const bool sequence = tensor_.sequence;
     const int again = recompute_ == Recompute::full ? 2 : 1;
-    struct Exchanged {
-      std::int64_t bytes;
-      int calls;
-      void add(std::int64_t more, int times) {
-        bytes += more;
-        calls += times;
-      }
-    };
     Exchanged forward{2 * layers * x, 2 * layers};
     Exchanged input{2 * layers * again * x, 2 * layers * again};
     Exchanged weight{sequence ? layers * x : 0, sequence ? layers : 0};
@@ -161,14 +198,26 @@ class StageModel {
     // The gradient that reaches the embedding, and the input of the LM head.
     const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
     weight.add(gathers * (x / 2), gathers);
-    c.recipes = {all_reduces(forward.bytes, forward.calls),
-                 all_reduces(input.bytes + weight.bytes, input.calls + weight.calls),
-                 all_reduces(input.bytes, input.calls), all_reduces(weight.bytes, weight.calls)};
+    // Which share of an op's FLOPs is attention, taken as that of its time.
+    const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
+    const double recomputed = layers * recomputed_attention_flops() / tensor_.degree;
+    const double back = c.backward_flops + c.recompute_flops;
+    const double weight_flops = layers * model_.layer_weight_flops(b_) / tensor_.degree +
+                                (last ? model_.head_forward_flops(b_, tensor_) : 0);
+    const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
+    const int rounds = 1 + again;  // keys, values and their gradients count as two
+    c.recipes = {
+        recipe(layers, share(attention, c.forward_flops), 1, forward),
+        recipe(layers, share(2 * attention + recomputed, back), rounds,
+               {input.bytes + weight.bytes, input.calls + weight.calls}),
+        recipe(layers, share(2 * attention + recomputed, back - weight_flops), rounds, input),
+        recipe(layers, 0, 0, weight)};
   }
 
   const TransformerSpec& model_;
   const DeviceSpec& device_;
   double b_;
+  int context_;
   Recompute recompute_;
   TensorParallel tensor_;
   int shards_;

@@ -15,6 +15,14 @@
 // An all-gather or reduce-scatter of x takes half as long as an all-reduce: it counts as x/2 bytes,
 // and two of them as one call; a single one is a whole call (its latency is counted twice).
 //
+// Among c context ranks (ring attention: Liu et al., arXiv:2310.01889; Megatron's cp_comm_type p2p)
+// each has s/c tokens of every sequence, cut so that causal attention is 1/c of the work for all.
+// Everything above is then of s/c tokens, and per layer, with y = 2 s/c b k / t elements of keys
+// and values (k their size):
+//   F             y goes on c-1 times, under (c-1)/c of the attention; then the last part of it
+//   I             y and its gradient go on c-1 times each; recomputed layers: y of F once more
+// A ring's step counts as that part of an all-reduce that moves as much (its latency counts twice).
+//
 // Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
 // hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual
 // additions take their whole time on every GPU, unless sequence parallelism divides them.
@@ -34,9 +42,11 @@ struct StageCostOptions {
   double microbatch_size = 1;  ///< sequences per microbatch
   PerStage<Recompute> recompute = Recompute::none;
   TensorParallel tensor = {};
-  /// Replicas that share the optimizer's state, each updating its part (Megatron's distributed
-  /// optimizer, ZeRO-1: Rajbhandari et al., SC'20). A reduce-scatter of gradients and an all-gather
-  /// of weights then replace the all-reduce; each counts half of its bytes in `reduced_bytes`.
+  int context = 1;  ///< ranks that divide every sequence, c
+  /// Replicas, and their context ranks, that share the optimizer's state, each updating its part
+  /// (Megatron's distributed optimizer, ZeRO-1: Rajbhandari et al., SC'20). A reduce-scatter of
+  /// gradients and an all-gather of weights then replace the all-reduce; each counts half of its
+  /// bytes in `reduced_bytes`.
   int optimizer_shards = 1;
 };
 

@@ -22,7 +22,7 @@ std::vector<int> Mesh::widths(std::uint32_t depth) const {
 
 std::int64_t Mesh::devices(std::uint32_t depth) const { return sum(turns(), depth); }
 
-int Mesh::size(Axis inner) const { return inner == Axis::tensor ? tensor : 1; }
+int Mesh::size(Axis inner) const { return inner == Axis::tensor ? tensor : context; }
 
 int Mesh::replica_gpus() const {
   int gpus = 1;

@@ -2,9 +2,10 @@
 //   pipeline  positions, each with its stages (its size is the depth p of the schedule)
 //   data      replicas of a position: they take turns with the microbatches, each a device of the
 //             Program, or they divide every microbatch and are one device
-//   tensor    GPUs of a replica, neighbours, which divide every op
-// A device of the Program stands for the GPUs of its replicas, one after the other, and of each of
-// them its tensor ranks.
+//   context   groups of GPUs of a replica, which divide every sequence
+//   tensor    GPUs of such a group, neighbours, which divide every op
+// A device of the Program stands for the GPUs of its replicas, one after the other, of each of them
+// its context ranks, and of each of these its tensor ranks (Megatron's order tp-cp-dp).
 #pragma once
 
 #include "program/op_lists.hpp"
@@ -19,7 +20,7 @@ namespace penstock {
 struct Mesh {
   PerStage<int> width = 1;      ///< replicas, by position of the pipeline
   bool divided = false;         ///< replicas divide every microbatch instead of taking turns
-  int tensor = 1;               ///< ranks of a replica along that axis
+  int tensor = 1, context = 1;  ///< ranks of a replica along these axes
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
   std::vector<std::vector<int>> gpus{};  ///< by device of the Program; empty: not placed yet
 
@@ -29,8 +30,8 @@ struct Mesh {
   int together(std::size_t position) const { return divided ? width.of(position) : 1; }
   bool replicated() const { return most() > 1; }
   /// How many GPUs hold the same weights, at a position and at most.
-  int sharers(std::size_t position) const { return width.of(position); }
-  int sharers() const { return most(); }
+  int sharers(std::size_t position) const { return width.of(position) * context; }
+  int sharers() const { return most() * context; }
   int size(Axis inner) const;
   /// GPUs of a replica of a position.
   int replica_gpus() const;
@@ -42,7 +43,8 @@ struct Mesh {
   std::int64_t ranks(std::uint32_t depth) const;    ///< GPUs
 
   /// The GPUs of a device that exchange along an axis, group by group: those that differ in their
-  /// rank along it alone; along `data` those of all replicas with the same part of the weights.
+  /// rank along it alone; along `data` all with the same part of the weights: of all replicas, and
+  /// of all their context ranks.
   std::vector<std::vector<int>> groups(int device, Axis axis) const;
 };
 

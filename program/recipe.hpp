@@ -19,13 +19,14 @@ namespace penstock {
 
 /// Along which the work of a job is divided (program/mesh.hpp). The ranks of the inner axes
 /// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
-enum class Axis : std::uint8_t { tensor, data };
-inline constexpr std::array kInnerAxes{Axis::tensor};
+enum class Axis : std::uint8_t { tensor, context, data };
+inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
 struct AxisWords {
-  std::string_view name, degree;  ///< "tensor", "tp"
+  std::string_view name, degree;  ///< key of `pipeline` and what counts it: "tensor", "tp"
   std::string_view traffic;       ///< what its ranks exchange
 };
-inline constexpr AxisWords kAxisWords[] = {{"tensor", "tp", "tensor-parallel all-reduces"}};
+inline constexpr AxisWords kAxisWords[] = {{"tensor", "tp", "tensor-parallel all-reduces"},
+                                           {"context", "cp", "rings of keys and values"}};
 constexpr const AxisWords& words(Axis inner) { return kAxisWords[static_cast<int>(inner)]; }
 
 enum class Lane : std::uint8_t { compute, exchange };

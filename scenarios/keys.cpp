@@ -112,6 +112,17 @@ const std::vector<KeyRow>& table() {
        1,
        {},
        {"tensor_model_parallel_size"}},
+      {"pipeline",
+       "context",
+       T::integer,
+       "groups of GPUs that share every sequence (context-parallel degree, c): each has s/c "
+       "tokens, "
+       "and keys and values go round between them while attention is computed (ring attention, "
+       "causal work balanced); a stage then has tensor x context GPUs per replica; default 1",
+       D::number,
+       1,
+       {},
+       {"context_parallel_size"}},
       {"pipeline", "sequence_parallel", T::boolean,
        "they divide norms, dropout and messages, too; needs tensor > 1; default false"},
       {"pipeline",

@@ -6,9 +6,10 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kContextParallel =
-    "context parallelism is not modelled; tensor, sequence, pipeline and data parallelism are "
-    "(pipeline.tensor, sequence_parallel, stages, width)";
+constexpr std::string_view kContextParallel = "context parallelism is pipeline.context, its degree";
+constexpr std::string_view kUlysses =
+    "DeepSpeed-Ulysses' all-to-all over heads is not modelled; context parallelism by a ring is "
+    "(pipeline.context)";
 constexpr std::string_view kExperts =
     "expert parallelism and mixture-of-experts models are not modelled; dense models are, divided "
     "by pipeline.tensor, stages and width";
@@ -19,10 +20,9 @@ constexpr std::string_view kInterleaved =
     "give pipeline.chunks, the number of virtual stages per device";
 
 constexpr NotModelled kAll[] = {
-    {"context", 2, kContextParallel},
     {"context_parallel", 2, kContextParallel},
     {"context_parallel_size", 2, kContextParallel},
-    {"sequence_parallel_size", 2, kContextParallel},  // DeepSpeed-Ulysses
+    {"sequence_parallel_size", 2, kUlysses},
     {"expert", 2, kExperts},
     {"experts", 2, kExperts},
     {"expert_parallel", 2, kExperts},

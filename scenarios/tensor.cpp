@@ -44,17 +44,39 @@ void check_division(const Section& pipeline, const TransformerSpec& model, int d
                               fmt::join(undivided, " and "), nearest_degrees(parts, degree)));
 }
 
+/// Megatron cuts a sequence into 2c pieces, of which each rank has one of the first half and one of
+/// the second, so that causal attention is as much work for all.
+void check_context(const Section& pipeline, const TransformerSpec& model, const Mesh& mesh,
+                   bool sequence, Diagnostics& diagnostics) {
+  if (mesh.context == 1) return;
+  const std::int64_t ranks = sequence ? mesh.tensor : 1;
+  if (model.seq_length % (2 * ranks * mesh.context) == 0) return;
+  const std::int64_t most = model.seq_length / (2 * ranks);
+  std::int64_t below = std::min<std::int64_t>(mesh.context, most);
+  while (below > 1 && model.seq_length % (2 * ranks * below) != 0) --below;
+  diagnostics.add(
+      pipeline.at("context"),
+      fmt::format(
+          "a context degree of {} does not cut a sequence of {} tokens into two equal pieces "
+          "per rank{}; the next lower one that does is {}",
+          mesh.context, model.seq_length,
+          ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
+          std::max<std::int64_t>(below, 1)));
+}
+
 /// Costs that are given or measured say nothing of a part of a stage.
 void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool abstract,
                         Diagnostics& diagnostics) {
   if (!abstract && !scenario.measured) return;
-  const auto refuse = [&](const char* key) {
+  const auto refuse = [&](std::string_view name) {
+    const std::string key(name);
     const char* why = abstract ? "needs a model by shape; this one gives its costs per device"
                                : "needs costs by formula; measured ones are those of whole stages "
                                  "(leave out the model's 'measured')";
     diagnostics.add(pipeline.at(key), fmt::format("'{}' {}", key, why));
   };
-  if (scenario.mesh.tensor > 1) refuse("tensor");
+  for (const Axis axis : kInnerAxes)
+    if (scenario.mesh.size(axis) > 1) refuse(words(axis).name);
   if (scenario.transfers_divided) refuse("transfers_divided");
   if (scenario.distributed_optimizer) refuse("distributed_optimizer");
 }
@@ -70,6 +92,9 @@ bool shape_known(const Section& model) {
 void read_tensor(const Section& pipeline, const std::optional<Section>& model, bool abstract,
                  Scenario& scenario, Diagnostics& diagnostics) {
   scenario.mesh.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
+  scenario.mesh.context = static_cast<int>(pipeline.integer("context").value_or(1));
+  // Ranks that have the same weights and other tokens reduce their gradients.
+  scenario.lowering.divided = scenario.lowering.divided || scenario.mesh.context > 1;
   scenario.sequence_parallel = pipeline.boolean("sequence_parallel").value_or(false);
   scenario.distributed_optimizer = pipeline.boolean("distributed_optimizer").value_or(false);
   scenario.transfers_divided = pipeline.boolean("transfers_divided").value_or(false);
@@ -104,6 +129,8 @@ void read_tensor(const Section& pipeline, const std::optional<Section>& model, b
   if (!scenario.transformer || scenario.measured || !shape_known(*model)) return;
   check_division(pipeline, *scenario.transformer, scenario.mesh.tensor, scenario.sequence_parallel,
                  diagnostics);
+  check_context(pipeline, *scenario.transformer, scenario.mesh, scenario.sequence_parallel,
+                diagnostics);
 }
 
 void note_tensor(Scenario& scenario) {
@@ -129,6 +156,7 @@ StageCostOptions cost_options(const Scenario& scenario) {
   return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
           .recompute = scenario.recompute,
           .tensor = {scenario.mesh.tensor, scenario.sequence_parallel, scenario.transfers_divided},
+          .context = scenario.mesh.context,
           .optimizer_shards = scenario.distributed_optimizer ? scenario.mesh.sharers() : 1};
 }
 

@@ -962,7 +962,7 @@ class Reports(Case):
             self.assertEqual(sorted(bubble), sorted(CAUSES))
             self.assertGreaterEqual(min(bubble.values()), 0)
             self.assertAlmostEqual(sum(bubble.values()) * area, idle, delta=1e-9 * area)
-            self.assertEqual(list(parts), ["pp", "dp", "tp"])
+            self.assertEqual(list(parts), ["pp", "dp", "tp", "cp"])
             for part in parts.values():
                 self.assertGreaterEqual(part["exposed_s"], 0)
                 self.assertLessEqual(part["exposed_s"], part["total_s"] * (1 + 1e-9))
