@@ -112,6 +112,7 @@ std::string megatron_arguments(const Scenario& s) {
   Flags flags;
   add_model(flags, *s.transformer);
   flags.add("tensor-model-parallel-size", s.mesh.tensor);
+  if (s.mesh.context > 1) flags.add("context-parallel-size", s.mesh.context);
   if (s.sequence_parallel) flags.add("sequence-parallel");
   if (s.mesh.pipeline_first) flags.add("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);

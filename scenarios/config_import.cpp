@@ -16,7 +16,6 @@ constexpr const char* kNoTensorOverlap =
     "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
     "reduce-scatters";
 constexpr const char* kNoExperts = "mixture of experts is not modelled";
-constexpr const char* kNoContext = "context parallelism is not modelled";
 constexpr std::int64_t kGpusPerNode = 8;
 
 std::string cluster_text(ImportNotes& notes, const std::string& cluster, std::int64_t gpus) {
@@ -28,7 +27,7 @@ std::string cluster_text(ImportNotes& notes, const std::string& cluster, std::in
 
 /// What both say of how a model is divided.
 struct Division {
-  std::int64_t stages = 1, width = 1, tensor = 1, chunks = 1;
+  std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
   std::int64_t microbatch_size = 1, batch = 1;
   bool sequence_parallel = false, distributed_optimizer = false;
   std::string schedule = "1f1b", recompute = "none";
@@ -41,6 +40,7 @@ std::string text_of(const Division& d, const std::string& cluster) {
   if (d.chunks > 1) out += fmt::format("  chunks: {}\n", d.chunks);
   out += fmt::format("  width: {}\n", d.width);
   if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
+  if (d.context > 1) out += fmt::format("  context: {}\n", d.context);
   if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
   if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
@@ -97,7 +97,6 @@ constexpr UnmodelledOption kNanotronUnmodelled[] = {
     {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
     {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
     {"parallelism.expert_parallel_size", kNoExperts},
-    {"parallelism.context_parallel_size", kNoContext},
     {"parallelism.moe", kNoExperts},
     {"model.model_config.moe", kNoExperts},
     {"model.model_config.pretraining_tp", "not modelled"}};
@@ -155,9 +154,9 @@ Division nanotron_division(ImportNotes& notes) {
   if (notes.word("parallelism.pp_engine", "schedule") == "afab") d.schedule = "gpipe";
   const std::string mode = notes.word("parallelism.tp_mode", "pipeline.sequence_parallel");
   d.sequence_parallel = mode == "REDUCE_SCATTER" || mode == "reduce_scatter";
-  for (const char* degree :
-       {"parallelism.expert_parallel_size", "parallelism.context_parallel_size"})
-    notes.unless_one(degree, notes.number(degree, "").value_or(1));
+  d.context = notes.number("parallelism.context_parallel_size", "pipeline.context").value_or(1);
+  const char* const experts = "parallelism.expert_parallel_size";
+  notes.unless_one(experts, notes.number(experts, "").value_or(1));
   for (const char* overlap :
        {"parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather"}) {
     const bool on = is_true(notes.word(overlap, "")) && d.tensor > 1;
@@ -212,8 +211,8 @@ constexpr std::string_view kTitanIgnoredBeginnings[] = {"job.",
 constexpr UnmodelledOption kTitanUnmodelled[] = {
     {"parallelism.enable_async_tensor_parallel", kNoTensorOverlap},
     {"experimental.enable_async_tensor_parallel", kNoTensorOverlap},
-    {"parallelism.context_parallel", kNoContext},
-    {"experimental.context_parallel", kNoContext},
+    {"parallelism.context_parallel_rotate", "context parallelism is predicted as a ring"},
+    {"experimental.context_parallel_rotate", "context parallelism is predicted as a ring"},
     {"parallelism.expert", kNoExperts},
     {"parallelism.fsdp_reshard_after_forward", "sharded weights are not modelled"},
     {"training.enable_cpu_offload", "offloading is not modelled"},
@@ -334,13 +333,11 @@ class Titan {
     d_.stages = degree("pipeline_parallel_degree", "pipeline.stages");
     d_.tensor = degree("tensor_parallel_degree", "pipeline.tensor");
     d_.sequence_parallel = true;  // it always is
-    const std::int64_t context = degree("context_parallel_degree", "");
-    notes_.unless_one("parallelism.context_parallel_degree", context);
-    notes_.unless_one("experimental.context_parallel_degree", context);
+    d_.context = degree("context_parallel_degree", "pipeline.context");
     const std::int64_t experts = degree("expert_parallel_degree", "");
     notes_.unless_one("parallelism.expert_parallel_degree", experts);
     asynchronous_tensor();
-    width(context);
+    width();
     schedule();
     batch();
     recomputation();
@@ -359,7 +356,7 @@ class Titan {
       notes_.unless_one(key, is_true(notes_.word(key, "")) && d_.tensor > 1 ? 2 : 1);
   }
 
-  void width(std::int64_t context) {
+  void width() {
     const std::int64_t replicas = degree("data_parallel_replicate_degree", "pipeline.width");
     std::int64_t shards = 0;
     for (const char* key :
@@ -367,7 +364,7 @@ class Titan {
       const std::string text = notes_.word(key, "pipeline.width");
       if (!text.empty() && text != "-1") shards = notes_.number(key, "pipeline.width").value_or(1);
     }
-    const std::int64_t others = d_.stages * d_.tensor * context * replicas;
+    const std::int64_t others = d_.stages * d_.tensor * d_.context * replicas;
     const auto each = notes_.number("nproc_per_node", "pipeline.width");
     const auto nodes = notes_.number("nnodes", "pipeline.width");
     if (shards == 0 && each) {
@@ -462,7 +459,8 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   ImportNotes notes(std::move(options), "", kNanotronKnown);
   const std::string model = nanotron_model(notes);
   const Division d = nanotron_division(notes);
-  const std::string cluster_part = cluster_text(notes, cluster, d.stages * d.width * d.tensor);
+  const std::string cluster_part =
+      cluster_text(notes, cluster, d.stages * d.width * d.tensor * d.context);
   return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
 }
 
@@ -472,7 +470,8 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   Titan titan(notes);
   const std::string model = titan.model();
   const Division d = titan.division();
-  const std::string cluster_part = cluster_text(notes, cluster, d.stages * d.width * d.tensor);
+  const std::string cluster_part =
+      cluster_text(notes, cluster, d.stages * d.width * d.tensor * d.context);
   return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
 }
 

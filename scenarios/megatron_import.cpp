@@ -161,9 +161,8 @@ constexpr UnmodelledOption kUnmodelledFlags[] = {
     {"num-experts", "mixture of experts is not modelled"},
     {"expert-", "expert parallelism is not modelled"},
     {"moe-", "mixture of experts is not modelled"},
-    {"context-parallel-size", "context parallelism is not modelled: its GPUs are left out"},
-    {"cp-comm-type", "context parallelism is not modelled"},
-    {"hierarchical-context-parallel-sizes", "context parallelism is not modelled"},
+    {"cp-comm-type", "context parallelism is predicted as a ring (p2p)"},
+    {"hierarchical-context-parallel-sizes", "context parallelism is predicted as one ring"},
     {"multi-latent-attention", "multi-latent attention is not modelled"},
     {"kv-lora-rank", "multi-latent attention is not modelled"},
     {"q-lora-rank", "multi-latent attention is not modelled"},
@@ -302,21 +301,23 @@ class Import : ImportNotes {
             .value_or(1);
     const std::int64_t stages =
         number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
-    const std::int64_t context = number("context-parallel-size", "").value_or(1);
-    unless_one("context-parallel-size", context);
+    const std::int64_t context = number("context-parallel-size", "pipeline.context").value_or(1);
+    const std::string ring = word("cp-comm-type", "");
+    unless_one("cp-comm-type", context == 1 || ring == "p2p" ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
-    const std::int64_t width = width_of(tensor * stages, context);
+    const std::int64_t width = width_of(tensor * context * stages);
+    const std::int64_t sharers = width * context;
     const auto batch = number("global-batch-size", "pipeline.global_batch_size");
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
     const bool shared =
-        has("use-distributed-optimizer",
-            width > 1 ? "pipeline.distributed_optimizer: true" : "nothing, with a single replica");
+        has("use-distributed-optimizer", sharers > 1 ? "pipeline.distributed_optimizer: true"
+                                                     : "nothing, with a single replica");
     const bool alone = has("no-overlap-p2p-communication", "transfers: coupled");
     const bool dividing = tensor > 1 && !sequence;
-    std::string out = "cluster: " + cluster(tensor * stages * width) + "\n";
+    std::string out = "cluster: " + cluster(tensor * context * stages * width) + "\n";
     const bool interleaved = chunks > 1;
     out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
     // Without chunks Megatron-LM sends and receives together and waits for both.
@@ -330,10 +331,11 @@ class Import : ImportNotes {
       out += fmt::format("  group: {}\n", *group);
     out += fmt::format("  width: {}\n", width);
     if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
+    if (context > 1) out += fmt::format("  context: {}\n", context);
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
-    if (shared && width > 1) out += "  distributed_optimizer: true\n";
+    if (shared && sharers > 1) out += "  distributed_optimizer: true\n";
     out += fmt::format("  microbatch_size: {}\n", micro);
     out += fmt::format("  global_batch_size: {}\n", batch.value_or(micro * width));
     if (!batch)
@@ -342,10 +344,10 @@ class Import : ImportNotes {
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    const bool overlaps = width > 1 && !interleaved;
-    const char* const overlap = overlaps     ? "pipeline.reduction.overlap: backward"
-                                : width == 1 ? "nothing, with a single replica"
-                                             : "not modelled with chunks: reduced at the end";
+    const bool overlaps = sharers > 1 && !interleaved;
+    const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
+                                : sharers == 1 ? "nothing, with a single replica"
+                                               : "not modelled with chunks: reduced at the end";
     if (has("overlap-grad-reduce", overlap) && overlaps)
       out += "  reduction: {overlap: backward}\n";
     return out;
@@ -362,7 +364,7 @@ class Import : ImportNotes {
     return 1;
   }
 
-  std::int64_t width_of(std::int64_t model_gpus, std::int64_t context) {
+  std::int64_t width_of(std::int64_t model_gpus) {
     const auto nodes = number({"nnodes", "nodes"}, "cluster.nodes");
     const auto each =
         number({"nproc-per-node", "gpus-per-node", "ntasks-per-node"}, "cluster.devices_per_node");
@@ -370,15 +372,15 @@ class Import : ImportNotes {
     if (!nodes && !each && !world) {
       assume(
           "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size: it is the number of "
-          "GPUs / (stages x tensor))");
+          "GPUs / (stages x tensor x context))");
       return 1;
     }
     const std::int64_t gpus = world ? *world : nodes.value_or(1) * each.value_or(8);
     per_node_ = each.value_or(8);
-    const std::int64_t width = gpus / (model_gpus * context);
-    if (width * model_gpus * context != gpus || width == 0)
-      assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {} x {})",
-                         std::max<std::int64_t>(1, width), gpus, model_gpus, context));
+    const std::int64_t width = gpus / model_gpus;
+    if (width * model_gpus != gpus || width == 0)
+      assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
+                         std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
   }
 

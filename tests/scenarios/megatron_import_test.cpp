@@ -76,6 +76,7 @@ const std::string kScript =
     "  --num-layers-per-virtual-pipeline-stage 10 --micro-batch-size 1 --global-batch-size 1024 "
     "\\\n"
     "  --use-distributed-optimizer --overlap-grad-reduce --lr 1e-4 --context-parallel-size 2 \\\n"
+    "  --cp-comm-type a2a \\\n"
     "  --frobnicate 7\n";
 
 TEST(Megatron, AScriptBecomesItsScenario) {
@@ -92,7 +93,8 @@ TEST(Megatron, AScriptBecomesItsScenario) {
   EXPECT_EQ(s.mesh.tensor, 4);
   EXPECT_TRUE(s.sequence_parallel);
   EXPECT_TRUE(s.distributed_optimizer);
-  EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, half of them for context parallelism";
+  EXPECT_EQ(s.mesh.context, 2);
+  EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, of which 4 x 4 x 2 hold a replica";
   EXPECT_EQ(s.samples_per_update(), 1024);
 }
 
@@ -109,7 +111,7 @@ TEST(Megatron, EveryFlagHasALine) {
     }
     return false;
   };
-  EXPECT_TRUE(under("# cannot be modelled", "#   --context-parallel-size 2: context")) << text;
+  EXPECT_TRUE(under("# cannot be modelled", "#   --cp-comm-type a2a: context")) << text;
   EXPECT_TRUE(under("# not known here", "#   --frobnicate 7")) << text;
   EXPECT_TRUE(under("# changes nothing", "#   --lr 1e-4")) << text;
   EXPECT_NE(text.find("base: dgx-a100"), std::string::npos);
