@@ -233,6 +233,9 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   };
   fixed(problem.sequence_parallel(), "sequence parallelism");
   fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
+  if (!problem.context().empty())
+    out.push_back(
+        fmt::format("the scenario's context parallelism of {} (plans without)", problem.context()));
   if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
   for (const char* always :
        {"recomputation of single layers", "sharded gradients or weights (ZeRO-2, ZeRO-3)",

@@ -97,9 +97,12 @@ void use_scenario(const Scenario& scenario, PlanTask& task) {
                      "gives its model as costs of stages, so there are no layers to split; name a "
                      "model by shape or a profile");
   }
-  if (scenario.mesh.tensor > 1)
-    task.notes.push_back(
-        fmt::format("planned without the tensor parallelism of {}", scenario.mesh.tensor));
+  for (const Axis axis : kInnerAxes) {
+    const int size = scenario.mesh.size(axis);
+    if (size > 1)
+      task.notes.push_back(
+          fmt::format("planned without the {} parallelism of {}", words(axis).name, size));
+  }
   use_cluster(scenario.cluster, task);
   task.request.microbatch_size = scenario.microbatch_size;
   task.request.batch = static_cast<std::int64_t>(scenario.samples_per_update());

@@ -114,6 +114,7 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
       {"width", width_json(s.scenario.widths())},
       {"replication", s.scenario.mesh.divided ? "split" : "round-robin"},
       {"tensor", s.scenario.mesh.tensor},
+      {"context", s.scenario.mesh.context},
       {"chunks", s.scenario.shape.chunks},
       {"microbatches", s.program.microbatches_per_update},
       {"samples_per_update", s.scenario.samples_per_update()},

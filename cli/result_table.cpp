@@ -28,9 +28,14 @@ std::string of_capacity(std::int64_t bytes, std::int64_t capacity) {
 
 /// The GPUs of a stage, where there are several.
 std::string shared_by(const Scenario& scenario) {
-  if (scenario.mesh.replica_gpus() == 1) return "";
-  return fmt::format(" of {} GPUs{}", scenario.mesh.replica_gpus(),
-                     scenario.sequence_parallel ? " (sequence parallel)" : "");
+  const Mesh& mesh = scenario.mesh;
+  if (mesh.replica_gpus() == 1) return "";
+  std::vector<std::string> how;
+  if (mesh.context > 1)
+    how.push_back(fmt::format("context {} x tensor {}", mesh.context, mesh.tensor));
+  if (scenario.sequence_parallel) how.emplace_back("sequence parallel");
+  return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
+                     how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
 }
 
 std::string replicas(const Scenario& c) {

@@ -215,6 +215,10 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
   plain_reduction_ = pipeline == nullptr || pipeline->find("reduction") == nullptr;
   sequence_parallel_ = said(document, "sequence_parallel");
   distributed_optimizer_ = said(document, "distributed_optimizer");
+  for (const char* key : {"context", "context_parallel_size"}) {
+    const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
+    if (degree != nullptr && degree->text != "1") context_ = degree->text;
+  }
 }
 
 Axes Problem::axes(bool asynchronous) const {

@@ -128,6 +128,8 @@ class Problem {
   /// What the scenario says; none: the search chooses.
   std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
   std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
+  /// The degree of context parallelism that the scenario has and the search leaves out; "": none.
+  const std::string& context() const { return context_; }
 
  private:
   std::vector<Override> overrides(const Choice& choice) const;
@@ -139,6 +141,7 @@ class Problem {
   double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
+  std::string context_;
   bool plain_reduction_ = true;
 };
 

@@ -336,6 +336,19 @@ class Plan(Case):
                            "2").stdout
         self.assertRegex(text, r"(?m)^not searched: .*ZeRO-3")
 
+    def test_context_parallelism_is_shown_and_not_silently_planned_away(self):
+        text = ("model: {base: llama-3-8b, seq_length: 131072}\ncluster: {base: dgx-h100, nodes: 2}\n"
+                "schedule: 1f1b\npipeline: {stages: 2, global_batch_size: 16, context: 4, tensor: 2, "
+                "recompute: full}\n")
+        shown = self.run_it("simulate", "-", stdin=text).stdout
+        self.assertIn("2 stages of 8 GPUs (context 4 x tensor 2)", shown)
+        self.assertRegex(shown, r"context \d+\.\d %( \(\d+\.\d % hidden\))?")
+        for options, said in (
+                (("--search", "full", "--effort", "5"),
+                 r"(?m)^not searched: .*the scenario's context parallelism of 4 \(plans without\)"),
+                (("--search", "2bw"), r"planned without the context parallelism of 4")):
+            self.assertRegex(self.run_it("plan", self.file(text), *options).stdout, said)
+
     def test_the_same_plan_under_other_rank_orders_is_one(self):
         plan = self.json("plan", "llama-3-8b", "--cluster", "{base: dgx-h100, nodes: 2}", "--batch",
                          "64", "--search", "full", "--effort", "200", "--stages", "2", "--top",
