@@ -6,11 +6,11 @@ set -euo pipefail
 usage='usage: scripts/fuzz.sh [MINUTES] [TARGET...]
        scripts/fuzz.sh --coverage [EXECUTIONS] [TARGET...]
 
-Builds the readers with clang 16, its fuzzer and its sanitizers in build-fuzz/, and runs every target
+Builds the readers with clang 16, its fuzzer and its sanitizers in build-fuzz-long/, and runs every target
 (tests/fuzz/fuzz.cpp has them), one on each core, for its share of MINUTES (10). What it learns stays in
-build-fuzz/corpus/ for the next time. Every run adds a line to build-fuzz/runs: when, commit, targets, seconds of
-each, executions, crashes; their sum is printed last. A crash is a file in build-fuzz/found/; it happens again with
-  build-fuzz/tests/fuzz/penstock-fuzz --target=TARGET FILE
+build-fuzz-long/corpus/ for the next time. Every run adds a line to build-fuzz-long/runs: when, commit, targets, seconds of
+each, executions, crashes; their sum is printed last. A crash is a file in build-fuzz-long/found/; it happens again with
+  build-fuzz-long/tests/fuzz/penstock-fuzz --target=TARGET FILE
 
 --coverage says how much of each reader is reached by the seeds, what was learned, and EXECUTIONS (3000) more, always
 the same ones: lines of the files that tests/fuzz/fuzz.cpp names for the target, as a table for docs/reliability.md. It
@@ -46,8 +46,8 @@ if [[ $coverage ]]; then
   export LLVM_PROFILE_FILE=$dir/other.profraw  # of runs that are not counted
 else
   install_missing "${packages[@]}"
-  dir=$root/build-fuzz
-  build_fuzzers "$dir"
+  dir=$root/build-fuzz-long
+  build_fuzzers "$dir" 1
 fi
 unlock_build
 fuzzer=$dir/tests/fuzz/penstock-fuzz
@@ -64,7 +64,7 @@ jobs=$(nproc)
 
 # cover_one TARGET: its row of the table.
 cover_one() {
-  local target=$1 place=$dir/covered/$1 learned=$root/build-fuzz/corpus/$1 files file
+  local target=$1 place=$dir/covered/$1 learned=$root/build-fuzz-long/corpus/$1 files file
   rm -rf "$place"
   mkdir -p "$place/new" "$learned"
   LLVM_PROFILE_FILE=$place/raw "$fuzzer" --target="$target" -runs="$executions" -seed=1 -timeout=60 -rss_limit_mb=2048 \

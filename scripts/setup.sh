@@ -283,11 +283,11 @@ cuda_if_driver() {
   fi
 }
 
-# build_fuzzers DIR: what tests/fuzz needs. Without optimization it compiles in two fifths of the
-# time, and runs as fast; ./check says what is left out of the sanitizers.
+# build_fuzzers DIR [OPTIMIZATION]: what tests/fuzz needs. Without optimization (0) it compiles in two
+# fifths of the time, which is more than some seconds of running save; ./check says what is left out of the sanitizers.
 build_fuzzers() {
   mkdir -p "$1"
-  CXX=clang++-16 configure "$1" -Doptimization=0 -Ddebug=true -Dcuda=disabled -Db_lundef=false \
+  CXX=clang++-16 configure "$1" "-Doptimization=${2:-0}" -Ddebug=true -Dcuda=disabled -Db_lundef=false \
     -Db_sanitize=address,undefined "-Dcpp_args=-gline-tables-only -fsanitize=fuzzer-no-link \
       -fno-sanitize=null,object-size,alignment,pointer-overflow"
   compile "$1" 'building the fuzzers' fuzzing

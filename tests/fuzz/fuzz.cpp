@@ -117,7 +117,7 @@ void read_block(const std::string& text) {
   use_scenario(
       "model: {forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}\n"
       "cluster: {link: {latency: 0}}\nschedule: b.yaml\n"
-      "pipeline: {chunks: 2, stages: 4, microbatches: 4}\n",
+      "pipeline: {microbatches: 4}\n",
       "b.yaml", text);
 }
 
@@ -524,6 +524,7 @@ const Target kTargets[] = {
     {.name = "block",
      .read = read_block,
      .seeds = {"tests/scenarios/schedule_parts_test.cpp", "scenarios/own_schedule.cpp"},
+     .written = written_blocks,
      .covers = {"scenarios/own_schedule.cpp"}},
     {.name = "layout",
      .read = read_layout,
@@ -558,14 +559,17 @@ const Target kTargets[] = {
     {.name = "iteration-times",
      .read = read_training_runs,
      .seeds = {"tests/validate/training_test.cpp"},
+     .written = written_runs,
      .covers = {"validate/training_runs.cpp"}},
     {.name = "fitted-times",
      .read = read_training_calibration,
      .seeds = {"models/calibrations/*.json", "validate/calibration.cpp"},
+     .written = written_fits,
      .covers = {"validate/calibration.cpp"}},
     {.name = "sailor",
      .read = read_sailor,
      .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"},
+     .written = written_sailor_files,
      .covers = {"validate/sailor_files.cpp"}},
     {.name = "calibrated",
      .read = read_profile_of_calibration,

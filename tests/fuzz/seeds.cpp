@@ -15,6 +15,7 @@
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "traces/recording.hpp"
+#include "validate/calibration.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -144,6 +145,13 @@ std::vector<std::string> literals_of(const std::string& source) {
   for (std::size_t at = source.find('"'); at != std::string::npos; at = source.find('"', at + 1)) {
     const bool joined = !found.empty() && source.find_first_not_of(" \n", ended) == at;
     if (!joined) found.emplace_back();
+    if (at > 0 && source[at - 1] == 'R' && source.compare(at, 2, "\"(") == 0) {
+      const std::size_t end = std::min(source.find(")\"", at), source.size() - 1);
+      found.back() += source.substr(at + 2, end - at - 2);
+      ended = end + 2;
+      at = end + 1;
+      continue;
+    }
     for (++at; at < source.size() && source[at] != '"' && source[at] != '\n'; ++at) {
       const bool escaped = source[at] == '\\' && at + 1 < source.size();
       if (escaped) ++at;
@@ -317,6 +325,50 @@ std::vector<std::string> written_answers() {
   return {"p" + set + value + time + value, "p" + set + later + time + value,
           "p" + set + greeting('!', 0, "rank 2 has left", "") + time,
           greeting('!', 1, "another size", ""), greeting('+', 0, std::string(96, 'a'), "")};
+}
+
+std::vector<std::string> written_blocks() {
+  return {"forward: [0, 1, 2, 3]\nbackward_input: [7, 6, 5, 4]\n",
+          "name: of two\nlayout: loop\nforward: [0, 1]\nbackward: [4, 2]\ninterval: 6\n",
+          "layout: loop\nchunks: 2\nforward: [0, 1, 2, 3]\nbackward_input: [9, 8, 7, 6]\n"
+          "backward_weight: [12, 12, 14, 14]\ninterval: 6\n",
+          "layout: snake\nforward: [0, 3]\nbackward: [12, 6]\nslots: {forward: 3, backward: 6}\n",
+          "forward: [0, 1, 2, 3]\nbackward_input: [7, 6, 5, 4]\nbackward_weight: [8, 9, 9, 8]\n"
+          "slots: {forward: 1, backward_input: 1, backward_weight: 2}\n"};
+}
+
+std::vector<std::string> written_runs() {
+  const std::string header =
+      "# GPUs,global batch,micro batch,sequence length,attention heads,# layers,hidden size,"
+      "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n";
+  const std::string good = "8,32,4,1024,16,24,1024,2,2,2,220\n";
+  return {header + good + "16,64,2,2048,32,40,4096,8,1,2,1234.5\r\n,,\n" + good,
+          header + "8,32,4,1024,16,24,1024,2,2,1,220\n8,30,4,1024,16,24,1024,2,2,2,-1\n" + good,
+          header + "4,32,4,1024,16,2,1024,1,1,4,220\n2,16000000,1,1024,16,2,1024,1,1,2,220\n"};
+}
+
+std::vector<std::string> written_fits() {
+  TrainingCalibration fit;
+  fit.name = "a";
+  fit.shapes[LayerShape{}] = {1.5, 0.5};
+  fit.fitted_on = {1, 4294967295};
+  TrainingCalibration none;
+  return {to_json_text(fit), to_json_text(none)};
+}
+
+/// The first letter says which of the four kinds.
+std::vector<std::string> written_sailor_files() {
+  const std::string stage = R"([[[["A100-40",4,"us-a"]],2],[[["V100-16",2,"us-a"]],1]])";
+  const std::string pipeline = R"({"layers_per_stage":[[0,1],[2,3]],"tmp_per_stage":[)" + stage +
+                               "," + stage + "]}";
+  return {R"(p{"pipeline_list":[)" + pipeline + "," + pipeline +
+              R"(],"mbs":2,"gbs":64,"real":1.5,"red_grads":0.1,"max_mem":1000000})",
+          R"(n{"inter":{"A":{"2":[[-1,4,10],20e9],"4":[[-1,4,9],10e9]}},)"
+          R"("intra":{"A":{"2":[[0,1,2],30e9]}}})",
+          R"(m{"model":"tiny","num_layers":2,"hidden_size":64,"heads":4,"vocab_size":512,)"
+          R"("sequence_length":128})",
+          R"(t{"1":{"1":{"0":[3,2,0],"1":[3,2,0.5]},"4":{"0":[6,2,0],"1":[1,1,0]}},)"
+          R"("2":{"1":{"0":[5,4,0],"1":[5,4,0]}}})"};
 }
 
 void write_seeds(const std::string& folder) {

@@ -45,6 +45,10 @@ std::vector<std::string> written_rows();
 std::vector<std::string> written_manifests();
 std::vector<std::string> written_databases();
 std::vector<std::string> written_answers();
+std::vector<std::string> written_blocks();
+std::vector<std::string> written_runs();
+std::vector<std::string> written_fits();
+std::vector<std::string> written_sailor_files();
 
 /// A word of the ranks' protocol, as base/rendezvous.cpp frames it.
 std::string greeting(char kind, std::int32_t number, const std::string& first,
