@@ -1,6 +1,7 @@
 // Finds and opens the SimGrid module beside this program.
 #include "base/child_process.hpp"
 #include "base/module_path.hpp"
+#include "sim/events.hpp"
 #include "sim/simgrid/module.hpp"
 
 #include <dlfcn.h>
@@ -59,7 +60,8 @@ std::string run_module(const SimulationInput& input, const SimgridOptions& optio
   try {
     Outcome outcome;
     timeline.no_messages();
-    module().entry(input, options, outcome.counts, timeline);
+    const std::unique_ptr<FlowNetwork> network(module().entry());
+    run_events(input, *network, options, outcome.counts, timeline);
     outcome.makespan_s = timeline.makespan_s;
     outcome.links = static_cast<std::uint32_t>(timeline.peak_flows.size());
     std::string text(bytes_of(&outcome, 1));

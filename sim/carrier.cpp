@@ -1,20 +1,21 @@
-#include "sim/simgrid/carrier.hpp"
+#include "sim/carrier.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace penstock {
 
-Carrier::Carrier(const SimulationInput& input, bool every_message_a_flow, SimgridCounts& counts,
+Carrier::Carrier(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+                 SimgridCounts& counts,
                  std::function<void(double, std::uint32_t, std::uint32_t)> continue_at,
                  std::function<void()> wake)
     : input_(input),
       counts_(counts),
       continue_at_(std::move(continue_at)),
-      flows_(input, counts, std::move(wake)) {
+      flows_(input, network, counts, std::move(wake)) {
   for (const Transfer& transfer : input.traffic.all()) {
     Carried& carried = carried_.emplace_back();
-    if (!must_flow(transfer, every_message_a_flow)) continue;
+    if (!must_flow(transfer, options.every_message_a_flow)) continue;
     carried.first_lane = of_lane_.size();
     for (const Transfer::Phase& phase : transfer.phases) {
       of_lane_.push_back(static_cast<std::uint32_t>(carried_.size() - 1));
@@ -47,7 +48,7 @@ bool Carrier::must_flow(const Transfer& transfer, bool always) {
   const std::vector<int> links = transfer.crossed_links();
   const bool moves =
       std::ranges::any_of(transfer.phases, [](const auto& phase) { return !phase.flows.empty(); });
-  return moves && (always || transfer.contended || flows_.link_rates().concern(links));
+  return moves && (always || transfer.contended || flows_.link_shares().concern(links));
 }
 
 void Carrier::send(std::uint32_t number, double bytes, double occupied_s, std::uint32_t tag,

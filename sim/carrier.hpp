@@ -2,7 +2,7 @@
 // after phase. Messages are FIFOs; of a reduction or a collective one is on its way at a time.
 #pragma once
 
-#include "sim/simgrid/flows.hpp"
+#include "sim/flows.hpp"
 
 #include <functional>
 
@@ -12,7 +12,8 @@ class Carrier {
  public:
   /// What its owner's clock does at a time: `continue_at(time, transfer, tag)` has it call
   /// `continue_transfer` then, `wake` says that flows have ended now.
-  Carrier(const SimulationInput& input, bool every_message_a_flow, SimgridCounts& counts,
+  Carrier(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+          SimgridCounts& counts,
           std::function<void(double, std::uint32_t, std::uint32_t)> continue_at,
           std::function<void()> wake);
 
@@ -30,7 +31,6 @@ class Carrier {
 
   bool any_ended() const { return flows_.any_ended(); }
   void settle(double now);
-  void forget() { flows_.forget(); }
   /// A transfer that never ends, and the link that is gone for ever; kNoOp when there is none.
   std::pair<std::uint32_t, std::string> stalled() const;
   /// Per link: flows on it at the same time, at most.

@@ -1,17 +1,16 @@
-// What SimGrid does for us: it shares links among flows and says when each of them has ended.
+// Jobs made of flows, on a network that shares its links among them.
 //
 // A lane sends one job after the other: the flows of a job start together, and the next job starts
-// when all of them have ended. Latency is ours: every Comm has zero latency, because SimGrid weighs
-// the shares of a link by the latency of the routes. On links that serve first come, first served,
-// each flow stands in line from when its job is sent. SimGrid's order of simultaneous completions
-// is not canonical, so they are collected and handled, sorted, when the owner of the clock says so.
+// when all of them have ended; its latency comes later and is its owner's. On links that serve
+// first come, first served, each flow stands in line from when its job is sent. A network's order
+// of simultaneous ends is not canonical, so they are collected and handled, sorted, when the owner
+// of the clock says so.
 #pragma once
 
-#include "sim/simgrid/link_rates.hpp"
+#include "sim/flow_network.hpp"
 
 #include <deque>
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,12 +18,13 @@ namespace penstock {
 
 class Flows {
  public:
-  /// `ended`: a flow has ended now, `settle` is due. Both are called by SimGrid's clock.
-  Flows(const SimulationInput& input, SimgridCounts& counts, std::function<void()> ended);
+  /// `ended`: a flow has ended now, `settle` is due.
+  Flows(const SimulationInput& input, FlowNetwork& network, SimgridCounts& counts,
+        std::function<void()> ended);
   Flows(const Flows&) = delete;
   Flows& operator=(const Flows&) = delete;
 
-  LinkRates& link_rates() { return link_rates_; }
+  const LinkShares& link_shares() const { return shares_; }
 
   /// A lane for these flows (their `bytes` are shares of a job's), which must outlive it; its
   /// number. All lanes are made before `open`.
@@ -39,8 +39,6 @@ class Flows {
   bool any_ended() const { return !ended_.empty(); }
   /// Handles the flows that have ended.
   void settle();
-  /// To be called when SimGrid has left all callbacks: it may still look at what has ended.
-  void forget() { graveyard_.clear(); }
 
   /// Lanes with a flow that never ends, and the link that is gone for ever.
   std::vector<std::pair<std::size_t, std::string>> stalled() const;
@@ -63,11 +61,11 @@ class Flows {
     const LinkFlow* way;
     std::vector<int> fifo_links{};  // in whose lines it stands
     bool waits = false;             // its job is on its way, its turn has not come
-    simgrid::s4u::Host* source = nullptr;
-    simgrid::s4u::CommPtr comm{};
   };
 
-  bool moves(const Flow& flow, const Job& job) const;
+  static bool moves(const Flow& flow, const Job& job) {
+    return flow_units(flow.way->bytes * job.bytes) > 0;
+  }
   std::string failed_link(const Lane& lane) const;
   void begin_job(std::size_t lane);
   void start_if_first(std::size_t flow);
@@ -77,15 +75,13 @@ class Flows {
   const SimulationInput& input_;
   SimgridCounts& counts_;
   std::function<void()> ended_callback_;
-  LinkRates link_rates_;
+  FlowNetwork& network_;
+  LinkShares shares_;
   std::vector<Lane> lanes_;
   std::vector<Flow> flows_;
-  simgrid::s4u::Host* sink_ = nullptr;
   std::vector<std::deque<std::size_t>> lines_;  // FIFO links: flows in line
   std::vector<std::size_t> ended_;              // flows
-  std::set<std::size_t> stalled_;               // lanes
-  std::vector<simgrid::s4u::CommPtr> graveyard_;
-  std::vector<std::uint32_t> now_, peaks_;  // per link: flows
+  std::vector<std::uint32_t> now_, peaks_;      // per link: flows
 };
 
 }  // namespace penstock

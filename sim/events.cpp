@@ -1,71 +1,28 @@
-// The SimGrid engine: SimGrid owns the clock and shares the links, we own the queues.
+// The engine of events: queues of our own, and a network that shares the links and owns the clock.
 //
-// Driven from maestro, without actors and without a static DAG (both are slower by far in SimGrid
-// 3.32). Activities of known duration, compute and messages that share no link, are entries of our
-// own event heap, whose head arms one SimGrid timer; what shares a link becomes Comms (flows.hpp)
-// and arrives its latency after its last byte. Completions are collected and handled by a timer at
-// the same date.
-#include "sim/simgrid/module.hpp"
+// Activities of known duration, compute and messages that share no link, are entries of our own
+// event heap, whose head is what the network wakes us at; what shares a link becomes flows and
+// arrives its latency after its last byte. Completions are collected and handled at the same date.
+#include "sim/events.hpp"
 
+#include "base/progress.hpp"
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
+#include "sim/carrier.hpp"
 #include "sim/durations.hpp"
-#include "sim/simgrid/carrier.hpp"
-
-#include <simgrid/kernel/Timer.hpp>
-#include <simgrid/s4u.hpp>
-
-#include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <queue>
-#include <set>
 
 namespace penstock {
 namespace {
 
-namespace sg4 = simgrid::s4u;
-using simgrid::kernel::timer::Timer;
-
-/// SimGrid catches SIGINT and SIGSEGV for itself; here they keep the meaning they had.
-class KeepSignals {
- public:
-  KeepSignals() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
-  }
-  ~KeepSignals() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
-  }
-  KeepSignals(const KeepSignals&) = delete;
-  KeepSignals& operator=(const KeepSignals&) = delete;
-
- private:
-  static constexpr std::array<int, 4> kSignals{SIGINT, SIGSEGV, SIGABRT, SIGPIPE};
-  std::array<struct sigaction, 4> before_{};
-};
-
-void configure() {
-  const KeepSignals signals;
-  static char program[] = "penstock";
-  static char quiet[] = "--log=root.thres:critical";
-  static char* arguments[] = {program, quiet, nullptr};
-  int count = 2;
-  // A singleton of the process, never destroyed: SimGrid cannot be started twice.
-  new sg4::Engine(&count, arguments);  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
-  for (const char* setting :
-       {"network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:1e30",
-        "surf/precision:1e-12", "maxmin/precision:1e-9", "network/loopback-lat:0"}) {
-    sg4::Engine::set_config(setting);
-  }
-}
-
 class Simulation {
  public:
-  Simulation(const SimulationInput& input, const SimgridOptions& options, SimgridCounts& counts,
-             Timeline& timeline)
+  Simulation(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+             SimgridCounts& counts, Timeline& timeline)
       : program_(input.program),
         ops_(input.program.ops),
         input_(input),
@@ -80,12 +37,13 @@ class Simulation {
         met_(barriers_.groups() * buckets_.most(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
+        network_(network),
         carrier_(
-            input, options.every_message_a_flow, counts,
+            input, network, options, counts,
             [this](double time_s, std::uint32_t transfer, std::uint32_t tag) {
               events_.push({time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer});
             },
-            [this] { arm(sg4::Engine::get_clock()); }),
+            [this] { arm(network_.now_s()); }),
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
     for (std::size_t d = 0; d < devices_.size(); ++d)
       devices_[d].cursor = ops_.begin(static_cast<int>(d));
@@ -100,11 +58,11 @@ class Simulation {
   }
 
   void run() {
-    configure();
+    network_.due = [this](double time_s) { drain(time_s); };
     carrier_.open();
     for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
     arm_next();
-    sg4::Engine::get_instance()->run();
+    network_.run();
     timeline_.makespan_s = latest_;
     for (std::size_t l = 0; l < timeline_.peak_flows.size(); ++l)
       timeline_.peak_flows[l] = std::max(timeline_.peak_flows[l], carrier_.peaks()[l]);
@@ -148,7 +106,7 @@ class Simulation {
   void arm(double time_s) {
     if (armed_at_ >= 0 && armed_at_ <= time_s) return;
     armed_at_ = time_s;
-    Timer::set(time_s, [this, time_s] { drain(time_s); });
+    network_.wake_at(time_s);
   }
   void arm_next() {
     if (!events_.empty()) arm(events_.top().time_s);
@@ -156,8 +114,7 @@ class Simulation {
 
   /// Handles everything that happens now, in an order of our own.
   void drain(double time_s) {
-    if (time_s != armed_at_) return;  // superseded by an earlier timer
-    const double now = std::max(time_s, sg4::Engine::get_clock());
+    const double now = std::max(time_s, network_.now_s());
     while (carrier_.any_ended() || (!events_.empty() && events_.top().time_s <= now)) {
       while (!events_.empty() && events_.top().time_s <= now) {
         const Event event = events_.top();
@@ -167,7 +124,7 @@ class Simulation {
       carrier_.settle(now);
     }
     armed_at_ = -1;
-    carrier_.forget();
+    network_.forget();
     arm_next();
     progress_.update(static_cast<std::int64_t>(done_));
   }
@@ -571,6 +528,7 @@ class Simulation {
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
   std::vector<Reducing> reducing_;  // per party
+  FlowNetwork& network_;
   Carrier carrier_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   double armed_at_ = -1;
@@ -581,9 +539,9 @@ class Simulation {
 
 }  // namespace
 
-extern "C" void penstock_simgrid_run(const SimulationInput& input, const SimgridOptions& options,
-                                     SimgridCounts& counts, Timeline& timeline) {
-  Simulation(input, options, counts, timeline).run();
+void run_events(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+                SimgridCounts& counts, Timeline& timeline) {
+  Simulation(input, network, options, counts, timeline).run();
 }
 
 }  // namespace penstock
