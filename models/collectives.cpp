@@ -10,11 +10,60 @@ namespace {
 
 using Gpus = std::vector<int>;
 
+std::vector<Gpus> nodes_of(const Gpus& gpus, const std::function<int(int)>& node_of) {
+  std::map<int, Gpus> by_node;
+  for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
+  std::vector<Gpus> nodes;
+  for (auto& [node, members] : by_node) nodes.push_back(std::move(members));
+  return nodes;
+}
+
+/// Several nodes with as many members each, more than one.
+bool has_rails(const std::vector<Gpus>& nodes) {
+  const std::size_t local = nodes.front().size();
+  return nodes.size() > 1 && local > 1 &&
+         std::ranges::all_of(nodes, [&](const Gpus& node) { return node.size() == local; });
+}
+
 /// Every GPU sends `share` of the bytes to the next one.
 void add_ring(CollectivePhase& phase, const Gpus& gpus, double share, int steps) {
   if (gpus.size() < 2) return;
   for (std::size_t i = 0; i < gpus.size(); ++i)
     phase.flows.push_back({gpus[i], gpus[(i + 1) % gpus.size()], share});
+  phase.steps = std::max(phase.steps, steps);
+}
+
+/// All members of a node, from the one at place `enter` to the one at `leave`.
+void go_through(const Gpus& node, std::size_t enter, std::size_t leave, Gpus& ring) {
+  const std::size_t local = node.size();
+  const std::size_t step = (enter + 1) % local == leave ? local - 1 : 1;
+  for (std::size_t i = 0, at = enter; i < local; ++i, at = (at + step) % local)
+    if (at != leave) ring.push_back(node[at]);
+  ring.push_back(node[leave]);
+}
+
+/// As many rings as a node has members, each with its part of the bytes, so that every member's NIC
+/// carries one in and one out, to the same place in the next node where that is possible: the
+/// channels of NCCL, which are cut in this way (NCCL_CROSS_NIC).
+void add_rings(CollectivePhase& phase, const std::vector<Gpus>& nodes, double share, int steps) {
+  const std::size_t local = nodes.front().size();
+  std::map<std::pair<int, int>, int> rings_over;
+  for (std::size_t ring = 0; ring < local; ++ring) {
+    // Where it enters node k: here and there in turn, and a third place before an odd end.
+    const auto place = [&](std::size_t k) {
+      const bool odd_end = nodes.size() % 2 == 1 && k + 1 == nodes.size();
+      return (ring + (k == nodes.size() ? 0 : odd_end && local > 2 ? 2 : k % 2)) % local;
+    };
+    Gpus order;
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      const std::size_t enter = place(k), leave = place(k + 1);
+      go_through(nodes[k], enter, leave == enter ? (enter + 1) % local : leave, order);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i)
+      ++rings_over[{order[i], order[(i + 1) % order.size()]}];
+  }
+  for (const auto& [edge, rings] : rings_over)
+    phase.flows.push_back({edge.first, edge.second, share * rings / static_cast<double>(local)});
   phase.steps = std::max(phase.steps, steps);
 }
 
@@ -29,10 +78,22 @@ void add_full_ring(CollectivePhase& phase, const Gpus& gpus, double share) {
   add_ring(phase, gpus, share * 2 * (n - 1) / n, 2 * (static_cast<int>(gpus.size()) - 1));
 }
 
-std::vector<CollectivePhase> ring(const Gpus& gpus) {
+/// `rounds` times n-1 steps round these GPUs: an all-reduce goes twice.
+CollectivePhase round_all(const Gpus& gpus, const std::function<int(int)>& node_of, int rounds) {
   CollectivePhase phase;
-  add_full_ring(phase, gpus, 1);
-  return {phase};
+  const auto n = static_cast<double>(gpus.size());
+  const double share = rounds * (n - 1) / n;
+  const int steps = rounds * (static_cast<int>(gpus.size()) - 1);
+  const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
+  if (has_rails(nodes))
+    add_rings(phase, nodes, share, steps);
+  else
+    add_ring(phase, gpus, share, steps);
+  return phase;
+}
+
+std::vector<CollectivePhase> ring(const Gpus& gpus, const std::function<int(int)>& node_of) {
+  return {round_all(gpus, node_of, 2)};
 }
 
 /// Everything to the first GPU of the list along the chain, or back.
@@ -60,21 +121,6 @@ std::vector<CollectivePhase> leaders(const std::vector<Gpus>& nodes) {
   return phases;
 }
 
-std::vector<Gpus> nodes_of(const Gpus& gpus, const std::function<int(int)>& node_of) {
-  std::map<int, Gpus> by_node;
-  for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
-  std::vector<Gpus> nodes;
-  for (auto& [node, members] : by_node) nodes.push_back(std::move(members));
-  return nodes;
-}
-
-/// Several nodes with as many members each, more than one.
-bool has_rails(const std::vector<Gpus>& nodes) {
-  const std::size_t local = nodes.front().size();
-  return nodes.size() > 1 && local > 1 &&
-         std::ranges::all_of(nodes, [&](const Gpus& node) { return node.size() == local; });
-}
-
 /// The GPUs of each place in all nodes.
 std::vector<Gpus> rails_of(const std::vector<Gpus>& nodes) {
   std::vector<Gpus> rails(nodes.front().size());
@@ -86,7 +132,7 @@ std::vector<Gpus> rails_of(const std::vector<Gpus>& nodes) {
 std::vector<CollectivePhase> hierarchical(const Gpus& gpus,
                                           const std::function<int(int)>& node_of) {
   const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
-  if (nodes.size() == 1 || nodes.size() == gpus.size()) return ring(gpus);
+  if (nodes.size() == 1 || nodes.size() == gpus.size()) return ring(gpus, node_of);
   if (!has_rails(nodes)) return leaders(nodes);
   std::vector<CollectivePhase> phases(3);
   for (const Gpus& node : nodes) {
@@ -198,7 +244,7 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
   if (gpus.size() < 2) return {};
   std::ranges::sort(gpus);  // neighbours in the ring are neighbours in the cluster
   switch (algorithm) {
-    case ReductionAlgorithm::ring: return ring(gpus);
+    case ReductionAlgorithm::ring: return ring(gpus, node_of);
     case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
     case ReductionAlgorithm::tree: return tree(gpus);
     case ReductionAlgorithm::server: return server(gpus, gpus, servers);
@@ -217,12 +263,9 @@ std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algo
   const bool exchanges = what == Collective::all_to_all;
   if (rails && exchanges) return hierarchical_all_to_all(nodes);
   if (rails) return hierarchical_gather(nodes, what == Collective::reduce_scatter);
+  if (!exchanges) return {round_all(gpus, node_of, 1)};
   CollectivePhase phase;
-  if (exchanges) {
-    add_all_to_all(phase, gpus, 1);
-  } else {
-    add_half_ring(phase, gpus, 1);
-  }
+  add_all_to_all(phase, gpus, 1);
   return {phase};
 }
 

@@ -32,7 +32,9 @@ double all_to_all_s(int members, double bytes, double latency_s, double bytes_pe
 enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 
 enum class ReductionAlgorithm : std::uint8_t {
-  ring,          ///< 2 (n-1) steps, 2 (n-1)/n of the bytes over each edge
+  /// 2 (n-1) steps, 2 (n-1)/n of the bytes out of each GPU. Over nodes with several members each,
+  /// as many rings as a node has members, each with its part: all their NICs carry it, as NCCL's.
+  ring,
   hierarchical,  ///< reduce-scatter in each node, rings between nodes, all-gather in each node
   tree,          ///< two binary trees with half of the bytes each (Sanders et al., 2009; NCCL)
   server,        ///< central parameter server: everybody pushes gradients and pulls weights
@@ -66,7 +68,8 @@ struct CollectivePhase {
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
                                         const std::function<int(int)>& node_of, int servers = 1);
 
-/// The phases of a collective over these GPUs, as all_reduce's. `ring` goes round all of them;
+/// The phases of a collective over these GPUs, as all_reduce's. `ring` goes round all of them,
+/// over all NICs that they have;
 /// `hierarchical` all-gathers (and all-to-alls) in each node and between the GPUs of one place in
 /// all nodes, so that every GPU's own NIC carries its part. `tree` and `server` are all-reduces.
 std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,

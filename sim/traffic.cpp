@@ -96,7 +96,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);
-  for (const Axis axis : kInnerAxes) add_collectives(axis, mesh, network);
+  for (const Axis axis : kInnerAxes) add_collectives(axis, cluster, mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
@@ -173,15 +173,18 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
   }
 }
 
-void Traffic::add_collectives(Axis axis, const Mesh& mesh, Network& network) {
+void Traffic::add_collectives(Axis axis, const Cluster& cluster, const Mesh& mesh,
+                              Network& network) {
   std::uint32_t& first = first_collective_[static_cast<std::size_t>(axis)];
   first = kNoOp;
   if (mesh.size(axis) == 1) return;
   first = static_cast<std::uint32_t>(transfers_.size());
   devices_ = static_cast<std::uint32_t>(mesh.gpus.size());
+  // Keys and values go from rank to rank, whatever else a node has.
+  const auto node_of = [&](int gpu) { return axis == Axis::context ? 0 : cluster.node_of(gpu); };
   for (int device = 0; device < static_cast<int>(devices_); ++device) {
     const auto rings = mesh.groups(device, axis);
-    const auto phases = all_reduce(ReductionAlgorithm::ring, rings, [](int) { return 0; });
+    const auto phases = all_reduce(ReductionAlgorithm::ring, rings, node_of);
     Transfer& ring = transfers_.emplace_back();
     ring.kind = Transfer::Kind::collective;
     ring.axis = axis;

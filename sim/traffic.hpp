@@ -76,7 +76,7 @@ class Traffic {
   void add_reduction(std::uint32_t position, int replica,
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
-  void add_collectives(Axis axis, const Mesh& mesh, Network& network);
+  void add_collectives(Axis axis, const Cluster& cluster, const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
   /// The first two that may use a link at once.
   struct Users {

@@ -359,8 +359,8 @@ std::vector<std::string> written_fits() {
 /// The first letter says which of the four kinds.
 std::vector<std::string> written_sailor_files() {
   const std::string stage = R"([[[["A100-40",4,"us-a"]],2],[[["V100-16",2,"us-a"]],1]])";
-  const std::string pipeline = R"({"layers_per_stage":[[0,1],[2,3]],"tmp_per_stage":[)" + stage +
-                               "," + stage + "]}";
+  const std::string pipeline =
+      R"({"layers_per_stage":[[0,1],[2,3]],"tmp_per_stage":[)" + stage + "," + stage + "]}";
   return {R"(p{"pipeline_list":[)" + pipeline + "," + pipeline +
               R"(],"mbs":2,"gbs":64,"real":1.5,"red_grads":0.1,"max_mem":1000000})",
           R"(n{"inter":{"A":{"2":[[-1,4,10],20e9],"4":[[-1,4,9],10e9]}},)"

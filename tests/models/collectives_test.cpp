@@ -101,6 +101,56 @@ TEST(Collectives, OfSeveralNodesGoThroughThem) {
   EXPECT_EQ(moved(Collective::reduce_scatter, ReductionAlgorithm::hierarchical), (Shares{0, 1}));
 }
 
+/// What each GPU sends to other nodes, and to other places there; what it sends and gets in all.
+struct Moved {
+  double out = 0, in = 0, crossing_out = 0, crossing_in = 0, off_rail = 0;
+};
+std::vector<Moved> moved_by(const CollectivePhase& phase, int gpus, int per_node) {
+  std::vector<Moved> moved(static_cast<std::size_t>(gpus));
+  for (const CollectiveFlow& flow : phase.flows) {
+    Moved& from = moved[static_cast<std::size_t>(flow.from)];
+    Moved& to = moved[static_cast<std::size_t>(flow.to)];
+    from.out += flow.share;
+    to.in += flow.share;
+    if (flow.from / per_node == flow.to / per_node) continue;
+    from.crossing_out += flow.share;
+    to.crossing_in += flow.share;
+    if (flow.from % per_node != flow.to % per_node) from.off_rail += flow.share;
+  }
+  return moved;
+}
+
+TEST(Collectives, ARingUsesTheNicsOfAllMembers) {
+  for (const int nodes : {2, 3, 4, 7}) {
+    for (const int local : {2, 3, 4, 8}) {
+      const int n = nodes * local;
+      std::vector<int> all;
+      for (int gpu = 0; gpu < n; ++gpu) all.push_back(gpu);
+      const auto phases =
+          all_reduce(ReductionAlgorithm::ring, all, [&](int gpu) { return gpu / local; });
+      ASSERT_EQ(phases.size(), 1U);
+      EXPECT_EQ(phases[0].steps, 2 * (n - 1));
+      const double share = 2.0 * (n - 1) / n;
+      for (const Moved& moved : moved_by(phases[0], n, local)) {
+        EXPECT_NEAR(moved.out, share, 1e-12) << nodes << " x " << local;
+        EXPECT_NEAR(moved.in, share, 1e-12);
+        EXPECT_NEAR(moved.crossing_out, share / local, 1e-12) << nodes << " x " << local;
+        EXPECT_NEAR(moved.crossing_in, share / local, 1e-12);
+        if (nodes % 2 == 0 || local > 2) {
+          EXPECT_EQ(moved.off_rail, 0) << nodes << " x " << local;
+        }
+      }
+    }
+  }
+}
+
+TEST(Collectives, NodesWithDifferentNumbersOfMembersShareOneRing) {
+  const auto phases =
+      all_reduce(ReductionAlgorithm::ring, {0, 1, 2, 3, 4}, [](int gpu) { return gpu / 3; });
+  ASSERT_EQ(phases.size(), 1U);
+  EXPECT_EQ(phases[0].flows.size(), 5U);
+}
+
 TEST(PushAndPull, GoToEveryServerAndBack) {
   using Flows = std::vector<std::tuple<int, int, double>>;
   const auto phases = push_and_pull({7, 3, 5}, 7, 2);  // the servers are the first two, 3 and 5
