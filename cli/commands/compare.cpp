@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -374,16 +375,26 @@ std::string timeline_of(const Simulation& s, std::size_t number) {
   return timeline_section(s, text, 1);
 }
 
+std::string point_text(const std::vector<Override>& point) {
+  std::string text;
+  for (const Override& change : point)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", change.key, change.value);
+  return text;
+}
+
 /// Results of all files at all points.
 Compared results_of(const Arguments& arguments) {
   const OutputOptions options{false, arguments.flag("reproducible")};
   const auto points = points_of(arguments);
   Compared all;
-  const auto add = [&](auto&& result) {
+  std::string said;  // what is wrong with a file is wrong with it at every point
+  const auto add = [&](const std::vector<Override>& point, auto&& result) {
     try {
       all.results.push_back(result());
     } catch (const InputError& error) {
       ++all.refused;
+      if (std::exchange(said, error.what()) == error.what()) return;
+      if (points.size() > 1 && !point.empty()) say("at {}:\n", point_text(point));
       say("{}\n", error.what());
     }
   };
@@ -392,7 +403,7 @@ Compared results_of(const Arguments& arguments) {
   std::int64_t done = 0;
   for (const std::string& path : arguments.positional) {
     if (is_result_file(path)) {
-      add([&] {
+      add({}, [&] {
         if (arguments.flag("set") || arguments.flag("over"))
           throw InputError(path,
                            "is a saved result, which --set and --over cannot change; give its "
@@ -404,7 +415,7 @@ Compared results_of(const Arguments& arguments) {
     for (const std::vector<Override>& point : points) {
       progress.update(done++, path);
       const bool shown = arguments.flag("report") && all.timelines.size() < kMostTimelines;
-      add([&] {
+      add(point, [&] {
         const Scenario scenario = load_scenario(path, point);
         const EngineChoice engine = engine_of(arguments);
         const auto perturbed = study_perturbations(scenario, engine);

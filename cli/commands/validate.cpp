@@ -46,6 +46,12 @@ bool maybe_measured(const fs::path& path) {
   return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".csv");
 }
 
+/// An object or a list: of whatever, folders hold other files, too.
+bool looks_like_json(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+}
+
 /// A file that was named is taken for a recording unless it is something else: its reader says what
 /// is wrong with it.
 InputFile named_file(const std::string& path) {
@@ -94,8 +100,12 @@ std::vector<InputFile> inputs_in(const std::string& path, LeftOut& left_out) {
   for (const std::string& file : files_below(path)) {
     if (!maybe_measured(file)) continue;
     left_out.unless_refused([&] {
-      const MeasuredFormat format = measured_format(file, read_file(file));
-      if (format != MeasuredFormat::unknown) files.push_back({file, format});
+      const std::string text = read_file(file);
+      const MeasuredFormat format = measured_format(file, text);
+      if (format != MeasuredFormat::unknown)
+        files.push_back({file, format});
+      else if (!file.ends_with(".csv") && !looks_like_json(text))
+        throw InputError(file, "is named as JSON and is none: a broken recording?");
     });
   }
   if (files.empty() && left_out.count() == 0)

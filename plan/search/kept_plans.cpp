@@ -95,7 +95,10 @@ void KeptPlans::keep(FoundPlan plan) {
   const auto other =
       std::ranges::find_if(plans_, [&](const FoundPlan& p) { return alike(p, plan); });
   if (other != plans_.end()) {
-    other->also.emplace_back(plan.choice.family.schedule->name);
+    const std::string_view name = plan.choice.family.schedule->name;
+    const bool named = name == other->choice.family.schedule->name ||
+                       std::ranges::find(other->also, name) != other->also.end();
+    if (!named) other->also.emplace_back(name);
     return;
   }
   const auto place = std::ranges::upper_bound(plans_, plan, better);

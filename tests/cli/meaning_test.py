@@ -199,6 +199,15 @@ class Several(Case):
         none = self.run_it("compare", bad, code=2)
         self.assertEqual(none.stdout, "")
 
+    def test_compare_says_once_what_is_wrong_at_every_point(self):
+        bad = self.file(self.GOOD.replace("stages: 2", "stages: two"))
+        done = self.run_it("compare", bad, "--over", "schedule=1f1b,gpipe,zb-h1", code=2)
+        self.assertEqual(done.stderr.count("'stages' must be"), 1, done.stderr)
+        good = self.file(self.GOOD)
+        done = self.run_it("compare", good, "--over", "schedule=gpipe,pipedream,1f1b", code=2)
+        self.assertIn("at schedule=pipedream:\n", done.stderr)
+        self.assertEqual(done.stderr.count("at schedule="), 1)
+
     def test_compare_over_a_key(self):
         good = self.file(self.GOOD)
         results = self.json("compare", good, "--over", "schedule=1f1b,zb-h1", "--over",
@@ -222,13 +231,17 @@ class Several(Case):
         text = (self.folder / "a.json").read_text()
         (runs / "a.json").write_text(text)
         (runs / "bad.json").write_text(text[:len(text) // 2])
+        (runs / "worse.json").write_text("\0" * 4096)  # what a crash of the machine leaves
+        (runs / "other.json").write_text('{"of": "something else"}')
         (self.folder / "b.json").rename(runs / "b.json")
         done = self.run_it("validate", "runs", "--format", "json", code=2)
         self.assertEqual(len(json.loads(done.stdout)["rows"]), 2)
         self.assertIn("bad.json", done.stderr)
-        self.assertIn("1 file left out", done.stderr)
+        self.assertIn("worse.json", done.stderr)
+        self.assertIn("2 files left out", done.stderr)
         self.run_it("validate", "runs/bad.json", code=2)
         (runs / "bad.json").unlink()
+        (runs / "worse.json").unlink()
         self.run_it("validate", "runs")
 
     def test_simulate_reads_standard_input(self):

@@ -46,6 +46,11 @@ TEST_F(KeptPlansTest, OneMicrobatchHasOneOrder) {
   EXPECT_EQ(also_, (std::vector<Names>{{"gpipe", "eager-1f1b"}}));
 }
 
+TEST_F(KeptPlansTest, AnotherNameIsSaidOnce) {
+  kept({found("1f1b", 1), found("gpipe", 1), found("gpipe", 1), found("1f1b", 1)});
+  EXPECT_EQ(also_, (std::vector<Names>{{"gpipe"}}));
+}
+
 TEST_F(KeptPlansTest, OtherOrdersAreOthersThoughTheyTakeAsLong) {
   EXPECT_EQ(kept({found("1f1b", 4), found("gpipe", 4)}), (Names{"1f1b", "gpipe"}));
   EXPECT_EQ(also_, (std::vector<Names>{{}, {}}));
