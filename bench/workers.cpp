@@ -26,7 +26,7 @@ Row row_of(const Point& point) {
   row.point = point.number;
   row.scenario = "a scenario with a name";
   row.engine = "exact";
-  row.measures.fill(1.0);
+  row.numbers.assign(row.numbers.size(), 1.0);
   return row;
 }
 

@@ -3,24 +3,9 @@
 
 #include "base/json.hpp"
 #include "cli/options.hpp"
-#include "results/simulation.hpp"
-
-#include <optional>
+#include "results/fields.hpp"
 
 namespace penstock {
-
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-/// What `one` makes of each item.
-template <class Items, class F>
-Json list(const Items& items, F&& one) {
-  Json out = Json::array();
-  for (const auto& item : items) out.push_back(one(item));
-  return out;
-}
 
 struct OutputOptions {
   bool events = false;
@@ -43,9 +28,6 @@ std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>&
 /// Does it fit, how fast is it, why; then the devices, the critical path, what would help.
 std::string to_table(const Simulation& simulation, const Result& result,
                      const OutputOptions& options);
-
-/// Of a link of the simulation's traffic.
-const std::string& link_name(const Simulation& simulation, int link);
 
 /// The timeline, or a part of it, as Chrome trace. Throws SystemError.
 void write_trace(const Simulation& simulation, const std::string& path, TimeWindow window = {});

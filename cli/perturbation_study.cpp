@@ -150,37 +150,6 @@ double batch_s(const Times& times, const Scenario& scenario) {
 // Writing
 // ------------------------------------------------------------------------------------------
 
-Json times_json(const MaybeTimes& times) {
-  return {{"iteration_time_s", times ? nullable(times->iteration_time_s) : Json(nullptr)},
-          {"makespan_s", times ? Json(times->makespan_s) : Json(nullptr)}};
-}
-
-Json percentiles_json(const std::optional<Percentiles>& p) {
-  if (!p) return nullptr;
-  return {{"mean", p->mean}, {"min", p->min}, {"p5", p->p5},
-          {"p50", p->p50},   {"p95", p->p95}, {"max", p->max}};
-}
-
-Json goodput_json(const Goodput& g) {
-  return {{"fraction", g.fraction},
-          {"horizon_s", g.horizon_s},
-          {"batch_s", g.batch_s},
-          {"useful_batches", g.useful_batches},
-          {"lost_batches", g.lost_batches},
-          {"failures", g.failures},
-          {"useful_s", g.useful_s},
-          {"lost_s", g.lost_s},
-          {"checkpoint_s", g.checkpoint_s},
-          {"restart_s", g.restart_s},
-          {"unfinished_s", g.unfinished_s},
-          {"mtbf_s", nullable(g.mtbf_s)},
-          {"young_interval_s", nullable(g.young_s)},
-          {"daly_interval_s", nullable(g.daly_s)},
-          {"best_every", nullable(g.best_every)},
-          {"expected_fraction", nullable(g.expected_now)},
-          {"expected_best_fraction", nullable(g.expected_best)}};
-}
-
 std::string signed_percent(double part, double whole) {
   return fmt::format("{:+.1f} %", whole > 0 ? 100 * part / whole : 0.0);
 }
@@ -273,30 +242,6 @@ std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario,
   if (spec.reliability && study.disturbed)
     study.goodput = goodput(*spec.reliability, batch_s(*study.disturbed, scenario));
   return study;
-}
-
-void add_perturbations(const PerturbationStudy& study, Json& result) {
-  if (study.changes_times) {
-    Json costs = Json::array();
-    for (const auto& [key, more] : study.costs) {
-      Json cost = {{"key", key}};
-      cost.update(times_json(more));
-      costs.push_back(cost);
-    }
-    result["perturbations"] = {{"undisturbed", times_json(study.undisturbed)},
-                               {"disturbed", times_json(study.disturbed)},
-                               {"costs", costs}};
-  }
-  if (study.runs) {
-    Json errors = Json::array();
-    for (const auto& [run, why] : study.runs->errors)
-      errors.push_back({{"run", run}, {"error", why}});
-    result["runs"] = {{"n", study.runs->n},
-                      {"iteration_time_s", percentiles_json(study.runs->iteration_time_s)},
-                      {"makespan_s", percentiles_json(study.runs->makespan_s)},
-                      {"errors", errors}};
-  }
-  if (study.goodput) result["goodput"] = goodput_json(*study.goodput);
 }
 
 std::string perturbation_lines(const PerturbationStudy& study) {

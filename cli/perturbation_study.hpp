@@ -12,9 +12,6 @@ namespace penstock {
 /// scenario.
 std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario, EngineChoice engine);
 
-/// The fields `perturbations`, `runs` and `goodput` of a result.
-void add_perturbations(const PerturbationStudy& study, Json& result);
-
 /// Lines of the table people read.
 std::string perturbation_lines(const PerturbationStudy& study);
 

@@ -1,7 +1,6 @@
 #include "cli/output.hpp"
 
 #include "base/table.hpp"
-#include "cli/perturbation_study.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -14,47 +13,6 @@ namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kSchemaVersion = 1;
-
-Json device_json(const DeviceResult& d) {
-  Json memory = Json::object();
-  for (std::size_t i = 0; i < kOwners; ++i)
-    memory[std::string(kOwnerNames[i])] = d.memory.use.bytes[i];
-  return {{"device", d.device},
-          {"stages", d.stages},
-          {"layers", d.layers},
-          {"embedding", d.embedding},
-          {"head", d.head},
-          {"gpus", d.gpus},
-          {"busy_s", d.time.busy_s},
-          {"idle_s", d.idle_s},
-          {"stage_time_s", d.time.stage_time_s},
-          {"peak_memory_bytes", d.memory.use.total()},
-          {"capacity_bytes", d.capacity_bytes == 0 ? Json(nullptr) : Json(d.capacity_bytes)},
-          {"memory", memory},
-          {"stash_peak", d.order.stash_peak},
-          {"weight_versions_peak", d.order.weight_versions_peak},
-          {"staleness_max", d.order.staleness_max}};
-}
-
-Json path_json(const Simulation& s, const PathSegment& segment) {
-  return {{"kind", kPathKindNames[static_cast<std::size_t>(segment.kind)]},
-          {"device", segment.device},
-          {"first_op", to_string(s.program.ops[segment.first])},
-          {"last_op", to_string(s.program.ops[segment.last])},
-          {"start_s", segment.start_s},
-          {"end_s", segment.end_s},
-          {"contended_s", segment.contended_s},
-          {"link", segment.link < 0 ? Json(nullptr) : Json(link_name(s, segment.link))}};
-}
-
-Json communication_json(const Communication& c, double device_s) {
-  return {{"total_s", c.total_s},
-          {"exposed_s", c.exposed_s},
-          {"exposed_fraction", device_s > 0 ? c.exposed_s / device_s : 0},
-          {"bytes", std::llround(c.bytes)}};
-}
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
@@ -91,76 +49,8 @@ Json events_json(const Simulation& s) {
   return events;
 }
 
-/// Replicas, as a number where all stages have as many.
-Json width_json(const std::vector<int>& widths) {
-  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
-  return alike ? Json(widths.front()) : Json(widths);
-}
-
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
-  Json bubble = Json::object();
-  for (std::size_t c = 0; c < kCauses; ++c) bubble[std::string(kCauseNames[c])] = r.bubble[c];
-  const double device_s = r.makespan_s * s.program.ops.devices();
-  std::vector<std::string> reasons = r.infeasible_because;
-  if (!r.stalled_because.empty()) reasons.push_back(r.stalled_because);
-  Json out = {
-      {"schema_version", kSchemaVersion},
-      {"scenario", s.scenario.name},
-      {"overrides", s.scenario.overrides},
-      {"engine", s.engine},
-      {"schedule", s.program.schedule},
-      {"transfers", to_string(s.program.transfers)},
-      {"stages", s.program.placement.depth()},
-      {"width", width_json(s.scenario.widths())},
-      {"replication", s.scenario.mesh.divided ? "split" : "round-robin"},
-      {"tensor", s.scenario.mesh.tensor},
-      {"context", s.scenario.mesh.context},
-      {"chunks", s.scenario.shape.chunks},
-      {"microbatches", s.program.microbatches_per_update},
-      {"samples_per_update", s.scenario.samples_per_update()},
-      {"microbatch_size", s.scenario.microbatch_size},
-      {"batches", s.program.batches},
-      {"feasible", reasons.empty()},
-      {"infeasible_because", reasons},
-      {"makespan_s", r.makespan_s},
-      {"iteration_time_s", nullable(r.iteration_time_s)},
-      {"throughput_samples_per_s", r.samples_per_s},
-      {"throughput_microbatches_per_s", r.microbatches_per_s},
-      {"tokens_per_s_per_device", nullable(r.tokens_per_s_per_device)},
-      {"tflops_per_device", nullable(r.tflops_per_device)},
-      {"mfu", nullable(r.mfu)},
-      {"hfu", nullable(r.hfu)},
-      {"epoch_s", nullable(r.epoch_s)},
-      {"bubble_fraction", r.bubble_fraction},
-      {"stage_bubble_fraction", r.stage_bubble_fraction},
-      {"bubble", bubble},
-      {"communication",
-       {{"pp", communication_json(r.communication.pipeline, device_s)},
-        {"dp", communication_json(r.communication.data, device_s)}}},
-      {"critical_path", list(r.critical_path, [&](const auto& p) { return path_json(s, p); })},
-      {"ops", r.ops}};
-  for (const Axis axis : kInnerAxes)
-    out["communication"][std::string(words(axis).degree)] =
-        communication_json(r.communication.inner[static_cast<std::size_t>(axis)], device_s);
-  if (!options.reproducible) out["engine_seconds"] = s.engine_seconds;
-  out["what_would_help"] = list(r.what_would_help, [](const Sensitivity& h) {
-    return Json{{"change", h.change}, {"iteration_time_s", h.iteration_time_s}};
-  });
-  out["what_to_change"] = list(r.what_to_change, [](const Advice& a) {
-    return Json{{"change", a.change},
-                {"set", a.set},
-                {"iteration_time_ratio", a.time_ratio},
-                {"makes_it_fit", a.makes_it_fit}};
-  });
-  out["devices"] = list(r.devices, device_json);
-  out["links"] = list(r.links, [](const LinkResult& l) {
-    return Json{{"name", l.name},
-                {"bytes", l.bytes},
-                {"busy_fraction", l.busy_fraction},
-                {"peak_flows", l.peak_flows ? Json(*l.peak_flows) : Json(nullptr)}};
-  });
-  if (r.perturbed) add_perturbations(*r.perturbed, out);
-  out["notes"] = r.notes;
+  Json out = to_json(Summary{s.scenario, &s, &r, options.reproducible});
   if (options.events) out["events"] = events_json(s);
   return out;
 }
@@ -195,15 +85,16 @@ std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
       row.emplace_back(key, value.empty() ? Json("") : value[0]);
     }
   }
-  for (const char* key : {"peak_memory_bytes", "capacity_bytes", "stash_peak",
-                          "weight_versions_peak", "staleness_max"}) {
+  for (const Measure& measure : measures()) {
+    if (measure.of_device == nullptr) continue;
     Json most;
     for (const Json& device : result.value("devices", Json::array())) {
-      if (device.contains(key) && !device[key].is_null() &&
-          (most.is_null() || device[key].get<double>() > most.get<double>()))
-        most = device[key];
+      const Json* own = device.find(measure.name);
+      if (own != nullptr && !own->is_null() &&
+          (most.is_null() || own->get<double>() > most.get<double>()))
+        most = *own;
     }
-    row.emplace_back(key, most);
+    row.emplace_back(measure.name, most);
   }
   return row;
 }

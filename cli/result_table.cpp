@@ -425,10 +425,6 @@ std::string events_table(const Simulation& s) {
 
 }  // namespace
 
-const std::string& link_name(const Simulation& s, int link) {
-  return s.traffic->links()[static_cast<std::size_t>(link)].name;
-}
-
 std::string stash_text(double chunks_held, double chunks, bool decimal) {
   return fmt::format("{:.{}f}", chunks_held / chunks, decimal ? 1 : 0);
 }

@@ -11,50 +11,30 @@
 namespace penstock {
 namespace {
 
-/// Columns that say what a point is; the other numbers say what became of it.
-constexpr std::string_view kSettings[] = {"stages",         "tensor",
-                                          "microbatches",   "microbatch_size",
-                                          "batches",        "samples_per_update",
-                                          "capacity_bytes", "devices",
-                                          "gpus",           "ops",
-                                          "optimistic",     "chunks"};
-
-std::string unit_of(std::string_view name) {
-  if (name.ends_with("_bytes")) return "bytes";
-  if (name == "throughput_samples_per_s") return "samples/s";
-  if (name == "throughput_microbatches_per_s") return "microbatches/s";
-  if (name == "tokens_per_s_per_device") return "tokens/s";
-  if (name == "tflops_per_device") return "TFLOP/s";
-  if (name.ends_with("_s")) return "s";
-  const bool share = name.find("bubble") != name.npos || name == "mfu" || name == "hfu";
-  return share ? "fraction" : "";
+std::string unit_of(const SweepColumn& column) {
+  const Measure* m = measure_of(column);
+  return m == nullptr ? "" : std::string(kUnitNames[static_cast<std::size_t>(m->unit)]);
 }
 
 /// The page shows units by themselves.
-std::string label_of(std::string name) {
-  static constexpr std::pair<std::string_view, std::string_view> kLabels[] = {
-      {"throughput_samples_per_s", "throughput"},
-      {"throughput_microbatches_per_s", "throughput in microbatches"},
-      {"tokens_per_s_per_device", "tokens per device"},
-      {"tflops_per_device", "arithmetic per device"}};
-  for (const auto& [column, label] : kLabels)
-    if (name == column) return std::string(label);
-  const std::string unit = unit_of(name);
-  if (unit == "bytes" || unit == "s") name.resize(name.size() - unit.size() - 1);
-  return name;
+std::string label_of(const SweepColumn& column) {
+  const Measure* m = measure_of(column);
+  if (m == nullptr) return column.name;
+  if (!m->column.label.empty()) return std::string(m->column.label);
+  const bool named = m->unit == Unit::seconds || m->unit == Unit::bytes;
+  return named ? column.name.substr(0, column.name.rfind('_')) : column.name;
 }
 
-Better better(std::string_view name) {
-  const bool rate = name.find("_per_s") != name.npos || name == "tflops_per_device";
-  return rate || name == "mfu" || name == "hfu" ? Better::higher : Better::lower;
+Better better(const SweepColumn& column) {
+  const Measure* m = measure_of(column);
+  return m != nullptr && m->column.higher_is_better ? Better::higher : Better::lower;
 }
 
 SweepRole role_of(const SweepColumn& column, bool several_scenarios) {
   if (column.type == SweepColumn::Type::value) return SweepRole::axis;
   if (column.name == "scenario") return several_scenarios ? SweepRole::axis : SweepRole::other;
-  const bool setting = std::ranges::find(kSettings, column.name) != std::end(kSettings);
-  const bool number = column.type == SweepColumn::Type::number;
-  return number && !setting ? SweepRole::measure : SweepRole::other;
+  const Measure* m = measure_of(column);
+  return m != nullptr && !m->column.setting ? SweepRole::measure : SweepRole::other;
 }
 
 /// A number where the text is one.
@@ -92,9 +72,9 @@ SweepReport::SweepReport(const Space& space, const Columns& columns, Documents& 
     const SweepColumn& column = columns.all()[c];
     if (c == status_ || c == why_) continue;  // a point's own
     shown_.push_back(c);
-    section_.columns.push_back({{label_of(column.name), unit_of(column.name)},
+    section_.columns.push_back({{label_of(column), unit_of(column)},
                                 role_of(column, space.files().size() > 1),
-                                better(column.name)});
+                                better(column)});
   }
   section_.text = {
       "Points",

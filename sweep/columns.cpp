@@ -35,8 +35,7 @@ constexpr std::string_view kRepeated[] = {"pipeline.stages",
 bool is_own_column(std::string_view name) {
   constexpr std::string_view kOthers[] = {"point", "scenario", "status", "why"};
   return std::ranges::find(kOthers, name) != std::end(kOthers) ||
-         std::ranges::find(kTexts, name) != std::end(kTexts) ||
-         std::ranges::find(kMeasures, name) != kMeasures.end();
+         std::ranges::find(kTexts, name) != std::end(kTexts) || find_measure(name) != nullptr;
 }
 
 /// The last part of a key where that is nothing else's name.
@@ -63,14 +62,29 @@ std::vector<std::string> labels_of(const std::vector<std::string>& files, Docume
 
 }  // namespace
 
+const Measure* measure_of(const SweepColumn& column) {
+  return column.type == SweepColumn::Type::number
+             ? &measures()[static_cast<std::size_t>(column.source)]
+             : nullptr;
+}
+
+std::vector<const Measure*> usual_measures() {
+  std::vector<const Measure*> usual;
+  for (const Measure& m : measures())
+    if (m.column.usual > 0) usual.push_back(&m);
+  std::ranges::sort(usual, {}, [](const Measure* m) { return m->column.usual; });
+  return usual;
+}
+
 std::string short_name(const std::string& column) {
-  const auto found = std::ranges::find(kUsual, column, &ShortName::column);
-  return found == std::end(kUsual) ? column : std::string(found->header);
+  const Measure* m = find_measure(column);
+  return m == nullptr || m->column.header.empty() ? column : std::string(m->column.header);
 }
 
 std::string full_name(const std::string& header) {
-  const auto found = std::ranges::find(kUsual, header, &ShortName::header);
-  return found == std::end(kUsual) ? header : std::string(found->column);
+  const auto has_header = [&](const Measure& m) { return m.column.header == header; };
+  const auto found = std::ranges::find_if(measures(), has_header);
+  return header.empty() || found == measures().end() ? header : found->name;
 }
 
 std::string number_cell(double value) {
@@ -95,8 +109,8 @@ Columns::Columns(const Space& space, Documents& documents)
   };
   for (std::size_t t = 0; t < std::size(kTexts); ++t)
     add_unless_axis(Part::text, kTexts[t], kTexts[t] == "width" ? Type::mixed : Type::text, t);
-  for (std::size_t m = 0; m < kMeasures.size(); ++m)
-    add_unless_axis(Part::measure, kMeasures[m], Type::number, m);
+  for (std::size_t m = 0; m < measures().size(); ++m)
+    add_unless_axis(Part::measure, measures()[m].name, Type::number, m);
   add(Part::status, "status", Type::text, 0);
   add(Part::why, "why", Type::text, 0);
 }
@@ -141,7 +155,7 @@ std::string Columns::cell(std::size_t column, const Row& row, const Point& point
     case Part::scenario: return scenarios_[point.scenario];
     case Part::axis: return one_line(point.changes[source].value);
     case Part::text: return one_line(text_of(row, source));
-    case Part::measure: return number_cell(row.measures[source]);
+    case Part::measure: return number_cell(row.numbers[source]);
     case Part::status: return std::string(kStatusNames[static_cast<std::size_t>(row.status)]);
     case Part::why: return one_line(row.why);
   }

@@ -23,18 +23,11 @@ struct SweepColumn {
   int source = 0;  ///< number of the axis key, text or measure that it shows
 };
 
-struct ShortName {
-  std::string_view column, header;
-};
+/// Of a column of numbers; null: it is another one.
+const Measure* measure_of(const SweepColumn& column);
 
-/// What the table shows when nobody says otherwise, and how it calls that; the batch only where
-/// rows differ in it.
-inline constexpr ShortName kUsual[] = {{"samples_per_update", "batch"},
-                                       {"throughput_samples_per_s", "samples/s"},
-                                       {"iteration_time_s", "iteration"},
-                                       {"bubble_fraction", "bubble"},
-                                       {"mfu", "mfu"},
-                                       {"peak_memory_bytes", "peak"}};
+/// The columns that the table shows when nobody says otherwise, in order.
+std::vector<const Measure*> usual_measures();
 
 /// A column as the table calls it, and back; any other name as it is.
 std::string short_name(const std::string& column);

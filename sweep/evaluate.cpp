@@ -12,36 +12,10 @@
 namespace penstock {
 namespace {
 
-constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-
-double number(const std::optional<double>& value) { return value.value_or(kNothing); }
-
-constexpr std::size_t column(std::string_view name) {
-  std::size_t at = 0;
-  while (kMeasures.at(at) != name) ++at;
-  return at;
-}
-
-/// The most of any device, as in the summary of `simulate`.
-template <class Of>
-double most(const Result& r, const Of& of) {
-  double most = kNothing;
-  for (const DeviceResult& d : r.devices) {
-    const auto value = static_cast<double>(of(d));
-    if (!(most >= value)) most = value;
-  }
-  return most;
-}
-
-double capacity(const Result& r) {
-  const double bytes = most(r, [](const DeviceResult& d) { return d.capacity_bytes; });
-  return bytes > 0 ? bytes : kNothing;
-}
-
 /// One number where all stages have as many replicas.
 std::string width_text(const std::vector<int>& widths) {
-  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
-  return alike ? fmt::format("{}", widths.front()) : fmt::format("{}", fmt::join(widths, " "));
+  const Json width = width_json(widths);
+  return width.is_array() ? fmt::format("{}", fmt::join(widths, " ")) : width.dump();
 }
 
 /// What is known before anything runs.
@@ -51,40 +25,13 @@ void describe(const Scenario& scenario, Row& row) {
   row.transfers = to_string(scenario.lowering.transfers);
   row.width = width_text(scenario.widths());
   row.replication = scenario.mesh.divided ? "split" : "round-robin";
-  const auto set = [&](std::size_t at, double value) { row.measures[at] = value; };
-  set(column("stages"), scenario.shape.depth);
-  set(column("tensor"), scenario.mesh.tensor);
-  set(column("microbatches"), scenario.shape.microbatches_per_update);
-  set(column("samples_per_update"), scenario.samples_per_update());
-  set(column("microbatch_size"), static_cast<double>(scenario.microbatch_size));
-  set(column("batches"), scenario.shape.batches);
-  set(column("devices"), static_cast<double>(scenario.devices()));
-  set(column("gpus"), static_cast<double>(scenario.gpu_count()));
-  set(column("optimistic"), scenario.optimistic ? 1 : 0);
-  set(column("chunks"), scenario.shape.chunks);
+  for (std::size_t m = 0; m < measures().size(); ++m)
+    if (measures()[m].before_run()) row.numbers[m] = measures()[m].value({scenario});
 }
 
-void measure(const Result& r, Row& row) {
-  const auto set = [&](std::size_t at, double value) { row.measures[at] = value; };
-  set(column("makespan_s"), r.makespan_s);
-  set(column("iteration_time_s"), number(r.iteration_time_s));
-  set(column("throughput_samples_per_s"), r.samples_per_s);
-  set(column("throughput_microbatches_per_s"), r.microbatches_per_s);
-  set(column("tokens_per_s_per_device"), number(r.tokens_per_s_per_device));
-  set(column("tflops_per_device"), number(r.tflops_per_device));
-  set(column("mfu"), number(r.mfu));
-  set(column("hfu"), number(r.hfu));
-  set(column("epoch_s"), number(r.epoch_s));
-  set(column("bubble_fraction"), r.bubble_fraction);
-  set(column("stage_bubble_fraction"), r.stage_bubble_fraction);
-  for (std::size_t c = 0; c < kCauses; ++c) set(column("bubble_warmup") + c, r.bubble[c]);
-  set(column("ops"), static_cast<double>(r.ops));
-  set(column("peak_memory_bytes"), most(r, [](const auto& d) { return d.memory.use.total(); }));
-  set(column("capacity_bytes"), capacity(r));
-  set(column("stash_peak"), most(r, [](const auto& d) { return d.order.stash_peak; }));
-  set(column("weight_versions_peak"),
-      most(r, [](const auto& d) { return d.order.weight_versions_peak; }));
-  set(column("staleness_max"), most(r, [](const auto& d) { return d.order.staleness_max; }));
+void measure(const Simulation& s, const Result& r, Row& row) {
+  for (std::size_t m = 0; m < measures().size(); ++m)
+    row.numbers[m] = measures()[m].value({s.scenario, &s, &r});
 }
 
 /// What is wrong with the input, without the lines it stands in.
@@ -97,7 +44,6 @@ std::string messages(const InputError& error) {
 Row empty_row(std::uint64_t point) {
   Row row;
   row.point = point;
-  row.measures.fill(kNothing);
   return row;
 }
 
@@ -133,7 +79,7 @@ Row row_of(const Simulation& simulation) {
   const Result result = outline(simulation);
   describe(simulation.scenario, row);
   row.engine = simulation.engine;
-  measure(result, row);
+  measure(simulation, result, row);
   row.why = !result.infeasible_because.empty() ? result.infeasible_because.front()
                                                : result.stalled_because;
   row.status = row.why.empty() ? Row::Status::ok : Row::Status::infeasible;

@@ -59,13 +59,12 @@ std::string pretty(const SweepColumn& column, const std::string& cell) {
   const auto number = number_of(cell);
   if (cell.empty()) return "-";
   if (!number || column.type != SweepColumn::Type::number) return cell;
-  const std::string& name = column.name;
-  const bool share =
-      name.ends_with("_fraction") || name == "mfu" || name == "hfu" || name.starts_with("bubble_");
-  if (share) return format_percent(*number);
-  if (name.ends_with("_bytes")) return format_bytes(*number);
-  const bool rate = name.ends_with("_per_s");
-  if (name.ends_with("_s") && !rate) return format_time(*number);
+  switch (measure_of(column)->unit) {
+    case Unit::fraction: return format_percent(*number);
+    case Unit::bytes: return format_bytes(*number);
+    case Unit::seconds: return format_time(*number);
+    default: break;
+  }
   return *number == std::floor(*number) && std::abs(*number) < 1e15
              ? fmt::format("{:.0f}", *number)
              : fmt::format("{:.4g}", *number);
@@ -73,9 +72,11 @@ std::string pretty(const SweepColumn& column, const std::string& cell) {
 
 /// Is less better of this column?
 bool rises(const std::string& name) {
-  const bool rate = name.find("_per_") != std::string::npos;
-  return !rate && (name.ends_with("_s") || name.ends_with("_bytes") ||
-                   name.ends_with("_fraction") || name.starts_with("bubble_") || name == "point");
+  const Measure* m = find_measure(name);
+  if (m == nullptr) return name == "point";
+  const bool counts_against =
+      m->unit == Unit::seconds || m->unit == Unit::bytes || m->unit == Unit::fraction;
+  return counts_against && !m->column.higher_is_better;
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   if (shown_.empty()) {
     if (space.files().size() > 1) shown_.push_back(1);
     for (std::size_t a = 0; a < columns.axes(); ++a) shown_.push_back(2 + a);
-    for (const ShortName& usual : kUsual) shown_.push_back(columns.at(usual.column));
+    for (const Measure* usual : usual_measures()) shown_.push_back(columns.at(usual->name));
     if (std::ranges::find(shown_, sort_) == shown_.end()) shown_.push_back(sort_);
   }
   along_.resize(space.axes().size() + 1);

@@ -11,13 +11,6 @@ namespace {
 constexpr std::string Row::*kRowTexts[] = {&Row::why,        &Row::scenario,  &Row::engine,
                                            &Row::schedule,   &Row::transfers, &Row::width,
                                            &Row::replication};
-static_assert(kMeasures.size() <= 32, "one bit each");
-
-constexpr std::string_view kCounts[] = {
-    "stages",        "tensor",  "microbatches", "microbatch_size",
-    "batches",       "ops",     "stash_peak",   "weight_versions_peak",
-    "staleness_max", "devices", "gpus",         "optimistic",
-    "chunks"};
 
 }  // namespace
 
@@ -27,22 +20,20 @@ std::string one_line(std::string text) {
   return text;
 }
 
-bool is_count(std::string_view measure) {
-  return measure.ends_with("_bytes") || std::ranges::find(kCounts, measure) != std::end(kCounts);
-}
-
-/// Empty measures are a bit each: a refused point has nothing else.
+/// Bytes in front of the numbers say which of them there are: a refused point has none.
 std::string encode(const Row& row) {
   ByteWriter to;
   to.put(row.point);
   to.put(row.status);
   for (const auto text : kRowTexts) to.put(row.*text);
-  std::uint32_t present = 0;
-  for (std::size_t i = 0; i < row.measures.size(); ++i)
-    present |= std::uint32_t{!std::isnan(row.measures[i])} << i;
-  to.put(present);
-  for (const double measure : row.measures)
-    if (!std::isnan(measure)) to.put(measure);
+  for (std::size_t first = 0; first < row.numbers.size(); first += 8) {
+    std::uint8_t present = 0;
+    for (std::size_t i = first; i < std::min(first + 8, row.numbers.size()); ++i)
+      present = static_cast<std::uint8_t>(present | !std::isnan(row.numbers[i]) << (i - first));
+    to.put(present);
+  }
+  for (const double number : row.numbers)
+    if (!std::isnan(number)) to.put(number);
   return to.take();
 }
 
@@ -53,9 +44,10 @@ Row decode(std::string_view bytes) {
   row.status = from.get<Row::Status>();
   if (row.status > Row::Status::failed) throw Garbled();
   for (const auto text : kRowTexts) row.*text = from.text();
-  const auto present = from.get<std::uint32_t>();
-  for (std::size_t i = 0; i < row.measures.size(); ++i)
-    row.measures[i] = (present >> i & 1U) != 0 ? from.get<double>() : std::nan("");
+  std::vector<std::uint8_t> present((row.numbers.size() + 7) / 8);
+  for (std::uint8_t& eight : present) eight = from.get<std::uint8_t>();
+  for (std::size_t i = 0; i < row.numbers.size(); ++i)
+    if ((present[i / 8] >> i % 8 & 1) != 0) row.numbers[i] = from.get<double>();
   if (!from.at_end()) throw Garbled();
   return row;
 }

@@ -28,7 +28,10 @@ std::string quoted(const std::string& name) {
 const char* sql_type(const SweepColumn& column) {
   switch (column.type) {
     case SweepColumn::Type::integer: return "INTEGER PRIMARY KEY";
-    case SweepColumn::Type::number: return is_count(column.name) ? "INTEGER" : "REAL";
+    case SweepColumn::Type::number: {
+      const Unit unit = measure_of(column)->unit;
+      return unit == Unit::count || unit == Unit::bytes ? "INTEGER" : "REAL";
+    }
     case SweepColumn::Type::text: return "TEXT";
     default: return "NUMERIC";  // numbers as such, everything else as text
   }

@@ -120,7 +120,6 @@ Row failed_row(std::uint64_t point, const std::string& why) {
   row.point = point;
   row.status = Row::Status::failed;
   row.why = why;
-  row.measures.fill(std::nan(""));
   return row;
 }
 

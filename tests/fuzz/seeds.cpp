@@ -117,8 +117,7 @@ Row row_with(std::uint64_t point, Row::Status status) {
   row.status = status;
   row.scenario = "a, \"b\"";
   row.why = status == Row::Status::ok ? "" : "48 layers do not divide evenly";
-  row.measures.fill(std::nan(""));
-  row.measures[8] = 1.5;
+  row.numbers[8] = 1.5;
   return row;
 }
 

@@ -12,7 +12,7 @@ inline Row echo_of(const Point& point) {
   Row row;
   row.point = point.number;
   row.scenario = point.changes.at(0).value;
-  row.measures.fill(1.0 / static_cast<double>(point.number + 1));
+  row.numbers.assign(row.numbers.size(), 1.0 / static_cast<double>(point.number + 1));
   return row;
 }
 

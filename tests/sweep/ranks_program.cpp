@@ -55,7 +55,7 @@ void kill_rank_once(const std::string& file) {
 
 void print(const Row& row) {
   fmt::print("{} {} {} {}\n", row.point, static_cast<int>(row.status), row.scenario,
-             row.measures[0]);
+             row.numbers[0]);
 }
 
 }  // namespace

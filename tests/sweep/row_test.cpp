@@ -20,9 +20,9 @@ Row some_row() {
   row.scenario = std::string("a\0b", 3);
   row.engine = "exact";
   row.width = "[15, 1]";
-  for (std::size_t i = 0; i < row.measures.size(); ++i)
-    row.measures[i] = i % 3 == 0 ? std::nan("") : 1.0 / static_cast<double>(i);
-  row.measures.back() = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < row.numbers.size(); ++i)
+    row.numbers[i] = i % 3 == 0 ? std::nan("") : 1.0 / static_cast<double>(i);
+  row.numbers.back() = std::numeric_limits<double>::infinity();
   return row;
 }
 
@@ -38,11 +38,11 @@ TEST(Row, IsReadBackAsItWas) {
   EXPECT_EQ(read.transfers, "");
   EXPECT_EQ(read.width, row.width);
   EXPECT_EQ(read.replication, "");
-  for (std::size_t i = 0; i < row.measures.size(); ++i) {
-    if (std::isnan(row.measures[i]))
-      EXPECT_TRUE(std::isnan(read.measures[i])) << i;
+  for (std::size_t i = 0; i < row.numbers.size(); ++i) {
+    if (std::isnan(row.numbers[i]))
+      EXPECT_TRUE(std::isnan(read.numbers[i])) << i;
     else
-      EXPECT_EQ(read.measures[i], row.measures[i]) << i;
+      EXPECT_EQ(read.numbers[i], row.numbers[i]) << i;
   }
 }
 

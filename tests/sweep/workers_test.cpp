@@ -71,7 +71,7 @@ void expect_failed(const Rows& rows, std::uint64_t number, const std::string& wh
   const Row& row = rows.at(number);
   EXPECT_EQ(row.status, Row::Status::failed);
   EXPECT_EQ(row.why, why);
-  EXPECT_NE(row.measures[0], row.measures[0]) << "a failed row has no numbers";
+  EXPECT_NE(row.numbers[0], row.numbers[0]) << "a failed row has no numbers";
 }
 
 /// Ends this process as a crash does, also under a sanitizer.
