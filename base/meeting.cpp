@@ -39,24 +39,6 @@ constexpr int kPorts = 4;
 
 // ---- the environment
 
-int integer(const std::string& name, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    throw InputError(name,
-                     fmt::format("must be an integer from {} to {}, got '{}'", least, most, text));
-  return value;
-}
-
-struct Launcher {
-  const char* rank;
-  const char* size;
-};
-constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},
-                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                   {"SLURM_PROCID", "SLURM_NTASKS"},
-                                   {"PMI_RANK", "PMI_SIZE"}};
-
 /// First of the variables that is set.
 std::string first_of(const Environment& get, std::initializer_list<const char*> names) {
   for (const char* name : names)
@@ -101,7 +83,7 @@ std::string master_address(const Environment& get, const char* rank_variable) {
 
 std::vector<int> master_ports(const Environment& get) {
   const auto given = get("MASTER_PORT");
-  int first = given ? integer("MASTER_PORT", *given, 1, 65535 - kPorts) : kDefaultPort;
+  int first = given ? integer_variable("MASTER_PORT", *given, 1, 65535 - kPorts) : kDefaultPort;
   // The agent's own store is there; asking it would only disturb it.
   if (get("TORCHELASTIC_USE_AGENT_STORE") == "True") ++first;
   std::vector<int> ports;
@@ -192,36 +174,24 @@ std::unique_ptr<RendezvousStore> join_in_folder(const GroupSettings& s) {
 
 }  // namespace
 
-std::optional<std::string> environment(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
-}
-
 std::optional<GroupSettings> group_settings(const Environment& get, double deadline_s) {
-  for (const Launcher& launcher : kLaunchers) {
-    const auto rank = get(launcher.rank);
-    const auto size = get(launcher.size);
-    if (!rank && !size) continue;
-    if (!rank || !size)
-      throw InputError(rank ? launcher.size : launcher.rank,
-                       fmt::format("is not set, but {} is", rank ? launcher.rank : launcher.size));
-    GroupSettings s;
-    s.identity.size = integer(launcher.size, *size, 1, 1 << 20);
-    s.identity.rank = integer(launcher.rank, *rank, 0, s.identity.size - 1);
-    s.identity.run = first_of(get, {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID"});
-    s.identity.secret = first_of(get, {"PENSTOCK_SECRET"});
-    s.folder = first_of(get, {"PENSTOCK_RENDEZVOUS"});
-    s.hostname = first_of(get, {"PENSTOCK_HOSTNAME"});
-    const std::string interface = first_of(get, {"PENSTOCK_INTERFACE"});
-    if (!interface.empty()) s.hostname = interface_address(interface);
-    s.deadline_s = deadline_s;
-    if (s.folder.empty() && s.identity.size > 1) {
-      s.master_address = master_address(get, launcher.rank);
-      s.ports = master_ports(get);
-    }
-    return s;
+  const auto one = launched_as(get);
+  if (!one) return std::nullopt;
+  GroupSettings s;
+  s.identity.size = one->size;
+  s.identity.rank = one->rank;
+  s.identity.run = first_of(get, {"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "SLURM_JOB_ID"});
+  s.identity.secret = first_of(get, {"PENSTOCK_SECRET"});
+  s.folder = first_of(get, {"PENSTOCK_RENDEZVOUS"});
+  s.hostname = first_of(get, {"PENSTOCK_HOSTNAME"});
+  const std::string interface = first_of(get, {"PENSTOCK_INTERFACE"});
+  if (!interface.empty()) s.hostname = interface_address(interface);
+  s.deadline_s = deadline_s;
+  if (s.folder.empty() && s.identity.size > 1) {
+    s.master_address = master_address(get, one->rank_variable);
+    s.ports = master_ports(get);
   }
-  return std::nullopt;
+  return s;
 }
 
 bool on_one_machine(const GroupSettings& s) {

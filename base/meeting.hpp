@@ -1,11 +1,6 @@
 // How the processes of one run find each other, whoever has started them.
 //
-// Where rank 0 is comes from the environment. Who is who, in this order:
-//   RANK, WORLD_SIZE                                  torchrun, penstock's own launcher
-//   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE        mpirun
-//   SLURM_PROCID, SLURM_NTASKS                        srun
-//   PMI_RANK, PMI_SIZE                                mpiexec of MPICH and Intel MPI
-// and where they meet:
+// Who is who says base/launched_as.hpp; where they meet comes from the environment, too:
 //   PENSTOCK_RENDEZVOUS       a folder all of them see; rank 0 leaves its address there
 //   MASTER_ADDR, MASTER_PORT  torchrun; else Slurm's first node, or this machine (mpirun on one
 //                             node), or the one where mpirun runs; port 29500 unless given. Up to
@@ -17,9 +12,9 @@
 // otherwise it is the one on the way to rank 0. IPv4.
 #pragma once
 
+#include "base/launched_as.hpp"
 #include "base/rendezvous.hpp"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,10 +29,6 @@ struct GroupSettings {
   std::string hostname;        ///< on which this process is to be reached; may be empty
   double deadline_s = 60;      ///< for a rank to come
 };
-
-using Environment = std::function<std::optional<std::string>(const std::string& name)>;
-/// The process's own.
-std::optional<std::string> environment(const std::string& name);
 
 /// How this process is to find the others; none when it was not started as one of several.
 /// Throws InputError naming the variable that is wrong or missing.

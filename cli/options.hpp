@@ -81,6 +81,7 @@ std::string general_help();
 // One function per command.
 int run_simulate(const Arguments&);
 int run_sweep(const Arguments&);
+int run_merge(const Arguments&);
 int run_compare(const Arguments&);
 int run_replay(const Arguments&);
 int run_export(const Arguments&);

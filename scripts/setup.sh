@@ -34,7 +34,7 @@ test_packages=(
   'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
-  'openmpi-bin|starts the ranks of a sweep|tool mpirun'
+  'openmpi-bin|starts the shards of a sweep|tool mpirun'
   'zsh|shell, for its completion|tool zsh'
   'fish|shell, for its completion|tool fish'
   'groff-base|formats the manual page|tool groff'

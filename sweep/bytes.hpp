@@ -31,14 +31,6 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// These values; `read_bytes` fills others of the same types from them.
-template <class... T>
-std::string bytes_of(const T&... values) {
-  ByteWriter to;
-  (to.put(values), ...);
-  return to.take();
-}
-
 /// What came is none of our messages.
 class Garbled : public SystemError {
  public:
@@ -63,11 +55,6 @@ class ByteReader {
       return value;
     }
   }
-  void read(std::string& text) { text = this->text(); }
-  template <class T>
-  void read(T& value) {
-    value = get<T>();
-  }
   std::string text() { return std::string(take(get<std::uint32_t>())); }
   bool at_end() const { return from_.empty(); }
 
@@ -81,11 +68,5 @@ class ByteReader {
 
   std::string_view from_;
 };
-
-template <class... T>
-void read_bytes(std::string_view bytes, T&... values) {
-  ByteReader from(bytes);
-  (from.read(values), ...);
-}
 
 }  // namespace penstock

@@ -92,35 +92,33 @@ std::string number_cell(double value) {
   return fmt::format("{}", value);
 }
 
-Columns::Columns(const Space& space, Documents& documents)
-    : space_(space), scenarios_(labels_of(space.files(), documents)) {
+SweepColumns::SweepColumns(const std::vector<SweepAxis>& axes) {
   using Type = SweepColumn::Type;
   std::vector<std::string> keys;
-  for (const SweepAxis& axis : space.axes())
-    keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
-  add(Part::point, "point", Type::integer, 0);
-  add(Part::scenario, "scenario", Type::text, 0);
+  for (const SweepAxis& axis : axes) keys.insert(keys.end(), axis.keys.begin(), axis.keys.end());
+  add_column(Part::point, "point", Type::integer, 0);
+  add_column(Part::scenario, "scenario", Type::text, 0);
   for (std::size_t k = 0; k < keys.size(); ++k)
-    add(Part::axis, column_name(keys[k], keys), Type::value, static_cast<int>(k));
+    add_column(Part::axis, column_name(keys[k], keys), Type::value, static_cast<int>(k));
   axes_ = keys.size();
   const auto add_unless_axis = [&](Part part, std::string_view name, Type type, std::size_t n) {
     const bool shown = std::ranges::find(columns_, name, &SweepColumn::name) != columns_.end();
-    if (!shown) add(part, std::string(name), type, static_cast<int>(n));
+    if (!shown) add_column(part, std::string(name), type, static_cast<int>(n));
   };
   for (std::size_t t = 0; t < std::size(kTexts); ++t)
     add_unless_axis(Part::text, kTexts[t], kTexts[t] == "width" ? Type::mixed : Type::text, t);
   for (std::size_t m = 0; m < measures().size(); ++m)
     add_unless_axis(Part::measure, measures()[m].name, Type::number, m);
-  add(Part::status, "status", Type::text, 0);
-  add(Part::why, "why", Type::text, 0);
+  add_column(Part::status, "status", Type::text, 0);
+  add_column(Part::why, "why", Type::text, 0);
 }
 
-void Columns::add(Part part, std::string name, SweepColumn::Type type, int source) {
+void SweepColumns::add_column(Part part, std::string name, SweepColumn::Type type, int source) {
   columns_.push_back({std::move(name), type, source});
   parts_.push_back(part);
 }
 
-std::size_t Columns::find(const std::string& name, const std::string& flag) const {
+std::size_t SweepColumns::find(const std::string& name, const std::string& flag) const {
   for (const std::string& called : {name, full_name(name)}) {
     const auto at = std::ranges::find(columns_, called, &SweepColumn::name);
     if (at != columns_.end()) return static_cast<std::size_t>(at - columns_.begin());
@@ -135,22 +133,25 @@ std::size_t Columns::find(const std::string& name, const std::string& flag) cons
                                      did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
-std::size_t Columns::at(std::string_view name) const {
+std::size_t SweepColumns::at(std::string_view name) const {
   const auto found = std::ranges::find(columns_, name, &SweepColumn::name);
   invariant(found != columns_.end(), "a column of every sweep is missing");
   return static_cast<std::size_t>(found - columns_.begin());
 }
 
+Columns::Columns(const Space& space, Documents& documents)
+    : SweepColumns(space.axes()), space_(space), scenarios_(labels_of(space.files(), documents)) {}
+
 Cells Columns::cells(const Row& row) const {
   const Point point = space_.point(row.point);
   Cells cells;
-  for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(c, row, point));
+  for (std::size_t c = 0; c < all().size(); ++c) cells.push_back(cell(c, row, point));
   return cells;
 }
 
 std::string Columns::cell(std::size_t column, const Row& row, const Point& point) const {
-  const auto source = static_cast<std::size_t>(columns_[column].source);
-  switch (parts_[column]) {
+  const auto source = static_cast<std::size_t>(all()[column].source);
+  switch (part(column)) {
     case Part::point: return std::to_string(row.point);
     case Part::scenario: return scenarios_[point.scenario];
     case Part::axis: return one_line(point.changes[source].value);

@@ -33,9 +33,10 @@ std::vector<const Measure*> usual_measures();
 std::string short_name(const std::string& column);
 std::string full_name(const std::string& header);
 
-class Columns {
+/// Which they are follows from the axes alone.
+class SweepColumns {
  public:
-  Columns(const Space& space, Documents& documents);
+  explicit SweepColumns(const std::vector<SweepAxis>& axes);
 
   const std::vector<SweepColumn>& all() const { return columns_; }
   /// By its name or the table's. Throws InputError with a suggestion.
@@ -43,20 +44,32 @@ class Columns {
   std::size_t at(std::string_view name) const;  ///< of one that is known to be there
   std::size_t axes() const { return axes_; }    ///< columns 2 to 1 + axes() show their values
 
+ protected:
+  enum class Part : std::uint8_t { point, scenario, axis, text, measure, status, why };
+  Part part(std::size_t column) const { return parts_[column]; }
+
+ private:
+  void add_column(Part part, std::string name, SweepColumn::Type type, int source);
+
+  std::vector<SweepColumn> columns_;
+  std::vector<Part> parts_;
+  std::size_t axes_ = 0;
+};
+
+/// And what stands in them.
+class Columns : public SweepColumns {
+ public:
+  Columns(const Space& space, Documents& documents);
+
   const std::vector<std::string>& scenarios() const { return scenarios_; }
 
   Cells cells(const Row& row) const;
 
  private:
-  enum class Part : std::uint8_t { point, scenario, axis, text, measure, status, why };
-  void add(Part part, std::string name, SweepColumn::Type type, int source);
   std::string cell(std::size_t column, const Row& row, const Point& point) const;
 
   const Space& space_;
   std::vector<std::string> scenarios_;  ///< what each is called, whatever becomes of its points
-  std::vector<SweepColumn> columns_;
-  std::vector<Part> parts_;
-  std::size_t axes_ = 0;
 };
 
 inline constexpr std::string_view kStatusNames[] = {"ok", "infeasible", "refused", "failed"};

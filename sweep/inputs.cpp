@@ -3,7 +3,6 @@
 #include "scenarios/keys.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/section.hpp"
-#include "sweep/bytes.hpp"
 
 #include <fmt/format.h>
 
@@ -120,24 +119,6 @@ void read_inputs(const std::vector<std::string>& files, const std::vector<SweepA
     }
   }
   documents->close();
-}
-
-std::string encode(const std::vector<Documents::File>& files) {
-  ByteWriter to;
-  for (const Documents::File& file : files) {
-    to.put(file.path);
-    to.put(file.text);
-  }
-  return to.take();
-}
-
-std::vector<Documents::File> decode_files(std::string_view bytes) {
-  std::vector<Documents::File> files;
-  for (ByteReader from(bytes); !from.at_end();) {
-    std::string path = from.text();
-    files.push_back({std::move(path), from.text()});
-  }
-  return files;
 }
 
 }  // namespace penstock

@@ -17,8 +17,4 @@ namespace penstock {
 void read_inputs(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
                  const std::vector<Override>& changes, const std::shared_ptr<Documents>& documents);
 
-/// As bytes, for ranks whose own files may be others.
-std::string encode(const std::vector<Documents::File>& files);
-std::vector<Documents::File> decode_files(std::string_view bytes);
-
 }  // namespace penstock

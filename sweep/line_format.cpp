@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -57,6 +59,26 @@ std::string json_value(SweepColumn::Type type, const std::string& cell) {
       type == Type::integer || type == Type::number || (type != Type::text && is_json_number(cell));
   const bool boolean = type == Type::value && (cell == "true" || cell == "false");
   return number || boolean ? cell : quoted_json(cell);
+}
+
+std::size_t json_value_end(const std::string& line, std::size_t at) {
+  if (at >= line.size() || line[at] != '"')
+    return std::min(line.find_first_of(",}", at), line.size());
+  for (++at; at < line.size() && line[at] != '"'; ++at)
+    if (line[at] == '\\') ++at;
+  return std::min(at + 1, line.size());
+}
+
+/// Nothing when a column of this type has no such value.
+std::optional<std::string> json_cell(SweepColumn::Type type, const std::string& value) {
+  using Type = SweepColumn::Type;
+  if (value == "null") return "";
+  const auto parsed = Json::parse_if(value);
+  if (!parsed) return std::nullopt;
+  if (parsed->is_number() || (type == Type::value && (value == "true" || value == "false")))
+    return value;
+  const bool text = parsed->is_string() && type != Type::integer && type != Type::number;
+  return text ? std::optional(parsed->get<std::string>()) : std::nullopt;
 }
 
 std::string before_check(LineFormat::Kind kind) {
@@ -118,21 +140,21 @@ std::optional<Cells> LineFormat::parse(const std::string& whole) const {
   return cells;
 }
 
+/// Values are taken as they stand, so that a row is written again to the same bytes (1.50).
 std::optional<Cells> LineFormat::parse_json(const std::string& line) const {
-  const auto object = Json::parse_if(line);
-  if (!object || !object->is_object() || object->size() != columns_.size()) return std::nullopt;
   Cells cells;
-  for (const SweepColumn& column : columns_) {
-    const Json* at = object->find(column.name);
-    if (at == nullptr) return std::nullopt;
-    if (at->is_string()) {
-      cells.push_back(at->get<std::string>());
-    } else if (at->is_number_float()) {
-      cells.push_back(number_cell(at->get<double>()));
-    } else {
-      cells.push_back(at->is_null() ? "" : at->dump());
-    }
+  std::size_t at = 0;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const std::string key = json_key(c);
+    if (line.compare(at, key.size(), key) != 0) return std::nullopt;
+    at += key.size();
+    const std::size_t end = json_value_end(line, at);
+    auto cell = json_cell(columns_[c].type, line.substr(at, end - at));
+    if (!cell) return std::nullopt;
+    cells.push_back(std::move(*cell));
+    at = end;
   }
+  if (line.substr(at) != "}") return std::nullopt;
   return cells;
 }
 

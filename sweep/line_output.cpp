@@ -19,27 +19,18 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{1} << 16;
 constexpr std::chrono::seconds kLongest{1};  // that rows wait in memory
 
-/// A file line by line. Throws SystemError where one cannot be read: what is not read would be
-/// lost.
-class Lines {
- public:
-  explicit Lines(std::string path) : path_(std::move(path)), in_(path_, std::ios::binary) {
-    if (!in_) throw SystemError::from_errno("read", path_);
-  }
-  /// A last one without its line feed is none, and stays in `line`.
-  bool next(std::string& line) {
-    line.clear();
-    const bool any = static_cast<bool>(std::getline(in_, line));
-    if (in_.bad()) throw SystemError::from_errno("read", path_);
-    return any && !in_.eof();
-  }
-
- private:
-  std::string path_;
-  std::ifstream in_;
-};
-
 }  // namespace
+
+Lines::Lines(std::string path) : path_(std::move(path)), in_(path_, std::ios::binary) {
+  if (!in_) throw SystemError::from_errno("read", path_);
+}
+
+bool Lines::next_line(std::string& line) {
+  line.clear();
+  const bool any = static_cast<bool>(std::getline(in_, line));
+  if (in_.bad()) throw SystemError::from_errno("read", path_);
+  return any && !in_.eof();
+}
 
 LineOutput::LineOutput(std::string path, const LineFormat& format, bool resume)
     : path_(std::move(path)), format_(format) {
@@ -117,30 +108,42 @@ void LineOutput::flush() {
     throw SystemError::from_errno("write", path_);
 }
 
+LineReader::LineReader(const std::string& path, const LineFormat& format)
+    : path_(path), format_(format), lines_(path) {
+  const std::string header = format_.header();
+  if (header.empty()) return;
+  ended_ = !next_line();
+  if (ended_) return;
+  if (line_ + '\n' != header)
+    throw InputError(path_, "has other columns than this sweep; --force replaces it");
+  whole_ = static_cast<std::int64_t>(header.size());
+}
+
+bool LineReader::next_line() {
+  if (lines_.next_line(line_)) {
+    ++number_;
+    return true;
+  }
+  if (number_ == 0 && !format_.begins_as_ours(line_))
+    throw InputError(path_, "is not the output of a sweep; --force replaces it");
+  return false;
+}
+
+std::optional<Cells> LineReader::next_row() {
+  if (ended_ || !next_line()) return std::nullopt;
+  auto row = format_.parse(line_);
+  if (!row)
+    throw InputError(fmt::format("{}:{}", path_, number_),
+                     "is no row of this sweep, or was changed after it was written");
+  whole_ += static_cast<std::int64_t>(line_.size()) + 1;
+  return row;
+}
+
 std::int64_t read_lines(const std::string& path, const LineFormat& format,
                         const std::function<void(const Cells&)>& visit) {
-  Lines in(path);
-  std::string line;
-  std::int64_t whole = 0;
-  const std::string header = format.header();
-  const bool with_header = !header.empty() && in.next(line);
-  if (with_header) {
-    if (line + '\n' != header)
-      throw InputError(path, "has other columns than this sweep; --force replaces it");
-    whole = static_cast<std::int64_t>(header.size());
-  }
-  std::int64_t number = with_header ? 2 : 1;
-  for (; (with_header || header.empty()) && in.next(line); ++number) {
-    const auto row = format.parse(line);
-    if (!row)
-      throw InputError(fmt::format("{}:{}", path, number),
-                       "is no row of this sweep, or was changed after it was written");
-    visit(*row);
-    whole += static_cast<std::int64_t>(line.size()) + 1;
-  }
-  if (number == 1 && !format.begins_as_ours(line))
-    throw InputError(path, "is not the output of a sweep; --force replaces it");
-  return whole;
+  LineReader reader(path, format);
+  while (const auto row = reader.next_row()) visit(*row);
+  return reader.whole();
 }
 
 void LineOutput::previous(const std::function<void(const Cells&)>& visit) {
@@ -156,9 +159,9 @@ void LineOutput::replace(const std::vector<Cells>& rows) {
   // Takes the file's place when it is complete; a link stays one.
   ByteSink out(std::filesystem::canonical(path_).string());
   std::string line;
-  if (!format_.header().empty() && in.next(line)) out.put(line + '\n');
+  if (!format_.header().empty() && in.next_line(line)) out.put(line + '\n');
   auto next = rows.begin();
-  while (in.next(line)) {
+  while (in.next_line(line)) {
     const auto row = format_.parse(line);
     const bool replaced = row && next != rows.end() && (*row)[0] == (*next)[0];
     out.put(replaced ? format_.line(*next++) : line + '\n');

@@ -5,8 +5,42 @@
 #include "sweep/output.hpp"
 
 #include <chrono>
+#include <fstream>
 
 namespace penstock {
+
+/// A file line by line. Throws SystemError where one cannot be read: what is not read would be
+/// lost.
+class Lines {
+ public:
+  explicit Lines(std::string path);
+  /// A last one without its line feed is none, and stays in `line`.
+  bool next_line(std::string& line);
+
+ private:
+  std::string path_;
+  std::ifstream in_;
+};
+
+/// The rows of a file, one after the other. Throws InputError when it is no sweep's.
+class LineReader {
+ public:
+  LineReader(const std::string& path, const LineFormat& format);
+  /// Nothing behind the last whole line.
+  std::optional<Cells> next_row();
+  std::int64_t whole() const { return whole_; }  ///< bytes of the lines so far
+
+ private:
+  bool next_line();
+
+  std::string path_;
+  LineFormat format_;
+  Lines lines_;
+  std::string line_;
+  std::int64_t number_ = 0;  ///< of `line_`
+  std::int64_t whole_ = 0;
+  bool ended_ = false;  ///< before its header
+};
 
 /// Visits the rows of a file; returns how many of its bytes are whole lines. Throws InputError when
 /// it is no sweep's.

@@ -89,7 +89,7 @@ std::string to_json(const Manifest& m) {
   Json axes = Json::array();
   for (const SweepAxis& axis : m.axes)
     axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
-  return Json{{"penstock_sweep", 2},
+  return Json{{"penstock_sweep", 3},
               {"version", m.version},
               {"scenarios", json_of(m.scenarios)},
               {"files", json_of(m.named)},
@@ -97,7 +97,8 @@ std::string to_json(const Manifest& m) {
               {"axes", axes},
               {"where", m.conditions},
               {"engine", m.engine},
-              {"shard", m.shard}}
+              {"shard", m.shard},
+              {"points", m.points}}
              .dump() +
          "\n";
 }
@@ -116,6 +117,7 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
     m.conditions = json.at("where").get<std::vector<std::string>>();
     m.engine = json.at("engine").get<std::string>();
     m.shard = json.at("shard").get<std::string>();
+    m.points = json.at("points").get<std::uint64_t>();
     return m;
   } catch (const JsonError& error) {
     throw InputError(origin, fmt::format("does not say what sweep its rows are of ({}); --force "

@@ -3,6 +3,7 @@
 
 #include "sweep/space.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct Manifest {
   std::vector<SweepAxis> axes;
   std::vector<std::string> conditions;
   std::string engine;
-  std::string shard;  ///< "0/1": all
+  std::string shard = "1/1";  ///< K of N; 1/1: all
+  std::uint64_t points = 0;   ///< that have a row, of all shards
 };
 
 /// FNV-1a, 64 bits, as hexadecimal.

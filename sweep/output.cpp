@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,12 +76,12 @@ bool resumes(const std::string& path, const Manifest& manifest, const std::strin
   return true;
 }
 
-LineFormat format_of(const std::string& path, const Columns& columns) {
+LineFormat format_of(const std::string& path, const SweepColumns& columns) {
   const auto kind = extension_of(path) == ".csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
   return LineFormat(kind, columns.all());
 }
 
-std::unique_ptr<Output> open_lines(const std::string& path, const Columns& columns,
+std::unique_ptr<Output> open_lines(const std::string& path, const SweepColumns& columns,
                                    const Manifest& manifest, Existing existing) {
   const LineFormat format = format_of(path, columns);
   const bool resume = existing == Existing::resume && resumes(path, manifest, format.header());
@@ -90,7 +91,7 @@ std::unique_ptr<Output> open_lines(const std::string& path, const Columns& colum
   return output;
 }
 
-std::unique_ptr<Output> open_database(const std::string& path, const Columns& columns,
+std::unique_ptr<Output> open_database(const std::string& path, const SweepColumns& columns,
                                       const Manifest& manifest, Existing existing) {
   const bool resume = existing == Existing::resume && fs::exists(path);
   auto output =
@@ -132,7 +133,7 @@ void check_extension(const std::string& path) {
                                fmt::join(known, ", "), did_you_mean(extension, known)));
 }
 
-std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
+std::unique_ptr<Output> open_output(const std::string& path, const SweepColumns& columns,
                                     const Manifest& manifest, Existing existing) {
   check_extension(path);
   if (existing == Existing::refuse && fs::exists(path))
@@ -143,33 +144,34 @@ std::unique_ptr<Output> open_output(const std::string& path, const Columns& colu
                            : open_lines(path, columns, manifest, existing);
 }
 
-bool is_complete(const std::string& path, const Columns& columns, const Manifest& manifest,
-                 std::uint64_t points) {
-  const std::size_t status = columns.at("status");
-  std::uint64_t done = 0;
-  const auto count = [&](const Cells& row) { done += row[status] != kFailed; };
-  const auto same = [&](const std::string& then) {
-    return differences(parse_manifest(then, path), manifest).empty();
-  };
-  try {
-    if (!fs::exists(path)) return false;
-    if (is_database(path)) {
-      const auto database = open_sqlite(path, columns.all(), DatabaseAccess::read);
-      if (!same(database->manifest())) return false;
-      database->previous(count);
-    } else {
-      if (!same(read_manifest(path))) return false;
-      read_lines(path, format_of(path, columns), count);
-    }
-  } catch (const InputError&) {
-    return false;  // whatever it is
-  } catch (const SystemError&) {
-    return false;
-  }
-  return done == points;
+Manifest manifest_of_file(const std::string& path) {
+  if (!fs::exists(path)) throw InputError(path, "cannot be read: there is no such file");
+  if (is_database(path))
+    return parse_manifest(open_sqlite(path, {}, DatabaseAccess::read)->manifest(), path);
+  if (!fs::exists(manifest_path(path)))
+    throw InputError(
+        path, fmt::format("is not the output of a sweep, or {} was removed", manifest_path(path)));
+  return parse_manifest(read_manifest(path), path);
 }
 
-std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns) {
+NextRow read_rows(const std::string& path, const SweepColumns& columns) {
+  if (!is_database(path)) {
+    return [rows = std::make_shared<LineReader>(path, format_of(path, columns))] {
+      return rows->next_row();
+    };
+  }
+  return [rows = std::shared_ptr<DatabaseOutput>(
+              open_sqlite(path, columns.all(), DatabaseAccess::read))] { return rows->next_row(); };
+}
+
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::unique_ptr<Output> standard_output(const std::string& format, const SweepColumns& columns) {
   const auto kind = format == "csv" ? LineFormat::Kind::csv : LineFormat::Kind::json;
   return std::make_unique<LineOutput>("-", LineFormat(kind, columns.all()), false);
 }

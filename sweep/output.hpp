@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace penstock {
 
@@ -50,15 +51,22 @@ enum class Existing : std::uint8_t { refuse, resume, overwrite };
 
 /// A file by its extension. Throws InputError: an unknown extension, a file that is there and is
 /// not to be (`refuse`), one of another sweep; SystemError.
-std::unique_ptr<Output> open_output(const std::string& path, const Columns& columns,
+std::unique_ptr<Output> open_output(const std::string& path, const SweepColumns& columns,
                                     const Manifest& manifest, Existing existing);
 
-/// Has this file all rows of this sweep, none of them failed?
-bool is_complete(const std::string& path, const Columns& columns, const Manifest& manifest,
-                 std::uint64_t points);
+/// What sweep the rows of a file are of. Throws InputError when it is no sweep's; SystemError.
+Manifest manifest_of_file(const std::string& path);
+
+/// Nothing behind the last row.
+using NextRow = std::function<std::optional<Cells>()>;
+/// The rows of a file, which is left as it is. They are checked as for `previous`.
+NextRow read_rows(const std::string& path, const SweepColumns& columns);
+
+/// Opens files and pipes of as many as the system lets us have from now on.
+void allow_many_files();
 
 /// Rows to standard output as they come: "csv" or "json" (a line each).
-std::unique_ptr<Output> standard_output(const std::string& format, const Columns& columns);
+std::unique_ptr<Output> standard_output(const std::string& format, const SweepColumns& columns);
 
 /// Throws InputError unless this is an extension we write.
 void check_extension(const std::string& path);

@@ -30,7 +30,7 @@ struct Row {
   std::vector<double> numbers = std::vector<double>(measures().size(), std::nan(""));
 };
 
-/// As bytes, for pipes and messages between ranks; `decode` reads back exactly what was encoded.
+/// As bytes, for pipes; `decode` reads back exactly what was encoded.
 std::string encode(const Row& row);
 Row decode(std::string_view bytes);
 

@@ -5,34 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace penstock {
 
-Shard parse_shard(const std::string& text) {
-  Shard shard;
-  const char* const end = text.data() + text.size();
-  const auto index = std::from_chars(text.data(), end, shard.index);
-  const bool divided = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
-  const auto count = divided ? std::from_chars(index.ptr + 1, end, shard.count) : index;
-  if (!divided || count.ec != std::errc() || count.ptr != end || shard.index >= shard.count)
-    throw InputError("--shard " + text, "expected K/N with K from 0 to N-1, such as 0/8");
-  return shard;
-}
-
-std::optional<std::uint64_t> Numbers::next() {
+std::optional<std::uint64_t> Numbers::next_number() {
   while ((at_ = space_.next(at_)) < space_.size()) {
-    const bool mine = ordinal_++ % shard_.count == shard_.index;
+    const bool mine = Shard::of_ordinal(ordinal_++, shard_.count) == shard_.index;
     const std::uint64_t number = at_++;
     if (mine) return number;
   }
   return std::nullopt;
 }
 
-std::uint64_t Numbers::count() const {
-  const std::uint64_t all = space_.count();
-  return all / shard_.count + (all % shard_.count > shard_.index ? 1 : 0);
-}
+std::uint64_t Numbers::count() const { return shard_.part_of(space_.count()); }
 
 SweepRun::SweepRun(const Space& space, const Columns& columns, Output& output, Shard shard,
                    Watch watch)
@@ -46,7 +31,7 @@ SweepRun::SweepRun(const Space& space, const Columns& columns, Output& output, S
 
 void SweepRun::resume() {
   output_.previous([&](const Cells& row) {
-    const auto number = numbers_.next();
+    const auto number = numbers_.next_number();
     if (!number || row[0] != std::to_string(*number)) {
       throw InputError(
           "--resume",
@@ -64,10 +49,10 @@ void SweepRun::resume() {
   });
 }
 
-std::optional<Point> SweepRun::next() {
+std::optional<Point> SweepRun::next_point() {
   std::optional<std::uint64_t> number;
   if (failed_.empty()) {
-    number = numbers_.next();
+    number = numbers_.next_number();
   } else {
     number = failed_.front();
     failed_.pop_front();
@@ -77,7 +62,7 @@ std::optional<Point> SweepRun::next() {
   return space_.point(*number);
 }
 
-void SweepRun::take(Row&& row) {
+void SweepRun::take_row(Row&& row) {
   const auto slot = std::ranges::lower_bound(waiting_, row.point, {}, &Slot::number);
   invariant(slot != waiting_.end() && slot->number == row.point && !slot->row,
             "a row of a point that nobody was given");

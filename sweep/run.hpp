@@ -8,25 +8,18 @@
 #pragma once
 
 #include "sweep/output.hpp"
+#include "sweep/shard.hpp"
 #include "sweep/workers.hpp"
 
 #include <deque>
 
 namespace penstock {
 
-/// Every `count`-th of the points that have a row, from the `index`-th on.
-struct Shard {
-  std::uint64_t index = 0, count = 1;
-};
-
-/// "K/N" with 0 <= K < N. Throws InputError.
-Shard parse_shard(const std::string& text);
-
-/// The numbers of a sweep's points, ascending.
+/// The numbers of a shard's points, ascending.
 class Numbers {
  public:
   Numbers(const Space& space, Shard shard) : space_(space), shard_(shard) {}
-  std::optional<std::uint64_t> next();
+  std::optional<std::uint64_t> next_number();
   /// How many there are in all.
   std::uint64_t count() const;
 
@@ -47,8 +40,8 @@ class SweepRun {
   /// sweep.
   void resume();
 
-  std::optional<Point> next();                                   ///< see NextPoint
-  void take(Row&& row);                                          ///< see TakeRow
+  std::optional<Point> next_point();                             ///< see NextPoint
+  void take_row(Row&& row);                                      ///< see TakeRow
   bool full() const { return waiting_.size() >= kMostWaiting; }  ///< see WorkerOptions
 
   /// Rows that have waited for long are written although no other comes.

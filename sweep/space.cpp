@@ -84,6 +84,7 @@ std::uint64_t Space::next(std::uint64_t number) const {
 }
 
 std::uint64_t Space::count() const {
+  if (count_) return *count_;
   const std::uint64_t block = strides_[last_condition_];  // all or nothing
   std::uint64_t count = 0;
   for (std::uint64_t at = next(0); at < size_;) {
@@ -91,6 +92,7 @@ std::uint64_t Space::count() const {
     count += behind - at;
     at = next(behind);
   }
+  count_ = count;
   return count;
 }
 

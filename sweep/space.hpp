@@ -21,7 +21,7 @@ class Space {
 
   /// Of the product, with those that conditions leave out.
   std::uint64_t size() const { return size_; }
-  /// Of those that have a row. Takes a while for huge products.
+  /// Of those that have a row. Takes a while for huge products, the first time.
   std::uint64_t count() const;
 
   /// The first number from `number` on that has a row; `size()` when there is none.
@@ -44,6 +44,7 @@ class Space {
   std::uint64_t size_ = 0;
   std::vector<std::vector<Condition>> conditions_;  ///< by the last level that they look at
   std::size_t last_condition_ = 0;                  ///< levels behind it have none
+  mutable std::optional<std::uint64_t> count_;
 };
 
 }  // namespace penstock

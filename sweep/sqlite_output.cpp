@@ -55,7 +55,7 @@ class SqliteOutput : public DatabaseOutput {
     check(sqlite3_busy_timeout(opened, 10'000));
     check_ours();
     if (writes) create_tables();
-    check_columns();
+    if (!columns_.empty()) check_columns();
     if (writes) begin_writing();
   }
 
@@ -74,14 +74,21 @@ class SqliteOutput : public DatabaseOutput {
   }
 
   void previous(const std::function<void(const Cells&)>& visit) override {
-    select("SELECT * FROM sweep ORDER BY point", [&](sqlite3_stmt* row) {
-      Cells cells;
-      for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(row, c));
-      if (text_at(row, static_cast<int>(columns_.size())) != check_of(cells))
-        throw InputError(path_, fmt::format("the row of point {} was changed after it was written",
-                                            cells.front()));
-      visit(cells);
-    });
+    while (const auto row = next_row()) visit(*row);
+  }
+
+  std::optional<Cells> next_row() override {
+    if (!rows_) rows_ = prepare("SELECT * FROM sweep ORDER BY point");
+    const int result = sqlite3_step(rows_.get());
+    if (result != SQLITE_ROW) rows_.reset();
+    if (result == SQLITE_DONE) return std::nullopt;
+    if (result != SQLITE_ROW) fail();
+    Cells cells;
+    for (std::size_t c = 0; c < columns_.size(); ++c) cells.push_back(cell(rows_.get(), c));
+    if (text_at(rows_.get(), static_cast<int>(columns_.size())) != check_of(cells))
+      throw InputError(path_, fmt::format("the row of point {} was changed after it was written",
+                                          cells.front()));
+    return cells;
   }
 
   void put(const Cells& row) override {
@@ -257,6 +264,7 @@ class SqliteOutput : public DatabaseOutput {
   Lock lock_;
   std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
   Statement insert_{nullptr, sqlite3_finalize};
+  Statement rows_{nullptr, sqlite3_finalize};  ///< that are being read
   Clock::time_point committed_ = Clock::now();
   bool pending_ = false;  ///< rows that are not committed
 };

@@ -10,6 +10,8 @@ class DatabaseOutput : public Output {
  public:
   virtual std::string manifest() = 0;  ///< "" in a new database
   virtual void set_manifest(const std::string& text) = 0;
+  /// In the order of points; nothing behind the last. Then it begins again.
+  virtual std::optional<Cells> next_row() = 0;
 };
 
 enum class DatabaseAccess : std::uint8_t {
@@ -18,8 +20,8 @@ enum class DatabaseAccess : std::uint8_t {
   read,    ///< nothing is written
 };
 
-/// Throws SystemError; InputError where penstock was built without SQLite, or the file is no
-/// database of a sweep.
+/// Without `columns` it is only asked for its manifest. Throws SystemError; InputError where
+/// penstock was built without SQLite, or the file is no database of a sweep.
 std::unique_ptr<DatabaseOutput> open_sqlite(const std::string& path,
                                             const std::vector<SweepColumn>& columns,
                                             DatabaseAccess access);

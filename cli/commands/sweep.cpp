@@ -91,7 +91,8 @@ Manifest manifest_of(const Arguments& arguments, const Space& space, const Docum
   m.axes = space.axes();
   m.conditions = arguments.values("where");
   m.engine = arguments.value("engine", "auto");
-  m.shard = arguments.value("shard", "0/1");
+  m.shard = arguments.value("shard", to_string(Shard{}));
+  m.points = space.count();
   return m;
 }
 
@@ -150,39 +151,13 @@ std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,
                                      engine_choice(arguments.value("engine", "auto")), documents);
 }
 
-/// Does the file have all rows already? What is wrong with the command rank 0 says.
-bool is_done(const Arguments& arguments) {
-  if (!writes_file(arguments) || arguments.flag("force")) return false;
-  try {
-    const auto documents = std::make_shared<Documents>();
-    const Space space = space_of(arguments, documents);
-    const Columns columns(space, *documents);
-    return is_complete(arguments.value("output"), columns,
-                       manifest_of(arguments, space, *documents), space.count());
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
-/// A rank that works for rank 0, with the files as that has read them.
-int work_for_others(const Arguments& arguments, const WorkerOptions& options) {
-  std::unique_ptr<const Evaluator> evaluator;
-  const auto prepare = [&](const std::string& files) {
-    evaluator = evaluator_of(arguments, std::make_shared<Documents>(decode_files(files)));
-    return evaluation(*evaluator, arguments);
-  };
-  work_for_rank_0(
-      prepare, [&] { return is_done(arguments); }, options);
-  return exit_ok;
-}
-
 /// False when it was stopped before all points were visited.
 bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
                const WorkerOptions& options) {
   try {
     visit(
-        evaluation(evaluator, arguments), [&] { return run.next(); },
-        [&](Row&& row) { run.take(std::move(row)); }, options);
+        evaluation(evaluator, arguments), [&] { return run.next_point(); },
+        [&](Row&& row) { run.take_row(std::move(row)); }, options);
     return run.finish();
   } catch (const LostOutput&) {
     throw;
@@ -246,10 +221,29 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
       writes_file(arguments) ? "; the same command with --resume continues" : "");
 }
 
-/// A batch script of Slurm is no rank: srun starts those, and tells them their step.
-std::optional<std::string> of_launcher(const std::string& name) {
-  if (name.starts_with("SLURM_") && !environment("SLURM_STEP_ID")) return std::nullopt;
-  return environment(name);
+/// With "env" as a number, and a file of its own for each shard.
+Arguments of_shard(Arguments arguments) {
+  const auto rank = rank_of_many(environment);
+  if (!arguments.flag("shard")) {
+    if (!rank) return arguments;
+    throw InputError("penstock sweep",
+                     fmt::format("was started as one of {} ({}), each of which would do the whole; "
+                                 "give --shard env and -o rows-%K.csv, then merge; or --shard 1/1",
+                                 rank->size, rank->rank_variable));
+  }
+  const std::string given = arguments.value("shard");
+  const Shard shard = parse_shard(given);
+  for (const char* name : {"output", "report"}) {
+    if (!arguments.flag(name)) continue;
+    const std::string file = arguments.value(name);
+    const std::string own = file_of_shard(file, shard);
+    if (given == "env" && shard.count > 1 && own == file)
+      throw InputError(fmt::format("--{} {}", name, file),
+                       "is one file for all shards; %K in its name is the number of each");
+    arguments.options[name] = {own};
+  }
+  arguments.options["shard"] = {to_string(shard)};
+  return arguments;
 }
 
 WorkerOptions worker_options(const Arguments& arguments) {
@@ -258,22 +252,21 @@ WorkerOptions worker_options(const Arguments& arguments) {
   options.jobs = number_option<int>(arguments, "jobs", 0, 1);
   if (options.jobs > kMostJobs)
     throw InputError("--jobs",
-                     fmt::format("must be at most {}, got {}; more machines take part with "
-                                 "mpirun or srun",
+                     fmt::format("must be at most {}, got {}; more machines take a --shard "
+                                 "each",
                                  kMostJobs, options.jobs));
   options.point_limit_s = number_option<double>(arguments, "timeout", 0, 0.001);
   options.stop = &stop_wanted;
-  if (!arguments.flag("shard")) options.group = group_settings(of_launcher, 60);
   return options;
 }
 
 }  // namespace
 
-int run_sweep(const Arguments& arguments) {
+int run_sweep(const Arguments& given) {
+  const Arguments arguments = of_shard(given);
   check_options(arguments);
   WorkerOptions workers = worker_options(arguments);
-  const Shard shard = parse_shard(arguments.value("shard", "0/1"));
-  if (works_for_rank_0(workers)) return work_for_others(arguments, workers);
+  const Shard shard = parse_shard(arguments.value("shard", to_string(Shard{})));
   const auto documents = std::make_shared<Documents>();
   const Space space = space_of(arguments, documents);
   const Columns columns(space, *documents);
@@ -295,7 +288,6 @@ int run_sweep(const Arguments& arguments) {
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
-  workers.told = encode(documents->files());
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
   const bool complete = visit_all(*evaluator, run, arguments, workers);

@@ -341,33 +341,31 @@ void read_manifest(const std::string& text) {
             "a manifest reads as another");
 }
 
-/// What a worker's stream says, to rank 0 and from it.
+/// What a worker's pipes say, in both directions.
 void read_messages(const std::string& text) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) throw InternalBug("no sockets");
+  if (::pipe(ends) != 0) throw InternalBug("no pipes");
   const std::string sent = text.substr(0, 32768);
   const bool all = ::write(ends[1], sent.data(), sent.size()) == static_cast<ssize_t>(sent.size());
   ::close(ends[1]);
-  Stream stream(ends[0]);
+  MessageStream stream(ends[0], ::dup(ends[0]));
   while (stream.receive()) {
   }
-  while (const auto message = stream.next()) {
-    switch (message->says) {
-      case Says::hello: static_cast<void>(encode(decode_hello(message->bytes))); break;
-      case Says::ended: static_cast<void>(encode(decode_ended(message->bytes))); break;
-      case Says::give_up: static_cast<void>(encode(decode_number(message->bytes))); break;
-      case Says::stop: static_cast<void>(encode(decode_files(message->bytes))); break;
-      case Says::point: static_cast<void>(encode(decode_task(message->bytes))); break;
-      case Says::row: {
+  while (const auto message = stream.next_message()) {
+    switch (message->kind) {
+      case MessageKind::give_up: static_cast<void>(encode(decode_number(message->bytes))); break;
+      case MessageKind::stop: break;
+      case MessageKind::point: static_cast<void>(encode(decode_task(message->bytes))); break;
+      case MessageKind::row: {
         static const Rows kRows;
         Row row = decode(message->bytes);
-        row.point %= kRows.space.size();  // rank 0 knows which it has asked for
+        row.point %= kRows.space.size();  // who hands out points knows which
         invariant(encode(decode(encode(row))) == encode(row), "a row reads as another");
         static_cast<void>(kRows.columns.cells(row));
       }
     }
   }
-  invariant(all, "a socket holds less than a message");
+  invariant(all, "a pipe holds less than a message");
 }
 
 int connected_to(int port) {

@@ -18,7 +18,8 @@ namespace penstock::output_test {
 namespace {
 
 Manifest manifest_of(const Space& space) {
-  return {"0", {{"made-up.yaml", "1"}}, {}, {}, space.axes(), {}, "auto", "0/1"};
+  return {"0",    {{"made-up.yaml", "1"}}, {},          {}, space.axes(), {},
+          "auto", to_string(Shard{}),      space.size()};
 }
 
 /// Visits points in a random order, at most `window` at a time, `most` in all; those in `broken`
@@ -33,7 +34,7 @@ void sweep(const std::string& path, Existing existing, unsigned seed, std::size_
   std::vector<std::uint64_t> handed;
   for (bool more = true; more || !handed.empty();) {
     while (more && handed.size() < 5) {
-      const auto point = most > 0 ? run.next() : std::nullopt;
+      const auto point = most > 0 ? run.next_point() : std::nullopt;
       more = point.has_value();
       if (more) handed.push_back(point->number);
       if (more) --most;
@@ -43,7 +44,7 @@ void sweep(const std::string& path, Existing existing, unsigned seed, std::size_
     Row row = made_up_row(handed[at]);
     if (row.point == broken) row.status = Row::Status::failed;
     handed.erase(handed.begin() + static_cast<std::ptrdiff_t>(at));
-    run.take(std::move(row));
+    run.take_row(std::move(row));
   }
   run.finish();
 }
@@ -110,25 +111,6 @@ TEST_P(Files, AnExistingFileIsLeftAlone) {
   EXPECT_EQ(rows(path("there")).size(), 20U);
   sweep(path("there"), Existing::overwrite, 1, 5);
   EXPECT_EQ(rows(path("there")).size(), 5U);
-}
-
-TEST_P(Files, AreCompleteWithAllRowsOfThisSweepAndNoneThatFailed) {
-  const SpaceRig rig, other({"stages=1:5", "microbatches=1:4"});
-  const auto complete = [&](const std::string& name, const SpaceRig& of) {
-    return is_complete(path(name), of.columns, manifest_of(of.space), of.space.size());
-  };
-  sweep(path("whole"), Existing::refuse, 1);
-  sweep(path("part"), Existing::refuse, 1, 19);
-  sweep(path("failed"), Existing::refuse, 1, 1000, 3);
-  EXPECT_TRUE(complete("whole", rig));
-  EXPECT_FALSE(complete("whole", other));
-  EXPECT_FALSE(complete("part", rig));
-  EXPECT_FALSE(complete("failed", rig));
-  EXPECT_FALSE(complete("none", rig));
-  EXPECT_FALSE(std::filesystem::exists(path("none")));
-  std::ofstream(path("empty")).close();
-  EXPECT_FALSE(complete("empty", rig));
-  EXPECT_EQ(std::filesystem::file_size(path("empty")), 0U) << "a question writes nothing";
 }
 
 TEST_P(Files, AnotherSweepIsNotContinued) {
@@ -212,25 +194,6 @@ TEST(Lines, JsonHasNumbersOnlyWhereNothingIsLost) {
   for (const char* text :
        {"", "01", "+1", ".5", "1.", "1ms", "[1]", "true", "12345678901234567890123"})
     EXPECT_FALSE(is_json_number(text)) << text;
-}
-
-TEST(Shards, DivideThePointsThatHaveARow) {
-  const SpaceRig rig;
-  std::vector<std::uint64_t> all;
-  for (std::uint64_t k = 0; k < 3; ++k) {
-    Numbers numbers(rig.space, {k, 3});
-    std::uint64_t count = 0;
-    while (const auto number = numbers.next()) {
-      all.push_back(*number);
-      ++count;
-    }
-    EXPECT_EQ(count, numbers.count());
-  }
-  std::ranges::sort(all);
-  ASSERT_EQ(all.size(), rig.space.size());
-  EXPECT_EQ(all.back(), rig.space.size() - 1);
-  for (const char* wrong : {"", "1", "3/3", "a/2", "1/0", "0/2x", "-1/2"})
-    EXPECT_THROW(parse_shard(wrong), InputError) << wrong;
 }
 
 }  // namespace

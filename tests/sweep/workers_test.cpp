@@ -171,26 +171,6 @@ TEST(Workers, KilledFromOutsideTheyAreReplaced) {
   EXPECT_GE(killed.size(), 2U);
 }
 
-TEST(Workers, TheirSupervisorIsReplacedToo) {
-  const Shared<Counter> counter;
-  const Evaluate evaluate = [&](const Point& point) {
-    if (point.number == 100 && counter->calls++ == 0) {
-      ::kill(::getppid(), SIGKILL);
-      for (;;) ::pause();
-    }
-    return echo_of(point);
-  };
-  expect_all(visited(evaluate, 2000, {.jobs = 2}), 2000);
-}
-
-TEST(Workers, SupervisorsThatAlwaysEndAreAnError) {
-  const Evaluate evaluate = [](const Point&) -> Row {
-    ::kill(::getppid(), SIGKILL);
-    for (;;) ::pause();
-  };
-  EXPECT_THROW(visited(evaluate, 10, {.jobs = 1}), SystemError);
-}
-
 TEST(Workers, AnIdleOneGetsWhatABusyOneHasNotBegun) {
   struct Barrier {
     sem_t others;
@@ -270,7 +250,7 @@ TEST(Workers, WhatTheSinkThrowsEndsThemAll) {
 TEST(Workers, EndWithTheirParent) {
   struct Places {
     sem_t there;
-    std::atomic<pid_t> supervisor, worker, child;
+    std::atomic<pid_t> worker, child;
   };
   const Shared<Places> places;
   ::sem_init(&places->there, 1, 0);
@@ -279,7 +259,6 @@ TEST(Workers, EndWithTheirParent) {
   const pid_t parent = ::fork();
   if (parent == 0) {
     const Evaluate evaluate = [&](const Point& point) -> Row {
-      places->supervisor = ::getppid();
       places->worker = ::getpid();
       run_in_child("SimGrid", [&]() -> std::string {
         places->child = ::getpid();
@@ -298,7 +277,7 @@ TEST(Workers, EndWithTheirParent) {
   EXPECT_TRUE(WIFSIGNALED(status));
   while (::waitpid(-1, nullptr, 0) > 0) continue;
   EXPECT_EQ(errno, ECHILD);
-  for (const pid_t pid : {places->supervisor.load(), places->worker.load(), places->child.load()}) {
+  for (const pid_t pid : {places->worker.load(), places->child.load()}) {
     EXPECT_EQ(::kill(pid, 0), -1) << pid << " is still there";
     EXPECT_EQ(errno, ESRCH);
   }
