@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,13 +67,6 @@ double limit_time(double limit_s) {
 void end_with_parent(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it ended before the line above
-}
-
-// Not pidfd_open(): the C library's header forgot that C++ may include it.
-int watch_process(pid_t child) {
-  const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
-  if (descriptor < 0) throw SystemError::from_errno("watch", "a child process");
-  return descriptor;
 }
 
 std::string how_it_ended(int status) {

@@ -25,10 +25,6 @@ struct ChildResult {
 ChildResult run_in_child(const std::string& what, const std::function<std::string()>& work,
                          double limit_s = 0);
 
-/// A descriptor, to be closed, that poll() finds readable when this child has ended. Throws
-/// SystemError.
-int watch_process(pid_t child);
-
 /// "by signal 11 (Segmentation fault)", "with status 3".
 std::string how_it_ended(int status);
 

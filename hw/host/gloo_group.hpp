@@ -2,7 +2,7 @@
 // through gloo.
 #pragma once
 
-#include "base/meeting.hpp"
+#include "hw/host/meeting.hpp"
 #include "hw/group.hpp"
 
 #include <map>

@@ -1,7 +1,7 @@
 #include "tests/fuzz/targets.hpp"
 
-#include "base/hmac.hpp"
-#include "base/rendezvous.hpp"
+#include "hw/host/hmac.hpp"
+#include "hw/host/rendezvous.hpp"
 #include "hw/calibration.hpp"
 #include "hw/run_plan_file.hpp"
 #include "models/layer_table.hpp"
@@ -438,7 +438,7 @@ class FakeRank0 {
     }
     ::close(to);
   }
-  /// As base/rendezvous.hpp says it, for a run without a secret.
+  /// As hw/host/rendezvous.hpp says it, for a run without a secret.
   static bool prove(int to) {
     std::string hello(kFrame + 1 + kNonce + std::strlen(kRun), '\0');
     if (::recv(to, hello.data(), hello.size(), MSG_WAITALL) != ssize_of(hello)) return false;
@@ -617,12 +617,12 @@ const Target kTargets[] = {
      .read = read_greetings,
      .system_errors = true,
      .written = written_greetings,
-     .covers = {"base/rendezvous.cpp", "base/hmac.cpp"}},
+     .covers = {"hw/host/rendezvous.cpp", "hw/host/hmac.cpp"}},
     {.name = "answers",
      .read = read_answers,
      .system_errors = true,
      .written = written_answers,
-     .covers = {"base/rendezvous.cpp", "base/hmac.cpp"}},
+     .covers = {"hw/host/rendezvous.cpp", "hw/host/hmac.cpp"}},
     {.name = "database",
      .read = read_database,
      .system_errors = true,

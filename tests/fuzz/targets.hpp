@@ -50,7 +50,7 @@ std::vector<std::string> written_runs();
 std::vector<std::string> written_fits();
 std::vector<std::string> written_sailor_files();
 
-/// A word of the ranks' protocol, as base/rendezvous.cpp frames it.
+/// A word of the ranks' protocol, as hw/host/rendezvous.cpp frames it.
 std::string greeting(char kind, std::int32_t number, const std::string& first,
                      const std::string& second);
 

@@ -39,6 +39,9 @@ LIBRARIES = {
     "cuda": ("hw/cuda/", "hw/row_kernels.hpp"),
     "cublasLt.h": ("hw/cuda/",),
     "nccl.h": ("hw/cuda/",),
+    "sys/socket.h": ("hw/",),
+    "netinet/": ("hw/",),
+    "arpa/inet.h": ("hw/",),
 }
 DEFINED = re.compile(
     r"^(?:(?:struct|class|enum class) (\w+)[^;()]*(?:\{|$)|inline constexpr [^=({]*?(\w+)(?:\[\d*\])? *=)", re.M)

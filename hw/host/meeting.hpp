@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/launched_as.hpp"
-#include "base/rendezvous.hpp"
+#include "hw/host/rendezvous.hpp"
 
 #include <memory>
 #include <optional>
@@ -39,8 +39,6 @@ std::unique_ptr<RendezvousStore> meet(const GroupSettings& settings);
 
 /// Is this an address at which only this machine's processes are reached?
 bool on_loopback(const std::string& host);
-/// Do they meet at such an address?
-bool on_one_machine(const GroupSettings& settings);
 
 /// Sixteen hexadecimal digits that nobody else draws.
 std::string random_name();

@@ -1,5 +1,5 @@
 // Against the vectors of FIPS 180-4's examples and of RFC 4231.
-#include "base/hmac.hpp"
+#include "hw/host/hmac.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/meeting.hpp"
+#include "hw/host/meeting.hpp"
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -192,11 +192,6 @@ std::optional<GroupSettings> group_settings(const Environment& get, double deadl
     s.ports = master_ports(get);
   }
   return s;
-}
-
-bool on_one_machine(const GroupSettings& s) {
-  if (s.folder.empty()) return on_loopback(s.master_address);
-  return s.hostname.empty() || on_loopback(s.hostname);
 }
 
 std::unique_ptr<RendezvousStore> meet(const GroupSettings& s) {

@@ -51,8 +51,6 @@ class RendezvousStore {
   virtual void fail(const std::string& reason) = 0;
   /// This process's address on the way to the others; empty while nobody has come.
   virtual std::string local_address() = 0;
-  /// At which this process reaches rank 0.
-  virtual std::string server_address() = 0;
 
   /// Asks until it is there; `not_yet` after `deadline_s`.
   Answer get(const std::string& key, int owner, double deadline_s);
@@ -82,7 +80,6 @@ class RendezvousServer : public RendezvousStore {
   double clock_s() override;
   void fail(const std::string& reason) override;
   std::string local_address() override;
-  std::string server_address() override { return "127.0.0.1"; }
 
  private:
   struct Connection;
@@ -109,11 +106,6 @@ class RendezvousServer : public RendezvousStore {
   std::string failure_;
   std::string address_;
   std::thread thread_;
-};
-
-/// Rank 0 was found, and does not want this rank: to ask again is no use.
-class RefusedByRank0 : public SystemError {
-  using SystemError::SystemError;
 };
 
 /// Connects to rank 0 at `host`, at one of `ports`, again and again until `reach_s` have passed.

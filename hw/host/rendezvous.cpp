@@ -1,9 +1,9 @@
-#include "base/rendezvous.hpp"
+#include "hw/host/rendezvous.hpp"
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/hmac.hpp"
-#include "base/meeting.hpp"
+#include "hw/host/hmac.hpp"
+#include "hw/host/meeting.hpp"
 
 #include <fmt/format.h>
 
@@ -104,12 +104,12 @@ class Socket {
   int fd_;
 };
 
-/// Of this end (::getsockname) or the other (::getpeername).
-std::string address_of(int fd, decltype(::getsockname)* end = ::getsockname) {
+/// Of this end.
+std::string address_of(int fd) {
   sockaddr_in address{};
   socklen_t length = sizeof address;
   char text[INET_ADDRSTRLEN] = {};
-  if (end(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
   ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
   return text;
 }
@@ -477,7 +477,6 @@ class RendezvousClient : public RendezvousStore {
   }
   void fail(const std::string& reason) override { request(frame(kFail, 0, "", reason)); }
   std::string local_address() override { return address_of(socket_.fd()); }
-  std::string server_address() override { return address_of(socket_.fd(), ::getpeername); }
 
  private:
   Reply request(const std::string& bytes) {
@@ -547,7 +546,7 @@ std::unique_ptr<RendezvousStore> connect_rendezvous(const RunIdentity& identity,
         if (reply.io == Io::done && reply.status == kOk)
           return std::make_unique<RendezvousClient>(std::move(socket), host, deadline_s);
         const bool ours = reply.io == Io::done && reply.number == 1;
-        if (ours) throw RefusedByRank0(fmt::format("rank 0 ({}) refuses: {}", host, reply.bytes));
+        if (ours) throw SystemError(fmt::format("rank 0 ({}) refuses: {}", host, reply.bytes));
         // A last try that the end of the time cut short says less than an earlier answer.
         if (reply.io == Io::done) answer = reply.bytes;
         seen = answer.empty() ? "who listens there is not penstock" : answer;

@@ -1,4 +1,4 @@
-#include "base/hmac.hpp"
+#include "hw/host/hmac.hpp"
 
 #include <bit>
 #include <cstddef>
