@@ -1,17 +1,16 @@
 #include "hw/run_plan_file.hpp"
 
 #include "base/error.hpp"
-#include "base/json_fields.hpp"
 #include "base/say.hpp"
+#include "hw/fields.hpp"
 #include "program/check.hpp"
+#include "schedules/lowering.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <concepts>
 #include <limits>
 #include <numeric>
 #include <ranges>
@@ -19,51 +18,41 @@
 #include <tuple>
 
 namespace penstock {
-namespace {
 
-constexpr const char* kRules[] = {"flush", "stash", "double_buffer", "latest", "listed"};
-constexpr const char* kBackwards[] = {"plain", "corrected", "mixed"};
-constexpr const char* kComputes[] = {"stand_in", "transformer"};
-constexpr const char* kOptimizers[] = {"sgd", "adamw"};
-constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
+// --- fields -------------------------------------------------------------------------------------
 
-std::vector<double> seconds_of(const Json& json, const char* key) {
-  std::vector<double> seconds;
-  for (const Json& v : list(json, key)) {
-    const double value = v.is_number() ? v.get<double>() : -1;
-    if (!(value >= 0 && value <= kLongestField_s))
-      wrong_field(key, fmt::format("numbers from 0 to {:g}", kLongestField_s), v);
-    seconds.push_back(value);
-  }
-  return seconds;
-}
+constexpr std::string_view kRuleNames[] = {"flush", "stash", "double_buffer", "latest", "listed"};
+constexpr std::string_view kBackwardNames[] = {"plain", "corrected", "mixed"};
+constexpr std::string_view kComputeNames[] = {"stand_in", "transformer"};
+
+constexpr const auto& names_of(VersionRule::Kind) { return kRuleNames; }
+constexpr const auto& names_of(VersionRule::Backward) { return kBackwardNames; }
+constexpr const auto& names_of(Transfers) { return kTransfersNames; }
+constexpr const auto& names_of(StepSync) { return kStepSyncNames; }
+constexpr const auto& names_of(Compute) { return kComputeNames; }
 
 /// A name for all stages, or a list with one of each.
-PerStage<Recompute> recompute_of(const Json& json) {
-  constexpr const char* kKey = "recompute";
-  const Json& given = member(json, kKey);
-  if (!given.is_array()) return named<Recompute>(given, kRecomputeNames, kKey);
-  if (given.empty()) wrong_field(kKey, "a name, or a list of names", given);
-  std::vector<Recompute> each;
-  for (const Json& one : given) each.push_back(named<Recompute>(one, kRecomputeNames, kKey));
-  return PerStage<Recompute>(std::move(each));
-}
-
-Json recompute_json(const PerStage<Recompute>& recompute) {
-  Json names = Json::array();
-  for (const Recompute one : recompute.values())
-    names.push_back(kRecomputeNames[static_cast<std::size_t>(one)]);
+/// (A single Recompute converts to this, and is a name like any enum.)
+Json field_json(const std::same_as<PerStage<Recompute>> auto& recompute) {
+  const Json names = to_field(recompute.values());
   return recompute.alike() ? names[0] : names;
 }
 
-/// How an op's flags are written behind its token, in this order.
-constexpr std::pair<char, Op::Flag> kMarks[] = {{'<', Op::receives},
-                                                {'>', Op::sends},
-                                                {'~', Op::detached},
-                                                {'+', Op::paired},
-                                                {'=', Op::stored}};
+void take_field(const char* key, const Json& json, PerStage<Recompute>& recompute) {
+  if (json.is_array() && json.empty()) wrong_field(key, "a name, or a list of names", json);
+  std::vector<Recompute> each(1);
+  if (json.is_array())
+    take(key, json, each);
+  else
+    take(key, json, each[0]);
+  recompute = PerStage<Recompute>(std::move(each));
+}
 
-/// `2F5` with its marks, e.g. '<' where it receives and '>' where it sends.
+/// What an order says of an op behind its token, in this order; sends, receives, reductions and
+/// steps follow from it.
+constexpr std::pair<char, Op::Flag> kMarks[] = {{'+', Op::paired}, {'=', Op::stored}};
+
+/// `2F5` with its marks.
 std::string marked(const Op& op) {
   std::string text = to_string(op);
   for (const auto& [mark, flag] : kMarks)
@@ -71,8 +60,8 @@ std::string marked(const Op& op) {
   return text;
 }
 
-Op unmarked(std::string_view text) {
-  const auto end = std::min(text.find_first_of("<>~+="), text.size());
+Op unmarked(const char* key, std::string_view text) {
+  const auto end = std::min(text.find_first_of("+="), text.size());
   auto op = parse_op(text.substr(0, end));
   std::string_view marks = text.substr(end);
   for (const auto& [mark, flag] : kMarks) {
@@ -80,37 +69,106 @@ Op unmarked(std::string_view text) {
     op->flags = static_cast<std::uint8_t>(op->flags | flag);
     marks.remove_prefix(1);
   }
-  if (!op || !marks.empty())
-    throw Unsound(fmt::format("'{}' in 'devices' is no op", text.substr(0, 60)));
+  if (!op || !marks.empty() || !is_compute(op->kind))
+    throw Unsound(fmt::format("'{}' in '{}' is no op that computes", text.substr(0, 60), key));
   return *op;
 }
 
-Json devices_json(const OpLists& ops) {
-  Json devices = Json::array();
-  for (int d = 0; d < ops.devices(); ++d) {
+/// A line of tokens for each position of the pipeline.
+Json field_json(const OpLists& order) {
+  Json lines = Json::array();
+  for (int d = 0; d < order.devices(); ++d) {
     std::string line;
-    for (const Op& op : ops.of(d)) line += (line.empty() ? "" : " ") + marked(op);
-    devices.push_back(line);
+    for (const Op& op : order.of(d)) line += (line.empty() ? "" : " ") + marked(op);
+    lines.push_back(line);
   }
-  return devices;
+  return lines;
 }
 
-OpLists devices_of(const Json& json) {
-  OpLists ops;
-  for (const std::string& line : value_of<std::vector<std::string>>(json, "devices")) {
+void take_field(const char* key, const Json& json, OpLists& order) {
+  std::vector<std::string> lines;
+  take(key, json, lines);
+  for (const std::string& line : lines) {
     for (std::size_t at = 0; at < line.size();) {
       const std::size_t end = std::min(line.find(' ', at), line.size());
-      if (end > at) ops.add(unmarked(std::string_view(line).substr(at, end - at)));
+      if (end > at) order.add(unmarked(key, std::string_view(line).substr(at, end - at)));
       at = end + 1;
     }
-    ops.end_device();
+    order.end_device();
   }
-  return ops;
 }
 
-/// Field by field, both ways: one list for writing and reading.
-template <class Costs, class Visit>
-void each_cost(Costs& c, Visit&& visit) {
+/// What a Placement is built from.
+struct PlacementParts {
+  std::vector<int> widths;
+  std::vector<std::uint32_t> position;
+  std::uint32_t mirrored_batch = 0;
+};
+
+void each_field(Like<PlacementParts> auto& p, auto&& visit) {
+  visit("widths", p.widths);
+  visit("position", p.position);
+  visit("mirrored_batch", p.mirrored_batch);
+}
+
+Json field_json(const Placement& p) {
+  return to_field(PlacementParts{p.widths(), p.positions(), p.mirrored_batch()});
+}
+
+/// Positions and replicas; checked here, because the Placement is built from them.
+void take_field(const char* key, const Json& json, Placement& placement) {
+  constexpr std::uint64_t kMostDevices = 16'000'000;
+  PlacementParts parts;
+  take(key, json, parts);
+  auto& [widths, position, mirrored] = parts;
+  if (widths.empty() || position.empty() || std::ranges::min(widths) < 1)
+    throw Unsound("the placement has no devices or no stages");
+  if (position.size() > 65535) throw Unsound("there are more than 65535 stages");
+  std::uint64_t round = static_cast<std::uint64_t>(std::ranges::max(widths)) * widths.size();
+  for (const int width : widths)
+    if (round <= kMostDevices) round = std::lcm(round, static_cast<std::uint64_t>(width));
+  if (round > kMostDevices)
+    throw Unsound(fmt::format("the placement has more than {} devices", kMostDevices));
+  if (std::ranges::any_of(position, [&](auto at) { return at >= widths.size(); }))
+    throw Unsound("a stage is placed outside of the pipeline");
+  for (std::uint32_t at = 0; at < widths.size(); ++at)
+    if (std::ranges::find(position, at) == position.end())
+      throw Unsound(fmt::format("position {} of the pipeline has no stage", at));
+  const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == widths[0]; });
+  if (mirrored > 0 && (!all_alike || position.size() != widths.size() || widths.size() % 2 != 0 ||
+                       !std::ranges::equal(position, std::views::iota(0U, widths.size()))))
+    throw Unsound(
+        "a mirrored placement must have an even number of devices and one stage for each "
+        "in their order");
+  placement = {std::move(widths), std::move(position), mirrored};
+}
+
+void each_field(Like<VersionRule> auto& v, auto&& visit) {
+  visit("kind", v.kind);
+  visit("delay", v.delay);
+  visit("extra_copies", v.extra_copies);
+  visit("backward", v.backward);
+  visit("forward_listed", v.forward_listed);
+  visit("backward_listed", v.backward_listed);
+  visit("listed_held", v.listed_held);
+}
+
+/// All but its ops, which follow.
+void each_field(Like<Program> auto& p, auto&& visit) {
+  visit("schedule", p.schedule);
+  visit("transfers", p.transfers);
+  visit("microbatches_per_update", p.microbatches_per_update);
+  visit("batches", p.batches);
+  visit("flushes", p.flushes);
+  visit("optimizer_sync", p.step_sync);
+  visit("placement", p.placement);
+  visit("asynchronous", p.asynchronous);
+  visit("detached_reductions", p.detached_reductions);
+  visit("versions", p.versions);
+  visit("whole_backward", p.whole_backward);
+}
+
+void each_field(Like<StageCosts> auto& c, auto&& visit) {
   visit("forward_s", c.forward_s);
   visit("backward_s", c.backward_s);
   visit("backward_input_s", c.backward_input_s);
@@ -137,173 +195,44 @@ void each_cost(Costs& c, Visit&& visit) {
   visit("backward_microbatches", c.backward_microbatches);
 }
 
-template <class Model, class Visit>
-void each_model_field(Model& m, Visit&& visit) {
-  visit("name", m.name);
-  visit("num_layers", m.num_layers);
-  visit("hidden_size", m.hidden_size);
-  visit("num_attention_heads", m.num_attention_heads);
-  visit("num_query_groups", m.num_query_groups);
-  visit("ffn_hidden_size", m.ffn_hidden_size);
-  visit("vocab_size", m.vocab_size);
-  visit("seq_length", m.seq_length);
-  visit("tie_embeddings", m.tie_embeddings);
-  visit("flash_attention", m.flash_attention);
-  visit("compute_type", m.compute_type);
-}
-
-template <class Channel, class Visit>
-void each_channel_field(Channel& c, Visit&& visit) {
+void each_field(Like<ChannelPlan> auto& c, auto&& visit) {
   visit("source", c.source);
   visit("destination", c.destination);
   visit("backward", c.backward);
   visit("latency_s", c.latency_s);
-  visit("bytes_per_s", c.bytes_per_s);
+  visit("bytes_per_s", c.bytes_per_s, {.or_unlimited = true});
 }
 
-template <class Optimizer, class Visit>
-void each_optimizer_field(Optimizer& o, Visit&& visit) {
-  visit("learning_rate", o.learning_rate);
-  visit("beta1", o.beta1);
-  visit("beta2", o.beta2);
-  visit("epsilon", o.epsilon);
-  visit("weight_decay", o.weight_decay);
-}
-
-Json program_json(const Program& p) {
-  return {{"schedule", p.schedule},
-          {"transfers", to_string(p.transfers)},
-          {"microbatches_per_update", p.microbatches_per_update},
-          {"batches", p.batches},
-          {"flushes", p.flushes},
-          {"optimizer_sync", kStepSyncNames[static_cast<std::size_t>(p.step_sync)]},
-          {"widths", p.placement.widths()},
-          {"position", p.placement.positions()},
-          {"mirrored_batch", p.placement.mirrored_batch()},
-          {"asynchronous", p.asynchronous},
-          {"detached_reductions", p.detached_reductions},
-          {"divided", p.divided},
-          {"version_rule", kRules[static_cast<std::size_t>(p.versions.kind)]},
-          {"version_delay", p.versions.delay},
-          {"extra_copies", p.versions.extra_copies},
-          {"backward_weights", kBackwards[static_cast<std::size_t>(p.versions.backward)]},
-          {"forward_versions", p.versions.forward_listed},
-          {"backward_versions", p.versions.backward_listed},
-          {"versions_held", p.versions.listed_held},
-          {"whole_backward", p.whole_backward}};
-}
-
-/// Positions and replicas; checked here, because the Placement is built from them.
-Placement placement_of(const Json& json) {
-  constexpr std::int64_t kMostDevices = 16'000'000;
-  auto widths = value_of<std::vector<int>>(json, "widths");
-  auto position = value_of<std::vector<std::uint32_t>>(json, "position");
-  const auto most = widths.empty() ? 0 : std::ranges::max(widths);
-  if (widths.empty() || position.empty() || std::ranges::min(widths) < 1)
-    throw Unsound("the placement has no devices or no stages");
-  if (position.size() > 65535) throw Unsound("there are more than 65535 stages");
-  if (most * static_cast<std::int64_t>(widths.size()) > kMostDevices)
-    throw Unsound(fmt::format("the placement has more than {} devices", kMostDevices));
-  if (std::ranges::any_of(position, [&](auto at) { return at >= widths.size(); }))
-    throw Unsound("a stage is placed outside of the pipeline");
-  const auto mirrored = value_of<std::uint32_t>(json, "mirrored_batch");
-  const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == widths[0]; });
-  if (mirrored > 0 && (!all_alike || position.size() != widths.size() || widths.size() % 2 != 0 ||
-                       !std::ranges::equal(position, std::views::iota(0U, widths.size()))))
-    throw Unsound(
-        "a mirrored placement must have an even number of devices and one stage for each "
-        "in their order");
-  return {std::move(widths), std::move(position), mirrored};
-}
-
-Program program_of(const Json& json) {
-  Program p;
-  p.schedule = value_of<std::string>(json, "schedule");
-  p.transfers = enum_of<Transfers>(json, kTransfersNames, "transfers");
-  p.microbatches_per_update = value_of<std::uint32_t>(json, "microbatches_per_update");
-  p.batches = value_of<std::uint32_t>(json, "batches");
-  p.flushes = value_of<bool>(json, "flushes");
-  p.step_sync = enum_of<StepSync>(json, kStepSyncNames, "optimizer_sync");
-  p.asynchronous = value_of<bool>(json, "asynchronous");
-  p.detached_reductions = value_of<bool>(json, "detached_reductions");
-  p.divided = value_of<bool>(json, "divided");
-  p.placement = placement_of(json);
-  p.versions.kind = enum_of<VersionRule::Kind>(json, kRules, "version_rule");
-  p.versions.delay = value_of<std::vector<std::uint32_t>>(json, "version_delay");
-  p.versions.extra_copies = value_of<std::uint32_t>(json, "extra_copies");
-  p.versions.backward = enum_of<VersionRule::Backward>(json, kBackwards, "backward_weights");
-  p.versions.forward_listed =
-      value_of<std::vector<std::vector<std::uint32_t>>>(json, "forward_versions");
-  p.versions.backward_listed =
-      value_of<std::vector<std::vector<std::uint32_t>>>(json, "backward_versions");
-  p.versions.listed_held = value_of<std::vector<std::uint32_t>>(json, "versions_held");
-  p.whole_backward = value_of<bool>(json, "whole_backward");
-  return p;
-}
-
-template <class T, class Each>
-Json fields(const T& value, Each&& each) {
-  Json json = Json::object();
-  each(value, FieldWriter{json});
-  return json;
-}
-
-Json plan_json(const RunPlan& plan) {
-  Json json = {{"penstock_program", kProgramFileVersion},
-               {"name", plan.name},
-               {"scenario", plan.scenario},
-               {"program", program_json(plan.program)},
-               {"compute", kComputes[static_cast<std::size_t>(plan.compute)]},
-               {"microbatch_size", plan.microbatch_size},
-               {"recompute", recompute_json(plan.recompute)},
-               {"seed", plan.seed},
-               {"layers", plan.layers}};
-  json["optimizer"] = fields(plan.optimizer, [](const auto& o, auto w) {
-    w("kind", std::string(kOptimizers[static_cast<std::size_t>(o.kind)]));
-    each_optimizer_field(o, w);
-  });
-  if (plan.compute == Compute::transformer) {
-    json["model"] = fields(plan.model, [](const auto& m, auto w) {
-      w("family", std::string(kFamilies[static_cast<std::size_t>(m.family)]));
-      each_model_field(m, w);
-    });
-  }
-  json["channels"] = Json::array();
-  for (const ChannelPlan& c : plan.channels)
-    json["channels"].push_back(fields(c, [](const auto& v, auto w) { each_channel_field(v, w); }));
-  json["costs"] = Json::array();
-  for (const StageCosts& c : plan.costs)
-    json["costs"].push_back(fields(c, [](const auto& v, auto w) { each_cost(v, w); }));
-  json["reduce_s"] = plan.reduce_s;
-  json["devices"] = devices_json(plan.program.ops);
-  return json;
-}
-
-RunPlan plan_of(const Json& json) {
+/// A plan whose Program is not lowered yet: the compute order of each position, of one batch where
+/// the pipeline flushes.
+struct OrderedPlan {
   RunPlan plan;
-  plan.name = value_of<std::string>(json, "name");
-  plan.scenario = value_of<std::string>(json, "scenario");
-  plan.program = program_of(member(json, "program"));
-  plan.compute = enum_of<Compute>(json, kComputes, "compute");
-  plan.microbatch_size = value_of<std::int64_t>(json, "microbatch_size");
-  plan.recompute = recompute_of(json);
-  plan.seed = value_of<std::uint64_t>(json, "seed");
-  plan.layers = value_of<std::vector<int>>(json, "layers");
-  const Json& optimizer = member(json, "optimizer");
-  plan.optimizer.kind = enum_of<OptimizerPlan::Kind>(optimizer, kOptimizers, "kind");
-  each_optimizer_field(plan.optimizer, FieldReader{optimizer, -1e3, 1e3});
-  if (plan.compute == Compute::transformer) {
-    const Json& model = member(json, "model");
-    plan.model.family = enum_of<Family>(model, kFamilies, "family");
-    each_model_field(plan.model, FieldReader{model});
-  }
-  for (const Json& c : list(json, "channels"))
-    each_channel_field(plan.channels.emplace_back(), FieldReader{c});
-  for (const Json& c : list(json, "costs")) each_cost(plan.costs.emplace_back(), FieldReader{c});
-  plan.reduce_s = seconds_of(json, "reduce_s");
-  plan.program.ops = devices_of(json);
-  return plan;
+  OpLists order;
+  std::uint64_t ops = 0;  ///< that are made from it: a wrong number makes no endless run
+};
+
+void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
+  auto& plan = ordered.plan;
+  visit("name", plan.name);
+  visit("scenario", plan.scenario);
+  visit("program", plan.program);
+  visit("ops", ordered.ops);
+  visit("order", ordered.order);
+  visit("compute", plan.compute);
+  visit("microbatch_size", plan.microbatch_size);
+  visit("recompute", plan.recompute);
+  visit("seed", plan.seed);
+  visit("layers", plan.layers);
+  visit("optimizer", plan.optimizer);
+  if (plan.compute == Compute::transformer) visit("model", plan.model);
+  visit("channels", plan.channels);
+  visit("costs", plan.costs);
+  visit("reduce_s", plan.reduce_s);
 }
+
+namespace {
+
+constexpr const char* kMark = "penstock_program";
 
 // --- a file may come from anywhere: nothing in it is taken on trust ------------------------------
 
@@ -321,7 +250,7 @@ void check_listed(const Program& p, const auto& expect) {
   const VersionRule& rule = p.versions;
   expect(p.placement.even() && complete(rule.forward_listed) && complete(rule.backward_listed) &&
              rule.listed_held.size() == stages,
-         "forward_versions, backward_versions and versions_held must have a rising version of each "
+         "forward_listed, backward_listed and listed_held must have a rising version of each "
          "stage's microbatches");
 }
 
@@ -333,7 +262,6 @@ Findings wrong_sizes(const RunPlan& plan) {
   const auto expect = [&](bool holds, const char* what) {
     if (!holds) wrong.emplace_back(what);
   };
-  expect(p.ops.devices() == p.placement.devices(), "devices and placement differ");
   expect(plan.costs.size() == stages, "costs and stages differ in number");
   expect(plan.recompute.alike() || plan.recompute.values().size() == stages,
          "recompute and stages differ in number");
@@ -342,7 +270,7 @@ Findings wrong_sizes(const RunPlan& plan) {
   const bool delays_all = rule.delay.size() == stages;
   expect(rule.kind == Kind::latest ? delays_all || rule.delay.empty()
                                    : delays_all || rule.kind != Kind::stash,
-         "version_delay and stages differ in number");
+         "delay and stages differ in number");
   expect(rule.backward != VersionRule::Backward::corrected ||
              (rule.kind == Kind::latest && delays_all),
          "only the latest weights, with a delay of each stage, can be corrected");
@@ -362,40 +290,51 @@ Findings wrong_sizes(const RunPlan& plan) {
          "reduce_s must have a number for each position of a mirrored placement, and no other");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
-  // Each microbatch has an F and a B on every stage; the product cannot overflow: 32 bits each.
-  const std::uint64_t all = std::uint64_t{p.microbatches_per_update} * p.batches;
-  if (wrong.empty() && (all > p.ops.size() || p.placement.round() > p.ops.size() ||
-                        static_cast<double>(p.whole_backward ? all + p.batches : 2 * all) *
-                                p.placement.round() * static_cast<double>(stages) >
-                            static_cast<double>(p.ops.size())))
-    wrong.push_back(
-        fmt::format("{} ops are too few for {} stages and {} updates of {} microbatches",
-                    p.ops.size(), stages, p.batches, p.microbatches_per_update));
   return wrong;
 }
 
-/// Steps and reductions: in their places, and counted one after the other.
-void check_updates(const Program& p, const DependencyTable& table, Findings& wrong) {
-  const bool mirrored = p.placement.mirrored();
-  for (int d = 0; d < p.ops.devices() && wrong.size() < 20; ++d) {
-    std::uint32_t made = 0, reduced = 0;
-    for (const Op& op : p.ops.of(d)) {
-      if (is_compute(op.kind)) continue;
-      std::uint32_t& counted = op.kind == OpKind::step ? made : reduced;
-      if (op.stage >= p.placement.stages()) {
-        wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
-        return;
-      }
-      const std::uint32_t width = p.placement.width_of(op.stage);
-      const std::uint64_t number = std::uint64_t{counted++} * width + p.placement.replica_of(d);
-      const bool right =
-          op.microbatch == number && counted <= p.updates(op.stage) && table.device_of(op) == d &&
-          (op.flags & ~(op.kind == OpKind::step ? 0 : Op::detached)) == 0 &&
-          (op.kind == OpKind::step || width > 1 || mirrored) && (!mirrored || made <= reduced);
-      if (!right) wrong.push_back(fmt::format("{} is out of place on device {}", to_string(op), d));
-      if (!right) return;
+/// How many ops are made from an order that is right.
+double lowered_ops(const Program& p, const OpLists& order) {
+  const bool each = p.versions.kind == VersionRule::Kind::stash;  // microbatch is an update
+  double ops = 0;
+  for (int d = 0; d < order.devices(); ++d) {
+    const double width = p.placement.widths()[static_cast<std::size_t>(d)];
+    const double updates = each ? p.batches * (p.placement.round() / width) : p.batches;
+    const bool reduces = width > 1 || p.placement.mirrored();
+    ops += width * (static_cast<double>(order.of(d).size()) * (p.flushes ? p.batches : 1) +
+                    updates * (reduces ? 2 : 1));
+  }
+  return ops;
+}
+
+/// Every op of an order at a place where its position has it, and no more than was meant to run.
+Findings wrong_order(const OrderedPlan& ordered) {
+  constexpr double kMostOps = 50e6;
+  const auto& [plan, order, stated] = ordered;
+  const Program& p = plan.program;
+  if (order.devices() != p.placement.depth()) return {"order and placement differ"};
+  const double run = static_cast<double>(p.microbatches_per_update) * p.batches;
+  if (run * p.placement.round() > kMostOps)
+    return {fmt::format("a run of {:.15g} microbatches is too long", run * p.placement.round())};
+  Findings wrong;
+  for (int d = 0; d < order.devices() && wrong.size() < 20; ++d) {
+    const auto width =
+        static_cast<std::uint32_t>(p.placement.widths()[static_cast<std::size_t>(d)]);
+    const std::uint32_t own = p.microbatches() / width / (p.flushes ? p.batches : 1);
+    for (const Op& op : order.of(d)) {
+      const bool inside = op.stage < p.placement.stages() && op.microbatch < own;
+      const bool here =
+          inside && p.placement.position_of(p.placement.device_of(
+                        op.stage, op.microbatch * width)) == static_cast<std::uint32_t>(d);
+      if (!here)
+        wrong.push_back(fmt::format("{} is out of place in the order of {}", to_string(op), d));
     }
   }
+  const double ops = lowered_ops(p, order);
+  if (wrong.empty() && (ops != static_cast<double>(stated) || ops > kMostOps))
+    wrong.push_back(fmt::format("{} ops are stated, at most {:.0f}, and the order makes {:.15g}",
+                                stated, kMostOps, ops));
+  return wrong;
 }
 
 bool is_complete(const Program& p, const DependencyTable& table) {
@@ -406,27 +345,6 @@ bool is_complete(const Program& p, const DependencyTable& table) {
     }
   }
   return table.rejected().empty();
-}
-
-/// Marks of sending and receiving: where the other end is on another device, and nowhere else.
-/// Of a split backward either part may send.
-void check_marks(const Program& p, const DependencyTable& table, Findings& wrong) {
-  const auto elsewhere = [&](const Op& op, std::uint32_t other) {
-    return other != kNoOp && table.device_of(p.ops[other]) != table.device_of(op);
-  };
-  for (std::uint32_t g = 0; g < p.ops.size() && wrong.size() < 20; ++g) {
-    const Op& op = p.ops[g];
-    if (!is_compute(op.kind)) continue;
-    const bool sends = elsewhere(op, table.consumer(op));
-    bool sends_right = op.has(Op::sends) == sends;
-    const std::uint32_t weight = table.weight(op.stage, op.microbatch);
-    if (op.kind == OpKind::backward_input && weight != kNoOp)
-      sends_right = op.has(Op::sends) + p.ops[weight].has(Op::sends) == (sends ? 1 : 0);
-    if (op.kind == OpKind::backward_weight) sends_right = sends || !op.has(Op::sends);
-    const bool receives = op.kind != OpKind::backward_weight && elsewhere(op, table.producer(op));
-    if (!sends_right || op.has(Op::receives) != receives)
-      wrong.push_back(fmt::format("{} is marked wrongly: '<' receives, '>' sends", marked(op)));
-  }
 }
 
 /// Pairs are an F and the backward that follows it, and no op takes less than no time.
@@ -515,46 +433,53 @@ void check_model(const RunPlan& plan, Findings& wrong) {
   }
 }
 
-void require_sound(const RunPlan& plan, const std::string& origin) {
-  const Program& p = plan.program;
+/// Lowers it, where everything is as it must be.
+RunPlan lowered(OrderedPlan ordered, const std::string& origin) {
+  RunPlan& plan = ordered.plan;
   Findings wrong = wrong_sizes(plan);
   if (wrong.empty() && plan.compute == Compute::transformer) check_model(plan, wrong);
+  if (wrong.empty()) wrong = wrong_order(ordered);
   if (wrong.empty()) {
+    plan.program = lower(std::move(plan.program), ordered.order);
+    const Program& p = plan.program;
     const DependencyTable table(p.ops, p.placement, p.microbatches());
-    check_updates(p, table, wrong);
     const bool complete = is_complete(p, table);  // what follows looks every op up
-    if (wrong.empty() && complete) check_together(plan, wrong);
-    if (wrong.empty() && complete) check_marks(p, table, wrong);
+    if (complete) check_together(plan, wrong);
     if (wrong.empty() && complete) check_stored(p, table, wrong);
     if (wrong.empty()) wrong = check(p, table);
     if (wrong.empty()) check_channels(plan, table, wrong);
   }
   if (!wrong.empty()) throw InputError(origin, fmt::format("{}", fmt::join(wrong, "; ")));
+  return std::move(plan);
+}
+
+OrderedPlan ordered_plan(const std::string& text, const std::string& origin) {
+  const Json json = Json::parse(text);
+  if (!json.is_object() || !json.contains(kMark))
+    throw InputError(origin, "is no program; `penstock export SCENARIO --to program` writes one");
+  if (json.at(kMark) != kProgramFileVersion) {
+    throw InputError(origin, fmt::format("is a program of version {}; this penstock reads {}: "
+                                         "export the scenario again",
+                                         json.at(kMark).dump(), kProgramFileVersion));
+  }
+  return from_fields<OrderedPlan>(json, kMark);
 }
 
 }  // namespace
 
-std::string to_text(const RunPlan& plan) { return plan_json(plan).dump(1) + "\n"; }
+std::string to_text(const RunPlan& plan) {
+  return text_of_fields(OrderedPlan{plan, compute_order(plan.program), plan.program.ops.size()},
+                        kMark, kProgramFileVersion);
+}
 
 RunPlan parse_run_plan(const std::string& text, const std::string& origin) {
-  RunPlan plan;
   try {
-    const Json json = Json::parse(text);
-    if (!json.is_object() || !json.contains("penstock_program"))
-      throw InputError(origin, "is no program; `penstock export SCENARIO --to program` writes one");
-    if (json.at("penstock_program") != kProgramFileVersion) {
-      throw InputError(origin,
-                       fmt::format("is a program of version {}; this penstock reads {}",
-                                   json.at("penstock_program").dump(), kProgramFileVersion));
-    }
-    plan = plan_of(json);
+    return lowered(ordered_plan(text, origin), origin);
   } catch (const JsonError& error) {
     throw InputError(origin, "is no sound program: " + without_controls(error.what()));
   } catch (const Unsound& error) {
     throw InputError(origin, "is no sound program: " + without_controls(error.what()));
   }
-  require_sound(plan, origin);
-  return plan;
 }
 
 RunPlan read_run_plan(const std::string& path) { return parse_run_plan(read_file(path), path); }

@@ -23,6 +23,15 @@ VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape,
   return rule;
 }
 
+/// Those that an order says; the others follow from the placement.
+constexpr std::uint8_t kOfOrder = Op::paired | Op::stored;
+
+/// On one replica of a position: of a batch where the pipeline flushes, else of the run.
+std::uint32_t microbatches_of_order(const Program& program, std::uint32_t position) {
+  const auto width = static_cast<std::uint32_t>(program.placement.widths()[position]);
+  return program.microbatches() / width / (program.flushes ? program.batches : 1);
+}
+
 std::uint8_t flags(const Op& op, const Placement& placement) {
   const int here = placement.device_of(op.stage, op.microbatch);
   const auto elsewhere = [&](std::uint32_t stage) {
@@ -36,8 +45,8 @@ std::uint8_t flags(const Op& op, const Placement& placement) {
   const bool receives = op.kind == OpKind::forward ? !first && elsewhere(op.stage - 1U)
                         : is_backward(op.kind)     ? !last && elsewhere(op.stage + 1U)
                                                    : false;
-  return static_cast<std::uint8_t>((op.flags & (Op::paired | Op::stored)) |
-                                   (sends ? Op::sends : 0) | (receives ? Op::receives : 0));
+  return static_cast<std::uint8_t>((op.flags & kOfOrder) | (sends ? Op::sends : 0) |
+                                   (receives ? Op::receives : 0));
 }
 
 /// Appends one device's compute order, shifted by `first_microbatch`, with a step after the last
@@ -158,14 +167,34 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.detached_reductions = options.detached_reductions;
   program.divided = options.divided;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
+  return lower(std::move(program), order);
+}
+
+Program lower(Program program, const OpLists& order) {
   for (int d = 0; d < program.placement.devices(); ++d) {
     const std::uint32_t position = program.placement.position_of(d);
     DeviceLowering device(program, order.of(static_cast<int>(position)), d);
-    const std::uint32_t repeats = schedule.flushes() ? shape.batches : 1;
-    for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * shape.per_batch(position));
+    const std::uint32_t repeats = program.flushes ? program.batches : 1;
+    const std::uint32_t per_batch = microbatches_of_order(program, position);
+    for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * per_batch);
     device.finish();
   }
   return program;
+}
+
+OpLists compute_order(const Program& program) {
+  OpLists order;
+  for (std::uint32_t position = 0; position < program.placement.widths().size(); ++position) {
+    const std::uint32_t end = microbatches_of_order(program, position);
+    for (Op op : program.ops.of(program.placement.device_at(0, position))) {
+      op.microbatch = program.local(op);
+      if (!is_compute(op.kind) || op.microbatch >= end) continue;
+      op.flags &= kOfOrder;
+      order.add(op);
+    }
+    order.end_device();
+  }
+  return order;
 }
 
 }  // namespace penstock

@@ -24,6 +24,14 @@ struct LoweringOptions {
 /// than 2^32 - 1 ops (throws InputError).
 Program lower(const Schedule& schedule, const ScheduleShape& shape, const LoweringOptions& options);
 
+/// The same from an order: `rules` is a Program without ops; `order` has the compute ops of each
+/// position, of one batch where the pipeline flushes, microbatches counted as one replica does.
+/// Precondition: each op is at a place where the position has it, and all are fewer than 2^32 - 1.
+Program lower(Program rules, const OpLists& order);
+
+/// The order that such a Program was lowered from.
+OpLists compute_order(const Program& lowered);
+
 /// The ops a run of this shape will have, for limits and progress.
 std::uint64_t count_ops(const ScheduleShape& shape);
 

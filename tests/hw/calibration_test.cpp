@@ -445,6 +445,9 @@ TEST(CalibrationFile, RefusesWhatItCannotUnderstand) {
     const std::size_t at = whole.find("\"" + key + "\": ") + key.size() + 4;
     return error(whole.substr(0, at) + value + whole.substr(whole.find_first_of(",\n", at)));
   };
+  text = to_json(request());
+  text.replace(text.find("\"warmup\""), 8, "\"warmupp\": 1, \"warmup\"");
+  EXPECT_NE(error(text).find("unknown key 'warmupp'"), std::string::npos);
   EXPECT_NE(with("warmup", "18446744073709551616").find("'warmup' must be an integer"),
             std::string::npos);
   EXPECT_NE(with("workers", "-1").find("'workers' must be an integer from 0"), std::string::npos);
