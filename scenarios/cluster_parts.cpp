@@ -1,4 +1,3 @@
-#include "scenarios/cluster_parts.hpp"
 
 #include "scenarios/parts.hpp"
 
@@ -6,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <set>
 
@@ -18,14 +16,12 @@ constexpr const char* kRealKeys[] = {"nodes", "devices_per_node", "intra", "inte
                                      "pcie",  "fabric",           "groups"};
 
 /// Abstract and real clusters have different keys.
-void check_kind(const Section& cluster, bool real, Diagnostics& diagnostics) {
+void check_kind(const Section& cluster, bool real) {
   for (const char* key : {"link", "devices", "network"}) {
     if (real && cluster.has(key)) {
-      diagnostics.add(
-          cluster.at(key),
-          fmt::format("'{}' describes an abstract cluster, but 'nodes', 'devices_per_node', "
-                      "'intra' and 'inter' describe a real one",
-                      key));
+      cluster.refuse(key, fmt::format("'{}' describes an abstract cluster, but 'nodes', "
+                                      "'devices_per_node', 'intra' and 'inter' describe a real one",
+                                      key));
     }
   }
 }
@@ -46,8 +42,7 @@ class GraphReader {
 
  private:
   void read_edge(const Section& section) {
-    if (!section.has("between"))
-      return diagnostics_.add(section.self(), "the edge needs 'between'");
+    if (!section.has("between")) return section.refuse("the edge needs 'between'");
     if (section.broken("between")) return;
     const auto& ends = section.at("between").items;
     NetworkGraph::Edge edge;
@@ -56,9 +51,9 @@ class GraphReader {
     edge.link = read_wire(section);
     edge.bytes_per_s_back = section.number("bandwidth_back").value_or(edge.link.bytes_per_s);
     if (!edge.link.full_duplex && section.has("bandwidth_back")) {
-      diagnostics_.add(section.at("bandwidth_back"),
-                       "'bandwidth_back' needs a full-duplex edge: the directions of this one "
-                       "share their 'bandwidth'");
+      section.refuse("bandwidth_back",
+                     "'bandwidth_back' needs a full-duplex edge: the directions of this one share "
+                     "their 'bandwidth'");
     }
     if (edge.from < 0 || edge.to < 0 || !is_new(section.at("between"), edge)) return;
     graph_.edges.push_back(edge);
@@ -83,10 +78,8 @@ class GraphReader {
       if (added) graph_.switches.push_back(word.text);
       return it->second;
     }
-    int number = -1;
-    const char* end = word.text.data() + word.text.size();
-    const auto [stop, error] = std::from_chars(word.text.data(), end, number);
-    if (error == std::errc() && stop == end && 0 <= number && number < devices_) return number;
+    const int number = number_below(devices_, word.text);
+    if (number >= 0) return number;
     diagnostics_.add(word, fmt::format("'{}' is neither a device (0 to {}) nor the name of a "
                                        "switch, which begins with a letter",
                                        printable(word.text), devices_ - 1));
@@ -100,28 +93,28 @@ class GraphReader {
   std::set<std::pair<int, int>> joined_;
 };
 
-void read_network_cluster(const Section& cluster, Cluster& c, Diagnostics& diagnostics) {
+void read_network_cluster(const Section& cluster, Cluster& c) {
   const Value& where = cluster.at("network");
   if (cluster.has("link"))
-    diagnostics.add(cluster.at("link"),
-                    "'link' joins every two devices, 'network' those it names; give one of them");
-  if (!cluster.has("devices")) return diagnostics.add(where, "'network' needs 'devices', too");
+    cluster.refuse("link",
+                   "'link' joins every two devices, 'network' those it names; give one of them");
+  if (!cluster.has("devices"))
+    return cluster.diagnostics().add(where, "'network' needs 'devices', too");
   if (cluster.broken("devices")) return;
   c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(1));
-  const std::size_t before = diagnostics.size();
-  c.network = GraphReader(c.devices_per_node, diagnostics).read(where);
-  if (diagnostics.size() > before || cluster.broken("network")) return;
+  const std::size_t before = cluster.diagnostics().size();
+  c.network = GraphReader(c.devices_per_node, cluster.diagnostics()).read(where);
+  if (cluster.diagnostics().size() > before || cluster.broken("network")) return;
   if (const auto apart = unjoined_devices(c)) {
-    diagnostics.add(
+    cluster.diagnostics().add(
         where, fmt::format("no route from device {} to device {}", apart->first, apart->second));
   }
 }
 
-void read_abstract_cluster(const Section& cluster, int devices_needed, Cluster& c,
-                           Diagnostics& diagnostics) {
-  if (cluster.has("network")) return read_network_cluster(cluster, c, diagnostics);
+void read_abstract_cluster(const Section& cluster, int devices_needed, Cluster& c) {
+  if (cluster.has("network")) return read_network_cluster(cluster, c);
   c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(devices_needed));
-  c.link = read_plain_link(cluster, "link", {}, diagnostics);
+  c.link = read_plain_link(cluster, "link", {});
 }
 
 void add_entry(Value& map, const std::string& key, const Value& value) {
@@ -133,11 +126,11 @@ void add_entry(Value& map, const std::string& key, const Value& value) {
 
 /// Every group starts from the keys of its cluster; what the cluster says of `inter` also holds
 /// where a group has a base with a network of its own.
-std::vector<NodeGroup> read_groups(const Section& cluster, const NodeSpec& start, Library& library,
-                                   Diagnostics& diagnostics) {
+std::vector<NodeGroup> read_groups(const Section& cluster, const NodeSpec& start,
+                                   Library& library) {
   std::vector<NodeGroup> groups;
   if (cluster.has("nodes"))
-    diagnostics.add(cluster.at("nodes"), "'nodes' and 'groups' both say how many nodes there are");
+    cluster.refuse("nodes", "'nodes' and 'groups' both say how many nodes there are");
   for (const Value& item : cluster.at("groups").items) {
     Value own = item;
     if (cluster.has("inter") && own.find("base") != nullptr && own.find("inter") == nullptr)
@@ -145,10 +138,10 @@ std::vector<NodeGroup> read_groups(const Section& cluster, const NodeSpec& start
     const Value* found =
         own.kind == Value::Kind::map ? library.resolve(own, "cluster", "models/clusters") : nullptr;
     if (found == nullptr) continue;
-    const std::optional<Section> group(std::in_place, *found, "cluster", diagnostics);
-    refuse_keys(group, {"groups", "fabric", "devices", "link", "network"}, "groups", diagnostics);
-    groups.push_back({static_cast<int>(group->integer("nodes").value_or(1)),
-                      read_node(*group, start, library, diagnostics)});
+    const std::optional<Section> group(std::in_place, *found, "cluster", cluster.diagnostics());
+    refuse_keys(group, {"groups", "fabric", "devices", "link", "network"}, "groups");
+    groups.push_back(
+        {static_cast<int>(group->integer("nodes").value_or(1)), read_node(*group, start, library)});
   }
   return groups;
 }
@@ -165,49 +158,45 @@ void adopt_groups(std::vector<NodeGroup> groups, Cluster& c) {
   c.groups = std::move(groups);
 }
 
-bool is_too_large(const Section& cluster, const Cluster& c, const std::vector<NodeGroup>& groups,
-                  Diagnostics& diagnostics) {
+bool is_too_large(const Section& cluster, const Cluster& c, const std::vector<NodeGroup>& groups) {
   double devices = groups.empty() ? double{1} * c.nodes * c.devices_per_node : 0;
   for (const NodeGroup& group : groups)
     devices += static_cast<double>(group.nodes) * group.node.devices_per_node;
   if (devices <= 1e6) return false;
-  diagnostics.add(cluster.self(), "the cluster has more than a million devices");
+  cluster.refuse("the cluster has more than a million devices");
   return true;
 }
 
-void read_real_cluster(const Section& cluster, Cluster& c, Library& library,
-                       Diagnostics& diagnostics) {
+void read_real_cluster(const Section& cluster, Cluster& c, Library& library) {
   NodeSpec start;
   start.devices_per_node = 0;  // not known
-  static_cast<NodeSpec&>(c) = read_node(cluster, start, library, diagnostics);
+  static_cast<NodeSpec&>(c) = read_node(cluster, start, library);
   c.nodes = static_cast<int>(cluster.integer("nodes").value_or(1));
   std::vector<NodeGroup> groups;
-  if (cluster.has("groups")) groups = read_groups(cluster, c, library, diagnostics);
-  if (is_too_large(cluster, c, groups, diagnostics)) return;
+  if (cluster.has("groups")) groups = read_groups(cluster, c, library);
+  if (is_too_large(cluster, c, groups)) return;
   adopt_groups(std::move(groups), c);
   const bool joined = cluster.has("inter") ||
                       (!c.groups.empty() && std::ranges::all_of(c.groups, [](const auto& g) {
                         return g.node.inter.bytes_per_s < std::numeric_limits<double>::infinity();
                       }));
-  if (c.nodes > 1 && !joined)
-    diagnostics.add(cluster.self(), "a cluster of several nodes needs 'inter'");
-  c.fabric = read_fabric(cluster, c, diagnostics);
+  if (c.nodes > 1 && !joined) cluster.refuse("a cluster of several nodes needs 'inter'");
+  c.fabric = read_fabric(cluster, c);
 }
 
 }  // namespace
 
-Cluster read_cluster(const Section& cluster, Library& library, int devices_needed,
-                     Diagnostics& diagnostics) {
+Cluster read_cluster(const Section& cluster, Library& library, int devices_needed) {
   Cluster c;
   c.name = cluster.text("name").value_or("inline cluster");
   const bool real =
       std::ranges::any_of(kRealKeys, [&](const char* key) { return cluster.has(key); });
-  check_kind(cluster, real, diagnostics);
+  check_kind(cluster, real);
   if (real) {
-    read_real_cluster(cluster, c, library, diagnostics);
+    read_real_cluster(cluster, c, library);
   } else {
-    read_device_keys(cluster, library, c.device, diagnostics);
-    read_abstract_cluster(cluster, devices_needed, c, diagnostics);
+    read_device_keys(cluster, library, c.device);
+    read_abstract_cluster(cluster, devices_needed, c);
   }
   return c;
 }

@@ -1,6 +1,8 @@
-#include "scenarios/costs.hpp"
+#include "scenarios/parts.hpp"
+#include "scenarios/resolve.hpp"
+#include "scenarios/schedule_parts.hpp"
 
-#include "scenarios/tensor.hpp"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -8,89 +10,98 @@
 namespace penstock {
 namespace {
 
-double rate(const Scenario& scenario, const DeviceSpec& device) {
-  return device.peak_flops_per_s.at(scenario.transformer->compute_type) *
-         device.efficiency_at(static_cast<double>(scenario.transformer->hidden_size));
+constexpr std::int64_t kFewTokens = 4096;  // models/devices: what the curves were measured with
+
+double rate(const TransformerSpec& model, const DeviceSpec& device) {
+  return device.peak_flops_per_s.at(model.compute_type) *
+         device.efficiency_at(static_cast<double>(model.hidden_size));
 }
 
 /// The slowest GPU of a device of the Program.
-const DeviceSpec& slowest_of(const Scenario& scenario, const std::vector<int>& gpus) {
+const DeviceSpec& slowest_of(const TransformerSpec& model, const Cluster& cluster,
+                             const std::vector<int>& gpus) {
   const auto slowest = std::ranges::min_element(
-      gpus, {}, [&](int gpu) { return rate(scenario, scenario.cluster.device_of(gpu)); });
-  return scenario.cluster.device_of(*slowest);
+      gpus, {}, [&](int gpu) { return rate(model, cluster.device_of(gpu)); });
+  return cluster.device_of(*slowest);
 }
 
 /// Costs of all stages on these devices, one for each; output_bytes are of a whole microbatch.
-std::vector<StageCosts> costs_on(const Scenario& scenario, const std::vector<DeviceSpec>& devices) {
-  StageCostOptions options = cost_options(scenario);
-  const auto costs_now = [&] {
-    return stage_costs(*scenario.transformer, devices, scenario.layers, options);
-  };
+std::vector<StageCosts> costs_on(const std::vector<DeviceSpec>& devices,
+                                 const TransformerSpec& model, const Parallelism& job,
+                                 const std::vector<int>& layers) {
+  StageCostOptions options = cost_options(job);
+  const Mesh& mesh = job.mesh;
+  const auto costs_now = [&] { return stage_costs(model, devices, layers, options); };
   std::vector<StageCosts> costs;
-  if (!scenario.mesh.divided) {
+  if (!mesh.divided) {
     costs = costs_now();
   } else {
-    costs.resize(scenario.layers.size());
+    costs.resize(layers.size());
     const double microbatch_size = options.microbatch_size;
-    for (const int width : scenario.mesh.width.distinct()) {
+    for (const int width : mesh.width.distinct()) {
       options.microbatch_size = microbatch_size / width;
       const std::vector<StageCosts> these = costs_now();
       for (std::size_t s = 0; s < costs.size(); ++s)
-        if (scenario.mesh.width.of(s) == width) costs[s] = these[s];
+        if (mesh.width.of(s) == width) costs[s] = these[s];
     }
   }
-  const std::vector<int> parts = scenario.stage_parts();
+  const std::vector<int> parts = job.stage_parts();
   for (std::size_t s = 0; s < costs.size(); ++s) costs[s].output_bytes *= parts[s];
   return costs;
 }
 
 /// Where the replicas of a stage are on different devices, each has times of its own.
-void cost_unlike(Scenario& scenario, const std::vector<const DeviceSpec*>& on) {
+UnlikeDevices unlike_devices(const std::vector<const DeviceSpec*>& on, const TransformerSpec& model,
+                             const Parallelism& job, const std::vector<int>& layers) {
+  UnlikeDevices unlike;
   std::map<const DeviceSpec*, std::size_t> kinds;
-  scenario.unlike = {};  // a scenario may be costed again, as if it recomputed nothing
   for (const DeviceSpec* device : on) {
     const auto [kind, added] = kinds.try_emplace(device, kinds.size());
-    scenario.unlike.kind.push_back(kind->second);
+    unlike.kind.push_back(kind->second);
     if (!added) continue;
-    scenario.unlike.costs.push_back(
-        costs_on(scenario, std::vector<DeviceSpec>(scenario.layers.size(), *device)));
+    const std::vector<DeviceSpec> everywhere(layers.size(), *device);
+    unlike.costs.push_back(costs_on(everywhere, model, job, layers));
   }
+  return unlike;
 }
 
-}  // namespace
-
-std::vector<std::vector<LayerGradient>> cost_by_shape(Scenario& scenario, bool gradients) {
+/// `layers` are balanced where there are none. The costs of a stage whose replicas are on different
+/// devices are those of the slowest.
+CostedStages cost_by_shape(const TransformerSpec& model, const Parallelism& job,
+                           const Cluster& cluster, std::vector<int> layers, bool gradients) {
   // By position; pointers, as a sweep would copy the same device for every stage of every point.
-  std::vector<const DeviceSpec*> at(scenario.shape.depth, &scenario.cluster.device);
+  std::vector<const DeviceSpec*> at(job.shape.depth, &cluster.device);
   std::vector<const DeviceSpec*> on;  // by device of the Program
   bool unlike = false;
-  const Placement placement = scenario.placement();
-  for (int d = 0; d < placement.devices() && !scenario.cluster.groups.empty(); ++d) {
-    on.push_back(&slowest_of(scenario, scenario.gpus_of(d)));
+  const Placement placement = job.placement();
+  for (int d = 0; d < placement.devices() && !cluster.groups.empty(); ++d) {
+    on.push_back(&slowest_of(model, cluster, job.gpus_of(d)));
     const std::uint32_t position = placement.position_of(d);
     const std::uint32_t first = std::min(position, placement.twin(position));
     if (placement.replica_of(d) == 0 && position == first) at[position] = on.back();
     unlike = unlike || *at[first] != *on.back();
-    if (rate(scenario, *on.back()) < rate(scenario, *at[first])) at[first] = on.back();
+    if (rate(model, *on.back()) < rate(model, *at[first])) at[first] = on.back();
   }
   std::vector<DeviceSpec> devices;  // by virtual stage
   devices.reserve(placement.positions().size());
   for (const std::uint32_t position : placement.positions())
     devices.push_back(*at[std::min(position, placement.twin(position))]);
-  const StageCostOptions options = cost_options(scenario);
-  if (scenario.layers.empty())
-    scenario.layers = balanced_split(*scenario.transformer, devices, options,
-                                     scenario.stage_widths(), sharing_positions(placement));
-  scenario.costs = costs_on(scenario, devices);
-  if (unlike) cost_unlike(scenario, on);
-  if (!gradients) return {};
-  return stage_gradients(*scenario.transformer, devices, scenario.layers, options);
+  const StageCostOptions options = cost_options(job);
+  CostedStages stages{.layers = std::move(layers)};
+  if (stages.layers.empty())
+    stages.layers =
+        balanced_split(model, devices, options, job.stage_widths(), sharing_positions(placement));
+  stages.costs = costs_on(devices, model, job, stages.layers);
+  if (unlike) stages.unlike = unlike_devices(on, model, job, stages.layers);
+  if (gradients) stages.gradients = stage_gradients(model, devices, stages.layers, options);
+  return stages;
 }
 
-void divide_given_costs(Scenario& scenario) {
-  for (std::size_t s = 0; s < scenario.costs.size() && scenario.mesh.divided; ++s) {
-    const int parts = scenario.mesh.together(s);
-    StageCosts& c = scenario.costs[s];
+/// Costs that were given are those of a whole microbatch on one device.
+void divide_given_costs(const Mesh& mesh, std::vector<StageCosts>& costs) {
+  for (std::size_t s = 0; s < costs.size() && mesh.divided; ++s) {
+    const int parts = mesh.together(s);
+    StageCosts& c = costs[s];
     for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
                          &c.overlap_saving_s, &c.recompute_s})
       *time /= parts;
@@ -98,6 +109,208 @@ void divide_given_costs(Scenario& scenario) {
                                 &c.forward_workspace_bytes, &c.backward_workspace_bytes})
       *bytes /= parts;
   }
+}
+
+StageShares stage_shares(const Section& model, const ScheduleShape& shape) {
+  return {.devices = static_cast<int>(shape.depth),
+          .chunks = static_cast<int>(shape.chunks),
+          .per_chunk = per_chunk(model)};
+}
+
+CostedStages cost_given(const Specification& spec, const Parallelism& job) {
+  const Section& model = spec.model->section;
+  StageShares shares = stage_shares(model, job.shape);
+  shares.device_of = job.placement().positions();
+  return {.costs = read_abstract_costs(model, shares, job.recompute)};
+}
+
+MeasuredUse measured_use(const MeasuredModel& measured, const Parallelism& job,
+                         Recompute recompute) {
+  return measured.use(static_cast<double>(job.microbatch_size), recompute,
+                      static_cast<int>(job.devices()));
+}
+
+CostedStages cost_measured(const TransformerSpec& model, const MeasuredModel& measured,
+                           const Parallelism& job, std::vector<int> layers) {
+  const auto use = [&](Recompute value) { return measured_use(measured, job, value); };
+  const auto rows = job.recompute.map([&](Recompute value) { return measured.row(use(value)); });
+  const auto steps = job.recompute.map([&](Recompute value) { return measured.step(use(value)); });
+  if (layers.empty())
+    layers = measured_balanced_split(model, rows, sharing_positions(job.placement()));
+  return {.layers = layers,
+          .costs = measured_stage_costs(model, rows, steps, layers),
+          .gradients = measured_stage_gradients(model, rows, layers)};
+}
+
+CostedStages cost_once(const Specification& spec, const Parallelism& job, const Cluster& cluster,
+                       std::vector<int> layers, Overlap overlap) {
+  const ModelSpecification& model = *spec.model;
+  if (model.measured)
+    return cost_measured(*model.transformer, *model.measured, job, std::move(layers));
+  if (!spec.given_costs())
+    return cost_by_shape(*model.transformer, job, cluster, std::move(layers),
+                         overlap == Overlap::backward);
+  CostedStages stages =
+      model.by_layers ? cost_profiled(spec, job, std::move(layers)) : cost_given(spec, job);
+  divide_given_costs(job.mesh, stages.costs);
+  return stages;
+}
+
+/// Costs of microbatches whose activations are stored, beside `costs` of those recomputed.
+void add_stored(std::vector<StageCosts>& costs, const std::vector<StageCosts>& stored) {
+  for (std::size_t s = 0; s < costs.size(); ++s) {
+    costs[s].recompute_s = costs[s].backward_s - stored[s].backward_s;
+    costs[s].stored_activation_bytes = stored[s].activation_bytes;
+    costs[s].stored_workspace_bytes = stored[s].backward_workspace_bytes;
+  }
+}
+
+/// Of a message.
+double transfer_s(const Scenario& scenario) {
+  if (scenario.lowering.transfers == Transfers::free) return 0;
+  std::int64_t bytes = 0;
+  for (const StageCosts& c : scenario.costs) bytes = std::max(bytes, c.output_bytes);
+  // A private link between every two devices is crossed once; of others the bound is known.
+  const LinkSpec link =
+      scenario.cluster.link ? *scenario.cluster.link : slowest_way(scenario.cluster);
+  return link.latency_s + static_cast<double>(bytes) / link.bytes_per_s;
+}
+
+/// Is this measured, in rows that this run can use?
+void check_measured(const Specification& spec, const Parallelism& job, Recompute recompute) {
+  const PipelineKeys& keys = spec.pipeline;
+  const MeasuredModel& measured = *spec.measured();
+  const MeasuredUse use = measured_use(measured, job, recompute);
+  const std::string of_stages =
+      job.recompute.alike()
+          ? ""
+          : fmt::format(" with recompute: {}", kRecomputeNames[static_cast<int>(recompute)]);
+  const auto refuse = [&](const Value& where, const std::string& why) {
+    if (!why.empty()) spec.diagnostics.add(where, why + of_stages);
+    return !why.empty();
+  };
+  const std::string unknown = measured.refuse_recompute(use);
+  if (!unknown.empty()) return spec.diagnostics.add(recompute_place(spec, recompute), unknown);
+  if (spec.schedule != nullptr && spec.schedule->checkpoints &&
+      job.shape.checkpoint == Checkpoint::except_last) {
+    MeasuredUse stored = use;  // the last microbatch's
+    stored.recompute = Recompute::none;
+    if (refuse(keys.checkpoint.at, measured.refuse_recompute(stored)) ||
+        refuse(keys.microbatch_size.at, measured.refuse_size(stored)))
+      return;
+  }
+  if (refuse(spec.model->section.at("measured_load"), measured.refuse_load(use))) return;
+  refuse(keys.microbatch_size.at, measured.refuse_size(use));
+}
+
+}  // namespace
+
+bool per_chunk(const Section& model) { return model.choice("per") == 1; }
+
+void check_given_costs(const Specification& spec, const Parallelism& job) {
+  if (!spec.by_costs()) return;
+  const ScheduleShape& shape = job.shape;
+  const auto& split = spec.pipeline.split;
+  if (split.there && !split.broken)
+    split.refuse("a model by costs is given per stage; there is nothing to split");
+  // Which device has which stage matters only once nothing is wrong.
+  StageShares shares = stage_shares(spec.model->section, shape);
+  for (std::uint32_t s = 0; depth_known(spec, shape) && s < shape.stages(); ++s)
+    shares.device_of.push_back(s % shape.depth);
+  read_abstract_costs(spec.model->section, shares, job.recompute);
+  if (shape.chunks == 1 || !shares.per_chunk) return;
+  spec.diagnostics.note(
+      fmt::format("per: chunk: costs are those of each of {} virtual stages, {} on a device, which "
+                  "does {} times the work of one with a single stage",
+                  shape.stages(), shape.chunks, shape.chunks));
+}
+
+void check_measured(const Specification& spec, const Parallelism& job) {
+  const MeasuredModel* measured = spec.measured();
+  if (measured == nullptr || measured->rows().empty() || !depth_known(spec, job.shape)) return;
+  if (spec.pipeline.recompute.broken || spec.pipeline.microbatch_size.broken) return;
+  for (const Recompute value : job.recompute.distinct()) check_measured(spec, job, value);
+}
+
+CostedStages cost_stages(const Specification& spec, const Parallelism& job, const Cluster& cluster,
+                         std::vector<int> layers, Overlap overlap) {
+  CostedStages stages = cost_once(spec, job, cluster, std::move(layers), overlap);
+  if (!spec.schedule->checkpoints || job.shape.checkpoint == Checkpoint::always) return stages;
+  // Some microbatches are recomputed and some are not.
+  Parallelism storing = job;
+  storing.recompute = Recompute::none;
+  CostedStages stored = cost_once(spec, storing, cluster, stages.layers, overlap);
+  add_stored(stages.costs, stored.costs);
+  for (std::size_t kind = 0; kind < stages.unlike.costs.size(); ++kind)
+    add_stored(stages.unlike.costs[kind], stored.unlike.costs[kind]);
+  stages.gradients = std::move(stored.gradients);  // the last microbatch's, which completes them
+  return stages;
+}
+
+bool beyond_curve(const Specification& spec, const Parallelism& job) {
+  return spec.transformer() && !spec.measured() &&
+         job.microbatch_size * spec.transformer()->seq_length < kFewTokens;
+}
+
+void note_costs(const Specification& spec, const Scenario& scenario) {
+  if (scenario.profile) return note_profile(spec, scenario);
+  if (!scenario.transformer) return;
+  const TransformerSpec& model = *scenario.transformer;
+  for (const Recompute value : scenario.recompute.distinct()) {
+    if (!scenario.measured) break;
+    const int load = scenario.measured->row(measured_use(*scenario.measured, scenario, value)).load;
+    spec.diagnostics.note(
+        fmt::format("costs of the stages as measured {} (recompute {})",
+                    load == 1 ? "on a device alone" : fmt::format("with {} devices at work", load),
+                    kRecomputeNames[static_cast<int>(value)]));
+  }
+  if (scenario.measured) return;
+  if (scenario.optimistic) {
+    spec.diagnostics.note(
+        fmt::format("microbatches of {} tokens are small for the device's efficiency curve ({} and "
+                    "more): times are optimistic",
+                    scenario.microbatch_size * model.seq_length, kFewTokens));
+  }
+  if (model.flash_attention && scenario.recompute.contains(Recompute::selective)) {
+    spec.diagnostics.note(
+        "recompute: selective changes nothing with flash attention, which keeps no probabilities");
+  }
+  note_tensor(model, scenario.cluster, scenario.mesh, spec.diagnostics);
+}
+
+void tell_costs(Scenario& scenario) {
+  const bool bytes_known = std::ranges::any_of(
+      scenario.costs, [](const StageCosts& c) { return c.activation_bytes > 0; });
+  scenario.shape.times.clear();
+  for (const StageCosts& c : scenario.costs) {
+    StageTimes& t = scenario.shape.times.emplace_back();
+    t.forward = c.forward_s;
+    t.backward_input = c.backward_input_s;
+    t.backward_weight = c.backward_weight_s;
+    if (!bytes_known) continue;
+    t.activation = static_cast<double>(c.activation_bytes);
+    t.activation_after_input = static_cast<double>(c.activation_after_input_bytes);
+  }
+  scenario.shape.transfer = transfer_s(scenario);
+}
+
+void cost_whole_backwards(Scenario& scenario) {
+  const auto m = static_cast<int>(scenario.shape.microbatches_per_update);
+  const auto join = [m](std::vector<StageCosts>& costs) {
+    for (StageCosts& c : costs) {
+      c.backward_microbatches = m;
+      for (double* of_one : {&c.backward_s, &c.backward_input_s, &c.backward_weight_s})
+        *of_one *= m;
+      for (const OpKind kind :
+           {OpKind::backward, OpKind::backward_input, OpKind::backward_weight}) {
+        Recipe& recipe = c.recipes[static_cast<std::size_t>(kind)];
+        recipe.times *= m;
+        for (Segment& segment : recipe.segments) segment.bytes *= m;
+      }
+    }
+  };
+  join(scenario.costs);
+  for (std::vector<StageCosts>& costs : scenario.unlike.costs) join(costs);
 }
 
 }  // namespace penstock

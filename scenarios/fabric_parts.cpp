@@ -1,4 +1,4 @@
-#include "scenarios/cluster_parts.hpp"
+#include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@ constexpr std::int64_t kMostUplinks = 1'000'000;
 
 class FabricReader {
  public:
-  FabricReader(const Section& fabric, const Cluster& cluster, Diagnostics& diagnostics)
-      : fabric_(fabric), cluster_(cluster), diagnostics_(diagnostics) {}
+  FabricReader(const Section& fabric, const Cluster& cluster)
+      : fabric_(fabric), cluster_(cluster) {}
 
   FabricSpec read() {
     out_.most_nics = most_nics(cluster_);
@@ -23,11 +23,11 @@ class FabricReader {
     out_.rails = fabric_.boolean("rails").value_or(false);
     out_.cross_inside = fabric_.choice("crossing").value_or(0) == 0;
     if (fabric_.has("crossing") && !out_.rails)
-      diagnostics_.add(fabric_.at("crossing"), "'crossing' needs 'rails: true'");
+      fabric_.refuse("crossing", "'crossing' needs 'rails: true'");
     LinkSpec as_wide_as_a_nic;
     as_wide_as_a_nic.bytes_per_s = cluster_.inter.bytes_per_s;
-    out_.link = read_plain_link(fabric_, "link", as_wide_as_a_nic, diagnostics_);
-    out_.global = read_plain_link(fabric_, "global", as_wide_as_a_nic, diagnostics_);
+    out_.link = read_plain_link(fabric_, "link", as_wide_as_a_nic);
+    out_.global = read_plain_link(fabric_, "global", as_wide_as_a_nic);
     switch (out_.topology) {
       case Topology::one_switch: break;
       case Topology::fat_tree: read_fat_tree(); break;
@@ -71,15 +71,14 @@ class FabricReader {
       if (!fabric_.has(use.key) ||
           std::ranges::find(use.topologies, out_.topology) != use.topologies.end())
         continue;
-      diagnostics_.add(fabric_.at(use.key), fmt::format("'{}' has no meaning for the topology "
-                                                        "'{}'",
-                                                        use.key, name));
+      fabric_.refuse(use.key,
+                     fmt::format("'{}' has no meaning for the topology '{}'", use.key, name));
     }
     const bool spine = fabric_.choice("crossing") == 1;
     if (out_.topology == one_switch && fabric_.has("link") && !spine) {
-      diagnostics_.add(fabric_.at("link"),
-                       "'link' needs 'rails: true' and 'crossing: spine', or another topology: a "
-                       "switch does not block");
+      fabric_.refuse("link",
+                     "'link' needs 'rails: true' and 'crossing: spine', or another topology: a "
+                     "switch does not block");
     }
   }
 
@@ -89,25 +88,23 @@ class FabricReader {
 
   /// Is a required key there, and sound?
   bool given(const char* key, const char* topology) {
-    if (!fabric_.has(key))
-      diagnostics_.add(fabric_.self(), fmt::format("a {} needs '{}'", topology, key));
+    if (!fabric_.has(key)) fabric_.refuse(fmt::format("a {} needs '{}'", topology, key));
     return fabric_.has(key) && !fabric_.broken(key);
   }
 
   void read_fat_tree() {
     const double over = fabric_.number("oversubscription").value_or(1);
     if (over < 1e-3 && !fabric_.broken("oversubscription"))
-      diagnostics_.add(fabric_.at("oversubscription"), "'oversubscription' must be more than 0");
+      fabric_.refuse("oversubscription", "'oversubscription' must be more than 0");
     const bool own = !std::isinf(out_.link.bytes_per_s) && says_bandwidth();
     if (own && fabric_.has("oversubscription")) {
-      diagnostics_.add(fabric_.at("oversubscription"),
-                       "'oversubscription' and the bandwidth of 'link' say the same; give one");
+      fabric_.refuse("oversubscription",
+                     "'oversubscription' and the bandwidth of 'link' say the same; give one");
     }
     if (!given("leaf", "fat-tree") || over < 1e-3) return;
     const int leaf = natural("leaf", 1), levels = natural("levels", 2);
-    if (levels > 8) return diagnostics_.add(fabric_.at("levels"), "'levels' must be at most 8");
-    if (fabric_.has("pod") && levels == 2)
-      diagnostics_.add(fabric_.at("pod"), "'pod' needs 'levels: 3' or more");
+    if (levels > 8) return fabric_.refuse("levels", "'levels' must be at most 8");
+    if (fabric_.has("pod") && levels == 2) fabric_.refuse("pod", "'pod' needs 'levels: 3' or more");
     add_levels(leaf, levels, over, own);
   }
 
@@ -141,9 +138,8 @@ class FabricReader {
     out_.nodes_per_router = natural("nodes_per_router", 1);
     const double places = double{1} * out_.groups * out_.routers * out_.nodes_per_router;
     if (places < cluster_.nodes) {
-      diagnostics_.add(fabric_.self(), fmt::format("the dragonfly has places for {} nodes, the "
-                                                   "cluster has {}",
-                                                   places, cluster_.nodes));
+      fabric_.refuse(fmt::format("the dragonfly has places for {} nodes, the cluster has {}",
+                                 places, cluster_.nodes));
     }
   }
 
@@ -157,10 +153,9 @@ class FabricReader {
       int size = 0;
       const auto [stop, error] = std::from_chars(at, end, size);
       if (error != std::errc() || size < 1 || (stop != end && *stop != 'x')) {
-        return diagnostics_.add(
-            fabric_.at("shape"),
-            fmt::format("'shape' must be nodes per dimension such as 4x4x2, got '{}'",
-                        printable(text)));
+        return fabric_.refuse(
+            "shape", fmt::format("'shape' must be nodes per dimension such as 4x4x2, got '{}'",
+                                 printable(text)));
       }
       out_.shape.push_back(size);
       nodes *= size;
@@ -168,24 +163,21 @@ class FabricReader {
       at = more ? stop + 1 : end;
     }
     if (nodes != cluster_.nodes) {
-      diagnostics_.add(fabric_.at("shape"),
-                       fmt::format("a torus of {} has {} nodes, the cluster has {}",
-                                   printable(text), nodes, cluster_.nodes));
+      fabric_.refuse("shape", fmt::format("a torus of {} has {} nodes, the cluster has {}",
+                                          printable(text), nodes, cluster_.nodes));
     }
   }
 
   const Section& fabric_;
   const Cluster& cluster_;
-  Diagnostics& diagnostics_;
   FabricSpec out_;
 };
 
 }  // namespace
 
-FabricSpec read_fabric(const Section& cluster, const Cluster& c, Diagnostics& diagnostics) {
+FabricSpec read_fabric(const Section& cluster, const Cluster& c) {
   if (cluster.has("fabric") && !cluster.broken("fabric"))
-    return FabricReader(Section(cluster.at("fabric"), "fabric", diagnostics), c, diagnostics)
-        .read();
+    return FabricReader(Section(cluster, "fabric"), c).read();
   FabricSpec fabric;
   fabric.most_nics = FabricReader::most_nics(c);
   return fabric;

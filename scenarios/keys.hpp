@@ -32,14 +32,30 @@ struct KeyRow {
     pair,                ///< a list of two names or numbers
     rates,               ///< a map from number type to a compute rate
   };
+
+  KeyRow(std::string_view section, std::string_view key, Type type, std::string_view help,
+         Dimension dimension, std::string_view choices = "")
+      : section(section),
+        key(key),
+        type(type),
+        help(help),
+        dimension(dimension),
+        choices(choices) {}
+  KeyRow(std::string_view section, std::string_view key, Type type, std::string_view help,
+         std::string_view choices = "", std::string_view aliases = "")
+      : section(section), key(key), type(type), help(help), choices(choices), aliases(aliases) {}
+  KeyRow(std::string_view section, std::string_view key, Type type, std::string_view help,
+         int minimum, std::string_view aliases = "")
+      : section(section), key(key), type(type), help(help), minimum(minimum), aliases(aliases) {}
+
   std::string_view section;  ///< "scenario", "pipeline", "model", "cluster", "device", "link" ...
   std::string_view key;
   Type type = Type::text;
   std::string_view help;  ///< effect and default, one line
   Dimension dimension = Dimension::number;
   double minimum = 0;
-  std::string_view choices = {};  ///< separated by '|'
-  std::vector<std::string_view> aliases = {};
+  std::string_view choices;  ///< separated by '|'
+  std::string_view aliases;  ///< its other names, separated by '|'
 };
 
 std::span<const KeyRow> key_table();

@@ -1,10 +1,8 @@
 // Scenarios and shipped files, from their names.
 #include "base/say.hpp"
-#include "scenarios/builder.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
-#include "scenarios/scenario.hpp"
-#include "scenarios/values.hpp"
+#include "scenarios/resolve.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -17,7 +15,8 @@ Scenario resolve_document(Value document, const std::string& origin,
   Diagnostics diagnostics;
   if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
   const std::filesystem::path path(origin);
-  Scenario scenario = build_scenario(document, path.parent_path().string(), documents, diagnostics);
+  const Specification spec(document, path.parent_path().string(), documents, diagnostics);
+  Scenario scenario = resolve(spec);
   for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
   scenario.origin = origin;
   scenario.text = to_yaml(document);
@@ -104,26 +103,25 @@ Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const
 
 TransformerSpec load_model(const std::string& name) {
   Shipped file(name, "model", "models");
-  TransformerSpec model = read_transformer(*file.section, file.diagnostics);
+  TransformerSpec model = read_transformer(*file.section);
   file.diagnostics.throw_if_any();
   return model;
 }
 
 Cluster load_cluster(const std::string& name) {
   Shipped file(name, "cluster", "models/clusters");
-  Cluster cluster = read_cluster(*file.section, file.files, 1, file.diagnostics);
+  Cluster cluster = read_cluster(*file.section, file.files, 1);
   file.diagnostics.throw_if_any();
   return cluster;
 }
 
 DeviceSpec load_device(const std::string& name) {
-  Cluster cluster;
   Diagnostics diagnostics;
   Documents documents;
   Library library(".", documents, diagnostics);
   const Value document = parse_document("{devices: 1, device: " + name + "}", name);
   const Section section(document, "cluster", diagnostics);
-  cluster = read_cluster(section, library, 1, diagnostics);
+  Cluster cluster = read_cluster(section, library, 1);
   diagnostics.throw_if_any();
   return cluster.device;
 }

@@ -1,5 +1,5 @@
 #include "base/units.hpp"
-#include "scenarios/cluster_parts.hpp"
+#include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
 
@@ -12,19 +12,18 @@ namespace penstock {
 namespace {
 
 /// The capacity of an abstract device; of a real one its memory, with what it reserves.
-void replace_memory(const Section& cluster, std::int64_t bytes, DeviceSpec& device,
-                    Diagnostics& diagnostics) {
+void replace_memory(const Section& cluster, std::int64_t bytes, DeviceSpec& device) {
   device.memory_bytes = bytes;
   if (bytes == 0) {
-    diagnostics.add(cluster.at("memory"), "'memory' must be more than 0");
+    cluster.refuse("memory", "'memory' must be more than 0");
   } else if (device.reserved_bytes >= bytes) {
-    diagnostics.add(cluster.at("memory"),
-                    fmt::format("'memory' must be more than the {} that the device reserves",
-                                format_bytes(static_cast<double>(device.reserved_bytes))));
+    cluster.refuse("memory",
+                   fmt::format("'memory' must be more than the {} that the device reserves",
+                               format_bytes(static_cast<double>(device.reserved_bytes))));
   }
 }
 
-DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
+DeviceSpec read_device(const Section& device) {
   DeviceSpec d;
   d.name = device.text("name").value_or("inline device");
   d.memory_bytes = std::llround(device.number("memory").value_or(0));
@@ -40,21 +39,20 @@ DeviceSpec read_device(const Section& device, Diagnostics& diagnostics) {
     if (const auto rate = device.number(type)) d.peak_flops_per_s[type] = *rate;
   }
   if (device.number("memory") && d.memory_bytes == 0)
-    diagnostics.add(device.at("memory"), "'memory' must be more than 0");
+    device.refuse("memory", "'memory' must be more than 0");
   if (d.allocator_slack >= 1)
-    diagnostics.add(device.at("allocator_slack"), "'allocator_slack' must be below 100%");
+    device.refuse("allocator_slack", "'allocator_slack' must be below 100%");
   if (d.memory_bytes > 0 && d.reserved_bytes >= d.memory_bytes)
-    diagnostics.add(device.at("reserved"), "'reserved' leaves nothing of the device's memory");
+    device.refuse("reserved", "'reserved' leaves nothing of the device's memory");
   return d;
 }
 
 class NodeReader {
  public:
-  NodeReader(const Section& section, const NodeSpec& start, Diagnostics& diagnostics)
-      : section_(section), node_(start), diagnostics_(diagnostics) {}
+  NodeReader(const Section& section, const NodeSpec& start) : section_(section), node_(start) {}
 
   NodeSpec read(Library& library) {
-    read_device_keys(section_, library, node_.device, diagnostics_);
+    read_device_keys(section_, library, node_.device);
     read_count();
     read_intra();
     read_inter();
@@ -68,7 +66,7 @@ class NodeReader {
   void read_count() {
     const bool in_groups = section_.has("groups");  // each of which may say it
     if (!section_.has("devices_per_node") && node_.devices_per_node == 0 && !in_groups)
-      diagnostics_.add(section_.self(), "the cluster needs 'devices_per_node'");
+      section_.refuse("the cluster needs 'devices_per_node'");
     node_.devices_per_node =
         static_cast<int>(section_.integer("devices_per_node").value_or(node_.devices_per_node));
     if (node_.devices_per_node == 0 && !in_groups) node_.devices_per_node = 1;
@@ -76,33 +74,31 @@ class NodeReader {
 
   void read_intra() {
     std::optional<Section> intra;
-    if (section_.has("intra"))
-      node_.intra = read_link(section_, "intra", node_.intra, diagnostics_, intra);
-    refuse_keys(intra, {"nics", "nics_at"}, "intra", diagnostics_);
+    if (section_.has("intra")) node_.intra = read_link(section_, "intra", node_.intra, intra);
+    refuse_keys(intra, {"nics", "nics_at"}, "intra");
     if (intra && intra->choice("attachment"))
       node_.attachment = static_cast<Attachment>(*intra->choice("attachment"));
     for (const char* key : {"bandwidth", "latency", "duplex", "sharing"}) {
       if (intra && intra->has(key) && node_.attachment == Attachment::pcie)
-        diagnostics_.add(intra->at(key), fmt::format("'{}' has no meaning for 'attachment: pcie'; "
-                                                     "give it in pcie.link",
-                                                     key));
+        intra->refuse(key, fmt::format("'{}' has no meaning for 'attachment: pcie'; "
+                                       "give it in pcie.link",
+                                       key));
     }
   }
 
   void read_inter() {
     std::optional<Section> inter;
-    if (section_.has("inter"))
-      node_.inter = read_link(section_, "inter", node_.inter, diagnostics_, inter);
-    refuse_keys(inter, {"attachment"}, "inter", diagnostics_);
+    if (section_.has("inter")) node_.inter = read_link(section_, "inter", node_.inter, inter);
+    refuse_keys(inter, {"attachment"}, "inter");
     if (inter) {
       node_.nics_per_node = static_cast<int>(inter->integer("nics").value_or(node_.nics_per_node));
       node_.nic_place = static_cast<NicPlace>(
           inter->choice("nics_at").value_or(static_cast<int>(node_.nic_place)));
     }
     if (node_.devices_per_node == 0 || node_.devices_per_node % node_.nics_per_node == 0) return;
-    diagnostics_.add(inter ? inter->at("nics") : section_.at("devices_per_node"),
-                     fmt::format("{} NICs cannot be shared evenly by {} devices",
-                                 node_.nics_per_node, node_.devices_per_node));
+    section_.diagnostics().add(inter ? inter->at("nics") : section_.at("devices_per_node"),
+                               fmt::format("{} NICs cannot be shared evenly by {} devices",
+                                           node_.nics_per_node, node_.devices_per_node));
     node_.nics_per_node = 1;
   }
 
@@ -110,8 +106,9 @@ class NodeReader {
     node_.mesh.clear();
     for (const Value& item : section_.at("mesh").items) {
       if (item.kind != Value::Kind::map) continue;  // refused already
-      const Section link(item, "mesh", diagnostics_);
-      if (!link.has("between")) diagnostics_.add(item, "the entry of the mesh needs 'between'");
+      const Section link(item, "mesh", section_.diagnostics());
+      if (!link.has("between"))
+        section_.diagnostics().add(item, "the entry of the mesh needs 'between'");
       if (!link.has("between") || link.broken("between")) continue;
       const Value& ends = link.at("between");
       const MeshLink found{gpu(ends.items[0]), gpu(ends.items[1]),
@@ -119,55 +116,52 @@ class NodeReader {
       if (found.from >= 0 && found.to >= 0 && is_new(ends, found)) node_.mesh.push_back(found);
     }
     if (node_.attachment != Attachment::mesh)
-      diagnostics_.add(section_.at("mesh"), "'mesh' needs intra: {attachment: mesh, ...}");
+      section_.refuse("mesh", "'mesh' needs intra: {attachment: mesh, ...}");
   }
 
   /// -1 when it is none.
   int gpu(const Value& word) {
-    int number = -1;
-    const char* end = word.text.data() + word.text.size();
-    const auto [stop, error] = std::from_chars(word.text.data(), end, number);
-    const bool read = error == std::errc() && stop == end;
-    if (read && 0 <= number && number < node_.devices_per_node) return number;
-    diagnostics_.add(word, fmt::format("'{}' is not a GPU of a node (0 to {})",
-                                       printable(word.text), node_.devices_per_node - 1));
+    const int number = number_below(node_.devices_per_node, word.text);
+    if (number >= 0) return number;
+    section_.diagnostics().add(word, fmt::format("'{}' is not a GPU of a node (0 to {})",
+                                                 printable(word.text), node_.devices_per_node - 1));
     return -1;
   }
 
   bool is_new(const Value& where, const MeshLink& link) {
     if (link.from == link.to) {
-      diagnostics_.add(where, fmt::format("joins GPU {} with itself", link.from));
+      section_.diagnostics().add(where, fmt::format("joins GPU {} with itself", link.from));
       return false;
     }
     const bool known = std::ranges::any_of(node_.mesh, [&](const MeshLink& other) {
       return std::minmax(other.from, other.to) == std::minmax(link.from, link.to);
     });
     if (known) {
-      diagnostics_.add(where, fmt::format("GPUs {} and {} are joined already; several NVLinks are "
-                                          "one entry with 'links'",
-                                          link.from, link.to));
+      section_.diagnostics().add(
+          where, fmt::format("GPUs {} and {} are joined already; several NVLinks are "
+                             "one entry with 'links'",
+                             link.from, link.to));
     }
     return !known;
   }
 
   void read_pcie() {
-    const Section pcie(section_.at("pcie"), "pcie", diagnostics_);
+    const Section pcie(section_, "pcie");
     PcieTree tree;
     tree.devices_per_switch = static_cast<int>(
         pcie.integer("devices_per_switch").value_or(std::max(1, node_.devices_per_node)));
     tree.sockets = static_cast<int>(pcie.integer("sockets").value_or(1));
-    tree.link = read_plain_link(pcie, "link", {}, diagnostics_);
-    tree.uplink = read_plain_link(pcie, "uplink", {}, diagnostics_);
-    tree.host = read_plain_link(pcie, "host", {}, diagnostics_);
+    tree.link = read_plain_link(pcie, "link", {});
+    tree.uplink = read_plain_link(pcie, "uplink", {});
+    tree.host = read_plain_link(pcie, "host", {});
     const int switches = (node_.devices_per_node - 1) / tree.devices_per_switch + 1;
     if (tree.sockets > switches && !pcie.broken("sockets") && !pcie.broken("devices_per_switch")) {
-      diagnostics_.add(pcie.at("sockets"),
-                       fmt::format("'sockets' must be at most {}, the number of PCIe "
-                                   "switches",
-                                   switches));
+      pcie.refuse("sockets", fmt::format("'sockets' must be at most {}, the number of PCIe "
+                                         "switches",
+                                         switches));
     }
     if (pcie.has("host") && tree.sockets == 1)
-      diagnostics_.add(pcie.at("host"), "'host' joins sockets, and there is one; give 'sockets'");
+      pcie.refuse("host", "'host' joins sockets, and there is one; give 'sockets'");
     node_.pcie = tree;
   }
 
@@ -178,30 +172,36 @@ class NodeReader {
     const bool nics = node_.nic_place != NicPlace::direct;
     const bool mesh = node_.attachment == Attachment::mesh;
     const Value& attached = section_.at("intra");
-    if (intra && !node_.pcie) diagnostics_.add(attached, "'attachment: pcie' needs 'pcie'");
-    if (nics && !node_.pcie)
-      diagnostics_.add(section_.at("inter"), "'nics_at' other than direct needs 'pcie'");
+    if (intra && !node_.pcie)
+      section_.diagnostics().add(attached, "'attachment: pcie' needs 'pcie'");
+    if (nics && !node_.pcie) section_.refuse("inter", "'nics_at' other than direct needs 'pcie'");
     if (section_.has("pcie") && !intra && !nics && !mesh) {
-      diagnostics_.add(section_.at("pcie"),
-                       "nothing uses 'pcie': intra's attachment is neither pcie nor mesh, and "
-                       "inter's nics_at is direct");
+      section_.refuse("pcie",
+                      "nothing uses 'pcie': intra's attachment is neither pcie nor mesh, and "
+                      "inter's nics_at is direct");
     }
     if (!mesh) return;
     if (node_.mesh.empty() && !section_.has("mesh"))
-      return diagnostics_.add(attached, "'attachment: mesh' needs 'mesh'");
+      return section_.diagnostics().add(attached, "'attachment: mesh' needs 'mesh'");
     if (const auto gap = unjoined_in_mesh(node_)) {
-      diagnostics_.add(section_.at("mesh"),
-                       fmt::format("GPUs {} and {} have no link, and there is no 'pcie' for them",
-                                   gap->first, gap->second));
+      section_.refuse("mesh",
+                      fmt::format("GPUs {} and {} have no link, and there is no 'pcie' for them",
+                                  gap->first, gap->second));
     }
   }
 
   const Section& section_;
   NodeSpec node_;
-  Diagnostics& diagnostics_;
 };
 
 }  // namespace
+
+int number_below(int limit, const std::string& word) {
+  int number = -1;
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && stop == end && number < limit ? std::max(number, -1) : -1;
+}
 
 LinkSpec read_wire(const Section& section, LinkSpec link) {
   link.bytes_per_s = section.number("bandwidth").value_or(link.bytes_per_s);
@@ -212,46 +212,43 @@ LinkSpec read_wire(const Section& section, LinkSpec link) {
 }
 
 LinkSpec read_link(const Section& parent, const std::string& key, const LinkSpec& start,
-                   Diagnostics& diagnostics, std::optional<Section>& section) {
+                   std::optional<Section>& section) {
   if (parent.at(key).kind == Value::Kind::scalar) {
     LinkSpec link = start;
     link.bytes_per_s = parent.number(key).value_or(link.bytes_per_s);
     return link;
   }
-  section.emplace(parent.at(key), "link", diagnostics);
+  section.emplace(parent.at(key), "link", parent.diagnostics());
   return read_wire(*section, start);
 }
 
-LinkSpec read_plain_link(const Section& parent, const std::string& key, const LinkSpec& start,
-                         Diagnostics& diagnostics) {
+LinkSpec read_plain_link(const Section& parent, const std::string& key, const LinkSpec& start) {
   std::optional<Section> section;
   if (!parent.has(key)) return start;
-  const LinkSpec link = read_link(parent, key, start, diagnostics, section);
-  refuse_keys(section, {"attachment", "nics", "nics_at"}, key, diagnostics);
+  const LinkSpec link = read_link(parent, key, start, section);
+  refuse_keys(section, {"attachment", "nics", "nics_at"}, key);
   return link;
 }
 
 void refuse_keys(const std::optional<Section>& section, std::initializer_list<const char*> keys,
-                 const std::string& where, Diagnostics& diagnostics) {
+                 const std::string& where) {
   for (const char* key : keys) {
     if (section && section->has(key))
-      diagnostics.add(section->at(key), fmt::format("'{}' has no meaning for '{}'", key, where));
+      section->refuse(key, fmt::format("'{}' has no meaning for '{}'", key, where));
   }
 }
 
-void read_device_keys(const Section& section, Library& library, DeviceSpec& device,
-                      Diagnostics& diagnostics) {
+void read_device_keys(const Section& section, Library& library, DeviceSpec& device) {
   if (section.has("device")) {
     if (const Value* found = library.resolve(section.at("device"), "device", "models/devices"))
-      device = read_device(Section(*found, "device", diagnostics), diagnostics);
+      device = read_device(Section(*found, "device", section.diagnostics()));
   }
   if (const auto memory = section.number("memory"))
-    replace_memory(section, std::llround(*memory), device, diagnostics);
+    replace_memory(section, std::llround(*memory), device);
 }
 
-NodeSpec read_node(const Section& section, const NodeSpec& start, Library& library,
-                   Diagnostics& diagnostics) {
-  return NodeReader(section, start, diagnostics).read(library);
+NodeSpec read_node(const Section& section, const NodeSpec& start, Library& library) {
+  return NodeReader(section, start).read(library);
 }
 
 }  // namespace penstock

@@ -62,7 +62,7 @@ Path split_path(const std::string& key) {
 }
 
 bool is_called(const KeyRow& row, const std::string& name) {
-  return row.key == name || std::ranges::find(row.aliases, name) != row.aliases.end();
+  return row.key == name || place_of_choice(row.aliases, name);
 }
 
 /// Does a place end with these names?

@@ -1,4 +1,4 @@
-#include "scenarios/own_schedule.hpp"
+#include "scenarios/parts.hpp"
 
 #include "schedules/blocks.hpp"
 #include "schedules/exchange/torch_reader.hpp"
@@ -31,7 +31,7 @@ bool overlaps(const OpLists& order) {
 }
 
 std::shared_ptr<const Schedule> imported(const std::filesystem::path& path, const std::string& text,
-                                         Scenario& scenario) {
+                                         Diagnostics& diagnostics) {
   const ImportedSchedule file = read_torch_csv(text, path.string());
   if (file.placement.mirrored() && (file.depth % 2 != 0 || file.stages() != file.depth)) {
     throw InputError(path.string(),
@@ -53,11 +53,10 @@ std::shared_ptr<const Schedule> imported(const std::filesystem::path& path, cons
   if (file.placement.mirrored()) row.layout = Layout::mirrored;
   row.splits_backward = file.split_backward;
   row.pairs = overlaps(file.order);
-  for (const std::string& warning : file.warnings)
-    scenario.notes.push_back(own->name + ": " + warning);
+  for (const std::string& warning : file.warnings) diagnostics.note(own->name + ": " + warning);
   if (file.communicates)
-    scenario.notes.push_back(own->name + ": its order of sends and receives is proven to run; " +
-                             "messages here are sent as 'transfers' says");
+    diagnostics.note(own->name + ": its order of sends and receives is proven to run; " +
+                     "messages here are sent as 'transfers' says");
   return finish(own);
 }
 
@@ -68,7 +67,7 @@ std::vector<std::uint32_t> slots_of(const Section& section, const char* key) {
   return slots;
 }
 
-BuildingBlock read_block(const Section& section, Diagnostics& diagnostics) {
+BuildingBlock read_block(const Section& section) {
   BuildingBlock block;
   block.layout = section.choice("layout").value_or(0) == 0 ? Layout::snake : Layout::loop;
   const int usual = block.layout == Layout::snake ? 2 : 1;
@@ -79,7 +78,7 @@ BuildingBlock read_block(const Section& section, Diagnostics& diagnostics) {
   block.backward_weight = slots_of(section, "backward_weight");
   block.interval = static_cast<std::uint32_t>(section.integer("interval").value_or(0));
   if (!section.has("slots") || section.broken("slots")) return block;
-  const Section slots(section.at("slots"), "slots", diagnostics);
+  const Section slots(section, "slots");
   const auto width = [&](const char* key, std::uint32_t& of) {
     of = static_cast<std::uint32_t>(slots.integer(key).value_or(of));
   };
@@ -96,16 +95,15 @@ const Value& place_of(const BlockProblem& problem, const Section& section) {
   return problem.stage < of_key.items.size() ? of_key.items[problem.stage] : of_key;
 }
 
-std::shared_ptr<const Schedule> built(const Section& section, const std::string& name,
-                                      Diagnostics& diagnostics) {
-  const std::size_t before = diagnostics.size();
+std::shared_ptr<const Schedule> built(const Section& section, const std::string& name) {
+  const std::size_t before = section.diagnostics().size();
   const auto own = std::make_shared<OwnSchedule>();
   own->name = section.text("name").value_or(name);
-  own->block = read_block(section, diagnostics);
-  if (diagnostics.size() > before) return nullptr;
+  own->block = read_block(section);
+  if (section.diagnostics().size() > before) return nullptr;
   for (const BlockProblem& problem : problems(own->block))
-    diagnostics.add(place_of(problem, section), problem.why);
-  if (diagnostics.size() > before) return nullptr;
+    section.diagnostics().add(place_of(problem, section), problem.why);
+  if (section.diagnostics().size() > before) return nullptr;
   Schedule& row = own->row;
   row.paper = "the user's own; Controllable Memory, NeurIPS'24";
   row.summary = "a building block, repeated, squeezed and reordered; flush";
@@ -131,14 +129,14 @@ bool is_own_schedule(const Value& value) {
 }
 
 std::shared_ptr<const Schedule> read_own_schedule(const Value& value, Library& library,
-                                                  Scenario& scenario, Diagnostics& diagnostics) {
+                                                  Diagnostics& diagnostics) {
   if (value.kind == Value::Kind::map)
-    return built(Section(value, "block", diagnostics), "a building block", diagnostics);
+    return built(Section(value, "block", diagnostics), "a building block");
   if (value.text.ends_with(".csv")) {
     const auto path = library.file(value, "schedule");
     if (!path) return nullptr;
     try {
-      return imported(*path, library.text(*path), scenario);
+      return imported(*path, library.text(*path), diagnostics);
     } catch (const InputError& error) {
       for (const Diagnostic& d : error.diagnostics()) diagnostics.add(d);
       return nullptr;
@@ -147,7 +145,7 @@ std::shared_ptr<const Schedule> read_own_schedule(const Value& value, Library& l
   const Value* found = library.resolve(value, "block", "schedules");
   if (found == nullptr) return nullptr;
   return built(Section(*found, "block", diagnostics),
-               std::filesystem::path(value.text).stem().string(), diagnostics);
+               std::filesystem::path(value.text).stem().string());
 }
 
 }  // namespace penstock

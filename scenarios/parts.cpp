@@ -21,7 +21,7 @@ constexpr const char* kShapeKeys[] = {
     "measured",         "measured_step",   "measured_load"};
 
 /// Every key without which a transformer has no shape, in one message.
-void require_shape(const Section& model, Diagnostics& diagnostics) {
+void require_shape(const Section& model) {
   static constexpr const char* kNeeded[] = {"num_layers", "hidden_size", "num_attention_heads",
                                             "vocab_size", "seq_length"};
   std::vector<std::string> missing;
@@ -31,15 +31,13 @@ void require_shape(const Section& model, Diagnostics& diagnostics) {
   if (missing.empty() || model.self().kind != Value::Kind::map) return;
   const char* instead =
       missing.size() == std::size(kNeeded) ? "; or give its costs ('forward', 'backward' ...)" : "";
-  diagnostics.add(model.self(),
-                  fmt::format("the model needs {}{}", fmt::join(missing, ", "), instead));
+  model.refuse(fmt::format("the model needs {}{}", fmt::join(missing, ", "), instead));
 }
 
 /// Values of a key, one for each virtual stage; zeros when the key is missing.
 class StageList {
  public:
-  StageList(const Section& model, const StageShares& shares, Diagnostics& diagnostics)
-      : model_(model), shares_(shares), diagnostics_(diagnostics) {}
+  StageList(const Section& model, const StageShares& shares) : model_(model), shares_(shares) {}
 
   /// Of what a device's chunks divide among them.
   std::vector<double> divided(const std::string& key) const {
@@ -73,8 +71,8 @@ class StageList {
     if (of_devices(key)) {
       for (std::size_t s = 0; s < stages; ++s) each[s] = (*values)[shares_.device_of[s]];
     } else if (stages > 0 && values->size() == model_.at(key).items.size()) {
-      diagnostics_.add(model_.at(key), fmt::format("'{}' lists {} stages, the pipeline has {}{}",
-                                                   key, values->size(), stages, allowed()));
+      model_.refuse(key, fmt::format("'{}' lists {} stages, the pipeline has {}{}", key,
+                                     values->size(), stages, allowed()));
     }  // else the depth itself was refused, or an item
     return each;
   }
@@ -98,7 +96,6 @@ class StageList {
 
   const Section& model_;
   const StageShares& shares_;
-  Diagnostics& diagnostics_;
 };
 
 struct BackwardTimes {
@@ -106,26 +103,24 @@ struct BackwardTimes {
 };
 
 /// What is missing or given twice among the keys of the backward pass.
-void check_backward_keys(const Section& model, Diagnostics& diagnostics) {
+void check_backward_keys(const Section& model) {
   const bool input = model.has("backward_input"), weight = model.has("backward_weight");
   if (input != weight) {
     const char* given = input ? "backward_input" : "backward_weight";
     const char* missing = input ? "backward_weight" : "backward_input";
-    diagnostics.add(model.at(given), fmt::format("'{}' needs '{}', too", given, missing));
+    model.refuse(given, fmt::format("'{}' needs '{}', too", given, missing));
   } else if (input && model.has("backward")) {
-    diagnostics.add(
-        model.at("backward"),
+    model.refuse(
+        "backward",
         "'backward' is the sum of 'backward_input' and 'backward_weight'; give one or the other");
   } else if (!input && !model.has("backward")) {
-    diagnostics.add(model.self(),
-                    "the model needs 'backward' (or 'backward_input' and 'backward_weight')");
+    model.refuse("the model needs 'backward' (or 'backward_input' and 'backward_weight')");
   }
 }
 
 /// B from I + W or the other way round: a full backward without its parts is split in halves.
-BackwardTimes read_backward(const Section& model, const StageList& per_stage,
-                            Diagnostics& diagnostics) {
-  check_backward_keys(model, diagnostics);
+BackwardTimes read_backward(const Section& model, const StageList& per_stage) {
+  check_backward_keys(model);
   BackwardTimes times{per_stage.divided("backward"), per_stage.divided("backward_input"),
                       per_stage.divided("backward_weight")};
   if (model.has("backward_input")) {
@@ -145,33 +140,30 @@ bool divides(const Section& model, const char* b, const char* a) {
   return !part || !whole || *whole % *part == 0;
 }
 
-void check_shape(const TransformerSpec& t, const Section& model, Diagnostics& diagnostics) {
+void check_shape(const TransformerSpec& t, const Section& model) {
   if (!divides(model, "num_attention_heads", "hidden_size")) {
-    diagnostics.add(model.at("num_attention_heads"),
-                    fmt::format("{} heads do not divide the hidden size {}", t.num_attention_heads,
-                                t.hidden_size));
+    model.refuse("num_attention_heads", fmt::format("{} heads do not divide the hidden size {}",
+                                                    t.num_attention_heads, t.hidden_size));
   }
   if (!divides(model, "num_query_groups", "num_attention_heads")) {
-    diagnostics.add(model.at("num_query_groups"),
-                    fmt::format("{} query groups do not divide {} heads", t.num_query_groups,
-                                t.num_attention_heads));
+    model.refuse("num_query_groups", fmt::format("{} query groups do not divide {} heads",
+                                                 t.num_query_groups, t.num_attention_heads));
   }
   // Far beyond any real model the byte counts would no longer fit.
   const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
                       static_cast<double>(t.hidden_size + t.ffn_hidden_size);
   const double embedding =
       static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
-  if (size > 1e15 || embedding > 1e15)
-    diagnostics.add(model.self(), "the model has more than 10^15 parameters");
+  if (size > 1e15 || embedding > 1e15) model.refuse("the model has more than 10^15 parameters");
 }
 
 }  // namespace
 
-ParameterBytes read_parameter_bytes(const Section& model, bool single, Diagnostics& diagnostics) {
+ParameterBytes read_parameter_bytes(const Section& model, bool single) {
   ParameterBytes bytes;
   if (single) bytes = {4, 4, 8, 4, 4};
   if (!model.has("bytes_per_parameter")) return bytes;
-  const Section given(model.at("bytes_per_parameter"), "bytes_per_parameter", diagnostics);
+  const Section given(model, "bytes_per_parameter");
   bytes.weights = given.number("weights").value_or(bytes.weights);
   bytes.gradients = given.number("gradients").value_or(bytes.gradients);
   bytes.optimizer = given.number("optimizer").value_or(bytes.optimizer);
@@ -184,8 +176,8 @@ bool is_abstract_model(const Section& model) {
   return std::ranges::any_of(kAbstractKeys, [&](const char* key) { return model.has(key); });
 }
 
-TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics) {
-  require_shape(model, diagnostics);
+TransformerSpec read_transformer(const Section& model) {
+  require_shape(model);
   TransformerSpec t;
   t.family = static_cast<Family>(model.choice("family").value_or(0));
   t.name = model.text("name").value_or("inline model");
@@ -201,18 +193,18 @@ TransformerSpec read_transformer(const Section& model, Diagnostics& diagnostics)
   t.flash_attention = model.boolean("flash_attention").value_or(llama);
   static constexpr const char* kTypes[] = {"fp16", "bf16", "fp32", "tf32"};
   t.compute_type = kTypes[model.choice("precision").value_or(1)];
-  t.bytes = read_parameter_bytes(model, model.choice("precision").value_or(1) >= 2, diagnostics);
-  check_shape(t, model, diagnostics);
+  t.bytes = read_parameter_bytes(model, model.choice("precision").value_or(1) >= 2);
+  check_shape(t, model);
   return t;
 }
 
 namespace {
 
 /// The four times of a part, those that are missing made from the others.
-MeasuredPart read_part(const Section& row, const char* key, Diagnostics& diagnostics) {
+MeasuredPart read_part(const Section& row, const char* key) {
   MeasuredPart p;
   if (!row.has(key) || row.broken(key)) return p;
-  const Section part(row.at(key), "measured_part", diagnostics);
+  const Section part(row.at(key), "measured_part", row.diagnostics());
   const auto value = [&](const char* name) { return part.number(name).value_or(0); };
   p.forward_s = value("forward");
   const double parts = value("backward_input") + value("backward_weight");
@@ -229,30 +221,29 @@ MeasuredPart read_part(const Section& row, const char* key, Diagnostics& diagnos
 }
 
 /// A layer must have times: without them the whole model would take none.
-void require_layer_times(const Section& row, const MeasuredPart& layer, Diagnostics& diagnostics) {
+void require_layer_times(const Section& row, const MeasuredPart& layer) {
   if (row.broken("layer")) return;
   if (!row.has("layer")) {
-    diagnostics.add(row.self(), "a measured row needs 'layer'");
+    row.refuse("a measured row needs 'layer'");
   } else if (layer.forward_s == 0 || layer.backward_s == 0) {
-    diagnostics.add(row.at("layer"),
-                    "a measured layer needs 'forward' and 'backward' (or 'backward_input' and "
-                    "'backward_weight') of more than 0");
+    row.refuse("layer",
+               "a measured layer needs 'forward' and 'backward' (or 'backward_input' and "
+               "'backward_weight') of more than 0");
   }
 }
 
-MeasuredRow read_measured_row(const Section& section, Diagnostics& diagnostics) {
+MeasuredRow read_measured_row(const Section& section) {
   MeasuredRow row;
-  if (!section.has("microbatch_size"))
-    diagnostics.add(section.self(), "a measured row needs 'microbatch_size'");
+  if (!section.has("microbatch_size")) section.refuse("a measured row needs 'microbatch_size'");
   row.microbatch_size = static_cast<double>(section.integer("microbatch_size").value_or(1));
   row.recompute = static_cast<Recompute>(section.choice("recompute").value_or(0));
   row.load = static_cast<int>(section.integer("load").value_or(1));
   row.spread = section.number("spread").value_or(0);
-  row.layer = read_part(section, "layer", diagnostics);
-  row.embedding = read_part(section, "embedding", diagnostics);
-  row.head = read_part(section, "head", diagnostics);
-  row.overhead = read_part(section, "overhead", diagnostics);
-  require_layer_times(section, row.layer, diagnostics);
+  row.layer = read_part(section, "layer");
+  row.embedding = read_part(section, "embedding");
+  row.head = read_part(section, "head");
+  row.overhead = read_part(section, "overhead");
+  require_layer_times(section, row.layer);
   return row;
 }
 
@@ -261,7 +252,7 @@ std::vector<MeasuredRow> read_measured_rows(const Value& list, Diagnostics& diag
   for (const Value& item : list.items) {
     if (item.kind != Value::Kind::map) continue;  // refused already
     const Section section(item, "measured", diagnostics);
-    const MeasuredRow row = read_measured_row(section, diagnostics);
+    const MeasuredRow row = read_measured_row(section);
     const bool known = section.has("microbatch_size") && !section.broken("microbatch_size") &&
                        !section.broken("recompute") && !section.broken("load");
     if (!known) continue;
@@ -281,15 +272,16 @@ std::vector<MeasuredRow> read_measured_rows(const Value& list, Diagnostics& diag
   return rows;
 }
 
-std::vector<MeasuredStep> read_measured_steps(const Section& model, Diagnostics& diagnostics) {
+std::vector<MeasuredStep> read_measured_steps(const Section& model) {
   std::vector<MeasuredStep> steps;
   if (!model.has("measured_step")) return steps;
   for (const Value& item : model.at("measured_step").items) {
     if (item.kind != Value::Kind::map) continue;  // refused already
-    const Section section(item, "measured_step", diagnostics);
+    const Section section(item, "measured_step", model.diagnostics());
     const int load = static_cast<int>(section.integer("load").value_or(1));
     if (std::ranges::find(steps, load, &MeasuredStep::load) != steps.end())
-      diagnostics.add(item, fmt::format("load {} is measured in an earlier row, too", load));
+      model.diagnostics().add(item,
+                              fmt::format("load {} is measured in an earlier row, too", load));
     steps.push_back({load, section.number("overhead").value_or(0),
                      section.number("per_parameter").value_or(0)});
   }
@@ -298,34 +290,31 @@ std::vector<MeasuredStep> read_measured_steps(const Section& model, Diagnostics&
 
 }  // namespace
 
-std::optional<MeasuredModel> read_measured(const Section& model, Diagnostics& diagnostics) {
+std::optional<MeasuredModel> read_measured(const Section& model) {
   if (!model.has("measured")) {
     for (const char* key : {"measured_step", "measured_load"}) {
-      if (model.has(key))
-        diagnostics.add(model.at(key), fmt::format("'{}' needs 'measured', too", key));
+      if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'measured', too", key));
     }
     return std::nullopt;
   }
-  auto steps = read_measured_steps(model, diagnostics);
-  auto rows = read_measured_rows(model.at("measured"), diagnostics);
+  auto steps = read_measured_steps(model);
+  auto rows = read_measured_rows(model.at("measured"), model.diagnostics());
   std::optional<bool> loaded;
   if (const auto asked = model.choice("measured_load")) loaded = *asked == 1;
   return MeasuredModel(std::move(rows), std::move(steps), loaded);
 }
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
-                                            const PerStage<Recompute>& recompute,
-                                            Diagnostics& diagnostics) {
+                                            const PerStage<Recompute>& recompute) {
   for (const char* key : kShapeKeys) {
     if (model.has(key))
-      diagnostics.add(
-          model.at(key),
-          fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
+      model.refuse(
+          key, fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
   }
-  const StageList per_stage(model, shares, diagnostics);
-  if (!model.has("forward")) diagnostics.add(model.self(), "the model needs 'forward'");
+  const StageList per_stage(model, shares);
+  if (!model.has("forward")) model.refuse("the model needs 'forward'");
   const auto forward = per_stage.divided("forward");
-  const BackwardTimes backward = read_backward(model, per_stage, diagnostics);
+  const BackwardTimes backward = read_backward(model, per_stage);
   const auto step = per_stage.divided("step");
   const auto both = per_stage.divided("forward_backward");
   std::vector<StageCosts> costs(shares.device_of.size());

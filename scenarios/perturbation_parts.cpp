@@ -1,4 +1,4 @@
-#include "scenarios/perturbation_parts.hpp"
+#include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,13 @@ constexpr double kMostFailures = 1e7;  // that anybody waits for
 
 class PerturbationReader {
  public:
-  PerturbationReader(const Section& section, int devices, Transfers transfers,
-                     Diagnostics& diagnostics)
-      : section_(section), devices_(devices), transfers_(transfers), diagnostics_(diagnostics) {}
+  PerturbationReader(const Section& section, int devices, Transfers transfers)
+      : section_(section), devices_(devices), transfers_(transfers) {}
 
   PerturbationSpec read() {
     PerturbationSpec spec;
     if (const Value* at = map_of("jitter"))
-      spec.jitter = read_jitter({*at, "jitter", diagnostics_});
+      spec.jitter = read_jitter({*at, "jitter", section_.diagnostics()});
     each("slow_devices", "slow_device", [&](const Section& s) { read_slow(s, spec.slow_devices); });
     each("throttle", "throttle", [&](const Section& s) { read_throttle(s, spec.throttle); });
     each("links", "link_change", [&](const Section& s) { read_link(s, spec.links); });
@@ -37,7 +36,7 @@ class PerturbationReader {
   void each(const char* key, const char* kind, F&& read_one) {
     if (!section_.has(key)) return;
     for (const Value& item : section_.at(key).items) {
-      if (item.kind == Value::Kind::map) read_one(Section(item, kind, diagnostics_));
+      if (item.kind == Value::Kind::map) read_one(Section(item, kind, section_.diagnostics()));
     }
   }
 
@@ -45,7 +44,7 @@ class PerturbationReader {
   bool complete(const Section& s, const char* what, std::initializer_list<const char*> keys) {
     bool all = true;
     for (const char* key : keys) {
-      if (!s.has(key)) diagnostics_.add(s.self(), fmt::format("{} needs '{}'", what, key));
+      if (!s.has(key)) s.refuse(fmt::format("{} needs '{}'", what, key));
       all = all && s.has(key) && !s.broken(key);
     }
     return all;
@@ -54,15 +53,15 @@ class PerturbationReader {
   bool device_exists(const Section& s) {
     const std::int64_t device = s.integer("device").value_or(0);
     if (devices_ == 0 || device < devices_) return true;
-    diagnostics_.add(s.at("device"), fmt::format("there is no device {}; the run has devices 0 to "
-                                                 "{}",
-                                                 device, devices_ - 1));
+    s.refuse("device", fmt::format("there is no device {}; the run has devices 0 to "
+                                   "{}",
+                                   device, devices_ - 1));
     return false;
   }
 
   bool positive(const Section& s, const char* key, const char* instead) {
     if (s.number(key).value_or(1) > 0) return true;
-    diagnostics_.add(s.at(key), fmt::format("'{}' must be more than 0{}", key, instead));
+    s.refuse(key, fmt::format("'{}' must be more than 0{}", key, instead));
     return false;
   }
 
@@ -72,7 +71,7 @@ class PerturbationReader {
     const double until = s.number("until").value_or(kForever);
     if (s.broken("at") || s.broken("until")) return std::nullopt;
     if (until > from) return std::pair(from, until);
-    diagnostics_.add(s.at("until"), "'until' must be later than 'at'");
+    s.refuse("until", "'until' must be later than 'at'");
     return std::nullopt;
   }
 
@@ -88,12 +87,11 @@ class PerturbationReader {
                         : j.distribution == Jitter::Distribution::lognormal ? kForever
                                                                             : kMostUniformSpread;
     if (j.spread > most) {
-      diagnostics_.add(s.at("spread"),
-                       fmt::format("a {} distribution of more than {:.0f}% would have negative "
-                                   "times; use lognormal",
-                                   normal ? "normal" : "uniform", 100 * most));
+      s.refuse("spread", fmt::format("a {} distribution of more than {:.0f}% would have negative "
+                                     "times; use lognormal",
+                                     normal ? "normal" : "uniform", 100 * most));
     }
-    if (j.runs > 100'000) diagnostics_.add(s.at("runs"), "'runs' must be at most 100000");
+    if (j.runs > 100'000) s.refuse("runs", "'runs' must be at most 100000");
     return j;
   }
 
@@ -102,7 +100,7 @@ class PerturbationReader {
     if (!positive(s, "factor", "; 1.1 is 10 % slower")) return;
     const int device = static_cast<int>(*s.integer("device"));
     if (std::ranges::find(out, device, &SlowDevice::device) != out.end())
-      diagnostics_.add(s.at("device"), fmt::format("device {} is given twice", device));
+      s.refuse("device", fmt::format("device {} is given twice", device));
     out.push_back({device, *s.number("factor")});
   }
 
@@ -115,14 +113,12 @@ class PerturbationReader {
   }
 
   void read_link(const Section& s, std::vector<LinkChange>& out) {
-    if (transfers_ == Transfers::free)
-      diagnostics_.add(s.self(), "with transfers: free no message crosses a link");
+    if (transfers_ == Transfers::free) s.refuse("with transfers: free no message crosses a link");
     if (s.has("link") == s.has("between"))
-      return diagnostics_.add(s.self(), "a change of a link needs either 'link' or 'between'");
+      return s.refuse("a change of a link needs either 'link' or 'between'");
     const bool failed = s.boolean("failed").value_or(false);
     if (!s.broken("failed") && !s.broken("bandwidth") && failed == s.has("bandwidth")) {
-      return diagnostics_.add(s.self(),
-                              "a change of a link needs either 'bandwidth' or 'failed: true'");
+      return s.refuse("a change of a link needs either 'bandwidth' or 'failed: true'");
     }
     const auto span = span_of(s);
     const Value& name = s.at(s.has("link") ? "link" : "between");
@@ -151,23 +147,24 @@ class PerturbationReader {
     for (const char* key : {"seed", "horizon"}) {
       const bool idle = key[0] == 's' ? !section_.has("mtbf") : !fails && checkpoint == nullptr;
       if (section_.has(key) && idle)
-        diagnostics_.add(section_.at(key), fmt::format("'{}' has a meaning with '{}' only", key,
-                                                       key[0] == 's' ? "mtbf" : "checkpoint"));
+        section_.refuse(key, fmt::format("'{}' has a meaning with '{}' only", key,
+                                         key[0] == 's' ? "mtbf" : "checkpoint"));
     }
     if (!fails && checkpoint == nullptr) return;
     if (section_.has("failures") && section_.has("mtbf"))
-      diagnostics_.add(section_.at("mtbf"), "give either 'failures' or 'mtbf'");
+      section_.refuse("mtbf", "give either 'failures' or 'mtbf'");
     if (!section_.has("checkpoint")) {
-      diagnostics_.add(section_.at(section_.has("mtbf") ? "mtbf" : "failures"),
-                       "failures need a 'checkpoint' that the job can restart from");
+      section_.refuse(section_.has("mtbf") ? "mtbf" : "failures",
+                      "failures need a 'checkpoint' that the job can restart from");
     }
-    if (checkpoint != nullptr) read_checkpoint({*checkpoint, "checkpoint", diagnostics_}, r);
+    if (checkpoint != nullptr)
+      read_checkpoint({*checkpoint, "checkpoint", section_.diagnostics()}, r);
     r.mtbf_s = section_.number("mtbf");
     r.seed = static_cast<std::uint64_t>(section_.integer("seed").value_or(1));
     r.horizon_s = section_.number("horizon").value_or(r.horizon_s);
     if (!positive(section_, "mtbf", "") || !positive(section_, "horizon", "")) return;
     if (r.mtbf_s && r.horizon_s / *r.mtbf_s > kMostFailures)
-      diagnostics_.add(section_.at("mtbf"), "'horizon' holds more than 10 million failures");
+      section_.refuse("mtbf", "'horizon' holds more than 10 million failures");
     spec.reliability = std::move(r);
   }
 
@@ -181,14 +178,12 @@ class PerturbationReader {
   const Section& section_;
   int devices_;
   Transfers transfers_;
-  Diagnostics& diagnostics_;
 };
 
 }  // namespace
 
-PerturbationSpec read_perturbations(const Section& section, int devices, Transfers transfers,
-                                    Diagnostics& diagnostics) {
-  return PerturbationReader(section, devices, transfers, diagnostics).read();
+PerturbationSpec read_perturbations(const Section& section, int devices, Transfers transfers) {
+  return PerturbationReader(section, devices, transfers).read();
 }
 
 }  // namespace penstock

@@ -84,18 +84,16 @@ constexpr Chapter kChapters[] = {
     {"bytes_per_parameter", "`model.bytes_per_parameter`", ""},
     {"measured", "`model.measured`",
      "A row of a profile. An op of a stage takes `overhead` + layers * `layer` + `embedding` "
-     "(first "
-     "stage) + `head` (last stage); activations likewise."},
+     "(first stage) + `head` (last stage); activations likewise."},
     {"measured_part", "`model.measured`: layer, embedding, head, overhead", ""},
     {"measured_step", "`model.measured_step`",
      "A step takes `overhead` + parameters * `per_parameter`."},
     {"cluster", "`cluster`",
      "Abstract (devices, with link or network) or real (nodes, devices_per_node, intra, inter "
-     "...); "
-     "not both. `{base: dgx-a100, nodes: 8, inter: 100 Gbps}` changes a shipped cluster. Nodes may "
-     "differ: `{inter: 25 Gbps, groups: [{base: dgx-a100, nodes: 2}, {nodes: 4, device: V100-16, "
-     "devices_per_node: 4, intra: 50 GB/s}]}`. GPUs are numbered node by node. A message takes one "
-     "way and is never striped over several NICs or uplinks."},
+     "...); not both. `{base: dgx-a100, nodes: 8, inter: 100 Gbps}` changes a shipped cluster. "
+     "Nodes may differ: `{inter: 25 Gbps, groups: [{base: dgx-a100, nodes: 2}, {nodes: 4, device: "
+     "V100-16, devices_per_node: 4, intra: 50 GB/s}]}`. GPUs are numbered node by node. A message "
+     "takes one way and is never striped over several NICs or uplinks."},
     {"link", "Links: `cluster.link`, `cluster.intra`, `cluster.inter` and those of pcie and fabric",
      "A bandwidth alone (`inter: 100 Gbps`), which leaves the rest of a `base` as it is, or a map. "
      "`intra` and `inter` have the latency of a message from port to port; the links of pcie and "
@@ -159,7 +157,7 @@ std::string values_of(const KeyRow& row) {
 
 std::string table_row(const KeyRow& row) {
   std::string aliases;
-  for (const std::string_view alias : row.aliases)
+  for (const std::string& alias : split_choices(row.aliases))
     aliases += fmt::format("{}`{}`", aliases.empty() ? "" : ", ", alias);
   return fmt::format("| `{}` | {} | {} | {} |\n", row.key, values_of(row), row.help, aliases);
 }

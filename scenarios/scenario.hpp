@@ -21,47 +21,23 @@ class Documents;
 /// About what an op of a run takes in memory: in its Program, Timeline and dependencies.
 inline constexpr double kBytesPerOp = 64;
 
-struct Scenario {
-  std::string name;
-  std::string origin;  ///< the file it was read from
-  std::string text;    ///< as YAML, the overrides applied
-
+/// How the work is divided: the schedule, its shape, the mesh of GPUs, and what these share.
+struct Parallelism {
   const Schedule* schedule = nullptr;
-  std::shared_ptr<const Schedule> own_schedule;  ///< where it is the user's own
-  ScheduleShape shape;
-  LoweringOptions lowering;
-
-  std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
-  std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
-  std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
-  ReductionOptions reduction;
-  Cluster cluster;
-  std::vector<int> layers;        ///< per virtual stage; empty for an abstract model
-  std::vector<StageCosts> costs;  ///< per virtual stage
-  bool costs_per_chunk = false;   ///< given as those of each chunk (`per: chunk`)
+  std::shared_ptr<const Schedule> own_schedule{};  ///< where it is the user's own
+  ScheduleShape shape{};
+  LoweringOptions lowering{};
+  Mesh mesh{};
   std::int64_t microbatch_size = 1;
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
-  Mesh mesh;
   bool sequence_parallel = false;
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;
-  /// Op times by kind of device where not all are alike; no kinds where they are.
-  UnlikeDevices unlike;
-  /// Microbatches smaller than the device's efficiency curve was measured with.
-  bool optimistic = false;
-  std::optional<std::int64_t> samples_per_epoch;
-  PerturbationSpec perturbations;
-  std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
-  std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 
-  /// Sets the stages' reduction times from the cluster as it is now.
-  void update_reductions();
   /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {
     return mesh.gpus[static_cast<std::size_t>(device)];
   }
-  /// Of the smallest of a device's GPUs; 0 where none is known.
-  std::int64_t capacity_bytes(int device) const;
   /// Replicas of each position, whether they take turns or divide every microbatch.
   std::vector<int> widths() const { return mesh.widths(shape.depth); }
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
@@ -74,6 +50,34 @@ struct Scenario {
   std::int64_t devices() const { return mesh.devices(shape.depth); }
   /// Samples of one weight update (of stage 0, where the stages differ), over all replicas.
   double samples_per_update() const;
+};
+
+struct Scenario : Parallelism {
+  std::string name;
+  std::string origin;  ///< the file it was read from
+  std::string text;    ///< as YAML, the overrides applied
+
+  std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
+  std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
+  std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
+  ReductionOptions reduction;
+  Cluster cluster;
+  std::vector<int> layers;        ///< per virtual stage; empty for an abstract model
+  std::vector<StageCosts> costs;  ///< per virtual stage
+  bool costs_per_chunk = false;   ///< given as those of each chunk (`per: chunk`)
+  /// Op times by kind of device where not all are alike; no kinds where they are.
+  UnlikeDevices unlike;
+  /// Microbatches smaller than the device's efficiency curve was measured with.
+  bool optimistic = false;
+  std::optional<std::int64_t> samples_per_epoch;
+  PerturbationSpec perturbations;
+  std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
+  std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
+
+  /// Sets the stages' reduction times from the cluster as it is now.
+  void update_reductions();
+  /// Of the smallest of a device's GPUs; 0 where none is known.
+  std::int64_t capacity_bytes(int device) const;
 };
 
 /// Of each virtual stage, its position; where two positions have the same stages, the first.
@@ -106,7 +110,7 @@ class ScenarioTemplate {
   /// Throws InputError with everything that is wrong.
   Scenario resolve(const std::vector<Override>& overrides) const;
 
-  /// What is wrong with values each by itself; reads every file that is named (see values.hpp).
+  /// What is wrong with values each by itself; reads every file that is named (parts.hpp).
   std::vector<Diagnostic> check(const std::vector<Override>& overrides) const;
   /// The same of nothing but this change.
   std::vector<Diagnostic> check_alone(const Override& change) const;

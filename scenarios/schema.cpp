@@ -71,7 +71,7 @@ Json section_schema(std::string_view section) {
     Json type = type_of(row);
     type["description"] = row.help;
     properties[std::string(row.key)] = type;
-    for (const std::string_view alias : row.aliases) properties[std::string(alias)] = type;
+    for (const std::string& alias : split_choices(row.aliases)) properties[alias] = type;
   }
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", properties}};
 }

@@ -64,6 +64,10 @@ void Diagnostics::add(Diagnostic diagnostic) {
   if (!full() && std::ranges::none_of(all_, same)) all_.push_back(std::move(diagnostic));
 }
 
+void Diagnostics::add_all(const Diagnostics& others) {
+  for (const Diagnostic& d : others.all_) add(d);
+}
+
 void Diagnostics::throw_if_any() const {
   if (all_.empty()) return;
   std::vector<std::string> origins;  // files in the order in which they first failed
@@ -92,7 +96,19 @@ Section::Section(const Value& value, std::string name, Diagnostics& diagnostics)
         value, fmt::format("expected a map with the keys of a {}, got {}", name_, shown(value)));
     return;
   }
-  for (const Value::Entry& entry : value.entries) {
+  read_entries();
+}
+
+Section::Section(const Section& above, std::string key)
+    : name_(std::move(key)), self_(&above.at(name_)), diagnostics_(above.diagnostics_) {
+  if (above.has(name_) && self_->kind == Value::Kind::map)
+    read_entries();
+  else
+    self_ = above.self_;
+}
+
+void Section::read_entries() {
+  for (const Value::Entry& entry : self_->entries) {
     if (diagnostics_.full()) return;
     read_entry(entry);
   }
@@ -130,7 +146,7 @@ std::string Section::unknown_key(const std::string& key) const {
   std::vector<std::string> sections;
   for (const KeyRow& row : key_table()) {
     if (row.section.starts_with("measured")) continue;  // nobody types profiles
-    const bool here = row.key == key || std::ranges::find(row.aliases, key) != row.aliases.end();
+    const bool here = row.key == key || place_of_choice(row.aliases, key);
     if (here) sections.push_back(fmt::format("'{}'", row.section));
   }
   const std::string hint = sections.empty()

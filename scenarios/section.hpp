@@ -15,6 +15,10 @@ class Diagnostics {
  public:
   void add(const Value& where, const std::string& message);
   void add(Diagnostic diagnostic);
+  void add_all(const Diagnostics& others);
+  /// What the user should know though nothing is wrong.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  const std::vector<std::string>& notes() const { return notes_; }
   bool empty() const { return all_.empty(); }
   bool full() const { return all_.size() >= kMost; }
   std::size_t size() const { return all_.size(); }
@@ -24,12 +28,18 @@ class Diagnostics {
  private:
   static constexpr std::size_t kMost = 50;
   std::vector<Diagnostic> all_;
+  std::vector<std::string> notes_;
 };
 
 class Section {
  public:
   /// Reads `value` as section `name`, reporting unknown keys and wrong values.
   Section(const Value& value, std::string name, Diagnostics& diagnostics);
+  /// The one at a key of another; empty, and in the place of that, where there is none.
+  Section(const Section& above, std::string key);
+  /// One that is read already, but reports to others from now on.
+  Section(const Section& read, Diagnostics& diagnostics)
+      : name_(read.name_), self_(read.self_), diagnostics_(diagnostics), fields_(read.fields_) {}
 
   bool has(std::string_view key) const {
     const Field* field = find(key);
@@ -43,6 +53,12 @@ class Section {
   /// Where a key stands; the section itself when the key is missing.
   const Value& at(std::string_view key) const;
   const Value& self() const { return *self_; }
+  /// Reports what is wrong at a key.
+  void refuse(std::string_view key, const std::string& why) const {
+    diagnostics_.add(at(key), why);
+  }
+  void refuse(const std::string& why) const { diagnostics_.add(*self_, why); }
+  Diagnostics& diagnostics() const { return diagnostics_; }
 
   // Values of keys that are there and well-formed.
   std::optional<double> number(std::string_view key) const;
@@ -68,6 +84,7 @@ class Section {
   const Field* find(std::string_view key) const;
   Field& field(std::string_view key);
 
+  void read_entries();
   void read_entry(const Value::Entry& entry);
   std::string unknown_key(const std::string& key) const;
   void check(const KeyRow& row, const Value& value);

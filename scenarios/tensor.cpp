@@ -1,4 +1,4 @@
-#include "scenarios/tensor.hpp"
+#include "scenarios/resolve.hpp"
 
 #include <fmt/format.h>
 
@@ -31,54 +31,77 @@ std::string nearest_degrees(const Divided& parts, std::int64_t degree) {
   return fmt::format("the nearest that do are {} and {}", below, above);
 }
 
-void check_division(const Section& pipeline, const TransformerSpec& model, int degree,
-                    bool sequence, Diagnostics& diagnostics) {
+void check_division(const PipelineKeys& pipeline, const TransformerSpec& model, int degree,
+                    bool sequence) {
   const Divided parts = divided_by_tensor(model, sequence);
   std::vector<std::string> undivided;
   for (const auto& [count, what] : parts) {
     if (count % degree != 0) undivided.push_back(fmt::format("{} {}", count, what));
   }
   if (undivided.empty()) return;
-  diagnostics.add(pipeline.at("tensor"),
-                  fmt::format("a tensor degree of {} does not divide the model's {}; {}", degree,
-                              fmt::join(undivided, " and "), nearest_degrees(parts, degree)));
+  pipeline.tensor.refuse(fmt::format("a tensor degree of {} does not divide the model's {}; {}",
+                                     degree, fmt::join(undivided, " and "),
+                                     nearest_degrees(parts, degree)));
 }
 
 /// Megatron cuts a sequence into 2c pieces, of which each rank has one of the first half and one of
 /// the second, so that causal attention is as much work for all.
-void check_context(const Section& pipeline, const TransformerSpec& model, const Mesh& mesh,
-                   bool sequence, Diagnostics& diagnostics) {
+void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, const Mesh& mesh,
+                   bool sequence) {
   if (mesh.context == 1) return;
   const std::int64_t ranks = sequence ? mesh.tensor : 1;
   if (model.seq_length % (2 * ranks * mesh.context) == 0) return;
   const std::int64_t most = model.seq_length / (2 * ranks);
   std::int64_t below = std::min<std::int64_t>(mesh.context, most);
   while (below > 1 && model.seq_length % (2 * ranks * below) != 0) --below;
-  diagnostics.add(
-      pipeline.at("context"),
-      fmt::format(
-          "a context degree of {} does not cut a sequence of {} tokens into two equal pieces "
-          "per rank{}; the next lower one that does is {}",
-          mesh.context, model.seq_length,
-          ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
-          std::max<std::int64_t>(below, 1)));
+  pipeline.context.refuse(
+      fmt::format("a context degree of {} does not cut a sequence of {} tokens into two equal "
+                  "pieces per rank{}; the next lower one that does is {}",
+                  mesh.context, model.seq_length,
+                  ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
+                  std::max<std::int64_t>(below, 1)));
 }
 
 /// Costs that are given or measured say nothing of a part of a stage.
-void refuse_given_costs(const Section& pipeline, const Scenario& scenario, bool abstract,
-                        Diagnostics& diagnostics) {
-  if (!abstract && !scenario.measured) return;
-  const auto refuse = [&](std::string_view name) {
-    const std::string key(name);
-    const char* why = abstract ? "needs a model by shape; this one gives its costs per device"
-                               : "needs costs by formula; measured ones are those of whole stages "
-                                 "(leave out the model's 'measured')";
-    diagnostics.add(pipeline.at(key), fmt::format("'{}' {}", key, why));
+void refuse_given_costs(const Specification& spec, const Parallelism& job) {
+  const bool given = spec.given_costs();
+  if (!given && spec.measured() == nullptr) return;
+  const auto refuse = [&](const std::string& key) {
+    const char* why = given ? "needs a model by shape; this one gives its costs per device"
+                            : "needs costs by formula; measured ones are those of whole stages "
+                              "(leave out the model's 'measured')";
+    spec.pipeline.section.refuse(key, fmt::format("'{}' {}", key, why));
   };
   for (const Axis axis : kInnerAxes)
-    if (scenario.mesh.size(axis) > 1) refuse(words(axis).name);
-  if (scenario.transfers_divided) refuse("transfers_divided");
-  if (scenario.distributed_optimizer) refuse("distributed_optimizer");
+    if (job.mesh.size(axis) > 1) refuse(std::string(words(axis).name));
+  if (job.transfers_divided) refuse("transfers_divided");
+  if (job.distributed_optimizer) refuse("distributed_optimizer");
+}
+
+/// What divides among tensor ranks needs some.
+void check_alone(const Specification& spec) {
+  const PipelineKeys& keys = spec.pipeline;
+  if (keys.tensor.value_or(1) > 1 || keys.tensor.broken) return;
+  if (keys.sequence_parallel.value_or(false)) {
+    keys.sequence_parallel.refuse(
+        "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a 'tensor' "
+        "of 2 or more");
+  }
+  if (keys.transfers_divided.value_or(false) && spec.transformer() && !spec.measured()) {
+    keys.transfers_divided.refuse(
+        "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' of 2 or "
+        "more");
+  }
+}
+
+void check_distributed_optimizer(const Flag& key, const Parallelism& job) {
+  const Schedule* schedule = job.schedule;
+  if (schedule != nullptr && schedule->asynchronous) {
+    key.refuse(fmt::format("'{}' has parameter servers, which keep the optimizer's state",
+                           schedule->name));
+  }
+  if (!job.mesh.width.alike())
+    key.refuse("'distributed_optimizer' needs as many replicas of every stage");
 }
 
 bool shape_known(const Section& model) {
@@ -89,75 +112,46 @@ bool shape_known(const Section& model) {
 
 }  // namespace
 
-void read_tensor(const Section& pipeline, const std::optional<Section>& model, bool abstract,
-                 Scenario& scenario, Diagnostics& diagnostics) {
-  scenario.mesh.tensor = static_cast<int>(pipeline.integer("tensor").value_or(1));
-  scenario.mesh.context = static_cast<int>(pipeline.integer("context").value_or(1));
-  // Ranks that have the same weights and other tokens reduce their gradients.
-  scenario.lowering.divided = scenario.lowering.divided || scenario.mesh.context > 1;
-  scenario.sequence_parallel = pipeline.boolean("sequence_parallel").value_or(false);
-  scenario.distributed_optimizer = pipeline.boolean("distributed_optimizer").value_or(false);
-  scenario.transfers_divided = pipeline.boolean("transfers_divided").value_or(false);
-  if (scenario.sequence_parallel && scenario.mesh.tensor == 1 && !pipeline.broken("tensor")) {
-    diagnostics.add(pipeline.at("sequence_parallel"),
-                    "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a "
-                    "'tensor' of 2 or more");
-  }
-  if (scenario.transfers_divided && scenario.mesh.tensor == 1 && !pipeline.broken("tensor") &&
-      scenario.transformer && !scenario.measured) {
-    diagnostics.add(pipeline.at("transfers_divided"),
-                    "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' "
-                    "of 2 or more");
-  }
-  if (scenario.distributed_optimizer && scenario.mesh.sharers() == 1 && !pipeline.broken("width")) {
-    scenario.distributed_optimizer = false;  // as Megatron-LM does
-    scenario.notes.push_back(
+void check_shares(const Specification& spec, const Parallelism& job) {
+  const PipelineKeys& keys = spec.pipeline;
+  check_alone(spec);
+  if (job.distributed_optimizer) {
+    check_distributed_optimizer(keys.distributed_optimizer, job);
+  } else if (keys.distributed_optimizer.value_or(false)) {
+    spec.diagnostics.note(
         "distributed_optimizer changes nothing: it divides the optimizer's state among replicas, "
         "and there is one");
   }
-  const bool asynchronous = scenario.schedule != nullptr && scenario.schedule->asynchronous;
-  if (scenario.distributed_optimizer && asynchronous) {
-    diagnostics.add(pipeline.at("distributed_optimizer"),
-                    fmt::format("'{}' has parameter servers, which keep the optimizer's state",
-                                scenario.schedule->name));
-  }
-  if (scenario.distributed_optimizer && !scenario.mesh.width.alike()) {
-    diagnostics.add(pipeline.at("distributed_optimizer"),
-                    "'distributed_optimizer' needs as many replicas of every stage");
-  }
-  refuse_given_costs(pipeline, scenario, abstract, diagnostics);
-  if (!scenario.transformer || scenario.measured || !shape_known(*model)) return;
-  check_division(pipeline, *scenario.transformer, scenario.mesh.tensor, scenario.sequence_parallel,
-                 diagnostics);
-  check_context(pipeline, *scenario.transformer, scenario.mesh, scenario.sequence_parallel,
-                diagnostics);
+  refuse_given_costs(spec, job);
+  const TransformerSpec* model = spec.transformer();
+  if (model == nullptr || spec.measured() || !shape_known(spec.model->section)) return;
+  check_division(keys, *model, job.mesh.tensor, job.sequence_parallel);
+  check_context(keys, *model, job.mesh, job.sequence_parallel);
 }
 
-void note_tensor(Scenario& scenario) {
-  if (scenario.mesh.tensor == 1) return;
-  const TransformerSpec& model = *scenario.transformer;
-  const std::int64_t rows = model.vocab_rows({scenario.mesh.tensor, false}) * scenario.mesh.tensor;
+void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
+                 Diagnostics& diagnostics) {
+  if (mesh.tensor == 1) return;
+  const std::int64_t rows = model.vocab_rows({mesh.tensor, false}) * mesh.tensor;
   if (rows != model.vocab_size) {
-    scenario.notes.push_back(
+    diagnostics.note(
         fmt::format("the vocabulary of {} is padded to {}, a multiple of 128 x tensor {}",
-                    model.vocab_size, rows, scenario.mesh.tensor));
+                    model.vocab_size, rows, mesh.tensor));
   }
-  const Cluster& cluster = scenario.cluster;
   const bool nodes = !cluster.link && !cluster.network && cluster.nodes > 1;
-  if (nodes && cluster.devices_per_node % scenario.mesh.tensor != 0) {
-    scenario.notes.push_back(
-        fmt::format("the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the "
-                    "network",
-                    scenario.mesh.tensor, cluster.devices_per_node));
+  if (nodes && cluster.devices_per_node % mesh.tensor != 0) {
+    diagnostics.note(fmt::format(
+        "the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the network",
+        mesh.tensor, cluster.devices_per_node));
   }
 }
 
-StageCostOptions cost_options(const Scenario& scenario) {
-  return {.microbatch_size = static_cast<double>(scenario.microbatch_size),
-          .recompute = scenario.recompute,
-          .tensor = {scenario.mesh.tensor, scenario.sequence_parallel, scenario.transfers_divided},
-          .context = scenario.mesh.context,
-          .optimizer_shards = scenario.distributed_optimizer ? scenario.mesh.sharers() : 1};
+StageCostOptions cost_options(const Parallelism& job) {
+  return {.microbatch_size = static_cast<double>(job.microbatch_size),
+          .recompute = job.recompute,
+          .tensor = {job.mesh.tensor, job.sequence_parallel, job.transfers_divided},
+          .context = job.mesh.context,
+          .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1};
 }
 
 }  // namespace penstock

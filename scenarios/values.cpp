@@ -1,7 +1,6 @@
-#include "scenarios/values.hpp"
 
 #include "base/suggest.hpp"
-#include "scenarios/own_schedule.hpp"
+#include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,348 @@
+#include "scenarios/resolve.hpp"
+
+#include "scenarios/parts.hpp"
+#include "scenarios/schedule_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t kUsualMostOps = 50'000'000;  // about 3 GB of Program and Timeline
+constexpr std::uint64_t kMaxOps = 4'000'000'000;     // numbers of ops have 32 bits
+
+/// "4 stages x width 2 x tensor 8".
+std::string ranks(const Parallelism& job) {
+  const Mesh& mesh = job.mesh;
+  const std::string width = mesh.width.alike()
+                                ? fmt::format("{}", mesh.width.of(0))
+                                : fmt::format("[{}]", fmt::join(mesh.width.values(), ", "));
+  std::string text = fmt::format("{} stages x width {}", job.shape.depth, width);
+  for (const Axis axis : kInnerAxes)
+    if (mesh.size(axis) > 1) text += fmt::format(" x {} {}", words(axis).name, mesh.size(axis));
+  return text;
+}
+
+bool cluster_known(const Specification& spec) {
+  return spec.cluster_problems.empty() && (spec.cluster_section || !spec.cluster_key.there);
+}
+
+Cluster cluster_of(const Specification& spec, const Parallelism& job) {
+  const int needed = static_cast<int>(std::min<std::int64_t>(job.gpu_count(), 1'000'000'000));
+  Cluster cluster = spec.cluster;
+  if (!spec.cluster_key.there) {
+    cluster.name = "free links";
+    cluster.link = LinkSpec{};
+    cluster.devices_per_node = 0;
+  }
+  if (cluster.devices_per_node == 0) cluster.devices_per_node = needed;
+  spec.diagnostics.add_all(spec.cluster_problems);
+  const bool known = depth_known(spec, job.shape) && cluster_known(spec) && mesh_known(spec) &&
+                     !cluster_broken(spec);
+  if (!known || cluster.devices() >= needed) return cluster;
+  const PipelineKeys& keys = spec.pipeline;
+  spec.diagnostics.add(keys.stages.there ? keys.stages.at : keys.width.at,
+                       fmt::format("{} need {} devices, the cluster '{}' has {}", ranks(job),
+                                   needed, printable(cluster.name), cluster.devices()));
+  return cluster;
+}
+
+PerturbationSpec perturbations_of(const Specification& spec, const Parallelism& job) {
+  if (!spec.perturbations.there || spec.perturbations.broken) return {};
+  const bool known = depth_known(spec, job.shape) && !spec.pipeline.width.broken;
+  return read_perturbations(Section(spec.section, "perturbations"),
+                            known ? static_cast<int>(job.devices()) : 0, job.lowering.transfers);
+}
+
+void check_device(const DeviceSpec& device, const Specification& spec) {
+  const std::string& type = spec.transformer()->compute_type;
+  const Section& model = spec.model->section;
+  if (device.peak_flops_per_s.empty()) {
+    spec.cluster_key.refuse(
+        "a model by shape needs a cluster whose 'device' has a 'peak' (`penstock "
+        "list clusters`); or give the model's costs");
+    return;
+  }
+  if (device.peak_flops_per_s.contains(type)) return;
+  std::vector<std::string> allowed;
+  for (const auto& [known, rate] : device.peak_flops_per_s)
+    allowed.push_back(known.ends_with("16") ? "mixed-" + known : known);
+  const Value& named = spec.model_key.at;
+  spec.diagnostics.add(named.kind == Value::Kind::scalar ? named : model.at("precision"),
+                       fmt::format("the device {} has no peak rate for {}{}; set the model's "
+                                   "'precision' to {}",
+                                   printable(device.name), type,
+                                   model.has("precision") ? "" : ", which is the default",
+                                   fmt::join(allowed, " or ")));
+}
+
+/// Have the devices a rate for the model's numbers? Measured costs need none.
+void check_devices(const Specification& spec, const Cluster& cluster) {
+  if (spec.measured() || !spec.transformer() || !cluster_known(spec)) return;
+  const Section& model = spec.model->section;
+  if (model.broken("precision") || !model.has("num_layers")) return;
+  check_device(cluster.device, spec);
+  for (const NodeGroup& group : cluster.groups) check_device(group.node.device, spec);
+}
+
+/// 0: not known, or a mistake that was reported.
+int known_layers(const Specification& spec) {
+  if (!spec.model) return 0;
+  const ModelSpecification& model = *spec.model;
+  if (model.profile) return static_cast<int>(model.profile->layers.size());
+  const bool known =
+      model.transformer && model.section.has("num_layers") && !model.section.broken("num_layers");
+  return known ? model.transformer->num_layers : 0;
+}
+
+/// " (4 devices x 2 chunks)", or nothing.
+std::string chunked(const ScheduleShape& shape) {
+  if (shape.chunks == 1) return "";
+  return fmt::format(" ({} devices x {} chunks)", shape.depth, shape.chunks);
+}
+
+std::vector<int> listed_layers(const Numbers& split, int stages, int layers) {
+  const auto counts = split.value_or({});
+  std::vector<int> each(counts.begin(), counts.end());
+  const double sum = std::accumulate(counts.begin(), counts.end(), 0.0);
+  if (counts.size() != static_cast<std::size_t>(stages)) {
+    split.refuse(
+        fmt::format("'split' lists {} stages, the pipeline has {}", counts.size(), stages));
+  }
+  if (sum != layers) {
+    split.refuse(fmt::format("'split' adds up to {:.0f} layers, the model has {}", sum, layers));
+  }
+  return each;
+}
+
+std::vector<int> even_layers(const Integer& at, const ScheduleShape& shape, int layers) {
+  const int stages = static_cast<int>(shape.stages());
+  std::vector<int> each = even_split(layers, stages);
+  if (!each.empty()) return each;
+  int below = stages, above = stages;
+  while (layers % below != 0) --below;
+  while (layers % above != 0) ++above;
+  at.refuse(
+      fmt::format("{} layers do not divide evenly into {} stages{}; the nearest "
+                  "{} that do are {} and {}, or use split: balanced or a list",
+                  layers, stages, chunked(shape), shape.chunks > 1 ? "numbers of stages" : "depths",
+                  below, above));
+  return each;
+}
+
+/// Layers per stage, where they do not depend on costs.
+std::vector<int> layers_of(const Specification& spec, const ScheduleShape& shape) {
+  const PipelineKeys& keys = spec.pipeline;
+  const int layers = known_layers(spec);
+  if (layers == 0 || keys.split.broken || !depth_known(spec, shape)) return {};
+  const int stages = static_cast<int>(shape.stages());
+  if (keys.split.is_list()) return listed_layers(keys.split_layers, stages, layers);
+  if (stages > layers) {
+    keys.stages.refuse(fmt::format("{} layers cannot fill {} stages{}; use at most {}", layers,
+                                   stages, chunked(shape),
+                                   std::max(1, layers / static_cast<int>(shape.chunks))));
+    return {};
+  }
+  const Split usual = spec.by_layers() ? Split::balanced : Split::even;
+  if (keys.split.value_or(usual) == Split::balanced) return {};
+  return even_layers(keys.stages, shape, layers);
+}
+
+PlacementRequest placement_request(const PipelineKeys& keys, const Parallelism& job) {
+  PlacementRequest request{.widths = job.widths(),
+                           .replica_gpus = job.mesh.replica_gpus(),
+                           .pipeline_first = job.mesh.pipeline_first,
+                           .policy = keys.placement.value_or(PlacementPolicy::fill_node),
+                           .gpus = {}};
+  for (const double gpu : keys.placement_gpus.value_or({}))
+    request.gpus.push_back(static_cast<int>(gpu));
+  return request;
+}
+
+void check_placement(const Specification& spec, const Parallelism& job, const Cluster& cluster) {
+  const auto& key = spec.pipeline.placement;
+  const bool known = depth_known(spec, job.shape) && cluster_known(spec) && mesh_known(spec);
+  if (!key.there || key.broken || !known) return;
+  const PlacementRequest request = placement_request(spec.pipeline, job);
+  if (request.ranks() > cluster.devices()) return;  // said already
+  for (const PlacementProblem& problem : refuse_placement(cluster, request)) {
+    if (problem.item < 0)
+      key.refuse(problem.why + fmt::format(" ({})", ranks(job)));
+    else
+      spec.diagnostics.add(key.at.items[static_cast<std::size_t>(problem.item)], problem.why);
+  }
+}
+
+/// The GPUs of each device of the Program.
+std::vector<std::vector<int>> gpus_of(const PipelineKeys& keys, const Parallelism& job,
+                                      const Cluster& cluster) {
+  const Mesh& mesh = job.mesh;
+  std::vector<int> ranked = place(cluster, placement_request(keys, job));
+  std::erase(ranked, -1);  // seats of positions with fewer replicas than others
+  const Placement replicas = loop_placement(job.widths(), 1);  // a seat for each device
+  std::vector<std::vector<int>> gpus(static_cast<std::size_t>(job.devices()));
+  auto next = ranked.begin();
+  const int each = mesh.replica_gpus();
+  for (int replica = 0; replica < replicas.devices(); ++replica, next += each) {
+    const auto device = mesh.divided ? std::size_t{replicas.position_of(replica)}
+                                     : static_cast<std::size_t>(replica);
+    gpus[device].insert(gpus[device].end(), next, next + each);
+  }
+  return gpus;
+}
+
+void check_size(const Specification& spec, const ScheduleShape& shape) {
+  const std::uint64_t most =
+      spec.most_ops.value ? static_cast<std::uint64_t>(*spec.most_ops.value) : kUsualMostOps;
+  // What cannot overflow says whether the other one did.
+  const double about = double(shape.microbatches_per_update) * shape.batches * shape.depth *
+                       std::ranges::max(shape.replicas.values());
+  const std::uint64_t ops = about > double(kMaxOps)
+                                ? static_cast<std::uint64_t>(std::min(about, 9e18))
+                                : count_ops(shape);
+  if (ops <= std::min(most, kMaxOps)) return;
+  const std::string lift =
+      ops > kMaxOps ? "" : fmt::format(", or lift the limit with most_ops: {}", ops);
+  spec.pipeline.section.refuse(
+      fmt::format("the run has about {} ops, more than {}; they would take {}: simulate fewer "
+                  "batches or microbatches{}",
+                  format_count(static_cast<std::int64_t>(ops)),
+                  format_count(static_cast<std::int64_t>(std::min(most, kMaxOps))),
+                  format_bytes(static_cast<double>(ops) * kBytesPerOp), lift));
+}
+
+double transfer_s(const Cluster& cluster, const StageCosts& c) {
+  const LinkSpec link = slowest_way(cluster);
+  return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
+}
+
+/// Sums over the run must fit 63 bits, of bytes and of nanoseconds.
+void check_magnitudes(const Part& model, const Scenario& scenario) {
+  constexpr double kMost = 4e18;
+  const ScheduleShape& shape = scenario.shape;
+  const double runs = static_cast<double>(shape.total());
+  const double width = std::ranges::max(shape.replicas.values());
+  // PipeDream keeps the most versions: one per stage, the live one and a further copy.
+  const double versions = static_cast<double>(shape.depth) * 2 + 2;
+  double seconds = 0, most_bytes = 0, reduce_s = 0;
+  for (const StageCosts& c : scenario.costs) {
+    seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(scenario.cluster, c);
+    reduce_s += c.reduce_grad_s;
+    double bytes = 0;
+    for (const std::int64_t part :
+         {c.output_bytes, c.weight_bytes, c.gradient_bytes, c.reduced_bytes, c.optimizer_bytes,
+          c.version_bytes, c.activation_bytes, c.activation_after_input_bytes,
+          c.forward_workspace_bytes, c.backward_workspace_bytes}) {
+      bytes += part < 0 ? kMost : static_cast<double>(part);  // negative: it did not even fit here
+    }
+    const double moved = static_cast<double>(c.output_bytes) * runs * width;
+    const double held = static_cast<double>(c.version_bytes) * versions;
+    const double on_device =
+        scenario.schedule->layout == Layout::mirrored ? 2 : static_cast<double>(shape.chunks);
+    most_bytes =
+        std::max({most_bytes, on_device * bytes * runs, moved, on_device * (bytes + held)});
+  }
+  seconds = scenario.perturbations.at_most_s(seconds * runs + reduce_s * shape.batches);
+  if (!(most_bytes < kMost)) model.refuse("the run would hold or move more than 4 EB on a device");
+  if (!(seconds * 1e9 < kMost)) model.refuse("the run would take more than a hundred years");
+}
+
+void set_reductions(const ReductionRequest& request,
+                    std::vector<std::vector<LayerGradient>> gradients, Scenario& scenario) {
+  scenario.update_reductions();
+  // Of several stages on a device, all of its gradients at once.
+  if (scenario.shape.chunks > 1 || scenario.schedule->layout == Layout::mirrored) return;
+  std::vector<StageCosts>& costs = scenario.costs;
+  gradients.resize(costs.size());
+  for (std::size_t s = 0; s < costs.size(); ++s) {
+    scenario.reduction.buckets.push_back(
+        buckets_of(request, gradients[s], static_cast<double>(costs[s].reduced_bytes)));
+  }
+  if (request.overlap == Overlap::backward && scenario.distributed_optimizer)
+    gather_weights_last(scenario.transformer->bytes, scenario.reduction.buckets);
+  // The next batch's gradients come while the last one's are on their way.
+  for (std::size_t s = 0; s < costs.size() && scenario.lowering.detached_reductions; ++s)
+    if (scenario.mesh.sharers(s) > 1) costs[s].gradient_bytes *= 2;
+}
+
+/// What an order takes for granted that nobody said.
+void note_assumptions(const Specification& spec, const Scenario& scenario) {
+  const Schedule& schedule = *scenario.schedule;
+  if (schedule.splits_backward && spec.given_costs() &&
+      !spec.model->section.has("backward_input")) {
+    spec.diagnostics.note(
+        fmt::format("half of a backward counts as backward_input, half as backward_weight{}",
+                    spec.by_costs() ? " (give both where they differ)" : ""));
+  }
+  if (schedule.usual_limit == 0 || spec.pipeline.memory_limit.there) return;
+  ScheduleShape other = scenario.shape;
+  other.memory_limit = schedule.usual_limit + 0.5;
+  if (!schedule.refuse(other).empty()) return;  // its name is its limit
+  spec.diagnostics.note(
+      fmt::format("'{}' searches within {:g} times the activations of 1F1B (pipeline.memory_limit "
+                  "says otherwise)",
+                  schedule.name, schedule.usual_limit));
+}
+
+/// What follows from the costs of the stages.
+void use_costs(const Specification& spec, const ReductionRequest& reduction,
+               std::vector<std::vector<LayerGradient>> gradients, Scenario& scenario) {
+  const Schedule& schedule = *scenario.schedule;
+  if (scenario.mesh.sharers() > 1 || scenario.schedule->layout == Layout::mirrored)
+    set_reductions(reduction, std::move(gradients), scenario);
+  if (schedule.whole_backward) cost_whole_backwards(scenario);
+  check_magnitudes(spec.model_key, scenario);
+  if (schedule.looks_at_costs) {
+    tell_costs(scenario);  // which it may refuse
+    const Refusal refused = schedule.refuse(scenario.shape);
+    if (!refused.empty()) add_refusal(refused, spec, scenario.shape);
+  }
+  note_assumptions(spec, scenario);
+}
+
+}  // namespace
+
+Scenario resolve(const Specification& spec) {
+  const PerStage<int> width = widths_of(spec);
+  const ReductionRequest reduction = reduction_of(spec, std::ranges::max(width.values()));
+  Parallelism job = parallelism_of(spec, width, reduction);
+  Cluster cluster = cluster_of(spec, job);
+  PerturbationSpec perturbations = perturbations_of(spec, job);
+  check_measured(spec, job);
+  check_devices(spec, cluster);
+  check_given_costs(spec, job);
+  std::vector<int> layers = layers_of(spec, job.shape);
+  check_placement(spec, job, cluster);
+  spec.diagnostics.throw_if_any();  // what follows needs all of the above
+  check_size(spec, job.shape);
+  spec.diagnostics.throw_if_any();
+  job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
+  CostedStages stages = cost_stages(spec, job, cluster, std::move(layers), reduction.overlap);
+
+  Scenario out;
+  static_cast<Parallelism&>(out) = std::move(job);
+  out.name = spec.name.value_or("");
+  out.transformer = spec.model->transformer;
+  out.measured = spec.model->measured;
+  out.profile = spec.model->profile;
+  out.reduction = reduction.options;
+  out.cluster = std::move(cluster);
+  out.layers = std::move(stages.layers);
+  out.costs = std::move(stages.costs);
+  out.costs_per_chunk = spec.by_costs() && per_chunk(spec.model->section);
+  out.unlike = std::move(stages.unlike);
+  out.optimistic = beyond_curve(spec, out);
+  out.samples_per_epoch = spec.samples_per_epoch.value;
+  out.perturbations = std::move(perturbations);
+  for (const std::string& note : spec.library.notes()) spec.diagnostics.note(note);
+  note_costs(spec, out);
+  use_costs(spec, reduction, std::move(stages.gradients), out);
+  spec.diagnostics.throw_if_any();
+  out.notes = spec.diagnostics.notes();
+  return out;
+}
+
+}  // namespace penstock

@@ -1,0 +1,184 @@
+#include "scenarios/resolve.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+namespace {
+
+std::uint32_t natural(std::int64_t n) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(n, 1, 1'000'000'000));
+}
+
+/// Of all positions alike, where one is given.
+std::optional<std::int64_t> only_width(const PipelineKeys& keys) {
+  const auto& widths = keys.width.value;
+  if (!widths || widths->size() != 1) return std::nullopt;
+  return static_cast<std::int64_t>(widths->front());
+}
+
+/// All of the cluster when it is real; else one per listed cost.
+std::uint32_t default_positions(const Specification& spec) {
+  const PipelineKeys& keys = spec.pipeline;
+  std::int64_t replicas = std::max<std::int64_t>(1, only_width(keys).value_or(1));
+  for (const Axis axis : kInnerAxes)
+    replicas *= std::max<std::int64_t>(1, keys.size(axis).value_or(1));
+  if (const auto& cluster = spec.cluster_section) {
+    if (cluster->has("groups")) return natural(spec.cluster.devices() / replicas);
+    if (cluster->has("devices")) return natural(cluster->integer("devices").value_or(1));
+    if (cluster->has("devices_per_node")) {
+      return natural(cluster->integer("devices_per_node").value_or(1) *
+                     cluster->integer("nodes").value_or(1) / replicas);
+    }
+  }
+  if (!spec.model || !spec.model->section.has("forward")) return 1;
+  const Section& model = spec.model->section;
+  const std::int64_t usual = spec.schedule == nullptr ? 1 : spec.schedule->chunks.usual;
+  const std::int64_t each = model.choice("per") == 1 ? keys.chunks.value_or(usual) : 1;
+  return natural(static_cast<std::int64_t>(model.at("forward").items.size()) / each);
+}
+
+bool whole_model(const Specification& spec) {
+  return spec.schedule != nullptr && spec.schedule->whole_model;
+}
+
+std::uint32_t default_stages(const Specification& spec) {
+  if (spec.own_schedule) return spec.own_schedule->only_depth;
+  const Numbers& width = spec.pipeline.width;
+  if (width.is_list() && !width.at.items.empty())
+    return natural(static_cast<std::int64_t>(width.at.items.size()));
+  return whole_model(spec) ? 1 : default_positions(spec);
+}
+
+/// Every replica must have its turn equally often; only so long can a round be.
+bool fits_round(const std::vector<int>& widths) {
+  constexpr std::uint64_t kMostRound = 10'000;
+  std::uint64_t round = 1;
+  for (const int width : widths) {
+    round = std::lcm(round, static_cast<std::uint64_t>(width));
+    if (round > kMostRound) return false;
+  }
+  return true;
+}
+
+void refuse_without_meaning(const PipelineKeys& pipeline, const Schedule& schedule) {
+  const auto refuse = [&](const char* key, bool has_meaning, const char* who) {
+    if (!pipeline.section.has(key) || has_meaning) return;
+    pipeline.section.refuse(
+        key, fmt::format("'{}' has a meaning for {} only, not for '{}'", key, who, schedule.name));
+  };
+  refuse("group", schedule.groups, "interleaved-1f1b");
+  refuse("checkpoint", schedule.checkpoints, "torchgpipe");
+  refuse("memory_limit", schedule.usual_limit > 0,
+         "schedules that search (`penstock schedule list`)");
+  refuse("correction", schedule.corrects, "pipemare");
+  if (schedule.checkpoints && pipeline.recompute.there)
+    pipeline.recompute.refuse(
+        fmt::format("'{}' recomputes as 'checkpoint' says: always, except_last (default) or never",
+                    schedule.name));
+}
+
+/// One for all devices as one number, those of each as so many; none: the schedule's own.
+std::vector<double> memory_limits(const PipelineKeys& pipeline, std::uint32_t depth) {
+  const Numbers& key = pipeline.memory_limit;
+  const auto limits = key.value_or({});
+  if (limits.empty()) return {};
+  if (std::ranges::min(limits) <= 0) {
+    key.refuse("'memory_limit' must be more than 0, such as 1 for the memory of 1F1B");
+    return {};
+  }
+  if (!key.is_list() || limits.size() == depth || pipeline.stages.broken) return limits;
+  key.refuse(
+      fmt::format("'memory_limit' lists {} devices, the pipeline has {}", limits.size(), depth));
+  return {};
+}
+
+}  // namespace
+
+PerStage<int> widths_of(const Specification& spec) {
+  const PipelineKeys& keys = spec.pipeline;
+  const auto list = keys.width.value_or({});
+  if (!keys.width.is_list() || list.empty()) {
+    const bool fills = whole_model(spec) && spec.cluster_section && keys.stages.value_or(1) == 1;
+    if (const auto width = only_width(keys)) return static_cast<int>(*width);
+    return fills ? static_cast<int>(default_positions(spec)) : 1;
+  }
+  std::vector<int> widths(list.begin(), list.end());
+  const int most = std::ranges::max(widths);
+  const auto depth = keys.stages.value_or(static_cast<std::int64_t>(list.size()));
+  if (static_cast<std::int64_t>(list.size()) != depth && !keys.stages.broken) {
+    keys.width.refuse(
+        fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
+    widths = {most};
+  }
+  if (!keys.split_microbatches() && !fits_round(widths)) {
+    keys.width.refuse(
+        "the least common multiple of the widths is over 10000: give widths that divide each "
+        "other");
+    widths = {most};
+  }
+  return PerStage<int>(std::move(widths));
+}
+
+ScheduleShape shape_of(const Specification& spec) {
+  const PipelineKeys& keys = spec.pipeline;
+  const Schedule* schedule = spec.schedule;
+  const auto number = [](const Integer& key, std::uint32_t otherwise) {
+    return static_cast<std::uint32_t>(key.value_or(otherwise));
+  };
+  ScheduleShape shape;
+  shape.depth = number(keys.stages, default_stages(spec));
+  shape.microbatches_per_update =
+      number(keys.microbatches, spec.own_schedule ? std::max(schedule->only_microbatches, 1U) : 1);
+  shape.batches = number(spec.batches, 1);
+  shape.vertical_sync = keys.vertical_sync.value_or(false);
+  shape.extra_copies = keys.weight_copies.value_or(WeightCopies::paper) == WeightCopies::code;
+  shape.chunks = number(keys.chunks, schedule == nullptr ? 1 : schedule->chunks.usual);
+  shape.group = number(keys.group, 0);
+  shape.checkpoint = keys.checkpoint.value_or(Checkpoint::except_last);
+  shape.correction = keys.correction.value_or(true);
+  if (schedule == nullptr) return shape;
+  shape.own_stages = static_cast<std::uint32_t>(schedule->positions.size());
+  // The two stages of a device are the two directions' own: p virtual stages in all.
+  const Chunks& admitted = schedule->chunks;
+  if (schedule->layout == Layout::mirrored && shape.chunks >= admitted.least &&
+      shape.chunks <= admitted.most)
+    shape.chunks = 1;
+  std::vector<double> limits = memory_limits(keys, shape.depth);
+  if (keys.memory_limit.is_list())
+    shape.memory_limits = std::move(limits);
+  else if (!limits.empty())
+    shape.memory_limit = limits.front();
+  refuse_without_meaning(keys, *schedule);
+  return shape;
+}
+
+PerStage<Recompute> recompute_of(const Specification& spec, const ScheduleShape& shape,
+                                 bool shaped) {
+  const auto& key = spec.pipeline.recompute;
+  if (spec.schedule != nullptr && spec.schedule->checkpoints)  // decides itself
+    return shape.checkpoint == Checkpoint::never ? Recompute::none : Recompute::full;
+  if (!key.value) return Recompute::none;
+  const std::vector<Recompute>& values = *key.value;
+  if (spec.given_costs() && std::ranges::find(values, Recompute::selective) != values.end()) {
+    spec.diagnostics.add(recompute_place(spec, Recompute::selective),
+                         "'selective' needs a model by shape");
+  }
+  if (!key.is_list() || !shaped) return values.front();
+  if (values.size() == shape.stages()) return PerStage<Recompute>(values);
+  key.refuse(fmt::format("'recompute' lists {} stages, the pipeline has {}", values.size(),
+                         shape.stages()));
+  return values.front();  // later checks need one
+}
+
+const Value& recompute_place(const Specification& spec, Recompute value) {
+  const auto& key = spec.pipeline.recompute;
+  if (!key.is_list()) return key.at;
+  const std::vector<Recompute>& given = key.value.value();
+  const auto at = std::ranges::find(given, value);
+  return at == given.end() ? key.at : key.at.items[static_cast<std::size_t>(at - given.begin())];
+}
+
+}  // namespace penstock

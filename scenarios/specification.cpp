@@ -1,0 +1,84 @@
+#include "scenarios/specification.hpp"
+
+#include "scenarios/foreign.hpp"
+#include "scenarios/parts.hpp"
+
+namespace penstock {
+namespace {
+
+std::optional<ModelSpecification> read_model(const Section& top, Library& library) {
+  if (!top.has("model")) {
+    top.refuse("the scenario needs a 'model'");
+    return std::nullopt;
+  }
+  const Value& key = top.at("model");
+  const Value* found = library.resolve(key, "model", "models");
+  if (found == nullptr) return std::nullopt;
+  ModelSpecification model{Section(*found, "model", top.diagnostics())};
+  const Section& section = model.section;
+  const std::string length = note_on_length(*found);
+  if (!length.empty()) top.diagnostics().note(length);
+  model.by_layers = section.has("profile");
+  model.by_costs = !model.by_layers && is_abstract_model(section);
+  if (model.by_layers) {
+    model.profile_bytes = read_parameter_bytes(section, true);
+    model.profile = read_profile(section, library);
+  } else if (section.has("profile_batch")) {
+    section.refuse("profile_batch", "'profile_batch' needs 'profile', too");
+  }
+  if (model.by_costs || model.by_layers) return model;
+  model.transformer = read_transformer(section);
+  model.measured = read_measured(section);
+  if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
+  return model;
+}
+
+std::optional<Section> read_cluster_section(const Section& top, Library& library) {
+  if (!top.has("cluster")) return std::nullopt;
+  const Value* found = library.resolve(top.at("cluster"), "cluster", "models/clusters");
+  return found == nullptr ? std::nullopt
+                          : std::optional<Section>({*found, "cluster", top.diagnostics()});
+}
+
+const Schedule* read_schedule(const Section& top, Library& library,
+                              std::shared_ptr<const Schedule>& own) {
+  if (!top.has("schedule")) {
+    top.refuse("the scenario needs a 'schedule'");
+    return nullptr;
+  }
+  const Value& key = top.at("schedule");
+  if (top.broken("schedule")) return nullptr;
+  if (is_own_schedule(key)) {
+    own = read_own_schedule(key, library, top.diagnostics());
+    return own.get();
+  }
+  return top.text("schedule") ? schedule_named(key, top.diagnostics()) : nullptr;
+}
+
+/// Nothing can be said of what is no map.
+const Value& map_or_throw(const Value& document, Diagnostics& diagnostics) {
+  if (document.kind != Value::Kind::map) {
+    const Section refused(document, "scenario", diagnostics);
+    diagnostics.throw_if_any();
+  }
+  return document;
+}
+
+}  // namespace
+
+Specification::Specification(const Value& document, const std::string& folder, Documents& documents,
+                             Diagnostics& diagnostics)
+    : diagnostics(diagnostics),
+      section(map_or_throw(document, diagnostics), "scenario", diagnostics),
+      pipeline_section(section, "pipeline"),
+      library(folder, documents, diagnostics),
+      model(read_model(section, library)),
+      cluster_section(read_cluster_section(section, library)),
+      schedule(read_schedule(section, library, own_schedule)),
+      reduction_section(pipeline_section, "reduction") {
+  if (!cluster_section) return;
+  Library files(folder, documents, cluster_problems);
+  cluster = read_cluster(Section(*cluster_section, cluster_problems), files, 0);
+}
+
+}  // namespace penstock

@@ -1,0 +1,162 @@
+// A scenario as it is written: a field for each key of the table (keys.hpp), of its type and with
+// its place in the file. What is wrong with a value by itself is reported when it is read; what
+// does not go together is found by the functions that make the set-up from it (resolve.hpp).
+#pragma once
+
+#include "models/collectives.hpp"
+#include "models/placement.hpp"
+#include "scenarios/library.hpp"
+
+#include <type_traits>
+
+namespace penstock {
+
+template <class T>
+std::optional<T> read_as(const Section& from, std::string_view key) {
+  if constexpr (std::is_same_v<T, std::int64_t>) return from.integer(key);
+  if constexpr (std::is_same_v<T, double>) return from.number(key);
+  if constexpr (std::is_same_v<T, bool>) return from.boolean(key);
+  if constexpr (std::is_same_v<T, std::string>) return from.text(key);
+  if constexpr (std::is_same_v<T, std::vector<double>>) return from.list(key);
+  if constexpr (std::is_enum_v<T>) {
+    if (const auto place = from.choice(key)) return static_cast<T>(*place);
+  }
+  if constexpr (requires { requires std::is_enum_v<typename T::value_type>; }) {
+    T values;
+    for (const int place : from.choices(key).value_or(std::vector<int>{}))
+      values.push_back(static_cast<typename T::value_type>(place));
+    if (!values.empty()) return values;
+  }
+  return std::nullopt;
+}
+
+/// What a key was given: nothing, a value, or something that was refused.
+template <class T>
+struct Given {
+  Given(const Section& from, std::string_view key)
+      : value(read_as<T>(from, key)),
+        at(from.at(key)),
+        there(from.has(key)),
+        broken(from.broken(key)),
+        diagnostics_(from.diagnostics()) {}
+
+  T value_or(T otherwise) const { return value.value_or(std::move(otherwise)); }
+  bool is_list() const { return at.kind == Value::Kind::list; }
+  void refuse(const std::string& why) const { diagnostics_.add(at, why); }
+
+  std::optional<T> value;  ///< where it is well-formed
+  const Value& at;         ///< where it stands; of a missing key, its section
+  bool there, broken;
+
+ private:
+  Diagnostics& diagnostics_;
+};
+
+using Integer = Given<std::int64_t>;
+using Flag = Given<bool>;
+using Numbers = Given<std::vector<double>>;  ///< one number, or a list
+struct Anything {};                          ///< read on its own, such as a section
+using Part = Given<Anything>;
+
+enum class RankOrder { data_first, pipeline_first };
+enum class Replication { round_robin, split };
+enum class Split { even, balanced };
+enum class WeightCopies { paper, code };
+enum class Overlap { none, backward, next_batch };
+/// The algorithm behind those that have flows: a ring's time, on no link.
+inline constexpr auto kFormula = static_cast<ReductionAlgorithm>(std::size(kReductionNames));
+
+struct ReductionKeys {
+  const Section& section;
+  Given<ReductionAlgorithm> algorithm{section, "algorithm"};
+  Given<Overlap> overlap{section, "overlap"};
+  Integer buckets{section, "buckets"};
+  Given<double> bucket_size{section, "bucket_size"};
+  Integer servers{section, "servers"};
+};
+
+struct PipelineKeys {
+  const Section& section;
+  Integer stages{section, "stages"};
+  Integer chunks{section, "chunks"};
+  Integer group{section, "group"};
+  Numbers memory_limit{section, "memory_limit"};
+  Given<Checkpoint> checkpoint{section, "checkpoint"};
+  Flag correction{section, "correction"};
+  Numbers width{section, "width"};
+  Integer tensor{section, "tensor"};
+  Integer context{section, "context"};
+  Flag sequence_parallel{section, "sequence_parallel"};
+  Flag transfers_divided{section, "transfers_divided"};
+  Flag distributed_optimizer{section, "distributed_optimizer"};
+  Integer microbatch_size{section, "microbatch_size"};
+  Integer microbatches{section, "microbatches"};
+  Integer global_batch_size{section, "global_batch_size"};
+  Given<std::vector<Recompute>> recompute{section, "recompute"};
+  Given<Split> split{section, "split"};
+  Numbers split_layers{section, "split"};
+  Given<StepSync> optimizer_sync{section, "optimizer_sync"};
+  Given<RankOrder> rank_order{section, "rank_order"};
+  Given<Replication> replication{section, "replication"};
+  Given<PlacementPolicy> placement{section, "placement"};
+  Numbers placement_gpus{section, "placement"};
+  Flag vertical_sync{section, "vertical_sync"};
+  Given<WeightCopies> weight_copies{section, "weight_copies"};
+
+  Integer size(Axis inner) const { return {section, words(inner).name}; }
+  bool split_microbatches() const {
+    return replication.value_or(Replication::round_robin) == Replication::split;
+  }
+};
+
+/// The model: by shape (and perhaps measured), by costs of its stages, or by layers (a profile).
+struct ModelSpecification {
+  Section section;
+  bool by_costs = false, by_layers = false;
+  std::optional<TransformerSpec> transformer{};
+  std::optional<MeasuredModel> measured{};
+  std::optional<PipedreamProfile> profile{};
+  ParameterBytes profile_bytes{};
+};
+
+/// Points into the document it was read from.
+struct Specification {
+  Specification(const Value& document, const std::string& folder, Documents& documents,
+                Diagnostics& diagnostics);
+  Specification(const Specification&) = delete;
+
+  Diagnostics& diagnostics;  ///< to which all that does not go together is reported
+  Section section;
+  Given<std::string> name{section, "name"};
+  Part model_key{section, "model"}, cluster_key{section, "cluster"};
+  Part schedule_key{section, "schedule"}, pipeline_key{section, "pipeline"};
+  Part perturbations{section, "perturbations"};
+  Given<Transfers> transfers{section, "transfers"};
+  Integer batches{section, "batches"};
+  Integer samples_per_epoch{section, "samples_per_epoch"};
+  Integer most_ops{section, "most_ops"};
+  Section pipeline_section;
+  PipelineKeys pipeline{pipeline_section};
+  Library library;
+  std::optional<ModelSpecification> model;  ///< none: missing, or not found
+  std::optional<Section> cluster_section;
+  std::shared_ptr<const Schedule> own_schedule;
+  const Schedule* schedule = nullptr;  ///< null: missing, or unknown
+  Section reduction_section;
+  ReductionKeys reduction{reduction_section};
+  Diagnostics cluster_problems;
+  Cluster cluster;  ///< of no devices where it has as many as are needed
+
+  bool by_costs() const { return model && model->by_costs; }
+  bool by_layers() const { return model && model->by_layers; }
+  /// Times do not follow from a shape.
+  bool given_costs() const { return by_costs() || by_layers(); }
+  const TransformerSpec* transformer() const {
+    return model && model->transformer ? &*model->transformer : nullptr;
+  }
+  const MeasuredModel* measured() const {
+    return model && model->measured ? &*model->measured : nullptr;
+  }
+};
+
+}  // namespace penstock
