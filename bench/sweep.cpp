@@ -5,6 +5,7 @@
 // wall clocks: it says something on a machine that nobody else uses. The GPUs of a node are joined
 // pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
 #include "base/clock.hpp"
+#include "scenarios/scenario.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/workers.hpp"
 #include "tests/rig.hpp"
@@ -66,8 +67,10 @@ Point point_of(const std::string& schedule, int stages, int size, bool recompute
 }
 
 /// Evaluates the points in turn, one an iteration.
-void visit(benchmark::State& state, const std::vector<Point>& points) {
-  const Evaluator evaluator({scenario_file()}, {}, EngineChoice::exact);
+void visit(benchmark::State& state, const std::vector<Point>& points,
+           const std::string& scenario = scenario_file(),
+           EngineChoice engine = EngineChoice::exact) {
+  const Evaluator evaluator({scenario}, {}, engine);
   std::size_t next = 0;
   std::array<std::int64_t, 4> ended{};
   for (auto _ : state) {
@@ -83,6 +86,7 @@ void visit(benchmark::State& state, const std::vector<Point>& points) {
            static_cast<double>(state.iterations());
   };
   state.counters["refused"] = share(Row::Status::refused);
+  state.counters["infeasible"] = share(Row::Status::infeasible);
 }
 
 /// One schedule at 8 stages x 64 microbatches.
@@ -143,6 +147,29 @@ double sweep_seconds(const Evaluator& evaluator, int workers) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Llama-3-70B on 64 H100 whatever the division: NICs and ports are shared by messages, collectives
+/// and reductions. Two neighbours of the list share a program.
+void llama_64_gpus(benchmark::State& state) {
+  std::vector<Point> points;
+  for (int size = 1; size <= 4; size *= 2) {
+    for (int tensor = 1; tensor <= 8; tensor *= 2) {
+      for (int stages = 1; stages <= 16 && tensor * stages <= 64; stages *= 2)
+        for (const char* recompute : {"none", "full"})
+          points.push_back({0,
+                            0,
+                            {{"pipeline.split", "balanced"},
+                             {"pipeline.sequence_parallel", tensor > 1 ? "true" : "false"},
+                             {"pipeline.recompute", recompute},
+                             {"pipeline.microbatch_size", std::to_string(size)},
+                             {"pipeline.tensor", std::to_string(tensor)},
+                             {"pipeline.stages", std::to_string(stages)},
+                             {"pipeline.width", std::to_string(64 / tensor / stages)}}});
+    }
+  }
+  visit(state, points, (std::filesystem::path(data_folder()) / "scenarios/llama-3-70b-h100.yaml"),
+        EngineChoice::automatic);
+}
+
 /// How many times as fast two workers are, the best of so many runs of each.
 void exact_two_workers(benchmark::State& state) {
   const Evaluator evaluator({scenario_file()}, {}, EngineChoice::exact);
@@ -178,6 +205,7 @@ BENCHMARK_CAPTURE(exact_8x64, interleaved, "interleaved-1f1b")->Unit(benchmark::
 BENCHMARK_CAPTURE(exact_8x64, zb_h1, "zb-h1")->Unit(benchmark::kMicrosecond);
 BENCHMARK(exact_8x64_mix)->Unit(benchmark::kMicrosecond);
 BENCHMARK(exact_8x64_new_programs)->Unit(benchmark::kMicrosecond);
+BENCHMARK(llama_64_gpus)->Unit(benchmark::kMicrosecond)->Iterations(2 * 114);
 BENCHMARK(exact_two_workers)->Unit(benchmark::kMillisecond)->Iterations(5);
 BENCHMARK(exact_whole_sweep)->Unit(benchmark::kMicrosecond)->Iterations(2 * 588);
 BENCHMARK(simgrid_8x64_mix)->Unit(benchmark::kMicrosecond)->UseManualTime()->Iterations(60);

@@ -13,7 +13,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kMostOpsExact = 300'000;  // ops of a run, as what would help allows
-constexpr std::uint32_t kMostOpsSimgrid = 10'000;
+constexpr std::uint32_t kMostOpsFluid = 10'000;
 constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
 
@@ -37,9 +37,7 @@ bool is_exact(const Simulation& simulation) {
 std::optional<Outcome> outcome_of(const Scenario& scenario) {
   Simulation simulation = prepare(scenario);
   const bool exact = is_exact(simulation);
-  if (simulation.program.ops.size() > (exact ? kMostOpsExact : kMostOpsSimgrid))
-    return std::nullopt;
-  if (!exact && !why_no_simgrid().empty()) return std::nullopt;
+  if (simulation.program.ops.size() > (exact ? kMostOpsExact : kMostOpsFluid)) return std::nullopt;
   run_engine(simulation, EngineChoice::automatic);
   return measured_by(simulation);
 }

@@ -24,13 +24,13 @@ using MaybeTimes = std::optional<Times>;
 class Variant {
  public:
   Variant(const Scenario& scenario, EngineChoice engine)
-      : simulation_(prepare(scenario)), exact_(uses_exact(simulation_, engine)) {}
+      : simulation_(prepare(scenario)), engine_(engine_for(simulation_, engine)) {}
 
-  bool exact() const { return exact_; }
+  bool exact() const { return engine_ == EngineChoice::exact; }
   /// Nothing, and why, when the run never ends.
   MaybeTimes run(std::uint32_t number, std::string& why) {
     if (simulation_.perturbation) simulation_.perturbation->run = number;
-    run_engine(simulation_, exact_ ? EngineChoice::exact : EngineChoice::simgrid);
+    run_engine(simulation_, engine_);
     why = simulation_.timeline->stalled_because;
     if (!why.empty()) return std::nullopt;
     return Times{simulation_.timeline->makespan_s, iteration_time_s(simulation_)};
@@ -42,7 +42,7 @@ class Variant {
 
  private:
   Simulation simulation_;
-  bool exact_;
+  EngineChoice engine_;
 };
 
 MaybeTimes times_with(Scenario scenario, const PerturbationSpec& spec, EngineChoice engine) {
@@ -233,7 +233,7 @@ std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario,
   if (!spec.changes_times() && !spec.reliability) return std::nullopt;
   PerturbationStudy study;
   study.changes_times = spec.changes_times();
-  if (!uses_exact(prepare(scenario), engine)) {
+  if (engine_for(prepare(scenario), engine) == EngineChoice::simgrid) {
     // Loaded here, so that no child has to load it again.
     if (const std::string why = why_no_simgrid(); !why.empty())
       throw SystemError(why + "; use --engine exact");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -18,11 +19,9 @@ void require_file(const std::string& path) {
     throw InputError(path, std::string("cannot be read: ") + std::strerror(errno));
 }
 
-EngineChoice engine_of(const Arguments& arguments) {
-  const std::string name = arguments.value("engine", "simgrid");
-  return name == "exact"  ? EngineChoice::exact
-         : name == "auto" ? EngineChoice::automatic
-                          : EngineChoice::simgrid;
+EngineChoice engine_of(const Arguments& arguments, EngineChoice usual) {
+  const auto* const named = std::ranges::find(kEngineNames, arguments.value("engine", ""));
+  return named == std::end(kEngineNames) ? usual : EngineChoice(named - kEngineNames);
 }
 
 }  // namespace penstock

@@ -11,7 +11,7 @@ std::vector<Override> overrides_of(const Arguments& arguments);
 /// Throws InputError when an argument names no file, as reading a scenario does.
 void require_file(const std::string& path);
 
-/// --engine; simgrid unless told otherwise.
-EngineChoice engine_of(const Arguments& arguments);
+/// --engine.
+EngineChoice engine_of(const Arguments& arguments, EngineChoice usual = EngineChoice::simgrid);
 
 }  // namespace penstock

@@ -9,8 +9,8 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint32_t kMostExact = 300'000;   // ops of a run: half a second for all changes
-constexpr std::uint32_t kMostSimgrid = 50'000;  // flows that share links cost a hundred times more
+constexpr std::uint32_t kMostExact = 300'000;  // ops of a run: half a second for all changes
+constexpr std::uint32_t kMostFluid = 50'000;   // flows that share links cost a hundred times more
 
 /// A changed scenario; its iteration is that of `samples` of today's.
 struct Change {
@@ -75,8 +75,8 @@ std::vector<Change> changes_of(const Simulation& before) {
   return changes;
 }
 
-std::optional<double> run(Simulation& simulation, bool exact) {
-  run_engine(simulation, exact ? EngineChoice::exact : EngineChoice::simgrid);
+std::optional<double> run(Simulation& simulation, EngineChoice engine) {
+  run_engine(simulation, engine);
   return iteration_time_s(simulation);
 }
 
@@ -84,25 +84,24 @@ std::optional<double> run(Simulation& simulation, bool exact) {
 
 Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine) {
   Simulation before = prepare(scenario);
-  uses_exact(before, engine);  // or is refused
-  const bool exact = uses_exact(before, EngineChoice::automatic);
-  const std::uint32_t most = exact ? kMostExact : kMostSimgrid;
+  engine_for(before, engine);  // or is refused
+  engine = engine_for(before, EngineChoice::automatic);
+  const std::uint32_t most = engine == EngineChoice::exact ? kMostExact : kMostFluid;
   Sensitivities found;
   if (before.program.ops.size() > most) {
     found.none_because = fmt::format(
         "what would help is left out: {} ops, more than the {} of a run that {} repeats; "
         "take fewer batches",
-        before.program.ops.size(), most, exact ? "exact" : "simgrid");
+        before.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)]);
     return found;
   }
-  if (!exact && !why_no_simgrid().empty()) return found;  // said by the run itself
   const std::vector<Change> changes = changes_of(before);
   try {
     // Nothing helps a run that is too short for an iteration, or that never ends.
-    if (!run(before, exact)) return found;
+    if (!run(before, engine)) return found;
     for (const Change& change : changes) {
       Simulation changed = prepare(change.scenario);
-      if (const auto seconds = run(changed, exact))
+      if (const auto seconds = run(changed, engine))
         found.changes.push_back({change.what, *seconds / change.samples, change.of_stage});
     }
   } catch (const SystemError& error) {

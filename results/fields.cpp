@@ -463,12 +463,12 @@ const std::vector<Field<Summary>>& result_fields() {
        "CPU time from schedule generation to the finished timeline; left out by `--reproducible`"},
       {"what_would_help", Unit::none,
        [](const Result& r) { return list(r.what_would_help, objects_by(help_fields())); },
-       "one change at a time. With `exact` up to 300,000 ops, else with `simgrid`, a process per "
-       "change, up to 50,000; beyond that `notes` say so"},
+       "one change at a time. With `exact` up to 300,000 ops, else with `fluid` "
+       "up to 50,000; beyond that `notes` say so"},
       {"what_to_change", Unit::none,
        [](const Result& r) { return list(r.what_to_change, objects_by(advice_fields())); },
        "the two changes of keys that make an iteration shortest, on as many GPUs and with as many "
-       "samples per update, each simulated; up to 300,000 ops with `exact`, 10,000 with `simgrid`"},
+       "samples per update, each simulated; up to 300,000 ops with `exact`, 10,000 with `fluid`"},
       {"devices", Unit::none,
        [](const Result& r) { return list(r.devices, objects_by(device_fields())); },
        "in their order; in CSV, the most of any"},

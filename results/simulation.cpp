@@ -297,10 +297,11 @@ void add_links(const Simulation& s, Result& r) {
 
 }  // namespace
 
-bool uses_exact(const Simulation& s, EngineChoice choice) {
-  if (choice == EngineChoice::simgrid) return false;
+EngineChoice engine_for(const Simulation& s, EngineChoice choice) {
+  if (choice == EngineChoice::simgrid || choice == EngineChoice::fluid) return choice;
   const std::string why = why_not_exact(s.input());
-  if (choice == EngineChoice::automatic || why.empty()) return why.empty();
+  if (why.empty()) return EngineChoice::exact;
+  if (choice == EngineChoice::automatic) return EngineChoice::fluid;
   const auto shared = s.traffic->contention();
   if (!shared || !s.scenario.perturbations.links.empty()) throw InputError("--engine exact", why);
   const std::string& link = s.traffic->links()[static_cast<std::size_t>(shared->link)].name;
@@ -309,10 +310,12 @@ bool uses_exact(const Simulation& s, EngineChoice choice) {
 }
 
 void run_engine(Simulation& s, EngineChoice choice) {
-  const bool exact = uses_exact(s, choice);
-  s.engine = exact ? "exact" : "simgrid";
+  choice = engine_for(s, choice);
+  s.engine = kEngineNames[static_cast<std::size_t>(choice)];
   s.timeline =
-      std::make_unique<Timeline>(exact ? simulate_exact(s.input()) : simulate_simgrid(s.input()));
+      std::make_unique<Timeline>(choice == EngineChoice::exact   ? simulate_exact(s.input())
+                                 : choice == EngineChoice::fluid ? simulate_fluid(s.input())
+                                                                 : simulate_simgrid(s.input()));
   if (s.program.asynchronous && s.program.placement.replicated())
     s.latest.emplace(s.program.ops, *s.timeline);
 }

@@ -15,7 +15,8 @@
 
 namespace penstock {
 
-enum class EngineChoice : std::uint8_t { automatic, exact, simgrid };
+enum class EngineChoice : std::uint8_t { automatic, exact, fluid, simgrid };
+inline constexpr std::string_view kEngineNames[] = {"auto", "exact", "fluid", "simgrid"};
 
 /// Everything between a scenario and its timeline.
 struct Simulation {
@@ -61,12 +62,15 @@ struct Simulation {
 /// was made before; null: nowhere. Throws InputError when the schedule cannot run.
 Simulation prepare(Scenario scenario, ProgramCache* programs = nullptr);
 
-/// The same, and simulates. `automatic`: exact where it is valid. Throws InputError
+/// The same, and simulates. `automatic`: exact where it is valid, else fluid. Throws InputError
 /// when the chosen engine cannot represent the scenario.
 Simulation simulate(const Scenario& scenario, EngineChoice engine);
 
-/// Does `choice` mean the exact engine? Throws InputError when that cannot represent the scenario.
-bool uses_exact(const Simulation& prepared, EngineChoice choice);
+/// The engine that `choice` means. Throws InputError when that cannot represent the scenario.
+EngineChoice engine_for(const Simulation& prepared, EngineChoice choice);
+inline bool uses_exact(const Simulation& prepared, EngineChoice choice) {
+  return engine_for(prepared, choice) == EngineChoice::exact;
+}
 
 /// Simulates what was prepared: sets its timeline.
 void run_engine(Simulation& prepared, EngineChoice choice);

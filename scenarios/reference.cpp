@@ -130,7 +130,8 @@ constexpr Chapter kChapters[] = {
     {"throttle", "`perturbations.throttle`",
      "An op ends when the integral of its device's speed is its duration at full speed."},
     {"link_change", "`perturbations.links`",
-     "With `simgrid` only. Changes of the bandwidth alone; messages of no bytes do not notice. A "
+     "With `simgrid` and `fluid`. Changes of the bandwidth alone; messages of no bytes do not "
+     "notice. A "
      "link that never recovers while messages wait for it makes the scenario infeasible."},
     {"failure", "`perturbations.failures`", "A failure of any device stops the whole job."},
     {"checkpoint", "`perturbations.checkpoint`", ""},

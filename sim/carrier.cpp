@@ -5,23 +5,28 @@
 
 namespace penstock {
 
-Carrier::Carrier(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
-                 SimgridCounts& counts,
+Carrier::Carrier(const SimulationInput& input, const Lockstep& lockstep, FlowNetwork& network,
+                 const EventOptions& options, SimgridCounts& counts,
                  std::function<void(double, std::uint32_t, std::uint32_t)> continue_at,
                  std::function<void()> wake)
     : input_(input),
+      lockstep_(lockstep),
       counts_(counts),
       continue_at_(std::move(continue_at)),
-      flows_(input, network, counts, std::move(wake)) {
-  for (const Transfer& transfer : input.traffic.all()) {
+      flows_(input, lockstep, network, counts, std::move(wake)) {
+  for (std::uint32_t t = 0; t < input.traffic.all().size(); ++t) {
+    const Transfer& transfer = input.traffic[t];
     Carried& carried = carried_.emplace_back();
-    if (!must_flow(transfer, options.every_message_a_flow)) continue;
+    if (!lockstep.leads(t) || !must_flow(transfer, options.every_message_a_flow)) continue;
     carried.first_lane = of_lane_.size();
-    for (const Transfer::Phase& phase : transfer.phases) {
-      of_lane_.push_back(static_cast<std::uint32_t>(carried_.size() - 1));
-      flows_.add_lane(phase.flows);
+    for (std::size_t phase = 0; phase < transfer.phases.size(); ++phase) {
+      of_lane_.push_back(t);
+      flows_.add_lane(lockstep.flows(t, phase));
     }
   }
+  flows_.crosses = [this](const std::vector<int>& links) {
+    if (crosses) crosses(links, now_);
+  };
   flows_.started = [this](std::size_t lane, std::uint32_t tag) {
     const std::uint32_t transfer = of_lane_[lane];
     if (input_.traffic[transfer].kind == Transfer::Kind::message) started(transfer, tag, now_);
@@ -69,6 +74,55 @@ void Carrier::send(std::uint32_t number, double bytes, double occupied_s, std::u
   if (message) started(number, tag, start);
   ++counts_.timers;
   continue_at_(start + occupied_s + transfer.latency_s, number, tag);
+}
+
+void Carrier::resume(std::uint32_t number, double bytes, double end_s, std::uint32_t tag,
+                     double now) {
+  Carried& carried = carried_[number];
+  carried.phase = input_.traffic[number].phases.size() - 1;
+  if (!flows(number) || bytes <= 0) return continue_at_(end_s, number, tag);
+  carried.bytes = bytes;
+  now_ = now;
+  flows_.send(carried.first_lane + carried.phase, bytes, tag);
+}
+
+/// Max-min: each of them crosses a full link on which none is faster. Who stands in line at a link
+/// is never alone there.
+bool Carrier::steady(std::uint32_t transfer) const {
+  const auto& phases = input_.traffic[transfer].phases;
+  if (phases.size() != 1) return false;
+  constexpr double kNothing = 1e-12;
+  const std::vector<LinkFlow>& flows = lockstep_.flows(transfer, 0);
+  struct Load {
+    double sum = 0, most = 0;
+  };
+  std::vector<Load> loads(lockstep_.links().size());
+  const auto rate = [&](const LinkFlow& flow) { return flow.bytes / phases[0].s_per_byte; };
+  for (const LinkFlow& flow : flows) {
+    for (const int l : flow.links) {
+      Load& load = loads[static_cast<std::size_t>(l)];
+      load.sum += rate(flow);
+      load.most = std::max(load.most, rate(flow));
+    }
+  }
+  const auto fifo = [&](int link) {
+    return lockstep_.links()[static_cast<std::size_t>(link)].fifo;
+  };
+  return std::ranges::all_of(flows, [&](const LinkFlow& flow) {
+    return std::ranges::none_of(flow.links, fifo) && std::ranges::any_of(flow.links, [&](int link) {
+             const auto l = static_cast<std::size_t>(link);
+             return loads[l].sum >= lockstep_.links()[l].bytes_per_s * (1 - kNothing) &&
+                    rate(flow) >= loads[l].most * (1 - kNothing);
+           });
+  });
+}
+
+std::vector<int> Carrier::links_of(std::uint32_t transfer) const {
+  std::vector<int> links = crossed_by(lockstep_.flows(transfer, 0));
+  std::erase_if(links, [&](int l) {
+    return std::isinf(lockstep_.links()[static_cast<std::size_t>(l)].bytes_per_s);
+  });
+  return links;
 }
 
 bool Carrier::continue_transfer(std::uint32_t number, std::uint32_t tag, double now) {

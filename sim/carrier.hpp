@@ -2,6 +2,7 @@
 // after phase. Messages are FIFOs; of a reduction or a collective one is on its way at a time.
 #pragma once
 
+#include "sim/events.hpp"
 #include "sim/flows.hpp"
 
 #include <functional>
@@ -12,8 +13,8 @@ class Carrier {
  public:
   /// What its owner's clock does at a time: `continue_at(time, transfer, tag)` has it call
   /// `continue_transfer` then, `wake` says that flows have ended now.
-  Carrier(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
-          SimgridCounts& counts,
+  Carrier(const SimulationInput& input, const Lockstep& lockstep, FlowNetwork& network,
+          const EventOptions& options, SimgridCounts& counts,
           std::function<void(double, std::uint32_t, std::uint32_t)> continue_at,
           std::function<void()> wake);
 
@@ -24,10 +25,22 @@ class Carrier {
   /// Sends `bytes`, which occupy the transfer's links for `occupied_s` if it has them for itself;
   /// `tag` is the owner's.
   void send(std::uint32_t transfer, double bytes, double occupied_s, std::uint32_t tag, double now);
+  /// Sends the rest of a collective that began earlier; all of it has ended at `end_s` if no flow
+  /// delays it.
+  void resume(std::uint32_t transfer, double bytes, double end_s, std::uint32_t tag, double now);
   /// Of what `continue_at` asked for: true when it has arrived, false when its next phase began.
   bool continue_transfer(std::uint32_t transfer, std::uint32_t tag, double now);
   /// The first byte of a message is on its way.
   std::function<void(std::uint32_t transfer, std::uint32_t tag, double at)> started;
+
+  /// A flow is about to start that crosses these links.
+  std::function<void(const std::vector<int>& links, double now)> crosses;
+  bool occupied(int link) const { return flows_.occupied(link); }
+  /// Of a collective made of flows that has its links for itself: do all of them go at a constant
+  /// rate, to the end?
+  bool steady(std::uint32_t transfer) const;
+  /// The limited links that it crosses.
+  std::vector<int> links_of(std::uint32_t transfer) const;
 
   bool any_ended() const { return flows_.any_ended(); }
   void settle(double now);
@@ -48,6 +61,7 @@ class Carrier {
   bool must_flow(const Transfer& transfer, bool always);
 
   const SimulationInput& input_;
+  const Lockstep& lockstep_;
   SimgridCounts& counts_;
   std::function<void(double, std::uint32_t, std::uint32_t)> continue_at_;
   Flows flows_;

@@ -39,6 +39,10 @@ Timeline simulate_exact(const SimulationInput& input);
 /// when it can.
 std::string why_not_exact(const SimulationInput& input);
 
+/// Links shared among flows in this process, max-min fair as SimGrid does; what is alike and moves
+/// in lockstep is priced once. Represents all that `simgrid` does, to 1e-9. Thread-safe.
+Timeline simulate_fluid(const SimulationInput& input);
+
 struct SimgridOptions {
   bool every_message_a_flow = false;  ///< also those that share no link (else: a timer each)
 };

@@ -3,17 +3,21 @@
 // Activities of known duration, compute and messages that share no link, are entries of our own
 // event heap, whose head is what the network wakes us at; what shares a link becomes flows and
 // arrives its latency after its last byte. Completions are collected and handled at the same date.
+// Of devices in lockstep those that lead are played (lockstep.hpp), and an op that has its links
+// for itself is one event (coasting.hpp).
 #include "sim/events.hpp"
 
 #include "base/progress.hpp"
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/carrier.hpp"
+#include "sim/coasting.hpp"
 #include "sim/durations.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <queue>
 
 namespace penstock {
@@ -21,7 +25,7 @@ namespace {
 
 class Simulation {
  public:
-  Simulation(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+  Simulation(const SimulationInput& input, FlowNetwork& network, const EventOptions& options,
              SimgridCounts& counts, Timeline& timeline)
       : program_(input.program),
         ops_(input.program.ops),
@@ -37,16 +41,21 @@ class Simulation {
         met_(barriers_.groups() * buckets_.most(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
+        lockstep_(input, options.shortcuts),
         network_(network),
         carrier_(
-            input, network, options, counts,
+            input, lockstep_, network, options, counts,
             [this](double time_s, std::uint32_t transfer, std::uint32_t tag) {
               events_.push({time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer});
             },
             [this] { arm(network_.now_s()); }),
+        coasters_(lockstep_.links().size()),
         progress_("simulating", static_cast<std::int64_t>(ops_.size())) {
-    for (std::size_t d = 0; d < devices_.size(); ++d)
-      devices_[d].cursor = ops_.begin(static_cast<int>(d));
+    for (int d = 0; d < ops_.devices(); ++d) {
+      device(d).cursor = ops_.begin(d);
+      if (lockstep_.leads(d)) to_run_ += ops_.end(d) - ops_.begin(d);
+      device(d).coasts_on = options.shortcuts ? links_to_coast_on(d) : std::nullopt;
+    }
     timeline_.peak_flows = traffic_.flows_of_one();
     for (std::uint32_t p = 0; p < traffic_.reductions().size(); ++p) {
       const auto [group, end] = barriers_.reductions(p);
@@ -55,28 +64,32 @@ class Simulation {
     carrier_.started = [this](std::uint32_t, std::uint32_t to, double at) {
       timeline_.message(to).start_s = at;
     };
+    if (!options.shortcuts) return;
+    carrier_.crosses = [this](const std::vector<int>& links, double now) {
+      for (const int l : links)
+        if (coasters_.on(l) != Coasters::kNobody) disturb(coasters_.on(l), now);
+    };
   }
 
   void run() {
     network_.due = [this](double time_s) { drain(time_s); };
     carrier_.open();
-    for (std::size_t d = 0; d < devices_.size(); ++d) try_start(static_cast<int>(d), 0);
+    for (int d = 0; d < ops_.devices(); ++d) try_start(d, 0);
     arm_next();
     network_.run();
     timeline_.makespan_s = latest_;
-    for (std::size_t l = 0; l < timeline_.peak_flows.size(); ++l)
-      timeline_.peak_flows[l] = std::max(timeline_.peak_flows[l], carrier_.peaks()[l]);
-    if (done_ < ops_.size()) stand_still();
+    if (done_ < to_run_) stand_still();
+    lockstep_.complete(ops_, carrier_.peaks(), timeline_);
   }
 
  private:
-  enum class What : std::uint8_t { op_ends, segment_ends, transfer_ends };
+  enum class What : std::uint8_t { op_ends, coasting_ends, segment_ends, transfer_ends };
   struct Event {
     double time_s;
     What what;
     Transfer::Kind kind;   // of transfers
     std::uint32_t g;       // the op; of a transfer its tag: the op that waits for it, the party
-    std::uint32_t number;  // of the segment within the op, of the transfer
+    std::uint32_t number;  // of the segment within the op, of the transfer, of the coasting
     bool operator>(const Event& o) const {
       return std::tie(time_s, what, kind, g, number) >
              std::tie(o.time_s, o.what, o.kind, o.g, o.number);
@@ -93,6 +106,12 @@ class Simulation {
     Recipe recipe{};
     int time = 0;                        // that is gone through
     std::uint32_t begun = 0, ended = 0;  // its segments, a bit each
+    // Where it coasts:
+    std::optional<std::vector<int>> coasts_on{};  // links; none: it cannot
+    bool coasts = false;
+    std::uint32_t coasted = 0;  // how often
+    double since_s = 0;
+    RecipeSpans spans{};
   };
   /// The gradient reduction of one party of Barriers: one part at a time.
   struct Reducing {
@@ -132,6 +151,7 @@ class Simulation {
   void handle(const Event& event) {
     switch (event.what) {
       case What::op_ends: return op_ended(event.g, event.time_s);
+      case What::coasting_ends: return coasting_ended(event.g, event.number, event.time_s);
       case What::segment_ends: return segment_ended(event.g, event.number, event.time_s);
       case What::transfer_ends:
         if (carrier_.continue_transfer(event.number, event.g, event.time_s))
@@ -207,7 +227,7 @@ class Simulation {
   void try_start(int d, double now) {
     Device& dev = device(d);
     const std::uint32_t g = dev.cursor;
-    if (dev.busy || dev.held > 0 || g == ops_.end(d)) return;
+    if (dev.busy || dev.held > 0 || g == ops_.end(d) || !lockstep_.leads(d)) return;
     const Op& op = ops_[g];
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
       if (ops_[i].has(Op::receives) && !timeline_.has_message(i)) return;
@@ -262,6 +282,7 @@ class Simulation {
 
   void play_once(int d, std::uint32_t g, double now) {
     Device& dev = device(d);
+    if (may_coast(d, g)) return coast(d, g, now);
     dev.begun = dev.ended = 0;
     begin_segments(d, g, now);
     const int times = dev.recipe.times;
@@ -313,12 +334,106 @@ class Simulation {
     dev.ended |= 1U << segment;
     if (dev.ended + 1 < 1ULL << dev.recipe.segments.size()) return begin_segments(d, g, now);
     if (++dev.time < dev.recipe.times) return play_once(d, g, now);
+    played_out(g, now);
+  }
+
+  void played_out(std::uint32_t g, double now) {
     set_span(g, {timeline_.op(g).start_s, now});
     latest_ = std::max(latest_, now);
     op_ended(g, now);
   }
 
   static bool has(std::uint32_t segments, int segment) { return (segments >> segment & 1U) != 0; }
+
+  // Coasting --------------------------------------------------------------------------------------
+
+  std::optional<std::vector<int>> links_to_coast_on(int d) const {
+    std::vector<int> links;
+    if (input_.perturbation != nullptr) return std::nullopt;
+    for (const Axis axis : kInnerAxes) {
+      if (traffic_.collectives(axis).empty()) continue;
+      const std::uint32_t number = traffic_.collective_of(d, axis);
+      if (!carrier_.flows(number)) continue;
+      if (!carrier_.steady(number)) return std::nullopt;
+      const std::vector<int> more = carrier_.links_of(number);
+      links.insert(links.end(), more.begin(), more.end());
+    }
+    return links;
+  }
+
+  bool may_coast(int d, std::uint32_t g) const {
+    const Device& dev = devices_[static_cast<std::size_t>(d)];
+    return dev.coasts_on && reduces_next(d, g + ops_.together(g) - 1) == kNoOp &&
+           std::ranges::none_of(*dev.coasts_on, [&](int l) {
+             return carrier_.occupied(l) || coasters_.on(l) != Coasters::kNobody;
+           });
+  }
+
+  /// From the next time of the recipe to the end of the op.
+  void coast(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    const int times = dev.recipe.times;
+    dev.spans.lay_out(dev.recipe, [&](const Segment& s) {
+      if (s.lane == Lane::compute) return duration_.end_of_part(0, ops_[g], d, g, s.share / times);
+      const Transfer::Phase& ring = traffic_[traffic_.collective_of(d, s.axis)].phases[0];
+      return ring.latency_s + static_cast<double>(s.bytes) / times * ring.s_per_byte;
+    });
+    dev.coasts = true;
+    dev.since_s = now;
+    coasters_.set(*dev.coasts_on, d);
+    events_.push({now + (times - dev.time) * dev.spans.length_s(),
+                  What::coasting_ends,
+                  {},
+                  g,
+                  ++dev.coasted});
+  }
+
+  void stop_coasting(int d) {
+    device(d).coasts = false;
+    coasters_.set(*device(d).coasts_on, Coasters::kNobody);
+  }
+
+  void coasting_ended(std::uint32_t g, std::uint32_t number, double now) {
+    const int d = table_.device_of(ops_[g]);
+    if (!device(d).coasts || device(d).coasted != number) return;  // it was disturbed
+    stop_coasting(d);
+    played_out(g, now);
+  }
+
+  /// From now on a device's op is played, from where it is.
+  void disturb(int d, double now) {
+    Device& dev = device(d);
+    const double once_s = dev.spans.length_s();
+    const int left = dev.recipe.times - dev.time;
+    int gone =
+        once_s > 0 ? static_cast<int>(std::min((now - dev.since_s) / once_s, 1.0 * left)) : 0;
+    double within_s = std::max(0.0, now - dev.since_s - gone * once_s);
+    if (gone < left && within_s >= once_s) within_s = 0, ++gone;
+    if (gone == left) return;  // it ends now
+    stop_coasting(d);
+    dev.time += gone;
+    dev.begun = dev.ended = 0;
+    for (int i = 0; i < static_cast<int>(dev.recipe.segments.size()); ++i) {
+      if (dev.spans.of(i).start_s <= within_s) dev.begun |= 1U << i;
+      if (dev.spans.of(i).end_s <= within_s) dev.ended |= 1U << i;
+    }
+    const double began_s = dev.since_s + gone * once_s;
+    for (int i = 0; i < static_cast<int>(dev.recipe.segments.size()); ++i)
+      if (has(dev.begun, i) && !has(dev.ended, i)) resume(d, i, began_s, within_s, now);
+  }
+
+  void resume(int d, int i, double began_s, double within_s, double now) {
+    const Device& dev = device(d);
+    const Segment& segment = dev.recipe.segments[static_cast<std::size_t>(i)];
+    const Span& span = dev.spans.of(i);
+    if (segment.lane == Lane::compute)
+      return end_segment_at(began_s + span.end_s, dev.cursor, static_cast<std::uint32_t>(i));
+    const std::uint32_t number = traffic_.collective_of(d, segment.axis);
+    const double s_per_byte = traffic_[number].phases[0].s_per_byte;
+    const double sent = s_per_byte > 0 ? (within_s - span.start_s) / s_per_byte : 0;
+    carrier_.resume(number, static_cast<double>(segment.bytes) / dev.recipe.times - sent,
+                    began_s + span.end_s, dev.cursor, now);
+  }
 
   /// A step that starts now hands the partial norm on.
   void hand_norm(int d, std::uint32_t g, double now) {
@@ -344,13 +459,13 @@ class Simulation {
     std::uint32_t& met = met_[group * buckets_.most()];
     if (device(d).met_at != g) {
       device(d).met_at = g;
-      if (++met == barriers_.members(op, d)) {
+      if (++met == members(op, d)) {
         barriers_.for_each_member(op, d, [&](int other) {
           if (other != d && device(other).met_at == device(other).cursor) try_start(other, now);
         });
       }
     }
-    return met == barriers_.members(op, d);
+    return met == members(op, d);
   }
 
   void op_ended(std::uint32_t g, double now) {
@@ -391,6 +506,10 @@ class Simulation {
 
   // Reductions ------------------------------------------------------------------------------------
 
+  /// Of the meeting of an op, those that are played.
+  std::uint32_t members(const Op& op, int d) const {
+    return barriers_.members(op, d) / lockstep_.replicas();
+  }
   std::uint32_t party_of(int d) const { return barriers_.party(d); }
   Reducing& reducing(std::uint32_t party) { return reducing_[party]; }
 
@@ -445,8 +564,7 @@ class Simulation {
   /// An attached reduction counts from when the last member has come.
   void start_of_waiting(int d, std::uint32_t group, double now) {
     const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.of(party_of(d)).size() - 1] <
-        barriers_.members(op, d))
+    if (met_[group * buckets_.most() + buckets_.of(party_of(d)).size() - 1] < members(op, d))
       return;
     barriers_.for_each_member(op, d, [&](int member) {
       if (device(member).waits_for_reduction) timeline_.op(device(member).reduce) = {now, now};
@@ -457,7 +575,9 @@ class Simulation {
   void start_bucket(std::uint32_t party, double now) {
     Reducing& r = reducing(party);
     if (r.busy || r.group == r.end) return;
-    if (met_[r.group * buckets_.most() + r.bucket] < barriers_.party_size(party)) return;
+    if (met_[r.group * buckets_.most() + r.bucket] <
+        barriers_.party_size(party) / lockstep_.replicas())
+      return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
     const BucketTimes::Bucket& part = buckets_.of(party)[r.bucket];
@@ -470,8 +590,10 @@ class Simulation {
     if (++r.bucket == buckets_.of(party).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
-      for (std::uint32_t i = 0; i < barriers_.party_size(party); ++i)
-        reduction_ended(barriers_.of_party(party, i), now);
+      for (std::uint32_t i = 0; i < barriers_.party_size(party); ++i) {
+        const int member = barriers_.of_party(party, i);
+        if (lockstep_.leads(member)) reduction_ended(member, now);
+      }
     }
     start_bucket(party, now);
   }
@@ -528,18 +650,20 @@ class Simulation {
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
   std::vector<Reducing> reducing_;  // per party
+  Lockstep lockstep_;
   FlowNetwork& network_;
   Carrier carrier_;
+  Coasters coasters_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   double armed_at_ = -1;
   double latest_ = 0;
-  std::uint64_t done_ = 0;
+  std::uint64_t to_run_ = 0, done_ = 0;
   Progress progress_;
 };
 
 }  // namespace
 
-void run_events(const SimulationInput& input, FlowNetwork& network, const SimgridOptions& options,
+void run_events(const SimulationInput& input, FlowNetwork& network, const EventOptions& options,
                 SimgridCounts& counts, Timeline& timeline) {
   Simulation(input, network, options, counts, timeline).run();
 }

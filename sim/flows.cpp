@@ -10,22 +10,22 @@ std::size_t link_index(int link) { return static_cast<std::size_t>(link); }
 
 }  // namespace
 
-Flows::Flows(const SimulationInput& input, FlowNetwork& network, SimgridCounts& counts,
-             std::function<void()> ended)
-    : input_(input),
+Flows::Flows(const SimulationInput& input, const Lockstep& lockstep, FlowNetwork& network,
+             SimgridCounts& counts, std::function<void()> ended)
+    : links_(lockstep.links()),
       counts_(counts),
       ended_callback_(std::move(ended)),
       network_(network),
       shares_(input),
-      lines_(input.traffic.links().size()),
-      now_(input.traffic.links().size(), 0),
-      peaks_(input.traffic.links().size(), 0) {}
+      lines_(links_.size()),
+      now_(links_.size(), 0),
+      peaks_(links_.size(), 0) {}
 
 std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
   for (const LinkFlow& way : flows) {
     Flow& flow = flows_.emplace_back(Flow{.lane = lanes_.size(), .way = &way});
     for (const int l : way.links) {
-      if (input_.traffic.links()[link_index(l)].fifo) flow.fifo_links.push_back(l);
+      if (links_[link_index(l)].fifo) flow.fifo_links.push_back(l);
     }
   }
   lanes_.push_back({.first_flow = flows_.size() - flows.size(), .end_flow = flows_.size()});
@@ -39,7 +39,7 @@ void Flows::open() {
     ended_.push_back(flow);
     ended_callback_();
   };
-  network_.open(input_.traffic.links(), ways, shares_);
+  network_.open(links_, ways, shares_);
 }
 
 void Flows::send(std::size_t lane, double bytes, std::uint32_t tag) {
@@ -75,6 +75,7 @@ void Flows::start_if_first(std::size_t f) {
   flow.waits = false;
   Lane& lane = lanes_[flow.lane];
   const Job& job = lane.queue.front();
+  if (crosses) crosses(flow.way->links);
   if (!lane.started) started(flow.lane, job.tag);
   lane.started = true;
   for (const int l : flow.way->links)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "sim/flow_network.hpp"
+#include "sim/lockstep.hpp"
 
 #include <deque>
 #include <functional>
@@ -18,9 +19,9 @@ namespace penstock {
 
 class Flows {
  public:
-  /// `ended`: a flow has ended now, `settle` is due.
-  Flows(const SimulationInput& input, FlowNetwork& network, SimgridCounts& counts,
-        std::function<void()> ended);
+  /// On links of `lockstep`. `ended`: a flow has ended now, `settle` is due.
+  Flows(const SimulationInput& input, const Lockstep& lockstep, FlowNetwork& network,
+        SimgridCounts& counts, std::function<void()> ended);
   Flows(const Flows&) = delete;
   Flows& operator=(const Flows&) = delete;
 
@@ -35,6 +36,11 @@ class Flows {
   void send(std::size_t lane, double bytes, std::uint32_t tag);
   /// The first byte of a job is on its way; all of it has been sent.
   std::function<void(std::size_t lane, std::uint32_t tag)> started, done;
+  /// A flow is about to start that crosses these links.
+  std::function<void(const std::vector<int>& links)> crosses;
+
+  /// Does anything move on the link?
+  bool occupied(int link) const { return now_[static_cast<std::size_t>(link)] > 0; }
 
   bool any_ended() const { return !ended_.empty(); }
   /// Handles the flows that have ended.
@@ -72,7 +78,7 @@ class Flows {
   void end_flow(std::size_t flow);
   void end_job(std::size_t lane);
 
-  const SimulationInput& input_;
+  const std::vector<NetworkLink>& links_;
   SimgridCounts& counts_;
   std::function<void()> ended_callback_;
   FlowNetwork& network_;

@@ -1,5 +1,7 @@
 #include "sim/fluid.hpp"
 
+#include "sim/events.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -159,6 +161,14 @@ void FluidNetwork::set_rate(std::uint32_t flow, double rate) {
   f.rate = rate;
   ++f.version;
   if (rate > 0) ends_.emplace(now_s_ + f.left / rate, flow, f.version);
+}
+
+Timeline simulate_fluid(const SimulationInput& input) {
+  Timeline timeline(input.program.ops.size());
+  FluidNetwork network;
+  SimgridCounts counts;
+  run_events(input, network, {.shortcuts = true}, counts, timeline);
+  return timeline;
 }
 
 }  // namespace penstock

@@ -61,7 +61,7 @@ std::string run_module(const SimulationInput& input, const SimgridOptions& optio
     Outcome outcome;
     timeline.no_messages();
     const std::unique_ptr<FlowNetwork> network(module().entry());
-    run_events(input, *network, options, outcome.counts, timeline);
+    run_events(input, *network, {options.every_message_a_flow}, outcome.counts, timeline);
     outcome.makespan_s = timeline.makespan_s;
     outcome.links = static_cast<std::uint32_t>(timeline.peak_flows.size());
     std::string text(bytes_of(&outcome, 1));

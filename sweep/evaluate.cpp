@@ -120,13 +120,13 @@ Row Evaluator::row(const Point& point) const {
     Scenario scenario = parts_->scenario(point);
     describe(scenario, row);
     Simulation prepared = prepare(std::move(scenario), &parts_->programs);
-    const bool exact = uses_exact(prepared, parts_->engine);
-    if (!exact) row.engine = "simgrid";
+    const EngineChoice engine = engine_for(prepared, parts_->engine);
+    if (engine != EngineChoice::exact) row.engine = kEngineNames[static_cast<std::size_t>(engine)];
     try {
-      finish(prepared, exact ? EngineChoice::exact : EngineChoice::simgrid, row);
+      finish(prepared, engine, row);
     } catch (const SystemError&) {
-      if (exact) throw;  // else its process died, which may be bad luck once
-      finish(prepared, EngineChoice::simgrid, row);
+      if (engine != EngineChoice::simgrid) throw;  // its process died, which may be bad luck once
+      finish(prepared, engine, row);
     }
   });
   return row;

@@ -74,12 +74,6 @@ void check_options(const Arguments& arguments) {
                      "there is nothing to vary: give axes, such as --over stages=2,4,8");
 }
 
-EngineChoice engine_choice(const std::string& name) {
-  return name == "exact"     ? EngineChoice::exact
-         : name == "simgrid" ? EngineChoice::simgrid
-                             : EngineChoice::automatic;
-}
-
 Manifest manifest_of(const Arguments& arguments, const Space& space, const Documents& documents) {
   Manifest m;
   m.version = PENSTOCK_VERSION;
@@ -140,15 +134,15 @@ Space space_of(const Arguments& arguments, const std::shared_ptr<Documents>& doc
 }
 
 Evaluate evaluation(const Evaluator& evaluator, const Arguments& arguments) {
-  const bool exact = engine_choice(arguments.value("engine", "auto")) == EngineChoice::exact;
-  if (!exact) why_no_simgrid();  // loads it, for all workers
+  const EngineChoice engine = engine_of(arguments, EngineChoice::automatic);
+  if (engine == EngineChoice::simgrid) why_no_simgrid();  // loaded for all workers
   return [&evaluator](const Point& point) { return evaluator.row(point); };
 }
 
 std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,
                                               const std::shared_ptr<Documents>& documents) {
   return std::make_unique<Evaluator>(arguments.positional, overrides_of(arguments),
-                                     engine_choice(arguments.value("engine", "auto")), documents);
+                                     engine_of(arguments, EngineChoice::automatic), documents);
 }
 
 /// False when it was stopped before all points were visited.

@@ -144,20 +144,14 @@ Scenario scenario_of(const Recording& recording, const std::string& path,
   return scenario;
 }
 
-EngineChoice chosen_engine(const Arguments& arguments) {
-  const std::string engine = arguments.value("engine", "auto");
-  return engine == "exact"     ? EngineChoice::exact
-         : engine == "simgrid" ? EngineChoice::simgrid
-                               : EngineChoice::automatic;
-}
-
 /// A recording and its prediction. Stays where it was made: a simulation points into itself.
 class Comparison {
  public:
   /// Throws InputError when they are not the same run.
   Comparison(const std::string& path, const Arguments& arguments)
       : recording(read_recording(path)),
-        simulation(simulate(scenario_of(recording, path, arguments), chosen_engine(arguments))) {
+        simulation(simulate(scenario_of(recording, path, arguments),
+                            engine_of(arguments, EngineChoice::automatic))) {
     require_same_shape(path);
     const Program& program = simulation.program;
     for (int d = 0; d < program.ops.devices(); ++d)

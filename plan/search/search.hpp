@@ -4,7 +4,7 @@
 // A queue holds shapes, families and candidates (candidate.hpp), each with a lower bound on its
 // cost (bound.hpp), the least first. What leaves the queue is opened: a shape into the families
 // that its schedules admit, a family into its cuts, a cut into the exact engine's bound for one
-// replica (judgement.hpp), and that into the answer: of `exact` where it is valid, of simgrid
+// replica (judgement.hpp), and that into the answer: of `exact` where it is valid, of fluid
 // elsewhere. When the least bound in the queue is no better than the best answer, everything left
 // is proven worse. A family with more cuts than `most_cuts` is represented by the cut that is best
 // by its bound; its other cuts remain as its bound. With those, and when a limit ends the search
@@ -54,8 +54,8 @@ struct SearchOptions {
   std::size_t most_cuts = 4096;         ///< of a family, all of which are visited
   std::size_t most_evaluations = 3000;  ///< by the exact engine as a bound
   std::size_t most_confirmations = 8;   ///< by `confirm`
-  /// Compute ops of all that `confirm` simulates, the first one excepted: simgrid takes about ten
-  /// seconds for half a million.
+  /// Compute ops of all that `confirm` simulates, the first one excepted: what shares links takes
+  /// longest.
   std::int64_t most_confirmed_ops = 1'500'000;
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
@@ -69,9 +69,9 @@ struct SearchOptions {
   /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
   /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
   double most_seconds = std::numeric_limits<double>::infinity();
-  /// The answer where `exact` is not valid (`simgrid`); none: those remain
-  /// bounds. A plan for which it throws InputError cannot run; SystemError says nothing about the
-  /// plan, which remains as its bound.
+  /// The answer where `exact` is not valid (`fluid`); none: those remain bounds. A plan for which
+  /// it throws InputError cannot run; SystemError says nothing about the plan, which remains as its
+  /// bound.
   std::function<Judgement(const Scenario&)> confirm = nullptr;
   /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
   std::function<void(std::size_t, double, double)> progress = nullptr;

@@ -199,7 +199,7 @@ class Shipped(Case):
 
     def test_auto_is_exact_where_that_is_valid(self):
         self.assertEqual(self.result(SMALL, "--engine", "auto")["engine"], "exact")
-        self.assertEqual(self.result(CONTENDED, "--engine", "auto")["engine"], "simgrid")
+        self.assertEqual(self.result(CONTENDED, "--engine", "auto")["engine"], "fluid")
         self.assertEqual(self.result(SMALL)["engine"], "simgrid")
 
     def test_tables_say_fit_speed_and_why_in_120_columns(self):
@@ -1045,7 +1045,7 @@ class Reports(Case):
         r = self.result(LARGE[0])
         self.assertEqual(r["what_would_help"], [])
         self.assertRegex(" ".join(r["notes"]), r"what would help is left out: \d+ ops, more than "
-                         r"the 50000 of a run that simgrid repeats; take fewer batches")
+                         r"the 50000 of a run that fluid repeats; take fewer batches")
 
 
 class CrossCheck(Case):
@@ -1174,7 +1174,7 @@ class Usage(Case):
             why = self.refused(2, "simulate", SMALL, *sets, "--engine", "exact")
             for part in ("contention", link, key, "--engine simgrid"):
                 self.assertIn(part, why)
-            self.assertEqual(self.result(SMALL, *sets, "--engine", "auto")["engine"], "simgrid")
+            self.assertEqual(self.result(SMALL, *sets, "--engine", "auto")["engine"], "fluid")
 
     def test_what_cannot_be_written_fails_and_leaves_nothing(self):
         before = sorted(self.folder.iterdir())
@@ -1323,7 +1323,8 @@ class Completion(Case):
         self.assertEqual(self.complete("penstock simulate x.yaml --rep"),
                          {"--report", "--reproducible"})
         self.assertEqual(self.complete("penstock simulate x.yaml --format j"), {"json"})
-        self.assertEqual(self.complete("penstock simulate --engine "), {"auto", "exact", "simgrid"})
+        self.assertEqual(self.complete("penstock simulate --engine "),
+                         {"auto", "exact", "fluid", "simgrid"})
         self.assertEqual(self.complete("penstock simulate --format = c"), {"csv"})
         self.assertEqual(self.complete("penstock simulate --format ="), {"table", "json", "csv"})
         self.assertEqual(self.complete("penstock simulate --set sched"), {"schedule="})

@@ -57,7 +57,7 @@ class Shell:
     def test_options_and_their_values(self):
         self.assert_offers("penstock simulate x.yaml --rep", "--report", "--reproducible")
         self.assert_offers("penstock schedule show 1f1b --fo", "--format")
-        self.assert_offers("penstock simulate --engine ", "auto", "exact", "simgrid")
+        self.assert_offers("penstock simulate --engine ", "auto", "exact", "fluid", "simgrid")
         self.assert_offers("penstock simulate --format=j", self.BEHIND_EQUALS)
         self.assert_offers("penstock simulate --set sched", "schedule=")
         self.assert_offers("penstock schedule show 1f1b --set tran", "transfer=", "transfers=",

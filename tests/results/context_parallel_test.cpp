@@ -179,7 +179,7 @@ TEST(ContextParallel, SharesTheNetworkWithMessages) {
                  free = scenario("context: 2, tensor: 8");
   EXPECT_EQ(shared.gpus_of(0).back(), 15) << "a stage spans two nodes";
   const Simulation done = simulate(shared, EngineChoice::automatic);
-  EXPECT_EQ(done.engine, "simgrid");
+  EXPECT_EQ(done.engine, "fluid");
   EXPECT_GT(*iteration_time_s(done), *iteration_time_s(simulate(free, EngineChoice::automatic)));
 }
 

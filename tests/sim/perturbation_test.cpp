@@ -35,7 +35,12 @@ struct Disturbed {
   }
   Timeline exact() const { return simulate_exact(input()); }
   std::vector<double> simgrid(const SimgridOptions& options = {}) const {
-    return flatten(simulate_simgrid(input(), options));
+    const Timeline simgrid = simulate_simgrid(input(), options), fluid = simulate_fluid(input());
+    const std::vector<double> times = flatten(simgrid), others = flatten(fluid);
+    for (std::size_t i = 0; i < times.size(); ++i)
+      EXPECT_NEAR(others[i], times[i], 1e-9 * std::max(1.0, times[0])) << i;
+    EXPECT_EQ(fluid.stalled_because, simgrid.stalled_because);
+    return times;
   }
   /// Arrival of microbatch k's activations at the last of two stages.
   double arrival(std::uint32_t k) const { return simgrid().at(4 + 4 * rig.table.forward(1, k)); }

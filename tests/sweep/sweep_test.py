@@ -78,7 +78,7 @@ class Rows(Case):
         rows = [json.loads(line) for line in self.ok(
             SMALL, "scenarios/perturbed-links.yaml", "--over", "microbatches=2,4", "--format",
             "json").splitlines()]
-        self.assertEqual([r["engine"] for r in rows], ["exact", "exact", "simgrid", "simgrid"])
+        self.assertEqual([r["engine"] for r in rows], ["exact", "exact", "fluid", "fluid"])
         self.assertEqual([r["status"] for r in rows], ["ok"] * 4)
 
     def test_points_that_cannot_be_simulated_are_rows_with_their_reason(self):
