@@ -4,6 +4,7 @@
 #include "base/units.hpp"
 #include "cli/perturbation_study.hpp"
 #include "scenarios/schedule_parts.hpp"
+#include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
 
@@ -143,10 +144,6 @@ std::string ideal(const Simulation& s) {
   const bool fits = text.size() + formula.size() <= kColumns;
   return text + (fits ? " " : "\n             ") + formula;
 }
-
-/// What a cause is called in a sentence.
-constexpr std::string_view kCauseWords[kCauses] = {"warmup", "peer not done (imbalance)",
-                                                   "transfer wait", "drain", "gradient reduction"};
 
 std::string why(const Simulation& s, const Result& r) {
   std::string parts;

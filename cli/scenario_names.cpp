@@ -59,9 +59,17 @@ InputError unknown(const std::string& name, const std::string& what, bool models
                             models ? "`penstock list models` and " : "", models ? "" : "s")};
 }
 
+/// "-", of commands that read it.
+std::string standard_input(const std::string& what) {
+  if (what == "penstock simulate" || what == "penstock compare") return "-";
+  throw InputError(what,
+                   "takes no scenario from standard input ('-'), as simulate and compare do; "
+                   "write it to a file");
+}
+
 std::string file_of(const std::string& name, const std::string& what, bool models) {
   if (models && name.find('{') != std::string::npos) return name;  // a model by its shape
-  if (name == "-" && what == "penstock simulate") return name;     // standard input
+  if (name == "-") return standard_input(what);
   if (looks_like_file(name)) {
     require_unless_shipped(name);
     return name;

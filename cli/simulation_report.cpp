@@ -6,6 +6,7 @@
 #include "report/table_section.hpp"
 #include "report/timeline_section.hpp"
 #include "program/iterations.hpp"
+#include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
 
@@ -60,8 +61,7 @@ KeyFigure throughput(const Result& r) {
 
 KeyFigure bubble(const Result& r) {
   const auto most = std::ranges::max_element(r.bubble);
-  std::string cause(kCauseNames[static_cast<std::size_t>(most - r.bubble.begin())]);
-  std::ranges::replace(cause, '_', ' ');
+  const std::string_view cause = kCauseWords[static_cast<std::size_t>(most - r.bubble.begin())];
   return {"Why? The bubble", format_percent(r.bubble_fraction),
           *most > 0 ? fmt::format("most of it {}: {} of the run", cause, format_percent(*most))
                     : "of the devices' time is idle"};

@@ -50,7 +50,7 @@ std::string text_of(const Division& d, const std::string& cluster) {
 
 std::string head(const std::string& origin, const char* command, ImportNotes& notes) {
   return fmt::format("# {} by `penstock import {}`\n{}", as_comment(origin), command,
-                     notes.comments());
+                     notes.head(origin));
 }
 
 bool is_true(std::string text) {

@@ -1,5 +1,6 @@
 #include "scenarios/import_notes.hpp"
 
+#include "base/json.hpp"
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>
@@ -107,8 +108,27 @@ void ImportNotes::sort_out() {
   }
 }
 
-std::string ImportNotes::comments() {
+std::string ImportNotes::head(const std::string& origin) {
   sort_out();
+  return comments() + fmt::format("name: {}\n", Json(name(origin)).dump());
+}
+
+std::string ImportNotes::name(const std::string& origin) const {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < options_.size(); ++i)
+    if (kinds_[i] == Kind::unmodelled && last_.at(options_[i].name) == i)
+      missing.push_back(dashes_ + options_[i].name);
+  const std::string file = origin.substr(origin.rfind('/') + 1);
+  if (missing.empty()) return as_comment(file);
+  const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
+  missing.resize(missing.size() - more);
+  return as_comment(file) +
+         as_comment(fmt::format(", without {}{}", fmt::join(missing, ", "),
+                                more == 0 ? "" : fmt::format(" and {} more", more)));
+}
+
+std::string ImportNotes::comments() const {
   std::string out;
   for (const auto& [kind, title] :
        {std::pair{Kind::understood, "understood"},

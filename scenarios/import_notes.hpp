@@ -50,8 +50,9 @@ class ImportNotes {
   void unmodelled(const std::string& name, std::string why);
   void assume(std::string line) { assumed_.push_back(std::move(line)); }
 
-  /// Comment lines of YAML: one for each option, and one for each assumption.
-  std::string comments();
+  /// Comment lines of YAML: one for each option, and one for each assumption; and the scenario's
+  /// name, that of `origin` with what cannot be modelled, which every result then says.
+  std::string head(const std::string& origin);
 
  private:
   enum class Kind : std::uint8_t { open, understood, ignored, unmodelled, unreadable, unknown };
@@ -59,6 +60,8 @@ class ImportNotes {
   /// Marks every occurrence.
   ScriptOption* find(const std::string& name, const std::string& meaning);
   void sort_out();
+  std::string comments() const;
+  std::string name(const std::string& origin) const;
 
   std::vector<ScriptOption> options_;
   std::string dashes_;

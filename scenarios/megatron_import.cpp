@@ -216,7 +216,7 @@ class Import : ImportNotes {
     const std::string model_part = model();  // first: it counts the layers
     const std::string other_parts = rest();
     return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_),
-                       comments(), model_part, other_parts);
+                       ImportNotes::head(origin_), model_part, other_parts);
   }
 
  private:

@@ -23,6 +23,9 @@ constexpr std::size_t kWidestLabel = 24;
 constexpr std::size_t kWidestName = 30;  // of an axis
 constexpr const char* kOptimistic =
     "microbatches smaller than the device's efficiency curve was measured with: optimistic";
+constexpr const char* kNoSteadyState =
+    "too few batches for a steady state: the rate of the whole run, as if it flushed (--set "
+    "batches)";
 
 std::optional<double> number_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
@@ -101,6 +104,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   throughput_ = columns.at("throughput_samples_per_s");
   batch_ = columns.at("samples_per_update");
   optimistic_ = columns.at("optimistic");
+  iteration_ = columns.at("iteration_time_s");
   for (const std::string& name : options_.columns)
     shown_.push_back(columns.find(name, "--columns"));
   if (shown_.empty()) {
@@ -288,14 +292,16 @@ std::string Overview::top_table(const Canvas& canvas) const {
     std::vector<std::string> headers;
     for (std::size_t c = 0; c < count; ++c) headers.push_back(header(shown[c]));
     TextTable table(headers, {TextTable::Align::right});
-    bool any_marked = false;
+    bool any_marked = false, any_short = false;
     for (const Best& best : top_) {
       std::vector<std::string> cells;
       for (std::size_t c = 0; c < count; ++c) {
         const bool marked = shown[c] == throughput_ && best.row[optimistic_] == "1";
         any_marked = any_marked || marked;
+        const bool whole_run = shown[c] == throughput_ && best.row[iteration_].empty();
+        any_short = any_short || whole_run;
         const std::string cell = pretty(columns_.all()[shown[c]], best.row[shown[c]]);
-        cells.push_back(shortened(cell, 40) + (marked ? "*" : ""));
+        cells.push_back(shortened(cell, 40) + (marked ? "*" : "") + (whole_run ? "+" : ""));
       }
       table.add(std::move(cells));
     }
@@ -307,6 +313,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
       text +=
           fmt::format("({} more columns do not fit; --columns chooses)\n", shown.size() - count);
     if (any_marked) text += fmt::format("*: {}\n", kOptimistic);
+    if (any_short) text += fmt::format("+: {}\n", kNoSteadyState);
     return text;
   }
   return "";

@@ -82,7 +82,7 @@ class Overview {
   const Columns& columns_;
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
-  std::size_t sort_, status_, why_, throughput_, batch_, optimistic_;
+  std::size_t sort_, status_, why_, throughput_, batch_, optimistic_, iteration_;
   double least_batch_ = std::numeric_limits<double>::infinity(), most_batch_ = 0;
   std::vector<std::size_t> levels_;          ///< that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none

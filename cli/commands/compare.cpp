@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace penstock {
@@ -207,12 +208,28 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   return text + notes_text(results, labels);
 }
 
+/// A file's, or that of standard input where it is called "-", which is read once.
+class Sources {
+ public:
+  Scenario scenario(const std::string& path, const std::vector<Override>& changes) {
+    if (path != "-") return load_scenario(path, changes);
+    if (!standard_input_) standard_input_ = read_file("/dev/stdin");
+    return parse_scenario(*standard_input_, "standard input", changes);
+  }
+  std::string text(const std::string& path) {
+    return path == "-" ? standard_input_.value_or("") : read_file(path);
+  }
+
+ private:
+  std::optional<std::string> standard_input_;
+};
+
 /// Of results only their names are known.
-std::string scenarios_text(const std::vector<std::string>& paths) {
+std::string scenarios_text(const std::vector<std::string>& paths, Sources& sources) {
   std::string text;
   for (const std::string& path : paths) {
     if (is_result_file(path)) continue;
-    text += fmt::format("# {}\n{}", path, read_file(path));
+    text += fmt::format("# {}\n{}", path, sources.text(path));
   }
   return text;
 }
@@ -302,7 +319,7 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
   return section_text(section);
 }
 
-Report comparison_report(const Compared& all, const Arguments& arguments) {
+Report comparison_report(const Compared& all, const Arguments& arguments, Sources& sources) {
   const std::vector<Json>& results = all.results;
   const Labels labels = labels_of(results);
   ComparisonSection bars{
@@ -330,7 +347,7 @@ Report comparison_report(const Compared& all, const Arguments& arguments) {
                 .figures = answers(results, labels.rows),
                 .sections = {section_text(bars)},
                 .command = arguments.command_line,
-                .scenario = scenarios_text(arguments.positional),
+                .scenario = scenarios_text(arguments.positional, sources),
                 .version = PENSTOCK_VERSION};
   if (!why.rows.empty()) report.sections.push_back(section_text(why));
   const bool sizes = std::ranges::any_of(peak_bytes, [](double bytes) { return bytes > 0; });
@@ -383,7 +400,7 @@ std::string point_text(const std::vector<Override>& point) {
 }
 
 /// Results of all files at all points.
-Compared results_of(const Arguments& arguments) {
+Compared results_of(const Arguments& arguments, Sources& sources) {
   const OutputOptions options{false, arguments.flag("reproducible")};
   const auto points = points_of(arguments);
   Compared all;
@@ -416,7 +433,7 @@ Compared results_of(const Arguments& arguments) {
       progress.update(done++, path);
       const bool shown = arguments.flag("report") && all.timelines.size() < kMostTimelines;
       add(point, [&] {
-        const Scenario scenario = load_scenario(path, point);
+        const Scenario scenario = sources.scenario(path, point);
         const EngineChoice engine = engine_of(arguments);
         const auto perturbed = study_perturbations(scenario, engine);
         const Simulation s = simulate(scenario, engine);
@@ -433,11 +450,12 @@ Compared results_of(const Arguments& arguments) {
 }  // namespace
 
 int run_compare(const Arguments& arguments) {
-  const Compared all = results_of(arguments);
+  Sources sources;
+  const Compared all = results_of(arguments, sources);
   const auto& [results, timelines, refused] = all;
   if (results.empty()) return exit_usage;
   if (arguments.flag("report"))
-    write_report(comparison_report(all, arguments), arguments.value("report"));
+    write_report(comparison_report(all, arguments, sources), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   if (format == "json") {
     put_output(arguments, Json(results).dump(2) + "\n");

@@ -145,8 +145,8 @@ bool is_layer_table(const std::string& path) {
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
                                  const std::string& cluster);
 
-/// What of the job its scenario leaves out, for those who do not see the scenario: its comments
-/// under such titles, a line each.
+/// What of the job its scenario leaves out or takes for granted, for those who do not see the
+/// scenario: its comments under such titles, a line each.
 void say_what_is_missing(const std::string& scenario) {
   bool missing = false;
   for (std::size_t at = 0, end = 0; at < scenario.size(); at = end + 1) {
@@ -155,7 +155,7 @@ void say_what_is_missing(const std::string& scenario) {
     const bool option = line.starts_with("#   ");
     if (!option)
       missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
-                line.starts_with("# has no value");
+                line.starts_with("# has no value") || line.starts_with("# assumed");
     if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
   }
 }

@@ -1,6 +1,7 @@
 #include "plan/search/judgement.hpp"
 
 #include "base/units.hpp"
+#include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -109,11 +110,8 @@ std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
     judgement.main_cause = kCauseNames[static_cast<std::size_t>(main - idle_s.begin())];
   std::vector<std::string> causes;
   for (std::size_t c = 0; c < kCauses; ++c)
-    if (idle_s[c] > 0.001 * makespan_s * devices) {
-      std::string cause(kCauseNames[c]);
-      std::ranges::replace(cause, '_', ' ');
-      causes.push_back(fmt::format("{} {}", cause, of_all(idle_s[c])));
-    }
+    if (idle_s[c] > 0.001 * makespan_s * devices)
+      causes.push_back(fmt::format("{} {}", kCauseWords[c], of_all(idle_s[c])));
   if (!causes.empty()) out.push_back(fmt::format("bubble: {}", fmt::join(causes, ", ")));
   if (judgement.capacity_bytes > 0)
     out.push_back(fmt::format("memory: the device with least to spare uses {} of {}",

@@ -67,6 +67,7 @@ class Search {
     make_shapes();
     try_usual_ones();
     while (step()) report();
+    try_other_schedules();
     improve_best();
     confirm_alternatives();
     balance_alternatives();
@@ -321,6 +322,38 @@ class Search {
     }
   }
 
+  /// The best plan's shape and order of ranks under the other schedules, whose families may never
+  /// have been opened: no plan is beaten by its own with another schedule.
+  void try_other_schedules() {
+    if (kept_.empty() || !kept_.best().from.empty()) return;
+    const PlanFamily best = kept_.best().choice.family;
+    for (const Schedule* schedule : axes_.schedules) {
+      const auto chunks = static_cast<int>(schedule->chunks.usual);
+      const bool asked = std::ranges::find(axes_.chunks, chunks) != axes_.chunks.end();
+      if (schedule == best.schedule || schedule->checkpoints || !asked) continue;
+      try_family({best.shape, schedule, chunks, best.arrangement});
+    }
+    while (confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+      confirm(take(relaxed_));
+  }
+
+  /// Its balanced cut, recomputing what it must to fit.
+  void try_family(const PlanFamily& family) {
+    if (family.stages() > problem_.layers() || !family.admitted() || takes_too_long(family)) return;
+    Candidate candidate{family, {}};
+    bounds_.of(family, &candidate);
+    if (candidate.layers.empty()) candidate.layers = even_split(problem_.layers(), family.stages());
+    if (candidate.layers.empty()) return;
+    if (!problem_.base().cluster.groups.empty()) follow_unlike_devices(candidate);
+    candidate.recompute = bounds_.least_recompute(candidate);
+    if (!bounds_.make_fit(candidate)) return;
+    const Bound bound = bounds_.of(candidate);
+    const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
+    if (hopeless(least)) return;
+    ++out_.cuts.made;
+    evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
+  }
+
   bool more_evaluations() {
     out_.out_of_time = elapsed_s() > options_.most_seconds * 2 / 3;
     return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
@@ -479,12 +512,16 @@ class Search {
   void file_balanced(const PlanFamily& family) {
     if (problem_.base().cluster.groups.empty()) return;
     Candidate candidate{family, even_split(problem_.layers(), family.stages())};
-    if (candidate.layers.empty()) return;
+    if (!candidate.layers.empty() && follow_unlike_devices(candidate)) file_some(candidate);
+  }
+
+  /// Takes the balanced cut; false: it has none that the search can make.
+  bool follow_unlike_devices(Candidate& candidate) const {
     std::vector<int> balanced = balanced_layers(problem_.choice(candidate));
     const int layers = std::accumulate(balanced.begin(), balanced.end(), 0);
-    if (layers != problem_.layers() || std::ranges::min(balanced) < 1) return;
+    if (layers != problem_.layers() || std::ranges::min(balanced) < 1) return false;
     candidate.layers = std::move(balanced);
-    file_some(candidate);
+    return true;
   }
 
   void open_all_cuts(const Node& node) {

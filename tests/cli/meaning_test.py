@@ -244,6 +244,20 @@ class Several(Case):
         (runs / "worse.json").unlink()
         self.run_it("validate", "runs")
 
+    def test_compare_reads_standard_input_once_for_all_points(self):
+        rows = self.json("compare", "-", "--over", "microbatches=4,8", stdin=self.GOOD)
+        self.assertEqual([r["scenario"] for r in rows], ["standard input"] * 2)
+        self.assertNotEqual(rows[0]["makespan_s"], rows[1]["makespan_s"])
+
+    def test_a_sweep_says_which_rates_are_no_steady_states(self):
+        good = self.file(self.GOOD)
+        short = ["sweep", good, "--over", "schedule=1f1b,pipedream-2bw", "--set", "microbatches=4"]
+        told = self.run_it(*short, "-o", "short.csv").stdout
+        self.assertEqual(told.count("+\n") + told.count("+ "), 1, told)
+        self.assertIn("too few batches for a steady state", told)
+        told = self.run_it(*short, "--set", "batches=6", "-o", "long.csv").stdout
+        self.assertNotIn("steady state", told)
+
     def test_simulate_reads_standard_input(self):
         good = self.file(self.GOOD)
         self.assertEqual(self.json("simulate", "-", "--reproducible", stdin=self.GOOD)["makespan_s"],

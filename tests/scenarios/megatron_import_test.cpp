@@ -117,6 +117,16 @@ TEST(Megatron, EveryFlagHasALine) {
   EXPECT_NE(text.find("base: dgx-a100"), std::string::npos);
 }
 
+TEST(Megatron, TheNameSaysWhatIsMissing) {
+  const auto name = [](const std::string& script) {
+    return parse_scenario(scenario_of_megatron(script, "jobs/run.sh", ""), "test.yaml").name;
+  };
+  EXPECT_EQ(name("--num-layers 24"), "run.sh");
+  EXPECT_EQ(name("--num-layers 24 --num-experts 8 --expert-model-parallel-size 8"),
+            "run.sh, without --num-experts, --expert-model-parallel-size");
+  EXPECT_EQ(name(kScript), "run.sh, without --cp-comm-type");
+}
+
 TEST(Megatron, WhatIsNotThereIsAssumedAloud) {
   const std::string text = scenario_of_megatron("--num-layers 24 --hidden-size $H", "-", "");
   EXPECT_NE(text.find("# has no value that can be told"), std::string::npos) << text;

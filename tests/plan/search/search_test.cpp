@@ -188,6 +188,41 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
 }
 
+TEST(Search, NoPlanIsBeatenByItsOwnWithAnotherScheduleHoweverShortTheSearch) {
+  const Problem problem(
+      "model: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: 16, "
+      "vocab_size: 2000, seq_length: 1024, precision: mixed-fp16}\n"
+      "cluster: {devices: 4, link: 10 GB/s, device: {name: d, memory: 12 GiB, "
+      "peak: {fp16: 100 TFLOP/s}, memory_bandwidth: 1000 GB/s}}\n",
+      "small", 16);
+  Axes axes = problem.axes(false);
+  axes.depths = {4};
+  axes.microbatch_sizes = {1};
+  std::erase_if(axes.schedules, [](const Schedule* s) { return s->looks_at_costs; });
+  SearchOptions options;
+  options.most_evaluations = 1;
+  const SearchResult result = search(problem, axes, options);
+  ASSERT_FALSE(result.plans.empty());
+  const FoundPlan& best = result.plans.front();
+  std::size_t compared = 0;
+  for (const Schedule* schedule : axes.schedules) {
+    Choice other = best.choice;
+    other.family.schedule = schedule;
+    other.family.chunks = static_cast<int>(schedule->chunks.usual);
+    other.layers.clear();
+    other.recompute.clear();
+    if (!other.family.admitted() || schedule->checkpoints) continue;
+    const Scenario scenario = problem.resolve(other);
+    if (!uses_exact(prepare(scenario), EngineChoice::automatic)) continue;  // of two models
+    const Judgement judgement = judge(scenario, EngineChoice::exact);
+    if (!judgement.fits) continue;
+    EXPECT_LE(best.judgement.iteration_time_s, judgement.iteration_time_s * (1 + 1e-9))
+        << schedule->name << " instead of " << best.choice.family.schedule->name;
+    ++compared;
+  }
+  EXPECT_GT(compared, 8U);
+}
+
 TEST(Search, HeadroomIsMemoryThatPlansDoNotHave) {
   const auto best = [](int mebibytes, double headroom) {
     const Problem problem(
