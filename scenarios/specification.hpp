@@ -34,19 +34,19 @@ std::optional<T> read_as(const Section& from, std::string_view key) {
 template <class T>
 struct Given {
   Given(const Section& from, std::string_view key)
-      : value(read_as<T>(from, key)),
-        at(from.at(key)),
-        there(from.has(key)),
-        broken(from.broken(key)),
+      : there(from.has(key)),
+        broken(there && from.broken(key)),
+        value(there ? read_as<T>(from, key) : std::nullopt),
+        at(there ? from.at(key) : from.self()),
         diagnostics_(from.diagnostics()) {}
 
   T value_or(T otherwise) const { return value.value_or(std::move(otherwise)); }
   bool is_list() const { return at.kind == Value::Kind::list; }
   void refuse(const std::string& why) const { diagnostics_.add(at, why); }
 
+  bool there, broken;
   std::optional<T> value;  ///< where it is well-formed
   const Value& at;         ///< where it stands; of a missing key, its section
-  bool there, broken;
 
  private:
   Diagnostics& diagnostics_;
