@@ -1,5 +1,6 @@
 #include "hw/calibration.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "hw/run_plan.hpp"
 #include "hw/transformer_stage.hpp"
@@ -59,9 +60,10 @@ class Blocks {
 /// A stage on a device, with buffers for several microbatches.
 class StageRun {
  public:
-  StageRun(Device& device, const Stage& stage, const CalibrationRequest& request)
+  StageRun(Device& device, const Stage& stage, const std::vector<float>& weights,
+           const CalibrationRequest& request)
       : device_(device), stage_(stage), request_(request), blocks_(device) {
-    make_weights();
+    make_weights(weights);
     for (int i = 0; i < request.rotation; ++i) slots_.push_back(make_slot());
   }
 
@@ -82,12 +84,10 @@ class StageRun {
   Device& device() { return device_; }
 
  private:
-  void make_weights() {
+  void make_weights(const std::vector<float>& initial) {
     const std::int64_t n = stage_.sizes().parameters;
     Math& math = device_.math();
     const bool fp32 = math.element_bytes() == 4;
-    std::vector<float> initial(static_cast<std::size_t>(n));
-    stage_.initialize(initial);
     const Tensor master = blocks_.tensor(4 * n);
     device_.upload(master, initial.data(), 4 * n);
     weights_ = fp32 ? master : blocks_.tensor(n * math.element_bytes());
@@ -351,6 +351,54 @@ void check(const CalibrationRequest& r) {
     throw InputError("calibration request", fmt::format("{}", fmt::join(wrong, "; ")));
 }
 
+std::vector<int> loads(const CalibrationRequest& request) {
+  return request.workers > 1 ? std::vector<int>{1, request.workers} : std::vector<int>{1};
+}
+
+std::vector<StageShape> shapes(const CalibrationRequest& request) {
+  std::vector<StageShape> all;
+  for (const Recompute recompute : request.recompute) {
+    for (const std::int64_t size : request.microbatch_sizes) {
+      for (const int layers : request.layer_counts)
+        all.push_back({StageRole::middle, layers, size, recompute});
+      for (const StageRole role : {StageRole::first, StageRole::last})
+        all.push_back({role, request.layer_counts[0], size, recompute});
+    }
+  }
+  return all;
+}
+
+std::vector<TrafficPattern> traffic(const CalibrationRequest& request) {
+  std::vector<TrafficPattern> all;
+  if (request.message_bytes.empty()) return all;
+  std::ranges::copy_if(kAllTraffic, std::back_inserter(all),
+                       [&](TrafficPattern t) { return possible(t, request.workers); });
+  return all;
+}
+
+bool has_stage(const CalibrationResult& result, const StageShape& shape, int load) {
+  return std::ranges::any_of(
+      result.ops, [&](const OpMeasurement& m) { return m.stage == shape && m.load == load; });
+}
+
+bool has_links(const CalibrationResult& result, int load) {
+  const auto of_load =
+      std::ranges::count(result.links, load, [](const LinkMeasurement& m) { return m.load; });
+  return static_cast<std::size_t>(of_load) >=
+         traffic(result.request).size() * result.request.message_bytes.size();
+}
+
+/// A stage of the model and the weights it begins with, made once for all devices.
+struct WeighedStage {
+  std::unique_ptr<Stage> stage;
+  std::vector<float> weights;
+
+  explicit WeighedStage(std::unique_ptr<Stage> made)
+      : stage(std::move(made)), weights(static_cast<std::size_t>(stage->sizes().parameters)) {
+    stage->initialize(weights);
+  }
+};
+
 class Calibration {
  public:
   Calibration(const CalibrationRequest& request, const CalibrationRig& rig)
@@ -371,6 +419,7 @@ class Calibration {
     settings_.link = request.link;
     settings_.partitions = request.partitions;
     settings_.deadline_s = kDeadline_s;
+    result_ = rig.former;
     result_.request = request;
   }
 
@@ -383,81 +432,76 @@ class Calibration {
     if (const auto it = result_.machine.find("backend"); it != result_.machine.end())
       result_.backend = it->second;
     plan_total();
-    for (const StageShape& shape : shapes()) measure_stage(shape);
-    for (const int load : loads()) measure_links(load);
+    for (const StageShape& shape : shapes(request_)) measure_stage(shape);
+    for (const int load : loads(request_)) measure_links(load);
     backend_.reset();
     return std::move(result_);
   }
 
  private:
-  std::vector<int> loads() const {
-    return request_.workers > 1 ? std::vector<int>{1, request_.workers} : std::vector<int>{1};
-  }
-
-  std::vector<StageShape> shapes() const {
-    std::vector<StageShape> all;
-    for (const Recompute recompute : request_.recompute) {
-      for (const std::int64_t size : request_.microbatch_sizes) {
-        for (const int layers : request_.layer_counts)
-          all.push_back({StageRole::middle, layers, size, recompute});
-        for (const StageRole role : {StageRole::first, StageRole::last})
-          all.push_back({role, request_.layer_counts[0], size, recompute});
-      }
-    }
-    return all;
-  }
-
-  std::vector<TrafficPattern> traffic() const {
-    std::vector<TrafficPattern> all;
-    std::ranges::copy_if(kAllTraffic, std::back_inserter(all),
-                         [&](TrafficPattern t) { return possible(t, request_.workers); });
-    return all;
-  }
-
   void plan_total() {
-    total_ = static_cast<int>(loads().size() *
-                              (shapes().size() + traffic().size() * request_.message_bytes.size()));
+    total_ = static_cast<int>(
+        loads(request_).size() *
+        (shapes(request_).size() + traffic(request_).size() * request_.message_bytes.size()));
   }
   void report(const std::string& what) {
     if (rig_.progress) rig_.progress(done_, total_, what);
     ++done_;
   }
+  void keep() const {
+    if (rig_.keep) rig_.keep(result_);
+  }
+  bool time_is_up() const { return rig_.budget_s > 0 && steady_s() - began_s_ >= rig_.budget_s; }
 
-  Runs runs_of(const Stage& stage, int count) {
+  Runs runs_of(const WeighedStage& weighed, int count) {
     Runs runs;
     for (int d = 0; d < count; ++d)
-      runs.push_back(std::make_unique<StageRun>(backend_->device(d), stage, request_));
+      runs.push_back(std::make_unique<StageRun>(backend_->device(d), *weighed.stage,
+                                                weighed.weights, request_));
     return runs;
   }
 
+  std::vector<int> missing_loads(const StageShape& shape) const {
+    std::vector<int> missing = loads(request_);
+    std::erase_if(missing, [&](int load) { return has_stage(result_, shape, load); });
+    return missing;
+  }
+
   void measure_stage(const StageShape& shape) {
-    const std::unique_ptr<Stage> stage = rig_.stage(request_, shape);
-    result_.stages.push_back({shape, stage->sizes()});
-    for (const int load : loads()) {
-      report(fmt::format("{} stage of {} layers, microbatches of {}, {} at work",
-                         kStageRoleNames[static_cast<int>(shape.role)], shape.layers,
-                         shape.microbatch_size, load));
-      Runs runs = runs_of(*stage, load);
-      OpTimes times(request_, runs, control_);
-      times.measure();
-      for (const auto& [kind, sample] : times.samples())
-        result_.ops.push_back({shape, load, kind, sample});
-    }
+    const std::vector<int> missing = missing_loads(shape);
+    done_ += static_cast<int>(loads(request_).size() - missing.size());
+    if (missing.empty() || time_is_up()) return;
+    const WeighedStage weighed(rig_.stage(request_, shape));
+    if (std::ranges::find(result_.stages, shape, &StageMeasurement::stage) == result_.stages.end())
+      result_.stages.push_back({shape, weighed.stage->sizes()});
+    for (const int load : missing) measure_ops(weighed, shape, load);
+  }
+
+  void measure_ops(const WeighedStage& weighed, const StageShape& shape, int load) {
+    report(fmt::format("{} stage of {} layers, microbatches of {}, {} at work",
+                       kStageRoleNames[static_cast<int>(shape.role)], shape.layers,
+                       shape.microbatch_size, load));
+    Runs runs = runs_of(weighed, load);
+    OpTimes times(request_, runs, control_);
+    times.measure();
+    for (const auto& [kind, sample] : times.samples())
+      result_.ops.push_back({shape, load, kind, sample});
+    keep();
   }
 
   void measure_links(int load) {
-    if (request_.message_bytes.empty()) return;
-    const StageShape shape{StageRole::middle, request_.layer_counts[0],
-                           request_.microbatch_sizes[0], request_.recompute[0]};
-    const std::unique_ptr<Stage> stage = rig_.stage(request_, shape);
-    Runs busy = load > 1 ? runs_of(*stage, load) : Runs{};
-    for (const TrafficPattern t : traffic()) {
+    if (has_links(result_, load) || time_is_up()) return;
+    std::erase_if(result_.links, [&](const LinkMeasurement& m) { return m.load == load; });
+    const WeighedStage weighed(rig_.stage(request_, shapes(request_)[0]));
+    Runs busy = load > 1 ? runs_of(weighed, load) : Runs{};
+    for (const TrafficPattern t : traffic(request_)) {
       for (const std::int64_t bytes : request_.message_bytes) {
         report(fmt::format("messages of {} bytes, {}{}", bytes, kTrafficNames[static_cast<int>(t)],
                            load > 1 ? ", under load" : ""));
         result_.links.push_back(measure_messages(t, bytes, load, busy));
       }
     }
+    keep();
   }
 
   LinkMeasurement measure_messages(TrafficPattern traffic, std::int64_t bytes, int load,
@@ -530,6 +574,7 @@ class Calibration {
   RunSettings settings_;
   std::unique_ptr<Backend> backend_;
   CalibrationResult result_;
+  double began_s_ = steady_s();
   int done_ = 0, total_ = 0;
   std::uint32_t number_ = 0;
 };
@@ -551,6 +596,16 @@ std::unique_ptr<Stage> calibrated_stage(const CalibrationRequest& request,
   return std::make_unique<TransformerStage>(
       request.model, part, shape.microbatch_size, shape.recompute,
       request.precision == Precision::bf16 ? 2 : 4, request.seed);
+}
+
+bool is_complete(const CalibrationResult& result) {
+  for (const int load : loads(result.request)) {
+    if (!has_links(result, load)) return false;
+    for (const StageShape& shape : shapes(result.request)) {
+      if (!has_stage(result, shape, load)) return false;
+    }
+  }
+  return true;
 }
 
 CalibrationResult calibrate(const CalibrationRequest& request, const CalibrationRig& rig) {

@@ -60,6 +60,7 @@ struct StageShape {
   int layers = 1;
   std::int64_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
+  bool operator==(const StageShape&) const = default;
 };
 
 struct OpMeasurement {
@@ -113,7 +114,16 @@ struct CalibrationRig {
       calibrated_stage;
   /// Called before each measurement; may be empty.
   std::function<void(int done, int total, const std::string& what)> progress;
+  /// Called with everything so far after each stage and each load of the links; may be empty.
+  std::function<void(const CalibrationResult&)> keep = {};
+  /// What an earlier call kept of the same request; it is not measured again.
+  CalibrationResult former = {};
+  /// After so many seconds nothing more is begun, and the result is partial; 0: no limit.
+  double budget_s = 0;
 };
+
+/// Is everything there that its request asks for?
+bool is_complete(const CalibrationResult& result);
 
 /// Measures. Throws InputError when the request makes no sense, SystemError and NoHardware as the
 /// backend does.

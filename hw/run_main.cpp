@@ -59,6 +59,8 @@ constexpr OptionRow kOptions[] = {
     {"record", "FILE", "", "write what happened (.json or .json.gz)"},
     {"calibrate", "FILE", "", "measure what this request says, instead of a program"},
     {"output", "FILE", "", "of --calibrate; default: standard output"},
+    {"resume", "", "", "of --calibrate: measures what --output, of the same request, lacks"},
+    {"budget", "SECONDS", "", "of --calibrate: nothing begins later; 0 (default): no limit"},
     {"probe", "", "", "say in one line whether the backend can run here"},
     {"help", "", "", "this text"},
 };
@@ -471,6 +473,15 @@ int execute(const Options& options, const RunPlan& plan) {
   return status;
 }
 
+/// What an earlier call left in this file; nothing where there is none.
+CalibrationResult former_result(const std::string& path, const CalibrationRequest& request) {
+  if (!std::filesystem::exists(path)) return {};
+  CalibrationResult former = parse_calibration_result(read_file(path), path);
+  if (to_json(former.request) != to_json(request))
+    throw InputError("--resume", fmt::format("'{}' is of another request", path));
+  return former;
+}
+
 int run_calibration(const Options& options) {
   const std::string path = options.get("calibrate", "");
   const CalibrationRequest request = parse_calibration_request(read_file(path), path);
@@ -482,9 +493,16 @@ int run_calibration(const Options& options) {
     if (!progress) progress.emplace("measurements", total);
     progress->update(done);
   };
+  const std::string output = options.get("output", "-");
+  rig.budget_s = options.number("budget", 0);
+  if (output != "-")
+    rig.keep = [&](const CalibrationResult& so_far) { write_file(output, to_json(so_far)); };
+  if (options.has("resume")) rig.former = former_result(output, request);
   const CalibrationResult result = calibrate(request, rig);
-  write_file(options.get("output", "-"), to_json(result));
-  return exit_ok;
+  write_file(output, to_json(result));
+  if (is_complete(result)) return exit_ok;
+  say("penstock-run: the time was up, the calibration is partial; --resume goes on with it\n");
+  return exit_failed;
 }
 
 int probe(const std::string& backend) {

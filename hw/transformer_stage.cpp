@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <thread>
+#include <vector>
 
 namespace penstock {
 namespace {
@@ -253,17 +255,32 @@ class Pass {
   int e_;
 };
 
-/// normal(0, 0.02) by Box and Muller: the two halves of a hash make two numbers.
-void fill_normal(std::span<float> weights, std::uint64_t seed, std::uint64_t stream) {
+/// normal(0, 0.02) by Box and Muller: the two halves of a hash make two numbers. `begin` is even.
+void fill_normal_part(std::span<float> weights, std::size_t begin, std::size_t end,
+                      std::uint64_t seed, std::uint64_t stream) {
   constexpr float unit = 0x1p-24F;
-  for (std::size_t i = 0; i < weights.size(); i += 2) {
+  for (std::size_t i = begin; i < end; i += 2) {
     const std::uint64_t h = kernels::hash(seed, stream, i / 2);
     const float above_0 = static_cast<float>((h >> 40) + 1) * unit;
     const float angle = static_cast<float>(h & 0xffffffU) * (unit * 2 * std::numbers::pi_v<float>);
     const float radius = 0.02F * std::sqrt(-2 * std::log(above_0));
     weights[i] = radius * std::cos(angle);
-    if (i + 1 < weights.size()) weights[i + 1] = radius * std::sin(angle);
+    if (i + 1 < end) weights[i + 1] = radius * std::sin(angle);
   }
+}
+
+/// A number costs 10 ns, so a stage of billions on one core outlasts a short loan of a GPU.
+void fill_normal(std::span<float> weights, std::uint64_t seed, std::uint64_t stream) {
+  constexpr std::size_t kEach = std::size_t{1} << 20;  // below it a thread costs more than it saves
+  const std::size_t most = std::max(1U, std::thread::hardware_concurrency());
+  const std::size_t parts = std::clamp<std::size_t>(weights.size() / kEach, 1, most);
+  const std::size_t each = (weights.size() / parts + 1) / 2 * 2;
+  std::vector<std::jthread> others;
+  for (std::size_t part = 1; part < parts; ++part) {
+    const std::size_t end = part + 1 == parts ? weights.size() : (part + 1) * each;
+    others.emplace_back(fill_normal_part, weights, part * each, end, seed, stream);
+  }
+  fill_normal_part(weights, 0, parts == 1 ? weights.size() : each, seed, stream);
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ class ScriptedStage : public Stage {
   ScriptedStage(const CalibrationRequest& request, const StageShape& shape)
       : shape_(shape), real_(calibrated_stage(request, shape)) {}
   const StageSizes& sizes() const override { return real_->sizes(); }
-  void initialize(std::span<float>) const override {}
+  void initialize(std::span<float>) const override { ++initialized; }
   void forward(Math& math, const StageBuffers&, std::uint32_t) const override { work(math, 1); }
   void backward_input(Math& math, const StageBuffers&, std::uint32_t) const override {
     work(math, 1.5);
@@ -239,6 +239,7 @@ class ScriptedStage : public Stage {
   void backward_weight(Math& math, const StageBuffers&, std::uint32_t) const override {
     work(math, 0.75);
   }
+  static inline int initialized = 0;  ///< calls of initialize(), of all stages
 
  private:
   void work(Math& math, double times) const {
@@ -256,8 +257,8 @@ CalibrationRequest request() {
   return r;
 }
 
-CalibrationResult measure(const CalibrationRequest& asked, Machine& machine) {
-  CalibrationRig rig;
+CalibrationResult measure(const CalibrationRequest& asked, Machine& machine,
+                          CalibrationRig rig = {}) {
   rig.open = [&](const BackendRequest& r) {
     return std::make_unique<ScriptedBackend>(machine, r.plan, r.devices);
   };
@@ -292,6 +293,46 @@ TEST(Calibration, MeasuresEveryOpAloneAndUnderLoad) {
   }
   EXPECT_EQ(result.backend, "scripted");
   EXPECT_EQ(machine.live(), 0) << "all memory is given back";
+}
+
+TEST(Calibration, WeightsAreMadeOncePerShapeWhateverTheDevices) {
+  Machine machine;
+  ScriptedStage::initialized = 0;
+  measure(request(), machine);
+  EXPECT_EQ(ScriptedStage::initialized, 2 * 4 + 2) << "8 shapes, and the messages of 2 loads";
+}
+
+TEST(Calibration, WhatWasKeptOfACutOffOneIsNotMeasuredAgain) {
+  std::vector<CalibrationResult> kept;
+  CalibrationRig rig;
+  rig.keep = [&](const CalibrationResult& so_far) { kept.push_back(so_far); };
+  Machine machine;
+  const CalibrationResult whole = measure(request(), machine, rig);
+  EXPECT_EQ(kept.size(), 8U * 2 + 2);
+  EXPECT_EQ(kept[4].ops.size(), 5U * 5);
+  EXPECT_FALSE(is_complete(kept[4]));
+  EXPECT_FALSE(is_complete(kept[16])) << "messages under load are missing";
+  EXPECT_TRUE(is_complete(whole));
+
+  CalibrationRig again;
+  again.former = kept[4];
+  int measurements = 0;
+  again.progress = [&](int, int, const std::string&) { ++measurements; };
+  Machine other;
+  const CalibrationResult rest = measure(request(), other, again);
+  EXPECT_EQ(measurements, 8 * 2 - 5 + 6 * 5 * 2);
+  EXPECT_EQ(rest.ops.size(), whole.ops.size());
+  EXPECT_EQ(rest.stages.size(), whole.stages.size());
+  EXPECT_TRUE(is_complete(rest));
+}
+
+TEST(Calibration, BeginsNothingAfterItsBudget) {
+  CalibrationRig rig;
+  rig.budget_s = 1e-9;
+  Machine machine;
+  const CalibrationResult none = measure(request(), machine, rig);
+  EXPECT_TRUE(none.ops.empty());
+  EXPECT_FALSE(is_complete(none));
 }
 
 TEST(Calibration, MeasuresMessagesAndWhatTheyShare) {
