@@ -26,6 +26,8 @@ struct RunSettings {
   Precision precision = Precision::fp32;  ///< bf16: activations and working weights, fp32 masters
   std::string link;    ///< cuda: how stages of one GPU are joined: d2d, pinned or paced
   int partitions = 0;  ///< cuda: stages as SM partitions of one GPU; 0: as many as needed
+  int sms = 0;         ///< cuda: for which algorithms are chosen, instead of those a stage may use
+  bool must_split = false;  ///< cuda: partitions that cannot be made are an error, not a note
 };
 
 struct BackendRequest {
@@ -49,6 +51,8 @@ class Backend {
   /// Connects and warms up every channel, then sets time 0 of the run's clock on all processes.
   virtual void start() = 0;
   virtual Description describe() const = 0;
+  /// These settings, so that a backend which opens one device with them computes the same bits.
+  virtual RunSettings same_bits(RunSettings settings) const { return settings; }
 };
 
 /// Threads (one process) or gloo TCP (several). Throws InputError when the plan cannot run here.

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "hw/calibration_scope.hpp"
 #include "hw/run_plan.hpp"
 #include "hw/transformer_stage.hpp"
 
@@ -232,45 +233,17 @@ class OpTimes {
 
 // --- messages -----------------------------------------------------------------------------------
 
-struct Flow {
-  int source, destination;
-  bool backward;
-};
-
-std::vector<Flow> flows_of(TrafficPattern traffic) {
-  const Flow one{0, 1, false};
-  switch (traffic) {
-    case TrafficPattern::one_way: return {one};
-    case TrafficPattern::both_ways: return {one, {1, 0, true}};
-    case TrafficPattern::same_way: return {one, {0, 1, true}};
-    case TrafficPattern::out: return {one, {0, 2, false}};
-    case TrafficPattern::into: return {one, {2, 1, true}};
-    case TrafficPattern::apart: return {one, {2, 3, false}};
-  }
-  return {};
-}
-
-constexpr TrafficPattern kAllTraffic[] = {TrafficPattern::one_way,  TrafficPattern::both_ways,
-                                          TrafficPattern::same_way, TrafficPattern::out,
-                                          TrafficPattern::into,     TrafficPattern::apart};
-
-bool possible(TrafficPattern traffic, int workers) {
-  return std::ranges::all_of(flows_of(traffic), [&](const Flow& flow) {
-    return std::max(flow.source, flow.destination) < workers;
-  });
-}
-
 std::vector<ChannelPlan> channels_of(int workers) {
   std::vector<ChannelPlan> channels;
-  for (const TrafficPattern traffic : kAllTraffic) {
-    if (!possible(traffic, workers)) continue;
-    const Flow flow = flows_of(traffic).back();
+  for (const TrafficPattern traffic : scope::kAllTraffic) {
+    if (!scope::possible(traffic, workers)) continue;
+    const scope::Flow flow = scope::flows_of(traffic).back();
     channels.push_back({flow.source, flow.destination, flow.backward, 0, 0});
   }
   return channels;
 }
 
-int channel_of(const std::vector<ChannelPlan>& channels, const Flow& flow) {
+int channel_of(const std::vector<ChannelPlan>& channels, const scope::Flow& flow) {
   const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
     return c.source == flow.source && c.destination == flow.destination &&
            c.backward == flow.backward;
@@ -281,7 +254,8 @@ int channel_of(const std::vector<ChannelPlan>& channels, const Flow& flow) {
 /// Messages of one size over one channel, on several blocks in turn.
 class MessageRun {
  public:
-  MessageRun(Backend& backend, int channel, const Flow& flow, std::int64_t bytes, int rotation)
+  MessageRun(Backend& backend, int channel, const scope::Flow& flow, std::int64_t bytes,
+             int rotation)
       : sender_(backend.sending(channel)),
         receiver_(backend.receiving(channel)),
         bytes_(bytes),
@@ -351,43 +325,6 @@ void check(const CalibrationRequest& r) {
     throw InputError("calibration request", fmt::format("{}", fmt::join(wrong, "; ")));
 }
 
-std::vector<int> loads(const CalibrationRequest& request) {
-  return request.workers > 1 ? std::vector<int>{1, request.workers} : std::vector<int>{1};
-}
-
-std::vector<StageShape> shapes(const CalibrationRequest& request) {
-  std::vector<StageShape> all;
-  for (const Recompute recompute : request.recompute) {
-    for (const std::int64_t size : request.microbatch_sizes) {
-      for (const int layers : request.layer_counts)
-        all.push_back({StageRole::middle, layers, size, recompute});
-      for (const StageRole role : {StageRole::first, StageRole::last})
-        all.push_back({role, request.layer_counts[0], size, recompute});
-    }
-  }
-  return all;
-}
-
-std::vector<TrafficPattern> traffic(const CalibrationRequest& request) {
-  std::vector<TrafficPattern> all;
-  if (request.message_bytes.empty()) return all;
-  std::ranges::copy_if(kAllTraffic, std::back_inserter(all),
-                       [&](TrafficPattern t) { return possible(t, request.workers); });
-  return all;
-}
-
-bool has_stage(const CalibrationResult& result, const StageShape& shape, int load) {
-  return std::ranges::any_of(
-      result.ops, [&](const OpMeasurement& m) { return m.stage == shape && m.load == load; });
-}
-
-bool has_links(const CalibrationResult& result, int load) {
-  const auto of_load =
-      std::ranges::count(result.links, load, [](const LinkMeasurement& m) { return m.load; });
-  return static_cast<std::size_t>(of_load) >=
-         traffic(result.request).size() * result.request.message_bytes.size();
-}
-
 /// A stage of the model and the weights it begins with, made once for all devices.
 struct WeighedStage {
   std::unique_ptr<Stage> stage;
@@ -419,6 +356,7 @@ class Calibration {
     settings_.link = request.link;
     settings_.partitions = request.partitions;
     settings_.deadline_s = kDeadline_s;
+    settings_.must_split = true;
     result_ = rig.former;
     result_.request = request;
   }
@@ -432,17 +370,17 @@ class Calibration {
     if (const auto it = result_.machine.find("backend"); it != result_.machine.end())
       result_.backend = it->second;
     plan_total();
-    for (const StageShape& shape : shapes(request_)) measure_stage(shape);
-    for (const int load : loads(request_)) measure_links(load);
+    for (const StageShape& shape : scope::shapes(request_)) measure_stage(shape);
+    for (const int load : scope::loads(request_)) measure_links(load);
     backend_.reset();
     return std::move(result_);
   }
 
  private:
   void plan_total() {
-    total_ = static_cast<int>(
-        loads(request_).size() *
-        (shapes(request_).size() + traffic(request_).size() * request_.message_bytes.size()));
+    total_ = static_cast<int>(scope::loads(request_).size() *
+                              (scope::shapes(request_).size() +
+                               scope::traffic(request_).size() * request_.message_bytes.size()));
   }
   void report(const std::string& what) {
     if (rig_.progress) rig_.progress(done_, total_, what);
@@ -462,14 +400,14 @@ class Calibration {
   }
 
   std::vector<int> missing_loads(const StageShape& shape) const {
-    std::vector<int> missing = loads(request_);
-    std::erase_if(missing, [&](int load) { return has_stage(result_, shape, load); });
+    std::vector<int> missing = scope::loads(request_);
+    std::erase_if(missing, [&](int load) { return scope::has_stage(result_, shape, load); });
     return missing;
   }
 
   void measure_stage(const StageShape& shape) {
     const std::vector<int> missing = missing_loads(shape);
-    done_ += static_cast<int>(loads(request_).size() - missing.size());
+    done_ += static_cast<int>(scope::loads(request_).size() - missing.size());
     if (missing.empty() || time_is_up()) return;
     const WeighedStage weighed(rig_.stage(request_, shape));
     if (std::ranges::find(result_.stages, shape, &StageMeasurement::stage) == result_.stages.end())
@@ -490,11 +428,11 @@ class Calibration {
   }
 
   void measure_links(int load) {
-    if (has_links(result_, load) || time_is_up()) return;
+    if (scope::has_links(result_, load) || time_is_up()) return;
     std::erase_if(result_.links, [&](const LinkMeasurement& m) { return m.load == load; });
-    const WeighedStage weighed(rig_.stage(request_, shapes(request_)[0]));
+    const WeighedStage weighed(rig_.stage(request_, scope::shapes(request_)[0]));
     Runs busy = load > 1 ? runs_of(weighed, load) : Runs{};
-    for (const TrafficPattern t : traffic(request_)) {
+    for (const TrafficPattern t : scope::traffic(request_)) {
       for (const std::int64_t bytes : request_.message_bytes) {
         report(fmt::format("messages of {} bytes, {}{}", bytes, kTrafficNames[static_cast<int>(t)],
                            load > 1 ? ", under load" : ""));
@@ -507,7 +445,7 @@ class Calibration {
   LinkMeasurement measure_messages(TrafficPattern traffic, std::int64_t bytes, int load,
                                    Runs& busy) {
     std::vector<std::unique_ptr<MessageRun>> messages;
-    for (const Flow& flow : flows_of(traffic)) {
+    for (const scope::Flow& flow : scope::flows_of(traffic)) {
       messages.push_back(std::make_unique<MessageRun>(*backend_, channel_of(plan_.channels, flow),
                                                       flow, bytes, request_.rotation));
     }
@@ -596,16 +534,6 @@ std::unique_ptr<Stage> calibrated_stage(const CalibrationRequest& request,
   return std::make_unique<TransformerStage>(
       request.model, part, shape.microbatch_size, shape.recompute,
       request.precision == Precision::bf16 ? 2 : 4, request.seed);
-}
-
-bool is_complete(const CalibrationResult& result) {
-  for (const int load : loads(result.request)) {
-    if (!has_links(result, load)) return false;
-    for (const StageShape& shape : shapes(result.request)) {
-      if (!has_stage(result, shape, load)) return false;
-    }
-  }
-  return true;
 }
 
 CalibrationResult calibrate(const CalibrationRequest& request, const CalibrationRig& rig) {

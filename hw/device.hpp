@@ -75,6 +75,10 @@ class Device {
   /// Waits until everything issued so far has run. Throws what stopped the run.
   virtual void finish() = 0;
 
+  /// Does the first use of an arithmetic op stop what else runs, so that each should be tried
+  /// before the run?
+  virtual bool loads_on_first_use() const { return false; }
+
   /// Compute ops the issuing thread may be ahead, and messages a receiving end may be posted ahead.
   virtual int issue_ahead() const = 0;
   virtual int receive_ahead() const = 0;

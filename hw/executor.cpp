@@ -86,6 +86,44 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   stages_[number] = std::move(s);
 }
 
+void DeviceExecutor::warm_up() {
+  for (const auto& [number, s] : stages_) {
+    for (const StageState::Way* way : {&s->usual, &s->stored}) {
+      if (way->stage) try_out(*s, *way->stage);
+    }
+    s->weights->warm_up();
+  }
+  device_.finish();
+}
+
+/// A microbatch through a stage, forth and back.
+void DeviceExecutor::try_out(const StageState& s, const Stage& stage) {
+  const StageSizes& sizes = stage.sizes();
+  InFlight f{.input = allocate(sizes.input_bytes),
+             .saved = allocate(sizes.saved_bytes),
+             .saved_for_weight = allocate(sizes.saved_for_weight_bytes),
+             .output = allocate(sizes.output_bytes),
+             .output_gradient = allocate(sizes.output_bytes),
+             .input_gradient = allocate(sizes.input_bytes),
+             .kept = allocate(sizes.kept_bytes),
+             .workspace =
+                 allocate(std::max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes))};
+  for (const Block* made : {f.input, f.output_gradient}) {
+    if (made != nullptr) device_.math().zero(made->bytes, {made});
+  }
+  StageBuffers b = buffers(s, f, 0);
+  b.weights = s.weights->version(0);
+  b.output = {f.output};
+  b.output_gradient = {f.output_gradient};
+  b.input_gradient = {f.input_gradient};
+  stage.forward(device_.math(), b, 0);
+  stage.backward_input(device_.math(), b, 0);
+  stage.backward_weight(device_.math(), b, 0);
+  for (Block** block : {&f.input, &f.saved, &f.saved_for_weight, &f.output, &f.output_gradient,
+                        &f.input_gradient, &f.kept, &f.workspace})
+    release(*block);
+}
+
 void DeviceExecutor::run() {
   issue_receives(first_);
   for (std::uint32_t g = first_; g < last_; g += ops_.together(g)) issue(g);

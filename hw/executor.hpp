@@ -51,6 +51,10 @@ class DeviceExecutor {
   DeviceExecutor(const ExecutionInput& input, int device);
   ~DeviceExecutor();
 
+  /// Does every kind of work of its ops once, on scratch memory, and waits for it. Leaves nothing
+  /// behind but loaded kernels: a GPU loads one when it is first launched, and cannot while another
+  /// one spins, such as a receive that NCCL has posted.
+  void warm_up();
   /// Issues every op and waits for the last; throws what stopped the run.
   void run();
 
@@ -78,6 +82,7 @@ class DeviceExecutor {
   };
 
   void add_stage(std::uint32_t stage);
+  void try_out(const StageState& s, const Stage& stage);
   void find_incoming();
   void issue_receives(std::uint32_t next);
   void issue_receives_until(std::uint32_t g);

@@ -114,8 +114,12 @@ class LocalRun {
   LocalRun& operator=(const LocalRun&) = delete;
 
   Description describe() const { return backend_->describe(); }
+  RunSettings same_bits() const { return backend_->same_bits(settings_); }
 
   void run() {
+    for (const auto& e : executors_) {
+      if (backend_->device(e->device()).loads_on_first_use()) e->warm_up();
+    }
     backend_->start();
     std::vector<std::future<void>> issuing;
     for (const auto& e : executors_) {
@@ -264,11 +268,10 @@ RecordedRun gathered(RecordedRun mine, Recording head, Group& group) {
 }
 
 /// The plan's weights as the reference computes them, on a fresh device of the same kind.
-ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options) {
+ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options, RunSettings settings) {
   SingleProcess alone;
   RunControl control(0);
   const Watched watch(options, control);
-  RunSettings settings = options.settings;
   settings.clock = Clock::wall;
   RunPlan bare = plan;
   bare.channels.clear();
@@ -277,9 +280,9 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options) {
   return run_reference(plan, backend->device(0), make_stage);
 }
 
-bool weights_equal(const RunPlan& plan, const RunOptions& options,
+bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
                    const std::vector<std::string>& digests) {
-  const ReferenceResult reference = reference_of(plan, options);
+  const ReferenceResult reference = reference_of(plan, options, settings);
   std::map<std::size_t, std::vector<std::string>> measured;  // of a stage: of each of its devices
   for (const std::string& lines : digests) {
     std::istringstream in(lines);
@@ -297,13 +300,13 @@ bool weights_equal(const RunPlan& plan, const RunOptions& options,
 }
 
 /// Rank 0 compares; the others wait for it, as the next run begins together.
-void check_weights(const RunPlan& plan, const RunOptions& options, Group& group,
-                   const std::vector<std::string>& digests, RecordedRun& run) {
+void check_weights(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
+                   Group& group, const std::vector<std::string>& digests, RecordedRun& run) {
   std::future<bool> equal;
   if (group.rank() == 0) {
     equal = std::async(std::launch::async, [&] {
       return weights_equal(options.reference != nullptr ? *options.reference : plan, options,
-                           digests);
+                           settings, digests);
     });
   }
   wait_for_all(group, options.settings.deadline_s, [&](double wait_s) {
@@ -315,6 +318,9 @@ void check_weights(const RunPlan& plan, const RunOptions& options, Group& group,
   try {
     run.weights_equal = equal.get();
   } catch (const InputError& error) {  // the sequential run does not fit where the pipeline did
+    say("penstock-run: the weights were not compared: {}\n", error.what());
+  } catch (const SystemError& error) {  // nor does it on a GPU, which finds that out as it goes
+    if (std::string_view(error.what()).find("out of memory") == std::string_view::npos) throw;
     say("penstock-run: the weights were not compared: {}\n", error.what());
   }
 }
@@ -348,6 +354,7 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;
   RecordedRun run;
+  RunSettings same_bits;
   std::vector<std::string> digests;
   {
     LocalRun local(plan, options, group);
@@ -357,7 +364,8 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
     if (!run.complete) return run;
     if (description != nullptr) *description = local.describe();  // what only a run shows, too
     try {
-      digests = group.gather(local.digests());
+      same_bits = local.same_bits();
+      if (options.check_weights) digests = group.gather(local.digests());
       run = gathered(std::move(run), recording_of(plan, options), group);
       group.barrier();  // no connection ends before all have what they need
     } catch (const SystemError& error) {
@@ -366,7 +374,7 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
   }
   sort_losses(run);
   try {
-    if (options.check_weights) check_weights(plan, options, group, digests, run);
+    if (options.check_weights) check_weights(plan, options, same_bits, group, digests, run);
   } catch (const SystemError& error) {
     return stopped(std::move(run), error);
   }

@@ -167,6 +167,7 @@ RunOptions run_options(const Options& options, Compute compute) {
   s.deadline_s = options.number("deadline", 60);
   s.precision = options.get("precision", "fp32") == "bf16" ? Precision::bf16 : Precision::fp32;
   s.link = options.get("link", "");
+  s.must_split = options.has("record");
   run.check_weights = options.get("check", "on") == "on";
   if (run.backend == "host" && s.precision == Precision::bf16)
     throw InputError("--precision", "the host computes in fp32; bf16 needs --backend cuda");

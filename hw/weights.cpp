@@ -99,6 +99,33 @@ void WeightStore::step(std::int64_t position) {
   backward_.after_step({next.block});
 }
 
+void WeightStore::warm_up() {
+  constexpr std::int64_t kElements = 64;
+  Math& math = device_.math();
+  std::vector<Block*> scratch;
+  const auto zeros = [&] {
+    scratch.push_back(allocate(kElements * 4));
+    math.zero(kElements * 4, {scratch.back()});
+    return Tensor{scratch.back()};
+  };
+  const Tensor master = zeros(), working = zeros();
+  StepTensors t{.master_in = master,
+                .master_out = master,
+                .working_out = mixed_ ? working : Tensor{},
+                .gradient = zeros()};
+  if (plan_.optimizer.kind == OptimizerPlan::Kind::sgd) {
+    math.sgd_step(kElements, t, {});
+  } else {
+    t.first_moment = zeros();
+    t.second_moment = zeros();
+    math.adamw_step(kElements, t, {}, 1);
+  }
+  math.blend(kElements, 1, working, 1, working, working);
+  math.accumulate(kElements, master, t.gradient);
+  for (Block* block : scratch) device_.release(kComputeQueue, block);
+  math.zero(gradients_->bytes, {gradients_});
+}
+
 std::string WeightStore::newest() const {
   const Version& newest = *std::ranges::find(versions_, made_, &Version::number);
   const Tensor weights{mixed_ ? master_ : newest.block};

@@ -30,6 +30,9 @@ class WeightStore {
   Tensor gradients() const { return {gradients_}; }
   /// Makes the next version, as the op at `position`; zeroes the gradient.
   void step(std::int64_t position);
+  /// Issues what a step, a blend of versions and a sum of gradients do, on scratch memory, and
+  /// clears the gradients.
+  void warm_up();
   /// fp32 weights of the newest version; waits.
   std::string newest() const;
   int versions_peak() const { return static_cast<int>(versions_.size()); }

@@ -102,6 +102,17 @@ void set_precision(CalibrationRequest& request, const std::string& backend,
   request.model.compute_type = bf16 ? "bf16" : "fp32";
 }
 
+/// The messages of the model itself, at every microbatch size, so that none is interpolated.
+void add_message_sizes(CalibrationRequest& request) {
+  const std::int64_t element = request.precision == Precision::bf16 ? 2 : 4;
+  std::vector<std::int64_t>& sizes = request.message_bytes;
+  for (const std::int64_t size : request.microbatch_sizes)
+    sizes.push_back(size * request.model.seq_length * request.model.hidden_size * element);
+  std::ranges::sort(sizes);
+  const auto [same, end] = std::ranges::unique(sizes);
+  sizes.erase(same, end);
+}
+
 CalibrationRequest request_of(const Arguments& arguments, const std::string& backend) {
   CalibrationRequest request;
   request.model = small_gpt();
@@ -124,6 +135,7 @@ CalibrationRequest request_of(const Arguments& arguments, const std::string& bac
   if (arguments.flag("microbatch-sizes"))
     request.microbatch_sizes = integers("--microbatch-sizes", arguments.value("microbatch-sizes"));
   if (arguments.flag("recompute")) request.recompute = recomputations(arguments.value("recompute"));
+  add_message_sizes(request);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   request.workers = integer(arguments, "workers", std::clamp(cores, 2, 4));
   request.min_repetitions = integer(arguments, "repetitions", request.min_repetitions);
@@ -260,7 +272,12 @@ CalibrationResult read_result(const std::string& path) {
 int run_calibrate(const Arguments& arguments) {
   if (arguments.flag("result")) {
     refuse_beside_result(arguments);
-    return write_profile(arguments, read_result(arguments.value("result")));
+    const CalibrationResult result = read_result(arguments.value("result"));
+    if (!is_complete(result))
+      throw InputError(arguments.value("result"),
+                       "is partial: its calibration was cut off; penstock-run --calibrate with "
+                       "--resume goes on with it");
+    return write_profile(arguments, result);
   }
   const std::string backend = arguments.value("backend", "host");
   const CalibrationRequest request = request_of(arguments, backend);

@@ -6,7 +6,9 @@
 #include "hw/cuda/layout.hpp"
 #include "hw/cuda/local_links.hpp"
 #include "hw/cuda/module.hpp"
+#include "hw/cuda/kernels.hpp"
 #include "hw/cuda/nccl_links.hpp"
+#include "hw/cuda/nvml.hpp"
 #include "hw/cuda/partitions.hpp"
 
 #include <fmt/format.h>
@@ -43,6 +45,7 @@ class CudaBackend : public Backend {
   }
   void start() override;
   Description describe() const override;
+  RunSettings same_bits(RunSettings settings) const override;
 
  private:
   struct Gpu {
@@ -56,9 +59,18 @@ class CudaBackend : public Backend {
     cudaStream_t sending = nullptr, receiving = nullptr;  ///< shared ones
   };
 
+  /// Memory of the GPU that is in use, by anybody, bytes.
+  struct InUse {
+    std::int64_t with_context = 0, with_devices = 0, with_channels = 0;
+  };
+
   bool here(int device) const { return places_.contains(device); }
   bool crosses(const ChannelPlan& channel) const;
   void place(int gpus);
+  int product_sms(int of_stage, int of_gpu) const;
+  void reserve_events();
+  void describe_memory(Description& description) const;
+  std::string describe_links() const;
   void open_gpus();
   void open_device(int device);
   void connect_gpus();
@@ -85,7 +97,18 @@ class CudaBackend : public Backend {
   std::vector<std::unique_ptr<SendingEnd>> sending_;
   std::vector<std::unique_ptr<ReceivingEnd>> receiving_;
   double uncertainty_s_ = 0;
+  unsigned long long tick_ns_ = 0;
+  int product_sms_ = 0;
+  InUse in_use_;
+  std::unique_ptr<ClockWatch> clocks_;
 };
+
+std::int64_t bytes_in_use(int gpu) {
+  std::size_t free = 0, all = 0;
+  use_gpu(gpu);
+  check(cudaMemGetInfo(&free, &all), "ask for free memory");
+  return static_cast<std::int64_t>(all - free);
+}
 
 CudaBackend::CudaBackend(const BackendRequest& request, int gpus)
     : request_(request), link_(parse_local_link(request.settings.link)) {
@@ -93,31 +116,63 @@ CudaBackend::CudaBackend(const BackendRequest& request, int gpus)
     throw InputError("--clock", "a GPU has no virtual clock; use --backend host");
   place(gpus);
   open_gpus();
+  if (!gpus_.empty()) in_use_.with_context = bytes_in_use(gpus_.begin()->first);
   for (const int d : request.devices) open_device(d);
+  if (!gpus_.empty()) in_use_.with_devices = bytes_in_use(gpus_.begin()->first);
   for (const auto& [number, gpu] : gpus_) restart_now(number);
   sending_.resize(request.plan.channels.size());
   receiving_.resize(request.plan.channels.size());
   connect_local_channels();
   if (request.group.size() > 1) connect_remote_channels();
+  reserve_events();
 }
 
-/// Devices are placed as if this process ran all that are its own, even when it is asked for one of
-/// them: a sequential reference then gets as many SMs, so the same algorithms and bits.
 void CudaBackend::place(int gpus) {
   const Group& group = request_.group;
-  const auto own = group.devices_of(group.rank(), request_.plan.program.ops.devices());
-  const auto places = place_devices(static_cast<int>(own.size()), gpus,
+  const auto places = place_devices(static_cast<int>(request_.devices.size()), gpus,
                                     request_.settings.partitions, group.size(), local_rank());
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (std::ranges::find(request_.devices, own[i]) == request_.devices.end()) continue;
-    places_[own[i]] = places[i];
-    gpus_[places[i].gpu].devices.push_back(own[i]);
+    places_[request_.devices[i]] = places[i];
+    gpus_[places[i].gpu].devices.push_back(request_.devices[i]);
   }
   for (const GpuPlace& p : places) {
     const auto used = gpus_.find(p.gpu);
     if (used == gpus_.end()) continue;
     used->second.parts =
         std::max({used->second.parts, request_.settings.partitions, p.partition + 1});
+  }
+}
+
+/// SMs that a product may count on: those of its stage, less what NCCL's kernels take of the
+/// busiest device's. Alike for all devices, so that all choose the same algorithms, and so does a
+/// reference. 0: all of the GPU.
+int CudaBackend::product_sms(int of_stage, int of_gpu) const {
+  if (request_.settings.sms > 0) return request_.settings.sms;
+  std::map<int, int> blocks;
+  for (const ChannelPlan& channel : request_.plan.channels) {
+    if (request_.group.size() == 1 || !crosses(channel)) continue;
+    for (const int end : {channel.source, channel.destination}) blocks[end] += kMostCtas;
+  }
+  int most = 0;
+  for (const auto& [device, count] : blocks) most = std::max(most, count);
+  if (most == 0) return of_stage;
+  const int sms = of_stage > 0 ? of_stage : of_gpu;
+  return std::max(sms - most, sms / 4);
+}
+
+RunSettings CudaBackend::same_bits(RunSettings settings) const {
+  if (gpus_.empty()) return settings;
+  settings.partitions = gpus_.begin()->second.parts;
+  settings.sms = product_sms_;
+  return settings;
+}
+
+/// An op has a begin and an end, a message twice that at most.
+void CudaBackend::reserve_events() {
+  for (const auto& [number, gpu] : gpus_) {
+    std::size_t count = 0;
+    for (const int d : gpu.devices) count += 8 * request_.plan.program.ops.of(d).size();
+    gpu.events->reserve(count);
   }
 }
 
@@ -139,9 +194,13 @@ void CudaBackend::open_gpus() {
       receiving.push_back(ends(d, false));
     }
     gpu.sharing = share_streams(sending, receiving);
-    if (!gpu.partitions->problem().empty())
+    if (const std::string& why = gpu.partitions->problem(); !why.empty()) {
+      if (request_.settings.must_split)
+        throw SystemError(
+            fmt::format("GPU {} has no partitions, so nothing is recorded: {}", number, why));
       std::cerr << fmt::format("GPU {} has no partitions, its stages share all SMs: {}\n", number,
-                               gpu.partitions->problem());
+                               why);
+    }
   }
   connect_gpus();
 }
@@ -178,7 +237,7 @@ void CudaBackend::open_device(int device) {
   DeviceSettings s;
   s.number = device;
   s.gpu = p.gpu;
-  s.sms = gpu.partitions->sms(p.partition);
+  s.sms = product_sms_ = product_sms(gpu.partitions->sms(p.partition), gpu.partitions->all_sms());
   s.compute = gpu.partitions->make_stream(p.partition, false);
   s.bf16 = request_.settings.precision == Precision::bf16;
   s.pace = request_.settings.pace;
@@ -227,7 +286,8 @@ void CudaBackend::connect_remote_channels() {
     const auto number = static_cast<int>(crossing.size());
     crossing.push_back(crosses(channel));
     if (crossing.back() && (here(channel.source) || here(channel.destination)))
-      mine.push_back({number, channel, here(channel.source)});
+      mine.push_back({number, channel, here(channel.source),
+                      request_.plan.program.ops.of(channel.source).size()});
   }
   const int gpu = gpus_.begin()->first;
   use_gpu(gpu);
@@ -244,9 +304,26 @@ void CudaBackend::connect_remote_channels() {
   }
 }
 
+/// So that it is loaded before NCCL's kernels may spin.
+void launch_delay_once(CudaDevice& device) {
+  use_gpu(device.gpu());
+  unsigned long long* slot = device.next_slot();
+  launch_stamp(slot, 0, device.stream(kComputeQueue));
+  launch_delay(slot, 0, device.stream(kComputeQueue));
+}
+
 void CudaBackend::start() {
   if (remote_) remote_->warm_up();
-  for (auto& [number, device] : devices_) device->finish();
+  for (auto& [number, device] : devices_) {
+    launch_delay_once(*device);
+    device->finish();
+    device->memory().reset_peaks();
+  }
+  if (gpus_.empty()) return set_zero();
+  const auto& [number, gpu] = *gpus_.begin();
+  in_use_.with_channels = bytes_in_use(number);
+  tick_ns_ = measure_tick_ns(number, devices_.at(gpu.devices[0])->stream(kComputeQueue));
+  clocks_ = std::make_unique<ClockWatch>(number);
   set_zero();
 }
 
@@ -289,15 +366,46 @@ Description CudaBackend::describe() const {
   if (gpus_.empty()) return describe_gpu(0);  // nothing runs here
   const auto& [number, gpu] = *gpus_.begin();
   Description d = describe_gpu(number);
-  constexpr const char* kLinks[] = {"d2d", "pinned", "paced"};
   d["gpus"] = std::to_string(gpus_.size());
   d["partitions"] = gpu.partitions->describe();
+  if (const std::string seen = gpu.partitions->describe_sms(); !seen.empty())
+    d["partition SMs"] = seen;
   d["precision"] = request_.settings.precision == Precision::bf16 ? "bf16" : "fp32";
   d["memory"] = devices_.begin()->second->memory().name();
   d["processes"] = std::to_string(request_.group.size());
-  d["links"] = remote_ ? remote_->describe() : kLinks[static_cast<int>(link_)];
+  d["links"] = describe_links();
+  if (product_sms_ > 0) d["SMs of products"] = std::to_string(product_sms_);
+  if (tick_ns_ > 0) d["timer tick"] = fmt::format("{} ns", tick_ns_);
+  describe_memory(d);
+  if (clocks_) clocks_->describe(d);
   if (uncertainty_s_ > 0) d["clock uncertainty"] = fmt::format("{:.1f} us", uncertainty_s_ * 1e6);
   return d;
+}
+
+std::string CudaBackend::describe_links() const {
+  if (remote_) return remote_->describe();
+  if (link_ != LocalLink::paced) return link_ == LocalLink::pinned ? "pinned" : "d2d";
+  const bool apart = gpus_.begin()->second.partitions->waits_apart();
+  return apart ? "paced" : "paced, on the stages' own SMs";
+}
+
+/// What a device's own ledger does not know. Other processes on this GPU would be counted, too.
+void CudaBackend::describe_memory(Description& description) const {
+  constexpr double kMiB = 1 << 20;
+  if (in_use_.with_channels == 0) return;  // not started
+  const int number = gpus_.begin()->first;
+  description["memory in use"] = fmt::format(
+      "{:.0f} MiB with the context, {:.0f} with workspaces, {:.0f} with weights, loaded code and "
+      "channels, {:.0f} now",
+      static_cast<double>(in_use_.with_context) / kMiB,
+      static_cast<double>(in_use_.with_devices) / kMiB,
+      static_cast<double>(in_use_.with_channels) / kMiB,
+      static_cast<double>(bytes_in_use(number)) / kMiB);
+  std::string reserved;
+  for (const auto& [d, device] : devices_)
+    reserved += fmt::format("{}{:.1f}", reserved.empty() ? "" : ", ",
+                            static_cast<double>(device->memory().reserved_peak_bytes()) / kMiB);
+  description["memory reserved"] = reserved + " MiB at most, per device";
 }
 
 bool CudaBackend::at_rest() const {
@@ -323,6 +431,7 @@ void CudaBackend::abandon() {
 
 // Threads first, then what they use, then the memory, and the streams last.
 CudaBackend::~CudaBackend() {
+  clocks_ = nullptr;
   for (auto& [number, device] : devices_) device->close();
   if (!at_rest()) abandon();
   sending_.clear();

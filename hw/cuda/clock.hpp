@@ -22,4 +22,8 @@ struct AlignedEvent {
 AlignedEvent align_clocks(int gpu, cudaStream_t stream, const std::shared_ptr<EventPool>& events,
                           const RunControl& control);
 
+/// By how much %globaltimer goes on at a time, nanoseconds: the greatest common divisor of steps
+/// seen. The GPU is idle.
+unsigned long long measure_tick_ns(int gpu, cudaStream_t stream);
+
 }  // namespace penstock::cuda

@@ -38,6 +38,7 @@ class CudaDevice : public Device {
   void download(void* to, Tensor from, std::int64_t bytes) override;
   Math& math() override { return *math_; }
   void finish() override;
+  bool loads_on_first_use() const override { return true; }
   int issue_ahead() const override { return 8; }
   int receive_ahead() const override { return settings_.receive_ahead; }
   std::int64_t allocator_peak_bytes() override { return memory_->peak_bytes(); }
@@ -52,7 +53,7 @@ class CudaDevice : public Device {
   RunControl& control() const { return events_.control(); }
   int gpu() const { return settings_.gpu; }
   int number() const { return settings_.number; }
-  const DeviceMemory& memory() const { return *memory_; }
+  DeviceMemory& memory() const { return *memory_; }
   /// Device memory for a %globaltimer stamp, used again after kSlots others.
   unsigned long long* next_slot();
 

@@ -65,6 +65,12 @@ int count_gpus() {
   return gpus;
 }
 
+bool is_idle(cudaStream_t stream) {
+  if (cudaStreamQuery(stream) != cudaErrorNotReady) return true;
+  cudaGetLastError();
+  return false;
+}
+
 void use_gpu(int gpu) {
   thread_local int current = -1;
   if (current == gpu) return;

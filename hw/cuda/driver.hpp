@@ -24,6 +24,10 @@ void check(CUresult result, const char* what);
 /// GPUs this process sees. Throws NoGpu when there is none, or no driver, or one too old.
 int count_gpus();
 
+/// Has everything issued to the stream run, or failed? "Not yet" would stay behind as an error,
+/// which the next launch would report as its own.
+bool is_idle(cudaStream_t stream);
+
 /// Makes a GPU the calling thread's.
 void use_gpu(int gpu);
 

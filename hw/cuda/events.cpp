@@ -23,10 +23,19 @@ cudaEvent_t EventPool::take() {
       return event;
     }
   }
+  return make();
+}
+
+cudaEvent_t EventPool::make() const {
   use_gpu(gpu_);
   cudaEvent_t event = nullptr;
   check(cudaEventCreate(&event), "create an event");
   return event;
+}
+
+void EventPool::reserve(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  while (free_.size() < count) free_.push_back(make());
 }
 
 void EventPool::give_back(cudaEvent_t event) {

@@ -25,8 +25,12 @@ class EventPool {
   EventPool& operator=(const EventPool&) = delete;
   cudaEvent_t take();
   void give_back(cudaEvent_t event);
+  /// Makes so many, so that none has to be made during the run.
+  void reserve(std::size_t count);
 
  private:
+  cudaEvent_t make() const;
+
   int gpu_;
   std::mutex mutex_;
   std::vector<cudaEvent_t> free_;

@@ -33,6 +33,23 @@ __global__ void ping_pong(const volatile unsigned long long* ping,
   }
 }
 
+__global__ void sm_numbers(unsigned* sms) {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
+  if (threadIdx.x == 0) sms[blockIdx.x] = sm;
+  const unsigned long long end = now_ns() + 50000;
+  while (now_ns() < end) __nanosleep(1000);
+}
+
+__global__ void ticks(unsigned long long* times, int count) {
+  unsigned long long last = now_ns();
+  for (int i = 0; i < count; ++i) {
+    unsigned long long now = last;
+    while (now == last) now = now_ns();
+    times[i] = last = now;
+  }
+}
+
 }  // namespace
 
 void launch_stamp(unsigned long long* slot, unsigned long long zero_ns, cudaStream_t stream) {
@@ -50,6 +67,17 @@ void launch_ping_pong(const unsigned long long* ping, unsigned long long* pong,
                       unsigned long long* times, int trips, cudaStream_t stream) {
   ping_pong<<<1, 1, 0, stream>>>(ping, pong, times, static_cast<unsigned long long>(trips));
   check(cudaGetLastError(), "launch the ping-pong kernel");
+}
+
+void launch_sm_numbers(unsigned* sms, int blocks, cudaStream_t stream) {
+  // 1024 threads: an SM holds one or two of these blocks, so one more finds another SM.
+  sm_numbers<<<blocks, 1024, 0, stream>>>(sms);
+  check(cudaGetLastError(), "launch the kernel of SM numbers");
+}
+
+void launch_ticks(unsigned long long* times, int count, cudaStream_t stream) {
+  ticks<<<1, 1, 0, stream>>>(times, count);
+  check(cudaGetLastError(), "launch the kernel of ticks");
 }
 
 }  // namespace penstock::cuda

@@ -15,4 +15,10 @@ void launch_delay(const unsigned long long* begin, unsigned long long duration_n
 void launch_ping_pong(const unsigned long long* ping, unsigned long long* pong,
                       unsigned long long* times, int trips, cudaStream_t stream);
 
+/// Every one of `blocks` blocks writes the number of the SM it runs on, %smid, and stays there for
+/// a while, so that the others go elsewhere.
+void launch_sm_numbers(unsigned* sms, int blocks, cudaStream_t stream);
+/// Writes `count` successive values of %globaltimer that differ.
+void launch_ticks(unsigned long long* times, int count, cudaStream_t stream);
+
 }  // namespace penstock::cuda

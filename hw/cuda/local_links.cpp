@@ -136,8 +136,9 @@ void DirectReceivingEnd::pull(DirectChannel& channel, cudaStream_t stream, const
 
 // --- pinned --------------------------------------------------------------------------------------
 
-constexpr std::size_t kSlotBytes = std::size_t{2} << 20;  // some 40 us of PCIe 5.0
-constexpr std::uint64_t kSlots = 4;
+// Some 5 us of PCIe 5.0: both copies of a message overlap but for one slot's time.
+constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
+constexpr std::uint64_t kSlots = 8;
 
 struct Announcement {
   NamedOp message;

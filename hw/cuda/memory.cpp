@@ -28,11 +28,13 @@ class PoolMemory : public DeviceMemory {
   void release(cudaStream_t stream, void* data, std::int64_t) override {
     check(cudaFreeAsync(data, stream), "free memory of a pool");
   }
-  std::int64_t peak_bytes() override {
-    std::uint64_t peak = 0;
-    check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &peak),
-          "read a memory pool's peak");
-    return static_cast<std::int64_t>(peak);
+  std::int64_t peak_bytes() override { return read(cudaMemPoolAttrUsedMemHigh); }
+  std::int64_t reserved_peak_bytes() override { return read(cudaMemPoolAttrReservedMemHigh); }
+  void reset_peaks() override {
+    for (const auto attribute : {cudaMemPoolAttrUsedMemHigh, cudaMemPoolAttrReservedMemHigh}) {
+      std::uint64_t zero = 0;
+      check(cudaMemPoolSetAttribute(pool_, attribute, &zero), "reset a memory pool's peak");
+    }
   }
   const char* name() const override { return "memory pool"; }
 
@@ -57,6 +59,11 @@ class PoolMemory : public DeviceMemory {
   void set(cudaMemPoolAttr attribute, int value) {
     check(cudaMemPoolSetAttribute(pool_, attribute, &value), "set up a memory pool");
   }
+  std::int64_t read(cudaMemPoolAttr attribute) const {
+    std::uint64_t bytes = 0;
+    check(cudaMemPoolGetAttribute(pool_, attribute, &bytes), "read a memory pool's peak");
+    return static_cast<std::int64_t>(bytes);
+  }
   cudaMemPool_t pool_;
 };
 
@@ -78,8 +85,7 @@ std::unique_ptr<DeviceMemory> try_pool(int gpu, const std::vector<int>& peers,
   if (trial == nullptr) return nullptr;
   memory->release(stream, trial, 1 << 20);
   check(cudaStreamSynchronize(stream), "try out a memory pool");
-  std::uint64_t zero = 0;
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero), "reset a peak");
+  memory->reset_peaks();
   return memory;
 }
 

@@ -18,6 +18,10 @@ class DeviceMemory {
   /// Used again once `stream` has got here.
   virtual void release(cudaStream_t stream, void* data, std::int64_t bytes) = 0;
   virtual std::int64_t peak_bytes() = 0;
+  /// What was taken from the GPU for it at most.
+  virtual std::int64_t reserved_peak_bytes() = 0;
+  /// The peaks from here on.
+  virtual void reset_peaks() = 0;
   virtual const char* name() const = 0;
 };
 
@@ -33,6 +37,8 @@ class CachedMemory : public DeviceMemory {
   void* allocate(cudaStream_t stream, std::int64_t bytes) override;
   void release(cudaStream_t stream, void* data, std::int64_t bytes) override;
   std::int64_t peak_bytes() override;
+  std::int64_t reserved_peak_bytes() override { return peak_bytes(); }
+  void reset_peaks() override {}  // it gives nothing back
   const char* name() const override { return "cache over cudaMalloc"; }
 
  private:

@@ -23,7 +23,6 @@ std::shared_ptr<RemoteChannels> connect_remote(int, const std::vector<bool>&,
 #else
 namespace {
 
-constexpr int kMostCtas = 4;  // thread blocks of a channel's kernel; they take SMs from the stage
 constexpr std::chrono::microseconds kNap{20};
 constexpr double kPatience_s = 5;  // for an orderly end
 
@@ -94,34 +93,39 @@ ncclConfig_t settings() {
 }
 
 /// Moments of departure on their way: one per message, never used again, because they are read at
-/// the end of the run. Written by the GPU, in pinned host memory.
+/// the end of the run. Written by the GPU, in pinned host memory, which is taken before the run:
+/// taking some waits for what the GPU does, a posted receive included.
 class Moments {
  public:
-  ~Moments() {
-    for (unsigned long long* chunk : chunks_) cudaFreeHost(chunk);
+  explicit Moments(std::size_t count) : count_(count) {
+    void* memory = nullptr;
+    if (count == 0) return;
+    check(cudaHostAlloc(&memory, count * sizeof *moments_, cudaHostAllocPortable),
+          "allocate pinned memory");
+    moments_ = static_cast<unsigned long long*>(memory);
   }
+  ~Moments() { cudaFreeHost(moments_); }
+  Moments(const Moments&) = delete;
+  Moments& operator=(const Moments&) = delete;
   unsigned long long* next() {
-    if (used_ % kChunk == 0) {
-      void* memory = nullptr;
-      check(cudaHostAlloc(&memory, kChunk * sizeof(unsigned long long), cudaHostAllocPortable),
-            "allocate pinned memory");
-      chunks_.push_back(static_cast<unsigned long long*>(memory));
-    }
-    return chunks_.back() + used_++ % kChunk;
+    invariant(used_ < count_, "more messages came than the program sends");
+    return moments_ + used_++;
   }
 
  private:
-  static constexpr std::size_t kChunk = 4096;
-  std::vector<unsigned long long*> chunks_;
-  std::size_t used_ = 0;
+  std::size_t count_, used_ = 0;
+  unsigned long long* moments_ = nullptr;
 };
 
 /// One channel with one end here.
 struct Pair {
   RemoteChannel channel;
   Communicator communicator;
-  std::shared_ptr<Moments> moments = std::make_shared<Moments>();
-  Pair(const RemoteChannel& remote, RunControl& control) : channel(remote), communicator(control) {}
+  std::shared_ptr<Moments> moments;
+  Pair(const RemoteChannel& remote, RunControl& control)
+      : channel(remote),
+        communicator(control),
+        moments(std::make_shared<Moments>(remote.sends ? 0 : remote.messages)) {}
   /// Rank of the other end: the source is 0.
   int peer() const { return channel.sends ? 1 : 0; }
 
@@ -315,7 +319,7 @@ void NcclChannels::warm_up() {
   auto* moment = static_cast<unsigned long long*>(scratch);
   for (const auto& [channel, pair] : pairs_) {
     pair->exchange(moment, static_cast<char*>(scratch) + kBytes, kBytes, stream);
-    while (cudaStreamQuery(stream) == cudaErrorNotReady) {
+    while (!is_idle(stream)) {
       control_.throw_if_stopped();
       std::this_thread::sleep_for(kNap);
     }

@@ -18,11 +18,15 @@
 
 namespace penstock::cuda {
 
+/// Thread blocks of a channel's kernel at most. They take SMs from the stage.
+inline constexpr int kMostCtas = 4;
+
 /// What a process needs to know about a channel that leaves it.
 struct RemoteChannel {
   int number = 0;  ///< in the plan
   ChannelPlan plan;
-  bool sends = false;  ///< this process has the source
+  bool sends = false;        ///< this process has the source
+  std::size_t messages = 0;  ///< that go over it, at most
 };
 
 /// The communicators of this process. Outlives the ends; its threads are the devices' queues.

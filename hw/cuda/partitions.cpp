@@ -1,8 +1,11 @@
 #include "hw/cuda/partitions.hpp"
 
+#include "hw/cuda/kernels.hpp"
 #include "hw/cuda/layout.hpp"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace penstock::cuda {
 
@@ -14,6 +17,7 @@ GpuPartitions::GpuPartitions(int gpu, int count) : gpu_(gpu), count_(count) {
   try {
     split(count);
     try_out();
+    look_at_sms();
   } catch (const SystemError& error) {
     problem_ = error.what();
     clear();
@@ -120,18 +124,42 @@ void GpuPartitions::try_out() {
   streams_.clear();
 }
 
+/// A split is a request: what kernels say of the SMs they run on is the proof.
+void GpuPartitions::look_at_sms() {
+  const int blocks = 4 * sms_total_;
+  const auto bytes = static_cast<std::size_t>(blocks) * sizeof(unsigned);
+  std::vector<unsigned> numbers(static_cast<std::size_t>(blocks));
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "allocate room for SM numbers");
+  std::set<unsigned> taken;
+  for (std::size_t p = 0; p < contexts_.size(); ++p) {
+    const cudaStream_t stream = make_stream(static_cast<int>(p), false);
+    launch_sm_numbers(static_cast<unsigned*>(memory), blocks, stream);
+    check(cudaMemcpyAsync(numbers.data(), memory, bytes, cudaMemcpyDeviceToHost, stream),
+          "read SM numbers");
+    check(cudaStreamSynchronize(stream), "run on a partition");
+    const std::set<unsigned> seen(numbers.begin(), numbers.end());
+    if (static_cast<int>(seen.size()) > sms_each_ ||
+        std::ranges::any_of(seen, [&](unsigned sm) { return taken.contains(sm); }))
+      throw SystemError(fmt::format(
+          "partition {} of {} SMs ran on {} SMs, some of them another partition's or not its own",
+          p, sms_each_, seen.size()));
+    taken.insert(seen.begin(), seen.end());
+    seen_sms_.push_back(seen);
+    check(cudaStreamDestroy(stream), "destroy a stream");
+    streams_.pop_back();
+  }
+  cudaFree(memory);
+}
+
 int GpuPartitions::sms(int partition) const {
   return static_cast<std::size_t>(partition) < contexts_.size() ? sms_each_ : 0;
 }
 
-bool GpuPartitions::idle() const {
-  for (cudaStream_t stream : streams_) {
-    if (cudaStreamQuery(stream) == cudaErrorNotReady) return false;
-  }
-  return true;
-}
+bool GpuPartitions::idle() const { return std::ranges::all_of(streams_, is_idle); }
 
 void GpuPartitions::abandon() {
+  seen_sms_.clear();
   streams_.clear();
   contexts_.clear();
   left_over_ = nullptr;
@@ -149,6 +177,28 @@ std::string GpuPartitions::describe() const {
     return fmt::format("all {} SMs{}", sms_total_, count_ > 1 ? " shared" : "");
   return fmt::format("{} x {} of {} SMs, {} left", contexts_.size(), sms_each_, sms_total_,
                      sms_left_);
+}
+
+namespace {
+
+/// "0-31" or "0-15 64-79".
+std::string ranges_of(const std::set<unsigned>& numbers) {
+  std::string text;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    const unsigned first = *at;
+    unsigned last = first;
+    for (++at; at != numbers.end() && *at == last + 1; ++at) last = *at;
+    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", first, last);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string GpuPartitions::describe_sms() const {
+  std::string text;
+  for (const auto& seen : seen_sms_) text += (text.empty() ? "" : ", ") + ranges_of(seen);
+  return text;
 }
 
 }  // namespace penstock::cuda

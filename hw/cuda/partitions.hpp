@@ -7,6 +7,7 @@
 
 #include "hw/cuda/driver.hpp"
 
+#include <set>
 #include <vector>
 
 namespace penstock::cuda {
@@ -30,8 +31,13 @@ class GpuPartitions {
   bool idle() const;
   /// Its streams and contexts stay: the GPU did not come to rest.
   void abandon();
+  /// Kernels that only wait run on SMs of their own.
+  bool waits_apart() const { return left_over_ != nullptr; }
+  int all_sms() const { return sms_total_; }
   /// "4 x 32 of 132 SMs, 4 left".
   std::string describe() const;
+  /// "0-31, 32-63, ...": the SMs on which kernels of each partition did run; empty: there are none.
+  std::string describe_sms() const;
   /// Why there are no partitions although some were asked for; empty: there are.
   const std::string& problem() const { return problem_; }
 
@@ -40,6 +46,7 @@ class GpuPartitions {
   CUgreenCtx make_context(CUdevResource& sms) const;
   cudaStream_t make_stream_in(CUgreenCtx context, bool urgent);
   void try_out();
+  void look_at_sms();
   void clear();
 
   int gpu_;
@@ -47,6 +54,7 @@ class GpuPartitions {
   std::vector<CUgreenCtx> contexts_;
   CUgreenCtx left_over_ = nullptr;
   std::vector<cudaStream_t> streams_;
+  std::vector<std::set<unsigned>> seen_sms_;  // of each partition
   int sms_each_ = 0, sms_total_ = 0, sms_left_ = 0;
   std::string problem_;
 };

@@ -299,7 +299,8 @@ TEST_F(Gpu, EveryLinkDeliversMessagesOfEverySizeInOrder) {
       RunSettings settings;
       settings.link = link;
       Opened run("cuda", two_devices(transfers), settings);
-      exchange(run, {1, 1000, 524288, 524289, 5000000, 3});
+      // A slot of pinned memory has 65,536 floats, a ring 8 slots.
+      exchange(run, {1, 1000, 65536, 65537, 524288, 524289, 5000000, 3});
     }
   }
 }

@@ -57,6 +57,36 @@ class OneGpu(Emulated):
             self.assertEqual(machine["partitions"], "4 x 32 of 132 SMs, 4 left")
             self.assertIn("emulated", machine["gpu"])
             self.assertEqual(machine["links"], "d2d")
+            self.assertEqual(machine["partition SMs"], "0-31, 32-63, 64-95, 96-127")
+            self.assertEqual(machine["SMs of products"], "32")
+            self.assertEqual(machine["timer tick"], "32 ns")
+
+    def test_clocks_and_memory_of_the_run_are_in_the_recording(self):
+        record = self.folder / "r.json"
+        self.assert_right(self.program(stages=2), "--record", record)
+        machine = self.recorded(record)["description"]
+        self.assertRegex(machine["clocks in the run"],
+                         r"SM 1\d00 to 1\d00 MHz, median 1\d00; memory 2600 .*; \d+ samples")
+        self.assertEqual(machine["power in the run"], "420 to 420 W, median 420")
+        self.assertIn("slowed down in the run", machine)
+        in_use = [int(n) for n in re.findall(r"\d+", machine["memory in use"])]
+        self.assertEqual(in_use, sorted(in_use))  # context, workspaces, weights and code, end
+        self.assertEqual(in_use[1] - in_use[0], 2 * 32 + 1)  # cuBLASLt's, and slots of time stamps
+        reserved = re.findall(r"[\d.]+", machine["memory reserved"])
+        for mib, device in zip(reserved, self.recorded(record)["runs"][0]["devices"], strict=True):
+            self.assertGreaterEqual(float(mib) * 2**20, device["allocator_peak_bytes"])
+
+    def test_partitions_that_cannot_be_made_are_not_recorded_as_such(self):
+        program, record = self.program(stages=2), self.folder / "r.json"
+        for split, why in (("none", "do not make 2 partitions"), ("overlap", "another partition's")):
+            with self.subTest(split):
+                self.environment["PENSTOCK_EMULATED_SPLIT"] = split
+                code, out, err = self.run_program(program, "--backend", "cuda")
+                self.assertEqual((code, json.loads(out)["weights_equal"]), (0, True))
+                self.assertRegex(err, f"its stages share all SMs: .*{why}")
+                code, out, err = self.run_program(program, "--backend", "cuda", "--record", record)
+                self.assertEqual((code, out), (1, ""))
+                self.assertRegex(err, f"nothing is recorded: .*{why}")
 
     def test_what_replay_records_can_be_validated(self):
         scenario = self.scenario("name: gpt\nschedule: pipedream-2bw\nbatches: 4\n"
@@ -146,6 +176,22 @@ class SeveralGpus(Emulated):
             self.assertEqual(machine["gpus"], "4")
             self.assertIn("clock uncertainty", machine)
 
+    def test_a_reference_without_room_is_not_compared_and_costs_no_run(self):
+        # 24 MiB of weights, gradients and moments a stage, beside cuBLASLt's 32; the reference has four.
+        self.environment["PENSTOCK_EMULATED_BYTES"] = str(80 << 20)
+        model = TRANSFORMER.replace("hidden_size: 16", "hidden_size: 256")
+        program, record = self.program(stages=4, model=model), self.folder / "r.json"
+        code, out, err = self.run_program(program, "--backend", "cuda", "--record", record)
+        self.assertEqual((code, json.loads(out)["weights_equal"]), (0, None), err)
+        self.assertRegex(err, "the weights were not compared: .*out of memory")
+        self.assertIs(self.recorded(record)["runs"][0]["complete"], True)
+
+    def test_paced_links_say_when_they_take_sms_of_the_stages(self):
+        record = self.folder / "r.json"
+        self.assert_right(self.program(stages=4), "--link", "paced", "--record", record)
+        self.assertEqual(self.recorded(record)["description"]["links"],
+                         "paced, on the stages' own SMs")
+
     def test_transfers_wait_for_one_another_across_gpus(self):
         for schedule in ("1f1b", "pipedream", "dualpipe"):
             for link in ("d2d", "pinned"):
@@ -195,6 +241,18 @@ class Nccl(Emulated):
         results = [self.finish(r) for r in ranks]
         self.assertEqual([(r[0], r[2]) for r in results], [(0, "")] * 4)
         self.assertIs(json.loads(results[0][1])["weights_equal"], True)
+
+    def test_ranks_that_see_one_gpu_each(self):
+        program, record = self.program(stages=4, model=TRANSFORMER), self.folder / "r.json"
+        meeting = str(self.meeting())
+        ranks = [self.rank(program, r, 4, "--backend", "cuda", "--record", record,
+                           extra={"PENSTOCK_RENDEZVOUS": meeting, "LOCAL_RANK": str(r),
+                                  "CUDA_VISIBLE_DEVICES": str(r)}) for r in range(4)]
+        results = [self.finish(r) for r in ranks]
+        self.assertEqual([(r[0], r[2]) for r in results], [(0, "")] * 4)
+        self.assertIs(json.loads(results[0][1])["weights_equal"], True)
+        # The stages in between have four ends of channels, of four thread blocks each.
+        self.assertEqual(self.recorded(record)["description"]["SMs of products"], str(132 - 4 * 4))
 
     def test_a_killed_process_ends_the_others(self):
         record = self.folder / "r.json"
@@ -247,6 +305,22 @@ class Calibrating(Emulated):
             self.assertIn("emulated", text)
         keys = [re.findall(r"^ *(?:- )?([a-z_]+):", text, re.MULTILINE) for text in (here, there)]
         self.assertEqual(*keys)
+
+    def test_a_calibration_that_is_cut_off_goes_on(self):
+        model = self.scenario(GPT % "mixed-bf16" + "cluster: " + CLUSTER, "gpt.yaml")
+        asked = self.request(model, "--backend", "cuda", "--workers", "2", "--repetitions", "2",
+                             "--microbatch-sizes", "1", "--link", "pinned")
+        answer = self.folder / "answer.json"
+        go = ("--calibrate", asked, "--backend", "cuda", "--output", answer, "--resume")
+        code, _, err = self.run_program(*go, "--budget", "0.01")
+        self.assertEqual(code, 1)
+        self.assertIn("the calibration is partial", err)
+        code, _, err = self.penstock("calibrate", "--result", answer)
+        self.assertEqual(code, 2, err)
+        self.assertIn("is partial", err)
+        self.assertEqual(self.run_program(*go)[0], 0)
+        self.assertEqual(self.penstock("calibrate", "--result", answer, "-o",
+                                       self.folder / "profile.yaml")[0], 0)
 
     def test_a_result_takes_nothing_that_says_how_to_measure(self):
         for option in ("--workers", "--microbatch-sizes"):

@@ -5,7 +5,11 @@
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <vector>
 
 namespace {
@@ -20,8 +24,11 @@ struct Layout {
   std::size_t size() const { return static_cast<std::size_t>(leading) * (cols - 1) + rows; }
 };
 
+constexpr std::int32_t kSms = 132;
+
 struct Product {
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  std::int32_t sms = kSms;
 };
 
 struct Preference {
@@ -73,6 +80,7 @@ struct Call {
   const void *a_data, *b_data;
   void* c_data;
   float alpha, beta;
+  std::int64_t step;  ///< of the sum over k: an algorithm's, so the bits depend on it
 
   bool fits() const {
     const bool ta = product.transpose_a == CUBLAS_OP_T;
@@ -88,20 +96,44 @@ struct Call {
       return t == CUBLAS_OP_T ? CblasTrans : CblasNoTrans;
     };
     const Layout& summed = a;
-    const auto k = product.transpose_a == CUBLAS_OP_T ? summed.rows : summed.cols;
+    const auto k =
+        static_cast<std::int64_t>(product.transpose_a == CUBLAS_OP_T ? summed.rows : summed.cols);
     for (std::int64_t i = 0; i < c.batch; ++i) {
       const std::vector<float> left = floats(a, a_data, i);
       const std::vector<float> right = floats(b, b_data, i);
       std::vector<float> result = beta != 0 ? floats(c, c_data, i) : std::vector<float>(c.size());
-      cblas_sgemm(CblasColMajor, transposed(product.transpose_a), transposed(product.transpose_b),
-                  static_cast<blasint>(c.rows), static_cast<blasint>(c.cols),
-                  static_cast<blasint>(k), alpha, left.data(), static_cast<blasint>(a.leading),
-                  right.data(), static_cast<blasint>(b.leading), beta, result.data(),
-                  static_cast<blasint>(c.leading));
+      for (std::int64_t at = 0; at < k; at += step) {
+        const std::int64_t of_a = product.transpose_a == CUBLAS_OP_T ? at : at * a.leading;
+        const std::int64_t of_b = product.transpose_b == CUBLAS_OP_T ? at * b.leading : at;
+        cblas_sgemm(CblasColMajor, transposed(product.transpose_a), transposed(product.transpose_b),
+                    static_cast<blasint>(c.rows), static_cast<blasint>(c.cols),
+                    static_cast<blasint>(std::min(step, k - at)), alpha, left.data() + of_a,
+                    static_cast<blasint>(a.leading), right.data() + of_b,
+                    static_cast<blasint>(b.leading), at == 0 ? beta : 1, result.data(),
+                    static_cast<blasint>(c.leading));
+      }
       store(c, result, c_data, i);
     }
   }
 };
+
+/// A kernel is for a kind of shape; here, for one.
+void load_once(const Call& call) {
+  using Kernel = std::array<std::uint64_t, 6>;
+  static auto* mutex = new std::mutex;
+  static auto* loaded = new std::set<Kernel>;
+  const Kernel kernel{call.a.rows,
+                      call.a.cols,
+                      call.c.rows,
+                      call.c.cols,
+                      static_cast<std::uint64_t>(call.step),
+                      static_cast<std::uint64_t>(penstock::emulated::current_gpu())};
+  {
+    const std::lock_guard lock(*mutex);
+    if (!loaded->insert(kernel).second) return;
+  }
+  penstock::emulated::load_code();
+}
 
 bool aligned(const void* data, std::uint64_t bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
@@ -164,11 +196,10 @@ extern "C" cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product
 extern "C" cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
                                                          cublasLtMatmulDescAttributes_t attribute,
                                                          const void* value, std::size_t bytes) {
-  std::int32_t sms = 0;
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA: return set(own<Product>(product).transpose_a, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB: return set(own<Product>(product).transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return set(sms, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return set(own<Product>(product).sms, value, bytes);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
@@ -199,9 +230,9 @@ extern "C" cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
   }
 }
 
-/// The algorithm holds what it takes for granted: the alignments.
+/// The algorithm holds what it takes for granted, the alignments, and how it sums.
 extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int,
     cublasLtMatmulHeuristicResult_t* results, int* found) {
   const auto& p = own<Preference>(preference);
@@ -210,6 +241,8 @@ extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   results->algo.data[1] = p.align_b;
   results->algo.data[2] = p.align_c;
   results->algo.data[3] = p.workspace_bytes;
+  // For other SMs another algorithm is the fastest.
+  results->algo.data[4] = static_cast<std::uint64_t>(std::max(own<Product>(product).sms / 4, 4));
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -230,8 +263,10 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
                   b,
                   d,
                   *static_cast<const float*>(alpha),
-                  *static_cast<const float*>(beta)};
+                  *static_cast<const float*>(beta),
+                  static_cast<std::int64_t>(algorithm->data[4])};
   const std::uint64_t* promised = algorithm->data;
+  load_once(call);
   if (c != d || !call.fits() || !aligned(a, promised[0]) || !aligned(b, promised[1]) ||
       !aligned(d, promised[2]) || workspace_bytes < promised[3])
     return CUBLAS_STATUS_INVALID_VALUE;

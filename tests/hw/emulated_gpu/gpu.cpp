@@ -10,8 +10,6 @@
 namespace penstock::emulated {
 namespace {
 
-constexpr int kMostGpus = 8;
-
 std::int64_t setting(const char* name, std::int64_t otherwise) {
   const char* text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoll(text, nullptr, 10);
@@ -92,14 +90,15 @@ int gpus() {
 
 bool failed(int gpu) { return gpu_of(gpu).failed; }
 
-cudaError_t make_stream(int number, cudaStream_t* stream) {
+cudaError_t make_stream(int number, unsigned first_sm, unsigned sms, cudaStream_t* stream) {
   static const auto connections = static_cast<std::size_t>(
       std::max<std::int64_t>(setting("CUDA_DEVICE_MAX_CONNECTIONS", 8), 1));
   Gpu& gpu = gpu_of(number);
   const std::lock_guard lock(gpu.mutex);
   const std::size_t q = gpu.streams++ % connections;
   if (q == gpu.queues.size()) gpu.queues.push_back(std::make_unique<HardwareQueue>());
-  *stream = new CUstream_st{number, gpu.queues[q].get(), std::make_shared<Progress>()};
+  *stream =
+      new CUstream_st{number, first_sm, sms, gpu.queues[q].get(), std::make_shared<Progress>()};
   return cudaSuccess;
 }
 

@@ -14,6 +14,8 @@
 //   PENSTOCK_EMULATED_FAULT      the piece of work at which GPU 0 fails for good, never
 //   PENSTOCK_EMULATED_HANG       the piece of work of GPU 0 that never ends, none
 //   PENSTOCK_EMULATED_TICK_NS    of %globaltimer, 32
+//   PENSTOCK_EMULATED_SPLIT      `none`: SMs cannot be split; `overlap`: partitions share SMs
+//   CUDA_VISIBLE_DEVICES         numbers of those of the GPUs that a process sees, all
 //   CUDA_DEVICE_MAX_CONNECTIONS  hardware queues of a GPU, 8: streams beyond them share some
 #pragma once
 
@@ -56,9 +58,10 @@ struct Progress {
     const std::lock_guard lock(mutex);
     return issued == done;
   }
+  /// For what has been issued so far; others may go on issuing.
   void wait() {
     std::unique_lock lock(mutex);
-    moved.wait(lock, [&] { return issued == done; });
+    moved.wait(lock, [&, until = issued] { return done >= until; });
   }
 };
 
@@ -75,12 +78,17 @@ std::int64_t now_ns();
 /// As the GPUs' timer, %globaltimer, shows them: it ticks.
 std::int64_t timer_ns();
 
+inline constexpr int kMostGpus = 8;
 int gpus();
+/// Code is loaded when it is first used, and only while the GPU is idle: with
+/// CUDA_MODULE_LOADING=LAZY, the default, a load may wait for kernels that are running, so one that
+/// spins until others have come makes a deadlock (CUDA Programming Guide, "Lazy Loading").
+void load_code();
 /// The calling thread's.
 int current_gpu();
 /// Did this GPU fail? Then every call says so, for ever.
 bool failed(int gpu);
-cudaError_t make_stream(int gpu, cudaStream_t* stream);
+cudaError_t make_stream(int gpu, unsigned first_sm, unsigned sms, cudaStream_t* stream);
 /// Returns cudaErrorLaunchFailure when the GPU failed.
 cudaError_t enqueue(cudaStream_t stream, Work work);
 
@@ -88,6 +96,7 @@ cudaError_t enqueue(cudaStream_t stream, Work work);
 
 struct CUstream_st {
   int gpu;
+  unsigned first_sm, sms;  ///< it runs on
   penstock::emulated::HardwareQueue* queue;
   std::shared_ptr<penstock::emulated::Progress> progress;
 };

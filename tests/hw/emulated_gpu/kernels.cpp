@@ -53,4 +53,28 @@ void launch_ping_pong(const unsigned long long* ping, unsigned long long* pong,
       "launch the ping-pong kernel");
 }
 
+void launch_sm_numbers(unsigned* sms, int blocks, cudaStream_t stream) {
+  const unsigned first = stream->first_sm, count = stream->sms;
+  launch(
+      stream,
+      [=] {
+        for (int i = 0; i < blocks; ++i) sms[i] = first + static_cast<unsigned>(i) % count;
+      },
+      "launch the kernel of SM numbers");
+}
+
+void launch_ticks(unsigned long long* times, int count, cudaStream_t stream) {
+  launch(
+      stream,
+      [=] {
+        unsigned long long last = now_ns();
+        for (int i = 0; i < count; ++i) {
+          unsigned long long now = last;
+          while (now == last) now = now_ns();
+          times[i] = last = now;
+        }
+      },
+      "launch the kernel of ticks");
+}
+
 }  // namespace penstock::cuda

@@ -5,19 +5,27 @@
 #include <cuda_bf16.h>  // before the row kernels, which then have it, too
 
 #include "hw/cuda/teams.cuh"
+#include "tests/hw/emulated_gpu/gpu.hpp"
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <memory>
+#include <mutex>
 
 namespace penstock::cuda {
 
+/// As <<<>>> and cudaGetLastError(): an error that somebody left behind is taken for the launch's.
+/// On first use a kernel is loaded, once per GPU.
 template <class Kernel>
 void launch(cudaStream_t stream, Kernel kernel, const char* what) {
+  static std::array<std::once_flag, emulated::kMostGpus> loaded;
+  std::call_once(loaded[static_cast<std::size_t>(emulated::current_gpu())], emulated::load_code);
   auto held = std::make_unique<Kernel>(std::move(kernel));
   const auto run = [](void* data) { (*std::unique_ptr<Kernel>(static_cast<Kernel*>(data)))(); };
   check(cudaLaunchHostFunc(stream, run, held.get()), what);
   static_cast<void>(held.release());
+  check(cudaGetLastError(), what);
 }
 
 template <auto kernel, class... Arguments>

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 using namespace penstock::emulated;
 
@@ -25,11 +27,12 @@ struct CUmemPoolHandle_st {
 };
 
 struct CUdevResourceDesc_st {
-  unsigned sms;
+  unsigned first_sm, sms;
 };
 
 struct CUgreenCtx_st {
   int gpu;
+  unsigned first_sm, sms;
 };
 
 namespace {
@@ -37,6 +40,11 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 constexpr std::chrono::milliseconds kLook{20};  // between looks at whether the GPU has failed
 constexpr unsigned kSms = 132, kSmUnit = 8;     // of an H200
+
+bool set_to(const char* name, const char* value) {
+  const char* text = std::getenv(name);
+  return text != nullptr && std::strcmp(text, value) == 0;
+}
 
 thread_local int t_gpu = 0;
 thread_local cudaError_t t_error = cudaSuccess;
@@ -119,8 +127,8 @@ bool known(cudaStream_t stream) {
   return streams().live.contains(stream);
 }
 
-cudaError_t open_stream(int gpu, cudaStream_t* stream) {
-  const cudaError_t made = make_stream(gpu, stream);
+cudaError_t open_stream(int gpu, cudaStream_t* stream, unsigned first_sm = 0, unsigned sms = kSms) {
+  const cudaError_t made = make_stream(gpu, first_sm, sms, stream);
   const std::lock_guard lock(streams().mutex);
   if (made == cudaSuccess) streams().live.insert(*stream);
   return made;
@@ -150,6 +158,24 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t str
 
 int penstock::emulated::current_gpu() { return t_gpu; }
 
+void penstock::emulated::load_code() { wait_for(t_gpu); }
+
+namespace {
+
+/// The GPUs that CUDA_VISIBLE_DEVICES names.
+std::vector<int> visible() {
+  std::vector<int> all;
+  if (const char* text = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    std::istringstream numbers(text);
+    for (std::string number; std::getline(numbers, number, ',');) all.push_back(std::stoi(number));
+    return all;
+  }
+  for (int gpu = 0; gpu < gpus(); ++gpu) all.push_back(gpu);
+  return all;
+}
+
+}  // namespace
+
 // --- devices -------------------------------------------------------------------------------------
 
 extern "C" cudaError_t cudaGetLastError() {
@@ -178,12 +204,12 @@ extern "C" cudaError_t cudaDriverGetVersion(int* version) {
 extern "C" cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 
 extern "C" cudaError_t cudaGetDeviceCount(int* count) {
-  *count = gpus();
+  *count = static_cast<int>(visible().size());
   return said(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
 extern "C" cudaError_t cudaSetDevice(int gpu) {
-  if (gpu < 0 || gpu >= gpus()) return said(cudaErrorInvalidDevice);
+  if (gpu < 0 || gpu >= static_cast<int>(visible().size())) return said(cudaErrorInvalidDevice);
   t_gpu = gpu;
   return cudaSuccess;
 }
@@ -211,7 +237,8 @@ extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribu
 }
 
 extern "C" cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
-  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0", gpu + 1);
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:%02x:00.0",
+                visible().at(static_cast<std::size_t>(gpu)) + 1);
   return cudaSuccess;
 }
 
@@ -367,12 +394,22 @@ extern "C" cudaError_t cudaFree(void* data) {
   return cudaSuccess;
 }
 
+/// "Page-locked host memory allocation" is among what makes streams wait for each other (CUDA
+/// Programming Guide, "Implicit Synchronization").
 extern "C" cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  wait_for(t_gpu);
   return said(posix_memalign(data, 4096, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 extern "C" cudaError_t cudaFreeHost(void* data) {
   std::free(data);
+  return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  const std::lock_guard lock(memory().mutex);
+  *all = static_cast<std::size_t>(capacity());
+  *free = *all - static_cast<std::size_t>(memory().taken[t_gpu]);
   return cudaSuccess;
 }
 
@@ -403,7 +440,7 @@ extern "C" cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 
 extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                void* value) {
-  if (attribute == cudaMemPoolAttrUsedMemHigh) {
+  if (attribute == cudaMemPoolAttrUsedMemHigh || attribute == cudaMemPoolAttrReservedMemHigh) {
     if (*static_cast<std::uint64_t*>(value) != 0) return said(cudaErrorInvalidValue);
     pool->most = pool->used.load();
   }
@@ -412,8 +449,12 @@ extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAt
 
 extern "C" cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,
                                                void* value) {
-  if (attribute != cudaMemPoolAttrUsedMemHigh) return said(cudaErrorInvalidValue);
-  *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->most.load());
+  // A pool that keeps everything has as many blocks of 2 MiB as it ever needed.
+  constexpr std::uint64_t kBlock = 2 << 20;
+  const auto most = static_cast<std::uint64_t>(pool->most.load());
+  const bool reserved = attribute == cudaMemPoolAttrReservedMemHigh;
+  if (!reserved && attribute != cudaMemPoolAttrUsedMemHigh) return said(cudaErrorInvalidValue);
+  *static_cast<std::uint64_t*>(value) = reserved ? (most + kBlock - 1) / kBlock * kBlock : most;
   return cudaSuccess;
 }
 
@@ -448,8 +489,10 @@ CUresult device_get(CUdevice* device, int gpu) {
   return CUDA_SUCCESS;
 }
 
-CUdevResource sm_resource(unsigned sms) {
+/// Where its SMs begin is kept where nobody looks.
+CUdevResource sm_resource(unsigned sms, unsigned first_sm) {
   CUdevResource resource{};
+  std::memcpy(resource._internal_padding, &first_sm, sizeof first_sm);
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
   resource.sm.smCount = sms;
   resource.sm.minSmPartitionSize = kSmUnit;
@@ -459,29 +502,34 @@ CUdevResource sm_resource(unsigned sms) {
 
 CUresult device_resource(CUdevice, CUdevResource* resource, CUdevResourceType type) {
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-  *resource = sm_resource(kSms);
+  *resource = sm_resource(kSms, 0);
   return CUDA_SUCCESS;
 }
 
 CUresult split_by_count(CUdevResource* parts, unsigned* made, const CUdevResource* all,
                         CUdevResource* left, unsigned, unsigned asked) {
   const unsigned each = (std::max(asked, 1U) + kSmUnit - 1) / kSmUnit * kSmUnit;
-  const unsigned fit = all->sm.smCount / each;
+  const bool can = !set_to("PENSTOCK_EMULATED_SPLIT", "none");
+  const bool overlap = set_to("PENSTOCK_EMULATED_SPLIT", "overlap");
+  const unsigned fit = can ? all->sm.smCount / each : 0;
   *made = std::min(*made, fit);
-  for (unsigned i = 0; i < *made; ++i) parts[i] = sm_resource(each);
-  if (left != nullptr) *left = sm_resource(all->sm.smCount - *made * each);
+  for (unsigned i = 0; i < *made; ++i) parts[i] = sm_resource(each, overlap ? 0 : i * each);
+  const unsigned taken = *made * each;
+  if (left != nullptr) *left = sm_resource(all->sm.smCount - taken, taken);
   return CUDA_SUCCESS;
 }
 
 CUresult describe_resource(CUdevResourceDesc* description, CUdevResource* resource, unsigned) {
-  *description = new CUdevResourceDesc_st{resource->sm.smCount};
+  unsigned first_sm = 0;
+  std::memcpy(&first_sm, resource->_internal_padding, sizeof first_sm);
+  *description = new CUdevResourceDesc_st{first_sm, resource->sm.smCount};
   return CUDA_SUCCESS;
 }
 
 CUresult green_create(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device,
                       unsigned) {
   if (description->sms == 0) return CUDA_ERROR_INVALID_VALUE;
-  *context = new CUgreenCtx_st{device};
+  *context = new CUgreenCtx_st{device, description->first_sm, description->sms};
   delete description;
   return CUDA_SUCCESS;
 }
@@ -493,7 +541,9 @@ CUresult green_destroy(CUgreenCtx context) {
 
 CUresult green_stream(CUstream* stream, CUgreenCtx context, unsigned flags, int) {
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  return open_stream(context->gpu, stream) == cudaSuccess ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  return open_stream(context->gpu, stream, context->first_sm, context->sms) == cudaSuccess
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_UNKNOWN;
 }
 
 }  // namespace
