@@ -256,6 +256,7 @@ Json row_json(const ValidationInput& in, const Validation& v) {
               {"measured_s", nullable(v.iteration.measured_s)},
               {"predicted_s", nullable(v.iteration.predicted_s)},
               {"error", nullable(v.iteration.error)},
+              {"error_own_op_times", nullable(v.own_ops_error)},
               {"spread", spread_json(v.iteration)},
               {"measured_bytes", nullable(v.measured_bytes)},
               {"predicted_bytes", nullable(v.predicted_bytes)},
@@ -278,7 +279,8 @@ Json validation_json(const std::vector<Json>& rows, const std::optional<double>&
   for (const Json& row : rows)
     if (!any_predicted || predicted_row(row))
       errors.push_back(
-          {row["depth"].get<int>(), number(row, "error"), number(row, "memory_error")});
+          {row["depth"].get<int>(), number(row, "error"), number(row, "memory_error"),
+           row.contains("error_own_op_times") ? number(row, "error_own_op_times") : std::nullopt});
   const ValidationSummary s = summarize(errors);
   Json by_depth = Json::object();
   for (const auto& [depth, summary] : s.time_by_depth)
@@ -286,6 +288,7 @@ Json validation_json(const std::vector<Json>& rows, const std::optional<double>&
   return {{"schema_version", kValidationSchema},
           {"tolerance", nullable(tolerance)},
           {"time", summary_json(s.time)},
+          {"time_own_op_times", summary_json(s.own_ops)},
           {"memory", summary_json(s.memory)},
           {"time_by_pp", by_depth},
           {"rows", rows}};
@@ -321,7 +324,8 @@ std::string validation_table(const Json& result) {
     if (by_depth.size() > 1)
       text += summary_line(fmt::format("  {} stages", depth).c_str(), summary);
   }
-  return text + summary_line("memory", result["memory"]);
+  return text + summary_line("time with each run's own op times", result["time_own_op_times"]) +
+         summary_line("memory", result["memory"]);
 }
 
 std::string validation_markdown(const Json& result) {

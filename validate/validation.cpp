@@ -190,6 +190,7 @@ void compare_iterations(const ValidationInput& in, Validation& out) {
   it.measured_s = it.spread.p50;
   it.error = signed_error(*it.predicted_s, *it.measured_s);
   out.causes = split_causes(in.simulation, in.predicted, in.runs, *it.predicted_s, *it.measured_s);
+  out.own_ops_error = signed_error(*it.predicted_s - out.causes->op_time_s, *it.measured_s);
 }
 
 void note_protocol(const ValidationInput& in, Validation& out) {
@@ -241,7 +242,7 @@ Validation validate(const ValidationInput& input) {
 }
 
 ValidationSummary summarize(const std::vector<RowErrors>& rows) {
-  std::vector<double> time, memory;
+  std::vector<double> time, memory, own_ops;
   std::map<int, std::vector<double>> by_depth;
   for (const RowErrors& row : rows) {
     if (row.time) {
@@ -249,8 +250,10 @@ ValidationSummary summarize(const std::vector<RowErrors>& rows) {
       by_depth[row.depth].push_back(*row.time);
     }
     if (row.memory) memory.push_back(*row.memory);
+    if (row.own_ops) own_ops.push_back(*row.own_ops);
   }
-  ValidationSummary s{summarize_errors(time), summarize_errors(memory), {}};
+  ValidationSummary s{
+      summarize_errors(time), summarize_errors(memory), summarize_errors(own_ops), {}};
   for (const auto& [depth, errors] : by_depth) s.time_by_depth[depth] = summarize_errors(errors);
   return s;
 }

@@ -67,8 +67,11 @@ struct Validation {
   int depth = 0;
   IterationTimes iteration;
   std::optional<Causes> causes;  ///< none: no whole iteration
-  std::vector<KindRow> kinds;    ///< over all stages
-  std::vector<KindRow> stages;   ///< per stage and kind
+  /// Of the iteration time predicted with the run's own median op times instead of calibrated ones:
+  /// what the schedule, its messages and its launches are wrong by.
+  std::optional<double> own_ops_error;
+  std::vector<KindRow> kinds;   ///< over all stages
+  std::vector<KindRow> stages;  ///< per stage and kind
   std::vector<DeviceRow> devices;
   /// Peak of the fullest device, as predicted and as measured; none: not recorded.
   std::optional<std::int64_t> predicted_bytes, measured_bytes;
@@ -83,12 +86,12 @@ Validation validate(const ValidationInput& input);
 /// What a recording adds to the summary.
 struct RowErrors {
   int depth = 0;
-  std::optional<double> time, memory;
+  std::optional<double> time, memory, own_ops;
 };
 
 /// Over many recordings.
 struct ValidationSummary {
-  ErrorSummary time, memory;
+  ErrorSummary time, memory, own_ops;
   std::map<int, ErrorSummary> time_by_depth;
 };
 ValidationSummary summarize(const std::vector<RowErrors>& rows);

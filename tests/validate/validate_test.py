@@ -86,6 +86,9 @@ class Validate(Case):
         self.assertAlmostEqual(causes["op_time_s"] + causes["transfer_time_s"], causes["gap_s"], 9)
         self.assertLess(causes["op_time_s"], 0)
         self.assertLess(causes["transfer_time_s"], 0)
+        self.assertAlmostEqual(row["error_own_op_times"],
+                               causes["transfer_time_s"] / row["measured_s"], 9)
+        self.assertAlmostEqual(result["time_own_op_times"]["mape"], -row["error_own_op_times"], 12)
         for summary in (result["time"], result["time_by_pp"]["4"]):
             self.assertAlmostEqual(summary["mape"], -expected, 12)
             self.assertAlmostEqual(summary["bias"], expected, 12)
