@@ -341,42 +341,84 @@ class Recording(Emulated):
         self.assertEqual(code, 0, out + err)
         return out + err
 
-    def test_from_the_list_of_runs_to_validation(self):
-        session, out, traces = (self.folder / name for name in ("session", "out", "traces"))
-        said = self.script("gpu_recordings.py", "prepare", session, "--small")
+    def shortened(self, session):
+        """Two runs for the first ten minutes and one for later, each with its calibration, and two
+        checks: the script is the same, whatever the number."""
+        programs = session / "programs"
+        runs = programs / "runs.txt"
+        kept = ("1f1b-p4-m8-pinned-bf16", "pipedream-p4-m1-pinned-bf16", "1f1b-p4-m8-d2d-bf16")
+        lines = [x for x in runs.read_text().splitlines() if x.split()[1] in kept]
+        self.assertEqual(sorted(x.split()[0] for x in lines), ["0", "0", "1"])
+        runs.write_text("\n".join(lines) + "\n")
+        for path in programs.glob("*.json"):
+            if path.name.startswith(("calibrate-", "layer-")):
+                if not re.search("p4-(pinned|d2d)[.]json|layer-", path.name):
+                    path.unlink()
+                    continue
+                request = json.loads(path.read_text())
+                request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [2],
+                            "recompute": ["none"]}
+                path.write_text(json.dumps(request))
+            elif path.stem not in (*kept, "check-zb-h1", "check-pipedream"):
+                path.unlink()
+
+    def test_the_first_ten_minutes_and_the_rest_to_validation(self):
+        session, out, rest, traces = (self.folder / name for name in
+                                      ("session", "out", "rest", "traces"))
+        said = self.script("gpu_recordings.py", "prepare", session, "--small", "--gpu", "h100")
         self.assertNotIn("left out", said)
-        runs = session / "programs" / "runs.txt"
-        lines = runs.read_text().splitlines()
-        for schedule in ("gpipe", "pipedream", "pipedream-2bw", "zb-v", "dualpipe"):
-            self.assertTrue([line for line in lines if line.startswith(f"1 {schedule}-p4")])
-        kept = ("1f1b-p2-m8-pinned", "gpipe-p2-m8-d2d")
-        runs.write_text("\n".join(x for x in lines if x.split()[1].startswith(kept)) + "\n")
-        for asked in (session / "programs").glob("calibrate-*.json"):
-            if not re.search("-p2-(pinned|d2d)[.]json", asked.name):
-                asked.unlink()
-                continue
-            request = json.loads(asked.read_text())
-            self.assertEqual((request["workers"], request["precision"]), (2, "bf16"))
-            request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [2],
-                        "recompute": ["none"]}
-            asked.write_text(json.dumps(request))
-        (session / "bin" / "cuda_test").unlink(missing_ok=True)
-        said = self.script("record_gpu.sh", session / "bin", session / "programs", out, REPEATS="2")
-        self.assertIn("4 of 4 runs, 0 failed", said)
-        before = sorted(p.stat().st_mtime_ns for p in out.glob("*.gz"))
-        self.script("record_gpu.sh", session / "bin", session / "programs", out, REPEATS="2")
-        self.assertEqual(before, sorted(p.stat().st_mtime_ns for p in out.glob("*.gz")))  # goes on
-        self.script("gpu_recordings.py", "collect", out, traces)
-        recordings = sorted(p.name for p in traces.glob("*.json.gz"))
-        self.assertEqual(recordings, ["1f1b-p2-m8-pinned-bf16.json.gz", "gpipe-p2-m8-d2d-bf16.json.gz"])
+        lines = (session / "programs" / "runs.txt").read_text().splitlines()
+        first = sorted(x.split()[1] for x in lines if x.startswith("0 "))
+        self.assertEqual([name.rsplit("-p4", 1)[0] for name in first],
+                         ["1f1b", "gpipe", "pipedream", "pipedream-2bw", "v-half", "zb-h1"])
+        self.assertLess(len([x for x in lines if x.startswith("1 ")]), 30)
+        checks = {p.stem for p in (session / "programs").glob("check-*.json")}
+        for name in ("zb-v", "dualpipe", "chimera", "pipemare"):
+            self.assertIn(f"check-{name}", checks)
+        test = session / "bin" / "cuda_test"
+        if test.exists():  # it finds beside itself what a bare machine lacks
+            self.assertIn(str(session / "bin" / "libfmt.so"),
+                          subprocess.run(["ldd", test], capture_output=True, text=True).stdout)
+        self.shortened(session)
+        # A machine of two cores that others use needs more than a GPU; the parts are as bounded.
+        scaled = {"PERCENT": "300", "REPEATS": "2", "TESTS": "Gpu.PacedWork*"}
+        self.script("gpu_first.sh", session, out, **scaled)
+        results = out / "results"
+        log = (results / "session.log").read_text()
+        self.assertNotRegex(log, "FAILED|left out")
+        self.assertLessEqual(int(re.findall(r"^.(\d+) s", log, re.MULTILINE)[-1]), 3 * 540)
+        for check in ("check-zb-h1", "check-pipedream"):
+            self.assertIn('"weights_equal": true', (results / f"{check}.log").read_text())
+        before = {p.name: p.stat().st_mtime_ns for p in results.glob("*.json.gz")}
+        self.assertEqual(len(before), 2)
+        self.script("gpu_second.sh", session, rest, REPEATS="2", BUDGET="1500",
+                    FORMER=out / "results.tgz")
+        self.assertEqual({p.stem for p in (rest / "results").glob("*.json.gz")} - {
+            pathlib.Path(name).stem for name in before}, {"1f1b-p4-m8-d2d-bf16.json"})
+        second = (rest / "results" / "session.log").read_text().removeprefix(log)
+        self.assertNotIn("1f1b-p4-m8-pinned", second)  # not once more
+        self.script("gpu_recordings.py", "collect", rest, traces, "--gpu", "h100")
+        self.assertRegex((traces / "layers.txt").read_text(), r"F .* ms, B .* ms, .*% of the peak")
         for path in traces.glob("*.json.gz"):
             self.assertEqual([r["complete"] for r in self.recorded(path)["runs"]], [True, True])
+            self.assertEqual([r["weights_equal"] for r in self.recorded(path)["runs"]], [None] * 2)
         code, text, err = self.penstock("validate", traces, "--format", "json")
         self.assertIn(code, (0, 3), err)
         rows = json.loads(text)["rows"]
-        self.assertEqual(len(rows), 2)
+        self.assertEqual(len(rows), 3)
         for row in rows:
             self.assertLess(abs(row["memory_error"]), 0.01)
+
+    def test_when_the_time_is_up_what_there_is_is_packed(self):
+        session, out = self.folder / "session", self.folder / "out"
+        self.script("gpu_recordings.py", "prepare", session, "--small")
+        environment = self.environment | {"BUDGET": "0"}
+        code, said, err = self.finish(self.start(SOURCE / "scripts" / "gpu_second.sh",
+                                                 session / "session.tgz", out, env=environment))
+        self.assertEqual(code, 0, err)
+        self.assertIn("left out, the time of its part was up", said)
+        self.assertTrue((out / "results.tgz").exists())
+        self.assertEqual(list((out / "results").glob("*.json*")), [])
 
 
 if __name__ == "__main__":
