@@ -4,7 +4,7 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
-#include "cli/advice.hpp"
+#include "results/advice.hpp"
 #include "cli/exchange_forms.hpp"
 #include "cli/megatron_arguments.hpp"
 #include "cli/output.hpp"

@@ -2,7 +2,7 @@
 
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "cli/perturbation_study.hpp"
+#include "cli/perturbation_lines.hpp"
 #include "scenarios/schedule_parts.hpp"
 #include "traces/cause_words.hpp"
 

@@ -4,7 +4,7 @@
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "cli/perturbation_study.hpp"
+#include "results/perturbation_study.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
 #include "report/comparison_section.hpp"

@@ -3,7 +3,7 @@
 // HFU does. Nothing is fitted to these numbers; what is assumed of a shared layer's efficiency is
 // in models/stage_costs.hpp. Rows of table 1 with interleaved stages are left out:
 // docs/validation.md.
-#include "cli/sensitivity.hpp"
+#include "results/sensitivity.hpp"
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>

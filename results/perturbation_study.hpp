@@ -2,7 +2,7 @@
 // percentiles over the runs of a jitter, and the goodput of a long job.
 #pragma once
 
-#include "cli/output.hpp"
+#include "results/simulation.hpp"
 
 namespace penstock {
 
@@ -11,8 +11,5 @@ namespace penstock {
 /// crashes is one of `runs.errors`. Throws InputError when the engine cannot represent the
 /// scenario.
 std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario, EngineChoice engine);
-
-/// Lines of the table people read.
-std::string perturbation_lines(const PerturbationStudy& study);
 
 }  // namespace penstock

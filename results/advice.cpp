@@ -1,7 +1,6 @@
-#include "cli/advice.hpp"
+#include "results/advice.hpp"
 
 #include "base/error.hpp"
-#include "cli/running.hpp"
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>

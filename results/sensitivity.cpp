@@ -1,6 +1,4 @@
-#include "cli/sensitivity.hpp"
-
-#include "cli/running.hpp"
+#include "results/sensitivity.hpp"
 
 #include <fmt/format.h>
 
