@@ -8,8 +8,8 @@
 // until the spread of every op is small.
 // Links: messages of growing size one way, and two flows at once: both ways, twice the same way,
 // out of one device, into one, and between devices apart; how much slower they get says what they
-// share. The fits are made elsewhere (cli/profile.hpp): a result holds what was measured and no
-// more.
+// share. The fits are made elsewhere (validate/profile.hpp): a result holds what was measured and
+// no more.
 #pragma once
 
 #include "hw/backend.hpp"

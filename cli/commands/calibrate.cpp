@@ -4,7 +4,7 @@
 #include "base/units.hpp"
 #include "cli/execution.hpp"
 #include "cli/output.hpp"
-#include "cli/profile.hpp"
+#include "validate/profile.hpp"
 #include "cli/running.hpp"
 #include "scenarios/document.hpp"
 #include "traces/byte_sink.hpp"

@@ -3,7 +3,7 @@
 #include "hw/calibration.hpp"
 
 #include "base/error.hpp"
-#include "cli/profile.hpp"
+#include "validate/profile.hpp"
 #include "hw/math.hpp"
 #include "scenarios/scenario.hpp"
 

@@ -18,7 +18,7 @@ ALLOWED = {
     "sim": {"base", "program", "models", "schedules", "traces"},
     "hw": {"base", "program", "models", "schedules", "traces"},
     "plan": {"base", "program", "models", "schedules", "traces", "sim"},
-    "validate": {"base", "program", "models", "schedules", "traces", "sim", "report"},
+    "validate": {"base", "program", "models", "schedules", "traces", "sim", "hw", "report"},
     "scenarios": {"base", "program", "models", "schedules", "sim"},
     "results": {"base", "program", "models", "schedules", "traces", "sim", "scenarios"},
     "plan/search": {"base", "program", "models", "schedules", "traces", "sim", "scenarios", "results",

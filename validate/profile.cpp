@@ -1,4 +1,4 @@
-#include "cli/profile.hpp"
+#include "validate/profile.hpp"
 
 #include "base/error.hpp"
 #include "base/units.hpp"
