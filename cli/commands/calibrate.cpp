@@ -2,10 +2,10 @@
 #include "base/exit_codes.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "cli/execution.hpp"
 #include "cli/output.hpp"
 #include "validate/profile.hpp"
 #include "cli/running.hpp"
+#include "hw/executor_process.hpp"
 #include "scenarios/document.hpp"
 #include "traces/byte_sink.hpp"
 

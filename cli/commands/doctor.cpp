@@ -3,8 +3,8 @@
 #include "base/exit_codes.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "cli/execution.hpp"
 #include "cli/output.hpp"
+#include "hw/executor_process.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -5,6 +5,7 @@
 #include "cli/execution.hpp"
 #include "cli/output.hpp"
 #include "cli/running.hpp"
+#include "hw/executor_process.hpp"
 #include "hw/run_plan_file.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
