@@ -70,13 +70,6 @@ std::string plans_section(const PlanResult& result) {
 
 }  // namespace
 
-std::string replicas_text(const Plan& plan) {
-  if (!plan.uneven()) return fmt::format("{}x{}", plan.depth(), plan.width());
-  std::vector<int> all;
-  for (const PlannedStage& stage : plan.stages) all.push_back(stage.replicas);
-  return fmt::format("{}", fmt::join(all, "-"));
-}
-
 std::string ranges_text(const std::vector<int>& devices) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < devices.size();) {

@@ -4,25 +4,12 @@
 
 #include "cli/options.hpp"
 #include "cli/plan_options.hpp"
-#include "plan/plan.hpp"
-#include "scenarios/scenario.hpp"
-
-#include <memory>
+#include "plan/search/task.hpp"
 
 namespace penstock {
 
 /// Microbatches of an update, where no batch is given.
 inline constexpr std::int64_t kBatchPerDevice = 4;
-
-struct PlanTask {
-  std::string name;  ///< of the model
-  std::unique_ptr<PlanModel> model;
-  PlanRequest request;
-  const Planner* planner = nullptr;
-  std::vector<std::string> notes;  ///< what was assumed
-  /// Of the scenario, profile or model; of a shipped model empty: its name says all.
-  std::string text;
-};
 
 /// What the argument of `penstock plan` is.
 enum class PlanInput : std::uint8_t {
@@ -58,10 +45,6 @@ void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& o
 /// Throws InputError with everything that is wrong with the options. Precondition: they name a
 /// published planner.
 PlanTask plan_task(const Arguments& arguments);
-
-/// The same model and devices for every planner; `scenario` says which. Throws InputError when its
-/// model has no layers. Its planner is to be set.
-PlanTask task_of(const Scenario& scenario);
 
 /// A profile on the devices of --cluster, or else of one or two levels, as a scenario without
 /// choices.

@@ -3,11 +3,20 @@
 #include "base/suggest.hpp"
 #include "plan/planners.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 namespace penstock {
+
+std::string replicas_text(const Plan& plan) {
+  if (!plan.uneven()) return fmt::format("{}x{}", plan.depth(), plan.width());
+  std::vector<int> all;
+  for (const PlannedStage& stage : plan.stages) all.push_back(stage.replicas);
+  return fmt::format("{}", fmt::join(all, "-"));
+}
 
 bool Plan::uneven() const {
   return std::ranges::any_of(stages,

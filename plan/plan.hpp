@@ -121,6 +121,9 @@ void place_in_order(Plan& plan);
 /// Fills devices of alike stages pipeline by pipeline: replica r of stage s is r * depth + s.
 void place_by_pipeline(Plan& plan);
 
+/// "15-1", or "8x4" where all stages have as many replicas.
+std::string replicas_text(const Plan& plan);
+
 /// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
 /// Precondition: the numbers add up to the chain's.
 std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,

@@ -1,0 +1,32 @@
+// A scenario as a planner is asked: its model as layers, its cluster as levels of devices.
+#pragma once
+
+#include "plan/plan.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct PlanTask {
+  std::string name;  ///< of the model
+  std::unique_ptr<PlanModel> model;
+  PlanRequest request;
+  const Planner* planner = nullptr;
+  std::vector<std::string> notes;  ///< what was assumed
+  /// Of the scenario, profile or model; of a shipped model empty: its name says all.
+  std::string text;
+};
+
+/// The same model and devices for every planner; `scenario` says which. Throws InputError when its
+/// model has no layers. Its planner is to be set.
+PlanTask task_of(const Scenario& scenario);
+
+/// The devices of a cluster and their memory, where the task does not give them.
+void plan_for_cluster(const Cluster& cluster, PlanTask& task);
+/// Model, devices and batch of a scenario.
+void plan_for_scenario(const Scenario& scenario, PlanTask& task);
+
+}  // namespace penstock
