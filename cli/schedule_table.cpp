@@ -1,7 +1,7 @@
 #include "cli/schedule_table.hpp"
 
 #include "base/table.hpp"
-#include "cli/schedule_claims.hpp"
+#include "results/schedule_claims.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/unitless.hpp"
+#include "scenarios/unitless.hpp"
 
 #include "base/error.hpp"
 

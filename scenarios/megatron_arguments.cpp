@@ -1,4 +1,4 @@
-#include "cli/megatron_arguments.hpp"
+#include "scenarios/megatron_arguments.hpp"
 
 #include "base/error.hpp"
 #include "models/layout_string.hpp"

@@ -1,4 +1,4 @@
-#include "cli/exchange_forms.hpp"
+#include "scenarios/exchange_forms.hpp"
 
 #include "base/error.hpp"
 #include "models/layout_string.hpp"

@@ -1,4 +1,4 @@
-#include "cli/schedule_claims.hpp"
+#include "results/schedule_claims.hpp"
 
 #include "scenarios/schedule_parts.hpp"
 
