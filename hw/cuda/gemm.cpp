@@ -39,7 +39,11 @@ void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttri
 
 void check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw SystemError(fmt::format("cuBLASLt cannot {}: {}", what, cublasLtGetStatusName(result)));
+  // What it could not do may be the fault of what ran before, which only CUDA tells.
+  const cudaError_t before = cudaGetLastError();
+  throw SystemError(fmt::format("cuBLASLt cannot {}: {}{}{}", what, cublasLtGetStatusName(result),
+                                before == cudaSuccess ? "" : ", ",
+                                before == cudaSuccess ? "" : cudaGetErrorString(before)));
 }
 
 struct GemmRunner::Plan {

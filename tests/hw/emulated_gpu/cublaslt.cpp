@@ -144,8 +144,11 @@ bool aligned(const void* data, std::uint64_t bytes) {
 extern "C" std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 
 extern "C" const char* cublasLtGetStatusName(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                               : "CUBLAS_STATUS_INVALID_VALUE";
+  switch (status) {
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default: return "CUBLAS_STATUS_INVALID_VALUE";
+  }
 }
 
 extern "C" cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
