@@ -399,6 +399,13 @@ const std::vector<CommandSpec>& table() {
          false,
          {}},
         kFormat,
+        {"as",
+         "FORM",
+         "what a table holds: training runs, vTrain's or Sailor's; default: by its header",
+         "runs|vtrain|sailor",
+         false,
+         {}},
+        {"print", "N", "runs: only the scenario of row N (from 1, or its id)", {}, false, {}},
         {"fit",
          "ROWS",
          "tables: fit on these rows; none: use a calibration; default auto",
@@ -424,7 +431,8 @@ const std::vector<CommandSpec>& table() {
        "penstock validate run.json.gz\n"
        "penstock validate run.json.gz my.yaml --report run.html    # another prediction\n"
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
-       "penstock validate measured.csv --fit half                  # a published table",
+       "penstock validate measured.csv --fit half                  # a published table\n"
+       "penstock validate runs.csv --as runs                       # each row as a scenario",
        run_validate,
        "file scenario"},
       {"schedule list",

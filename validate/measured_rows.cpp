@@ -1,6 +1,7 @@
 #include "validate/measured_rows.hpp"
 
 #include "traces/recording.hpp"
+#include "validate/run_table.hpp"
 
 namespace penstock {
 namespace {
@@ -42,8 +43,9 @@ MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice) {
 MeasuredFormat measured_format(std::string_view path, std::string_view text) {
   if (path.ends_with(".csv")) {
     const std::string_view header = text.substr(0, text.find('\n'));
-    const bool times = header.find("iteration time (ms)") != std::string_view::npos;
-    return times ? MeasuredFormat::iteration_times : MeasuredFormat::unknown;
+    if (header.find("iteration time (ms)") != std::string_view::npos)
+      return MeasuredFormat::iteration_times;
+    return is_run_table(csv_cells(header)) ? MeasuredFormat::runs : MeasuredFormat::unknown;
   }
   if (is_recording(text)) return MeasuredFormat::recording;
   if (text.find("\"pipeline_list\"") != std::string_view::npos) return MeasuredFormat::sailor;

@@ -67,6 +67,7 @@ enum class MeasuredFormat {
   recording,        ///< of our own runs (traces/recording.hpp)
   iteration_times,  ///< CSV of vTrain: one configuration and its iteration time per line
   sailor,           ///< JSON of Sailor: one configuration with times and memory
+  runs,             ///< CSV of training runs, a scenario per line (validate/run_table.hpp)
   unknown
 };
 

@@ -5,6 +5,7 @@
 #include "base/units.hpp"
 #include "cli/iteration_times.hpp"
 #include "cli/measured_output.hpp"
+#include "cli/run_rows.hpp"
 #include "cli/running.hpp"
 #include "cli/sailor_measurements.hpp"
 #include "cli/validation_output.hpp"
@@ -54,7 +55,11 @@ bool looks_like_json(std::string_view text) {
 
 /// A file that was named is taken for a recording unless it is something else: its reader says what
 /// is wrong with it.
-InputFile named_file(const std::string& path) {
+InputFile named_file(const std::string& path, const Arguments& arguments) {
+  const std::string form = arguments.value("as", "");
+  if (form == "runs") return {path, MeasuredFormat::runs};
+  if (form == "vtrain") return {path, MeasuredFormat::iteration_times};
+  if (form == "sailor") return {path, MeasuredFormat::sailor};
   const MeasuredFormat format = measured_format(path, read_file(path));
   if (format != MeasuredFormat::unknown) return {path, format};
   if (path.ends_with(".csv")) return {path, MeasuredFormat::iteration_times};
@@ -93,9 +98,10 @@ class LeftOut {
 };
 
 /// The file itself, or the recordings and tables in a folder and those below it, sorted.
-std::vector<InputFile> inputs_in(const std::string& path, LeftOut& left_out) {
+std::vector<InputFile> inputs_in(const std::string& path, const Arguments& arguments,
+                                 LeftOut& left_out) {
   require_file(path);
-  if (!fs::is_directory(path)) return {named_file(path)};
+  if (!fs::is_directory(path)) return {named_file(path, arguments)};
   std::vector<InputFile> files;
   for (const std::string& file : files_below(path)) {
     if (!maybe_measured(file)) continue;
@@ -350,6 +356,8 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
     if (file.format == MeasuredFormat::iteration_times)
       left_out.unless_refused([&] { add(iteration_times_reports(file.path, arguments)); });
+    if (file.format == MeasuredFormat::runs)
+      left_out.unless_refused([&] { reports.push_back(run_rows_report(file.path, arguments)); });
   }
   const auto add_sailor = [&] { add(sailor_reports(sailor, arguments)); };
   if (sailor.size() < 2) {
@@ -403,9 +411,13 @@ std::string text_of(const Json& result, const Arguments& arguments) {
 }  // namespace
 
 int run_validate(const Arguments& arguments) {
+  if (arguments.flag("print")) {
+    put_output(arguments, scenario_of_row(arguments.positional[0], arguments.value("print")));
+    return exit_ok;
+  }
   const auto tolerance = tolerance_of(arguments);
   LeftOut left_out(fs::is_directory(arguments.positional[0]));
-  const auto files = inputs_in(arguments.positional[0], left_out);
+  const auto files = inputs_in(arguments.positional[0], arguments, left_out);
   const auto recordings = std::ranges::count(files, MeasuredFormat::recording, &InputFile::format);
   if (recordings > 1 && arguments.flag("trace"))
     throw InputError("--trace", fmt::format("takes one recording, '{}' holds {}",

@@ -1,0 +1,67 @@
+#include "base/csv.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+std::string trimmed_cell(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+}
+
+}  // namespace
+
+std::size_t CsvTable::place(std::string_view column) const {
+  return static_cast<std::size_t>(std::ranges::find(columns, column) - columns.begin());
+}
+
+std::vector<std::string> csv_cells(std::string_view line) {
+  std::vector<std::string> cells;
+  std::string cell;
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const bool quote = line[i] == '"';
+    if (quote && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      cell += line[i++];
+    } else if (quote) {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      cells.push_back(trimmed_cell(cell));
+      cell.clear();
+    } else {
+      cell += line[i];
+    }
+  }
+  cells.push_back(trimmed_cell(cell));
+  return cells;
+}
+
+CsvTable parse_csv(std::string_view text, const std::string& origin) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  CsvTable table;
+  for (int line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::vector<std::string> cells = csv_cells(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (cells.size() == 1 && cells[0].empty()) continue;
+    if (table.columns.empty()) {
+      table.columns = std::move(cells);
+    } else if (cells.size() != table.columns.size()) {
+      throw InputError(origin, fmt::format("line {} has {} cells, the header {}", line,
+                                           cells.size(), table.columns.size()));
+    } else {
+      table.rows.push_back({line, std::move(cells)});
+    }
+  }
+  if (table.rows.empty()) throw InputError(origin, "holds no row below a header");
+  return table;
+}
+
+}  // namespace penstock

@@ -1,0 +1,90 @@
+#include "cli/run_rows.hpp"
+
+#include "base/suggest.hpp"
+#include "cli/running.hpp"
+#include "results/simulation.hpp"
+#include "traces/byte_sink.hpp"
+#include "validate/run_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+EngineChoice engine_of_rows(const Arguments& arguments) {
+  const std::string engine = arguments.value("engine", "auto");
+  return engine == "exact"     ? EngineChoice::exact
+         : engine == "simgrid" ? EngineChoice::simgrid
+                               : EngineChoice::automatic;
+}
+
+/// What nvidia-smi shows of a GPU whose job has `bytes` allocated at most.
+std::int64_t of_whole_gpu(const DeviceSpec& device, std::int64_t bytes) {
+  return std::llround(static_cast<double>(bytes) / (1 - device.allocator_slack)) +
+         device.reserved_bytes;
+}
+
+/// Of the first replica of each stage: the others are alike.
+std::int64_t peak_bytes(const Simulation& s, const RunRow& row) {
+  const int devices = row.peak_of == PeakOf::first_stage ? 1 : s.program.placement.depth();
+  const MemoryInput input = s.memory();
+  std::int64_t most = 0;
+  for (int d = 0; d < devices; ++d) most = std::max(most, memory_over_time(input, d).use.total());
+  return row.of_whole_gpu ? of_whole_gpu(s.scenario.cluster.device, most) : most;
+}
+
+MeasuredRowResult predict_run(const RunRow& row, const std::string& path,
+                              const Arguments& arguments) {
+  const Simulation s = simulate(
+      parse_scenario(row.scenario, fmt::format("{}:{}", path, row.line), overrides_of(arguments)),
+      engine_of_rows(arguments));
+  MeasuredRowResult result;
+  result.name = row.id;
+  result.pipeline_depth = row.pipeline_depth;
+  result.measured_s = row.measured_s;
+  result.predicted_s = iteration_time_s(s);
+  if (row.measured_bytes) result.measured_bytes = std::llround(*row.measured_bytes);
+  result.predicted_bytes = peak_bytes(s, row);
+  return result;
+}
+
+/// Of a refusal of many lines, the first, which says what is wrong.
+std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments) {
+  MeasuredReport report;
+  report.file = path;
+  report.format = "training runs";
+  report.protocol = "each row as a scenario (--print N shows it), predicted as `simulate` does";
+  for (const RunRow& row : parse_run_table(read_file(path), path)) {
+    try {
+      report.rows.push_back(predict_run(row, path, arguments));
+    } catch (const InputError& error) {
+      report.notes.push_back(fmt::format("{} left out: {}", row.id, first_line_of(error.what())));
+    }
+  }
+  if (report.rows.empty()) throw InputError(path, report.notes.front());
+  return report;
+}
+
+std::string scenario_of_row(const std::string& path, const std::string& row) {
+  const auto rows = parse_run_table(read_file(path), path);
+  const auto named = std::ranges::find(rows, row, &RunRow::id);
+  if (named != rows.end()) return named->scenario;
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), number);
+  const bool whole = error == std::errc() && end == row.data() + row.size();
+  if (whole && number >= 1 && number <= rows.size()) return rows[number - 1].scenario;
+  std::vector<std::string> ids;
+  for (const RunRow& known : rows) ids.push_back(known.id);
+  throw InputError("--print", fmt::format("must be a row from 1 to {}, or its id, got '{}'{}",
+                                          rows.size(), row, did_you_mean(row, ids)));
+}
+
+}  // namespace penstock

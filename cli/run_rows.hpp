@@ -1,0 +1,17 @@
+// `penstock validate TABLE.csv --as runs`: every row of a table of training runs as a scenario
+// (validate/run_table.hpp), predicted by what `simulate` uses.
+#pragma once
+
+#include "cli/options.hpp"
+#include "validate/measured_rows.hpp"
+
+namespace penstock {
+
+/// Predicts every row; those whose scenario is refused are said and left out. Throws InputError
+/// when the table cannot be read.
+MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments);
+
+/// The scenario of a row: by its number in the table, from 1, or its id. Throws InputError.
+std::string scenario_of_row(const std::string& path, const std::string& row);
+
+}  // namespace penstock

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""penstock validate TABLE.csv --as runs: every row is a scenario, and what it says of a row is what
+`simulate` says of the scenario that --print shows."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+HEADER = ("id,family,model,layers,hidden,heads,vocab,seq,gpu,nodes,dp,tp,pp,microbatch,microbatches,zero,"
+          "tp_mode,split,iteration_s,peak_gib,peak_of\n")
+# Made up: pipelines, replicas, tensor parallelism, a last stage without layers.
+ROWS = ("one,llama,small,8,1024,16,32000,2048,h100,1,1,1,1,2,8,0,ALL_REDUCE,8,1,8,\"stage 0\"\n"
+        "deep,llama,small,8,1024,16,32000,2048,h100,1,2,1,4,1,8,1,ALL_REDUCE,3/3/2/0,1,8,\"stage 0\"\n"
+        "wide,gpt,small,8,1024,16,32000,2048,a100-80,2,4,2,2,1,8,1,REDUCE_SCATTER,4/4,1,8,nvidia-smi\n")
+
+
+def run(*arguments):
+    return subprocess.run([os.environ["PENSTOCK_BINARY"], *map(str, arguments)], capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+class RunRows(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.table = pathlib.Path(self.folder.name) / "t.csv"
+        self.table.write_text(HEADER + ROWS)
+
+    def result(self, *options):
+        done = run("validate", self.table, *options, "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_simulate_says_of_a_printed_row_what_validate_says(self):
+        for number, row in enumerate(self.result("--as", "runs")["rows"], 1):
+            with self.subTest(row=row["name"]):
+                scenario = run("validate", self.table, "--print", number).stdout
+                self.assertEqual(scenario, run("validate", self.table, "--print", row["name"]).stdout)
+                path = pathlib.Path(self.folder.name) / "row.yaml"
+                path.write_text(scenario)
+                simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
+                self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
+                if row["name"] != "wide":  # which is what nvidia-smi shows, not what is allocated
+                    self.assertEqual(simulated["devices"][0]["peak_memory_bytes"], row["predicted_bytes"])
+
+    def test_the_form_is_guessed_and_rows_keep_their_names(self):
+        self.assertEqual([row["name"] for row in self.result()["rows"]], ["one", "deep", "wide"])
+        self.assertEqual(self.result()["time"]["n"], 3)
+        self.assertEqual(set(self.result()["time_by_pp"]), {"1", "2", "4"})
+
+    def test_a_row_that_is_no_scenario_is_left_out_and_said(self):
+        self.table.write_text(HEADER + ROWS.replace("small,8,", "small,9,", 1))
+        result = self.result()
+        self.assertEqual(len(result["rows"]), 2)
+        self.assertIn("one left out", result["measured"][0]["notes"][0])
+
+    def test_a_row_that_is_not_there(self):
+        for row in ("0", "4", "dep"):
+            done = run("validate", self.table, "--print", row)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("must be a row from 1 to 3", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,221 @@
+#include "validate/run_table.hpp"
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kNeededColumns[] = {"layers", "hidden", "heads",      "vocab",       "seq",
+                                          "dp",     "tp",     "microbatch", "microbatches"};
+
+struct GpuCluster {
+  std::string_view gpu, cluster;
+};
+constexpr GpuCluster kClusters[] = {{"h100", "dgx-h100"},
+                                    {"a100", "dgx-a100"},
+                                    {"a100-80", "dgx-a100"},
+                                    {"a100-40", "dgx-a100-40"},
+                                    {"gb200", "gb200-nvl72"}};
+
+std::optional<double> number_in_cell(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stopped != end || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// A text as YAML; whatever is in a cell, it stays one value.
+std::string yaml_scalar(const std::string& text) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  };
+  return !text.empty() && std::ranges::all_of(text, plain) ? text : Json(text).dump();
+}
+
+/// Makes the scenario and the measured values of one row.
+class RowReader {
+ public:
+  RowReader(const CsvTable& table, const CsvTable::Row& row, const std::string& origin,
+            std::vector<Diagnostic>& wrong)
+      : table_(table), row_(row), origin_(origin), wrong_(wrong) {}
+
+  RunRow read() {
+    RunRow run;
+    run.line = row_.line;
+    run.id = has("id") ? cell("id") : fmt::format("line {}", row_.line);
+    run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
+    run.measured_s = number("iteration_s");
+    constexpr double kGib = 1024.0 * 1024 * 1024;
+    if (const auto gib = number("peak_gib")) run.measured_bytes = *gib * kGib;
+    if (const auto finished = number("finished")) run.finished = *finished != 0;
+    const std::string of = cell("peak_of");
+    if (of.find("stage 0") != std::string::npos) run.peak_of = PeakOf::first_stage;
+    run.of_whole_gpu = of.find("nvidia-smi") != std::string::npos || of.starts_with("GPU");
+    write("name", run.id);
+    write_model();
+    write_cluster();
+    write("schedule", has("schedule") ? cell("schedule") : "1f1b");
+    write_pipeline();
+    run.scenario = std::move(text_);
+    return run;
+  }
+
+ private:
+  std::string cell(std::string_view column) const {
+    const std::size_t at = table_.place(column);
+    return at < row_.cells.size() ? row_.cells[at] : "";
+  }
+  bool has(std::string_view column) const { return !cell(column).empty(); }
+
+  void refuse(std::string_view column, const std::string& why) {
+    wrong_.push_back({{origin_, row_.line, 0}, fmt::format("'{}': {}", column, why), "", 1});
+  }
+
+  std::optional<double> number(std::string_view column) {
+    if (!has(column)) return std::nullopt;
+    const auto value = number_in_cell(cell(column));
+    if (!value || *value < 0)
+      refuse(column, fmt::format("must be a number >= 0, got '{}'", cell(column)));
+    return value;
+  }
+  bool yes(std::string_view column) { return number(column).value_or(0) != 0; }
+
+  void write(std::string_view key, const std::string& value) {
+    text_ += fmt::format("{}: {}\n", key, yaml_scalar(value));
+  }
+  /// A key of a section, where the column says something.
+  void take(std::string_view key, std::string_view column) {
+    if (has(column)) write(fmt::format("  {}", key), cell(column));
+  }
+
+  /// "llama" of "llama-1.34b" where no column says it.
+  std::string family() const {
+    if (has("family")) return cell("family");
+    for (const char* known : {"llama", "bert"})
+      if (cell("model").starts_with(known)) return known;
+    return "gpt";
+  }
+
+  void write_model() {
+    text_ += "model:\n";
+    take("name", "model");
+    write("  family", family());
+    take("num_layers", "layers");
+    take("hidden_size", "hidden");
+    take("num_attention_heads", "heads");
+    take("num_query_groups", "kv_heads");
+    take("ffn_hidden_size", "intermediate");
+    take("vocab_size", "vocab");
+    take("seq_length", "seq");
+    if (has("tied")) write("  tie_embeddings", yes("tied") ? "true" : "false");
+    if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
+    take("precision", "precision");
+    if (has("grad_bytes"))
+      text_ += fmt::format("  bytes_per_parameter: {{gradients: {}}}\n",
+                           yaml_scalar(cell("grad_bytes")));
+  }
+
+  void write_cluster() {
+    Json cluster = Json::object();
+    if (has("cluster_json")) {
+      const auto given = Json::parse_if(cell("cluster_json"));
+      if (given && given->is_object())
+        cluster = *given;
+      else
+        refuse("cluster_json", "must be a map");
+    } else {
+      const auto* known = std::ranges::find(kClusters, cell("gpu"), &GpuCluster::gpu);
+      if (known == std::end(kClusters)) {
+        refuse("gpu",
+               fmt::format("no cluster is known for '{}'; give 'cluster_json'", cell("gpu")));
+        return;
+      }
+      cluster["base"] = known->cluster;
+    }
+    if (const auto nodes = number("nodes")) cluster["nodes"] = static_cast<std::int64_t>(*nodes);
+    text_ += fmt::format("cluster: {}\n", cluster.dump());
+  }
+
+  bool sequence_parallel() {
+    if (number("tp").value_or(1) <= 1) return false;
+    return yes("sequence_parallel") || cell("tp_mode") == "REDUCE_SCATTER";
+  }
+
+  void write_pipeline() {
+    text_ += "pipeline:\n";
+    if (has("pp"))
+      take("stages", "pp");
+    else
+      write("  stages", "1");
+    take("width", "dp");
+    take("tensor", "tp");
+    if (sequence_parallel()) write("  sequence_parallel", "true");
+    take("microbatch_size", "microbatch");
+    take("microbatches", "microbatches");
+    take("recompute", "recompute");
+    if (yes("zero") && number("dp").value_or(1) > 1) write("  distributed_optimizer", "true");
+    if (has("split")) write_split();
+    // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
+    if (number("dp").value_or(1) > 1) text_ += "  reduction: {algorithm: formula}\n";
+  }
+
+  /// 3/2/0 as [3, 2, 0].
+  void write_split() {
+    std::string list = cell("split");
+    for (std::size_t at = 0; (at = list.find('/', at)) != std::string::npos; at += 2)
+      list.replace(at, 1, ", ");
+    if (list.find_first_not_of("0123456789, ") != std::string::npos)
+      return refuse("split",
+                    fmt::format("must be layers by stage such as 3/2/2, got '{}'", cell("split")));
+    text_ += fmt::format("  split: [{}]\n", list);
+  }
+
+  const CsvTable& table_;
+  const CsvTable::Row& row_;
+  const std::string& origin_;
+  std::vector<Diagnostic>& wrong_;
+  std::string text_;
+};
+
+bool holds(const std::vector<std::string>& columns, std::string_view name) {
+  return std::ranges::find(columns, name) != columns.end();
+}
+
+void require_columns(const CsvTable& table, const std::string& origin) {
+  std::vector<Diagnostic> wrong;
+  for (const char* name : kNeededColumns)
+    if (!holds(table.columns, name))
+      wrong.push_back({{origin, 1, 1}, fmt::format("column '{}' is missing", name), "", 1});
+  if (!holds(table.columns, "gpu") && !holds(table.columns, "cluster_json"))
+    wrong.push_back({{origin, 1, 1}, "column 'gpu' (or 'cluster_json') is missing", "", 1});
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+}
+
+}  // namespace
+
+bool is_run_table(const std::vector<std::string>& columns) {
+  return std::ranges::all_of(kNeededColumns,
+                             [&](const char* name) { return holds(columns, name); });
+}
+
+std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {
+  const CsvTable table = parse_csv(text, origin);
+  require_columns(table, origin);
+  std::vector<RunRow> rows;
+  std::vector<Diagnostic> wrong;
+  for (const CsvTable::Row& row : table.rows)
+    rows.push_back(RowReader(table, row, origin, wrong).read());
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+  return rows;
+}
+
+}  // namespace penstock

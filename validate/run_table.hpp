@@ -1,0 +1,45 @@
+// Published training runs as a table, one per line: the shape of a model, how it was divided, how
+// long an iteration took and how much memory it needed. A row is a *scenario plus what was
+// measured*: `scenario_text` writes it as a person would, and what `simulate` says of that text is
+// the prediction.
+//
+// Columns (others are ignored; those in brackets may be missing or empty): id, model, [family],
+// layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
+// grad_bytes], gpu or cluster_json, [nodes], dp, tp, pp, microbatch, microbatches, [zero],
+// [sequence_parallel or tp_mode], [schedule, recompute, split, stack, source], [iteration_s,
+// peak_gib, peak_of, finished].
+#pragma once
+
+#include "base/csv.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Which memory was measured.
+enum class PeakOf {
+  fullest_stage,  ///< of the GPU that has the most
+  first_stage,    ///< of rank 0
+};
+
+struct RunRow {
+  std::string id;
+  int line = 0;  ///< in the file
+  int pipeline_depth = 1;
+  std::string scenario;  ///< as YAML
+  std::optional<double> measured_s, measured_bytes;
+  PeakOf peak_of = PeakOf::fullest_stage;
+  /// As nvidia-smi shows it: with the CUDA context and what the allocator keeps unused.
+  bool of_whole_gpu = false;
+  std::optional<bool> finished;  ///< did it run at all
+};
+
+/// Does a header name the columns of such a table?
+bool is_run_table(const std::vector<std::string>& columns);
+
+/// Throws InputError with everything that is wrong.
+std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin);
+
+}  // namespace penstock
