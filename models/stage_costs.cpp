@@ -12,6 +12,17 @@ namespace {
 constexpr double kForwardKernels = 20;
 constexpr double kBackwardKernels = 40;
 
+/// What host and GPU take together; each hides nearly all of the shorter one.
+double joined(double gpu_s, double host_s) {
+  if (host_s <= 0) return gpu_s;
+  const double longer = std::max(gpu_s, host_s), ratio = std::min(gpu_s, host_s) / longer;
+  return longer * std::pow(1 + ratio * ratio * ratio * ratio, 0.25);
+}
+
+struct OpTimes {
+  double forward_s = 0, input_s = 0, weight_s = 0;
+};
+
 std::int64_t whole(double bytes) { return std::llround(bytes); }
 
 class StageModel {
@@ -24,18 +35,19 @@ class StageModel {
         context_(options.context),
         recompute_(options.recompute.of(stage)),
         tensor_(options.tensor),
-        shards_(options.optimizer_shards) {
+        shards_(options.optimizer_shards),
+        stack_(options.stack) {
     const auto peak = device.peak_flops_per_s.find(model.compute_type);
-    rate_ =
-        (peak == device.peak_flops_per_s.end() ? 1e12 : peak->second) *
-        device.efficiency_at(static_cast<double>(model.hidden_size) / std::sqrt(tensor_.degree));
+    peak_ = peak == device.peak_flops_per_s.end() ? 1e12 : peak->second;
+    rate_ = peak_ * device.efficiency_at(static_cast<double>(model.hidden_size) /
+                                         std::sqrt(tensor_.degree));
   }
 
   StageCosts costs(int layers, bool first, bool last) const {
     StageCosts c;
     add_parameters(c, layers, first, last);
     add_flops(c, layers, last);
-    add_times(c, layers, last);
+    add_times(c, layers, first, last);
     add_activations(c, layers, last);
     if (tensor_.degree > 1 || context_ > 1) add_traffic(c, layers, first, last);
     return c;
@@ -46,7 +58,7 @@ class StageModel {
     StageCosts c;
     add_parameters(c, layers, first, last);
     add_flops(c, layers, last);
-    add_times(c, layers, last);
+    add_times(c, layers, first, last);
     return c.forward_s + c.backward_s;
   }
 
@@ -104,7 +116,78 @@ class StageModel {
                      streaming_s(static_cast<double>(c.weight_bytes))});
   }
 
-  void add_times(StageCosts& c, int layers, bool last) const {
+  double per_token_s(double bytes) const {
+    return streaming_s(bytes * b_ * static_cast<double>(model_.seq_length));
+  }
+
+  /// Attention's products; flash attention of a causal model leaves out what is masked.
+  double attention_s() const {
+    const double share = model_.flash_attention && model_.family != Family::bert ? 0.5 : 1;
+    const double efficiency =
+        stack_.attention_efficiency > 0 ? stack_.attention_efficiency : stack_.matrix_efficiency;
+    return share * model_.layer_attention_flops(b_) / (tensor_.degree * peak_ * efficiency);
+  }
+
+  double traffic_s(double bytes) const {
+    return per_token_s(bytes * static_cast<double>(model_.hidden_size)) / tensor_.degree +
+           repeated_s();
+  }
+
+  double accumulation_s(std::int64_t parameters) const {
+    return streaming_s(stack_.accumulation * static_cast<double>(parameters));
+  }
+
+  /// A layer by its parts, with the host's launches (see models/stack.hpp).
+  OpTimes layer_times() const {
+    const double matrices =
+        model_.layer_weight_flops(b_) / (tensor_.degree * peak_ * stack_.matrix_efficiency);
+    const double again = recompute_ == Recompute::full ? 1 : 0;
+    const double host = tensor_.degree > 1 ? stack_.tensor_host_s : 0;
+    const double host_back = (stack_.backward_host_s + host) / 2;
+    const double back = traffic_s(stack_.backward_traffic) / 2;
+    OpTimes t{matrices + attention_s() + traffic_s(stack_.forward_traffic), 0, 0};
+    double input = matrices + 2 * attention_s() + back + again * t.forward_s;
+    if (recompute_ == Recompute::selective && !model_.flash_attention) input += attention_s();
+    t.input_s = joined(input, host_back + again * (stack_.forward_host_s + host));
+    t.weight_s =
+        joined(matrices + back + accumulation_s(model_.layer_parameters(tensor_)), host_back);
+    t.forward_s = joined(t.forward_s, stack_.forward_host_s + host);
+    return t;
+  }
+
+  /// Of the LM head; its parameters' gradients are the embedding's where both are one.
+  OpTimes head_times() const {
+    const double matrix =
+        model_.head_forward_flops(b_, tensor_) / (peak_ * stack_.matrix_efficiency);
+    const double logits =
+        per_token_s(stack_.logits_traffic * static_cast<double>(model_.vocab_rows(tensor_)));
+    return {matrix + logits, matrix + logits,
+            matrix + accumulation_s(model_.head_parameters(tensor_))};
+  }
+
+  void add_times_of_parts(StageCosts& c, int layers, bool first, bool last) const {
+    const OpTimes layer = layer_times(), head = last ? head_times() : OpTimes{};
+    const double embedding = first ? accumulation_s(model_.embedding_parameters(tensor_)) : 0;
+    c.forward_s = layers * layer.forward_s + head.forward_s;
+    c.backward_input_s = layers * layer.input_s + head.input_s;
+    c.backward_weight_s = layers * layer.weight_s + head.weight_s + embedding;
+    c.backward_s = c.backward_input_s + c.backward_weight_s;
+  }
+
+  double optimizer_s(const StageCosts& c) const {
+    const double parameters =
+        model_.bytes.weights > 0 ? static_cast<double>(c.weight_bytes) / model_.bytes.weights : 0;
+    // Adam reads and writes its state, reads the gradient and writes the weights.
+    return stack_.iteration_overhead_s +
+           streaming_s(stack_.optimizer_traffic > 0
+                           ? stack_.optimizer_traffic * parameters / shards_
+                           : static_cast<double>(c.gradient_bytes + c.weight_bytes) / shards_ +
+                                 2 * static_cast<double>(c.optimizer_bytes));
+  }
+
+  void add_times(StageCosts& c, int layers, bool first, bool last) const {
+    c.step_s = optimizer_s(c);
+    if (stack_.takes_layers_apart()) return add_times_of_parts(c, layers, first, last);
     const double weight_flops = layers * model_.layer_weight_flops(b_) / tensor_.degree +
                                 (last ? model_.head_forward_flops(b_, tensor_) : 0);
     const double again = recompute_ == Recompute::none ? 0 : kForwardKernels * layers;
@@ -116,20 +199,34 @@ class StageModel {
     c.backward_weight_s = op_time(weight_flops, kBackwardKernels / 2 * layers, c);
     c.backward_input_s = op_time(c.backward_flops - weight_flops + c.recompute_flops,
                                  kBackwardKernels / 2 * layers + again, c, repeated_back);
-    // Adam reads and writes its state, reads the gradient and writes the weights.
-    c.step_s = streaming_s(static_cast<double>(c.gradient_bytes + c.weight_bytes) / shards_ +
-                           2 * static_cast<double>(c.optimizer_bytes));
+  }
+
+  /// Activations of a layer, by the stack where it says what eager kernels keep.
+  double kept_bytes(Recompute recompute) const {
+    if (recompute != Recompute::none || stack_.kept_per_hidden <= 0)
+      return model_.layer_activation_bytes(b_, recompute, tensor_);
+    // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
+    // gathered input, which asynchronous linear layers keep for W instead of gathering it again.
+    const double whole_on_each = (tensor_.sequence ? 1 : 4) * model_.element_bytes();
+    const double h = static_cast<double>(model_.hidden_size);
+    const double divided = (stack_.kept_per_hidden - whole_on_each) * h +
+                           stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
+    return b_ * static_cast<double>(model_.seq_length) *
+           (divided / tensor_.degree + whole_on_each * h);
+  }
+
+  double kept_logits_bytes() const {
+    const double fp32 = model_.logits_bytes(b_, tensor_);
+    return stack_.logits_kept > 0 ? fp32 / 4 * stack_.logits_kept : fp32;
   }
 
   void add_activations(StageCosts& c, int layers, bool last) const {
-    const double kept = model_.layer_activation_bytes(b_, recompute_, tensor_);
+    const double kept = kept_bytes(recompute_);
     const double input = model_.held_input_bytes(b_, tensor_);
-    const double logits = last ? model_.logits_bytes(b_, tensor_) + input : 0;
+    const double logits = last ? kept_logits_bytes() + input : 0;
     const double logits_workspace = last ? model_.logits_workspace_bytes(b_, tensor_) : 0;
     const double recomputed =
-        recompute_ == Recompute::none
-            ? 0
-            : model_.layer_activation_bytes(b_, Recompute::none, tensor_) - kept;
+        recompute_ == Recompute::none ? 0 : kept_bytes(Recompute::none) - kept;
     // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
     const double gathered = tensor_.sequence ? model_.layer_input_bytes(b_) : 0;
     c.output_bytes = whole(gathers_messages() ? input / tensor_.degree : input);
@@ -221,7 +318,8 @@ class StageModel {
   Recompute recompute_;
   TensorParallel tensor_;
   int shards_;
-  double rate_ = 0;
+  const StackSpec& stack_;
+  double peak_ = 0, rate_ = 0;
 };
 
 }  // namespace

@@ -26,10 +26,13 @@
 // Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
 // hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual
 // additions take their whole time on every GPU, unless sequence parallelism divides them.
+//
+// That is the neutral stack; one that takes layers apart has its own times (models/stack.hpp).
 #pragma once
 
 #include "models/device.hpp"
 #include "models/gradient_buckets.hpp"
+#include "models/stack.hpp"
 #include "models/transformer.hpp"
 #include "program/vocabulary.hpp"
 
@@ -48,6 +51,7 @@ struct StageCostOptions {
   /// gradients and an all-gather of weights then replace the all-reduce; each counts half of its
   /// bytes in `reduced_bytes`.
   int optimizer_shards = 1;
+  StackSpec stack = {};
 };
 
 /// Costs per GPU of the stages when stage i holds `layers[i]` consecutive layers, the first one

@@ -3,6 +3,7 @@
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/resolve.hpp"
+#include "scenarios/stack_parts.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -124,6 +125,13 @@ DeviceSpec load_device(const std::string& name) {
   Cluster cluster = read_cluster(section, library, 1);
   diagnostics.throw_if_any();
   return cluster.device;
+}
+
+StackSpec load_stack(const std::string& name) {
+  Shipped file(name, "stack", "models/stacks");
+  StackSpec stack = read_stack(*file.section);
+  file.diagnostics.throw_if_any();
+  return stack;
 }
 
 }  // namespace penstock

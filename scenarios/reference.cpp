@@ -39,7 +39,7 @@ pipeline: {stages: 4, microbatches: 8}
 
 - **Units.** Quantities have a unit (`1.5 us`, `48 MiB`, `25 GB/s`, `100 Gbps`, `125 TFLOP/s`); 0 needs
   none. GB is 10^9 bytes and GiB 2^30; Gbps counts bits and GB/s bytes.
-- **Names, files, maps.** `model`, `cluster` and `device` take a shipped name, a file
+- **Names, files, maps.** `model`, `cluster`, `device` and `stack` take a shipped name, a file
   (`my/model.yaml`, relative to the file that names it), or a map. `{base: NAME, key: value}` starts
   from another one and changes some keys.
 - **Profiles.** `penstock calibrate -o my-profile.yaml` measures a model on a machine. `model:
@@ -118,6 +118,11 @@ constexpr Chapter kChapters[] = {
      "then its second, and so on. Channels whose routes have an edge in the same direction share "
      "it. Both directions of a full-duplex edge are links of their own."},
     {"device", "`cluster.device`", ""},
+    {"stack", "`stack`",
+     "The software that trains, as numbers: what a layer costs beside its matrix products, what "
+     "links reach, what overlaps, what is kept (the model is at the head of `models/stack.hpp`). "
+     "Without the key, or with a stack without `matrix_efficiency`, a layer takes what the "
+     "device's `efficiency` says of whole layers."},
     {"perturbations", "`perturbations`",
      "What disturbs the run, and what that costs: the result compares with the undisturbed run. "
      "Failures of devices do not change the simulated batches; the goodput of a long job is "

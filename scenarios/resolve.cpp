@@ -250,6 +250,14 @@ void check_magnitudes(const Part& model, const Scenario& scenario) {
   if (!(seconds * 1e9 < kMost)) model.refuse("the run would take more than a hundred years");
 }
 
+/// Does the stack overlap the reduction with the backward, where the pipeline does not say it?
+bool overlaps_by_stack(const Specification& spec, const ScheduleShape& shape) {
+  const Schedule* schedule = spec.schedule;
+  return spec.stack.overlaps_reduction && !spec.reduction.overlap.there && schedule != nullptr &&
+         schedule->flushes() && !schedule->asynchronous && schedule->layout != Layout::mirrored &&
+         shape.chunks == 1;
+}
+
 void set_reductions(const ReductionRequest& request,
                     std::vector<std::vector<LayerGradient>> gradients, Scenario& scenario) {
   scenario.update_reductions();
@@ -307,8 +315,10 @@ void use_costs(const Specification& spec, const ReductionRequest& reduction,
 
 Scenario resolve(const Specification& spec) {
   const PerStage<int> width = widths_of(spec);
-  const ReductionRequest reduction = reduction_of(spec, std::ranges::max(width.values()));
+  ReductionRequest reduction = reduction_of(spec, std::ranges::max(width.values()));
   Parallelism job = parallelism_of(spec, width, reduction);
+  job.stack = spec.stack;
+  if (overlaps_by_stack(spec, job.shape)) reduction.overlap = Overlap::backward;
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   check_measured(spec, job);

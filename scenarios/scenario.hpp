@@ -23,6 +23,7 @@ inline constexpr double kBytesPerOp = 64;
 
 /// How the work is divided: the schedule, its shape, the mesh of GPUs, and what these share.
 struct Parallelism {
+  StackSpec stack{};  ///< the software that runs it
   const Schedule* schedule = nullptr;
   std::shared_ptr<const Schedule> own_schedule{};  ///< where it is the user's own
   ScheduleShape shape{};
@@ -129,6 +130,7 @@ std::vector<std::string> shipped_names(const std::string& folder);
 
 TransformerSpec load_model(const std::string& name);
 DeviceSpec load_device(const std::string& name);
+StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);
 
 }  // namespace penstock

@@ -2,11 +2,19 @@
 
 #include "scenarios/foreign.hpp"
 #include "scenarios/parts.hpp"
+#include "scenarios/stack_parts.hpp"
 
 namespace penstock {
 namespace {
 
-std::optional<ModelSpecification> read_model(const Section& top, Library& library) {
+StackSpec stack_of(const Section& top, Library& library) {
+  if (!top.has("stack")) return {};
+  const Value* found = library.resolve(top.at("stack"), "stack", "models/stacks");
+  return found == nullptr ? StackSpec{} : read_stack(Section(*found, "stack", top.diagnostics()));
+}
+
+std::optional<ModelSpecification> read_model(const Section& top, const StackSpec& stack,
+                                             Library& library) {
   if (!top.has("model")) {
     top.refuse("the scenario needs a 'model'");
     return std::nullopt;
@@ -28,6 +36,7 @@ std::optional<ModelSpecification> read_model(const Section& top, Library& librar
   }
   if (model.by_costs || model.by_layers) return model;
   model.transformer = read_transformer(section);
+  if (!section.has("bytes_per_parameter")) apply_to_model(stack, *model.transformer);
   model.measured = read_measured(section);
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
   return model;
@@ -72,13 +81,15 @@ Specification::Specification(const Value& document, const std::string& folder, D
       section(map_or_throw(document, diagnostics), "scenario", diagnostics),
       pipeline_section(section, "pipeline"),
       library(folder, documents, diagnostics),
-      model(read_model(section, library)),
+      stack(stack_of(section, library)),
+      model(read_model(section, stack, library)),
       cluster_section(read_cluster_section(section, library)),
       schedule(read_schedule(section, library, own_schedule)),
       reduction_section(pipeline_section, "reduction") {
   if (!cluster_section) return;
   Library files(folder, documents, cluster_problems);
   cluster = read_cluster(Section(*cluster_section, cluster_problems), files, 0);
+  apply_to_links(stack, cluster);
 }
 
 }  // namespace penstock

@@ -138,6 +138,7 @@ struct Specification {
   Section pipeline_section;
   PipelineKeys pipeline{pipeline_section};
   Library library;
+  StackSpec stack;                          ///< neutral where the scenario names none
   std::optional<ModelSpecification> model;  ///< none: missing, or not found
   std::optional<Section> cluster_section;
   std::shared_ptr<const Schedule> own_schedule;

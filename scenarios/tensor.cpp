@@ -151,7 +151,8 @@ StageCostOptions cost_options(const Parallelism& job) {
           .recompute = job.recompute,
           .tensor = {job.mesh.tensor, job.sequence_parallel, job.transfers_divided},
           .context = job.mesh.context,
-          .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1};
+          .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
+          .stack = job.stack};
 }
 
 }  // namespace penstock

@@ -27,6 +27,7 @@ class ValueCheck {
   const Value* whole(const Value& value, const std::string& kind) {
     if (kind == "model") return library_.resolve(value, kind, "models");
     if (kind == "cluster") return library_.resolve(value, kind, "models/clusters");
+    if (kind == "stack") return library_.resolve(value, kind, "models/stacks");
     if (kind == "device") return library_.resolve(value, kind, "models/devices");
     return &value;
   }

@@ -96,6 +96,7 @@ const std::vector<Value>& Names::scenarios() {
     const std::string home = std::filesystem::path(file).parent_path().string();
     resolve_section(document, "model", "models", home, documents_);
     resolve_section(document, "cluster", "models/clusters", home, documents_);
+    resolve_section(document, "stack", "models/stacks", home, documents_);
     scenarios_.push_back(std::move(document));
   }
   return scenarios_;

@@ -25,6 +25,12 @@ constexpr GpuCluster kClusters[] = {{"h100", "dgx-h100"},
                                     {"a100-40", "dgx-a100-40"},
                                     {"gb200", "gb200-nvl72"}};
 
+/// Which stack (models/stacks) made the runs of a source.
+struct SourceStack {
+  std::string_view source, stack;
+};
+constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron"}};
+
 std::optional<double> number_in_cell(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -63,6 +69,7 @@ class RowReader {
     write("name", run.id);
     write_model();
     write_cluster();
+    write_stack();
     write("schedule", has("schedule") ? cell("schedule") : "1f1b");
     write_pipeline();
     run.scenario = std::move(text_);
@@ -143,6 +150,13 @@ class RowReader {
     }
     if (const auto nodes = number("nodes")) cluster["nodes"] = static_cast<std::int64_t>(*nodes);
     text_ += fmt::format("cluster: {}\n", cluster.dump());
+  }
+
+  void write_stack() {
+    if (has("stack")) return write("stack", cell("stack"));
+    const std::string source = cell("source");
+    for (const auto& [name, stack] : kSourceStacks)
+      if (source.find(name) != std::string::npos) return write("stack", std::string(stack));
   }
 
   bool sequence_parallel() {

@@ -61,6 +61,20 @@ Rows devices() {
   return rows;
 }
 
+Rows stacks() {
+  Rows rows;
+  for (const std::string& name : shipped_names("models/stacks")) {
+    const StackSpec s = load_stack(name);
+    rows.push_back({{"name", name},
+                    {"efficiency_of_matrices", s.matrix_efficiency},
+                    {"forward_host_s", s.forward_host_s},
+                    {"backward_host_s", s.backward_host_s},
+                    {"efficiency_of_links", s.link_efficiency},
+                    {"reduction", s.overlaps_reduction ? "beside the backward" : "after it"}});
+  }
+  return rows;
+}
+
 /// The word of a key's choice.
 std::string word(const char* section, const char* key, std::size_t choice) {
   return split_choices(find_key(section, key)->choices)[choice];
@@ -134,8 +148,11 @@ int run_list(const Arguments& arguments) {
     same.positional.clear();
     return run_schedule_list(same);
   }
-  const std::map<std::string_view, Rows (*)()> lists{
-      {"scenarios", scenarios}, {"models", models}, {"devices", devices}, {"clusters", clusters}};
+  const std::map<std::string_view, Rows (*)()> lists{{"scenarios", scenarios},
+                                                     {"models", models},
+                                                     {"devices", devices},
+                                                     {"clusters", clusters},
+                                                     {"stacks", stacks}};
   const auto list_of = lists.find(what);
   if (list_of == lists.end()) {
     const std::vector<std::string> known{"scenarios", "models", "devices", "clusters", "schedules"};

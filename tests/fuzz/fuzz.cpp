@@ -53,7 +53,7 @@ constexpr std::uint64_t kMostPoints = 2000;  // that are counted
 std::shared_ptr<Documents> only(std::vector<Documents::File> files) {
   static const std::vector<Documents::File> kShipped = [] {
     std::vector<Documents::File> shipped;
-    for (const char* folder : {"models", "models/clusters", "models/devices"})
+    for (const char* folder : {"models", "models/clusters", "models/devices", "models/stacks"})
       for (const std::string& name : shipped_names(folder)) {
         const std::string path = fs::path(data_folder()) / folder / (name + ".yaml");
         shipped.push_back({path, read_file(path)});

@@ -156,6 +156,7 @@ TEST(ScenarioExamples, ShippedModelsClustersAndDevicesAreReadable) {
     EXPECT_NO_THROW(load_cluster(name)) << name;
   for (const auto& name : shipped_names("models/devices"))
     EXPECT_NO_THROW(load_device(name)) << name;
+  for (const auto& name : shipped_names("models/stacks")) EXPECT_NO_THROW(load_stack(name)) << name;
 }
 
 // --- models -------------------------------------------------------------------------------------

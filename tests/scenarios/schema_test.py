@@ -83,7 +83,7 @@ def main():
     shipped = sorted((source / "scenarios").glob("*.yaml"))
     for path in shipped:
         wrong += [f"{path.name} should be valid: {e}" for e in errors_of(validator, path)]
-    folders = {"model": "models", "cluster": "models/clusters", "device": "models/devices"}
+    folders = {"model": "models", "cluster": "models/clusters", "device": "models/devices", "stack": "models/stacks"}
     for kind, folder in folders.items():
         part = jsonschema.Draft7Validator(
             {"$ref": f"#/definitions/{kind}", "definitions": schema["definitions"]}

@@ -1,0 +1,51 @@
+// A training stack: what the software around the matrix products costs. The neutral one adds
+// nothing, and the device's efficiency curve of whole layers says all.
+//
+// One with `matrix_efficiency` takes a layer apart. Of b sequences of s tokens on one of t GPUs:
+//   matrices    FLOPs / (t peak matrix_efficiency), attention with its own efficiency, half of it
+//               where flash attention skips what is masked
+//   traffic     norms, activations, casts: bytes per token and hidden element, at memory bandwidth
+//   weights     gradients added to those of earlier microbatches: bytes per parameter and backward
+//   launches    the host's time for a layer's kernels; it and the GPU's join smoothly, as
+//               (gpu^4 + host^4)^(1/4): each hides nearly all of the shorter one
+// and the LM head, the links under the stack's collectives, the optimizer, what overlaps and what
+// is kept for the backward have numbers of their own.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace penstock {
+
+struct StackSpec {
+  std::string name;
+
+  double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
+  double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
+  double forward_traffic = 0;       ///< bytes per token and hidden element of a layer's F
+  double backward_traffic = 0;      ///< the same of B
+  double accumulation = 0;          ///< bytes per parameter of every B
+  double logits_traffic = 0;        ///< bytes per logit, in F and again in B
+
+  double forward_host_s = 0;   ///< the host's time for a layer's F
+  double backward_host_s = 0;  ///< for B
+  double tensor_host_s = 0;    ///< more of each where GPUs share a layer
+
+  double link_efficiency = 1;            ///< share of the links' rate that transfers reach
+  std::optional<double> link_latency_s;  ///< of a step between nodes, instead of the cluster's
+  bool overlaps_reduction = false;       ///< with the last backward, unless the pipeline says
+
+  double optimizer_traffic = 0;  ///< bytes per updated parameter; 0: its state read and written
+  double iteration_overhead_s = 0;
+
+  /// Kept for B of a layer's token: bytes per hidden element and per column of the MLP. 0: those of
+  /// fused kernels (models/transformer.hpp).
+  double kept_per_hidden = 0, kept_per_column = 0;
+  double logits_kept = 0;  ///< bytes per logit; 0: an fp32 softmax
+  /// Bytes of a parameter where the model does not say them.
+  std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;
+
+  bool takes_layers_apart() const { return matrix_efficiency > 0; }
+};
+
+}  // namespace penstock

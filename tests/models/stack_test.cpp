@@ -1,0 +1,103 @@
+// Stacks: a layer taken apart costs what its parts cost, and the neutral stack says nothing.
+#include "models/stack.hpp"
+
+#include "models/stage_costs.hpp"
+#include "tests/models/hand_made.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace penstock::stack_test {
+namespace {
+
+/// Half of the peak, and nothing else takes time.
+StackSpec plain_stack() {
+  StackSpec stack;
+  stack.matrix_efficiency = 0.5;
+  return stack;
+}
+
+std::vector<StageCosts> costs_with(const StackSpec& stack, const TransformerSpec& model,
+                                   const std::vector<int>& layers, StageCostOptions options = {}) {
+  options.stack = stack;
+  DeviceSpec device = plain_device();
+  device.memory_bytes_per_s = 1e12;
+  device.memory_efficiency = 1;
+  return stage_costs(model, device, layers, options);
+}
+
+TEST(Stack, TakesALayerApart) {
+  const TransformerSpec gpt = gpt_small();
+  const auto c = costs_with(plain_stack(), gpt, {4, 4, 4});
+  EXPECT_DOUBLE_EQ(c[1].forward_s, 4 * gpt.layer_forward_flops(1) / 0.5e12);
+  EXPECT_DOUBLE_EQ(c[1].backward_s, 2 * c[1].forward_s);
+  EXPECT_DOUBLE_EQ(c[1].backward_s, c[1].backward_input_s + c[1].backward_weight_s);
+  EXPECT_NEAR(c[2].forward_s, c[1].forward_s + gpt.head_forward_flops(1) / 0.5e12, 1e-12);
+}
+
+TEST(Stack, FlashAttentionLeavesOutWhatIsMasked) {
+  const TransformerSpec llama = llama_3_8b();
+  const double s = costs_with(plain_stack(), llama, {16, 16})[0].forward_s;
+  EXPECT_NEAR(s, 16 * (llama.layer_weight_flops(1) + llama.layer_attention_flops(1) / 2) / 0.5e12,
+              1e-9);
+}
+
+TEST(Stack, AddsTrafficAndGradientsOfEveryBackward) {
+  StackSpec stack = plain_stack();
+  stack.forward_traffic = 10;
+  stack.accumulation = 8;
+  const TransformerSpec gpt = gpt_small();
+  const auto with = costs_with(stack, gpt, {4, 4, 4}),
+             without = costs_with(plain_stack(), gpt, {4, 4, 4});
+  EXPECT_NEAR(with[1].forward_s - without[1].forward_s, 4 * 10 * 1024.0 * 768 / 1e12, 1e-12);
+  EXPECT_NEAR(with[1].backward_s - without[1].backward_s,
+              4 * 8 * static_cast<double>(gpt.layer_parameters()) / 1e12, 1e-12);
+}
+
+TEST(Stack, HostAndGpuJoinSmoothly) {
+  const TransformerSpec gpt = gpt_small();
+  const double gpu = costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s / 4;
+  StackSpec stack = plain_stack();
+  const auto layer_s = [&](double host_s) {
+    stack.forward_host_s = host_s;
+    return costs_with(stack, gpt, {4, 4, 4})[1].forward_s / 4;
+  };
+  EXPECT_NEAR(layer_s(100 * gpu), 100 * gpu, 1e-6 * gpu);
+  EXPECT_NEAR(layer_s(gpu / 100), gpu, 1e-6 * gpu);
+  EXPECT_NEAR(layer_s(gpu), std::pow(2, 0.25) * gpu, 1e-9);
+}
+
+TEST(Stack, AStageWithoutLayersTakesNoTime) {
+  StackSpec stack = plain_stack();
+  stack.forward_host_s = stack.backward_host_s = 1;
+  const auto c = costs_with(stack, gpt_small(), {6, 0, 6});
+  EXPECT_EQ(c[1].forward_s, 0);
+  EXPECT_EQ(c[1].backward_s, 0);
+  EXPECT_EQ(c[1].activation_bytes, 0);
+}
+
+TEST(Stack, SaysWhatIsKept) {
+  StackSpec stack = plain_stack();
+  stack.kept_per_hidden = 40;
+  stack.kept_per_column = 2;
+  const double tokens = 1024, columns = 4 * 768.0;
+  const auto whole = costs_with(stack, gpt_small(), {4, 4, 4});
+  EXPECT_EQ(whole[1].activation_bytes, std::llround(4 * tokens * (40 * 768 + 2 * columns)));
+  const auto divided = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
+  EXPECT_EQ(divided[1].activation_bytes,
+            std::llround(4 * tokens * ((38 * 768 + 2 * columns) / 4 + 2 * 768)));
+}
+
+TEST(Stack, OptimizerMovesWhatItSays) {
+  StackSpec stack;  // neutral but for this
+  stack.optimizer_traffic = 30;
+  stack.iteration_overhead_s = 1;
+  const auto c = costs_with(stack, gpt_small(), {4, 4, 4});
+  EXPECT_NEAR(c[1].step_s,
+              1 + 30 * 4.0 * static_cast<double>(gpt_small().layer_parameters()) / 1e12, 1e-9);
+  EXPECT_DOUBLE_EQ(c[1].forward_s, costs_with({}, gpt_small(), {4, 4, 4})[1].forward_s);
+}
+
+}  // namespace
+}  // namespace penstock::stack_test

@@ -1,0 +1,69 @@
+// The key `stack`: names, files and maps; what it leaves to the pipeline's own keys.
+#include "base/error.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <gtest/gtest.h>
+
+namespace penstock::stack_key_test {
+namespace {
+
+const std::string kLlama = "model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 2}\n";
+
+Scenario read(const std::string& text) { return parse_scenario(text, "test.yaml"); }
+
+std::string refusal(const std::string& text) {
+  try {
+    read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StackKey, TakesANameOrAMapThatChangesIt) {
+  const std::string rest = kLlama + "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n";
+  const Scenario named = read(rest + "stack: nanotron\n");
+  EXPECT_EQ(named.stack.name, "nanotron");
+  const Scenario changed = read(rest + "stack: {base: nanotron, iteration_overhead: 1 s}\n");
+  EXPECT_EQ(changed.stack.iteration_overhead_s, 1);
+  EXPECT_EQ(changed.stack.matrix_efficiency, named.stack.matrix_efficiency);
+  EXPECT_NE(refusal(rest + "stack: nanotrom\n").find("did you mean 'nanotron'"), std::string::npos);
+}
+
+TEST(StackKey, OverlapsTheReductionWhereThePipelineDoesNotSayIt) {
+  const std::string stack = kLlama + "stack: {reduction_overlap: backward}\n";
+  const std::string flushed = stack + "schedule: 1f1b\n";
+  EXPECT_GT(read(flushed + "pipeline: {stages: 4, width: 4}\n").reduction.buckets.at(0).size(), 1U);
+  EXPECT_TRUE(read(flushed + "pipeline: {stages: 4, width: 4, reduction: {overlap: none}}\n")
+                  .reduction.buckets.at(0)
+                  .empty());
+  EXPECT_NO_THROW(read(stack + "schedule: interleaved-1f1b\npipeline: {stages: 4, width: 4, "
+                               "microbatches: 8}\n"));
+}
+
+TEST(StackKey, SlowsLinksAndSaysBytesThatTheModelLeavesOpen) {
+  const std::string rest =
+      "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n"
+      "stack: {link_efficiency: 50%, link_latency: 1 ms, gradient_bytes: 6}\n";
+  const Scenario s = read(kLlama + rest), neutral = read(kLlama + "schedule: 1f1b\n");
+  EXPECT_DOUBLE_EQ(s.cluster.inter.bytes_per_s, neutral.cluster.inter.bytes_per_s / 2);
+  EXPECT_DOUBLE_EQ(s.cluster.inter.latency_s, 1e-3);
+  EXPECT_EQ(s.transformer->bytes.gradients, 6);
+  EXPECT_EQ(read("model: {base: llama-3-8b, bytes_per_parameter: {gradients: 2}}\ncluster: "
+                 "{base: dgx-h100, nodes: 2}\n" +
+                 rest)
+                .transformer->bytes.gradients,
+            2);
+}
+
+TEST(StackKey, RefusesWhatNeedsLayersTakenApart) {
+  EXPECT_NE(refusal(kLlama + "schedule: 1f1b\nstack: {forward_host: 1 ms}\n")
+                .find("'forward_host' needs 'matrix_efficiency'"),
+            std::string::npos);
+  EXPECT_NE(refusal(kLlama + "schedule: 1f1b\nstack: {matrix_efficiency: 0}\n")
+                .find("'matrix_efficiency' must be more than 0"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::stack_key_test
