@@ -157,7 +157,8 @@ TEST(SetErrors, SayWhatIsWrong) {
       {"latency=1 us",
        "--set latency=1 us: 'latency' could be any of cluster.link.latency, cluster.intra.latency, "
        "cluster.inter.latency"},
-      {"base=gpt-2.2b", "--set base=gpt-2.2b: 'base' could be any of model.base, cluster.base"},
+      {"base=gpt-2.2b",
+       "--set base=gpt-2.2b: 'base' could be any of model.base, cluster.base, stack.base"},
       {"pipeline..stages=8",
        "--set pipeline..stages=8: 'pipeline..stages' is not a key such as pipeline.stages"},
       {"stages=four", "--set stages=four: 'stages' must be an integer >= 1, got 'four'"},
