@@ -51,7 +51,7 @@ class Keys(unittest.TestCase):
         return sorted(set(re.findall(r'\w+\{section, "(\w+)"\}', part)))
 
     def test_the_specification_mirrors_the_table(self):
-        for section, start, apart in [("scenario", "struct Specification {", []),
+        for section, start, apart in [("scenario", "struct Specification {", ["stack"]),
                                       ("pipeline", "struct PipelineKeys {", ["reduction"]),
                                       ("reduction", "struct ReductionKeys {", [])]:
             with self.subTest(section):
@@ -74,6 +74,8 @@ class Devices(unittest.TestCase):
         shipped = [path.stem for path in (ROOT / "models/devices").glob("*.yaml")]
         self.assertGreater(len(shipped), 3)
         for path in sources():
+            if path.name == "run_table.cpp":
+                continue  # what tables of others call the GPU of a cluster
             code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
             self.assertEqual([], [name for name in shipped if f'"{name}"' in code], path)
 
