@@ -68,6 +68,7 @@ class CudaBackend : public Backend {
   bool crosses(const ChannelPlan& channel) const;
   void place(int gpus);
   int product_sms(int of_stage, int of_gpu) const;
+  void choose_product_sms();
   void reserve_events();
   void describe_memory(Description& description) const;
   std::string describe_links() const;
@@ -116,6 +117,7 @@ CudaBackend::CudaBackend(const BackendRequest& request, int gpus)
     throw InputError("--clock", "a GPU has no virtual clock; use --backend host");
   place(gpus);
   open_gpus();
+  choose_product_sms();
   if (!gpus_.empty()) in_use_.with_context = bytes_in_use(gpus_.begin()->first);
   for (const int d : request.devices) open_device(d);
   if (!gpus_.empty()) in_use_.with_devices = bytes_in_use(gpus_.begin()->first);
@@ -158,6 +160,16 @@ int CudaBackend::product_sms(int of_stage, int of_gpu) const {
   if (most == 0) return of_stage;
   const int sms = of_stage > 0 ? of_stage : of_gpu;
   return std::max(sms - most, sms / 4);
+}
+
+/// The least of all devices': GPUs that hold different numbers of them have partitions of different
+/// sizes, and one algorithm must do for all, and for a reference.
+void CudaBackend::choose_product_sms() {
+  for (const auto& [device, place] : places_) {
+    const GpuPartitions& partitions = *gpus_.at(place.gpu).partitions;
+    const int sms = product_sms(partitions.sms(place.partition), partitions.all_sms());
+    if (sms > 0) product_sms_ = product_sms_ > 0 ? std::min(product_sms_, sms) : sms;
+  }
 }
 
 RunSettings CudaBackend::same_bits(RunSettings settings) const {
@@ -237,7 +249,7 @@ void CudaBackend::open_device(int device) {
   DeviceSettings s;
   s.number = device;
   s.gpu = p.gpu;
-  s.sms = product_sms_ = product_sms(gpu.partitions->sms(p.partition), gpu.partitions->all_sms());
+  s.sms = product_sms_;
   s.compute = gpu.partitions->make_stream(p.partition, false);
   s.bf16 = request_.settings.precision == Precision::bf16;
   s.pace = request_.settings.pace;
