@@ -54,7 +54,8 @@ struct Simulation {
     return latest ? latest->version(table->device_of(op), own) : own;
   }
   MemoryInput memory() const {
-    return {program.ops, *table, *timeline, scenario.costs, more_versions, scenario.stage_parts()};
+    return {program.ops,    *table,        *timeline,
+            scenario.costs, more_versions, scenario.stage_parts(program.placement)};
   }
 };
 

@@ -31,9 +31,8 @@ std::vector<int> Parallelism::stage_widths() const {
   return of_stage;
 }
 
-std::vector<int> Parallelism::stage_parts() const {
+std::vector<int> Parallelism::stage_parts(const Placement& where) const {
   std::vector<int> of_stage;
-  const Placement where = placement();
   for (const std::uint32_t position : where.positions())
     of_stage.push_back(mesh.together(position));
   return of_stage;

@@ -43,7 +43,8 @@ struct Parallelism {
   std::vector<int> widths() const { return mesh.widths(shape.depth); }
   std::vector<int> stage_widths() const;  ///< of the position of each virtual stage
   /// Of each virtual stage, how many replicas divide its microbatches.
-  std::vector<int> stage_parts() const;
+  std::vector<int> stage_parts() const { return stage_parts(placement()); }
+  std::vector<int> stage_parts(const Placement& where) const;
   /// GPUs of all stages.
   std::int64_t gpu_count() const { return mesh.ranks(shape.depth); }
   /// Devices of the Program, and where they are.
