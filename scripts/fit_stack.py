@@ -12,8 +12,9 @@ STACK     where to begin: a file of models/stacks, or its name there
 
 Each number is moved until the sum over the rows of log(predicted / measured), squared where it is small and
 counted singly beyond 5 % (scipy's soft_l1), is least: no row and no schedule has a number of its own. Beside
-each number stands its spread, the standard deviation that the fit's own residuals give it. An evaluation is
-one `penstock validate` of all rows (seconds), a fit a few minutes. Needs numpy, scipy, yaml. The program is
+each number stands its spread, the standard deviation that the fit's own residuals give it: without limit for
+numbers that these rows tell only together (forward and backward launches; attention and traffic where all
+sequences are equally long). An evaluation is one `penstock validate` of all rows, a fit ten seconds to minutes. Needs numpy, scipy, yaml. The program is
 $PENSTOCK, or ./penstock.
 """
 import argparse
@@ -58,6 +59,16 @@ def written(key, value):
 
 def exact(key, value):
     return f"{value!r} s" if key in TIMES else value
+
+
+def free(key, value):
+    """A number without limits in place of a share (0 to 1) or of one above 0."""
+    return numpy.log(value / (1 - value)) if key in SHARES else numpy.log(value)
+
+
+def bound(key, value):
+    """Its inverse."""
+    return float(1 / (1 + numpy.exp(-value)) if key in SHARES else numpy.exp(value))
 
 
 def rows_of(arguments):
@@ -119,30 +130,32 @@ def main():
         random.Random(arguments.half).shuffle(rows)
         rows, unseen = rows[:len(rows) // 2], rows[len(rows) // 2:]
 
-    def stack_with(logs):
-        return start | {key: exact(key, float(numpy.exp(log))) for key, log in zip(keys, logs)}
+    def stack_with(found):
+        return start | {key: exact(key, bound(key, value)) for key, value in zip(keys, found)}
 
     with tempfile.TemporaryDirectory() as place:
         model = Model(pathlib.Path(place), "fitted", rows, arguments.memory)
 
-        def errors(logs):
-            found = model.errors(stack_with(logs))
+        def errors(numbers):
+            found = model.errors(stack_with(numbers))
             print(f"{summary(found)}", file=sys.stderr)
             return found
 
-        begin = numpy.log([number(start[key]) for key in keys])
+        begin = numpy.array([free(key, number(start[key])) for key in keys])
         print(f"before: {summary(model.errors(stack_with(begin)))}")
-        fit = scipy.optimize.least_squares(errors, begin, loss="soft_l1", f_scale=0.05, diff_step=0.02,
-                                           xtol=1e-3, ftol=1e-3, max_nfev=12)
+        # Steps of a Jacobian relative to 1, as a value near 0 says nothing of how far to go.
+        fit = scipy.optimize.least_squares(errors, begin, loss="soft_l1", f_scale=0.05,
+                                           diff_step=0.02 / numpy.maximum(numpy.abs(begin), 1e-3),
+                                           bounds=(begin - 1, begin + 1), xtol=1e-3, ftol=1e-3, max_nfev=12)
         print(f"fitted: {summary(fit.fun)}")
         if unseen:
             other = Model(pathlib.Path(place), "unseen", unseen, arguments.memory)
             print(f"unseen: {summary(other.errors(stack_with(fit.x)))}")
     spread = numpy.sqrt(numpy.diag(numpy.linalg.pinv(fit.jac.T @ fit.jac)) * numpy.mean(fit.fun**2))
-    for key, log, deviation in zip(keys, fit.x, spread):
-        print(f"{key}: {written(key, float(numpy.exp(log)))}  # +- {100 * deviation:.0f} %; was {start[key]}")
+    for key, value, deviation in zip(keys, fit.x, spread):
+        print(f"{key}: {written(key, bound(key, value))}  # +- {100 * deviation:.0f} %; was {start[key]}")
     if arguments.output:
-        made = start | {key: written(key, float(numpy.exp(log))) for key, log in zip(keys, fit.x)}
+        made = start | {key: written(key, bound(key, value)) for key, value in zip(keys, fit.x)}
         pathlib.Path(arguments.output).write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
 
 
