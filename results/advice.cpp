@@ -12,7 +12,7 @@ namespace penstock {
 namespace {
 
 constexpr std::uint32_t kMostOpsExact = 300'000;  // ops of a run, as what would help allows
-constexpr std::uint32_t kMostOpsFluid = 10'000;
+constexpr std::uint32_t kMostOpsFluid = 100'000;  // a tenth of a second each
 constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
 
