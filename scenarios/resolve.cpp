@@ -347,7 +347,7 @@ Scenario resolve(const Specification& spec) {
   out.optimistic = beyond_curve(spec, out);
   out.samples_per_epoch = spec.samples_per_epoch.value;
   out.perturbations = std::move(perturbations);
-  for (const std::string& note : spec.library.notes()) spec.diagnostics.note(note);
+  for (const std::string& note : spec.notes_of_files()) spec.diagnostics.note(note);
   note_costs(spec, out);
   use_costs(spec, reduction, std::move(stages.gradients), out);
   spec.diagnostics.throw_if_any();

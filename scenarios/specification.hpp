@@ -137,6 +137,9 @@ struct Specification {
   Integer most_ops{section, "most_ops"};
   Section pipeline_section;
   PipelineKeys pipeline{pipeline_section};
+  /// What reading the files it names left to say.
+  const std::vector<std::string>& notes_of_files() const { return library.notes(); }
+
   Library library;
   StackSpec stack;                          ///< neutral where the scenario names none
   std::optional<ModelSpecification> model;  ///< none: missing, or not found
