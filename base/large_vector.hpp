@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,9 +35,10 @@ struct LargeAllocator {
     if (count * sizeof(T) < kHugePage) return ::operator delete(memory);
     std::free(memory);
   }
+  /// What needs no constructor for its lifetime to begin is not touched: neither are its pages.
   template <class U>
   void construct(U* at) {
-    ::new (static_cast<void*>(at)) U;
+    if constexpr (!std::is_trivially_destructible_v<U>) ::new (static_cast<void*>(at)) U;
   }
   template <class U, class... Args>
   void construct(U* at, Args&&... args) {

@@ -238,7 +238,8 @@ std::vector<std::string> where_stages_lie(const Scenario& scenario) {
 std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement) {
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
-  const ChangesStudy study = study_changes(scenario);
+  const Simulation today = simulate(scenario, EngineChoice::automatic);
+  const ChangesStudy study = study_changes(today, summarize(today));
   for (const Advice& advice : study.found)
     lines.push_back(
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));

@@ -235,22 +235,28 @@ class DeadlockReport {
   const Untimed& clock_;
 };
 
-void check_deadlock(const Program& program, const DependencyTable& table, Findings& findings) {
+}  // namespace
+
+std::vector<std::string> check_deadlock(const Program& program, const DependencyTable& table) {
+  Findings findings;
   Untimed clock{std::vector<bool>(program.ops.size(), false)};
   Walk<Untimed> walk(program, table, clock);
   if (!walk.run()) DeadlockReport(program, table, walk, clock).write(findings);
+  return findings.take();
 }
 
-}  // namespace
-
 std::vector<std::string> check(const Program& program, const DependencyTable& table) {
+  auto problems = check_order(program, table);
+  return problems.empty() ? check_deadlock(program, table) : problems;
+}
+
+std::vector<std::string> check_order(const Program& program, const DependencyTable& table) {
   Findings findings;
   check_each_op_once(program, table, findings);
   if (findings.empty()) check_order_on_devices(program, table, findings);
   if (findings.empty()) check_versions(program, findings);
   if (findings.empty() && program.versions.kind == VersionRule::Kind::listed)
     check_held(program, findings);
-  if (findings.empty()) check_deadlock(program, table, findings);
   return findings.take();
 }
 

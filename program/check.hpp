@@ -12,4 +12,9 @@ namespace penstock {
 /// is.
 std::vector<std::string> check(const Program& program, const DependencyTable& table);
 
+/// The same but for deadlock, and deadlock alone (precondition: nothing else is wrong): it takes as
+/// long as an engine's own walk, which proves as much.
+std::vector<std::string> check_order(const Program& program, const DependencyTable& table);
+std::vector<std::string> check_deadlock(const Program& program, const DependencyTable& table);
+
 }  // namespace penstock

@@ -21,24 +21,23 @@ struct Outcome {
   bool fits = false;
 };
 
-std::optional<Outcome> measured_by(const Simulation& simulation) {
-  const Result result = summarize(simulation);
+std::optional<Outcome> outcome_in(const Result& result) {
   if (!(result.samples_per_s > 0)) return std::nullopt;
   return Outcome{result.samples_per_s,
                  result.infeasible_because.empty() && result.stalled_because.empty()};
 }
 
-bool is_exact(const Simulation& simulation) {
-  return uses_exact(simulation, EngineChoice::automatic);
+bool too_large(const Simulation& s) {
+  return s.program.ops.size() >
+         (uses_exact(s, EngineChoice::automatic) ? kMostOpsExact : kMostOpsFluid);
 }
 
 /// None where the run is too large, is refused or has no rate.
 std::optional<Outcome> outcome_of(const Scenario& scenario) {
   Simulation simulation = prepare(scenario);
-  const bool exact = is_exact(simulation);
-  if (simulation.program.ops.size() > (exact ? kMostOpsExact : kMostOpsFluid)) return std::nullopt;
+  if (too_large(simulation)) return std::nullopt;
   run_engine(simulation, EngineChoice::automatic);
-  return measured_by(simulation);
+  return outcome_in(summarize(simulation));
 }
 
 /// As if no link were shared, which takes a hundredth of the time: to choose what to simulate.
@@ -47,7 +46,7 @@ std::optional<Outcome> outlook_of(const Scenario& scenario) {
   if (simulation.program.ops.size() > kMostOpsExact) return std::nullopt;
   simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
   simulation.engine = "exact";
-  return measured_by(simulation);
+  return outcome_in(summarize(simulation));
 }
 
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
@@ -253,12 +252,13 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
 
 }  // namespace
 
-ChangesStudy study_changes(const Scenario& scenario) {
+ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
+  const Scenario& scenario = simulation.scenario;
   if (scenario.perturbations.changes_times() || scenario.own_schedule) return {};
   ChangesStudy study;
   std::vector<Advice>& found = study.found;
-  const auto today = try_to(study, [&] { return outcome_of(scenario); });
-  if (!today) return study;
+  const auto today = outcome_in(result);
+  if (!today || too_large(simulation)) return study;
   const auto outlook = try_to(study, [&] { return outlook_of(scenario); });
   if (!outlook) return study;
   std::size_t simulated = 0;

@@ -18,7 +18,7 @@ struct ChangesStudy {
 
 /// The best two, of different kinds, best first; of a scenario that does not fit, those that do.
 /// None where nothing is better, where the run is too large to repeat (300,000 ops with `exact`,
-/// 10,000 with `simgrid`) or perturbed. To be called before this process has used SimGrid.
-ChangesStudy study_changes(const Scenario& scenario);
+/// 100,000 with `fluid`) or perturbed. `result` is today's.
+ChangesStudy study_changes(const Simulation& today, const Result& result);
 
 }  // namespace penstock

@@ -73,33 +73,27 @@ std::vector<Change> changes_of(const Simulation& before) {
   return changes;
 }
 
-std::optional<double> run(Simulation& simulation, EngineChoice engine) {
-  run_engine(simulation, engine);
-  return iteration_time_s(simulation);
-}
-
 }  // namespace
 
-Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine) {
-  Simulation before = prepare(scenario);
-  engine_for(before, engine);  // or is refused
-  engine = engine_for(before, EngineChoice::automatic);
+Sensitivities study_sensitivities(const Simulation& today) {
+  const EngineChoice engine = engine_for(today, EngineChoice::automatic);
   const std::uint32_t most = engine == EngineChoice::exact ? kMostExact : kMostFluid;
   Sensitivities found;
-  if (before.program.ops.size() > most) {
+  if (today.program.ops.size() > most) {
     found.none_because = fmt::format(
         "what would help is left out: {} ops, more than the {} of a run that {} repeats; "
         "take fewer batches",
-        before.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)]);
+        today.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)]);
     return found;
   }
-  const std::vector<Change> changes = changes_of(before);
+  // Nothing helps a run that is too short for an iteration, or that never ends.
+  if (!iteration_time_s(today)) return found;
+  const std::vector<Change> changes = changes_of(today);
   try {
-    // Nothing helps a run that is too short for an iteration, or that never ends.
-    if (!run(before, engine)) return found;
     for (const Change& change : changes) {
       Simulation changed = prepare(change.scenario);
-      if (const auto seconds = run(changed, engine))
+      run_engine(changed, engine);
+      if (const auto seconds = iteration_time_s(changed))
         found.changes.push_back({change.what, *seconds / change.samples, change.of_stage});
     }
   } catch (const SystemError& error) {

@@ -11,8 +11,8 @@
 
 namespace penstock {
 
-/// Runs with `exact` where that is valid and the run has at most 300,000 ops; else with `simgrid`,
-/// up to 50,000 ops. Throws InputError when `engine` cannot represent the scenario.
-Sensitivities study_sensitivities(const Scenario& scenario, EngineChoice engine);
+/// Of what was simulated, again with `exact` where that is valid and the run has at most 300,000
+/// ops; else with `fluid`, up to 50,000 ops.
+Sensitivities study_sensitivities(const Simulation& today);
 
 }  // namespace penstock

@@ -23,8 +23,7 @@ std::shared_ptr<const CheckedProgram> program_of(const Scenario& s, ProgramCache
   return std::make_shared<const CheckedProgram>(*s.schedule, s.shape, s.lowering);
 }
 
-void require_no_problems(const Simulation& s) {
-  const auto& problems = s.checked->problems;
+void require_none(const Simulation& s, const std::vector<std::string>& problems) {
   if (problems.empty()) return;
   const bool coupled = s.program.transfers == Transfers::coupled;
   throw InputError(
@@ -326,7 +325,10 @@ std::optional<double> iteration_time_s(const Simulation& s) {
   return steady_iteration_s(s);
 }
 
-Simulation prepare(Scenario scenario, ProgramCache* programs) {
+namespace {
+
+/// `prepare`, but for the proof that there is no deadlock.
+Simulation ordered(Scenario scenario, ProgramCache* programs) {
   auto program = program_of(scenario, programs);
   Simulation s(std::move(scenario), std::move(program));
   add_traffic(s);
@@ -334,14 +336,29 @@ Simulation prepare(Scenario scenario, ProgramCache* programs) {
        ++stage) {
     s.more_versions.push_back(s.program.versions.held(stage) - 1 + s.program.versions.extra_copies);
   }
-  require_no_problems(s);
+  require_none(s, s.checked->problems);
+  return s;
+}
+
+}  // namespace
+
+Simulation prepare(Scenario scenario, ProgramCache* programs) {
+  Simulation s = ordered(std::move(scenario), programs);
+  require_none(s, s.checked->deadlock());
   return s;
 }
 
 Simulation simulate(const Scenario& scenario, EngineChoice engine) {
   const double started = process_cpu_seconds();
-  Simulation s = prepare(scenario);
-  run_engine(s, engine);
+  Simulation s = ordered(scenario, nullptr);
+  // The exact engine's walk ends where the checker's would.
+  if (!uses_exact(s, engine)) require_none(s, s.checked->deadlock());
+  try {
+    run_engine(s, engine);
+  } catch (const Deadlock&) {
+    require_none(s, s.checked->deadlock());
+    throw;
+  }
   s.engine_seconds = process_cpu_seconds() - started;
   return s;
 }

@@ -10,9 +10,14 @@ CheckedProgram::CheckedProgram(const Schedule& schedule, const ScheduleShape& sh
                                const LoweringOptions& options)
     : program(lower(schedule, shape, options)),
       table(program.ops, program.placement, program.microbatches()),
-      problems(check(program, table)) {
+      problems(check_order(program, table)) {
   if (!problems.empty()) return;
   for (int d = 0; d < program.ops.devices(); ++d) facts.push_back(order_facts(program, d));
+}
+
+const std::vector<std::string>& CheckedProgram::deadlock() const {
+  std::call_once(walked_, [&] { deadlock_ = check_deadlock(program, table); });
+  return deadlock_;
 }
 
 std::shared_ptr<const CheckedProgram> ProgramCache::get(const Schedule& schedule,

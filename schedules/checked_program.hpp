@@ -14,7 +14,7 @@
 namespace penstock {
 
 struct CheckedProgram {
-  /// Generates, lowers and checks. Precondition and exceptions: see `lower`.
+  /// Generates, lowers and checks the order. Precondition and exceptions: see `lower`.
   CheckedProgram(const Schedule& schedule, const ScheduleShape& shape,
                  const LoweringOptions& options);
   CheckedProgram(const CheckedProgram&) = delete;  // the table points into the program
@@ -22,8 +22,15 @@ struct CheckedProgram {
 
   Program program;
   DependencyTable table;
-  std::vector<std::string> problems;  ///< see `check`; empty: it can run
+  std::vector<std::string> problems;  ///< see `check_order`; empty: it means what it should
   std::vector<OrderFacts> facts;      ///< per device; empty where there are problems
+
+  /// See `check_deadlock`; walked when first asked for. Precondition: no problems. Thread-safe.
+  const std::vector<std::string>& deadlock() const;
+
+ private:
+  mutable std::once_flag walked_;
+  mutable std::vector<std::string> deadlock_;
 };
 
 /// The programs that were asked for last: few, and never more than so many ops together. Schedules

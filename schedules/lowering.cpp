@@ -32,29 +32,41 @@ std::uint32_t microbatches_of_order(const Program& program, std::uint32_t positi
   return program.microbatches() / width / (program.flushes ? program.batches : 1);
 }
 
-std::uint8_t flags(const Op& op, const Placement& placement) {
-  const int here = placement.device_of(op.stage, op.microbatch);
-  const auto elsewhere = [&](std::uint32_t stage) {
-    return placement.device_of(stage, op.microbatch) != here;
-  };
-  const bool first = op.stage == 0;
-  const bool last = op.stage + 1 == placement.stages();
-  const bool sends = op.kind == OpKind::forward ? !last && elsewhere(op.stage + 1U)
-                     : is_backward(op.kind)     ? !first && elsewhere(op.stage - 1U)
-                                                : false;
-  const bool receives = op.kind == OpKind::forward ? !first && elsewhere(op.stage - 1U)
-                        : is_backward(op.kind)     ? !last && elsewhere(op.stage + 1U)
-                                                   : false;
-  return static_cast<std::uint8_t>((op.flags & kOfOrder) | (sends ? Op::sends : 0) |
-                                   (receives ? Op::receives : 0));
-}
+/// Of every stage, whether the stages before and after it live elsewhere: on another position, for
+/// the mirror image of two positions is two positions.
+class Neighbours {
+ public:
+  explicit Neighbours(const Placement& placement) {
+    const auto& positions = placement.positions();
+    for (std::size_t s = 0; s + 1 < positions.size(); ++s)
+      next_elsewhere_.push_back(positions[s] != positions[s + 1]);
+  }
+
+  std::uint8_t flags(const Op& op) const {
+    const bool before = op.stage > 0 && next_elsewhere_[op.stage - 1U] != 0;
+    const bool after = op.stage < next_elsewhere_.size() && next_elsewhere_[op.stage] != 0;
+    const bool forward = op.kind == OpKind::forward;
+    const bool moves = forward || is_backward(op.kind);
+    const bool sends = moves && (forward ? after : before);
+    const bool receives = moves && (forward ? before : after);
+    return static_cast<std::uint8_t>((op.flags & kOfOrder) | (sends ? Op::sends : 0) |
+                                     (receives ? Op::receives : 0));
+  }
+
+ private:
+  std::vector<char> next_elsewhere_;
+};
 
 /// Appends one device's compute order, shifted by `first_microbatch`, with a step after the last
 /// gradient of every update.
 class DeviceLowering {
  public:
-  DeviceLowering(Program& program, std::span<const Op> order, int device)
-      : program_(program), order_(order), replica_(program.placement.replica_of(device)) {
+  DeviceLowering(Program& program, const Neighbours& neighbours, std::span<const Op> order,
+                 int device)
+      : program_(program),
+        neighbours_(neighbours),
+        order_(order),
+        replica_(program.placement.replica_of(device)) {
     const auto& positions = program.placement.positions();
     const auto first = std::ranges::find(positions, program.placement.position_of(device));
     stage_ = static_cast<std::uint16_t>(first - positions.begin());
@@ -88,7 +100,7 @@ class DeviceLowering {
 
   void append_op(Op op, std::uint32_t local) {
     op.microbatch = local * width() + replica_;
-    op.flags = flags(op, program_.placement);
+    op.flags = neighbours_.flags(op);
     if (pending_ && program_.version(op) > made_) add_pending_step();
     program_.ops.add(op);
     if (!finishes_gradient(op)) return;
@@ -119,6 +131,7 @@ class DeviceLowering {
   }
 
   Program& program_;
+  const Neighbours& neighbours_;
   std::span<const Op> order_;
   std::uint32_t replica_;
   std::uint16_t stage_ = 0;
@@ -151,6 +164,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
                                  size, kNoOp - 1));
   }
   OpLists order;
+  order.reserve(shape.depth, size / shape.batches);  // what is not needed is not touched
   schedule.generate(shape, order);
 
   Program program;
@@ -171,9 +185,10 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
 }
 
 Program lower(Program program, const OpLists& order) {
+  const Neighbours neighbours(program.placement);
   for (int d = 0; d < program.placement.devices(); ++d) {
     const std::uint32_t position = program.placement.position_of(d);
-    DeviceLowering device(program, order.of(static_cast<int>(position)), d);
+    DeviceLowering device(program, neighbours, order.of(static_cast<int>(position)), d);
     const std::uint32_t repeats = program.flushes ? program.batches : 1;
     const std::uint32_t per_batch = microbatches_of_order(program, position);
     for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * per_batch);

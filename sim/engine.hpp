@@ -31,8 +31,13 @@ struct SimulationInput {
 /// bandwidth is unlimited; names what there is.
 Perturbation perturbation_of(const PerturbationSpec& spec, int devices, const Traffic& traffic);
 
+struct Deadlock : InternalBug {
+  Deadlock() : InternalBug("exact: the program deadlocks; it was not checked") {}
+};
+
 /// Fixed order per device and FIFO per channel as a (max,+) recurrence in one pass. Thread-safe.
-/// Precondition: `why_not_exact` is empty and the Program passed its check.
+/// Precondition: `why_not_exact` and the Program's `check_order` are empty. Throws Deadlock where
+/// its `check_deadlock` is not.
 Timeline simulate_exact(const SimulationInput& input);
 
 /// Why `exact` cannot represent this: which links are shared, by whom, and that `simgrid` can; ""

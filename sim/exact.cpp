@@ -180,7 +180,7 @@ Timeline walk_through(const SimulationInput& input) {
   Timeline timeline(input.program.ops.size());
   Clock clock(input, timeline);
   Walk<Clock> walk(input.program, input.table, clock);
-  invariant(walk.run(), "exact: the program deadlocks; it was not checked");
+  if (!walk.run()) throw Deadlock();
   timeline.makespan_s = clock.latest();
   timeline.peak_flows = input.traffic.flows_of_one();
   return timeline;

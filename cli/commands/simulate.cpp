@@ -54,22 +54,22 @@ int run_simulate(const Arguments& arguments) {
   const TimeWindow window = window_of(arguments);
   const Scenario scenario = scenario_of(arguments);
   say_size(scenario);
-  // First, as their runs are processes that must not have used SimGrid before.
-  const auto perturbed = study_perturbations(scenario, engine_of(arguments));
+  auto perturbed = study_perturbations(scenario, engine_of(arguments));
+  const Simulation simulation = simulate(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
                               table_width(arguments)};
   const std::string format = arguments.value("format", "table");
   const bool events_only = format == "csv" && options.events;
+  Result result = summarize(simulation);
+  result.perturbed = std::move(perturbed);
   Sensitivities help;
-  if (!events_only || arguments.flag("report"))
-    help = study_sensitivities(scenario, engine_of(arguments));
   ChangesStudy advice;
-  if (!events_only || arguments.flag("report")) advice = study_changes(scenario);
-  const Simulation simulation = simulate(scenario, engine_of(arguments));
+  if (!events_only || arguments.flag("report")) {
+    help = study_sensitivities(simulation);
+    advice = study_changes(simulation, result);
+  }
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"), window);
-  Result result = summarize(simulation);
-  result.perturbed = perturbed;
   result.what_would_help = help.changes;
   result.what_to_change = std::move(advice.found);
   if (help.none_because.empty() && !advice.incomplete_because.empty())

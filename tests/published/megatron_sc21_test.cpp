@@ -122,7 +122,7 @@ TEST(SharedStages, CapacityIsThatOfEachGpu) {
 
 TEST(SharedStages, WiderLinksSpeedUpTheExchangeInsideOfStages) {
   const Simulation s = shared_stages();
-  const Sensitivities found = study_sensitivities(s.scenario, EngineChoice::exact);
+  const Sensitivities found = study_sensitivities(s);
   const auto change = [&](const std::string& what) {
     for (const Sensitivity& h : found.changes) {
       if (h.change.find(what) != std::string::npos) return h.iteration_time_s;

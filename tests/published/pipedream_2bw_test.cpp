@@ -125,7 +125,7 @@ TEST(WhatWouldHelp, EqualsARealRunOfTheChange) {
       text, "test", {{"cluster.intra", "8 GB/s"}, {"cluster.inter.bandwidth", "4 GB/s"}});
   const Result expected = summarize(simulate(doubled, EngineChoice::exact));
   bool found = false;
-  for (const Sensitivity& h : study_sensitivities(s.scenario, EngineChoice::exact).changes) {
+  for (const Sensitivity& h : study_sensitivities(s).changes) {
     if (h.change != "links of twice the bandwidth") continue;
     found = true;
     EXPECT_DOUBLE_EQ(h.iteration_time_s, expected.iteration_time_s.value());

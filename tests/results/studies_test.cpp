@@ -39,7 +39,7 @@ const Sensitivity& change_named(const Sensitivities& found, const std::string& p
 }
 
 TEST(Sensitivities, AreTheTimesOfTheChangedRuns) {
-  const Sensitivities found = study_sensitivities(parsed(abstract("14 ms")), EngineChoice::exact);
+  const Sensitivities found = study_sensitivities(simulated(abstract("14 ms")));
   EXPECT_EQ(found.none_because, "");
   const Sensitivity& faster = change_named(found, "stage 1 computes 10 % faster");
   EXPECT_TRUE(faster.of_stage) << "the stage with the most work";
@@ -59,7 +59,7 @@ TEST(Sensitivities, AreTheTimesOfTheChangedRuns) {
 TEST(Sensitivities, OfARunTooLargeToRepeatAreLeftOut) {
   std::string text = abstract("14 ms");
   text.replace(text.find("batches: 3"), 10, "batches: 9000");
-  const Sensitivities found = study_sensitivities(parsed(text), EngineChoice::exact);
+  const Sensitivities found = study_sensitivities(simulated(text));
   EXPECT_TRUE(found.changes.empty());
   EXPECT_NE(found.none_because.find("what would help is left out"), std::string::npos);
 }
@@ -68,9 +68,14 @@ const char* const kModel =
     "model: gpt-1.3b\ncluster: dgx-a100\nschedule: gpipe\n"
     "pipeline: {stages: 4, microbatches: 8, microbatch_size: 2, recompute: full}\nbatches: 3\n";
 
+ChangesStudy changes_for(const Scenario& scenario) {
+  const Simulation today = simulate(scenario, EngineChoice::automatic);
+  return study_changes(today, summarize(today));
+}
+
 TEST(Advice, HelpsAsMuchAsItSays) {
   const Scenario today = parsed(kModel);
-  const ChangesStudy study = study_changes(today);
+  const ChangesStudy study = changes_for(today);
   ASSERT_FALSE(study.found.empty());
   EXPECT_LE(study.found.size(), 2U);
   EXPECT_EQ(study.incomplete_because, "");
@@ -88,8 +93,8 @@ TEST(Advice, HelpsAsMuchAsItSays) {
 }
 
 TEST(Advice, IsNoneForADisturbedRun) {
-  EXPECT_TRUE(study_changes(parsed(std::string(kModel) +
-                                   "perturbations: {slow_devices: [{device: 1, factor: 2}]}\n"))
+  EXPECT_TRUE(changes_for(parsed(std::string(kModel) +
+                                 "perturbations: {slow_devices: [{device: 1, factor: 2}]}\n"))
                   .found.empty());
 }
 

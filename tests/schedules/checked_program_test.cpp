@@ -29,15 +29,16 @@ TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
               order_facts(program, d).stash_peak);
   }
   EXPECT_TRUE(made.problems.empty());
+  EXPECT_TRUE(made.deadlock().empty());
 }
 
-TEST(CheckedProgram, OneThatCannotRunHasProblemsAndNoFacts) {
+TEST(CheckedProgram, OneThatDeadlocksSaysSoWhenAsked) {
   ScheduleShape shape = shape_of(2, 4);
   shape.chunks = 2;
   const CheckedProgram made(named("looped-bfs"), shape, {.transfers = Transfers::coupled});
-  EXPECT_FALSE(made.problems.empty());
-  EXPECT_EQ(made.problems, check(made.program, made.table));
-  EXPECT_TRUE(made.facts.empty());
+  EXPECT_TRUE(made.problems.empty());
+  EXPECT_FALSE(made.deadlock().empty());
+  EXPECT_EQ(made.deadlock(), check(made.program, made.table));
 }
 
 TEST(ProgramCache, WhoAsksForTheSameSharesOneProgram) {
