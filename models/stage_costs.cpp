@@ -25,6 +25,22 @@ struct OpTimes {
 
 std::int64_t whole(double bytes) { return std::llround(bytes); }
 
+/// Parameters per GPU of what stages are made of.
+struct PartParameters {
+  std::int64_t layer, embedding, head, tied;
+
+  PartParameters(const TransformerSpec& model, const TensorParallel& tensor)
+      : layer(model.layer_parameters(tensor)),
+        embedding(model.embedding_parameters(tensor)),
+        head(model.head_parameters(tensor)),
+        tied(model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0) {}
+
+  std::int64_t of(int layers, bool first, bool last) const {
+    return layers * layer + (first ? embedding : 0) + (last ? head : 0) -
+           (first && last ? tied : 0);
+  }
+};
+
 class StageModel {
  public:
   StageModel(const TransformerSpec& model, const DeviceSpec& device,
@@ -36,18 +52,35 @@ class StageModel {
         recompute_(options.recompute.of(stage)),
         tensor_(options.tensor),
         shards_(options.optimizer_shards),
-        stack_(options.stack) {
+        stack_(options.stack),
+        parameters_(model, tensor_),
+        layer_flops_(model.layer_forward_flops(b_)),
+        layer_weight_flops_(model.layer_weight_flops(b_)),
+        layer_again_flops_(recompute_layer_flops()),
+        head_flops_(model.head_forward_flops(b_, tensor_)),
+        repeated_s_(repeated_s()) {
     const auto peak = device.peak_flops_per_s.find(model.compute_type);
     peak_ = peak == device.peak_flops_per_s.end() ? 1e12 : peak->second;
     rate_ = peak_ * device.efficiency_at(static_cast<double>(model.hidden_size) /
                                          std::sqrt(tensor_.degree));
+    if (!stack_.takes_layers_apart()) return;
+    layer_times_ = layer_times();
+    head_times_ = head_times();
   }
 
   StageCosts costs(int layers, bool first, bool last) const {
     StageCosts c;
+    const Flops flops = flops_of(layers, last);
+    c.forward_flops = flops.forward;
+    c.backward_flops = flops.backward;
+    c.recompute_flops = flops.again;
     add_parameters(c, layers, first, last);
-    add_flops(c, layers, last);
-    add_times(c, layers, first, last);
+    const Times times = times_of(flops, layers, first, last, c.weight_bytes);
+    c.forward_s = times.forward_s;
+    c.backward_s = times.backward_s;
+    c.backward_input_s = times.input_s;
+    c.backward_weight_s = times.weight_s;
+    c.step_s = optimizer_s(c);
     add_activations(c, layers, last);
     if (tensor_.degree > 1 || context_ > 1) add_traffic(c, layers, first, last);
     return c;
@@ -55,17 +88,27 @@ class StageModel {
 
   /// F + B alone, as `costs` has them.
   double compute_s(int layers, bool first, bool last) const {
-    StageCosts c;
-    add_parameters(c, layers, first, last);
-    add_flops(c, layers, last);
-    add_times(c, layers, first, last);
-    return c.forward_s + c.backward_s;
+    const std::int64_t weights = weight_bytes(parameters_.of(layers, first, last));
+    const Times times = times_of(flops_of(layers, last), layers, first, last, weights);
+    return times.forward_s + times.backward_s;
   }
 
  private:
+  struct Flops {
+    double forward, backward, again, weight;
+  };
+  struct Times {
+    double forward_s, backward_s, input_s, weight_s;
+  };
+
+  std::int64_t weight_bytes(std::int64_t parameters) const {
+    return whole(static_cast<double>(parameters) * model_.bytes.weights);
+  }
+
   void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
-    const auto n = static_cast<double>(stage_parameters(model_, layers, first, last, tensor_));
-    c.weight_bytes = whole(n * model_.bytes.weights);
+    const std::int64_t parameters = parameters_.of(layers, first, last);
+    const auto n = static_cast<double>(parameters);
+    c.weight_bytes = weight_bytes(parameters);
     c.gradient_bytes = whole(n * model_.bytes.gradients);
     c.optimizer_bytes = whole(n * model_.bytes.optimizer / shards_);
     c.version_bytes = whole(n * model_.bytes.version);
@@ -78,22 +121,22 @@ class StageModel {
       case Recompute::none: return 0;
       case Recompute::selective:
         return model_.flash_attention ? 0 : model_.layer_attention_flops(b_);
-      case Recompute::full: return model_.layer_forward_flops(b_);
+      case Recompute::full: return layer_flops_;
     }
     return 0;
   }
 
   double recomputed_attention_flops() const {
     if (recompute_ == Recompute::none) return 0;
-    if (recompute_ == Recompute::selective) return recompute_layer_flops();
+    if (recompute_ == Recompute::selective) return layer_again_flops_;
     return model_.layer_attention_flops(b_);
   }
 
-  void add_flops(StageCosts& c, int layers, bool last) const {
-    c.forward_flops = layers * model_.layer_forward_flops(b_) / tensor_.degree +
-                      (last ? model_.head_forward_flops(b_, tensor_) : 0);
-    c.backward_flops = 2 * c.forward_flops;
-    c.recompute_flops = layers * recompute_layer_flops() / tensor_.degree;
+  Flops flops_of(int layers, bool last) const {
+    const double head = last ? head_flops_ : 0;
+    const double forward = layers * layer_flops_ / tensor_.degree + head;
+    return {forward, 2 * forward, layers * layer_again_flops_ / tensor_.degree,
+            layers * layer_weight_flops_ / tensor_.degree + head};
   }
 
   bool gathers_messages() const { return tensor_.divided_messages && !tensor_.sequence; }
@@ -111,9 +154,8 @@ class StageModel {
   }
 
   /// Never below the launches of its kernels, nor below reading the weights once.
-  double op_time(double flops, double kernels, const StageCosts& c, double repeated = 0) const {
-    return std::max({flops / rate_ + repeated, kernels * device_.launch_s,
-                     streaming_s(static_cast<double>(c.weight_bytes))});
+  double op_time(double flops, double kernels, double read_s, double repeated = 0) const {
+    return std::max({flops / rate_ + repeated, kernels * device_.launch_s, read_s});
   }
 
   double per_token_s(double bytes) const {
@@ -130,7 +172,7 @@ class StageModel {
 
   double traffic_s(double bytes) const {
     return per_token_s(bytes * static_cast<double>(model_.hidden_size)) / tensor_.degree +
-           repeated_s();
+           repeated_s_;
   }
 
   double accumulation_s(std::int64_t parameters) const {
@@ -140,7 +182,7 @@ class StageModel {
   /// A layer by its parts, with the host's launches (see models/stack.hpp).
   OpTimes layer_times() const {
     const double matrices =
-        model_.layer_weight_flops(b_) / (tensor_.degree * peak_ * stack_.matrix_efficiency);
+        layer_weight_flops_ / (tensor_.degree * peak_ * stack_.matrix_efficiency);
     const double again = recompute_ == Recompute::full ? 1 : 0;
     const double host = tensor_.degree > 1 ? stack_.tensor_host_s : 0;
     const double host_back = (stack_.backward_host_s + host) / 2;
@@ -149,29 +191,26 @@ class StageModel {
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
     if (recompute_ == Recompute::selective && !model_.flash_attention) input += attention_s();
     t.input_s = joined(input, host_back + again * (stack_.forward_host_s + host));
-    t.weight_s =
-        joined(matrices + back + accumulation_s(model_.layer_parameters(tensor_)), host_back);
+    t.weight_s = joined(matrices + back + accumulation_s(parameters_.layer), host_back);
     t.forward_s = joined(t.forward_s, stack_.forward_host_s + host);
     return t;
   }
 
   /// Of the LM head; its parameters' gradients are the embedding's where both are one.
   OpTimes head_times() const {
-    const double matrix =
-        model_.head_forward_flops(b_, tensor_) / (peak_ * stack_.matrix_efficiency);
+    const double matrix = head_flops_ / (peak_ * stack_.matrix_efficiency);
     const double logits =
         per_token_s(stack_.logits_traffic * static_cast<double>(model_.vocab_rows(tensor_)));
-    return {matrix + logits, matrix + logits,
-            matrix + accumulation_s(model_.head_parameters(tensor_))};
+    return {matrix + logits, matrix + logits, matrix + accumulation_s(parameters_.head)};
   }
 
-  void add_times_of_parts(StageCosts& c, int layers, bool first, bool last) const {
-    const OpTimes layer = layer_times(), head = last ? head_times() : OpTimes{};
-    const double embedding = first ? accumulation_s(model_.embedding_parameters(tensor_)) : 0;
-    c.forward_s = layers * layer.forward_s + head.forward_s;
-    c.backward_input_s = layers * layer.input_s + head.input_s;
-    c.backward_weight_s = layers * layer.weight_s + head.weight_s + embedding;
-    c.backward_s = c.backward_input_s + c.backward_weight_s;
+  Times times_of_parts(int layers, bool first, bool last) const {
+    const OpTimes head = last ? head_times_ : OpTimes{};
+    const double embedding = first ? accumulation_s(parameters_.embedding) : 0;
+    const double input_s = layers * layer_times_.input_s + head.input_s;
+    const double weight_s = layers * layer_times_.weight_s + head.weight_s + embedding;
+    return {layers * layer_times_.forward_s + head.forward_s, input_s + weight_s, input_s,
+            weight_s};
   }
 
   double optimizer_s(const StageCosts& c) const {
@@ -185,20 +224,20 @@ class StageModel {
                                  2 * static_cast<double>(c.optimizer_bytes));
   }
 
-  void add_times(StageCosts& c, int layers, bool first, bool last) const {
-    c.step_s = optimizer_s(c);
-    if (stack_.takes_layers_apart()) return add_times_of_parts(c, layers, first, last);
-    const double weight_flops = layers * model_.layer_weight_flops(b_) / tensor_.degree +
-                                (last ? model_.head_forward_flops(b_, tensor_) : 0);
+  Times times_of(const Flops& flops, int layers, bool first, bool last,
+                 std::int64_t weights) const {
+    if (stack_.takes_layers_apart()) return times_of_parts(layers, first, last);
+    const double read_s = streaming_s(static_cast<double>(weights));
     const double again = recompute_ == Recompute::none ? 0 : kForwardKernels * layers;
-    const double repeated = layers * repeated_s();
+    const double repeated = layers * repeated_s_;
     const double repeated_back = recompute_ == Recompute::full ? 2 * repeated : repeated;
-    c.forward_s = op_time(c.forward_flops, kForwardKernels * layers, c, repeated);
-    c.backward_s = op_time(c.backward_flops + c.recompute_flops, kBackwardKernels * layers + again,
-                           c, repeated_back);
-    c.backward_weight_s = op_time(weight_flops, kBackwardKernels / 2 * layers, c);
-    c.backward_input_s = op_time(c.backward_flops - weight_flops + c.recompute_flops,
-                                 kBackwardKernels / 2 * layers + again, c, repeated_back);
+    const double half = kBackwardKernels / 2 * layers;
+    return {
+        op_time(flops.forward, kForwardKernels * layers, read_s, repeated),
+        op_time(flops.backward + flops.again, kBackwardKernels * layers + again, read_s,
+                repeated_back),
+        op_time(flops.backward - flops.weight + flops.again, half + again, read_s, repeated_back),
+        op_time(flops.weight, half, read_s)};
   }
 
   /// Activations of a layer, by the stack where it says what eager kernels keep.
@@ -299,8 +338,7 @@ class StageModel {
     const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
     const double recomputed = layers * recomputed_attention_flops() / tensor_.degree;
     const double back = c.backward_flops + c.recompute_flops;
-    const double weight_flops = layers * model_.layer_weight_flops(b_) / tensor_.degree +
-                                (last ? model_.head_forward_flops(b_, tensor_) : 0);
+    const double weight_flops = flops_of(layers, last).weight;
     const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
     const int rounds = 1 + again;  // keys, values and their gradients count as two
     c.recipes = {
@@ -319,6 +357,10 @@ class StageModel {
   TensorParallel tensor_;
   int shards_;
   const StackSpec& stack_;
+  // Of one layer and of the LM head, whatever stage they are in.
+  PartParameters parameters_;
+  double layer_flops_, layer_weight_flops_, layer_again_flops_, head_flops_, repeated_s_;
+  OpTimes layer_times_, head_times_;
   double peak_ = 0, rate_ = 0;
 };
 
@@ -344,11 +386,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
 
 std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
                               const TensorParallel& tensor) {
-  const std::int64_t shared =
-      first && last && model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0;
-  return layers * model.layer_parameters(tensor) +
-         (first ? model.embedding_parameters(tensor) : 0) +
-         (last ? model.head_parameters(tensor) : 0) - shared;
+  return PartParameters(model, tensor).of(layers, first, last);
 }
 
 std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int layers, bool first,

@@ -6,20 +6,31 @@
 
 namespace penstock {
 
-std::vector<int> crossed_by(const std::vector<LinkFlow>& flows) {
-  std::vector<int> links;
+namespace {
+
+void append_links(const std::vector<LinkFlow>& flows, std::vector<int>& links) {
   for (const LinkFlow& flow : flows)
     links.insert(links.end(), flow.links.begin(), flow.links.end());
+}
+
+std::vector<int> each_once(std::vector<int> links) {
   std::ranges::sort(links);
   links.erase(std::ranges::unique(links).begin(), links.end());
   return links;
 }
 
+}  // namespace
+
+std::vector<int> crossed_by(const std::vector<LinkFlow>& flows) {
+  std::vector<int> links;
+  append_links(flows, links);
+  return each_once(std::move(links));
+}
+
 std::vector<int> Transfer::crossed_links() const {
-  std::vector<LinkFlow> flows;
-  for (const Phase& phase : phases)
-    flows.insert(flows.end(), phase.flows.begin(), phase.flows.end());
-  return crossed_by(flows);
+  std::vector<int> links;
+  for (const Phase& phase : phases) append_links(phase.flows, links);
+  return each_once(std::move(links));
 }
 
 std::string Transfer::describe() const {

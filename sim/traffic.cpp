@@ -16,6 +16,7 @@ std::size_t index(int link) { return static_cast<std::size_t>(link); }
 /// A link at which flows of one phase stand in line; -1: none. Where it is all that they cross, it
 /// takes them as long one by one as side by side.
 int own_line(const std::vector<LinkFlow>& flows, const std::vector<NetworkLink>& links) {
+  if (flows.size() < 2) return -1;
   std::map<int, std::vector<const LinkFlow*>> users;
   for (const LinkFlow& flow : flows) {
     for (const int l : flow.links) {
@@ -262,9 +263,12 @@ void Traffic::find_contention() {
   const std::vector<Users> users = users_of_links();
   // A link without a limit is never fought over.
   const auto fought_over = [&](const Transfer::Phase& phase) {
+    const auto contested = [&](int l) {
+      return users[index(l)].second != nullptr && !std::isinf(links_[index(l)].bytes_per_s);
+    };
     return own_line(phase.flows, links_) >= 0 ||
-           std::ranges::any_of(crossed_by(phase.flows), [&](int l) {
-             return users[index(l)].second != nullptr && !std::isinf(links_[index(l)].bytes_per_s);
+           std::ranges::any_of(phase.flows, [&](const LinkFlow& flow) {
+             return std::ranges::any_of(flow.links, contested);
            });
   };
   for (Transfer& transfer : transfers_) {
