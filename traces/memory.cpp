@@ -13,25 +13,29 @@ namespace {
 /// At one instant: first what ends; then, op by op, what starts and what starts and ends at once.
 enum class Turn : std::uint8_t { ends, starts, ends_at_once };
 
-/// What all owners take, or give back, in one turn of an op at one point of it.
+/// What all owners take, or give back, in one turn of an op.
 struct Change {
   double at_s;
-  std::uint64_t rank;  // among those of an instant: later than what ends?, op, turn, point
-  std::int64_t bytes;  // negative: freed
+  std::uint64_t rank;               // among those of an instant: later than what ends?, op, turn
+  std::int64_t bytes;               // negative: freed
+  std::int64_t buffers, workspace;  // of these; the others are activations
 
   std::uint32_t op() const { return static_cast<std::uint32_t>(rank >> kOpShift); }
-  Turn turn() const { return static_cast<Turn>((rank >> kTurnShift) & 3U); }
-  OpPoint point() const { return static_cast<OpPoint>(rank & 3U); }
+  void apply(MemoryUse& use) const {
+    use[Owner::buffers] += buffers;
+    use[Owner::workspace] += workspace;
+    use[Owner::activations] += bytes - buffers - workspace;
+  }
 
-  static constexpr unsigned kTurnShift = 2, kOpShift = 4, kLaterShift = 36;
-  static constexpr std::uint64_t rank_of(Turn turn, std::uint32_t op, OpPoint point) {
+  static constexpr unsigned kOpShift = 2, kLaterShift = 34;
+  static constexpr std::uint64_t rank_of(Turn turn, std::uint32_t op) {
     return (std::uint64_t{turn != Turn::ends} << kLaterShift) | (std::uint64_t{op} << kOpShift) |
-           (static_cast<std::uint64_t>(turn) << kTurnShift) | static_cast<std::uint64_t>(point);
+           static_cast<std::uint64_t>(turn);
   }
 };
 
-/// As integers, times that are not negative have the order that they have as numbers: both keys are
-/// compared at once. (-1, of a message that was never sent, comes first.)
+/// Both keys at once: as integers, times that are not negative have the order that they have as
+/// numbers, and before them comes -1, that of a message never sent.
 __extension__ using Wide = __int128;
 bool comes_before(const Change& a, const Change& b) {
   const auto key = [](const Change& c) {
@@ -40,10 +44,10 @@ bool comes_before(const Change& a, const Change& b) {
   return key(a) < key(b);
 }
 
-/// Before and after all others.
-constexpr Change kFirst = {-std::numeric_limits<double>::infinity(), 0, 0};
+/// Before and after all others: -0.0 is the least integer.
+constexpr Change kFirst = {-0.0, 0, 0, 0, 0};
 constexpr Change kLast = {std::numeric_limits<double>::infinity(),
-                          Change::rank_of(Turn::ends_at_once, kNoOp, OpPoint::arrival), 0};
+                          Change::rank_of(Turn::ends_at_once, kNoOp), 0, 0, 0};
 
 /// Changes in order: what comes nearly so is moved to its place; what does not is sorted at the
 /// end.
@@ -112,8 +116,8 @@ class DeviceMemory {
     });
     if (last == nullptr) return {.use = use_};
     MemoryPeak peak{use_, last->at_s, last->op()};
-    for (const Change* c = first_.op; c != after.op; ++c) apply(*c, peak.use);
-    for (const Change* c = first_.message; c != after.message; ++c) apply(*c, peak.use);
+    for (const Change* c = first_.op; c != after.op; ++c) c->apply(peak.use);
+    for (const Change* c = first_.message; c != after.message; ++c) c->apply(peak.use);
     return peak;
   }
 
@@ -121,14 +125,14 @@ class DeviceMemory {
     MemoryUse use = use_;
     sample(0, use);
     replay([&](const Change& change, const Heads& heads) {
-      apply(change, use);
+      change.apply(use);
       if (heads.op->at_s != change.at_s && heads.message->at_s != change.at_s)
         sample(change.at_s, use);
     });
   }
 
  private:
-  static constexpr std::size_t kMostByOp = 5;  // buffers at its start; its own; buffers at its end
+  static constexpr std::size_t kMostByOp = 4;  // buffers and what it takes; what it frees and sends
   /// The next change of each kind.
   struct Heads {
     const Change *op, *message;
@@ -150,120 +154,102 @@ class DeviceMemory {
   struct Sums {
     std::int64_t received = 0, sent = 0;  ///< if it is so
     bool used_at_start = false;           ///< is what was received given back then, or at the end?
+    std::int64_t workspace = 0;           ///< part of the following
     std::int64_t start_takes = 0, end_takes = 0, end_frees = 0;
   };
-  /// Of a stage, and of those of its microbatches that are stored.
   struct OfStage {
     std::uint32_t stage;
-    std::array<StageBytes, 2> bytes;
     std::array<Sums, 8> sums;  // [kind][stored]
   };
 
   void add_stage(std::uint32_t stage) {
-    const int parts = in_.parts.empty() ? 1 : in_.parts[stage];
-    OfStage& made = stages_.emplace_back(OfStage{
-        stage,
-        {stage_bytes(in_.costs, stage, false, parts), stage_bytes(in_.costs, stage, true, parts)},
-        {}});
-    const StageBytes& usual = made.bytes[0];
-    use_[Owner::weights] += usual.weights;
-    use_[Owner::weight_versions] += usual.version * in_.more_versions[stage];
-    use_[Owner::gradients] += usual.gradients;
-    use_[Owner::optimizer] += usual.optimizer;
-    for (std::size_t i = 0; i < made.sums.size(); ++i) {
-      const Op op{.stage = static_cast<std::uint16_t>(stage),
-                  .kind = static_cast<OpKind>(i / 2),
-                  .flags = static_cast<std::uint8_t>(Op::receives | Op::sends |
-                                                     (i % 2 != 0 ? Op::stored : 0))};
-      made.sums[i] = sums(op, made);
+    OfStage& made = stages_.emplace_back(OfStage{stage, {}});
+    for (const bool stored : {false, true}) {
+      const StageBytes bytes =
+          stage_bytes(in_.costs, stage, stored, in_.parts.empty() ? 1 : in_.parts[stage]);
+      for (std::size_t kind = 0; kind < made.sums.size() / 2; ++kind)
+        made.sums[2 * kind + (stored ? 1 : 0)] = sums(stage, static_cast<OpKind>(kind), bytes);
+      if (stored) continue;
+      use_[Owner::weights] += bytes.weights;
+      use_[Owner::weight_versions] += bytes.version * in_.more_versions[stage];
+      use_[Owner::gradients] += bytes.gradients;
+      use_[Owner::optimizer] += bytes.optimizer;
     }
   }
-  const OfStage& stage_of(const Op& op) const {
+  Sums sums(std::uint32_t stage, OpKind kind, const StageBytes& bytes) const {
+    const Op op{.stage = static_cast<std::uint16_t>(stage),
+                .kind = kind,
+                .flags = Op::receives | Op::sends};
+    const bool whole = kind == OpKind::backward;
+    Sums s;
+    const auto add = [&](OpPoint point, Owner owner, std::int64_t change) {
+      if (owner == Owner::buffers) {
+        if (point == OpPoint::departure) s.received = change;
+        if (point == OpPoint::start) s.used_at_start = true;
+        if (point == OpPoint::arrival) s.sent = -change;
+      } else if (point == OpPoint::start) {
+        s.start_takes += change;
+        if (owner == Owner::workspace) s.workspace = change;
+      } else {
+        (change > 0 ? s.end_takes : s.end_frees) += change;
+      }
+    };
+    for_each_holding(op, bytes, whole ? in_.costs[stage].backward_microbatches : 1, add);
+    return s;
+  }
+  const Sums& sums_of(const Op& op) const {
     const OfStage* of = stages_.data();
     while (of->stage != op.stage) ++of;
-    return *of;
-  }
-  /// Calls `change(point, owner, bytes)`.
-  template <class Visit>
-  void for_each_change(const Op& op, const OfStage& of, const Visit& change) const {
-    const bool whole = op.kind == OpKind::backward;
-    for_each_holding(op, of.bytes[op.has(Op::stored) ? 1 : 0],
-                     whole ? in_.costs[op.stage].backward_microbatches : 1, change);
-  }
-  Sums sums(const Op& op, const OfStage& of) const {
-    Sums s;
-    for_each_change(op, of, [&](OpPoint point, Owner owner, std::int64_t bytes) {
-      const bool buffer = owner == Owner::buffers;
-      if (point == OpPoint::departure) s.received = bytes;
-      if (point == OpPoint::arrival) s.sent = -bytes;
-      if (buffer && point == OpPoint::start) s.used_at_start = true;
-      if (buffer) return;
-      if (point == OpPoint::start) s.start_takes += bytes;
-      if (point == OpPoint::end) (bytes > 0 ? s.end_takes : s.end_frees) += bytes;
-    });
-    return s;
+    return of->sums[2 * static_cast<std::size_t>(op.kind) + (op.has(Op::stored) ? 1 : 0)];
   }
 
   /// What is given back at the instant at which it was taken ends after that.
   static Turn end_of(double taken_s, double at_s) {
     return taken_s == at_s ? Turn::ends_at_once : Turn::ends;
   }
-  Turn turn_of(std::uint32_t g, OpPoint point, Owner owner, std::int64_t bytes) const {
-    if (bytes > 0) return Turn::starts;
-    const Span& span = in_.timeline.op(g);
-    if (point == OpPoint::arrival)
-      return end_of(span.end_s, in_.timeline.message(in_.table.consumer(in_.ops[g])).end_s);
-    const double taken_s = owner == Owner::buffers ? in_.timeline.message(g).start_s : span.start_s;
-    return end_of(taken_s, point == OpPoint::start ? span.start_s : span.end_s);
+  struct Part {
+    std::int64_t bytes, buffers = 0, workspace = 0;
+  };
+  static void put(Changes& to, double at_s, const Part& part, Turn turn, std::uint32_t op) {
+    if (part.bytes == 0) return;
+    to.add({at_s, Change::rank_of(turn, op), part.bytes, part.buffers, part.workspace});
   }
-  /// By owner.
-  void apply(const Change& change, MemoryUse& use) const {
-    const std::uint32_t g = change.op();
-    const Op& op = in_.ops[g];
-    for_each_change(op, stage_of(op), [&](OpPoint point, Owner owner, std::int64_t bytes) {
-      if (point == change.point() && turn_of(g, point, owner, bytes) == change.turn())
-        use[owner] += bytes;
-    });
-  }
-
-  static void put(Changes& to, double at_s, std::int64_t bytes, Turn turn, std::uint32_t op,
-                  OpPoint point) {
-    if (bytes != 0) to.add({at_s, Change::rank_of(turn, op, point), bytes});
-  }
+  static Part message(std::int64_t bytes) { return {bytes, bytes}; }
 
   /// What an op changes until it has started, or from its end on.
   template <bool starts>
   void add_op(std::uint32_t g) {
     const Op& op = in_.ops[g];
     if (!is_compute(op.kind)) return;
-    const Sums& s = stage_of(op).sums[static_cast<std::size_t>(op.kind) * 2 +
-                                      static_cast<std::size_t>(op.has(Op::stored))];
+    const Sums& s = sums_of(op);
     const Span& span = in_.timeline.op(g);
     const std::int64_t received = op.has(Op::receives) ? s.received : 0;
     if constexpr (starts) {
       if (received != 0) {
         const double taken_s = in_.timeline.message(g).start_s;
-        put(by_messages_, taken_s, received, Turn::starts, g, OpPoint::departure);
+        put(by_messages_, taken_s, message(received), Turn::starts, g);
         if (s.used_at_start)
-          put(by_ops_, span.start_s, -received, end_of(taken_s, span.start_s), g, OpPoint::start);
+          put(by_ops_, span.start_s, message(-received), end_of(taken_s, span.start_s), g);
       }
-      put(by_ops_, span.start_s, s.start_takes, Turn::starts, g, OpPoint::start);
+      put(by_ops_, span.start_s, {s.start_takes, 0, s.workspace}, Turn::starts, g);
     } else {
-      std::int64_t frees = s.end_frees;
       const Turn own = end_of(span.start_s, span.end_s);
+      Part frees{s.end_frees, 0, -s.workspace};
       if (received != 0 && !s.used_at_start) {
         const Turn turn = end_of(in_.timeline.message(g).start_s, span.end_s);
-        if (turn == own)
-          frees -= received;
-        else
-          put(by_ops_, span.end_s, -received, turn, g, OpPoint::end);
+        if (turn == own) {
+          frees.bytes -= received;
+          frees.buffers -= received;
+        } else {
+          put(by_ops_, span.end_s, message(-received), turn, g);
+        }
       }
-      put(by_ops_, span.end_s, frees, own, g, OpPoint::end);
+      put(by_ops_, span.end_s, frees, own, g);
       const std::int64_t sent = op.has(Op::sends) ? s.sent : 0;
-      put(by_ops_, span.end_s, s.end_takes + sent, Turn::starts, g, OpPoint::end);
+      put(by_ops_, span.end_s, {s.end_takes + sent, sent}, Turn::starts, g);
       if (sent == 0) return;
       const double arrived_s = in_.timeline.message(in_.table.consumer(op)).end_s;
-      put(by_messages_, arrived_s, -sent, end_of(span.end_s, arrived_s), g, OpPoint::arrival);
+      put(by_messages_, arrived_s, message(-sent), end_of(span.end_s, arrived_s), g);
     }
   }
 
