@@ -22,7 +22,8 @@
 //   T(d, P + n) = min_n max(T(d-1, P), bound of device d with n layers behind P others)
 // where those P count as one stage, which takes no longer (stage_table.hpp). With several stages
 // per device: the mean over the devices of fill, all layers' work, reduce and step, each stage
-// having at least one layer; and the device with at least ceil(L / p) layers.
+// having at least one layer; and the largest load where layers are dealt out as evenly as can be,
+// one device having the LM head beside its layers.
 //
 // Recomputation is chosen stage by stage. The least time of a stage is that of the least
 // recomputation with which its device holds it; work with n layers, of which x_r recompute as r
@@ -30,6 +31,15 @@
 // Where a device has several stages: the least sum for which static(n) + k(d) sum x_r a_r fits, a_r
 // the activations of a layer, x_r real numbers; layers are dealt out so that the sum over all
 // devices is least (it is convex in n), or the largest load of a device.
+//
+// An order that is searched for stashes what it may, which no order tells beforehand. But a layer's
+// activations are held from its F to its I, at least while that microbatch passes the layers from
+// it on, there and back; so over an update, of all devices together,
+//   T * free >= m * sum_l a_r(l) * sum_{l' >= l} (F_l' + I_l')    free = p * capacity - static
+// With recomputation r(l) of each layer still to choose, T is at least, for any lambda >= 0,
+//   (fill + m * sum_l (F_l + B_l + min_r (delta_r + lambda * a_r * L_l)) + ...)
+//   / (p + lambda * free)
+// (Little's law, and the dual of the linear program that chooses the recomputation).
 //
 // Memory: a device with n layers holds their weights, gradients and optimizer state, and the
 // activations that its order of ops (which no engine changes) stashes at most: k(d) microbatches of
@@ -126,6 +136,7 @@ class Bounds {
   Dealt deal_out(const PlanFamily& family);
   double least_stash(const PlanFamily& family, const std::vector<Level>& all, int device);
   double mean_s(const PlanFamily& family, double extra_s);
+  double occupied_s(const PlanFamily& family);
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;

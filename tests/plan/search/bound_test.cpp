@@ -9,6 +9,8 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 namespace penstock::bound_test {
@@ -38,6 +40,42 @@ TEST(Relaxed, MemoryIsThatOfNoMessagesHoweverLongTheyAreHeld) {
     relaxed_bytes.push_back(bound.memory_bytes);
   }
   EXPECT_EQ(relaxed_bytes[0], relaxed_bytes[1]);
+}
+
+/// 16 layers on 8 devices with so much memory.
+Problem with_memory(const std::string& memory) {
+  return Problem(
+      fmt::format("model: {{family: gpt, num_layers: 16, hidden_size: 1024, "
+                  "num_attention_heads: 16, vocab_size: 4000, seq_length: 1024, "
+                  "precision: mixed-fp16}}\n"
+                  "cluster: {{devices: 8, device: {{name: d, memory: {}, peak: {{fp16: 10 "
+                  "TFLOP/s}}, memory_bandwidth: 300 GB/s}}, link: 100 GB/s}}\n",
+                  memory),
+      "small", 32);
+}
+
+TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
+  const PlanFamily family{{8, 1, 1, 2, 16}, find_schedule("zb-v-search"), 2, {}};
+  std::vector<double> bound_s;
+  for (const char* memory : {"80 GiB", "2.2 GiB", "1.3 GiB"}) {
+    const Problem problem = with_memory(memory);
+    Axes axes = problem.axes(false);
+    axes.recomputes = {Recompute::none};
+    Bounds bounds(problem, axes);
+    bound_s.push_back(bounds.of(family).time_s);
+    const Candidate candidate{family, std::vector<int>(16, 1),
+                              std::vector<Recompute>(16, Recompute::none)};
+    const std::string text = problem.resolve(candidate).text;
+    double best_s = std::numeric_limits<double>::infinity();
+    for (const char* limit : {"0.35", "0.4", "0.45", "0.5", "0.6", "0.75", "1"}) {
+      const Scenario scenario = parse_scenario(text, "small", {{"pipeline.memory_limit", limit}});
+      const Judgement judged = judge(scenario, EngineChoice::exact);
+      if (judged.fits) best_s = std::min(best_s, judged.iteration_time_s);
+    }
+    EXPECT_LE(bound_s.back(), best_s) << memory;
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(bound_s));
+  EXPECT_GT(bound_s.back(), 1.05 * bound_s.front());
 }
 
 /// Everything about a plan, drawn at random; none: the schedule does not admit it.
