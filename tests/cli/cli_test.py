@@ -1,7 +1,7 @@
 """penstock as its users run it: the real binary, its output, its exit codes.
 
-Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an argument;
-UPDATE_GOLDEN=1 rewrites golden/ and marks the run skipped.
+What is only a command line and a text is in commands_test.cpp, all in one process. Needs
+$PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an argument.
 """
 
 import collections
@@ -28,7 +28,6 @@ import yaml
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 import reference
-import transcripts
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
@@ -69,12 +68,6 @@ MIRRORED = ["dualpipe", "chimera"]  # a device has the stages of its twin, too
 PAIRING = ["dualpipe", "dualpipev"]  # run an F and a B at once
 WHOLE_BACKWARD = ["timeprest", "v-timeprest", "i-timeprest"]  # one B of all N microbatches
 ONE_VERSION = FLUSHING + ["pipemare", "v-timeprest"]
-# What is shown of these is kept under golden/.
-SHOWN = ["1f1b", "pipedream", "interleaved-1f1b", "v-half", "dualpipe", "data-parallel"]
-COMMANDS = ["simulate", "sweep", "compare", "schedule list", "schedule show", "schedule export",
-            "schedule check", "trace check", "list", "init",
-            "replay", "export", "import", "calibrate", "validate",
-            "doctor", "completion", "help"]
 # LeakSanitizer's own tracer crashes now and then in one of many short-lived processes; leaks are
 # looked for in the GoogleTest programs.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {
@@ -192,11 +185,6 @@ class Shipped(Case):
                          [list(range(8 * d, 8 * d + 8)) for d in range(12)])
         self.assertEqual(self.result(SMALL)["devices"][1]["gpus"], [1])
 
-    def test_stages_of_several_gpus_are_not_executed(self):
-        for command in (["replay", "--backend", "host"], ["export"]):
-            why = self.refused(2, command[0], TENSOR, *command[1:])
-            self.assertIn("--set pipeline.tensor=1", why)
-
     def test_auto_is_exact_where_that_is_valid(self):
         self.assertEqual(self.result(SMALL, "--engine", "auto")["engine"], "exact")
         self.assertEqual(self.result(CONTENDED, "--engine", "auto")["engine"], "fluid")
@@ -291,18 +279,6 @@ class Reproducible(Case):
         full.symlink_to("/dev/full")
         self.assertIn("No space left on device",
                       self.refused(1, "simulate", SMALL, "--report", str(full)))
-
-    def test_a_report_that_is_no_page_by_its_name_is_refused(self):
-        meant = {"run.txt": "run.html", "run": "run.html", "a.b/run.pdf": "a.b/run.html",
-                 "-": "report.html", ".html": "report.html", "": "report.html"}
-        for command in ("simulate", "sweep", "compare", "validate", "plan"):
-            for name, guess in meant.items():
-                self.assertEqual(
-                    self.refused(2, command, SMALL, "--report", name),
-                    f"--report: must be a file ending in .html or .htm, got '{name}'; "
-                    f"did you mean '{guess}'?\n")
-        self.ok("simulate", SMALL, "--report", str(self.folder / "run.htm"))
-        self.assertTrue((self.folder / "run.htm").exists())
 
     def test_engine_seconds_is_what_varies(self):
         full = json.loads(self.ok("simulate", SMALL, "--format", "json"))
@@ -408,12 +384,6 @@ class Perturbed(Case):
         self.assertEqual(runs["n"], 12)
         self.assertTrue(runs["errors"])
         self.assertIn("ended without a result", runs["errors"][0]["error"])
-
-    def test_what_cannot_be_executed_is_refused_by_name(self):
-        for command in (("replay", self.DEVICES, "--clock", "virtual"), ("replay", self.JITTER),
-                        ("export", self.DEVICES, "--to", "program")):
-            self.assertIn("'perturbations' can be predicted, not executed",
-                          self.refused(2, *command))
 
     def test_compare_and_csv_have_what_they_cost(self):
         table = list(csv.DictReader(io.StringIO(self.ok("simulate", self.JITTER, "--format", "csv"))))
@@ -1132,52 +1102,6 @@ def random_run(rng, transfers):
 class Usage(Case):
     """Wrong usage is exit code 2, with a suggestion, on standard error."""
 
-    def test_suggestions(self):
-        for command, hint in (
-                (["simulat", SMALL], "did you mean 'simulate'?"),
-                (["schedule", "shw"], "did you mean 'show'?"),
-                (["schedule"], "needs one of list, show"),
-                (["simulate", SMALL, "--formt", "json"], "did you mean '--format'?"),
-                (["simulate", SMALL, "--format", "jsn"], "did you mean 'json'?"),
-                (["simulate", SMALL, "--engine=exct"], "did you mean 'exact'?"),
-                (["simulate", SMALL, "--set", "batchs=3"], "did you mean 'batches'?"),
-                (["list", "modls"], "did you mean 'models'?"),
-                (["schedule", "show", "1f1"], "did you mean '1f1b'?"),
-                (["doctor", "-x"], "unknown option '-x'"),
-                (["doctor", "extra"], "unexpected argument 'extra'; usage: penstock doctor\n"),
-                (["simulate"], "usage: penstock simulate SCENARIO"),
-                (["simulate", "a", "b"], "unexpected argument 'b'"),
-                (["simulate", SMALL, "--set"], "--set"),
-                (["simulate", SMALL, "--set", "stages"], "stages"),
-                (["simulate", SMALL, "--format", "json", "--format", "csv"], "more than once"),
-                (["simulate", "missing.yaml"], "missing.yaml: cannot be read: No such file"),
-                (["compare", "missing.json"], "missing.json: cannot be read: No such file"),
-                (["trace", "check", "missing.json"], "missing.json: cannot be read: No such"),
-                (["schedule", "show", "1f1b", "--width", "12"], "from 40 to 10000"),
-                (["completion", "zhs"], "did you mean 'zsh'?")):
-            with self.subTest(command):
-                self.assertIn(hint, self.refused(2, *command))
-
-    def test_without_a_command_is_usage(self):
-        self.assertIn("usage: penstock COMMAND", self.refused(2))
-
-    def test_contention_names_the_link_and_the_key(self):
-        real = "cluster={nodes: 1, devices_per_node: 4, intra: {attachment: %s}}"
-        for sets, link, key in (
-                (["cluster.link.duplex=half"], "'0--1'", "cluster.link.duplex"),
-                ([real % "switch, bandwidth: 1 GB/s"], "'gpu1 in'", "cluster.intra.attachment"),
-                ([real % "pairs, duplex: half, bandwidth: 1 GB/s"], "'gpu0--gpu1'",
-                 "cluster.intra.duplex"),
-                (["cluster={devices: 4, network: [%s]}" % ", ".join(
-                    f"{{between: [{d}, sw], bandwidth: 1 GB/s}}" for d in range(4))], "'sw->1'",
-                 "cluster.network")):
-            more = [] if sets[0].startswith("cluster=") else ["cluster.link.bandwidth=1 GB/s"]
-            sets = [word for pair in sets + more for word in ("--set", pair)]
-            why = self.refused(2, "simulate", SMALL, *sets, "--engine", "exact")
-            for part in ("contention", link, key, "--engine simgrid"):
-                self.assertIn(part, why)
-            self.assertEqual(self.result(SMALL, *sets, "--engine", "auto")["engine"], "fluid")
-
     def test_what_cannot_be_written_fails_and_leaves_nothing(self):
         before = sorted(self.folder.iterdir())
         for option in ("--output", "--trace"):
@@ -1215,17 +1139,6 @@ class Usage(Case):
                 done = shell(f'"$PENSTOCK" {command} {stream}')
                 self.assertEqual(done.returncode, code, (command, stream))
 
-    def test_a_terminal_obeys_nothing_that_names_hold(self):
-        evil = "\x1b[31m\x07\x7f\u009bx"
-        path = self.scenario("stages: 4\n", evil + ".yaml")
-        for words in ((evil,), ("simulate", evil + ".yaml"), ("simulate", path),
-                      ("simulate", SMALL, "--set", evil), ("compare", path),
-                      ("sweep", SMALL, "--over", "stages=1,2", "--where", evil),
-                      ("schedule", "show", evil), ("schedule", "check", path)):
-            said = run(*map(str, words)).stderr
-            self.assertTrue(said, words)
-            self.assertEqual([c for c in said if c in evil[:-1] and c not in "[31m"], [], said)
-
     def test_a_planted_link_is_not_written_through(self):
         out, victim = self.folder / "out.json", self.folder / "victim"
         victim.write_text("mine")
@@ -1253,49 +1166,6 @@ class Usage(Case):
                     process.send_signal(signal.SIGINT)
                 self.assertEqual(process.stderr.read(), b"")
             self.assertEqual(process.returncode, -signal.SIGINT)
-
-    def test_group_help(self):
-        for group in ("schedule", "trace"):
-            done = run(group, "--help")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertIn(f"penstock {group}: one of", done.stdout)
-
-    def test_version(self):
-        self.assertRegex(self.ok("--version"), r"^penstock \d+\.\d+\.\d+\n$")
-
-
-class Help(Case):
-    def test_fits_a_screen_and_names_options_examples_and_exit_codes(self):
-        expected = {"simulate": "set engine format events trace output reproducible",
-                    "compare": "set engine format output reproducible",
-                    "schedule list": "width format output", "schedule show": "set width format output",
-                    "list": "format output", "trace check": "format", "doctor": "format"}
-        for command in COMMANDS:
-            with self.subTest(command):
-                text = self.ok(*command.split(), "--help")
-                lines = text.splitlines()
-                self.assertLessEqual(len(lines), 40)
-                self.assertLessEqual(max(map(len, lines)), 100)
-                self.assertTrue(text.startswith(f"penstock {command}: "))
-                for part in ("usage: ", "examples:", "options:", "--help", "exit codes: 0 ok"):
-                    self.assertIn(part, text)
-                for option in expected.get(command, "").split():
-                    self.assertIn(f"--{option}", text)
-                self.assertEqual(text, self.ok(*command.split(), "-h"))
-
-    def test_general_help_lists_every_command(self):
-        text = self.ok("--help")
-        self.assertEqual(text, self.ok("help"))
-        self.assertLessEqual(len(text.splitlines()), 40)
-        for command in COMMANDS:
-            self.assertRegex(text, rf"(?m)^  {command} +\w")
-
-    def test_every_option_of_the_help_is_one_of_the_parser(self):
-        for command in COMMANDS:
-            for option in re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", self.ok(*command.split(),
-                                                                             "--help")):
-                done = run(*command.split(), option)
-                self.assertNotIn("unknown option", done.stderr, (command, option))
 
 
 class Completion(Case):
@@ -1548,36 +1418,6 @@ pipeline: {{stages: 4, microbatches: 4, recompute: {recompute}}}
                         self.assertAlmostEqual(joined / one, 1, 12)
 
 
-class Transcripts(Case):
-    """What people see, kept under golden/."""
-
-    def golden(self, name, *command):
-        transcripts.expect(self, name, self.ok(*command))
-
-    def test_simulate(self):
-        self.golden("simulate-gpt-2.2b-2bw.txt", "simulate", "scenarios/gpt-2.2b-2bw.yaml",
-                    "--reproducible")
-
-    def test_simulate_what_does_not_fit(self):
-        self.golden("simulate-gpt-2.2b-pipedream.txt", "simulate",
-                    "scenarios/gpt-2.2b-pipedream.yaml", "--reproducible")
-
-    def test_compare(self):
-        self.golden("compare-gpt-2.2b.txt", "compare", "scenarios/gpt-2.2b-2bw.yaml",
-                    "scenarios/gpt-2.2b-flush.yaml", "scenarios/gpt-2.2b-pipedream.yaml")
-
-    def test_schedule_list(self):
-        self.golden("schedule-list.txt", "schedule", "list")
-
-
-for schedule in SHOWN:
-    setattr(Transcripts, "test_show_" + schedule.replace("-", "_"),
-            lambda self, s=schedule: self.golden(f"show-{s}.txt", "schedule", "show", s))
-setattr(Transcripts, "test_show_1f1b_coupled",
-        lambda self: self.golden("show-1f1b-coupled.txt", "schedule", "show", "1f1b", "--set",
-                                 "transfer=0.5", "--set", "transfers=coupled"))
-
-
 class Show(Case):
     """`schedule show` of every schedule."""
 
@@ -1697,9 +1537,6 @@ class Show(Case):
 class Terminal(Case):
     """Colour on a terminal only."""
 
-    def test_show_is_plain_in_a_pipe(self):
-        self.assertNotIn("\x1b", self.ok("schedule", "show", "1f1b"))
-
     def test_show_is_coloured_on_a_terminal(self):
         self.assertIn("\x1b[", on_terminal("schedule", "show", "1f1b"))
         self.assertNotIn("\x1b", on_terminal("schedule", "show", "1f1b", NO_COLOR="1"))
@@ -1731,17 +1568,7 @@ class Terminal(Case):
     def test_other_output_is_plain(self):
         self.assertNotIn("\x1b", on_terminal("simulate", SMALL))
 
-    def test_show_keeps_to_its_width(self):
-        for width in (40, 60, 200):
-            for schedule in SCHEDULES:
-                text = self.ok("schedule", "show", schedule, "--width", str(width))
-                rows = [line for line in text.splitlines()
-                        if line.startswith("device ") and "holds" not in line]
-                self.assertEqual(len(rows) % 4, 0)
-                self.assertGreaterEqual(len(rows), 4)
-                self.assertLessEqual(max(map(len, rows)), width)
-
 
 if __name__ == "__main__":
     sys.setrecursionlimit(100_000)
-    transcripts.main()
+    unittest.main(verbosity=2)

@@ -78,22 +78,6 @@ class Names(Case):
     def test_case_does_not_matter(self):
         self.assertIn("GPT-2.2B, 2BW", self.ok_here("simulate", "GPT-2.2B-2BW"))
 
-    def test_unknown_names_get_a_suggestion_and_where_they_are_listed(self):
-        for command, hint in (
-                (["simulate", "gpt-2.2b-2bv"], "unknown scenario 'gpt-2.2b-2bv'; did you mean "
-                                               "'gpt-2.2b-2bw'? (`penstock list scenarios` shows "),
-                (["compare", NAME, "small_gpip"], "did you mean 'small-gpipe'?"),
-                (["sweep", "small-1f1", "--over", "stages=2"], "did you mean 'small-1f1b'?"),
-                (["replay", "nothing"], "unknown scenario 'nothing' (`penstock list scenarios`"),
-                (["validate", "x.json", "small-1f1"], "did you mean 'small-1f1b'?"),
-                (["plan", "gpt-2.2", "--cluster", "p3.16xlarge"], "did you mean 'gpt-2.2b'?"),
-                (["calibrate", "gpt-2.2b-2b"], "unknown model or scenario"),
-                (["simulate", SHOWN], "did you mean 'small-1f1b', which is shipped?")):
-            with self.subTest(command):
-                self.assertIn(hint, self.refused_here(*command))
-        (self.folder / "my.yaml").write_text("x")
-        self.assertIn("did you mean 'my.yaml'?", self.refused_here("simulate", "my"))
-
     def test_no_model_is_called_as_a_scenario(self):
         self.assertEqual([n for n in SHIPPED if (SOURCE / f"models/{n}.yaml").exists()], [])
 

@@ -1,8 +1,11 @@
-// Malformed scenarios through the real program: each ends with exit code 2 and the message in the
-// golden file beside it, says everything at once, and costs neither time nor memory.
+// Malformed scenarios through the command line: each ends with exit code 2 and the message in the
+// golden file beside it, says everything at once, and costs neither time nor memory. Small files go
+// through this process one after the other, big ones and what is no file each through one of its
+// own.
 //
 // UPDATE_GOLDEN=1 rewrites the golden files (and marks the tests skipped): read every change.
 #include "scenarios/document.hpp"
+#include "tests/cli/in_process.hpp"
 #include "tests/golden.hpp"
 #include "tests/parameter_name.hpp"
 
@@ -26,18 +29,19 @@ namespace fs = std::filesystem;
 
 constexpr int kExitUsage = 2;
 constexpr rlim_t kMostCpuSeconds = 20;  // sanitizers included; without, everything takes < 1 s
+constexpr std::size_t kMostToRead = 100'000;
 constexpr long kMostKibibytes = 1024 * 1024;  // likewise; without, < 150 MB
 
-fs::path folder() { return fs::path(std::getenv("PENSTOCK_SOURCE")) / "tests/scenarios/malformed"; }
+fs::path folder() { return source_folder() / "tests/scenarios/malformed"; }
 
-struct Ended {
+struct Process {
   int code;  ///< 128 + signal when it was killed
   std::string standard_error;
   long kibibytes;
 };
 
 /// `penstock simulate ARGUMENTS...` in a folder.
-Ended simulate(const fs::path& directory, std::vector<std::string> arguments) {
+Process simulate(const fs::path& directory, std::vector<std::string> arguments) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) != 0) return {-1, "no pipe", 0};
   const pid_t child = fork();
@@ -57,7 +61,7 @@ Ended simulate(const fs::path& directory, std::vector<std::string> arguments) {
     _exit(127);
   }
   close(ends[1]);
-  Ended ended{-1, "", 0};
+  Process ended{-1, "", 0};
   std::array<char, 65536> part{};
   ssize_t count = 0;
   while ((count = ::read(ends[0], part.data(), part.size())) > 0)
@@ -71,10 +75,10 @@ Ended simulate(const fs::path& directory, std::vector<std::string> arguments) {
   return ended;
 }
 
-void expect_refused(const Ended& ended) {
+void expect_refused(const Process& ended) {
   EXPECT_EQ(ended.code, kExitUsage) << ended.standard_error.substr(0, 2000);
   EXPECT_LT(ended.kibibytes, kMostKibibytes);
-  EXPECT_LT(ended.standard_error.size(), 100'000U) << "nobody reads that much";
+  EXPECT_LT(ended.standard_error.size(), kMostToRead);
   EXPECT_NE(ended.standard_error, "");
 }
 
@@ -94,12 +98,19 @@ class Malformed : public testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Malformed);
 
 TEST_P(Malformed, IsRefusedWithTheExpectedMessage) {
-  const Ended ended = simulate(folder(), {GetParam() + ".yaml"});
-  expect_refused(ended);
-  expect_golden(folder() / (GetParam() + ".expected"), ended.standard_error);
+  const std::string said = refuses({"simulate", GetParam() + ".yaml"}, folder());
+  EXPECT_LT(said.size(), kMostToRead);
+  expect_golden(folder() / (GetParam() + ".expected"), said);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Malformed, testing::ValuesIn(names()), ByName());
+
+TEST(MalformedFiles, TakeLittleMemoryAllTogether) {
+  for (const std::string& name : names()) run_here({"simulate", name + ".yaml"}, folder());
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  EXPECT_LT(usage.ru_maxrss, kMostKibibytes);
+}
 
 TEST(MalformedFiles, AreManyAndAllHaveAMessage) {
   EXPECT_GE(names().size(), 100U);
@@ -246,7 +257,7 @@ TEST_P(Generated, IsRefusedCheaply) {
   const fs::path place = fs::temp_directory_path() / ("penstock-" + std::to_string(getpid()));
   fs::create_directories(place);
   std::ofstream(place / "made.yaml", std::ios::binary) << made_file.text();
-  const Ended ended = simulate(place, {"made.yaml"});
+  const Process ended = simulate(place, {"made.yaml"});
   fs::remove_all(place);
   expect_refused(ended);
   EXPECT_NE(ended.standard_error.find(made_file.message), std::string::npos)
@@ -259,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(Files, Generated, testing::Range<std::size_t>(0, made()
 // --- files that are none ------------------------------------------------------------------------
 
 TEST(MalformedPath, MissingFileSuggestsANeighbour) {
-  const Ended ended = simulate(folder(), {"many-error.yaml"});
+  const Process ended = simulate(folder(), {"many-error.yaml"});
   expect_refused(ended);
   EXPECT_EQ(ended.standard_error,
             "many-error.yaml: cannot be read: No such file or directory; did you mean "
@@ -267,7 +278,7 @@ TEST(MalformedPath, MissingFileSuggestsANeighbour) {
 }
 
 TEST(MalformedPath, DirectoryIsSaid) {
-  const Ended ended = simulate(folder(), {"parts"});
+  const Process ended = simulate(folder(), {"parts"});
   expect_refused(ended);
   EXPECT_EQ(ended.standard_error, "parts: cannot be read: Is a directory\n");
 }
@@ -300,7 +311,7 @@ TEST(MalformedPath, PermissionDeniedIsSaid) {
 }
 
 TEST(MalformedPath, ReadErrorIsSaid) {
-  const Ended ended = simulate(folder(), {"/proc/self/mem"});
+  const Process ended = simulate(folder(), {"/proc/self/mem"});
   EXPECT_EQ(ended.code, 1) << "the machine's error, not that of the input";
   EXPECT_NE(ended.standard_error.find("cannot read '/proc/self/mem': Input/output error"),
             std::string::npos)

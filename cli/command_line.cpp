@@ -1,0 +1,98 @@
+#include "cli/command_line.hpp"
+
+#include "base/error.hpp"
+#include "base/exit_codes.hpp"
+#include "base/last_words.hpp"
+#include "base/say.hpp"
+#include "cli/options.hpp"
+#include "cli/scenario_names.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+#include <system_error>
+
+namespace penstock {
+namespace {
+
+/// As a shell reads it back.
+std::string shell_command(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  std::string command = "penstock";
+  for (const std::string& word : words) {
+    if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) {
+      command += " " + word;
+      continue;
+    }
+    command += " '";
+    for (const char c : word) command += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    command += "'";
+  }
+  return command;
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    say("{}", general_help());
+    return exit_usage;
+  }
+  if (words[0] == "--help" || words[0] == "-h") {
+    fmt::print("{}", general_help());
+    return exit_ok;
+  }
+  if (words[0] == "--version") {
+    fmt::print("penstock {}\n", PENSTOCK_VERSION);
+    return exit_ok;
+  }
+  std::size_t used = 0;
+  const CommandSpec& command = find_command(words, used);
+  Arguments arguments =
+      parse_arguments(command, {words.begin() + static_cast<std::ptrdiff_t>(used), words.end()});
+  if (arguments.flag("help")) {
+    fmt::print("{}", help_text(command));
+    return exit_ok;
+  }
+  name_scenario_files(command, arguments);
+  arguments.command_line = shell_command(words);
+  return command.run(arguments);
+}
+
+int answer(const std::vector<std::string>& words) {
+  try {
+    return dispatch(words);
+  } catch (const HelpWanted& help) {
+    fmt::print("{}", help.text);
+    return exit_ok;
+  }
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& words) {
+  try {
+    const int code = answer(words);
+    require_output();
+    return code;
+  } catch (const InputError& error) {
+    say("{}\n", error.what());
+    return exit_usage;
+  } catch (const InternalBug& bug) {
+    say("penstock: this is a bug: {}\nplease report it with the scenario\n", bug.what());
+    return exit_internal_bug;
+  } catch (const std::bad_alloc&) {
+    say_no_memory("penstock");
+    return exit_failed;
+  } catch (const std::system_error& error) {  // fmt's, which does not say what it cannot write to
+    const bool output = std::ferror(stdout) != 0;
+    say("penstock: {}{}\n", output ? "cannot write 'standard output': " : "",
+        output ? error.code().message() : error.what());
+    return exit_failed;
+  } catch (const std::exception& error) {
+    say("penstock: {}\n", error.what());
+    return exit_failed;
+  }
+}
+
+}  // namespace penstock
