@@ -3,9 +3,9 @@
 
     scripts/compare_benchmarks.py COMMIT [--rounds 5] [--filter REGEX] [BENCHMARK...]
 
-Builds the benchmarks (default: all of bench/ that both have) in a clean clone of COMMIT and here, as in a
-release build, and runs both by turns, a process each. Prints the median CPU time of each and their
-ratio, old by new: below 1 it has become slower. Packages are there already.
+Builds the benchmarks (default: all of bench/ that both have) in a clean clone of COMMIT and here in
+build/, and runs both by turns, a process each. Prints the median CPU time of each and their ratio,
+old by new: below 1 it has become slower. Packages are there already.
 """
 
 import argparse
@@ -16,34 +16,42 @@ import pathlib
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+def output(*command, **options):
+    """What a command prints; ends here with it if it fails."""
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          **options)
+    if done.returncode:
+        sys.exit(done.stdout + f"{command[0]} failed")
+    return done.stdout
+
+
 def built(tree, build, names):
     """Builds the benchmarks of a source tree; which of `names` it has."""
     if not (build / "build.ninja").exists():
-        subprocess.run(["meson", "setup", build, tree, "-Dcuda=disabled"], check=True,
-                       stdout=subprocess.DEVNULL)
-    targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], check=True, text=True,
-                             capture_output=True).stdout
+        output("meson", "setup", build, tree, "-Dcuda=disabled")
+    targets = output("ninja", "-C", build, "-t", "targets", "all")
     there = set(re.findall(r"(?m)^bench/(\w+)_bench: ", targets))
-    wanted = sorted(there & set(names) if names else there - {"contention"})  # prints a table of its own
+    other = {"contention"}  # prints a table of its own
+    wanted = sorted(there & set(names) if names else there - other)
     engine = re.findall(r"(?m)^(sim/simgrid/\w+\.so): ", targets)
-    subprocess.run(["ninja", "-C", build, *(f"bench/{name}_bench" for name in wanted), *engine],
-                   check=True, stdout=subprocess.DEVNULL)
+    output("ninja", "-C", build, *(f"bench/{name}_bench" for name in wanted), *engine)
     return wanted
 
 
 def times(tree, build, name, options, folder):
     """CPU seconds of each case of a benchmark; its own median where it repeats itself."""
     out = folder / "out.json"
-    subprocess.run([build / f"bench/{name}_bench", f"--benchmark_out={out}", *options], check=True,
-                   cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   env=os.environ | {"PENSTOCK_HOME": str(tree), "PENSTOCK_SOURCE": str(tree)})
+    output(build / f"bench/{name}_bench", f"--benchmark_out={out}", *options, cwd=tree,
+           env=os.environ | {"PENSTOCK_HOME": str(tree), "PENSTOCK_SOURCE": str(tree)})
     unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
-    runs = [run for run in json.loads(out.read_text())["benchmarks"] if not run.get("error_occurred")]
+    runs = [run for run in json.loads(out.read_text())["benchmarks"]
+            if not run.get("error_occurred")]
     # What a benchmark times itself is the CPU time of its children.
     key = lambda run: "real_time" if "manual_time" in run["run_name"] else "cpu_time"
     return {run["run_name"]: run[key(run)] * unit[run["time_unit"]] for run in runs
@@ -63,8 +71,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         old = folder / "old"
-        subprocess.run(["git", "clone", "-q", "--no-hardlinks", ROOT, old], check=True)
-        subprocess.run(["git", "-C", old, "checkout", "-q", arguments.commit], check=True)
+        output("git", "clone", "-q", "--no-hardlinks", ROOT, old)
+        output("git", "-C", old, "checkout", "-q", arguments.commit)
         trees = [(old, old / "build"), (ROOT, ROOT / "build")]
         common = set.intersection(*(set(built(*tree, arguments.benchmarks)) for tree in trees))
         print(f"{'':50} {'old':>10} {'new':>10} {'old/new':>8}")
