@@ -25,6 +25,30 @@ Json by_depth_json(const MeasuredSummary& summary) {
   return out;
 }
 
+Json finish_json(const FinishSummary& s) {
+  return {{"n", s.count()},
+          {"finished", s.finished},
+          {"right", s.right()},
+          {"false_alarms", s.false_alarms},
+          {"missed", s.missed}};
+}
+
+std::string finish_text(const Json& f) {
+  const auto count = [&](const char* key) { return f[key].get<std::size_t>(); };
+  if (count("n") == 0) return "";
+  const auto share = [](std::size_t part, std::size_t of) {
+    return of == 0 ? std::string("-")
+                   : format_percent(static_cast<double>(part) / static_cast<double>(of));
+  };
+  const std::size_t stopped = count("n") - count("finished");
+  return fmt::format(
+      "finished or not, by whether it fits the memory: {} of {} rows right ({}); {} of {} that "
+      "finished said not to fit ({}), {} of {} that did not said to fit ({})\n",
+      count("right"), count("n"), share(count("right"), count("n")), count("false_alarms"),
+      count("finished"), share(count("false_alarms"), count("finished")), count("missed"), stopped,
+      share(count("missed"), stopped));
+}
+
 std::string percent_text(const Json& value) {
   return value.is_null() ? "-" : fmt::format("{:.1f} %", 100 * value.get<double>());
 }
@@ -136,6 +160,8 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
                    {"measured_bytes", nullable(r.measured_bytes)},
                    {"predicted_bytes", nullable(r.predicted_bytes)},
                    {"memory_error", nullable(r.memory_error())},
+                   {"finished", nullable(r.finished)},
+                   {"predicted_finished", nullable(r.predicted_finished)},
                    {"calibrated", r.calibrated},
                    {"hypothesis", r.hypothesis},
                    {"file", report.file}});
@@ -161,6 +187,7 @@ Json measured_report_json(const MeasuredReport& report) {
           {"time_calibrated", summary_json(fitted.time)},
           {"memory", summary_json(s.memory)},
           {"memory_calibrated", summary_json(fitted.memory)},
+          {"finished", finish_json(finish_summary(report))},
           {"notes", report.notes}};
 }
 
@@ -171,7 +198,8 @@ std::string measured_table(const Json& report, const Json& rows, bool all_rows) 
                                  report["protocol"].get<std::string>());
   text += fmt::format("{} fitted\n\n",
                       counted(report["parameter_count"].get<std::int64_t>(), "parameter"));
-  text += summaries_text(report) + parameters_text(report) + rows_text(rows, all_rows);
+  text += summaries_text(report) + finish_text(report["finished"]) + parameters_text(report) +
+          rows_text(rows, all_rows);
   for (const Json& note : report["notes"]) text += "note: " + note.get<std::string>() + "\n";
   return text;
 }

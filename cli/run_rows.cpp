@@ -29,12 +29,22 @@ std::int64_t of_whole_gpu(const DeviceSpec& device, std::int64_t bytes) {
 }
 
 /// Of the first replica of each stage: the others are alike.
-std::int64_t peak_bytes(const Simulation& s, const RunRow& row) {
-  const int devices = row.peak_of == PeakOf::first_stage ? 1 : s.program.placement.depth();
+std::vector<std::int64_t> peaks_of_stages(const Simulation& s) {
   const MemoryInput input = s.memory();
-  std::int64_t most = 0;
-  for (int d = 0; d < devices; ++d) most = std::max(most, memory_over_time(input, d).use.total());
-  return row.of_whole_gpu ? of_whole_gpu(s.scenario.cluster.device, most) : most;
+  std::vector<std::int64_t> peaks;
+  for (int d = 0; d < s.program.placement.depth(); ++d)
+    peaks.push_back(memory_over_time(input, d).use.total());
+  return peaks;
+}
+
+void predict_memory(const Simulation& s, const RunRow& row, MeasuredRowResult& result) {
+  const std::vector<std::int64_t> peaks = peaks_of_stages(s);
+  const std::int64_t most = std::ranges::max(peaks);
+  const DeviceSpec& device = s.scenario.cluster.device;
+  const std::int64_t measured = row.peak_of == PeakOf::first_stage ? peaks.front() : most;
+  result.predicted_bytes = row.of_whole_gpu ? of_whole_gpu(device, measured) : measured;
+  result.finished = row.finished;
+  if (device.capacity_bytes() > 0) result.predicted_finished = most <= device.capacity_bytes();
 }
 
 MeasuredRowResult predict_run(const RunRow& row, const std::string& path,
@@ -48,7 +58,7 @@ MeasuredRowResult predict_run(const RunRow& row, const std::string& path,
   result.measured_s = row.measured_s;
   result.predicted_s = iteration_time_s(s);
   if (row.measured_bytes) result.measured_bytes = std::llround(*row.measured_bytes);
-  result.predicted_bytes = peak_bytes(s, row);
+  predict_memory(s, row, result);
   return result;
 }
 

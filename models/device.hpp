@@ -32,6 +32,9 @@ struct DeviceSpec {
       peak_flops_per_s;  ///< dense, by number type: fp16, bf16, fp32, tf32
   double launch_s = 0;
   std::vector<EfficiencyPoint> efficiency;  ///< ascending hidden size
+  /// Shares of peak of large matrix products and of attention alone, where they were measured;
+  /// 0: unknown, and a stack's own are used.
+  double matrix_efficiency = 0, attention_efficiency = 0;
 
   /// Bytes a training job may use, or 0 when unknown:
   /// (memory - reserved) * (1 - slack) * (1 - headroom).

@@ -3,7 +3,9 @@
 //
 // One with `matrix_efficiency` takes a layer apart. Of b sequences of s tokens on one of t GPUs:
 //   matrices    FLOPs / (t peak matrix_efficiency), attention with its own efficiency, half of it
-//               where flash attention skips what is masked
+//               where flash attention skips what is masked; a device that says what products reach
+//               on it goes before the stack. Operands add bytes / bandwidth, which is what
+//               products of few rows or columns lose
 //   traffic     norms, activations, casts: bytes per token and hidden element, at memory bandwidth
 //   weights     gradients added to those of earlier microbatches: bytes per parameter and backward
 //   launches    the host's time for a layer's kernels; it and the GPU's join smoothly, as
@@ -22,10 +24,14 @@ struct StackSpec {
 
   double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
   double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
-  double forward_traffic = 0;       ///< bytes per token and hidden element of a layer's F
-  double backward_traffic = 0;      ///< the same of B
-  double accumulation = 0;          ///< bytes per parameter of every B
-  double logits_traffic = 0;        ///< bytes per logit, in F and again in B
+  /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
+  /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
+  double misaligned_attention = 0;
+  double operand_traffic = 0;   ///< times that products' operands pass memory with no overlap
+  double forward_traffic = 0;   ///< bytes per token and hidden element of a layer's F
+  double backward_traffic = 0;  ///< the same of B
+  double accumulation = 0;      ///< bytes per parameter of every B
+  double logits_traffic = 0;    ///< bytes per logit, in F and again in B
 
   double forward_host_s = 0;   ///< the host's time for a layer's F
   double backward_host_s = 0;  ///< for B
@@ -33,6 +39,7 @@ struct StackSpec {
 
   double link_efficiency = 1;            ///< share of the links' rate that transfers reach
   std::optional<double> link_latency_s;  ///< of a step between nodes, instead of the cluster's
+  std::optional<double> node_latency_s;  ///< the same within a node
   bool overlaps_reduction = false;       ///< with the last backward, unless the pipeline says
 
   double optimizer_traffic = 0;  ///< bytes per updated parameter; 0: its state read and written
@@ -41,7 +48,8 @@ struct StackSpec {
   /// Kept for B of a layer's token: bytes per hidden element and per column of the MLP. 0: those of
   /// fused kernels (models/transformer.hpp).
   double kept_per_hidden = 0, kept_per_column = 0;
-  double logits_kept = 0;  ///< bytes per logit; 0: an fp32 softmax
+  bool gathers_again = false;  ///< W's inputs among tensor ranks, instead of keeping them
+  double logits_kept = 0;      ///< bytes per logit; 0: an fp32 softmax
   /// Bytes of a parameter where the model does not say them.
   std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;
 

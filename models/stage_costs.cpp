@@ -1,5 +1,7 @@
 #include "models/stage_costs.hpp"
 
+#include "models/collectives.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,11 +14,15 @@ namespace {
 constexpr double kForwardKernels = 20;
 constexpr double kBackwardKernels = 40;
 
-/// What host and GPU take together; each hides nearly all of the shorter one.
-double joined(double gpu_s, double host_s) {
+constexpr std::int64_t kTensorCoreMultiple = 8;  // elements of 16 bits, on every side of a product
+
+/// What host and GPU take together; each hides nearly all of the shorter one. What the GPU
+/// exchanges with others hides the host, too, and is counted by itself.
+double joined(double gpu_s, double host_s, double exchange_s) {
   if (host_s <= 0) return gpu_s;
+  gpu_s += exchange_s;
   const double longer = std::max(gpu_s, host_s), ratio = std::min(gpu_s, host_s) / longer;
-  return longer * std::pow(1 + ratio * ratio * ratio * ratio, 0.25);
+  return longer * std::pow(1 + ratio * ratio * ratio * ratio, 0.25) - exchange_s;
 }
 
 struct OpTimes {
@@ -53,6 +59,7 @@ class StageModel {
         tensor_(options.tensor),
         shards_(options.optimizer_shards),
         stack_(options.stack),
+        tensor_link_(options.tensor_link),
         parameters_(model, tensor_),
         layer_flops_(model.layer_forward_flops(b_)),
         layer_weight_flops_(model.layer_weight_flops(b_)),
@@ -162,17 +169,37 @@ class StageModel {
     return streaming_s(bytes * b_ * static_cast<double>(model_.seq_length));
   }
 
+  double matrix_rate() const {
+    return peak_ *
+           (device_.matrix_efficiency > 0 ? device_.matrix_efficiency : stack_.matrix_efficiency);
+  }
+
+  double attention_rate() const {
+    const bool aligned = model_.hidden_size / model_.num_attention_heads % kTensorCoreMultiple == 0;
+    if (!aligned && stack_.misaligned_attention > 0) return peak_ * stack_.misaligned_attention;
+    if (device_.attention_efficiency > 0) return peak_ * device_.attention_efficiency;
+    return stack_.attention_efficiency > 0 ? peak_ * stack_.attention_efficiency : matrix_rate();
+  }
+
   /// Attention's products; flash attention of a causal model leaves out what is masked.
   double attention_s() const {
     const double share = model_.flash_attention && model_.family != Family::bert ? 0.5 : 1;
-    const double efficiency =
-        stack_.attention_efficiency > 0 ? stack_.attention_efficiency : stack_.matrix_efficiency;
-    return share * model_.layer_attention_flops(b_) / (tensor_.degree * peak_ * efficiency);
+    return share * model_.layer_attention_flops(b_) / (tensor_.degree * attention_rate());
+  }
+
+  double operands_s(double bytes) const {
+    return stack_.operand_traffic > 0 ? stack_.operand_traffic * streaming_s(bytes) : 0;
   }
 
   double traffic_s(double bytes) const {
     return per_token_s(bytes * static_cast<double>(model_.hidden_size)) / tensor_.degree +
            repeated_s_;
+  }
+
+  /// Of a layer's output among the tensor ranks, as far as the host's launches hide under it.
+  double all_reduce_s() const {
+    return ring_all_reduce_s(tensor_.degree, model_.layer_input_bytes(b_), tensor_link_.latency_s,
+                             tensor_link_.bytes_per_s);
   }
 
   double accumulation_s(std::int64_t parameters) const {
@@ -181,8 +208,8 @@ class StageModel {
 
   /// A layer by its parts, with the host's launches (see models/stack.hpp).
   OpTimes layer_times() const {
-    const double matrices =
-        layer_weight_flops_ / (tensor_.degree * peak_ * stack_.matrix_efficiency);
+    const double matrices = layer_weight_flops_ / (tensor_.degree * matrix_rate()) +
+                            operands_s(model_.layer_operand_bytes(b_, tensor_));
     const double again = recompute_ == Recompute::full ? 1 : 0;
     const double host = tensor_.degree > 1 ? stack_.tensor_host_s : 0;
     const double host_back = (stack_.backward_host_s + host) / 2;
@@ -190,15 +217,19 @@ class StageModel {
     OpTimes t{matrices + attention_s() + traffic_s(stack_.forward_traffic), 0, 0};
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
     if (recompute_ == Recompute::selective && !model_.flash_attention) input += attention_s();
-    t.input_s = joined(input, host_back + again * (stack_.forward_host_s + host));
-    t.weight_s = joined(matrices + back + accumulation_s(parameters_.layer), host_back);
-    t.forward_s = joined(t.forward_s, stack_.forward_host_s + host);
+    const double exchange = 2 * all_reduce_s();
+    t.input_s =
+        joined(input, host_back + again * (stack_.forward_host_s + host), (1 + again) * exchange);
+    t.weight_s = joined(matrices + back + accumulation_s(parameters_.layer), host_back,
+                        tensor_.sequence && !keeps_gathered() ? exchange / 2 : 0);
+    t.forward_s = joined(t.forward_s, stack_.forward_host_s + host, exchange);
     return t;
   }
 
   /// Of the LM head; its parameters' gradients are the embedding's where both are one.
   OpTimes head_times() const {
-    const double matrix = head_flops_ / (peak_ * stack_.matrix_efficiency);
+    const double matrix =
+        head_flops_ / matrix_rate() + operands_s(model_.head_operand_bytes(b_, tensor_));
     const double logits =
         per_token_s(stack_.logits_traffic * static_cast<double>(model_.vocab_rows(tensor_)));
     return {matrix + logits, matrix + logits, matrix + accumulation_s(parameters_.head)};
@@ -240,13 +271,16 @@ class StageModel {
         op_time(flops.weight, half, read_s)};
   }
 
+  bool keeps_gathered() const { return stack_.kept_per_hidden > 0 && !stack_.gathers_again; }
+
   /// Activations of a layer, by the stack where it says what eager kernels keep.
   double kept_bytes(Recompute recompute) const {
     if (recompute != Recompute::none || stack_.kept_per_hidden <= 0)
       return model_.layer_activation_bytes(b_, recompute, tensor_);
     // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
-    // gathered input, which asynchronous linear layers keep for W instead of gathering it again.
-    const double whole_on_each = (tensor_.sequence ? 1 : 4) * model_.element_bytes();
+    // gathered input, where linear layers keep it for W instead of gathering it again.
+    const double inputs = tensor_.sequence ? (keeps_gathered() ? 1 : 0) : 4;
+    const double whole_on_each = inputs * model_.element_bytes();
     const double h = static_cast<double>(model_.hidden_size);
     const double divided = (stack_.kept_per_hidden - whole_on_each) * h +
                            stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
@@ -324,7 +358,8 @@ class StageModel {
     const int again = recompute_ == Recompute::full ? 2 : 1;
     Exchanged forward{2 * layers * x, 2 * layers};
     Exchanged input{2 * layers * again * x, 2 * layers * again};
-    Exchanged weight{sequence ? layers * x : 0, sequence ? layers : 0};
+    const bool gathers_again = sequence && !keeps_gathered();
+    Exchanged weight{gathers_again ? layers * x : 0, gathers_again ? layers : 0};
     if (gathers_messages() && !first) forward.add(x / 2, 1);
     if (gathers_messages() && !last) input.add(x / 2, 1);
     if (first) forward.add(sequence ? x / 2 : x, 1);
@@ -357,6 +392,7 @@ class StageModel {
   TensorParallel tensor_;
   int shards_;
   const StackSpec& stack_;
+  LinkSpec tensor_link_;
   // Of one layer and of the LM head, whatever stage they are in.
   PartParameters parameters_;
   double layer_flops_, layer_weight_flops_, layer_again_flops_, head_flops_, repeated_s_;

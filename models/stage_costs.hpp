@@ -33,6 +33,7 @@
 #include "models/device.hpp"
 #include "models/gradient_buckets.hpp"
 #include "models/stack.hpp"
+#include "models/topology.hpp"
 #include "models/transformer.hpp"
 #include "program/vocabulary.hpp"
 
@@ -52,6 +53,7 @@ struct StageCostOptions {
   /// bytes in `reduced_bytes`.
   int optimizer_shards = 1;
   StackSpec stack = {};
+  LinkSpec tensor_link = {};  ///< of one of the GPUs that share a stage
 };
 
 /// Costs per GPU of the stages when stage i holds `layers[i]` consecutive layers, the first one

@@ -68,6 +68,22 @@ double TransformerSpec::head_forward_flops(double b, const TensorParallel& tenso
   return 2 * b * as_double(seq_length) * as_double(hidden_size) * as_double(vocab_rows(tensor));
 }
 
+double TransformerSpec::layer_operand_bytes(double b, const TensorParallel& tensor) const {
+  // Queries, keys and values; the projection; the MLP's matrices into its width and out of it.
+  const double into = family == Family::llama ? 2 : 1;
+  const double divided = 2 * as_double(hidden_size) + 2 * as_double(kv_size()) +
+                         (into + 1) * as_double(ffn_hidden_size);
+  const double rows = b * as_double(seq_length);
+  return element_bytes() * (as_double(layer_matrix_parameters()) / tensor.degree +
+                            rows * (4 * as_double(hidden_size) + divided / tensor.degree));
+}
+
+double TransformerSpec::head_operand_bytes(double b, const TensorParallel& tensor) const {
+  const double rows = b * as_double(seq_length), columns = as_double(vocab_rows(tensor));
+  return element_bytes() *
+         (rows * (as_double(hidden_size) + columns) + columns * as_double(hidden_size));
+}
+
 double TransformerSpec::layer_input_bytes(double b) const {
   return element_bytes() * b * as_double(seq_length) * as_double(hidden_size);
 }

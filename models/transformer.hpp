@@ -95,6 +95,9 @@ struct TransformerSpec {
 
   // Per microbatch, on each of the GPUs that share a stage:
   double head_forward_flops(double b, const TensorParallel& tensor = {}) const;
+  /// Operands and result of a layer's matrix products (those with weights), alike in F, I and W.
+  double layer_operand_bytes(double b, const TensorParallel& tensor = {}) const;
+  double head_operand_bytes(double b, const TensorParallel& tensor = {}) const;
   double held_input_bytes(double b, const TensorParallel& tensor) const;  ///< of a layer
   double layer_activation_bytes(double b, Recompute recompute,
                                 const TensorParallel& tensor = {}) const;

@@ -32,6 +32,8 @@ DeviceSpec read_device(const Section& device) {
   d.memory_bytes_per_s = device.number("memory_bandwidth").value_or(0);
   d.memory_efficiency = std::max(0.01, device.number("memory_efficiency").value_or(0.8));
   d.launch_s = device.number("launch").value_or(0);
+  d.matrix_efficiency = device.number("matrix_efficiency").value_or(0);
+  d.attention_efficiency = device.number("attention_efficiency").value_or(0);
   const auto curve = device.list("efficiency").value_or(std::vector<double>{});
   for (std::size_t i = 0; i + 1 < curve.size(); i += 2)
     d.efficiency.push_back({curve[i], curve[i + 1]});

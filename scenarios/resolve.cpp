@@ -311,6 +311,16 @@ void use_costs(const Specification& spec, const ReductionRequest& reduction,
   note_assumptions(spec, scenario);
 }
 
+/// In a node its link, across nodes a GPU's part of the NICs.
+LinkSpec tensor_link_of(const Cluster& cluster, const Mesh& mesh) {
+  if (mesh.tensor == 1 || cluster.network) return {};
+  if (cluster.link) return *cluster.link;
+  if (mesh.tensor <= cluster.devices_per_node) return cluster.intra;
+  LinkSpec part = cluster.inter;
+  part.bytes_per_s *= static_cast<double>(cluster.nics_per_node) / cluster.devices_per_node;
+  return part;
+}
+
 }  // namespace
 
 Scenario resolve(const Specification& spec) {
@@ -326,6 +336,7 @@ Scenario resolve(const Specification& spec) {
   check_given_costs(spec, job);
   std::vector<int> layers = layers_of(spec, job.shape);
   check_placement(spec, job, cluster);
+  job.tensor_link = tensor_link_of(cluster, job.mesh);
   spec.diagnostics.throw_if_any();  // what follows needs all of the above
   check_size(spec, job.shape);
   spec.diagnostics.throw_if_any();

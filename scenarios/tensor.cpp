@@ -152,7 +152,8 @@ StageCostOptions cost_options(const Parallelism& job) {
           .tensor = {job.mesh.tensor, job.sequence_parallel, job.transfers_divided},
           .context = job.mesh.context,
           .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
-          .stack = job.stack};
+          .stack = job.stack,
+          .tensor_link = job.tensor_link};
 }
 
 }  // namespace penstock

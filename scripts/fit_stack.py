@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Fits the numbers of a training stack to a table of measured runs, through the model that `simulate` uses.
 
-  scripts/fit_stack.py RUNS.csv STACK [--ids CSV --class C] [--half SEED] [--memory] [-o FILE]
+  scripts/fit_stack.py RUNS.csv STACK [--ids CSV --class C] [--half SEED] [--memory] [--fixed KEYS] [-o FILE]
 
 RUNS.csv  as `penstock validate --as runs` takes it
 STACK     where to begin: a file of models/stacks, or its name there
 --ids     a table with columns `id` and `class`: only rows of the class given by --class
 --half    fits on a random half of the rows and says how the other half, which it has not seen, is predicted
 --memory  fits what is kept and held instead of the times
+--fixed   keys of the stack, with commas between, that other measurements settle: they stay as they are
 -o        the stack with its new numbers, as YAML
 
 Each number is moved until the sum over the rows of log(predicted / measured), squared where it is small and
@@ -35,12 +36,13 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PENSTOCK = os.environ.get("PENSTOCK", str(ROOT / "penstock"))
 SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6}
-TIME = ("matrix_efficiency", "attention_efficiency", "forward_traffic", "backward_traffic", "accumulation",
-        "logits_traffic", "forward_host", "backward_host", "tensor_host", "link_efficiency", "link_latency",
+TIME = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "operand_traffic", "forward_traffic",
+        "backward_traffic", "accumulation", "logits_traffic", "forward_host", "backward_host", "tensor_host",
+        "link_efficiency", "link_latency", "node_latency",
         "optimizer_traffic", "iteration_overhead")
 MEMORY = ("gradient_bytes", "optimizer_bytes", "kept_per_hidden", "kept_per_column", "logits_kept")
-TIMES = ("forward_host", "backward_host", "tensor_host", "link_latency", "iteration_overhead")
-SHARES = ("matrix_efficiency", "attention_efficiency", "link_efficiency")
+TIMES = ("forward_host", "backward_host", "tensor_host", "link_latency", "node_latency", "iteration_overhead")
+SHARES = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "link_efficiency")
 
 
 def number(text):
@@ -118,13 +120,15 @@ def main():
     parser.add_argument("--class", dest="of_class", default="C")
     parser.add_argument("--half", type=int)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--fixed", default="")
     parser.add_argument("-o", "--output")
     arguments = parser.parse_args()
     path = pathlib.Path(arguments.stack)
     if not path.exists():
         path = ROOT / f"models/stacks/{arguments.stack}.yaml"
     start = yaml.safe_load(path.read_text(encoding="utf-8"))
-    keys = [key for key in (MEMORY if arguments.memory else TIME) if number(start.get(key))]
+    fixed = arguments.fixed.split(",")
+    keys = [key for key in (MEMORY if arguments.memory else TIME) if number(start.get(key)) and key not in fixed]
     rows, unseen = rows_of(arguments), []
     if arguments.half is not None:
         random.Random(arguments.half).shuffle(rows)

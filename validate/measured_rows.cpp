@@ -40,6 +40,17 @@ MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice) {
   return out;
 }
 
+FinishSummary finish_summary(const MeasuredReport& report) {
+  FinishSummary s;
+  for (const MeasuredRowResult& row : report.rows) {
+    if (!row.finished || !row.predicted_finished) continue;
+    ++(*row.finished ? s.finished : s.stopped);
+    if (*row.finished && !*row.predicted_finished) ++s.false_alarms;
+    if (!*row.finished && *row.predicted_finished) ++s.missed;
+  }
+  return s;
+}
+
 MeasuredFormat measured_format(std::string_view path, std::string_view text) {
   if (path.ends_with(".csv")) {
     const std::string_view header = text.substr(0, text.find('\n'));

@@ -25,6 +25,7 @@ struct MeasuredRowResult {
   std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
   bool calibrated = false;  ///< a parameter of the prediction was fitted on this row
   std::string hypothesis;   ///< where the error is large: why; may be empty
+  std::optional<bool> finished = {}, predicted_finished = {};  ///< did it run; does it fit
 
   std::optional<double> error() const;  ///< of the time
   std::optional<double> memory_error() const;
@@ -51,6 +52,15 @@ struct MeasuredReport {
 
   std::size_t parameter_count() const { return parameters.size() + table_entries; }
 };
+
+/// Of runs that are known to have finished or not, which of them were said to fit the memory.
+struct FinishSummary {
+  std::size_t finished = 0, stopped = 0;     ///< measured
+  std::size_t false_alarms = 0, missed = 0;  ///< finished but said not to fit; the other way round
+  std::size_t count() const { return finished + stopped; }
+  std::size_t right() const { return count() - false_alarms - missed; }
+};
+FinishSummary finish_summary(const MeasuredReport& report);
 
 /// Which rows a summary counts.
 enum class RowChoice { predicted, calibrated, all };

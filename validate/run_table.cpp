@@ -17,19 +17,24 @@ constexpr const char* kNeededColumns[] = {"layers", "hidden", "heads",      "voc
                                           "dp",     "tp",     "microbatch", "microbatches"};
 
 struct GpuCluster {
-  std::string_view gpu, cluster;
+  std::string_view gpu, cluster, device;
 };
-constexpr GpuCluster kClusters[] = {{"h100", "dgx-h100"},
-                                    {"a100", "dgx-a100"},
-                                    {"a100-80", "dgx-a100"},
-                                    {"a100-40", "dgx-a100-40"},
-                                    {"gb200", "gb200-nvl72"}};
+constexpr GpuCluster kClusters[] = {
+    {"h100", "dgx-h100", "H100"},       {"a100", "dgx-a100", "A100-80"},
+    {"a100-80", "dgx-a100", "A100-80"}, {"a100-40", "dgx-a100-40", "A100-40"},
+    {"b200", "dgx-b200", "B200"},       {"gb200", "gb200-nvl72", "GB200"}};
 
-/// Which stack (models/stacks) made the runs of a source.
+/// Which stack (models/stacks) made the runs of a source, and whether its tensor parallelism
+/// divides sequences, too, where no column says it.
 struct SourceStack {
   std::string_view source, stack;
+  bool sequence_parallel = false;
 };
-constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron"}};
+constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
+                                         {"bigscience", "megatron-deepspeed"},
+                                         {"vTrain", "megatron-deepspeed"},
+                                         {"Megatron-Bridge", "megatron"},
+                                         {"SimuMax", "megatron"}};
 
 std::optional<double> number_in_cell(const std::string& text) {
   double value = 0;
@@ -133,14 +138,17 @@ class RowReader {
 
   void write_cluster() {
     Json cluster = Json::object();
+    const auto* known = std::ranges::find(kClusters, cell("gpu"), &GpuCluster::gpu);
     if (has("cluster_json")) {
       const auto given = Json::parse_if(cell("cluster_json"));
       if (given && given->is_object())
         cluster = *given;
       else
         refuse("cluster_json", "must be a map");
+      // A cluster may be the nearest one that was known; which GPU it was is said by itself.
+      if (known != std::end(kClusters) && !cluster.contains("device"))
+        cluster["device"] = known->device;
     } else {
-      const auto* known = std::ranges::find(kClusters, cell("gpu"), &GpuCluster::gpu);
       if (known == std::end(kClusters)) {
         refuse("gpu",
                fmt::format("no cluster is known for '{}'; give 'cluster_json'", cell("gpu")));
@@ -154,14 +162,22 @@ class RowReader {
 
   void write_stack() {
     if (has("stack")) return write("stack", cell("stack"));
+    if (const SourceStack* known = source_stack()) write("stack", std::string(known->stack));
+  }
+
+  const SourceStack* source_stack() const {
     const std::string source = cell("source");
-    for (const auto& [name, stack] : kSourceStacks)
-      if (source.find(name) != std::string::npos) return write("stack", std::string(stack));
+    const auto* known = std::ranges::find_if(kSourceStacks, [&](const SourceStack& s) {
+      return source.find(s.source) != std::string::npos;
+    });
+    return known == std::end(kSourceStacks) ? nullptr : known;
   }
 
   bool sequence_parallel() {
     if (number("tp").value_or(1) <= 1) return false;
-    return yes("sequence_parallel") || cell("tp_mode") == "REDUCE_SCATTER";
+    if (has("tp_mode")) return cell("tp_mode") == "REDUCE_SCATTER";
+    if (has("sequence_parallel")) return yes("sequence_parallel");
+    return source_stack() != nullptr && source_stack()->sequence_parallel;
   }
 
   void write_pipeline() {

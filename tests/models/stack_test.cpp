@@ -18,13 +18,17 @@ StackSpec plain_stack() {
   return stack;
 }
 
-std::vector<StageCosts> costs_with(const StackSpec& stack, const TransformerSpec& model,
-                                   const std::vector<int>& layers, StageCostOptions options = {}) {
-  options.stack = stack;
+DeviceSpec streaming_device() {
   DeviceSpec device = plain_device();
   device.memory_bytes_per_s = 1e12;
   device.memory_efficiency = 1;
-  return stage_costs(model, device, layers, options);
+  return device;
+}
+
+std::vector<StageCosts> costs_with(const StackSpec& stack, const TransformerSpec& model,
+                                   const std::vector<int>& layers, StageCostOptions options = {}) {
+  options.stack = stack;
+  return stage_costs(model, streaming_device(), layers, options);
 }
 
 TEST(Stack, TakesALayerApart) {
@@ -41,6 +45,57 @@ TEST(Stack, FlashAttentionLeavesOutWhatIsMasked) {
   const double s = costs_with(plain_stack(), llama, {16, 16})[0].forward_s;
   EXPECT_NEAR(s, 16 * (llama.layer_weight_flops(1) + llama.layer_attention_flops(1) / 2) / 0.5e12,
               1e-9);
+}
+
+TEST(Stack, WhatWasMeasuredOfADeviceGoesBeforeIt) {
+  const TransformerSpec llama = llama_3_8b();
+  DeviceSpec device = streaming_device();
+  device.matrix_efficiency = 0.25;
+  device.attention_efficiency = 0.125;
+  const double s = stage_costs(llama, device, {16, 16}, {.stack = plain_stack()})[0].forward_s;
+  EXPECT_NEAR(
+      s,
+      16 * (llama.layer_weight_flops(1) / 0.25e12 + llama.layer_attention_flops(1) / 2 / 0.125e12),
+      1e-9);
+}
+
+TEST(Stack, HeadsThatTensorCoresCannotTakeAreSlow) {
+  StackSpec stack = plain_stack();
+  stack.misaligned_attention = 0.05;
+  TransformerSpec gpt = gpt_small();  // heads of 64
+  const double aligned = costs_with(stack, gpt, {4, 4, 4})[1].forward_s;
+  EXPECT_DOUBLE_EQ(aligned, costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s);
+  gpt.hidden_size = 756;
+  gpt.num_attention_heads = 9;  // of 84
+  const double misaligned = costs_with(stack, gpt, {4, 4, 4})[1].forward_s;
+  const double attention = 4 * gpt.layer_attention_flops(1);
+  EXPECT_NEAR(misaligned - costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s,
+              attention / 0.05e12 - attention / 0.5e12, 1e-9);
+}
+
+TEST(Stack, OperandsAreReadAndWrittenByEveryProduct) {
+  StackSpec stack = plain_stack();
+  stack.operand_traffic = 1;
+  const TransformerSpec gpt = gpt_small();
+  const auto with = costs_with(stack, gpt, {4, 4, 4}),
+             without = costs_with(plain_stack(), gpt, {4, 4, 4});
+  // 12 h^2 weights; columns in and out: h + 3h, h + h, h + 4h, 4h + h.
+  const double h = 768, tokens = 1024, bytes = 2 * (12 * h * h + tokens * 16 * h);
+  EXPECT_NEAR(with[1].forward_s - without[1].forward_s, 4 * bytes / 1e12, 1e-12);
+  EXPECT_NEAR(with[1].backward_s - without[1].backward_s, 2 * 4 * bytes / 1e12, 1e-12);
+}
+
+TEST(Stack, WhatRanksExchangeHidesTheHost) {
+  StackSpec stack = plain_stack();
+  const TransformerSpec gpt = gpt_small();
+  const StageCostOptions unlinked{.tensor = {4, true}};
+  const double gpu = costs_with(stack, gpt, {4, 4, 4}, unlinked)[1].forward_s / 4;
+  stack.forward_host_s = 100 * gpu;
+  StageCostOptions linked = unlinked;
+  linked.tensor_link.latency_s = 5 * gpu;  // an all-reduce has 6 steps, a layer's F two of them
+  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, unlinked)[1].forward_s / 4, 100 * gpu, 1e-3 * gpu);
+  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, linked)[1].forward_s / 4,
+              std::pow(std::pow(100, 4) + std::pow(61, 4), 0.25) * gpu - 60 * gpu, 1e-3 * gpu);
 }
 
 TEST(Stack, AddsTrafficAndGradientsOfEveryBackward) {
@@ -87,6 +142,12 @@ TEST(Stack, SaysWhatIsKept) {
   const auto divided = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
   EXPECT_EQ(divided[1].activation_bytes,
             std::llround(4 * tokens * ((38 * 768 + 2 * columns) / 4 + 2 * 768)));
+  const auto gathered = [](const StageCosts& c) { return c.recipes.at(3).bytes(Axis::tensor); };
+  EXPECT_EQ(gathered(divided[1]), 0);
+  stack.gathers_again = true;
+  const auto again = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
+  EXPECT_EQ(again[1].activation_bytes, std::llround(4 * tokens * (40 * 768 + 2 * columns) / 4));
+  EXPECT_EQ(gathered(again[1]), std::llround(4 * tokens * 2 * 768));
 }
 
 TEST(Stack, OptimizerMovesWhatItSays) {

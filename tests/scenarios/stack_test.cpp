@@ -44,10 +44,11 @@ TEST(StackKey, OverlapsTheReductionWhereThePipelineDoesNotSayIt) {
 TEST(StackKey, SlowsLinksAndSaysBytesThatTheModelLeavesOpen) {
   const std::string rest =
       "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n"
-      "stack: {link_efficiency: 50%, link_latency: 1 ms, gradient_bytes: 6}\n";
+      "stack: {link_efficiency: 50%, link_latency: 1 ms, node_latency: 2 ms, gradient_bytes: 6}\n";
   const Scenario s = read(kLlama + rest), neutral = read(kLlama + "schedule: 1f1b\n");
   EXPECT_DOUBLE_EQ(s.cluster.inter.bytes_per_s, neutral.cluster.inter.bytes_per_s / 2);
   EXPECT_DOUBLE_EQ(s.cluster.inter.latency_s, 1e-3);
+  EXPECT_DOUBLE_EQ(s.cluster.intra.latency_s, 2e-3);
   EXPECT_EQ(s.transformer->bytes.gradients, 6);
   EXPECT_EQ(read("model: {base: llama-3-8b, bytes_per_parameter: {gradients: 2}}\ncluster: "
                  "{base: dgx-h100, nodes: 2}\n" +

@@ -50,6 +50,17 @@ class RunRows(unittest.TestCase):
         self.assertEqual(self.result()["time"]["n"], 3)
         self.assertEqual(set(self.result()["time_by_pp"]), {"1", "2", "4"})
 
+    def test_a_run_finishes_where_simulate_says_that_it_fits(self):
+        big = "big,llama,big,8,16384,128,32000,2048,h100,1,1,1,2,8,8,0,ALL_REDUCE,4/4,,,,"
+        self.table.write_text(HEADER.replace("peak_of", "peak_of,finished") +
+                              ROWS.replace(",8,\"stage 0\"", ",8,\"stage 0\",1").replace("nvidia-smi", "nvidia-smi,0") +
+                              big + "0\n")
+        result = self.result()
+        self.assertEqual(result["measured"][0]["finished"],
+                         {"n": 4, "finished": 2, "right": 3, "false_alarms": 0, "missed": 1})
+        self.assertEqual([row["predicted_finished"] for row in result["rows"]], [True, True, True, False])
+        self.assertIn("3 of 4 rows right (75.0 %)", run("validate", self.table).stdout)
+
     def test_a_row_that_is_no_scenario_is_left_out_and_said(self):
         self.table.write_text(HEADER + ROWS.replace("small,8,", "small,9,", 1))
         result = self.result()

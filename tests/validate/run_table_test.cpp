@@ -42,6 +42,24 @@ TEST(RunTable, ARowIsAScenarioAndWhatWasMeasured) {
     EXPECT_NE(row.scenario.find(line), std::string::npos) << line << row.scenario;
 }
 
+TEST(RunTable, ASourceIsAStackAndAGpuItsDevice) {
+  const auto scenario = [](const std::string& source, const std::string& cluster) {
+    const std::string columns =
+        "source,layers,hidden,heads,vocab,seq,gpu,cluster_json,dp,tp,pp,microbatch,microbatches\n";
+    return parse_run_table(columns + source + ",6,512,8,1000,256,b200," + cluster + ",1,2,2,1,4\n",
+                           "t.csv")
+        .at(0)
+        .scenario;
+  };
+  const std::string nearest = scenario("SimuMax docs", "\"{\"\"base\"\": \"\"gb200-nvl72\"\"}\"");
+  EXPECT_NE(nearest.find("stack: megatron\n"), std::string::npos) << nearest;
+  EXPECT_NE(nearest.find("\"device\":\"B200\""), std::string::npos) << nearest;
+  EXPECT_EQ(nearest.find("sequence_parallel"), std::string::npos) << nearest;
+  const std::string said = scenario("nanotron", "\"{\"\"device\"\": \"\"H100\"\"}\"");
+  EXPECT_NE(said.find("\"device\":\"H100\""), std::string::npos) << said;
+  EXPECT_NE(said.find("sequence_parallel: true"), std::string::npos) << said;
+}
+
 TEST(RunTable, ACellStaysOneValue) {
   std::string row = kRow;
   row.replace(row.find("llama-1b"), 8, "\"llama, x: [1\"");
