@@ -86,7 +86,7 @@ Validation validate(const ValidationInput& input);
 /// What a recording adds to the summary.
 struct RowErrors {
   int depth = 0;
-  std::optional<double> time, memory, own_ops;
+  std::optional<double> time = {}, memory = {}, own_ops = {};
 };
 
 /// Over many recordings.
