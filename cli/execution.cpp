@@ -50,6 +50,13 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
   if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(s.input());
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
+  plan.optimizer = s.scenario.optimizer;
+  plan.training = s.scenario.training;
+  if (plan.training.problem != TrainingSpec::Problem::model) {
+    plan.compute = plan.training.problem == TrainingSpec::Problem::linear ? Compute::linear
+                                                                          : Compute::quadratic;
+    return plan;
+  }
   if (compute == ComputeChoice::real && !s.scenario.transformer) {
     throw InputError("--compute real",
                      "the model is given by its costs; there is nothing real to compute");
@@ -58,8 +65,6 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
   plan.compute = Compute::transformer;
   plan.model = *s.scenario.transformer;
   plan.layers = s.scenario.layers;
-  plan.optimizer.kind = OptimizerPlan::Kind::adamw;
-  plan.optimizer.learning_rate = 1e-3;
   return plan;
 }
 

@@ -84,6 +84,7 @@ int run_sweep(const Arguments&);
 int run_merge(const Arguments&);
 int run_compare(const Arguments&);
 int run_replay(const Arguments&);
+int run_train(const Arguments&);
 int run_export(const Arguments&);
 int run_plan(const Arguments&);
 int run_calibrate(const Arguments&);

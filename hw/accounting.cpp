@@ -8,7 +8,7 @@ namespace {
 StageBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
   StageBytes a;
   const bool mixed = element_bytes != 4;  // then an fp32 master stands beside the working weights
-  const std::int64_t moments = plan.optimizer.kind == OptimizerPlan::Kind::adamw ? 2 : 0;
+  const std::int64_t moments = plan.optimizer.moments();
   a.weights = s.parameters * element_bytes;
   a.version = a.weights;
   a.gradients = s.parameters * 4;
@@ -37,7 +37,7 @@ StageBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const Stage
 
 std::int64_t payload_bytes(const RunPlan& plan, bool logical_clock, const Op& sender,
                            std::int64_t made_bytes) {
-  if (plan.compute == Compute::transformer || logical_clock) return made_bytes;
+  if (plan.compute != Compute::stand_in || logical_clock) return made_bytes;
   return std::max(made_bytes, message_bytes(plan.costs, sender));
 }
 

@@ -17,6 +17,7 @@ class BackwardWeights {
                   Device& device);
 
   bool plain() const { return buffer_ == nullptr; }
+  Block* buffer() const { return buffer_; }
   /// Once, when the stage's weights have been loaded.
   void start(Tensor weights);
   /// What the backward uses, of the version its rule names and the latest, `behind` updates newer.

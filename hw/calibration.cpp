@@ -96,7 +96,7 @@ class StageRun {
     gradients_ = blocks_.tensor(4 * n);
     math.zero(4 * n, gradients_);
     step_ = {master, master, fp32 ? Tensor{} : weights_, gradients_, {}, {}};
-    if (request_.optimizer.kind == OptimizerPlan::Kind::sgd) return;
+    if (request_.optimizer.kind == OptimizerSpec::Kind::sgd) return;
     step_.first_moment = blocks_.tensor(4 * n);
     step_.second_moment = blocks_.tensor(4 * n);
     math.zero(4 * n, step_.first_moment);
@@ -140,9 +140,9 @@ class StageRun {
 
   void step() {
     const std::int64_t n = stage_.sizes().parameters;
-    const OptimizerPlan& o = request_.optimizer;
+    const OptimizerSpec& o = request_.optimizer;
     const double scale = 1.0 / request_.rotation;
-    if (o.kind == OptimizerPlan::Kind::sgd)
+    if (o.kind == OptimizerSpec::Kind::sgd)
       return device_.math().sgd_step(n, step_, {o.learning_rate, scale});
     const AdamwSettings settings{o.learning_rate, o.beta1,        o.beta2,
                                  o.epsilon,       o.weight_decay, scale};
@@ -351,7 +351,7 @@ class Calibration {
     plan_.layers.assign(static_cast<std::size_t>(request.workers), request.layer_counts[0]);
     plan_.microbatch_size = request.microbatch_sizes[0];
     plan_.optimizer = request.optimizer;
-    plan_.seed = request.seed;
+    plan_.training.seed = request.seed;
     settings_.precision = request.precision;
     settings_.link = request.link;
     settings_.partitions = request.partitions;
@@ -533,7 +533,7 @@ std::unique_ptr<Stage> calibrated_stage(const CalibrationRequest& request,
   const TransformerPart part{first ? 0 : 1, shape.layers, first, shape.role == StageRole::last};
   return std::make_unique<TransformerStage>(
       request.model, part, shape.microbatch_size, shape.recompute,
-      request.precision == Precision::bf16 ? 2 : 4, request.seed);
+      request.precision == Precision::bf16 ? 2 : 4, TrainingSpec{.seed = request.seed});
 }
 
 CalibrationResult calibrate(const CalibrationRequest& request, const CalibrationRig& rig) {

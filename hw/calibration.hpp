@@ -24,7 +24,7 @@ namespace penstock {
 struct CalibrationRequest {
   TransformerSpec model;
   Precision precision = Precision::fp32;
-  OptimizerPlan optimizer;
+  OptimizerSpec optimizer;
   std::vector<std::int64_t> microbatch_sizes = {1, 2, 4};
   std::vector<Recompute> recompute = {Recompute::none};
   std::vector<int> layer_counts = {1, 3};  ///< of middle stages; first and last ones take the first

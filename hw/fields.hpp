@@ -7,11 +7,13 @@
 namespace penstock {
 
 inline constexpr std::string_view kFamilyNames[] = {"gpt", "bert", "llama"};
-inline constexpr std::string_view kOptimizerNames[] = {"sgd", "adamw"};
 
 constexpr const auto& names_of(Family) { return kFamilyNames; }
 constexpr const auto& names_of(Recompute) { return kRecomputeNames; }
-constexpr const auto& names_of(OptimizerPlan::Kind) { return kOptimizerNames; }
+constexpr const auto& names_of(OptimizerSpec::Kind) { return kOptimizerNames; }
+constexpr const auto& names_of(TrainingSpec::Problem) { return kProblemNames; }
+constexpr const auto& names_of(TrainingSpec::Data) { return kDataNames; }
+constexpr const auto& names_of(TrainingSpec::Decay) { return kDecayNames; }
 
 void each_field(Like<TransformerSpec> auto& m, auto&& visit) {
   visit("name", m.name);
@@ -28,7 +30,7 @@ void each_field(Like<TransformerSpec> auto& m, auto&& visit) {
   visit("compute_type", m.compute_type);
 }
 
-void each_field(Like<OptimizerPlan> auto& o, auto&& visit) {
+void each_field(Like<OptimizerSpec> auto& o, auto&& visit) {
   constexpr FieldRange kRange{-1e3, 1e3};
   visit("kind", o.kind);
   visit("learning_rate", o.learning_rate, kRange);
@@ -36,6 +38,22 @@ void each_field(Like<OptimizerPlan> auto& o, auto&& visit) {
   visit("beta2", o.beta2, kRange);
   visit("epsilon", o.epsilon, kRange);
   visit("weight_decay", o.weight_decay, kRange);
+}
+
+void each_field(Like<TrainingSpec> auto& t, auto&& visit) {
+  visit("problem", t.problem);
+  visit("data", t.data);
+  visit("file", t.file);
+  visit("held_out", t.held_out, {0, 1});
+  visit("updates", t.updates);
+  visit("warmup", t.warmup);
+  visit("decay", t.decay);
+  visit("final_rate", t.final_rate, {0, 1});
+  visit("clip", t.clip);
+  visit("rescheduled", t.rescheduled);
+  visit("evaluate_every", t.evaluate_every);
+  visit("evaluation_microbatches", t.evaluation_microbatches);
+  visit("seed", t.seed);
 }
 
 }  // namespace penstock

@@ -34,13 +34,23 @@ struct AttentionRows {
   float scale = 1;        ///< scores are multiplied by it first
 };
 
-/// Which generated sequences: token i of sequence n of a microbatch is a hash of all of this.
+/// A microbatch of held-out data: this bit of its number is set.
+inline constexpr std::uint32_t kHeldOut = std::uint32_t{1} << 31;
+
+/// Which sequences: token i of sequence n of a microbatch follows from all of this.
 struct TokenSource {
   std::uint64_t seed = 0;
   std::uint32_t microbatch = 0;
   std::int64_t sequences = 0;  ///< per microbatch
   std::int64_t seq_length = 0;
   std::int64_t vocab_size = 0;
+  enum class Kind : std::uint8_t { generated, markov, text } kind = Kind::generated;
+  /// markov: after token t comes (multiplier t + 1 + j) mod vocab_size, coprime and at least 4,
+  /// with j = 0 ... 3 of probability 1/2, 1/4, 1/8, 1/8. Each token is as frequent as any other.
+  std::int64_t multiplier = 1;
+  /// text: a sequence is a window of it, of which it has more than one. On the host.
+  const unsigned char* text = nullptr;
+  std::int64_t text_bytes = 0;
   std::int64_t rows() const { return sequences * seq_length; }
 };
 
@@ -50,12 +60,14 @@ struct StepTensors {
   Tensor master_out;   ///< may be master_in
   Tensor working_out;  ///< rounded from master_out; none where the working weights are the master
   Tensor gradient;     ///< zeroed once it has been read
-  Tensor first_moment, second_moment;  ///< updated in place; AdamW only
+  Tensor first_moment = {}, second_moment = {};  ///< updated in place; where the optimizer has such
 };
 
 struct SgdSettings {
   double learning_rate = 0.01;
   double gradient_scale = 1;  ///< multiplies the gradient: 1 / microbatches for the mean
+  double momentum = 0;        ///< with a first moment, which is then the velocity
+  double weight_decay = 0;    ///< times the weights, added to the gradient
 };
 
 /// Loshchilov and Hutter, ICLR'19, algorithm 2 (decoupled weight decay, times the learning rate).
@@ -63,6 +75,7 @@ struct AdamwSettings {
   double learning_rate = 0.001;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
   double gradient_scale = 1;
+  bool decoupled = true;  ///< false: weight decay is added to the gradient (Adam)
 };
 
 class Math {
@@ -136,6 +149,8 @@ class Math {
   /// `loss` (fp32, one) = mean of (y - target)^2 / 2; dy its gradient. dy may be target.
   virtual void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) = 0;
 
+  /// In place, fp32: scaled down to the Euclidean norm `limit` where that is exceeded.
+  virtual void clip(std::int64_t n, float limit, Tensor gradient) = 0;
   virtual void sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) = 0;
   /// `step` counts from 1.
   virtual void adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,

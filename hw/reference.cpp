@@ -2,13 +2,27 @@
 
 #include "base/error.hpp"
 #include "hw/backward_weights.hpp"
-#include "hw/math.hpp"
+#include "hw/optimizer_step.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
+#include <map>
+#include <numeric>
 
 namespace penstock {
 namespace {
+
+template <class T>
+void append(std::string& to, T value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+template <class T>
+void take(std::string_view& from, T& value) {
+  if (from.size() < sizeof value) throw InputError("--resume", "is no whole checkpoint");
+  std::memcpy(&value, from.data(), sizeof value);
+  from.remove_prefix(sizeof value);
+}
 
 /// Buffers of one microbatch on one stage, kept until its update is done.
 struct Activations {
@@ -24,12 +38,14 @@ class ReferenceStage {
         device_(device),
         stage_(std::move(stage)),
         math_(device.math()),
+        number_(number),
         backward_(plan, number, sizes().parameters, device) {
     const std::int64_t n = sizes().parameters;
     const bool mixed = math_.element_bytes() != 4;
     versions_.push_back(allocate(n * math_.element_bytes()));
     gradients_ = zeros(n * 4);
-    if (plan.program.placement.mirrored()) reversed_gradients_ = zeros(n * 4);
+    for (int i = 1; i < sums_of(plan.program.placement); ++i)
+      more_gradients_.push_back(zeros(n * 4));
     std::vector<float> weights(static_cast<std::size_t>(n));
     stage_->initialize(weights);
     if (mixed) master_ = allocate(n * 4);
@@ -37,21 +53,26 @@ class ReferenceStage {
     device.upload(first, weights.data(), n * 4);
     if (mixed) math_.round(n, first, {versions_[0]});
     backward_.start({versions_[0]});
-    if (plan.optimizer.kind != OptimizerPlan::Kind::adamw) return;
-    for (Block*& moment : moments_) moment = zeros(n * 4);
+    for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = zeros(n * 4);
   }
 
   const StageSizes& sizes() const { return stage_->sizes(); }
   const Stage& stage() const { return *stage_; }
   Tensor version(std::uint32_t number) const { return {versions_.at(number - oldest_)}; }
+  Tensor newest() const { return {versions_.back()}; }
   /// For a backward, of the update that is going on.
   Tensor for_backward(std::uint32_t number) {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
     return backward_.of(version(number), {versions_.back()}, newest - number);
   }
-  /// Where a microbatch adds its gradient: twins add theirs by themselves, and then the two sums.
+  /// Where a microbatch adds its gradient: replicas and twins add theirs by themselves, and then
+  /// the sums.
   Tensor gradients(std::uint32_t microbatch) const {
-    return {plan_.program.placement.reversed(microbatch) ? reversed_gradients_ : gradients_};
+    const Placement& p = plan_.program.placement;
+    const std::size_t sum = p.mirrored()     ? (p.reversed(microbatch) ? 1 : 0)
+                            : p.replicated() ? microbatch % p.width_of(number_)
+                                             : 0;
+    return {sum == 0 ? gradients_ : more_gradients_[sum - 1]};
   }
   Block* allocate(std::int64_t bytes) const {
     return bytes > 0 ? device_.allocate(kComputeQueue, bytes) : nullptr;
@@ -60,7 +81,7 @@ class ReferenceStage {
   /// Makes the next version; those before `still_used` are dropped.
   void step(std::uint32_t still_used) {
     const bool mixed = math_.element_bytes() != 4;
-    add_reversed();
+    add_sums();
     const Tensor newest{versions_.back()};
     Block* next = allocate(versions_.back()->bytes);
     const StepTensors t{.master_in = mixed ? Tensor{master_} : newest,
@@ -71,16 +92,8 @@ class ReferenceStage {
                         .second_moment = {moments_[1]}};
     versions_.push_back(next);
     backward_.before_step(newest);
-    const OptimizerPlan& o = plan_.optimizer;
-    const double mean = 1.0 / plan_.program.microbatches_per_update;
-    ++steps_;
-    if (o.kind == OptimizerPlan::Kind::sgd) {
-      math_.sgd_step(sizes().parameters, t, {o.learning_rate, mean});
-    } else {
-      math_.adamw_step(sizes().parameters, t,
-                       {o.learning_rate, o.beta1, o.beta2, o.epsilon, o.weight_decay, mean},
-                       steps_);
-    }
+    issue_optimizer_step(math_, plan_, number_, sizes().parameters, t, ++steps_,
+                         plan_.program.microbatches_per_update * plan_.program.placement.round());
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
@@ -88,18 +101,54 @@ class ReferenceStage {
     }
   }
 
-  std::string weights() const {
-    std::string bytes(static_cast<std::size_t>(sizes().parameters * 4), '\0');
-    const Tensor newest{master_ != nullptr ? master_ : versions_.back()};
-    device_.download(bytes.data(), newest, static_cast<std::int64_t>(bytes.size()));
-    return bytes;
+  std::string weights() const { return bytes_of(master_ != nullptr ? master_ : versions_.back()); }
+
+  /// All that the next update needs; between updates gradients are zero.
+  void save(std::string& to) const {
+    append(to, oldest_);
+    append(to, steps_);
+    append(to, versions_.size());
+    for (const Block* version : versions_) to += bytes_of(version);
+    for (const Block* block : state()) to += bytes_of(block);
+  }
+  void load(std::string_view& from) {
+    std::size_t count = 0;
+    take(from, oldest_);
+    take(from, steps_);
+    take(from, count);
+    if (count == 0 || count > from.size()) throw InputError("--resume", "is no whole checkpoint");
+    while (versions_.size() < count) versions_.push_back(allocate(versions_[0]->bytes));
+    for (Block* version : versions_) take_block(from, version);
+    for (Block* block : state()) take_block(from, block);
   }
 
  private:
-  void add_reversed() {
-    if (reversed_gradients_ == nullptr) return;
-    math_.accumulate(sizes().parameters, {reversed_gradients_}, {gradients_});
-    math_.zero(reversed_gradients_->bytes, {reversed_gradients_});
+  static int sums_of(const Placement& placement) {
+    return placement.mirrored() ? 2 : placement.round();
+  }
+  void add_sums() {
+    for (Block* sum : more_gradients_) {
+      math_.accumulate(sizes().parameters, {sum}, {gradients_});
+      math_.zero(sum->bytes, {sum});
+    }
+  }
+
+  std::vector<Block*> state() const {
+    std::vector<Block*> blocks;
+    for (Block* block : {master_, moments_[0], moments_[1], backward_.buffer()})
+      if (block != nullptr) blocks.push_back(block);
+    return blocks;
+  }
+  std::string bytes_of(const Block* block) const {
+    std::string bytes(static_cast<std::size_t>(block->bytes), '\0');
+    device_.download(bytes.data(), {block}, block->bytes);
+    return bytes;
+  }
+  void take_block(std::string_view& from, Block* block) {
+    const auto bytes = static_cast<std::size_t>(block->bytes);
+    if (from.size() < bytes) throw InputError("--resume", "is no whole checkpoint");
+    device_.upload({block}, from.data(), block->bytes);
+    from.remove_prefix(bytes);
   }
 
   Block* zeros(std::int64_t bytes) {
@@ -112,11 +161,12 @@ class ReferenceStage {
   Device& device_;
   std::unique_ptr<Stage> stage_;
   Math& math_;
+  std::uint32_t number_;
   BackwardWeights backward_;
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
-  Block* reversed_gradients_ = nullptr;
+  std::vector<Block*> more_gradients_;  // of the replicas after the first, of the reversed twin
   Block *gradients_ = nullptr, *master_ = nullptr, *moments_[2] = {nullptr, nullptr};
 };
 
@@ -131,27 +181,32 @@ struct Orders {
   }
 };
 
-Orders orders_of(const Program& program, std::uint32_t update) {
+/// Of every update.
+std::vector<Orders> orders_of(const Program& program) {
   const auto stages = static_cast<std::size_t>(program.placement.stages());
-  Orders orders{std::vector<std::vector<std::uint32_t>>(stages),
-                std::vector<std::vector<std::uint32_t>>(stages)};
+  std::vector<Orders> orders(program.batches,
+                             Orders{std::vector<std::vector<std::uint32_t>>(stages),
+                                    std::vector<std::vector<std::uint32_t>>(stages)});
   for (std::uint32_t g = 0; g < program.ops.size(); ++g) {
     const Op& op = program.ops[g];
-    if (!is_compute(op.kind) || op.microbatch / program.microbatches_per_update != update) continue;
+    if (!is_compute(op.kind)) continue;
+    Orders& of_update = orders[program.local(op) / program.microbatches_per_update];
     const std::uint32_t count = program.microbatches_of(op);
-    for (std::uint32_t k = op.microbatch + 1 - count; k <= op.microbatch; ++k) {
-      if (is_backward(op.kind)) orders.input[op.stage].push_back(k);
+    const auto width = static_cast<std::uint32_t>(program.placement.width_of(op.stage));
+    for (std::uint32_t k = op.microbatch - (count - 1) * width; k <= op.microbatch; k += width) {
+      if (is_backward(op.kind)) of_update.input[op.stage].push_back(k);
       if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
-        orders.weight[op.stage].push_back(k);
+        of_update.weight[op.stage].push_back(k);
     }
   }
   return orders;
 }
 
-class Reference {
- public:
-  Reference(const RunPlan& plan, Device& device, const StageFactory& make_stage)
-      : plan_(plan), device_(device) {
+}  // namespace
+
+struct SequentialRun::State {
+  State(const RunPlan& plan, Device& device, const StageFactory& make_stage)
+      : plan_(plan), device_(device), orders_(orders_of(plan.program)) {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
       stages_.push_back(std::make_unique<ReferenceStage>(
@@ -159,32 +214,26 @@ class Reference {
     }
     const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
     losses_ = device.allocate(kComputeQueue, bytes);
+    evaluation_ = device.allocate(kComputeQueue, 4);
   }
 
-  ReferenceResult run() {
-    for (std::uint32_t update = 0; update < plan_.program.batches; ++update) run_update(update);
-    ReferenceResult result;
-    for (const auto& stage : stages_) result.weights.push_back(stage->weights());
-    result.losses.resize(plan_.program.microbatches());
-    device_.download(result.losses.data(), {losses_}, losses_->bytes);
-    return result;
-  }
-
- private:
   using Key = std::pair<std::size_t, std::uint32_t>;  // stage, microbatch
 
   void run_update(std::uint32_t update) {
-    const std::uint32_t m = plan_.program.microbatches_per_update;
-    const Orders orders = orders_of(plan_.program, update);
+    const std::uint32_t each = plan_.program.microbatches_per_update * round();
+    const Orders& orders = orders_[update];
     if (orders.uniform()) {
       for (const std::uint32_t k : orders.input[0]) run_microbatch(k);
     } else {
-      run_by_stage(orders, update * m, (update + 1) * m);
+      run_by_stage(orders, update * each, (update + 1) * each);
     }
     for (std::size_t s = 0; s < stages_.size(); ++s) {
-      const std::uint32_t next = std::min((update + 1) * m, plan_.program.microbatches() - 1);
+      const std::uint32_t next = std::min((update + 1) * each, plan_.program.microbatches() - 1);
       stages_[s]->step(std::min(version(s, next, true), version(s, next, false)));
     }
+  }
+  std::uint32_t round() const {
+    return static_cast<std::uint32_t>(plan_.program.placement.round());
   }
 
   /// Where every stage adds gradients in one order, a microbatch can go through at once.
@@ -207,9 +256,9 @@ class Reference {
   }
 
   std::uint32_t version(std::size_t stage, std::uint32_t microbatch, bool forward) const {
-    const auto s = static_cast<std::uint32_t>(stage);
-    return plan_.program.versions.version(s, microbatch, plan_.program.microbatches_per_update,
-                                          forward);
+    const auto kind = forward ? OpKind::forward : OpKind::backward;
+    return plan_.program.version(
+        {.microbatch = microbatch, .stage = static_cast<std::uint16_t>(stage), .kind = kind});
   }
 
   StageBuffers buffers(std::size_t s, std::uint32_t k, Tensor weights = {}) {
@@ -225,7 +274,8 @@ class Reference {
                    .kept = {a.kept},
                    .workspace = {workspace_},
                    .loss = {}};
-    if (s + 1 == stages_.size()) b.loss = {losses_, std::int64_t{k} * 4};
+    if (s + 1 < stages_.size()) return b;
+    b.loss = (k & kHeldOut) != 0 ? Tensor{evaluation_} : Tensor{losses_, std::int64_t{k} * 4};
     return b;
   }
 
@@ -235,7 +285,9 @@ class Reference {
                             stages_[s]->allocate(sizes.saved_for_weight_bytes),
                             stages_[s]->allocate(sizes.kept_bytes)};
     if (s + 1 < stages_.size()) inputs_[{s + 1, k}] = stages_[s]->allocate(sizes.output_bytes);
-    const Tensor weights = stages_[s]->version(version(s, k, true));
+    const bool held_out = (k & kHeldOut) != 0;
+    const Tensor weights =
+        held_out ? stages_[s]->newest() : stages_[s]->version(version(s, k, true));
     with_workspace(s, sizes.forward_workspace_bytes,
                    [&] { stages_[s]->stage().forward(device_.math(), buffers(s, k, weights), k); });
   }
@@ -255,6 +307,24 @@ class Reference {
   void backward_weight(std::size_t s, std::uint32_t k) {
     with_workspace(s, stages_[s]->sizes().backward_workspace_bytes,
                    [&] { stages_[s]->stage().backward_weight(device_.math(), buffers(s, k), k); });
+    forget(s, k);
+  }
+
+  /// The mean loss of held-out microbatches under the newest weights.
+  double evaluate(std::uint32_t count) {
+    double sum = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t k = kHeldOut | i;
+      for (std::size_t s = 0; s < stages_.size(); ++s) forward(s, k);
+      for (std::size_t s = 0; s < stages_.size(); ++s) forget(s, k);
+      float loss = 0;
+      device_.download(&loss, {evaluation_}, 4);
+      sum += loss;
+    }
+    return sum / count;
+  }
+
+  void forget(std::size_t s, std::uint32_t k) {
     Activations& a = activations_.at({s, k});
     for (Block* block : {a.saved, a.saved_for_weight, a.kept}) release(block);
     activations_.erase({s, k});
@@ -283,19 +353,63 @@ class Reference {
 
   const RunPlan& plan_;
   Device& device_;
+  std::vector<Orders> orders_;
   std::vector<std::unique_ptr<ReferenceStage>> stages_;
   std::map<Key, Activations> activations_;
   std::map<Key, Block*> inputs_;     // of F: what the stage before made
   std::map<Key, Block*> gradients_;  // of a stage's output: what the stage after made
   Block* workspace_ = nullptr;
-  Block* losses_ = nullptr;
+  Block *losses_ = nullptr, *evaluation_ = nullptr;
 };
 
-}  // namespace
+SequentialRun::SequentialRun(const RunPlan& plan, Device& device, const StageFactory& make_stage)
+    : state_(std::make_unique<State>(plan, device, make_stage)) {}
+SequentialRun::~SequentialRun() = default;
+
+void SequentialRun::run_update(std::uint32_t update) { state_->run_update(update); }
+
+double SequentialRun::evaluate(std::uint32_t microbatches) {
+  return state_->evaluate(microbatches);
+}
+
+std::vector<float> SequentialRun::losses(std::uint32_t first, std::uint32_t count) const {
+  std::vector<float> losses(count);
+  state_->device_.download(losses.data(), {state_->losses_, std::int64_t{first} * 4},
+                           std::int64_t{count} * 4);
+  return losses;
+}
+
+std::vector<std::string> SequentialRun::weights() const {
+  std::vector<std::string> weights;
+  for (const auto& stage : state_->stages_) weights.push_back(stage->weights());
+  return weights;
+}
+
+std::string SequentialRun::save() const {
+  std::string bytes;
+  for (const auto& stage : state_->stages_) stage->save(bytes);
+  return bytes;
+}
+
+void SequentialRun::load(std::string_view bytes) {
+  for (const auto& stage : state_->stages_) stage->load(bytes);
+  if (!bytes.empty()) throw InputError("--resume", "is a checkpoint of something else");
+}
+
+std::string why_not_sequential(const RunPlan& plan) {
+  const Placement& p = plan.program.placement;
+  if (!p.even()) return "stages of unlike width have no sequential run; use one width for all";
+  if (p.mirrored() && p.replicated())
+    return "replicas of mirrored stages have no sequential run; use pipeline.width=1";
+  if (plan.program.asynchronous && p.replicated())
+    return "replicas that wait for no other have no sequential run; use pipeline.width=1";
+  return "";
+}
 
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage) {
-  invariant(!plan.program.placement.replicated(), "the reference knows one replica");
-  return Reference(plan, device, make_stage).run();
+  SequentialRun run(plan, device, make_stage);
+  for (std::uint32_t update = 0; update < plan.program.batches; ++update) run.run_update(update);
+  return {run.weights(), run.losses(0, plan.program.microbatches())};
 }
 
 }  // namespace penstock

@@ -14,7 +14,38 @@ struct ReferenceResult {
   std::vector<float> losses;         ///< per microbatch
 };
 
-/// Runs the plan's updates one by one. Precondition: one replica, and the plan passed its check.
+/// Why a plan has none; empty: it has one.
+std::string why_not_sequential(const RunPlan& plan);
+
+/// Goes through the updates of a plan one by one. The plan must outlive it.
+class SequentialRun {
+ public:
+  /// Precondition: why_not_sequential() is empty, and the plan passed its check.
+  SequentialRun(const RunPlan& plan, Device& device, const StageFactory& make_stage);
+  ~SequentialRun();
+  SequentialRun(const SequentialRun&) = delete;
+  SequentialRun& operator=(const SequentialRun&) = delete;
+
+  /// In turn, from 0 or from what was loaded on.
+  void run_update(std::uint32_t update);
+  /// The mean loss of so many held-out microbatches under the newest weights; waits.
+  double evaluate(std::uint32_t microbatches);
+  /// Of microbatches that have run; waits.
+  std::vector<float> losses(std::uint32_t first, std::uint32_t count) const;
+  /// The newest per virtual stage: fp32, as bytes; waits.
+  std::vector<std::string> weights() const;
+
+  /// Weights, versions and moments between two updates, as bytes of this machine.
+  std::string save() const;
+  /// Throws InputError where they are of another plan.
+  void load(std::string_view bytes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// All updates. Precondition: as SequentialRun's.
 /// Holds the activations of one microbatch, or of an update where stages differ in their order.
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage);
 

@@ -67,12 +67,29 @@ PENSTOCK_HD inline std::uint64_t hash(std::uint64_t seed, std::uint64_t stream,
 PENSTOCK_HD inline float uniform(std::uint64_t hash) {
   return static_cast<float>(hash >> 40) * 0x1p-23F - 1.0F;
 }
-/// The product of two uniform numbers, so that low tokens are frequent and there is something to
-/// learn.
+PENSTOCK_HD inline std::int32_t markov_token(const TokenSource& source, std::uint64_t stream,
+                                             std::int64_t position) {
+  const auto vocabulary = static_cast<std::uint64_t>(source.vocab_size);
+  std::uint64_t state = hash(source.seed, stream, 0) % vocabulary;
+  for (std::int64_t i = 1; i <= position; ++i) {
+    const std::uint64_t eighth = hash(source.seed, stream, static_cast<std::uint64_t>(i)) >> 61;
+    const std::uint64_t branch = eighth < 4 ? 0 : eighth < 6 ? 1 : eighth - 4;
+    state = (static_cast<std::uint64_t>(source.multiplier) * state + 1 + branch) % vocabulary;
+  }
+  return static_cast<std::int32_t>(state);
+}
 PENSTOCK_HD inline std::int32_t token(const TokenSource& source, std::int64_t sequence,
                                       std::int64_t position) {
   const std::uint64_t stream =
       (static_cast<std::uint64_t>(source.microbatch) << 32) + static_cast<std::uint64_t>(sequence);
+  if (source.kind == TokenSource::Kind::markov) return markov_token(source, stream, position);
+  if (source.kind == TokenSource::Kind::text) {
+    const auto windows = static_cast<std::uint64_t>(source.text_bytes - source.seq_length);
+    return source
+        .text[hash(source.seed, stream, 0) % windows + static_cast<std::uint64_t>(position)];
+  }
+  // The product of two uniform numbers, so that low tokens are frequent and there is something to
+  // learn.
   const std::uint64_t h = hash(source.seed, stream, static_cast<std::uint64_t>(position));
   const std::uint64_t skewed = ((h >> 32) * (h & 0xffffffffU)) >> 32;
   return static_cast<std::int32_t>((skewed * static_cast<std::uint64_t>(source.vocab_size)) >> 32);
@@ -440,18 +457,46 @@ StepPointers<T> pointers(const StepTensors& t) {
           optional(t.second_moment)};
 }
 
+/// One team.
+template <class Team>
+PENSTOCK_HD void clip_all(const Team& team, std::int64_t n, float limit, float* gradient) {
+  double squares = 0;
+  for (std::int64_t i = team.rank(); i < n; i += team.size())
+    squares += static_cast<double>(gradient[i]) * gradient[i];
+  const float norm = std::sqrt(team.sum(static_cast<float>(squares)));
+  if (!(norm > limit)) return;
+  const float scale = limit / norm;
+  for (std::int64_t i = team.rank(); i < n; i += team.size()) gradient[i] *= scale;
+}
+
 struct SgdFactors {
   float rate;  ///< learning rate x gradient scale
+  float kept;  ///< 1 - learning rate x weight decay
+  // With momentum:
+  float momentum, learning_rate, gradient_scale, weight_decay;
 };
 inline SgdFactors factors(const SgdSettings& s) {
-  return {static_cast<float>(s.learning_rate * s.gradient_scale)};
+  return {static_cast<float>(s.learning_rate * s.gradient_scale),
+          static_cast<float>(1 - s.learning_rate * s.weight_decay),
+          static_cast<float>(s.momentum),
+          static_cast<float>(s.learning_rate),
+          static_cast<float>(s.gradient_scale),
+          static_cast<float>(s.weight_decay)};
 }
 
 template <class Team, class T>
 PENSTOCK_HD void sgd_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
                           SgdFactors f) {
   for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    p.store(i, p.master_in[i] - f.rate * p.gradient[i]);
+    const float w = p.master_in[i];
+    if (!p.first_moment) {
+      p.store(i, w * f.kept - f.rate * p.gradient[i]);
+      continue;
+    }
+    const float g = p.gradient[i] * f.gradient_scale + f.weight_decay * w;
+    const float velocity = f.momentum * p.first_moment[i] + g;
+    p.first_moment[i] = velocity;
+    p.store(i, w - f.learning_rate * velocity);
   }
 }
 
@@ -459,7 +504,8 @@ struct AdamwFactors {
   float gradient_scale, beta1, beta2, one_minus_beta1, one_minus_beta2;
   float first_correction, second_correction;  ///< 1 / (1 - beta^step)
   float epsilon, rate;
-  float kept;  ///< 1 - learning rate x weight decay
+  float kept;   ///< 1 - learning rate x decoupled weight decay
+  float decay;  ///< added to the gradient, times the weight
 };
 inline AdamwFactors factors(const AdamwSettings& s, std::int64_t step) {
   const auto correction = [step](double beta) {
@@ -474,14 +520,15 @@ inline AdamwFactors factors(const AdamwSettings& s, std::int64_t step) {
           correction(s.beta2),
           static_cast<float>(s.epsilon),
           static_cast<float>(s.learning_rate),
-          static_cast<float>(1 - s.learning_rate * s.weight_decay)};
+          static_cast<float>(s.decoupled ? 1 - s.learning_rate * s.weight_decay : 1),
+          static_cast<float>(s.decoupled ? 0 : s.weight_decay)};
 }
 
 template <class Team, class T>
 PENSTOCK_HD void adamw_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
                             AdamwFactors f) {
   for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    const float g = p.gradient[i] * f.gradient_scale;
+    const float g = p.gradient[i] * f.gradient_scale + f.decay * p.master_in[i];
     const float m = f.beta1 * p.first_moment[i] + f.one_minus_beta1 * g;
     const float v = f.beta2 * p.second_moment[i] + f.one_minus_beta2 * g * g;
     p.first_moment[i] = m;

@@ -6,6 +6,7 @@
 #include "hw/stages.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -280,10 +281,11 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options, Run
   return run_reference(plan, backend->device(0), make_stage);
 }
 
-bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
-                   const std::vector<std::string>& digests) {
-  const ReferenceResult reference = reference_of(plan, options, settings);
-  std::map<std::size_t, std::vector<std::string>> measured;  // of a stage: of each of its devices
+/// Of a stage: of each of its devices.
+using StageDigests = std::map<std::size_t, std::vector<std::string>>;
+
+StageDigests by_stage(const std::vector<std::string>& digests) {
+  StageDigests measured;
   for (const std::string& lines : digests) {
     std::istringstream in(lines);
     in.exceptions(std::ios::badbit);  // no memory is not the end of the text
@@ -291,6 +293,28 @@ bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSett
     std::string hash;
     while (in >> stage >> hash) measured[stage].push_back(hash);
   }
+  return measured;
+}
+
+std::string digest_of_stages(const std::vector<std::string>& each) {
+  return digest(fmt::format("{}", fmt::join(each, " ")));
+}
+
+/// None where the devices of a stage differ.
+std::optional<std::string> digest_of_run(const std::vector<std::string>& digests) {
+  std::vector<std::string> each;
+  for (const auto& [stage, hashes] : by_stage(digests)) {
+    if (std::ranges::adjacent_find(hashes, std::ranges::not_equal_to()) != hashes.end())
+      return std::nullopt;
+    each.push_back(hashes.front());
+  }
+  return digest_of_stages(each);
+}
+
+bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
+                   const std::vector<std::string>& digests) {
+  const ReferenceResult reference = reference_of(plan, options, settings);
+  StageDigests measured = by_stage(digests);
   for (std::size_t s = 0; s < reference.weights.size(); ++s) {
     const std::string right = digest(reference.weights[s]);
     const auto is_right = [&](const std::string& hash) { return hash == right; };
@@ -343,6 +367,12 @@ std::string digest(const std::string& bytes) {
   return fmt::format("{:016x}{:016x}", a, b);
 }
 
+std::string weights_digest(const std::vector<std::string>& weights) {
+  std::vector<std::string> each;
+  for (const std::string& of_stage : weights) each.push_back(digest(of_stage));
+  return digest_of_stages(each);
+}
+
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequest& request) {
   return name == "cuda" ? open_cuda_backend(request) : open_host_backend(request);
 }
@@ -373,6 +403,7 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
     }
   }
   sort_losses(run);
+  if (options.check_weights && group.rank() == 0) run.weights_digest = digest_of_run(digests);
   try {
     if (options.check_weights) check_weights(plan, options, same_bits, group, digests, run);
   } catch (const SystemError& error) {
@@ -392,7 +423,7 @@ Recording recording_of(const RunPlan& plan, const RunOptions& options) {
   r.depth = plan.program.placement.depth();
   r.microbatches = plan.program.microbatches_per_update;
   r.batches = plan.program.batches;
-  r.compute = plan.compute == Compute::stand_in ? "stand_in" : "transformer";
+  r.compute = std::string(compute_name(plan.compute));
   return r;
 }
 

@@ -34,5 +34,7 @@ Recording recording_of(const RunPlan& plan, const RunOptions& options);
 
 /// Bits of the weights, for comparing them between processes: two independent 64-bit hashes.
 std::string digest(const std::string& bytes);
+/// Of the weights of all virtual stages: equal where each stage's are, bit for bit.
+std::string weights_digest(const std::vector<std::string>& weights);
 
 }  // namespace penstock

@@ -11,9 +11,11 @@
 #include "hw/calibration.hpp"
 #include "hw/host/gloo_group.hpp"
 #include "hw/launch.hpp"
+#include "hw/reference.hpp"
 #include "hw/run.hpp"
 #include "hw/run_plan_file.hpp"
 #include "hw/stages.hpp"
+#include "hw/training_run.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -59,8 +61,11 @@ constexpr OptionRow kOptions[] = {
     {"record", "FILE", "", "write what happened (.json or .json.gz)"},
     {"calibrate", "FILE", "", "measure what this request says, instead of a program"},
     {"output", "FILE", "", "of --calibrate; default: standard output"},
-    {"resume", "", "", "of --calibrate: measures what --output, of the same request, lacks"},
+    {"resume", "", "", "--calibrate: measures what --output lacks; --train: from --checkpoint"},
     {"budget", "SECONDS", "", "of --calibrate: nothing begins later; 0 (default): no limit"},
+    {"train", "FILE", "", "train sequentially instead, under the program's update rule: the curve"},
+    {"jobs", "N", "", "of --train: programs at a time, to FILE.0, FILE.1 ...; default 1"},
+    {"checkpoint", "FILE", "", "of --train: kept up to date, and --resume goes on from it"},
     {"probe", "", "", "say in one line whether the backend can run here"},
     {"help", "", "", "this text"},
 };
@@ -169,6 +174,8 @@ RunOptions run_options(const Options& options, Compute compute) {
   s.link = options.get("link", "");
   s.must_split = options.has("record");
   run.check_weights = options.get("check", "on") == "on";
+  if (options.has("resume") && !options.has("calibrate") && !options.has("checkpoint"))
+    throw InputError("--resume", "needs the --checkpoint to go on from");
   if (run.backend == "host" && s.precision == Precision::bf16)
     throw InputError("--precision", "the host computes in fp32; bf16 needs --backend cuda");
   return run;
@@ -506,6 +513,62 @@ int run_calibration(const Options& options) {
   return exit_failed;
 }
 
+RunPlan checked_plan(const std::string& path) {
+  RunPlan plan = read_run_plan(path);
+  if (const auto why = why_not_computable(plan); !why.empty())
+    throw InputError(path, fmt::format("{}", fmt::join(why, "; ")));
+  return plan;
+}
+
+/// Trains each program, as many at a time as there are jobs, to a curve each. A signal ends them
+/// between two updates, and what has been learned is kept.
+int run_training(const Options& options) {
+  StopSignals signals;
+  RunControl asked(0);
+  signals.watch(&asked);
+  std::vector<RunPlan> plans;
+  for (const std::string& program : options.positional) {
+    plans.push_back(checked_plan(program));
+    if (const std::string why = why_not_sequential(plans.back()); !why.empty())
+      throw InputError(program, why);
+  }
+  std::int64_t total = 0, done = 0;
+  for (const RunPlan& plan : plans) total += plan.program.batches;
+  Progress progress("updates", total);
+  std::mutex mutex;
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr failed;
+  const auto name = [&](const std::string& path, std::size_t i) {
+    return path.empty() || plans.size() == 1 ? path : fmt::format("{}.{}", path, i);
+  };
+  const auto train_one = [&](std::size_t i) {
+    TrainingOptions training;
+    training.checkpoint = name(options.get("checkpoint", ""), i);
+    training.resume = options.has("resume");
+    training.stop = [&] { return asked.stopped(); };
+    training.progress = [&](const CurvePoint& p) {
+      const std::lock_guard lock(mutex);
+      progress.update(++done, fmt::format("loss {:.4f}", p.loss));
+    };
+    const TrainingCurve curve = train(plans[i], run_options(options, plans[i].compute), training);
+    write_file(name(options.get("train", ""), i), to_text(curve));
+  };
+  const auto work = [&] {
+    try {
+      for (std::size_t i; (i = next++) < plans.size();) train_one(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failed) failed = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> jobs(static_cast<std::size_t>(options.count("jobs", 1)));
+    for (std::jthread& job : jobs) job = std::jthread(work);
+  }
+  if (failed) std::rethrow_exception(failed);
+  return signals.signal() != 0 ? 128 + signals.signal() : exit_ok;
+}
+
 int probe(const std::string& backend) {
   SingleProcess alone;
   RunControl control(0);
@@ -527,13 +590,18 @@ int main_checked(int argc, char** argv) {
   if (options.has("help")) return print_help(), exit_ok;
   if (options.has("probe")) return probe(options.get("backend", "host"));
   if (options.has("calibrate")) return run_calibration(options);
+  if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
     throw InputError("penstock-run", "needs one program file; see penstock-run --help");
-  const RunPlan plan = read_run_plan(options.positional[0]);
+  const RunPlan plan = checked_plan(options.positional[0]);
   if (const auto why = why_not_executable(plan); !why.empty())
     throw InputError(options.positional[0], fmt::format("{}", fmt::join(why, "; ")));
   // Wrong options are said once, not by every process.
-  run_options(options, plan.compute);
+  const RunOptions asked = run_options(options, plan.compute);
+  if (asked.backend == "cuda" && plan.text)
+    throw InputError("training.data", "a text is on the host alone; use markov, or --backend host");
+  if (asked.settings.precision == Precision::bf16 && plan.compute == Compute::quadratic)
+    throw InputError("--precision", "problem: quadratic is computed in fp32 alone");
   options.count("repeats", 1);
   require_folder_of(options);
   if (options.has("processes")) return launch_processes(options, argc, argv, plan);

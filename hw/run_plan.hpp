@@ -3,8 +3,10 @@
 #pragma once
 
 #include "models/stage_costs.hpp"
+#include "models/training.hpp"
 #include "program/program.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,13 +32,14 @@ struct ChannelPlan {
 enum class Compute : std::uint8_t {
   stand_in,     ///< two 32 x 32 linear layers; stated costs are the durations and sizes
   transformer,  ///< the real model
+  linear,       ///< hw/closed_form_stages.hpp
+  quadratic,
 };
-
-struct OptimizerPlan {
-  enum class Kind : std::uint8_t { sgd, adamw } kind = Kind::sgd;
-  double learning_rate = 0.01;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
-};
+inline constexpr std::string_view kComputeNames[] = {"stand_in", "transformer", "linear",
+                                                     "quadratic"};
+constexpr std::string_view compute_name(Compute compute) {
+  return kComputeNames[static_cast<int>(compute)];
+}
 
 struct RunPlan {
   std::string name;      ///< of the scenario
@@ -50,8 +53,9 @@ struct RunPlan {
   std::vector<int> layers;  ///< per virtual stage
   std::int64_t microbatch_size = 1;
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
-  OptimizerPlan optimizer;
-  std::uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  TrainingSpec training;
+  std::shared_ptr<const std::string> text;  ///< of Data::text, read; no field of the file
 };
 
 /// Seconds an op is stated to last, together with the one it is paired with.

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/say.hpp"
 #include "hw/fields.hpp"
+#include "hw/training_data.hpp"
 #include "program/check.hpp"
 #include "schedules/lowering.hpp"
 #include "traces/byte_sink.hpp"
@@ -23,7 +24,6 @@ namespace penstock {
 
 constexpr std::string_view kRuleNames[] = {"flush", "stash", "double_buffer", "latest", "listed"};
 constexpr std::string_view kBackwardNames[] = {"plain", "corrected", "mixed"};
-constexpr std::string_view kComputeNames[] = {"stand_in", "transformer"};
 
 constexpr const auto& names_of(VersionRule::Kind) { return kRuleNames; }
 constexpr const auto& names_of(VersionRule::Backward) { return kBackwardNames; }
@@ -221,7 +221,7 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   visit("compute", plan.compute);
   visit("microbatch_size", plan.microbatch_size);
   visit("recompute", plan.recompute);
-  visit("seed", plan.seed);
+  visit("training", plan.training);
   visit("layers", plan.layers);
   visit("optimizer", plan.optimizer);
   if (plan.compute == Compute::transformer) visit("model", plan.model);
@@ -482,6 +482,10 @@ RunPlan parse_run_plan(const std::string& text, const std::string& origin) {
   }
 }
 
-RunPlan read_run_plan(const std::string& path) { return parse_run_plan(read_file(path), path); }
+RunPlan read_run_plan(const std::string& path) {
+  RunPlan plan = parse_run_plan(read_file(path), path);
+  load_text(plan);
+  return plan;
+}
 
 }  // namespace penstock

@@ -1,7 +1,9 @@
 #include "hw/stages.hpp"
 
 #include "hw/accounting.hpp"
+#include "hw/closed_form_stages.hpp"
 #include "hw/stand_in_stage.hpp"
+#include "hw/training_data.hpp"
 #include "hw/transformer_stage.hpp"
 
 #include <fmt/format.h>
@@ -15,18 +17,33 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
   const int stages = plan.program.placement.stages();
   const bool first = stage == 0;
   const bool last = static_cast<int>(stage) + 1 == stages;
+  if (plan.compute == Compute::linear)
+    return std::make_unique<LinearStage>(static_cast<int>(stage), stages, plan.microbatch_size,
+                                         element_bytes, plan.training.seed);
+  if (plan.compute == Compute::quadratic)
+    return std::make_unique<QuadraticStage>(static_cast<int>(stage), stages, plan.training.seed);
   if (plan.compute == Compute::stand_in)
     return std::make_unique<StandInStage>(static_cast<int>(stage), stages, element_bytes,
-                                          plan.seed);
+                                          plan.training.seed);
   const auto before = plan.layers.begin() + stage;
   const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0), *before, first, last};
   return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
                                             stored ? Recompute::none : plan.recompute.of(stage),
-                                            element_bytes, plan.seed);
+                                            element_bytes, plan.training, plan.text);
+}
+
+std::vector<std::string> why_not_computable(const RunPlan& plan) {
+  std::vector<std::string> why;
+  if (plan.compute == Compute::transformer) {
+    if (const std::string model = why_not_executable(plan.model); !model.empty())
+      why.push_back(model);
+  }
+  if (const std::string data = why_no_data(plan); !data.empty()) why.push_back(data);
+  return why;
 }
 
 std::vector<std::string> why_not_executable(const RunPlan& plan) {
-  std::vector<std::string> why;
+  std::vector<std::string> why = why_not_computable(plan);
   const Program& p = plan.program;
   if (p.placement.replicated()) {
     why.push_back(fmt::format("the executor runs one replica, not {}; use --set pipeline.width=1",
@@ -38,10 +55,6 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
     why.emplace_back(
         "the executor has no barrier of all devices; use optimizer_sync: device or "
         "post-validation");
-  }
-  if (plan.compute == Compute::transformer) {
-    if (const std::string model = why_not_executable(plan.model); !model.empty())
-      why.push_back(model);
   }
   return why;
 }

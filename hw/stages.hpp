@@ -14,6 +14,9 @@ namespace penstock {
 std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
                                   bool stored = false);
 
+/// Why no backend can compute what the plan's stages do, each with what to do instead.
+std::vector<std::string> why_not_computable(const RunPlan& plan);
+
 /// Why the executor cannot run the plan, each with what to do instead; empty when it can.
 std::vector<std::string> why_not_executable(const RunPlan& plan);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "hw/row_kernels.hpp"
+#include "hw/training_data.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -304,12 +305,14 @@ std::string why_not_executable(const TransformerSpec& spec) {
 
 TransformerStage::TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
                                    std::int64_t microbatch_size, Recompute recompute,
-                                   int element_bytes, std::uint64_t seed)
+                                   int element_bytes, const TrainingSpec& training,
+                                   std::shared_ptr<const std::string> text)
     : spec_(spec),
       part_(part),
       microbatch_size_(microbatch_size),
       recompute_(recompute),
-      seed_(seed),
+      training_(training),
+      text_(std::move(text)),
       layout_(spec, part, microbatch_size, recompute, element_bytes) {
   invariant(why_not_executable(spec).empty(), "the transformer can be executed");
   invariant(part.layers > 0 || part.first || part.last, "a stage has something to do");
@@ -321,7 +324,7 @@ void TransformerStage::initialize(std::span<float> weights) const {
     const auto piece =
         weights.subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.elements));
     if (p.start == Parameter::Start::normal) {
-      fill_normal(piece, seed_, p.stream);
+      fill_normal(piece, training_.seed, p.stream);
     } else {
       std::ranges::fill(piece, p.start == Parameter::Start::one ? 1.0F : 0.0F);
     }
@@ -329,7 +332,7 @@ void TransformerStage::initialize(std::span<float> weights) const {
 }
 
 TokenSource TransformerStage::tokens(std::uint32_t microbatch) const {
-  return {seed_, microbatch, microbatch_size_, spec_.seq_length, spec_.vocab_size};
+  return token_source(training_, text_.get(), spec_, microbatch_size_, microbatch);
 }
 
 void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const {

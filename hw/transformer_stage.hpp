@@ -12,6 +12,7 @@
 
 #include "hw/math.hpp"
 #include "hw/transformer_layout.hpp"
+#include "models/training.hpp"
 
 namespace penstock {
 
@@ -21,10 +22,10 @@ std::string why_not_executable(const TransformerSpec& spec);
 
 class TransformerStage : public Stage {
  public:
-  /// `spec` is executable. `element_bytes` is Math's.
+  /// `spec` is executable. `element_bytes` is Math's. `text`: of a plan that has one.
   TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
                    std::int64_t microbatch_size, Recompute recompute, int element_bytes,
-                   std::uint64_t seed);
+                   const TrainingSpec& training, std::shared_ptr<const std::string> text = {});
 
   const StageSizes& sizes() const override { return layout_.sizes; }
   void initialize(std::span<float> weights) const override;
@@ -41,7 +42,8 @@ class TransformerStage : public Stage {
   TransformerPart part_;
   std::int64_t microbatch_size_;
   Recompute recompute_;
-  std::uint64_t seed_;
+  TrainingSpec training_;
+  std::shared_ptr<const std::string> text_;
   TransformerLayout layout_;
 };
 

@@ -1,7 +1,7 @@
 #include "hw/weights.hpp"
 
 #include "base/error.hpp"
-#include "hw/math.hpp"
+#include "hw/optimizer_step.hpp"
 
 #include <algorithm>
 
@@ -17,14 +17,13 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageByt
       ledger_(ledger),
       last_use_(std::move(last_use)),
       mixed_(device.math().element_bytes() != 4),
+      number_(number),
       backward_(plan, number, stage.sizes().parameters, device) {
   const std::int64_t fp32 = stage.sizes().parameters * 4;
   versions_.push_back({0, allocate(stage.sizes().parameters * device.math().element_bytes())});
   gradients_ = allocate(fp32);
   if (mixed_) master_ = allocate(fp32);
-  if (plan.optimizer.kind == OptimizerPlan::Kind::adamw) {
-    for (Block*& moment : moments_) moment = allocate(fp32);
-  }
+  for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = allocate(fp32);
   ledger.add(Owner::weights, bytes.weights, nullptr);
   ledger.add(Owner::gradients, bytes.gradients, nullptr);
   ledger.add(Owner::optimizer, bytes.optimizer, nullptr);
@@ -84,18 +83,10 @@ void WeightStore::step(std::int64_t position) {
                 .gradient = {gradients_},
                 .first_moment = {moments_[0]},
                 .second_moment = {moments_[1]}};
-  const OptimizerPlan& o = plan_.optimizer;
-  const double mean = 1.0 / plan_.program.microbatches_per_update;
-  const std::int64_t n = stage_.sizes().parameters;
   next.number = ++made_;
   backward_.before_step(newest);
-  if (o.kind == OptimizerPlan::Kind::sgd) {
-    device_.math().sgd_step(n, t, {o.learning_rate, mean});
-  } else {
-    const AdamwSettings settings{o.learning_rate, o.beta1,        o.beta2,
-                                 o.epsilon,       o.weight_decay, mean};
-    device_.math().adamw_step(n, t, settings, made_);
-  }
+  issue_optimizer_step(device_.math(), plan_, number_, stage_.sizes().parameters, t, made_,
+                       plan_.program.microbatches_per_update);
   backward_.after_step({next.block});
 }
 
@@ -113,13 +104,9 @@ void WeightStore::warm_up() {
                 .master_out = master,
                 .working_out = mixed_ ? working : Tensor{},
                 .gradient = zeros()};
-  if (plan_.optimizer.kind == OptimizerPlan::Kind::sgd) {
-    math.sgd_step(kElements, t, {});
-  } else {
-    t.first_moment = zeros();
-    t.second_moment = zeros();
-    math.adamw_step(kElements, t, {}, 1);
-  }
+  if (plan_.optimizer.moments() > 0) t.first_moment = zeros();
+  if (plan_.optimizer.moments() > 1) t.second_moment = zeros();
+  issue_optimizer_step(math, plan_, number_, kElements, t, 1, 1);
   math.blend(kElements, 1, working, 1, working, working);
   math.accumulate(kElements, master, t.gradient);
   for (Block* block : scratch) device_.release(kComputeQueue, block);

@@ -54,6 +54,7 @@ class WeightStore {
   Ledger& ledger_;
   std::vector<std::int64_t> last_use_;
   bool mixed_;
+  std::uint32_t number_;
   Block* master_ = nullptr;  // fp32 masters of bf16 weights
   Block* gradients_ = nullptr;
   Block* moments_[2] = {nullptr, nullptr};

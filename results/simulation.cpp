@@ -65,23 +65,12 @@ std::vector<double> step_ends(const Simulation& s, int device) {
   return ends;
 }
 
-/// Ends of updates: of the last device with a flush, of device 0 without.
-std::vector<double> update_ends(const Simulation& s) {
-  if (!s.program.flushes) return step_ends(s, 0);
-  std::vector<double> ends(s.program.batches, 0.0);
-  for (int d = 0; d < s.program.ops.devices(); ++d) {
-    const auto mine = step_ends(s, d);
-    for (std::size_t b = 0; b < mine.size(); ++b) ends[b] = std::max(ends[b], mine[b]);
-  }
-  return ends;
-}
-
 /// The mean interval between updates of the steady state.
 std::optional<double> steady_iteration_s(const Simulation& s) {
   const bool warms_up = s.program.flushes && s.program.batches > 1;
   const SteadyUpdates steady = steady_updates(s.program, warms_up ? 1 : 0);
   if (steady.whole_run && !s.program.flushes) return std::nullopt;
-  const std::vector<double> ends = update_ends(s);
+  const std::vector<double> ends = update_ends_s(s);
   const auto end_of = [&](std::uint32_t updates) { return updates == 0 ? 0 : ends[updates - 1]; };
   return (end_of(steady.last()) - end_of(steady.first)) /
          static_cast<double>(steady.last() - steady.first);
@@ -295,6 +284,16 @@ void add_links(const Simulation& s, Result& r) {
 }
 
 }  // namespace
+
+std::vector<double> update_ends_s(const Simulation& s) {
+  if (!s.program.flushes) return step_ends(s, 0);
+  std::vector<double> ends(s.program.batches, 0.0);
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const auto mine = step_ends(s, d);
+    for (std::size_t b = 0; b < mine.size(); ++b) ends[b] = std::max(ends[b], mine[b]);
+  }
+  return ends;
+}
 
 EngineChoice engine_for(const Simulation& s, EngineChoice choice) {
   if (choice == EngineChoice::simgrid || choice == EngineChoice::fluid) return choice;

@@ -76,6 +76,9 @@ inline bool uses_exact(const Simulation& prepared, EngineChoice choice) {
 /// Simulates what was prepared: sets its timeline.
 void run_engine(Simulation& prepared, EngineChoice choice);
 
+/// Ends of the updates of a run: of the last device with a flush, of device 0 without.
+std::vector<double> update_ends_s(const Simulation& simulated);
+
 /// Steady state; none when the run is too short for it, or never ends.
 std::optional<double> iteration_time_s(const Simulation& simulated);
 

@@ -39,6 +39,8 @@ const std::vector<KeyRow>& table() {
       {"scenario", "pipeline", T::section, "how the model is cut and fed", "pipeline"},
       {"scenario", "perturbations", T::section,
        "what disturbs the run: noise, slow devices, links that fail, failures", "perturbations"},
+      {"scenario", "training", T::section,
+       "how weights are trained where the scenario is executed (`replay`, `train`)", "training"},
       {"scenario", "samples_per_epoch", T::integer, "gives the result's epoch_s", 1},
       {"scenario", "most_ops", T::integer,
        "ops that the run may have, of about 64 bytes each; default 50000000", 1},
@@ -143,6 +145,11 @@ const std::vector<KeyRow>& table() {
        "fill-node|fresh-first|append-first|scatter-first|round-robin"},
       {"pipeline", "vertical_sync", T::boolean,
        "pipedream: every stage uses the version stage 0 used; default false"},
+      {"pipeline", "stashing", T::choice,
+       "pipedream: all (default): a backward uses the weights of its forward; none: one copy of "
+       "the "
+       "weights, so that a backward uses newer ones than its forward (the naive pipeline)",
+       "all|none"},
       {"pipeline", "weight_copies", T::choice,
        "pipedream: weight copies kept: paper (default): w_s + 1; code: w_s + 2", "paper|code"},
 
@@ -454,6 +461,48 @@ const std::vector<KeyRow>& table() {
        "per parameter, where the model has no bytes_per_parameter", D::number},
       {"stack", "gradient_bytes", T::quantity, "the same of gradients", D::number},
       {"stack", "optimizer_bytes", T::quantity, "the same of the optimizer's state", D::number},
+
+      {"training", "optimizer", T::choice,
+       "sgd, momentum, adam, adamw; default: adamw of a model by shape, else sgd",
+       "sgd|momentum|adam|adamw"},
+      {"training", "learning_rate", T::quantity, "default 0.001 (adam, adamw), else 0.01"},
+      {"training", "momentum", T::quantity,
+       "of momentum, or the share of the mean gradient kept by adam and adamw (beta1); default "
+       "0.9"},
+      {"training", "weight_decay", T::quantity,
+       "times the learning rate off the weights (adamw), else added to the gradient times the "
+       "weights; default 0.01 (adamw), else 0"},
+      {"training", "warmup", T::integer,
+       "updates in which the learning rate rises linearly; default 0"},
+      {"training", "decay", T::choice,
+       "of the learning rate, from the warm-up to the last of `updates`; default none",
+       "none|linear|cosine"},
+      {"training", "final_rate", T::quantity,
+       "what is left of the learning rate when it has decayed; default 10%", D::fraction},
+      {"training", "clip", T::quantity,
+       "largest norm of the gradient of a stage (virtual stage), which needs no word from the "
+       "others; default: any"},
+      {"training", "rescheduled", T::integer,
+       "pipemare: its T1 begins with learning rates divided by the delay of a stage, and ends "
+       "after so many updates; default: without",
+       1},
+      {"training", "updates", T::integer,
+       "weight updates that `train` makes, and over which the rate decays; default: batches", 1},
+      {"training", "data", T::text,
+       "generated (default): a hash, nothing to learn but how frequent tokens are; markov: a chain "
+       "with an entropy of 1.75 bits per token; or a text file, whose bytes are the tokens"},
+      {"training", "held_out", T::quantity,
+       "of a text: the share at its end that is evaluated on, not trained; default 10%",
+       D::fraction},
+      {"training", "evaluate_every", T::integer,
+       "updates between two evaluations on held-out data; default 100", 1},
+      {"training", "evaluation_microbatches", T::integer,
+       "held-out microbatches of an evaluation; default 8; 0: none are made"},
+      {"training", "problem", T::choice,
+       "what is trained: the model (default), or a problem with a closed form: a product of 8 x 8 "
+       "matrices, one a stage, or half the squares of 8 weights a stage",
+       "model|linear|quadratic"},
+      {"training", "seed", T::integer, "of the first weights and the data; default 1"},
 
       {"perturbations", "jitter", T::section, "noise of the durations of all ops", "jitter"},
       {"perturbations", "slow_devices", T::section_list, "devices that are slower than the others",

@@ -149,7 +149,14 @@ void check_schedule(const Specification& spec, const Parallelism& job,
   const bool shaped = depth_known(spec, shape) && !keys.microbatches.broken;
   const Refusal refused = shaped ? schedule.refuse(shape) : Refusal{};
   if (!refused.empty()) add_refusal(refused, spec, shape);
-  for (const char* key : {"vertical_sync", "weight_copies"}) {
+  if (!shape.stashing && (shape.vertical_sync || keys.weight_copies.there))
+    keys.stashing.refuse(
+        fmt::format("'stashing: none' keeps one copy of the weights, so there is "
+                    "no '{}'",
+                    shape.vertical_sync ? "vertical_sync" : "weight_copies"));
+  if (!shape.stashing && !shape.replicas.alike())
+    keys.stashing.refuse("'stashing: none' needs as many replicas of every stage");
+  for (const char* key : {"vertical_sync", "stashing", "weight_copies"}) {
     if (keys.section.has(key) && schedule.update != UpdateRule::stash) {
       keys.section.refuse(key, fmt::format("'{}' has a meaning for pipedream only, not for '{}'",
                                            key, schedule.name));

@@ -123,6 +123,10 @@ constexpr Chapter kChapters[] = {
      "links reach, what overlaps, what is kept (the model is at the head of `models/stack.hpp`). "
      "Without the key, or with a stack without `matrix_efficiency`, a layer takes what the "
      "device's `efficiency` says of whole layers."},
+    {"training", "`training`",
+     "What `replay` and `train` execute; no predicted time depends on it. With `adam` and `adamw` "
+     "the moments decay by 0.9 and 0.999. Example: `{data: book.txt, learning_rate: 0.002, warmup: "
+     "50, decay: cosine, updates: 1000}`."},
     {"perturbations", "`perturbations`",
      "What disturbs the run, and what that costs: the result compares with the undisturbed run. "
      "Failures of devices do not change the simulated batches; the goodput of a long job is "

@@ -331,6 +331,7 @@ Scenario resolve(const Specification& spec) {
   if (overlaps_by_stack(spec, job.shape)) reduction.overlap = Overlap::backward;
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
+  auto [optimizer, training] = training_of(spec, job.shape.batches);
   check_measured(spec, job);
   check_devices(spec, cluster);
   check_given_costs(spec, job);
@@ -358,6 +359,8 @@ Scenario resolve(const Specification& spec) {
   out.optimistic = beyond_curve(spec, out);
   out.samples_per_epoch = spec.samples_per_epoch.value;
   out.perturbations = std::move(perturbations);
+  out.optimizer = optimizer;
+  out.training = std::move(training);
   for (const std::string& note : spec.notes_of_files()) spec.diagnostics.note(note);
   note_costs(spec, out);
   use_costs(spec, reduction, std::move(stages.gradients), out);

@@ -82,6 +82,10 @@ void cost_whole_backwards(Scenario& scenario);
 /// For the costs of a model by shape.
 StageCostOptions cost_options(const Parallelism& job);
 
+/// How weights are trained where the scenario is executed. `batches`: of the run.
+std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,
+                                                   std::uint32_t batches);
+
 /// Do a model's costs and measurements fit the stages?
 void check_given_costs(const Specification& spec, const Parallelism& job);
 void check_measured(const Specification& spec, const Parallelism& job);

@@ -6,6 +6,7 @@
 #include "models/perturbation.hpp"
 #include "models/pipedream_profile.hpp"
 #include "models/stage_costs.hpp"
+#include "models/training.hpp"
 #include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
 
@@ -74,6 +75,8 @@ struct Scenario : Parallelism {
   bool optimistic = false;
   std::optional<std::int64_t> samples_per_epoch;
   PerturbationSpec perturbations;
+  OptimizerSpec optimizer;
+  TrainingSpec training;
   std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
   std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
 

@@ -64,6 +64,14 @@ const Schedule* read_schedule(const Section& top, Library& library,
   return top.text("schedule") ? schedule_named(key, top.diagnostics()) : nullptr;
 }
 
+/// The file that training data are read from.
+std::string text_of(const Given<std::string>& data, Library& library) {
+  const bool generated = data.value == "generated" || data.value == "markov";
+  if (!data.value || generated) return "";
+  const auto file = library.file(data.at, "text");
+  return file ? std::filesystem::absolute(*file).string() : "";
+}
+
 /// Nothing can be said of what is no map.
 const Value& map_or_throw(const Value& document, Diagnostics& diagnostics) {
   if (document.kind != Value::Kind::map) {
@@ -85,7 +93,9 @@ Specification::Specification(const Value& document, const std::string& folder, D
       model(read_model(section, stack, library)),
       cluster_section(read_cluster_section(section, library)),
       schedule(read_schedule(section, library, own_schedule)),
-      reduction_section(pipeline_section, "reduction") {
+      reduction_section(pipeline_section, "reduction"),
+      training_section(section, "training") {
+  training_text = text_of(training.data, library);
   if (!cluster_section) return;
   Library files(folder, documents, cluster_problems);
   cluster = read_cluster(Section(*cluster_section, cluster_problems), files, 0);

@@ -5,6 +5,7 @@
 
 #include "models/collectives.hpp"
 #include "models/placement.hpp"
+#include "models/training.hpp"
 #include "scenarios/library.hpp"
 
 #include <type_traits>
@@ -62,6 +63,7 @@ enum class RankOrder { data_first, pipeline_first };
 enum class Replication { round_robin, split };
 enum class Split { even, balanced };
 enum class WeightCopies { paper, code };
+enum class Stashing { all, none };
 enum class Overlap { none, backward, next_batch };
 /// The algorithm behind those that have flows: a ring's time, on no link.
 inline constexpr auto kFormula = static_cast<ReductionAlgorithm>(std::size(kReductionNames));
@@ -101,12 +103,33 @@ struct PipelineKeys {
   Given<PlacementPolicy> placement{section, "placement"};
   Numbers placement_gpus{section, "placement"};
   Flag vertical_sync{section, "vertical_sync"};
+  Given<Stashing> stashing{section, "stashing"};
   Given<WeightCopies> weight_copies{section, "weight_copies"};
 
   Integer size(Axis inner) const { return {section, words(inner).name}; }
   bool split_microbatches() const {
     return replication.value_or(Replication::round_robin) == Replication::split;
   }
+};
+
+struct TrainingKeys {
+  const Section& section;
+  Given<OptimizerSpec::Kind> optimizer{section, "optimizer"};
+  Given<double> learning_rate{section, "learning_rate"};
+  Given<double> momentum{section, "momentum"};
+  Given<double> weight_decay{section, "weight_decay"};
+  Integer warmup{section, "warmup"};
+  Given<TrainingSpec::Decay> decay{section, "decay"};
+  Given<double> final_rate{section, "final_rate"};
+  Given<double> clip{section, "clip"};
+  Integer rescheduled{section, "rescheduled"};
+  Integer updates{section, "updates"};
+  Given<std::string> data{section, "data"};
+  Given<double> held_out{section, "held_out"};
+  Integer evaluate_every{section, "evaluate_every"};
+  Integer evaluation_microbatches{section, "evaluation_microbatches"};
+  Given<TrainingSpec::Problem> problem{section, "problem"};
+  Integer seed{section, "seed"};
 };
 
 /// The model: by shape (and perhaps measured), by costs of its stages, or by layers (a profile).
@@ -130,7 +153,7 @@ struct Specification {
   Given<std::string> name{section, "name"};
   Part model_key{section, "model"}, cluster_key{section, "cluster"};
   Part schedule_key{section, "schedule"}, pipeline_key{section, "pipeline"};
-  Part perturbations{section, "perturbations"};
+  Part perturbations{section, "perturbations"}, training_key{section, "training"};
   Given<Transfers> transfers{section, "transfers"};
   Integer batches{section, "batches"};
   Integer samples_per_epoch{section, "samples_per_epoch"};
@@ -148,6 +171,9 @@ struct Specification {
   const Schedule* schedule = nullptr;  ///< null: missing, or unknown
   Section reduction_section;
   ReductionKeys reduction{reduction_section};
+  Section training_section;
+  TrainingKeys training{training_section};
+  std::string training_text;  ///< the file that `data` names, absolute; empty where it names none
   Diagnostics cluster_problems;
   Cluster cluster;  ///< of no devices where it has as many as are needed
 

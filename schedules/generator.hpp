@@ -58,6 +58,7 @@ struct ScheduleShape {
   /// The same, for each device (the search of our own); empty: `memory_limit` for all.
   std::vector<double> memory_limits{};
   Checkpoint checkpoint = Checkpoint::except_last;
+  bool stashing = true;    ///< PipeDream: without it an op uses the weights there are
   bool correction = true;  ///< PipeMare's T2: corrects the backward's weights, one more buffer
 
   std::uint32_t own_stages = 0;  ///< virtual stages where not every device has as many; 0: p v

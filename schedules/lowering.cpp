@@ -18,6 +18,7 @@ VersionRule version_rule(const Schedule& schedule, const ScheduleShape& shape,
   rule.extra_copies = shape.extra_copies;
   if (schedule.list_versions != nullptr) schedule.list_versions(shape, order, rule);
   if (schedule.update != UpdateRule::stash) return rule;
+  if (!shape.stashing) rule.kind = UpdateRule::latest;
   for (std::uint32_t s = 0; s < shape.depth; ++s)
     rule.delay.push_back(shape.warmup(shape.vertical_sync ? 0 : s));
   return rule;

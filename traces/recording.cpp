@@ -86,6 +86,8 @@ void put_run(std::string& sink, const RecordedRun& run) {
   sink.append(fmt::format("  {{\n   \"complete\": {},\n   \"stopped_because\": {},\n", run.complete,
                           dumped(run.stopped_because)));
   sink.append(fmt::format("   \"weights_equal\": {},\n", dumped(nullable(run.weights_equal))));
+  if (run.weights_digest)
+    sink.append(fmt::format("   \"weights_digest\": {},\n", dumped(*run.weights_digest)));
   put_list(sink, "devices", run.devices, device_json);
   sink.append(",\n");
   put_list(sink, "losses", run.losses, loss_json);
@@ -165,6 +167,7 @@ RecordedRun read_run(const Json& json, const std::string& place, JsonProblems& p
   out.complete = r.boolean("complete");
   out.stopped_because = r.text("stopped_because", false);
   if (r.given("weights_equal")) out.weights_equal = r.boolean("weights_equal");
+  if (r.given("weights_digest")) out.weights_digest = r.text("weights_digest");
   r.list("devices", [&](const Json& one, const std::string& at) {
     out.devices.push_back(read_device(one, at, problems));
   });

@@ -51,6 +51,8 @@ struct RecordedRun {
   std::vector<RecordedLoss> losses;
   /// Do the final weights equal, bit for bit, those of a sequential run? None: not checked.
   std::optional<bool> weights_equal = {};
+  /// Of the final weights of all stages. None: not asked for, or replicas of a stage differ.
+  std::optional<std::string> weights_digest = {};
 };
 
 struct Recording {

@@ -169,7 +169,7 @@ Profile::Step fit_step(const CalibrationResult& result, int load) {
 /// What a parameter takes in a run of hw/: fp32 gradients, and masters beside bf16 weights.
 ParameterBytes parameter_bytes(const CalibrationRequest& request) {
   const double working = request.precision == Precision::bf16 ? 2 : 4;
-  const double moments = request.optimizer.kind == OptimizerPlan::Kind::adamw ? 8 : 0;
+  const double moments = request.optimizer.kind == OptimizerSpec::Kind::adamw ? 8 : 0;
   const double master = request.precision == Precision::bf16 ? 4 : 0;
   return {working, 4, master + moments, working, 4};
 }

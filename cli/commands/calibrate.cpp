@@ -116,7 +116,8 @@ void add_message_sizes(CalibrationRequest& request) {
 CalibrationRequest request_of(const Arguments& arguments, const std::string& backend) {
   CalibrationRequest request;
   request.model = small_gpt();
-  request.optimizer.kind = OptimizerPlan::Kind::adamw;  // as `penstock replay`
+  request.optimizer.kind = OptimizerSpec::Kind::adamw;  // as `penstock replay`
+  request.optimizer.weight_decay = 0.01;
   if (!arguments.positional.empty()) {
     const std::string& name = arguments.positional[0];
     const bool file = fs::exists(name);

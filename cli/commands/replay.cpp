@@ -101,6 +101,7 @@ void add_fields(Json& json, const RecordedRun& run, const Recording& recording) 
   json["clock"] = recording.clock;
   json["compute"] = recording.compute;
   json["weights_equal"] = run.weights_equal ? Json(*run.weights_equal) : Json(nullptr);
+  json["weights_digest"] = run.weights_digest ? Json(*run.weights_digest) : Json(nullptr);
   json["description"] = recording.description;
   json["losses"] = Json::array();
   for (const RecordedLoss& l : run.losses) json["losses"].push_back(l.loss);

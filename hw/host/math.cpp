@@ -211,6 +211,10 @@ void HostMath::squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy,
   });
 }
 
+void HostMath::clip(std::int64_t n, float limit, Tensor gradient) {
+  enqueue_([=] { kernels::clip_all(kAlone, n, limit, floats(gradient)); });
+}
+
 void HostMath::sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) {
   enqueue_([=] {
     kernels::sgd_each(kAlone, n, kernels::pointers<float>(t), kernels::factors(settings));

@@ -50,6 +50,7 @@ class HostMath : public Math {
   void cross_entropy_backward(std::int64_t rows, std::int64_t vocab_size, Tensor targets,
                               Tensor logits) override;
   void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override;
+  void clip(std::int64_t n, float limit, Tensor gradient) override;
   void sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) override;
   void adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,
                   std::int64_t step) override;

@@ -19,6 +19,7 @@ const FIGURES = {
   memory: section => [new Memory(section), new MemoryOwners(section)],
   bubble: section => [new Bubble(section)],
   comparison: section => section.panels.map(panel => new Comparison(section, panel)),
+  learning: section => LEARNING_AXES.map((_, axis) => new Learning(section, axis)),
   sweep: sweepFigures,
 };
 

@@ -1,8 +1,10 @@
 // PipeDream (Narayanan et al., SOSP'19, section 3): 1F1B without a flush, an update after every
 // backward, and weight stashing: F and B of a microbatch use the version of max(k - w_s, 0) with
 // w_s = p - 1 - s, so stage s holds w_s + 1 versions. With vertical sync every stage uses the
-// version stage 0 used when the microbatch entered, and holds p. With replicas (1F1B-RR) k and w_s
-// are those of a replica: see ScheduleShape::warmup.
+// version stage 0 used when the microbatch entered, and holds p. Without stashing (the naive
+// pipeline of its section 3.3) F uses the weights of max(k - w_s, 0) and B those of k, the latest
+// there are on one copy, so a gradient is that of no weights at all. With replicas (1F1B-RR) k and
+// w_s are those of a replica: see ScheduleShape::warmup.
 #include "schedules/catalog.hpp"
 
 #include <fmt/format.h>

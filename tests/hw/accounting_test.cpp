@@ -70,7 +70,7 @@ TEST(StatedBytes, OfAMessageAreThoseOfTheStageThatMakesIt) {
 TEST(RealBytes, OfMixedPrecisionHaveAMasterBesideTheMoments) {
   RunPlan plan = stand_ins();
   plan.compute = Compute::transformer;
-  plan.optimizer.kind = OptimizerPlan::Kind::adamw;
+  plan.optimizer.kind = OptimizerSpec::Kind::adamw;
   const StageBytes full = accounted_bytes(plan, 0, sizes(), 4);
   EXPECT_EQ(full.weights, 4000);
   EXPECT_EQ(full.gradients, 4000);
@@ -80,7 +80,7 @@ TEST(RealBytes, OfMixedPrecisionHaveAMasterBesideTheMoments) {
   EXPECT_EQ(mixed.version, 2000);
   EXPECT_EQ(mixed.gradients, 4000);
   EXPECT_EQ(mixed.optimizer, 12000);
-  plan.optimizer.kind = OptimizerPlan::Kind::sgd;
+  plan.optimizer.kind = OptimizerSpec::Kind::sgd;
   EXPECT_EQ(accounted_bytes(plan, 0, sizes(), 4).optimizer, 0);
 }
 

@@ -456,7 +456,7 @@ TEST(CalibrationSamples, AreMedianAndPercentilesOfTheTimes) {
 TEST(CalibrationFile, KeepsEverything) {
   CalibrationRequest asked = request();
   asked.recompute = {Recompute::none, Recompute::full};
-  asked.optimizer.kind = OptimizerPlan::Kind::adamw;
+  asked.optimizer.kind = OptimizerSpec::Kind::adamw;
   asked.precision = Precision::fp32;
   asked.link = "d2d";
   Machine machine;

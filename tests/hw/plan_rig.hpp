@@ -64,7 +64,7 @@ inline void make_transformer(RunPlan& plan, const PerStage<Recompute>& recompute
   m.seq_length = 8;
   m.compute_type = "fp32";
   plan.microbatch_size = 2;
-  plan.optimizer.kind = OptimizerPlan::Kind::adamw;
+  plan.optimizer.kind = OptimizerSpec::Kind::adamw;
 }
 
 inline RecordedRun run_alone(const RunPlan& plan, const RunOptions& options) {

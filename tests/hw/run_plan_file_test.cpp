@@ -39,7 +39,7 @@ TEST(ProgramFile, OfEveryScheduleIsReadAsItWasWritten) {
       c.stored_activation_bytes = 70 + stage, c.stored_workspace_bytes = 7;
     }
     RunPlan written = plan_of(spec);
-    written.seed = std::numeric_limits<std::uint64_t>::max();
+    written.training.seed = std::numeric_limits<std::uint64_t>::max();
     const RunPlan read = parse_run_plan(to_text(written), "p.json");
     EXPECT_EQ(to_text(read), to_text(written)) << s.name;
     ASSERT_EQ(read.program.ops.size(), written.program.ops.size());
@@ -50,7 +50,7 @@ TEST(ProgramFile, OfEveryScheduleIsReadAsItWasWritten) {
     const Placement& placement = read.program.placement;
     EXPECT_EQ(placement.mirrored_batch(), written.program.placement.mirrored_batch());
     EXPECT_EQ(placement.positions(), written.program.placement.positions());
-    EXPECT_EQ(read.seed, written.seed);
+    EXPECT_EQ(read.training.seed, written.training.seed);
   }
 }
 

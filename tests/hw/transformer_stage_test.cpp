@@ -25,7 +25,7 @@ TransformerSpec small_model(Family family = Family::gpt) {
 
 TransformerStage make(const TransformerPart& part, Recompute recompute = Recompute::none,
                       const TransformerSpec& spec = small_model()) {
-  return {spec, part, kSequences, recompute, 4, kSeed};
+  return {spec, part, kSequences, recompute, 4, TrainingSpec{.seed = kSeed}};
 }
 
 /// Large enough that nothing is nearly linear; gammas around 1.
@@ -235,7 +235,7 @@ TEST(TransformerStage, SizesAreTheFormulasOfTheHeader) {
 }
 
 TEST(TransformerStage, SixteenBitElementsHalveTheMessages) {
-  const TransformerStage stage(small_model(), {1, 1, false, false}, 2, Recompute::none, 2, 1);
+  const TransformerStage stage(small_model(), {1, 1, false, false}, 2, Recompute::none, 2, {});
   EXPECT_EQ(stage.sizes().output_bytes, 2 * 2 * 5 * 12);
 }
 

@@ -1,0 +1,231 @@
+// penstock train: what scenarios learn under the update rules of their schedules.
+#include "base/exit_codes.hpp"
+#include "base/say.hpp"
+#include "base/table.hpp"
+#include "base/units.hpp"
+#include "cli/output.hpp"
+#include "cli/training.hpp"
+#include "report/learning_section.hpp"
+#include "report/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+std::string loss_text(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "none";
+}
+
+/// Mean, and how far seeds lie apart.
+std::string band_text(const Band& band, std::size_t seeds) {
+  if (seeds == 1) return loss_text(band.mean);
+  return fmt::format("{} ({} to {})", loss_text(band.mean), loss_text(band.least),
+                     loss_text(band.most));
+}
+
+/// About ten of them, the first and the last among them.
+std::vector<Band> shown(const std::vector<Band>& all) {
+  constexpr std::size_t kRows = 10;
+  if (all.size() <= kRows) return all;
+  std::vector<Band> some;
+  for (std::size_t i = 0; i < kRows; ++i) some.push_back(all[i * (all.size() - 1) / (kRows - 1)]);
+  return some;
+}
+
+std::string curve_table(const LearnedScenario& s) {
+  const auto losses = bands(s, false), evaluated = bands(s, true);
+  TextTable table({"update", "samples", "simulated", "loss", "held out"});
+  std::vector<Band> rows = evaluated.empty() ? shown(losses) : shown(evaluated);
+  for (const Band& row : rows) {
+    const auto loss = std::ranges::find(losses, row.update, &Band::update);
+    const auto held_out = std::ranges::find(evaluated, row.update, &Band::update);
+    table.add({std::to_string(row.update), fmt::format("{:.0f}", row.samples),
+               format_time(row.simulated_s),
+               loss == losses.end() ? "" : band_text(*loss, s.runs.size()),
+               held_out == evaluated.end() ? "" : band_text(*held_out, s.runs.size())});
+  }
+  return table.render();
+}
+
+std::string heading(const LearnedScenario& s) {
+  std::string text = fmt::format(
+      "{}\n{}, {}{}; {} parameters, {} with learning rate {:g}, {:.0f} samples per update\n",
+      s.name, s.schedule, counted(s.stages, "stage"),
+      s.replicas > 1 ? fmt::format(" x {} replicas", s.replicas) : "", format_count(s.parameters),
+      s.optimizer, s.learning_rate, s.samples_per_update);
+  if (s.loss_floor && *s.loss_floor > 0)
+    text +=
+        fmt::format("no mean loss can be below {:.4f}, the entropy of the data\n", *s.loss_floor);
+  return text;
+}
+
+std::string closing(const LearnedScenario& s, bool reproducible) {
+  std::string text;
+  for (const Learning& run : s.runs) {
+    text += fmt::format("seed {}: weights {}", run.seed, run.weights_digest);
+    if (!reproducible) text += fmt::format(", trained in {}", format_time(run.seconds));
+    if (!run.stopped_because.empty()) text += fmt::format("; stopped: {}", run.stopped_because);
+    text += "\n";
+  }
+  return text;
+}
+
+/// The last point of a scenario, and when its mean first came as low as the worst of all ends: what
+/// every scenario reached, at its own time.
+std::string comparison_of(const std::vector<LearnedScenario>& all) {
+  std::vector<std::vector<Band>> curves;
+  double reached = 0;  // by all
+  for (const LearnedScenario& s : all) {
+    const auto held_out = bands(s, true);
+    curves.push_back(held_out.empty() ? bands(s, false) : held_out);
+    double least = std::numeric_limits<double>::infinity();
+    for (const Band& b : curves.back()) least = std::min(least, b.mean);
+    reached = std::max(reached, least);
+  }
+  const std::string to = loss_text(reached);
+  TextTable table({"scenario", "schedule", "updates", "loss", "simulated", "updates to " + to,
+                   "samples to " + to, "time to " + to, "stopped"});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const LearnedScenario& s = all[i];
+    const std::vector<Band>& curve = curves[i];
+    const auto first =
+        std::ranges::find_if(curve, [&](const Band& b) { return b.mean <= reached; });
+    const bool came = first != curve.end();
+    const auto stopped =
+        std::ranges::count_if(s.runs, [](const Learning& r) { return !r.stopped_because.empty(); });
+    table.add({s.name, s.schedule, curve.empty() ? "" : std::to_string(curve.back().update),
+               curve.empty() ? "none" : band_text(curve.back(), s.runs.size()),
+               curve.empty() ? "" : format_time(curve.back().simulated_s),
+               came ? std::to_string(first->update) : "never",
+               came ? fmt::format("{:.0f}", first->samples) : "never",
+               came ? format_time(first->simulated_s) : "never",
+               stopped > 0 ? fmt::format("{} of {}", stopped, s.runs.size()) : ""});
+  }
+  return table.render();
+}
+
+std::string table_of(const std::vector<LearnedScenario>& all, bool reproducible) {
+  std::string text;
+  for (const LearnedScenario& s : all) {
+    if (!text.empty()) text += "\n";
+    text += heading(s) + "\n" + curve_table(s) + "\n" + closing(s, reproducible);
+  }
+  return text;
+}
+
+std::string csv_of(const std::vector<LearnedScenario>& all) {
+  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  for (const LearnedScenario& s : all) {
+    for (const Learning& run : s.runs) {
+      for (const LearningPoint& p : run.curve)
+        rows.push_back({{"scenario", s.name},
+                        {"schedule", s.schedule},
+                        {"seed", run.seed},
+                        {"update", p.update},
+                        {"samples", p.samples},
+                        {"simulated_s", p.simulated_s},
+                        {"loss", loss_json(p.loss)},
+                        {"evaluation_loss",
+                         p.evaluation_loss ? loss_json(*p.evaluation_loss) : Json(nullptr)}});
+    }
+  }
+  return to_csv(rows);
+}
+
+std::string json_of(const std::vector<LearnedScenario>& all, bool reproducible) {
+  Json json;
+  json["scenarios"] = Json::array();
+  for (const LearnedScenario& s : all) json["scenarios"].push_back(to_json(s, reproducible));
+  return json.dump(2) + "\n";
+}
+
+std::string heading_of(const std::string& quantity) {
+  return quantity == "loss" ? "Loss of what is trained on" : "Loss on held-out data";
+}
+
+LearningSection section_of(const std::vector<LearnedScenario>& all, const std::string& quantity) {
+  LearningSection section;
+  section.text = {heading_of(quantity),
+                  "Lines: means over the seeds, within bands from the least "
+                  "to the most of them. Simulated time is that of the "
+                  "scenario's cluster."};
+  section.quantity = quantity;
+  for (const LearnedScenario& s : all) {
+    LearnedLine line{s.name, {}};
+    for (const Band& b : bands(s, quantity != "loss"))
+      line.points.push_back(
+          {static_cast<double>(b.update), b.samples, b.simulated_s, b.mean, b.least, b.most});
+    if (!line.points.empty()) section.lines.push_back(std::move(line));
+  }
+  return section;
+}
+
+/// The lowest last loss, on held-out data where there is one.
+KeyFigure best_figure(const std::vector<LearnedScenario>& all) {
+  KeyFigure figure{"What learned most?", "nothing", "no run came to a loss", Verdict::bad};
+  double best = std::numeric_limits<double>::infinity();
+  for (const LearnedScenario& s : all) {
+    const auto held_out = bands(s, true);
+    const auto of_s = held_out.empty() ? bands(s, false) : held_out;
+    if (of_s.empty() || !(of_s.back().mean < best)) continue;
+    best = of_s.back().mean;
+    figure = {"What learned most?", s.name,
+              fmt::format("loss {} after {} updates, {} on its cluster", loss_text(best),
+                          of_s.back().update, format_time(of_s.back().simulated_s)),
+              Verdict::neutral};
+  }
+  return figure;
+}
+
+Report report_of(const std::vector<LearnedScenario>& all, const Arguments& arguments) {
+  Report report;
+  report.title =
+      fmt::format("What {} learn{}", counted(static_cast<std::int64_t>(all.size()), "scenario"),
+                  all.size() == 1 ? "s" : "");
+  report.figures = {best_figure(all)};
+  for (const char* quantity : {"held-out loss", "loss"}) {
+    const LearningSection section = section_of(all, quantity);
+    if (!section.lines.empty()) report.sections.push_back(section_text(section));
+  }
+  for (const LearnedScenario& s : all) {
+    for (const Learning& run : s.runs) {
+      if (!run.stopped_because.empty())
+        report.notes.push_back(
+            fmt::format("{}, seed {}: stopped: {}", s.name, run.seed, run.stopped_because));
+    }
+  }
+  report.command = arguments.command_line;
+  report.version = PENSTOCK_VERSION;
+  return report;
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  for (const char* option : {"checkpoint", "report", "output"}) {
+    const std::string why = missing_folder(arguments, option);
+    if (!why.empty()) throw InputError(std::string("--") + option, why);
+  }
+  if (arguments.flag("resume") && !arguments.flag("checkpoint"))
+    throw InputError("--resume", "needs the --checkpoint to go on from");
+  int status = exit_ok;
+  const auto learned = train_all(arguments, status);
+  const bool any = std::ranges::any_of(learned, [](const auto& s) { return !s.runs.empty(); });
+  if (!any) return status == exit_ok ? exit_failed : status;
+  const bool reproducible = arguments.flag("reproducible");
+  const std::string format = arguments.value("format", "table");
+  put_output(arguments, format == "csv"             ? csv_of(learned)
+                        : format == "json"          ? json_of(learned, reproducible)
+                        : arguments.flag("compare") ? comparison_of(learned)
+                                                    : table_of(learned, reproducible));
+  if (arguments.flag("report"))
+    write_report(report_of(learned, arguments), arguments.value("report"));
+  return status;
+}
+
+}  // namespace penstock

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""`penstock train` as its users run it: the same bits as `replay` under every schedule, what a curve
+says, what is kept of a run that is stopped, what is refused."""
+import csv
+import io
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+BINARY = os.environ["PENSTOCK_BINARY"]
+ENVIRONMENT = os.environ | {"PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8"}
+# Replicas that wait for no other have no sequential run yet.
+WITHOUT_TRAINING = {"asp"}
+GPT = """model: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
+        precision: fp32}}
+cluster: {{base: p3.16xlarge}}
+schedule: {schedule}
+pipeline: {{stages: 4, microbatch_size: 4, microbatches: {microbatches}}}
+training: {{data: {data}, updates: {updates}, learning_rate: 0.005, evaluate_every: 50}}
+"""
+
+
+def run(*words, **options):
+    return subprocess.run([BINARY, *words], cwd=SOURCE, env=ENVIRONMENT, text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=250, **options)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="penstock-train-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def json(self, *words):
+        done = run(*words, "--format", "json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+        return json.loads(done.stdout)
+
+    def curve(self, *words):
+        """The only run of the only scenario."""
+        (scenario,) = self.json("train", *words)["scenarios"]
+        (one,) = scenario["runs"]
+        return scenario, one
+
+    def gpt(self, name="gpt.yaml", schedule="pipedream-2bw", data="markov", vocabulary=16, microbatches=4, updates=150):
+        path = self.folder / name
+        path.write_text(GPT.format(schedule=schedule, data=data, vocabulary=vocabulary, microbatches=microbatches,
+                                   updates=updates))
+        return str(path)
+
+
+class EverySchedule(Case):
+    def test_ends_with_the_bits_of_its_execution(self):
+        names = [s["name"] for s in self.json("schedule", "list")]
+        self.assertGreater(len(names), 30)
+        training = ("--set", "training.optimizer=adam", "--set", "training.clip=0.001", "--set", "training.warmup=2",
+                    "--set", "training.decay=linear", "--set", "training.updates=3")
+        digests = {}
+        for name in names:
+            if name in WITHOUT_TRAINING:
+                continue
+            with self.subTest(name):
+                scenario = f"scenarios/small-{name}.yaml"
+                one = ("--set", "width=1") if name == "data-parallel" else ()
+                _, trained = self.curve(scenario, *training, *one)
+                replayed = self.json("replay", scenario, "--clock", "virtual", "--set", "batches=3", *training, *one)
+                self.assertTrue(replayed["weights_equal"])
+                self.assertEqual(replayed["weights_digest"], trained["weights_digest"])
+                self.assertEqual(len(trained["curve"]), 3)
+                digests[name] = trained["weights_digest"]
+        # What learns differently has other weights.
+        rules = ["1f1b", "pipedream", "pipedream-2bw", "pipemare", "timeprest", "i-timeprest"]
+        self.assertEqual(len({digests[name] for name in rules}), len(rules))
+
+    def test_the_variants_of_pipedream_and_pipemare(self):
+        digests = set()
+        for schedule, key in [("pipedream", "vertical_sync=true"), ("pipedream", "stashing=none"), ("pipedream", "stashing=all"),
+                              ("pipemare", "correction=true"), ("pipemare", "correction=false"),
+                              ("pipemare", "training.rescheduled=4")]:
+            with self.subTest(f"{schedule} {key}"):
+                words = (f"scenarios/small-{schedule}.yaml", "--set", key)
+                _, trained = self.curve(*words, "--updates", "8")
+                replayed = self.json("replay", *words, "--clock", "virtual", "--set", "batches=8")
+                self.assertEqual(replayed["weights_digest"], trained["weights_digest"])
+                digests.add(trained["weights_digest"])
+        self.assertEqual(len(digests), 6)
+
+    def test_without_stashing_there_is_one_version(self):
+        of = lambda key: self.json("simulate", "scenarios/small-pipedream.yaml", "--set", key, "--engine", "exact")
+        with_it, without = of("stashing=all"), of("stashing=none")
+        self.assertEqual(without["iteration_time_s"], with_it["iteration_time_s"])
+        versions = lambda r: [d["memory"]["weight_versions"] for d in r["devices"]]
+        self.assertGreater(versions(with_it)[0], 0)
+        self.assertEqual(set(versions(without)), {0})
+
+
+class Curves(Case):
+    def test_a_markov_chain_is_learned_and_its_entropy_is_a_floor(self):
+        scenario, one = self.curve(self.gpt())
+        self.assertAlmostEqual(scenario["loss_floor"], 1.75 * math.log(2))
+        evaluated = [p["evaluation_loss"] for p in one["curve"] if "evaluation_loss" in p]
+        self.assertEqual(len(evaluated), 3)
+        self.assertGreater(one["curve"][0]["loss"], math.log(16) - 0.1)
+        # 8 microbatches of 4 sequences of 32 tokens: their mean lies within 0.05 of the entropy.
+        self.assertGreater(evaluated[-1], scenario["loss_floor"] - 0.05)
+        self.assertLess(evaluated[-1], 2.0)
+        self.assertEqual([p["update"] for p in one["curve"]], list(range(1, 151)))
+        self.assertEqual(one["curve"][-1]["samples"], 150 * 16)
+
+    def test_simulated_seconds_are_those_of_the_cluster(self):
+        path = self.gpt(updates=12)
+        _, one = self.curve(path)
+        simulated = self.json("simulate", path, "--set", "batches=12", "--engine", "exact")
+        times = [p["simulated_s"] for p in one["curve"]]
+        self.assertEqual(times, sorted(times))
+        self.assertLessEqual(times[-1], simulated["makespan_s"] * (1 + 1e-12))
+        self.assertAlmostEqual(times[-1] - times[-2], simulated["iteration_time_s"], delta=simulated["iteration_time_s"] * 0.5)
+
+    def test_a_text_is_learned_by_its_bytes(self):
+        text = self.folder / "text.txt"
+        text.write_text("the quick brown fox jumps over the lazy dog. " * 200)
+        scenario, one = self.curve(self.gpt(data=str(text), vocabulary=128, updates=60))
+        self.assertIsNone(scenario["loss_floor"])
+        self.assertLess(one["curve"][-1]["evaluation_loss"], one["curve"][0]["loss"] - 1.5)
+
+    def test_seeds_differ_and_repeat(self):
+        path = self.gpt(updates=4)
+        (scenario,) = self.json("train", path, "--seeds", "3")["scenarios"]
+        self.assertEqual([r["seed"] for r in scenario["runs"]], [1, 2, 3])
+        self.assertEqual(len({r["weights_digest"] for r in scenario["runs"]}), 3)
+        _, again = self.curve(path, "--set", "training.seed=2")
+        self.assertEqual(again["weights_digest"], scenario["runs"][1]["weights_digest"])
+
+    def test_csv_table_and_page_of_a_comparison(self):
+        paths = [self.gpt(f"{s}.yaml", s, updates=4) for s in ("1f1b", "pipedream-2bw")]
+        page = self.folder / "page.html"
+        done = run("train", "--compare", *paths, "--seeds", "2", "--report", str(page), "--set", "training.evaluate_every=2")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(len(done.stdout.splitlines()), 3, done.stdout)
+        self.assertIn("time to", done.stdout)
+        self.assertIn('"kind":"learning"', page.read_text().replace('\\"', '"').replace(" ", ""))
+        rows = list(csv.DictReader(io.StringIO(run("train", *paths, "--seeds", "2", "--format", "csv").stdout)))
+        self.assertEqual(len(rows), 2 * 2 * 4)
+        self.assertEqual({row["seed"] for row in rows}, {"1", "2"})
+
+    def test_an_interrupted_run_keeps_its_curve_and_goes_on(self):
+        path, checkpoint, kept = self.gpt(updates=120), self.folder / "run.ckpt", self.folder / "curve.json"
+        _, whole = self.curve(path)
+        words = ["train", path, "--checkpoint", str(checkpoint), "--resume", "--format", "json", "-o", str(kept)]
+        process = subprocess.Popen([BINARY, *words], cwd=SOURCE, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), 130)
+        part = json.loads(kept.read_text())["scenarios"][0]["runs"][0]
+        self.assertFalse(part["complete"])
+        self.assertLess(len(part["curve"]), 120)
+        _, rest = self.curve(path, "--checkpoint", str(checkpoint), "--resume")
+        self.assertEqual(rest["weights_digest"], whole["weights_digest"])
+        self.assertEqual([p["loss"] for p in rest["curve"]], [p["loss"] for p in whole["curve"]])
+
+    def test_a_learning_rate_that_is_too_large_is_said_to_diverge(self):
+        _, one = self.curve("scenarios/small-pipedream.yaml", "--set", "training.problem=quadratic", "--updates", "400",
+                            "--set", "training.learning_rate=5")
+        self.assertFalse(one["complete"])
+        self.assertIn("diverged", one["stopped_because"])
+
+
+class Refusals(Case):
+    def refused(self, *words):
+        done = run(*words)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), (words, done.stderr))
+        return done.stderr
+
+    def test_keys_that_do_not_go_together_are_said_at_once(self):
+        text = self.refused("train", "scenarios/small-1f1b.yaml", "--set", "training.momentum=0.8", "--set",
+                            "training.final_rate=0.2", "--set", "training.rescheduled=3", "--set", "training.data=markov",
+                            "--set", "training.held_out=0.2")
+        for word in ("sgd has no momentum", "give 'decay'", "PipeMare's T1", "for a model by shape", "of a text"):
+            self.assertIn(word, text)
+        self.assertIn("stashing", self.refused("train", "scenarios/small-1f1b.yaml", "--set", "stashing=none"))
+        self.assertIn("vertical_sync", self.refused("simulate", "scenarios/small-pipedream.yaml", "--set", "stashing=none",
+                                                    "--set", "vertical_sync=true"))
+
+    def test_texts_that_cannot_be_learned(self):
+        self.assertIn("does not exist", self.refused("train", self.gpt(data="missing.txt")))
+        short = self.folder / "short.txt"
+        short.write_text("too short")
+        self.assertIn("longer than a sequence", self.refused("train", self.gpt(data=str(short), vocabulary=256)))
+        short.write_text("a" * 5000 + "z")
+        self.assertIn("vocab_size", self.refused("train", self.gpt(data=str(short), vocabulary=100)))
+
+    def test_options(self):
+        path = self.gpt()
+        self.assertIn("--checkpoint", self.refused("train", path, "--resume"))
+        self.assertIn("--seeds", self.refused("train", path, "--seeds", "0"))
+        self.assertIn("updates", self.refused("train", path, "--updates", "none"))
+        other = self.folder / "other.ckpt"
+        other.write_text("something else")
+        self.assertIn("no checkpoint", self.refused("train", path, "--checkpoint", str(other), "--resume"))
+
+
+if __name__ == "__main__":
+    unittest.main()

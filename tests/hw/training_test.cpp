@@ -1,0 +1,396 @@
+// What is trained against the papers' recurrences, written down by hand for a product of matrices:
+// no Program, no schedule, no version rule takes part in them.
+#include "hw/training_run.hpp"
+
+#include "hw/closed_form_stages.hpp"
+#include "hw/reference.hpp"
+#include "hw/row_kernels.hpp"
+#include "hw/stages.hpp"
+#include "hw/training_data.hpp"
+#include "schedules/pipemare.hpp"
+#include "tests/hw/plan_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <numbers>
+
+namespace penstock {
+namespace {
+
+constexpr int kWidth = LinearStage::width;
+constexpr std::uint64_t kSeed = 7;
+constexpr double kRate = 0.3;
+
+/// Rows x kWidth numbers; or a weight, kWidth x kWidth.
+using Matrix = std::vector<double>;
+using Weights = std::vector<Matrix>;  // by stage
+
+Matrix random_matrix(std::size_t count, std::uint64_t seed, std::uint64_t stream, double scale) {
+  Matrix m;
+  for (std::size_t i = 0; i < count; ++i)
+    m.push_back(scale * static_cast<double>(kernels::uniform(kernels::hash(seed, stream, i))));
+  return m;
+}
+
+/// x + scale x W^T, or x + scale x W.
+Matrix plus_product(const Matrix& x, const Matrix& w, double scale, bool transposed) {
+  Matrix y = x;
+  for (std::size_t r = 0; r < x.size() / kWidth; ++r) {
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      for (std::size_t j = 0; j < kWidth; ++j)
+        y[r * kWidth + i] +=
+            scale * x[r * kWidth + j] * (transposed ? w[i * kWidth + j] : w[j * kWidth + i]);
+    }
+  }
+  return y;
+}
+
+/// Of microbatch k, with one set of weights in the forward and another in the backward.
+Weights gradient(const Weights& forward, const Weights& backward, std::uint32_t k,
+                 std::size_t rows) {
+  std::vector<Matrix> x{random_matrix(rows * kWidth, kSeed, (1ULL << 32) + k, 1)};
+  for (const Matrix& w : forward) x.push_back(plus_product(x.back(), w, 1, true));
+  const Matrix target =
+      plus_product(x[0], random_matrix(kWidth * kWidth, 1, 2ULL << 32, 1), 0.25, true);
+  Matrix dy = x.back();
+  for (std::size_t i = 0; i < dy.size(); ++i)
+    dy[i] = (dy[i] - target[i]) / static_cast<double>(dy.size());
+  Weights gradients(forward.size());
+  for (std::size_t s = forward.size(); s-- > 0;) {
+    Matrix g(kWidth * kWidth, 0.0);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        for (std::size_t j = 0; j < kWidth; ++j)
+          g[i * kWidth + j] += dy[r * kWidth + i] * x[s][r * kWidth + j];
+      }
+    }
+    gradients[s] = g;
+    dy = plus_product(dy, backward[s], 1, false);
+  }
+  return gradients;
+}
+
+Weights initial(std::size_t stages) {
+  Weights w;
+  for (std::size_t s = 0; s < stages; ++s)
+    w.push_back(random_matrix(kWidth * kWidth, kSeed, s, 1.0 / 8));
+  return w;
+}
+
+void add(Weights& to, const Weights& what, double scale) {
+  for (std::size_t s = 0; s < to.size(); ++s) {
+    for (std::size_t i = 0; i < to[s].size(); ++i) to[s][i] += scale * what[s][i];
+  }
+}
+
+/// What weights an update's gradient of microbatch k is taken at, given all weights so far.
+struct Taken {
+  Weights forward, backward;
+};
+using History = std::vector<Weights>;  // by number of updates made
+using Rule = std::function<Taken(const History&, std::uint32_t k)>;
+
+/// W(t+1) = W(t) - rate mean over the m microbatches of update t of their gradients.
+History by_hand(std::size_t stages, std::uint32_t m, std::uint32_t updates, std::size_t rows,
+                const Rule& rule) {
+  History w{initial(stages)};
+  for (std::uint32_t t = 0; t < updates; ++t) {
+    Weights next = w.back();
+    for (std::uint32_t k = t * m; k < (t + 1) * m; ++k) {
+      const Taken at = rule(w, k);
+      add(next, gradient(at.forward, at.backward, k, rows), -kRate / m);
+    }
+    w.push_back(std::move(next));
+  }
+  return w;
+}
+
+RunPlan linear_plan(const RigSpec& spec, std::int64_t rows) {
+  RunPlan plan = plan_of(spec);
+  plan.compute = Compute::linear;
+  plan.microbatch_size = rows;
+  plan.optimizer.learning_rate = kRate;
+  plan.training.seed = kSeed;
+  return plan;
+}
+
+/// Weights after each update, as they are trained.
+std::vector<Weights> trained(const RunPlan& plan) {
+  SingleProcess alone;
+  RunControl control(0);
+  RunPlan bare = plan;
+  bare.channels.clear();
+  const RunSettings settings;
+  const auto backend = open_backend("host", {bare, settings, control, alone, {0}});
+  SequentialRun run(plan, backend->device(0), make_stage);
+  std::vector<Weights> all;
+  for (std::uint32_t u = 0; u < plan.program.batches; ++u) {
+    run.run_update(u);
+    Weights now;
+    for (const std::string& bytes : run.weights()) {
+      std::vector<float> numbers(bytes.size() / 4);
+      std::memcpy(numbers.data(), bytes.data(), bytes.size());
+      now.emplace_back(numbers.begin(), numbers.end());
+    }
+    all.push_back(std::move(now));
+  }
+  return all;
+}
+
+double farthest(const Weights& a, const Weights& b) {
+  double most = 0;
+  for (std::size_t s = 0; s < a.size(); ++s) {
+    for (std::size_t i = 0; i < a[s].size(); ++i)
+      most = std::max(most, std::abs(a[s][i] - b[s][i]));
+  }
+  return most;
+}
+
+constexpr double kRounding = 1e-5;  // of fp32 over some dozens of updates
+
+void expect_alike(const std::vector<Weights>& seen, const History& right, const Weights& start) {
+  ASSERT_EQ(seen.size() + 1, right.size());
+  for (std::size_t u = 0; u < seen.size(); ++u)
+    EXPECT_LT(farthest(seen[u], right[u + 1]), kRounding) << "after update " << u + 1;
+  EXPECT_GT(farthest(seen.back(), start), 1000 * kRounding) << "nothing was learned";
+}
+
+TEST(Recurrence, TwoBufferedWeightsUseThoseBeforeTheLatest) {
+  constexpr std::uint32_t m = 4, updates = 12;
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    const std::uint32_t t = k / m;
+    const Weights& before = w[t > 0 ? t - 1 : 0];
+    return Taken{before, before};
+  };
+  const auto seen = trained(linear_plan({"pipedream-2bw", {4, m, updates}}, 3));
+  expect_alike(seen, by_hand(4, m, updates, 3, rule), initial(4));
+}
+
+/// Of each stage the version that rule says.
+Weights each_of(const History& w, const std::function<std::uint32_t(std::uint32_t)>& version) {
+  Weights at;
+  for (std::uint32_t s = 0; s < w[0].size(); ++s) at.push_back(w[version(s)][s]);
+  return at;
+}
+
+std::uint32_t minus(std::uint32_t a, std::uint32_t b) { return a > b ? a - b : 0; }
+
+TEST(Recurrence, PipedreamStashesWhatEachStageHadWhenTheMicrobatchCame) {
+  constexpr std::uint32_t n = 4, updates = 30;
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    const Weights at = each_of(w, [&](std::uint32_t s) { return minus(k, n - 1 - s); });
+    return Taken{at, at};
+  };
+  const auto seen = trained(linear_plan({"pipedream", {n, 1, updates}}, 3));
+  expect_alike(seen, by_hand(n, 1, updates, 3, rule), initial(n));
+}
+
+TEST(Recurrence, VerticalSyncTakesTheVersionOfStage0OnEveryStage) {
+  constexpr std::uint32_t n = 3, updates = 20;
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    const Weights& at = w[minus(k, n - 1)];
+    return Taken{at, at};
+  };
+  ScheduleShape shape{.depth = n, .microbatches_per_update = 1, .batches = updates};
+  shape.vertical_sync = true;
+  const auto seen = trained(linear_plan({"pipedream", shape}, 3));
+  expect_alike(seen, by_hand(n, 1, updates, 3, rule), initial(n));
+}
+
+TEST(Recurrence, WithoutStashingTheBackwardUsesTheLatest) {
+  constexpr std::uint32_t n = 4, updates = 30;
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    return Taken{each_of(w, [&](std::uint32_t s) { return minus(k, n - 1 - s); }), w.back()};
+  };
+  ScheduleShape shape{.depth = n, .microbatches_per_update = 1, .batches = updates};
+  shape.stashing = false;
+  RunPlan plan = linear_plan({"pipedream", shape}, 3);
+  expect_alike(trained(plan), by_hand(n, 1, updates, 3, rule), initial(n));
+  const RecordedRun piped = run_alone(plan, unpaced());
+  EXPECT_EQ(piped.weights_equal, true);
+  for (const std::uint32_t s : {0U, 3U}) EXPECT_EQ(plan.program.versions.held(s), 1U);
+}
+
+/// Forward w(floor((k - 2(n-1-s) - 1) / m)), backward w(t), or w(t) - tau delta(t).
+void expect_pipemare(bool corrected) {
+  constexpr std::uint32_t n = 3, m = 2, updates = 16;
+  const auto slots = [](std::uint32_t s) { return 2 * (n - 1 - s) + 1; };
+  const auto corrections = [&](const History& w) {
+    Weights u = w.back();
+    for (std::uint32_t s = 0; s < n; ++s) {
+      const double tau = slots(s) / static_cast<double>(m), gamma = std::pow(0.135, 1 / tau);
+      Matrix delta(w[0][s].size(), 0.0);
+      for (std::size_t t = 1; t < w.size(); ++t) {
+        for (std::size_t i = 0; i < delta.size(); ++i)
+          delta[i] = gamma * delta[i] + (1 - gamma) * (w[t][s][i] - w[t - 1][s][i]);
+      }
+      for (std::size_t i = 0; i < delta.size(); ++i) u[s][i] -= tau * delta[i];
+    }
+    return u;
+  };
+  const Rule rule = [&](const History& w, std::uint32_t k) {
+    return Taken{each_of(w, [&](std::uint32_t s) { return minus(k, slots(s)) / m; }),
+                 corrected ? corrections(w) : w.back()};
+  };
+  ScheduleShape shape{.depth = n, .microbatches_per_update = m, .batches = updates};
+  shape.correction = corrected;
+  const auto seen = trained(linear_plan({"pipemare", shape}, 3));
+  expect_alike(seen, by_hand(n, m, updates, 3, rule), initial(n));
+}
+
+TEST(Recurrence, PipemareWithoutItsCorrection) { expect_pipemare(false); }
+TEST(Recurrence, PipemareCorrectsTheWeightsOfItsBackward) { expect_pipemare(true); }
+
+TEST(Recurrence, AFlushIsPlainGradientDescentWhateverTheSchedule) {
+  constexpr std::uint32_t m = 4, updates = 10;
+  const Rule rule = [](const History& w, std::uint32_t) { return Taken{w.back(), w.back()}; };
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const auto seen = trained(linear_plan({schedule, {4, m, updates}}, 3));
+    expect_alike(seen, by_hand(4, m, updates, 3, rule), initial(4));
+  }
+}
+
+/// The largest weight of stage 0, whose delay is the longest, over half the squares of all.
+double left_of_quadratic(std::uint32_t depth, double rate) {
+  RunPlan plan = plan_of({"pipedream", {depth, 1, 1500}});
+  plan.compute = Compute::quadratic;
+  plan.optimizer.learning_rate = rate;
+  double most = 0;
+  for (const double w : trained(plan).back()[0]) most = std::max(most, std::abs(w));
+  return most;
+}
+
+TEST(Theory, DelayedDescentOnAQuadraticIsStableUpToItsLimit) {
+  for (const std::uint32_t depth : {1U, 2U, 4U, 8U}) {
+    const std::uint32_t delay = depth - 1;
+    const double limit = 2 * std::sin(std::numbers::pi / (4.0 * delay + 2));
+    EXPECT_DOUBLE_EQ(delayed::stable_learning_rate(1, delay), limit);
+    EXPECT_LT(left_of_quadratic(depth, 0.95 * limit), 0.1) << "delay " << delay;
+    EXPECT_FALSE(left_of_quadratic(depth, 1.05 * limit) < 10) << "delay " << delay;
+  }
+}
+
+// --- the same bits as the pipeline, and what is kept of a run
+// ---------------------------------------
+
+TrainingCurve curve_of(const RunPlan& plan, const TrainingOptions& options = {}) {
+  return train(plan, RunOptions{}, options);
+}
+
+TEST(Training, EndsWithTheWeightsOfThePipeline) {
+  using Kind = OptimizerSpec::Kind;
+  for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::adam, Kind::adamw}) {
+    RunPlan plan = plan_of({"pipedream-2bw", {3, 3, 4}});
+    make_transformer(plan, Recompute::none);
+    plan.optimizer.kind = kind;
+    plan.optimizer.weight_decay = 0.1;
+    plan.training.data = TrainingSpec::Data::markov;
+    plan.training.clip = 0.5;
+    plan.training.warmup = 2;
+    plan.training.updates = 4;
+    plan.training.decay = TrainingSpec::Decay::cosine;
+    const RecordedRun piped = run_alone(plan, unpaced());
+    EXPECT_EQ(piped.weights_equal, true);
+    EXPECT_EQ(piped.weights_digest, curve_of(plan).weights_digest);
+    RunPlan other = plan;
+    other.training.clip = 0;
+    EXPECT_NE(piped.weights_digest, curve_of(other).weights_digest) << "clipping does something";
+  }
+}
+
+TEST(Training, GoesOnFromACheckpointWithTheSameBits) {
+  const auto file = std::filesystem::temp_directory_path() / "penstock_training_test.ckpt";
+  std::filesystem::remove(file);
+  for (const char* schedule : {"pipedream", "pipemare", "pipedream-2bw"}) {
+    RunPlan plan = plan_of({schedule, shape_of(schedule, 3, 3, 6)});
+    plan.optimizer.kind = OptimizerSpec::Kind::adam;
+    const TrainingCurve whole = curve_of(plan);
+    int left = 3;
+    TrainingOptions options;
+    options.checkpoint = file.string();
+    options.resume = true;
+    options.stop = [&] { return left-- == 0; };
+    const TrainingCurve part = curve_of(plan, options);
+    EXPECT_EQ(part.points.size(), 3U);
+    EXPECT_NE(part.stopped_because, "");
+    options.stop = {};
+    const TrainingCurve rest = curve_of(plan, options);
+    EXPECT_EQ(rest.points.size(), whole.points.size());
+    EXPECT_EQ(rest.points.front().loss, whole.points.front().loss);
+    EXPECT_EQ(rest.weights_digest, whole.weights_digest) << schedule;
+    plan.optimizer.learning_rate *= 2;
+    EXPECT_THROW(curve_of(plan, options), InputError) << "the checkpoint of another rate";
+    std::filesystem::remove(file);
+  }
+}
+
+TEST(Training, ADivergedRunSaysSo) {
+  RunPlan plan = plan_of({"pipedream", {4, 1, 400}});
+  plan.compute = Compute::quadratic;
+  plan.optimizer.learning_rate = 10;
+  const TrainingCurve curve = curve_of(plan);
+  EXPECT_NE(curve.stopped_because.find("diverged"), std::string::npos);
+  EXPECT_LT(curve.points.size(), 400U);
+}
+
+TEST(Training, TheRateRisesAndDecays) {
+  TrainingSpec t{
+      .decay = TrainingSpec::Decay::linear, .updates = 14, .warmup = 4, .final_rate = 0.1};
+  EXPECT_DOUBLE_EQ(rate_factor(t, 0), 0.25);
+  EXPECT_DOUBLE_EQ(rate_factor(t, 3), 1);
+  EXPECT_DOUBLE_EQ(rate_factor(t, 4), 1);
+  EXPECT_DOUBLE_EQ(rate_factor(t, 13), 0.1);
+  t.decay = TrainingSpec::Decay::cosine;
+  EXPECT_DOUBLE_EQ(rate_factor(t, 13), 0.1);
+  EXPECT_DOUBLE_EQ(rate_factor(t, 8), 0.1 + 0.9 * (1 + std::cos(std::numbers::pi * 4 / 9)) / 2);
+}
+
+/// Of many tokens, how often each of the four possible next ones comes.
+TEST(Data, TheMarkovChainHasItsEntropy) {
+  TrainingSpec t;
+  t.data = TrainingSpec::Data::markov;
+  TransformerSpec model;
+  model.vocab_size = 40;
+  model.seq_length = 50;
+  std::array<double, 4> seen{};
+  std::vector<double> tokens(40, 0.0);
+  constexpr int kSequences = 4000;
+  const TokenSource source = token_source(t, nullptr, model, kSequences, 3);
+  for (std::int64_t n = 0; n < kSequences; ++n) {
+    for (std::int64_t i = 0; i < 50; ++i) {
+      const std::int64_t now = kernels::token(source, n, i),
+                         next = kernels::token(source, n, i + 1);
+      const std::int64_t branch = ((next - source.multiplier * now - 1) % 40 + 40) % 40;
+      ASSERT_LT(branch, 4);
+      ++seen[static_cast<std::size_t>(branch)];
+      ++tokens[static_cast<std::size_t>(now)];
+    }
+  }
+  double bits = 0;
+  for (const double count : seen) bits -= count / 2e5 * std::log2(count / 2e5);
+  EXPECT_NEAR(bits, kMarkovBits, 0.01);
+  for (const double count : tokens) EXPECT_NEAR(count / 5000, 1, 0.1);
+}
+
+TEST(Data, ATextsHeldOutPartIsNeverTrainedOn) {
+  TrainingSpec t;
+  t.data = TrainingSpec::Data::text;
+  t.held_out = 0.25;
+  const std::string text = std::string(750, 'a') + std::string(250, 'b');
+  TransformerSpec model;
+  model.vocab_size = 128;
+  model.seq_length = 20;
+  for (std::uint32_t k = 0; k < 200; ++k) {
+    for (const std::uint32_t bit : {0U, kHeldOut}) {
+      const TokenSource source = token_source(t, &text, model, 4, k | bit);
+      for (std::int64_t i = 0; i <= 20; ++i)
+        ASSERT_EQ(kernels::token(source, 3, i), bit == 0 ? 'a' : 'b');
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock
