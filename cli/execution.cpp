@@ -47,7 +47,8 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);
-  if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(s.input());
+  if (plan.program.placement.mirrored() || plan.program.placement.replicated())
+    plan.reduce_s = reductions_alone_s(s.input());
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   plan.optimizer = s.scenario.optimizer;

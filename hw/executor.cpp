@@ -47,6 +47,7 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
       device_(input.backend.device(device)),
       first_(ops_.begin(device)),
       last_(ops_.end(device)),
+      adders_(adders_of(input.plan, device)),
       records_(last_ - first_),
       next_receive_(first_),
       issued_(first_),
@@ -259,27 +260,32 @@ void DeviceExecutor::issue(std::uint32_t g) {
   if (next - 1 - first_ >= ahead) wait_until_done(next - 1 - ahead);
 }
 
-/// Messages, what holds the device until its last one has been delivered, and the twin's gradients.
+/// Messages, what holds the device until its last one has been delivered, and others' gradients.
 void DeviceExecutor::wait_for_inputs(std::uint32_t g) {
   const Op& op = ops_[g];
   if (in_.plan.program.transfers == Transfers::coupled && last_delivered_)
     device_.wait(kComputeQueue, last_delivered_);
   if (is_compute(op.kind)) last_delivered_ = nullptr;
   if (exchanges(op)) send_gradients(op);
-  if (record(g).message_arrived) device_.wait(kComputeQueue, record(g).message_arrived);
+  if (exchanges(op)) {
+    for (const Event& arrived : gradients_.at(g).arrived) device_.wait(kComputeQueue, arrived);
+  } else if (record(g).message_arrived) {
+    device_.wait(kComputeQueue, record(g).message_arrived);
+  }
 }
 
-/// Is it the REDUCE_GRAD of a device that has a twin?
+/// Is it the REDUCE_GRAD of a device that adds the gradients of others?
 bool DeviceExecutor::exchanges(const Op& op) const {
-  return op.kind == OpKind::reduce_grad && twin_of(in_.plan, number_) != number_;
+  return op.kind == OpKind::reduce_grad && adders_.size() > 1;
 }
 
-/// The twin's REDUCE_GRAD of the same update: of the first stage that counts from its position.
-Op DeviceExecutor::twins(Op op) const {
+/// Another device's REDUCE_GRAD of the same update: of the first stage that counts from its
+/// position, with the number of its replica.
+Op DeviceExecutor::reduction_of(Op op, int device) const {
   const Placement& placement = in_.plan.program.placement;
-  const std::uint32_t position = placement.twin(placement.position_of(number_));
-  const auto first = std::ranges::find(placement.positions(), position);
+  const auto first = std::ranges::find(placement.positions(), placement.position_of(device));
   op.stage = static_cast<std::uint16_t>(first - placement.positions().begin());
+  op.microbatch += placement.replica_of(device) - placement.replica_of(number_);
   return op;
 }
 
@@ -290,43 +296,56 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 }
 
 void DeviceExecutor::receive_gradients(std::uint32_t g) {
-  const int twin = twin_of(in_.plan, number_);
-  ReceivingEnd& end =
-      in_.backend.receiving(channel_between(twin, number_, false, ChannelPlan::Kind::gradients));
-  Block* block = device_.allocate(end.queue(), gradient_bytes());
-  const auto received = end.receive(nullptr, block, gradient_bytes(), twins(ops_[g]));
-  record(g).message_departed = received.departed;
-  record(g).message_arrived = received.arrived;
-  arriving_[g] = block;
-}
-
-/// Those of all stages here, one after the other.
-void DeviceExecutor::send_gradients(const Op& op) {
-  Block* block = allocate(gradient_bytes());
-  Tensor to{block};
-  for (const auto& [number, s] : stages_) {
-    const std::int64_t bytes = s->sizes().parameters * 4;
-    device_.math().copy(bytes, s->weights->gradients(), to);
-    to = to.at(bytes);
+  Gradients& gradients = gradients_[g];
+  for (const int from : adders_) {
+    gradients.blocks.push_back(nullptr);
+    if (from == number_) continue;
+    ReceivingEnd& end =
+        in_.backend.receiving(channel_between(from, number_, false, ChannelPlan::Kind::gradients));
+    gradients.blocks.back() = device_.allocate(end.queue(), gradient_bytes());
+    const auto received = end.receive(nullptr, gradients.blocks.back(), gradient_bytes(),
+                                      reduction_of(ops_[g], from));
+    record(g).message_departed = received.departed;
+    record(g).message_arrived = received.arrived;
+    gradients.arrived.push_back(received.arrived);
   }
-  const Event ready = device_.record(kComputeQueue);
-  const int twin = twin_of(in_.plan, number_);
-  SendingEnd& end =
-      in_.backend.sending(channel_between(number_, twin, false, ChannelPlan::Kind::gradients));
-  end.send(ready, block, gradient_bytes(), op);
-  device_.release(end.queue(), block);
 }
 
-/// The sum of two is the same on both sides, bit for bit.
+/// Those of all stages here, one after the other, to each of the others.
+void DeviceExecutor::send_gradients(const Op& op) {
+  for (const int to : adders_) {
+    if (to == number_) continue;
+    Block* block = allocate(gradient_bytes());
+    Tensor at{block};
+    for (const auto& [number, s] : stages_) {
+      const std::int64_t bytes = s->sizes().parameters * 4;
+      device_.math().copy(bytes, s->weights->gradients(), at);
+      at = at.at(bytes);
+    }
+    SendingEnd& end =
+        in_.backend.sending(channel_between(number_, to, false, ChannelPlan::Kind::gradients));
+    end.send(device_.record(kComputeQueue), block, gradient_bytes(), op);
+    device_.release(end.queue(), block);
+  }
+}
+
+/// In the order of the devices, which is the same for all of them, and so are the sums, bit for
+/// bit.
 void DeviceExecutor::add_gradients(std::uint32_t g) {
-  Block* block = take_arrived(g);
-  Tensor from{block};
+  auto& blocks = gradients_.at(g).blocks;
+  std::int64_t offset = 0;
   for (const auto& [number, s] : stages_) {
     const std::int64_t n = s->sizes().parameters;
-    device_.math().accumulate(n, from, s->weights->gradients());
-    from = from.at(n * 4);
+    const Tensor own = s->weights->gradients();
+    const auto of = [&](const Block* block) { return block ? Tensor{block, offset} : own; };
+    const Tensor sum = of(blocks[0]);
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+      device_.math().accumulate(n, of(blocks[i]), sum);
+    if (blocks[0] != nullptr) device_.math().copy(n * 4, sum, own);
+    offset += n * 4;
   }
-  release(block);
+  for (Block* block : blocks) release(block);
+  gradients_.erase(g);
 }
 
 void DeviceExecutor::receive_norm(std::uint32_t g) {
@@ -380,8 +399,9 @@ Block* DeviceExecutor::run_op(std::uint32_t g) {
   const bool leaves = here ? is_backward(op.kind) : op.stage > 0 && op.has(Op::sends);
   Block* made = leaves ? std::exchange(f.input_gradient, nullptr) : nullptr;
   if (op.kind == OpKind::backward_input) return made;
+  const std::uint32_t width = in_.plan.program.placement.width_of(op.stage);
   for (std::uint32_t i = 0; i < in_.plan.program.microbatches_of(op); ++i)
-    flying_.erase({op.stage, op.microbatch - i});
+    flying_.erase({op.stage, op.microbatch - i * width});
   return made;
 }
 
@@ -429,7 +449,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     f.input_gradient = allocate_message(op, sizes.input_bytes * count);
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint32_t k = op.microbatch + 1 - count + i;
+    const std::uint32_t k = op.microbatch - (count - 1 - i) * program.placement.width_of(op.stage);
     InFlight& one = flying_.at({op.stage, k});
     StageBuffers b = buffers(s, one, k);
     b.weights = weights;
@@ -545,8 +565,8 @@ std::string DeviceExecutor::where() const {
                        c.backward ? "backward" : "forward");
   }
   if (g < issued && op.kind == OpKind::reduce_grad)
-    return fmt::format("{}, waiting for the gradients of device {}", place,
-                       twin_of(in_.plan, number_));
+    return fmt::format("{}, waiting for the gradients of {} other{}", place, adders_.size() - 1,
+                       adders_.size() > 2 ? "s" : "");
   if (g < issued && takes_norm(op) && !r.message_arrived->fired())
     return fmt::format("{}, waiting for the partial norm of device {}", place,
                        in_.plan.program.placement.norm_from(number_));

@@ -9,8 +9,9 @@
 //   coupled           the device goes on when the batch of its last send and its next receive is
 //                     done, and posts that receive when its last compute op has ended
 // Messages of a channel are received in the order they are sent, whichever stages they are for. An
-// overlapped F and B start when both may, and end together. Twins (mirrored placements) send each
-// other their gradients and add them before their step. With post-validation a step waits for the
+// overlapped F and B start when both may, and end together. Replicas, and twins (mirrored
+// placements), send each other their gradients and add them before their step, all in one order, so
+// that each has the same bits. With post-validation a step waits for the
 // partial norm of the position before, and hands its own on as it starts; the message is as real as
 // the others, but nothing is clipped, and so no step looks at the number in it.
 #pragma once
@@ -32,7 +33,7 @@ using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::u
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  /// Of the message it waited for: another stage's, the gradients of the twin, a partial norm.
+  /// Of the message it waited for: another stage's, gradients (the last of them), a partial norm.
   Event message_departed, message_arrived;
 };
 
@@ -95,7 +96,7 @@ class DeviceExecutor {
   void issue(std::uint32_t g);
   void wait_for_inputs(std::uint32_t g);
   bool exchanges(const Op& op) const;
-  Op twins(Op op) const;
+  Op reduction_of(Op op, int device) const;
   std::int64_t gradient_bytes() const;
   void receive_gradients(std::uint32_t g);
   void send_gradients(const Op& op);
@@ -131,6 +132,12 @@ class DeviceExecutor {
   std::map<std::uint32_t, std::unique_ptr<StageState>> stages_;
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
+  const std::vector<int> adders_;             // whose gradients are added, this one among them
+  struct Gradients {
+    std::vector<Block*> blocks;  // parallel to adders_; null for its own
+    std::vector<Event> arrived;
+  };
+  std::map<std::uint32_t, Gradients> gradients_;  // per REDUCE_GRAD
   std::vector<OpRecord> records_;
   std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;

@@ -1,6 +1,7 @@
 #include "hw/run_plan.hpp"
 
 #include "program/op_costs.hpp"
+#include "program/walk.hpp"
 
 #include <fmt/format.h>
 
@@ -35,10 +36,13 @@ std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
   return placement.stages_at(placement.position_of(device));
 }
 
-int twin_of(const RunPlan& plan, int device) {
-  const Placement& placement = plan.program.placement;
-  return placement.device_at(placement.replica_of(device),
-                             placement.twin(placement.position_of(device)));
+std::vector<int> adders_of(const RunPlan& plan, int device) {
+  const Barriers parties(plan.program);
+  const std::uint32_t party = parties.party(device);
+  std::vector<int> devices;
+  for (std::uint32_t i = 0; i < parties.party_size(party); ++i)
+    devices.push_back(parties.of_party(party, i));
+  return devices;
 }
 
 namespace {
@@ -63,12 +67,13 @@ void add_norm_channels(RunPlan& plan) {
 RunPlan with_update_channels(RunPlan plan) {
   if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
-    const int twin = twin_of(plan, d);
-    if (twin == d) continue;
-    plan.channels.push_back({.source = d,
-                             .destination = twin,
-                             .bytes_per_s = std::numeric_limits<double>::infinity(),
-                             .kind = ChannelPlan::Kind::gradients});
+    for (const int other : adders_of(plan, d)) {
+      if (other == d) continue;
+      plan.channels.push_back({.source = d,
+                               .destination = other,
+                               .bytes_per_s = std::numeric_limits<double>::infinity(),
+                               .kind = ChannelPlan::Kind::gradients});
+    }
   }
   return plan;
 }

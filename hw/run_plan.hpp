@@ -17,7 +17,7 @@ namespace penstock {
 struct ChannelPlan {
   enum class Kind : std::uint8_t {
     messages,   ///< activations and their gradients
-    gradients,  ///< of twins (Placement::twin), which REDUCE_GRAD adds; they cost what that op does
+    gradients,  ///< that REDUCE_GRAD adds, of replicas or twins; they cost what that op does
     norms,      ///< partial norms (program/norm_chain.hpp); they cost the latency
   };
   int source = 0;
@@ -64,10 +64,13 @@ double duration_s(const RunPlan& plan, std::uint32_t g);
 /// The stages whose weights a device holds.
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
 
-/// The device that holds the same stages (mirrored placements); else the device itself.
-int twin_of(const RunPlan& plan, int device);
+/// The devices whose gradients are added, in this order, for the step of one of them, which is
+/// among them: the replicas of its stages, or the two that hold the same stages (mirrored
+/// placements); it alone where there are no others.
+std::vector<int> adders_of(const RunPlan& plan, int device);
 
-/// The plan with the channels by which twins exchange their gradients, and partial norms travel.
+/// The plan with the channels by which such devices exchange their gradients, each with every
+/// other, and partial norms travel.
 /// Precondition for norms: the forward channels that they follow are there.
 RunPlan with_update_channels(RunPlan plan);
 

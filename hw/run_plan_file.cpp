@@ -286,8 +286,11 @@ Findings wrong_sizes(const RunPlan& plan) {
   const bool mirrored = p.placement.mirrored();
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
-  expect(plan.reduce_s.size() == (mirrored ? p.placement.widths().size() : 0),
-         "reduce_s must have a number for each position of a mirrored placement, and no other");
+  const bool reduces = mirrored || p.placement.replicated();
+  expect(
+      plan.reduce_s.size() == (reduces ? p.placement.widths().size() : 0),
+      "reduce_s must have a number for each position of replicas or of a mirrored placement, and "
+      "no other");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   return wrong;

@@ -2,6 +2,7 @@
 
 #include "hw/accounting.hpp"
 #include "hw/closed_form_stages.hpp"
+#include "hw/reference.hpp"
 #include "hw/stand_in_stage.hpp"
 #include "hw/training_data.hpp"
 #include "hw/transformer_stage.hpp"
@@ -45,11 +46,8 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
 std::vector<std::string> why_not_executable(const RunPlan& plan) {
   std::vector<std::string> why = why_not_computable(plan);
   const Program& p = plan.program;
-  if (p.placement.replicated()) {
-    why.push_back(fmt::format("the executor runs one replica, not {}; use --set pipeline.width=1",
-                              p.placement.width()));
-  }
-  if (p.placement.mirrored() && p.detached_reductions)
+  if (const std::string other = why_not_sequential(plan); !other.empty()) why.push_back(other);
+  if ((p.placement.mirrored() || p.placement.replicated()) && p.detached_reductions)
     why.emplace_back("the executor reduces gradients before it goes on; use overlap: none");
   if (p.step_sync == StepSync::global) {
     why.emplace_back(
@@ -86,11 +84,11 @@ std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t sta
 std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   std::int64_t bytes = 0;
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
-  const bool exchanges = twin_of(plan, device) != device;
+  const auto adders = static_cast<std::int64_t>(adders_of(plan, device).size());
   for (const std::uint32_t s : stages_on(plan, device)) {
     const StageBytes a = bytes_of(plan, s, element_bytes, false);
     const StageBytes stored = bytes_of(plan, s, element_bytes, true);
-    bytes += a.weights + a.gradients * (exchanges ? 3 : 1) + a.optimizer +
+    bytes += a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most_activations(plan, device, s, a, stored) +
              std::max({a.forward_workspace, a.backward_workspace, stored.backward_workspace});

@@ -86,7 +86,7 @@ void WeightStore::step(std::int64_t position) {
   next.number = ++made_;
   backward_.before_step(newest);
   issue_optimizer_step(device_.math(), plan_, number_, stage_.sizes().parameters, t, made_,
-                       plan_.program.microbatches_per_update);
+                       plan_.program.microbatches_per_update * plan_.program.placement.round());
   backward_.after_step({next.block});
 }
 

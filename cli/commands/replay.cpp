@@ -7,6 +7,7 @@
 #include "cli/running.hpp"
 #include "hw/executor_process.hpp"
 #include "hw/run_plan_file.hpp"
+#include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "traces/recording.hpp"
@@ -27,11 +28,10 @@ namespace fs = std::filesystem;
 /// Does a model of these costs fit into the memory of this machine, weights and optimizer alone?
 void require_memory(const Simulation& s, const RunPlan& plan) {
   // penstock-run says what cannot be executed on any machine.
-  const bool executable =
-      plan.model.family != Family::llama && !plan.program.placement.replicated();
-  if (plan.compute != Compute::transformer || !executable) return;
+  if (plan.compute != Compute::transformer || plan.model.family == Family::llama) return;
   constexpr double kBytes = 16;  // fp32 weight, gradient and two moments
-  const double needed = kBytes * static_cast<double>(plan.model.parameters());
+  const double needed = kBytes * static_cast<double>(plan.model.parameters()) *
+                        static_cast<double>(plan.program.placement.width());
   double available = 0;
   std::ifstream in("/proc/meminfo");
   for (std::string key, unit; in >> key >> available >> unit;) {
@@ -48,6 +48,11 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 
 /// A virtual clock can say only what `exact` can.
 void require_exact(const Simulation& s) {
+  if (BucketTimes(s.input()).most() > 1 && s.program.placement.replicated()) {
+    throw InputError("--clock virtual",
+                     "gradients are executed after the last backward, not beside it; use --clock "
+                     "wall, or --set pipeline.reduction.overlap=none");
+  }
   if (const std::string why = why_not_exact(s.input()); !why.empty()) {
     throw InputError("--clock virtual",
                      fmt::format("a virtual clock cannot share links: {}; use --clock wall", why));

@@ -139,6 +139,57 @@ TEST(WeightCheck, NoticesAWrongWeightVersion) {
   EXPECT_EQ(run_alone(wrong, options).weights_equal, false);
 }
 
+// --- replicas
+
+/// A schedule with so many replicas of each stage; nothing where it cannot be executed so.
+std::optional<RunPlan> replicated(const std::string& name, int width) {
+  RigSpec spec{name, shape_of(name, 3, 3, 2)};
+  spec.shape.replicas = width;
+  if (!find_schedule(name)->refuse(spec.shape).empty()) return std::nullopt;
+  RunPlan plan = plan_of(spec);
+  if (!why_not_executable(plan).empty()) return std::nullopt;
+  return plan;
+}
+
+TEST(Replicas, OfEveryScheduleEndWithTheWeightsOfASequentialRun) {
+  int executed = 0;
+  for (const std::string& name : executed_schedules()) {
+    for (const int width : {2, 3}) {
+      std::optional<RunPlan> plan = replicated(name, width);
+      if (!plan) continue;
+      ++executed;
+      EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name << " x " << width;
+      make_transformer(*plan, Recompute::none);
+      EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name << " x " << width;
+    }
+  }
+  EXPECT_GT(executed, kBrief ? 20 : 60);
+}
+
+TEST(Replicas, ThatForgetTheGradientOfOneAreNoticed) {
+  for (const char* name : {"1f1b", "pipedream-2bw", "pipedream"}) {
+    const std::optional<RunPlan> plan = replicated(name, 3);
+    ASSERT_TRUE(plan);
+    for (std::uint32_t lost = 0; lost < 3; ++lost) {
+      RunOptions options = unpaced();
+      options.make_stage = wrong_at(1, losing([=](std::uint32_t k) { return k % 3 == lost; }));
+      EXPECT_EQ(run_alone(*plan, options).weights_equal, false) << name << " without " << lost;
+    }
+  }
+}
+
+TEST(Replicas, TakeTheMeanOfMoreMicrobatches) {
+  // Two replicas of 2 microbatches make the update of one with 4, but for rounding.
+  RunPlan one = plan_of({"1f1b", {3, 4, 3}});
+  RigSpec spec{"1f1b", {3, 2, 3}};
+  spec.shape.replicas = 2;
+  const auto one_losses = run_alone(one, unpaced()).losses;
+  const auto two_losses = run_alone(plan_of(spec), unpaced()).losses;
+  ASSERT_EQ(one_losses.size(), two_losses.size());
+  for (std::size_t k = 0; k < one_losses.size(); ++k)
+    EXPECT_NEAR(two_losses[k].loss, one_losses[k].loss, 1e-5);
+}
+
 // --- twins
 // ----------------------------------------------------
 

@@ -16,7 +16,8 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.costs = rig.costs;
   for (const Transfer& c : rig.traffic->messages())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
-  if (plan.program.placement.mirrored()) plan.reduce_s = reductions_alone_s(rig.input());
+  if (plan.program.placement.mirrored() || plan.program.placement.replicated())
+    plan.reduce_s = reductions_alone_s(rig.input());
   return plan;
 }
 

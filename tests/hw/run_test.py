@@ -109,9 +109,10 @@ class Case(unittest.TestCase):
         return path
 
     def program(self, schedule="1f1b", stages=4, microbatches=4, batches=3, model=None,
-                recompute="none", microbatch_size=1, **changes):
+                recompute="none", microbatch_size=1, width=1, **changes):
         """The path of a program file; changes replace fields of it."""
         size = f", microbatch_size: {microbatch_size}" if microbatch_size > 1 else ""
+        size += f", width: {width}" if width > 1 else ""
         again = f", recompute: {recompute}" if recompute != "none" else ""
         scenario = self.scenario(f"""
 name: test
@@ -236,6 +237,14 @@ class Weights(Case):
     def test_pipedream_2bw(self):
         self.every_process_count("pipedream-2bw")
 
+    def test_replicas(self):
+        for schedule, stages in (("1f1b", 2), ("pipedream-2bw", 2), ("pipedream", 2), ("data-parallel", 1)):
+            shape = self.shape(schedule, stages)
+            for model in (None, TRANSFORMER):
+                program = self.program(schedule, **shape, model=model, width=3)
+                with self.subTest(schedule, transformer=model is not None):
+                    self.assert_equal_weights(program)
+
     def test_several_stages_per_device_twins_pairs_and_stored_microbatches(self):
         for schedule, stages in (("chimera", 4), ("dualpipe", 4), ("dualpipev", 2), ("hanayo", 2),
                                  ("interleaved-1f1b", 2), ("v-half", 2), ("torchgpipe", 4)):
@@ -322,14 +331,14 @@ def is_replicated(scenario):
 class VirtualClock(Case):
     """`--clock virtual` is the simulator, through the command line."""
 
-    def compare(self, *arguments, scenarios=SMALL):
+    def compare(self, *arguments, scenarios=SMALL, simulated_with=()):
         for scenario in scenarios:
             with self.subTest(scenario):
                 # One replica is executed.
                 alone = ["--set", "pipeline.width=1"] if is_replicated(scenario) else []
                 code, simulated, err = self.penstock("simulate", scenario, "--engine", "exact",
                                                      "--events", "--format", "json",
-                                                     "--reproducible", *alone)
+                                                     "--reproducible", *alone, *simulated_with)
                 self.assertEqual((code, err), (0, ""))
                 code, executed, err = self.penstock("replay", scenario, "--clock", "virtual",
                                                     "--events", "--format", "json",
@@ -338,7 +347,7 @@ class VirtualClock(Case):
                 simulated, executed = json.loads(simulated), json.loads(executed)
                 self.assertTrue(simulated["events"])
                 self.assertIs(executed.pop("weights_equal"), True)
-                for key in ("backend", "clock", "compute", "description", "losses"):
+                for key in ("backend", "clock", "compute", "description", "losses", "weights_digest"):
                     executed.pop(key)
                 for result in (simulated, executed):
                     result.pop("engine")
@@ -485,6 +494,11 @@ batches: 2
                         given.write_text(block + "\n")
                     self.expect_alike(self.own(given, stages, devices, microbatches))
 
+    def test_times_of_replicas(self):
+        more = ("--set", "pipeline.width=2", "--set", "cluster.devices=8")
+        for scenario in ("scenarios/small-1f1b.yaml", "scenarios/small-pipedream-2bw.yaml"):
+            self.compare(*more, scenarios=[scenario], simulated_with=more)
+
 
 class Refusals(Case):
     """Scenarios that cannot be executed, and wrong command lines: why, in one line."""
@@ -493,8 +507,13 @@ class Refusals(Case):
         return self.one_line(code, "replay", scenario, *arguments, program=BINARY)
 
     def test_replicas(self):
-        error = self.replay(2, SMALL[0], "--set", "pipeline.width=2", "--set", "cluster.devices=8")
-        self.assertIn("one replica", error)
+        error = self.replay(2, "scenarios/small-asp.yaml")
+        self.assertIn("wait for no other", error)
+        error = self.replay(2, "scenarios/small-pipedream.yaml", "--set", "pipeline.width=[2,1,1,1]", "--set",
+                            "cluster.devices=5")
+        self.assertIn("unlike width", error)
+        error = self.replay(2, "scenarios/small-data-parallel.yaml", "--clock", "virtual")
+        self.assertIn("overlap=none", error)
 
     def test_a_global_step(self):
         error = self.replay(2, SMALL[0], "--set", "optimizer_sync=global")
@@ -513,7 +532,7 @@ pipeline: {stages: 4, microbatches: 4}
 
     def test_a_model_larger_than_the_machine(self):
         error = self.replay(2, "scenarios/gpt3-175b-1f1b.yaml")
-        self.assertRegex(error, "needs more than|one replica")
+        self.assertRegex(error, "needs more than")
 
     def test_an_abstract_model_has_nothing_real(self):
         self.assertIn("--compute real", self.replay(2, SMALL[0], "--compute", "real"))
