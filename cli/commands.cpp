@@ -477,8 +477,13 @@ const std::vector<CommandSpec>& table() {
        "NAME",
        1,
        1,
-       {kSet, kWidth, kFormat, kOutput},
+       {kSet,
+        {"versions", "", "number ops by the weight version they use", {}, false, {}},
+        kWidth,
+        kFormat,
+        kOutput},
        "penstock schedule show 1f1b --set stages=4 --set microbatches=8\n"
+       "penstock schedule show 2bw --versions               # the double buffer\n"
        "penstock schedule show gpipe --set forward=1 --set backward=2 --set transfer=0.5\n"
        "penstock schedule show v-half                       # and its building block\n"
        "penstock schedule show my-block.yaml                # or an order.csv\n"

@@ -32,9 +32,10 @@ std::string kind_letter(const Simulation& s, const Op& op) {
   return {letter};
 }
 
-std::string label(const Simulation& s, const Op& op, int width) {
+std::string label(const Simulation& s, const Op& op, int width, DrawingStyle style) {
   const std::string kind = kind_letter(s, op);
-  const std::string number = std::to_string(op.microbatch);
+  const std::string number =
+      std::to_string(style.versions && is_compute(op.kind) ? s.weight_version(op) : op.microbatch);
   const bool numbered = is_compute(op.kind);
   if (numbered && static_cast<int>(kind.size() + number.size()) <= width) return kind + number;
   return width >= 1 ? kind : "";
@@ -123,40 +124,42 @@ class DeviceLine {
   bool colour_;
 };
 
-void put_op(const Simulation& s, const Op& op, int from, int to, DeviceLine& row) {
-  row.put(from, to, label(s, op, to - from), is_backward(op.kind) ? '=' : '-',
+void put_op(const Simulation& s, const Op& op, int from, int to, DrawingStyle style,
+            DeviceLine& row) {
+  row.put(from, to, label(s, op, to - from, style), is_backward(op.kind) ? '=' : '-',
           colour_of(op.kind, is_lower(s, op)));
 }
 
 /// An F and a B that run together share their box, half and half.
-void put_pair(const Simulation& s, std::uint32_t g, int from, int to, DeviceLine& row) {
+void put_pair(const Simulation& s, std::uint32_t g, int from, int to, DrawingStyle style,
+              DeviceLine& row) {
   const int middle = from + (to - from) / 2;
-  put_op(s, s.program.ops[g], from, middle, row);
-  put_op(s, s.program.ops[g + 1], middle, to, row);
+  put_op(s, s.program.ops[g], from, middle, style, row);
+  put_op(s, s.program.ops[g + 1], middle, to, style, row);
   if (to - from > 5) row.put(middle - 1, middle, "&", '&', colour_of(OpKind::step, false));
 }
 
-DeviceLine row_of(const Simulation& s, int device, const Scale& scale, bool colour) {
-  DeviceLine row(scale.width, colour);
+DeviceLine row_of(const Simulation& s, int device, const Scale& scale, DrawingStyle style) {
+  DeviceLine row(scale.width, style.colour);
   const OpLists& ops = s.program.ops;
   for (std::uint32_t g = ops.begin(device); g < ops.end(device); g += ops.together(g)) {
     const Span& span = s.timeline->op(g);
     const int from = static_cast<int>(std::lround(span.start_s * scale.cells_per_s));
     const int to = static_cast<int>(std::lround(span.end_s * scale.cells_per_s));
     if (ops[g].has(Op::paired))
-      put_pair(s, g, from, to, row);
+      put_pair(s, g, from, to, style, row);
     else
-      put_op(s, ops[g], from, to, row);
+      put_op(s, ops[g], from, to, style, row);
   }
   return row;
 }
 
-std::string draw_rows(const Simulation& s, const Scale& scale, bool colour) {
+std::string draw_rows(const Simulation& s, const Scale& scale, DrawingStyle style) {
   constexpr int kDevices = 64;
   const int devices = std::min(kDevices, s.program.ops.devices());
   const int digits = s.program.ops.devices() > 10 ? 2 : 1;
   std::vector<DeviceLine> rows;
-  for (int d = 0; d < devices; ++d) rows.push_back(row_of(s, d, scale, colour));
+  for (int d = 0; d < devices; ++d) rows.push_back(row_of(s, d, scale, style));
   std::string out;
   for (int from = 0; from < scale.width; from += scale.part) {
     const int to = std::min(from + scale.part, scale.width);
@@ -187,7 +190,7 @@ std::string explain_cases(const Simulation& s) {
 
 }  // namespace
 
-std::string draw_schedule(const Simulation& s, const Result& r, int columns, bool colour) {
+std::string draw_schedule(const Simulation& s, const Result& r, int columns, DrawingStyle style) {
   const Scale scale = scale_of(s, std::max(20, columns - kLabel));
   const std::uint32_t chunks = s.scenario.shape.chunks;
   std::string out =
@@ -196,7 +199,9 @@ std::string draw_schedule(const Simulation& s, const Result& r, int columns, boo
                   chunks > 1 ? fmt::format(" of {} chunks", chunks) : "",
                   counted(s.scenario.shape.microbatches_per_update, "microbatch"),
                   counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers));
-  out += draw_rows(s, scale, colour) + explain_cases(s);
+  out += draw_rows(s, scale, style) + explain_cases(s);
+  if (style.versions)
+    out += "numbers: the version of the weights that an op uses; S makes the next one\n";
   out += fmt::format("\ntime {:.6g}, bubble {}", r.makespan_s, format_percent(r.bubble_fraction));
   if (r.iteration_time_s)
     out += fmt::format(", {:.6g} per {}", *r.iteration_time_s,

@@ -24,7 +24,7 @@ ComputeChoice compute_of(const Arguments& arguments) {
                               : ComputeChoice::automatic;
 }
 
-RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
+RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) {
   for (const Axis axis : kInnerAxes) {
     if (s.scenario.mesh.size(axis) == 1) continue;
     throw InputError(s.scenario.origin,
@@ -37,7 +37,8 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute) {
                      "the executor gives each stage to one device, not to replicas that split its "
                      "microbatches; use --set pipeline.width=1");
   }
-  if (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability) {
+  if (!perturbed &&
+      (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability)) {
     throw InputError(s.scenario.origin,
                      "'perturbations' can be predicted, not executed; leave them out");
   }

@@ -13,6 +13,7 @@ enum class ComputeChoice : std::uint8_t { automatic, real, stand_in };
 ComputeChoice compute_of(const Arguments& arguments);
 
 /// The plan of a prepared scenario. `automatic`: the real model where the scenario has one.
-RunPlan run_plan_of(const Simulation& prepared, ComputeChoice compute);
+/// `perturbed`: what disturbs the run may be there, because it changes nothing but times.
+RunPlan run_plan_of(const Simulation& prepared, ComputeChoice compute, bool perturbed = false);
 
 }  // namespace penstock

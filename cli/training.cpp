@@ -37,13 +37,37 @@ struct Job {
   std::vector<double> ends_s;  ///< of its updates, on its cluster
 };
 
+/// In the order in which the replicas of a simulated run make them.
+std::vector<LoneUpdate> lone_updates_of(const Simulation& s) {
+  if (!s.latest || !s.program.placement.replicated()) return {};
+  const std::uint32_t each = s.program.batches;
+  std::vector<LoneUpdate> updates(std::size_t{each} * s.program.placement.width());
+  for (int d = 0; d < s.program.placement.devices(); ++d) {
+    for (std::uint32_t u = 0; u < each; ++u)
+      updates.at(s.latest->version(d, u + 1) - 1) = {s.program.placement.replica_of(d),
+                                                     s.latest->version(d, u)};
+  }
+  return updates;
+}
+
+/// Of all updates, in their order.
+std::vector<double> ends_of(const Simulation& s) {
+  if (!s.latest || !s.program.placement.replicated()) return update_ends_s(s);
+  std::vector<double> ends;
+  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g)
+    if (s.program.ops[g].kind == OpKind::step) ends.push_back(s.timeline->op(g).end_s);
+  std::ranges::sort(ends);
+  return ends;
+}
+
 LearnedScenario described(const Scenario& s) {
   LearnedScenario learned;
   learned.name = s.name;
   learned.schedule = s.schedule->name;
   learned.stages = static_cast<int>(s.shape.depth);
   learned.replicas = s.widths().front();
-  learned.samples_per_update = s.samples_per_update();
+  learned.samples_per_update =
+      s.samples_per_update() / (s.schedule->asynchronous ? learned.replicas : 1);
   learned.optimizer = kOptimizerNames[static_cast<int>(s.optimizer.kind)];
   learned.learning_rate = s.optimizer.learning_rate;
   return learned;
@@ -100,15 +124,18 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
   std::vector<std::string> words;
   for (const std::string& path : arguments.positional) {
     std::vector<double> ends_s;
+    std::vector<LoneUpdate> lone_updates;
     for (std::uint64_t more = 0; more < seeds; ++more) {
       const Scenario scenario = loaded(arguments, path, more);
       Simulation s = prepare(scenario);
-      const RunPlan plan = run_plan_of(s, compute_of(arguments));
+      RunPlan plan = run_plan_of(s, compute_of(arguments), true);
       if (more == 0) {
         run_engine(s, EngineChoice::automatic);
-        ends_s = update_ends_s(s);
+        ends_s = ends_of(s);
+        lone_updates = lone_updates_of(s);
         learned.push_back(described(s.scenario));
       }
+      plan.lone_updates = lone_updates;
       words.push_back(folder.file(fmt::format("program{}.json", jobs.size())));
       write_file(words.back(), to_text(plan));
       jobs.push_back({learned.size() - 1, plan.training.seed, ends_s});

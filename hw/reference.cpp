@@ -93,7 +93,8 @@ class ReferenceStage {
     versions_.push_back(next);
     backward_.before_step(newest);
     issue_optimizer_step(math_, plan_, number_, sizes().parameters, t, ++steps_,
-                         plan_.program.microbatches_per_update * plan_.program.placement.round());
+                         plan_.program.microbatches_per_update *
+                             (plan_.lone_updates.empty() ? plan_.program.placement.round() : 1));
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
@@ -206,7 +207,11 @@ std::vector<Orders> orders_of(const Program& program) {
 
 struct SequentialRun::State {
   State(const RunPlan& plan, Device& device, const StageFactory& make_stage)
-      : plan_(plan), device_(device), orders_(orders_of(plan.program)) {
+      : plan_(plan),
+        device_(device),
+        orders_(orders_of(plan.program)),
+        number_(numbers(plan.lone_updates)),
+        still_used_(still_used(plan.lone_updates)) {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
       stages_.push_back(std::make_unique<ReferenceStage>(
@@ -219,7 +224,45 @@ struct SequentialRun::State {
 
   using Key = std::pair<std::size_t, std::uint32_t>;  // stage, microbatch
 
+  /// In the order in which replicas make them, each with the weights that it had.
+  void run_lone_update(std::uint32_t update) {
+    lone_version_ = plan_.lone_updates[update].version;
+    for (const std::uint32_t k : microbatches_of(update)) run_microbatch(k);
+    for (const auto& stage : stages_) stage->step(still_used_[update]);
+  }
+
+  /// Of one replica where it updates alone.
+  std::vector<std::uint32_t> microbatches_of(std::uint32_t update) const {
+    const std::uint32_t m = plan_.program.microbatches_per_update;
+    const bool alone = !plan_.lone_updates.empty();
+    std::vector<std::uint32_t> all(alone ? m : m * round());
+    std::iota(all.begin(), all.end(), (alone ? number_[update] * m : update * m * round()));
+    if (!alone) return all;
+    for (std::uint32_t& k : all) k = k * round() + plan_.lone_updates[update].replica;
+    return all;
+  }
+
+  /// By update: how many its replica has made before.
+  static std::vector<std::uint32_t> numbers(const std::vector<LoneUpdate>& updates) {
+    std::map<std::uint32_t, std::uint32_t> made;
+    std::vector<std::uint32_t> numbers;
+    for (const LoneUpdate& u : updates) numbers.push_back(made[u.replica]++);
+    return numbers;
+  }
+
+  /// By update: the oldest version that a later one uses.
+  static std::vector<std::uint32_t> still_used(const std::vector<LoneUpdate>& updates) {
+    std::vector<std::uint32_t> oldest(updates.size());
+    auto least = static_cast<std::uint32_t>(updates.size());
+    for (std::size_t i = updates.size(); i-- > 0;) {
+      oldest[i] = std::min(least, static_cast<std::uint32_t>(i + 1));
+      least = std::min(least, updates[i].version);
+    }
+    return oldest;
+  }
+
   void run_update(std::uint32_t update) {
+    if (!plan_.lone_updates.empty()) return run_lone_update(update);
     const std::uint32_t each = plan_.program.microbatches_per_update * round();
     const Orders& orders = orders_[update];
     if (orders.uniform()) {
@@ -256,6 +299,7 @@ struct SequentialRun::State {
   }
 
   std::uint32_t version(std::size_t stage, std::uint32_t microbatch, bool forward) const {
+    if (!plan_.lone_updates.empty()) return lone_version_;
     const auto kind = forward ? OpKind::forward : OpKind::backward;
     return plan_.program.version(
         {.microbatch = microbatch, .stage = static_cast<std::uint16_t>(stage), .kind = kind});
@@ -354,6 +398,9 @@ struct SequentialRun::State {
   const RunPlan& plan_;
   Device& device_;
   std::vector<Orders> orders_;
+  // Of lone updates:
+  std::vector<std::uint32_t> number_, still_used_;
+  std::uint32_t lone_version_ = 0;
   std::vector<std::unique_ptr<ReferenceStage>> stages_;
   std::map<Key, Activations> activations_;
   std::map<Key, Block*> inputs_;     // of F: what the stage before made
@@ -372,10 +419,25 @@ double SequentialRun::evaluate(std::uint32_t microbatches) {
   return state_->evaluate(microbatches);
 }
 
-std::vector<float> SequentialRun::losses(std::uint32_t first, std::uint32_t count) const {
-  std::vector<float> losses(count);
-  state_->device_.download(losses.data(), {state_->losses_, std::int64_t{first} * 4},
-                           std::int64_t{count} * 4);
+std::uint32_t SequentialRun::updates() const {
+  const auto lone = static_cast<std::uint32_t>(state_->plan_.lone_updates.size());
+  return lone > 0 ? lone : state_->plan_.program.batches;
+}
+
+double SequentialRun::loss(std::uint32_t update) const {
+  const std::vector<std::uint32_t> microbatches = state_->microbatches_of(update);
+  double sum = 0;
+  for (const std::uint32_t k : microbatches) {
+    float loss = 0;
+    state_->device_.download(&loss, {state_->losses_, std::int64_t{k} * 4}, 4);
+    sum += loss;
+  }
+  return sum / static_cast<double>(microbatches.size());
+}
+
+std::vector<float> SequentialRun::losses() const {
+  std::vector<float> losses(state_->plan_.program.microbatches());
+  state_->device_.download(losses.data(), {state_->losses_}, state_->losses_->bytes);
   return losses;
 }
 
@@ -401,15 +463,16 @@ std::string why_not_sequential(const RunPlan& plan) {
   if (!p.even()) return "stages of unlike width have no sequential run; use one width for all";
   if (p.mirrored() && p.replicated())
     return "replicas of mirrored stages have no sequential run; use pipeline.width=1";
-  if (plan.program.asynchronous && p.replicated())
-    return "replicas that wait for no other have no sequential run; use pipeline.width=1";
+  if (plan.program.asynchronous && p.replicated() && plan.lone_updates.empty())
+    return "replicas that wait for no other are trained (`penstock train`), not executed; use "
+           "pipeline.width=1";
   return "";
 }
 
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage) {
   SequentialRun run(plan, device, make_stage);
   for (std::uint32_t update = 0; update < plan.program.batches; ++update) run.run_update(update);
-  return {run.weights(), run.losses(0, plan.program.microbatches())};
+  return {run.weights(), run.losses()};
 }
 
 }  // namespace penstock

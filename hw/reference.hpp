@@ -30,8 +30,12 @@ class SequentialRun {
   void run_update(std::uint32_t update);
   /// The mean loss of so many held-out microbatches under the newest weights; waits.
   double evaluate(std::uint32_t microbatches);
-  /// Of microbatches that have run; waits.
-  std::vector<float> losses(std::uint32_t first, std::uint32_t count) const;
+  /// Of the run: those of all replicas where they wait for no other (RunPlan::lone_updates).
+  std::uint32_t updates() const;
+  /// The mean over the microbatches of an update that has run; waits.
+  double loss(std::uint32_t update) const;
+  /// Of all microbatches; waits.
+  std::vector<float> losses() const;
   /// The newest per virtual stage: fp32, as bytes; waits.
   std::vector<std::string> weights() const;
 

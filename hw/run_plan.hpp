@@ -41,6 +41,12 @@ constexpr std::string_view compute_name(Compute compute) {
   return kComputeNames[static_cast<int>(compute)];
 }
 
+/// One update of replicas that wait for no other, in the order in which they are made.
+struct LoneUpdate {
+  std::uint32_t replica = 0;
+  std::uint32_t version = 0;  ///< of its weights: updates made before by all of them
+};
+
 struct RunPlan {
   std::string name;      ///< of the scenario
   std::string scenario;  ///< its resolved text, for the recording; may be empty
@@ -55,6 +61,9 @@ struct RunPlan {
   PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
   OptimizerSpec optimizer;
   TrainingSpec training;
+  /// Program::asynchronous with replicas: from a simulated timeline, so that slow replicas are
+  /// stale; empty: none was simulated.
+  std::vector<LoneUpdate> lone_updates;
   std::shared_ptr<const std::string> text;  ///< of Data::text, read; no field of the file
 };
 

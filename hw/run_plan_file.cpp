@@ -195,6 +195,11 @@ void each_field(Like<StageCosts> auto& c, auto&& visit) {
   visit("backward_microbatches", c.backward_microbatches);
 }
 
+void each_field(Like<LoneUpdate> auto& u, auto&& visit) {
+  visit("replica", u.replica);
+  visit("version", u.version);
+}
+
 void each_field(Like<ChannelPlan> auto& c, auto&& visit) {
   visit("source", c.source);
   visit("destination", c.destination);
@@ -222,6 +227,7 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   visit("microbatch_size", plan.microbatch_size);
   visit("recompute", plan.recompute);
   visit("training", plan.training);
+  visit("lone_updates", plan.lone_updates);
   visit("layers", plan.layers);
   visit("optimizer", plan.optimizer);
   if (plan.compute == Compute::transformer) visit("model", plan.model);
@@ -252,6 +258,24 @@ void check_listed(const Program& p, const auto& expect) {
              rule.listed_held.size() == stages,
          "forward_listed, backward_listed and listed_held must have a rising version of each "
          "stage's microbatches");
+}
+
+/// Each replica's updates, with versions that are there and never go back.
+void check_lone_updates(const RunPlan& plan, const auto& expect) {
+  const Program& p = plan.program;
+  if (plan.lone_updates.empty()) return;
+  const std::uint32_t width = p.placement.width();
+  std::vector<std::uint32_t> made(width, 0), latest(width, 0);
+  bool right = p.asynchronous && p.placement.depth() == 1 && width > 1;
+  for (std::uint32_t i = 0; right && i < plan.lone_updates.size(); ++i) {
+    const LoneUpdate& u = plan.lone_updates[i];
+    right = u.replica < width && u.version <= i && u.version >= latest[u.replica] &&
+            ++made[u.replica] <= p.batches;
+    if (right) latest[u.replica] = u.version;
+  }
+  expect(right && plan.lone_updates.size() == std::size_t{width} * p.batches,
+         "lone_updates must have the updates of each replica, with versions made before, of an "
+         "asynchronous program of one stage");
 }
 
 /// What every later check, and the dependency table, stands on: sizes that belong together.
@@ -286,6 +310,7 @@ Findings wrong_sizes(const RunPlan& plan) {
   const bool mirrored = p.placement.mirrored();
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
+  check_lone_updates(plan, expect);
   const bool reduces = mirrored || p.placement.replicated();
   expect(
       plan.reduce_s.size() == (reduces ? p.placement.widths().size() : 0),

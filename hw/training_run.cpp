@@ -33,8 +33,7 @@ class Training {
   TrainingCurve run() {
     const double before_s = curve_.seconds, started_s = steady_s();
     double saved_s = started_s;
-    for (auto u = static_cast<std::uint32_t>(curve_.points.size()); u < plan_.program.batches;
-         ++u) {
+    for (auto u = static_cast<std::uint32_t>(curve_.points.size()); u < run_.updates(); ++u) {
       if (options_.stop && options_.stop()) {
         curve_.stopped_because = "it was interrupted";
         break;
@@ -59,12 +58,8 @@ class Training {
  private:
   void add_point(std::uint32_t update) {
     const TrainingSpec& t = plan_.training;
-    const std::uint32_t each = plan_.program.microbatches_per_update *
-                               static_cast<std::uint32_t>(plan_.program.placement.round());
-    CurvePoint point{.update = update + 1};
-    for (const float loss : run_.losses(update * each, each)) point.loss += loss;
-    point.loss /= each;
-    const bool last = update + 1 == plan_.program.batches;
+    CurvePoint point{.update = update + 1, .loss = run_.loss(update)};
+    const bool last = update + 1 == run_.updates();
     if (t.evaluation_microbatches > 0 && (last || (update + 1) % t.evaluate_every == 0))
       point.evaluation_loss = run_.evaluate(t.evaluation_microbatches);
     curve_.points.push_back(point);

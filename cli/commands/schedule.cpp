@@ -180,7 +180,8 @@ int run_schedule_show(const Arguments& arguments) {
   }
   const bool colour = arguments.value("output", "-") == "-" && colour_allowed(STDOUT_FILENO);
   const int width = columns(arguments);
-  std::string text = draw_schedule(simulation, result, width, colour);
+  std::string text = draw_schedule(simulation, result, width,
+                                   {.colour = colour, .versions = arguments.flag("versions")});
   text += claims_text(simulation, result);
   if (scenario.schedule->block != nullptr) text += block_text(scenario, result, width);
   put_output(arguments, text);

@@ -1418,6 +1418,30 @@ pipeline: {{stages: 4, microbatches: 4, recompute: {recompute}}}
                         self.assertAlmostEqual(joined / one, 1, 12)
 
 
+class Versions(Case):
+    """The weight version that each op uses, as the papers draw their buffers."""
+
+    def versions(self, *words):
+        """By device, the versions of F and of B in the order of its ops; each takes several columns."""
+        text = self.ok("schedule", "show", *words, "--versions", "--width", "2000", *keys("batches=3"))
+        lines = [line for line in text.splitlines() if line.startswith("device ")]
+        return [{kind: [int(n) for n in re.findall(rf"{kind}(\d+)", line)] for kind in "FB"} for line in lines]
+
+    def test_a_flush_uses_what_the_last_one_made(self):
+        for device in self.versions("1f1b", *keys("stages=3", "microbatches=4")):
+            self.assertEqual(device, {"F": [0] * 4 + [1] * 4 + [2] * 4, "B": [0] * 4 + [1] * 4 + [2] * 4})
+
+    def test_the_double_buffer_is_one_version_behind(self):
+        for device in self.versions("2bw", *keys("stages=3", "microbatches=4")):
+            self.assertEqual(device, {"F": [0] * 8 + [1] * 4, "B": [0] * 8 + [1] * 4})
+
+    def test_pipemare_differs_between_forward_and_backward(self):
+        first, *_, last = self.versions("pipemare", *keys("stages=3", "microbatches=2", "forward=1", "backward=1"))
+        self.assertEqual(first["B"], [0, 0, 1, 1, 2, 2])
+        self.assertEqual(first["F"], [0, 0, 0, 0, 0, 0])  # five microbatches behind
+        self.assertEqual(last["F"], [0, 0, 0, 1, 1, 2])
+
+
 class Show(Case):
     """`schedule show` of every schedule."""
 

@@ -17,7 +17,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 ENVIRONMENT = os.environ | {"PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8"}
-# Replicas that wait for no other have no sequential run yet.
+# Replicas that wait for no other: in which order they update is a matter of time.
 WITHOUT_TRAINING = {"asp"}
 GPT = """model: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
         precision: fp32}}
@@ -100,6 +100,52 @@ class EverySchedule(Case):
         versions = lambda r: [d["memory"]["weight_versions"] for d in r["devices"]]
         self.assertGreater(versions(with_it)[0], 0)
         self.assertEqual(set(versions(without)), {0})
+
+
+class Asynchronous(Case):
+    """Replicas that wait for no other, with the weights that they have in the simulated run."""
+    ASP = """model: {forward: 1 s, backward: 2 s}
+cluster: {devices: 3}
+schedule: asp
+pipeline: {width: 3, microbatches: 1}
+training: {problem: linear, learning_rate: 0.3, updates: 40}
+"""
+
+    def asp(self, *words):
+        path = self.folder / "asp.yaml"
+        path.write_text(self.ASP)
+        return self.curve(str(path), *words)
+
+    def test_every_replica_updates(self):
+        scenario, one = self.asp()
+        self.assertEqual((scenario["replicas"], scenario["samples_per_update"]), (3, 1))
+        self.assertEqual(len(one["curve"]), 3 * 40)
+        times = [p["simulated_s"] for p in one["curve"]]
+        self.assertEqual(times, sorted(times))
+        self.assertAlmostEqual(times[2], 3)  # all three, at once
+        self.assertLess(one["curve"][-1]["evaluation_loss"], 0.5 * one["curve"][0]["loss"])
+
+    def test_a_straggler_changes_what_is_learned(self):
+        _, even = self.asp()
+        _, slow = self.asp("--set", "perturbations={slow_devices: [{device: 1, factor: 3}]}")
+        self.assertNotEqual(even["weights_digest"], slow["weights_digest"])
+        self.assertEqual(slow["curve"][1]["simulated_s"], 3)
+        self.assertEqual(slow["curve"][3]["simulated_s"], 6)  # the third and fourth of the two fast ones
+
+    def test_a_replica_alone_is_plain_descent(self):
+        path = self.folder / "one.yaml"
+        path.write_text(self.ASP.replace("width: 3", "width: 1").replace("devices: 3", "devices: 1"))
+        _, one = self.curve(str(path))
+        path.write_text(path.read_text().replace("asp", "1f1b").replace("width: 1", "stages: 1"))
+        _, plain = self.curve(str(path))
+        self.assertEqual(one["weights_digest"], plain["weights_digest"])
+
+    def test_staleness_breaks_a_rate_that_one_replica_bears(self):
+        rate = ("--set", "training.problem=quadratic", "--set", "training.learning_rate=0.8", "--updates", "200")
+        _, three = self.asp(*rate)  # a delay of 2 updates: stable up to 0.618
+        _, one = self.curve("scenarios/small-pipedream.yaml", "--set", "stages=1", *rate)
+        self.assertLess(one["curve"][-1]["loss"], 1e-6)
+        self.assertTrue(three["stopped_because"] or three["curve"][-1]["loss"] > 100)
 
 
 class Curves(Case):
