@@ -380,6 +380,11 @@ class VirtualClock(Case):
         for arguments in ((), ("--processes",)):
             self.compare(*arguments, scenarios=mixed)
 
+    def test_times_of_replicas(self):
+        more = ("--set", "pipeline.width=2", "--set", "cluster.devices=8")
+        for scenario in ("scenarios/small-1f1b.yaml", "scenarios/small-pipedream-2bw.yaml"):
+            self.compare(*more, scenarios=[scenario], simulated_with=more)
+
     def test_two_runs_are_byte_identical(self):
         for form in (("--format", "json", "--events"), ("--format", "csv"), ()):
             files = [self.folder / f"{i}" for i in range(2)]
@@ -493,11 +498,6 @@ batches: 2
                         given = self.folder / "own.yml"
                         given.write_text(block + "\n")
                     self.expect_alike(self.own(given, stages, devices, microbatches))
-
-    def test_times_of_replicas(self):
-        more = ("--set", "pipeline.width=2", "--set", "cluster.devices=8")
-        for scenario in ("scenarios/small-1f1b.yaml", "scenarios/small-pipedream-2bw.yaml"):
-            self.compare(*more, scenarios=[scenario], simulated_with=more)
 
 
 class Refusals(Case):
