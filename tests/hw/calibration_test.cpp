@@ -99,6 +99,7 @@ class ScriptedMath : public Math {
   void cross_entropy(std::int64_t, std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void cross_entropy_backward(std::int64_t, std::int64_t, Tensor, Tensor) override {}
   void squared_error(std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
+  void clip(std::int64_t, float, Tensor) override {}
   void sgd_step(std::int64_t n, const StepTensors&, const SgdSettings&) override {
     work(2e-6 + static_cast<double>(n) * 1e-9);
   }
