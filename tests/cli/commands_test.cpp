@@ -20,8 +20,8 @@ constexpr const char* kTensor = "scenarios/gpt3-175b-tensor.yaml";
 constexpr const char* kCommands[] = {
     "simulate",        "sweep",          "compare",     "schedule list", "schedule show",
     "schedule export", "schedule check", "trace check", "list",          "init",
-    "replay",          "export",         "import",      "calibrate",     "validate",
-    "doctor",          "completion",     "help"};
+    "replay",          "train",          "export",      "import",        "calibrate",
+    "validate",        "doctor",         "completion",  "help"};
 
 Words joined(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
