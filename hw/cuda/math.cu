@@ -179,9 +179,8 @@ class CudaMath : public Math {
   }
 
   void clip(int64_t n, float limit, Tensor gradient) override {
-    enqueue_([=, this] {
-      launch_block<&k::clip_all<BlockTeam>>(stream_, n, limit, fp32(gradient));
-    });
+    enqueue_(
+        [=, this] { launch_block<&k::clip_all<BlockTeam>>(stream_, n, limit, fp32(gradient)); });
   }
   void sgd_step(int64_t n, const StepTensors& t, const SgdSettings& settings) override {
     enqueue_([=, this] {
