@@ -53,10 +53,12 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
   std::string text = c.name;
   if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
   text += "\n";
-  text += fmt::format("{}, {}{}{}, {}{} per update, {}\n", s.program.schedule,
+  const std::uint32_t steps = c.shape.accumulation_steps;
+  text += fmt::format("{}, {}{}{}, {}{} per update{}, {}\n", s.program.schedule,
                       counted(c.shape.depth, "stage"), shared_by(c), replicas(c),
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
+                      steps > 1 ? fmt::format(" in {} accumulation steps", steps) : "",
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
     text +=
@@ -134,12 +136,14 @@ std::string how_fast(const Simulation& s, const Result& r) {
 std::string ideal(const Simulation& s) {
   Scenario told = s.scenario;
   tell_costs(told);
-  const double own = s.scenario.schedule->ideal_bubble(told.shape);
+  const double own = s.scenario.schedule->claimed_bubble(told.shape);
   if (!(own > 0)) return "";  // none, or none claimed for this shape
   const std::string text = fmt::format(
       "           equal stages and free transfers would leave {}{}:", format_percent(own),
       s.scenario.schedule->of_stage_time ? " of the longest device" : "");
-  const std::string formula = fmt::format("{} per update\n", s.scenario.schedule->bubble);
+  const std::string formula =
+      fmt::format("{} per {}\n", s.scenario.schedule->bubble,
+                  told.shape.accumulation_steps > 1 ? "accumulation step" : "update");
   constexpr std::size_t kColumns = 120;
   const bool fits = text.size() + formula.size() <= kColumns;
   return text + (fits ? " " : "\n             ") + formula;

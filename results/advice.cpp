@@ -58,6 +58,7 @@ class Changes {
     recomputation();
     microbatch_sizes();
     chunks();
+    steps();
     other_schedules();
     tensor_against_depth();
     tensor_against_width();
@@ -117,6 +118,13 @@ class Changes {
           (other - allowed.least) % allowed.step == 0)
         add(fmt::format("{} chunk{} instead of {}", other, other == 1 ? "" : "s", v),
             {fmt::format("pipeline.chunks={}", other)});
+  }
+
+  void steps() {
+    const std::uint32_t today = scenario_.shape.accumulation_steps;
+    if (today > 1)
+      add(fmt::format("all microbatches in one go, not in {} accumulation steps", today),
+          {"pipeline.accumulation_steps=1"});
   }
 
   /// Of those that compute the same updates; ones with twice the parameters are not among them.
@@ -196,6 +204,7 @@ class Changes {
 bool differs(const Scenario& a, const Scenario& b) {
   return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
+         a.shape.accumulation_steps != b.shape.accumulation_steps ||
          a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor;
 }
 

@@ -1,5 +1,6 @@
 // Scenarios and shipped files, from their names.
 #include "base/say.hpp"
+#include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/resolve.hpp"
@@ -106,6 +107,18 @@ TransformerSpec load_model(const std::string& name) {
   Shipped file(name, "model", "models");
   TransformerSpec model = read_transformer(*file.section);
   file.diagnostics.throw_if_any();
+  return model;
+}
+
+TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing) {
+  Value document = load_document(path);
+  missing = take_out_experts(document);
+  Diagnostics diagnostics;
+  std::vector<std::string> notes;
+  if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, notes);
+  const Section section(document, "model", diagnostics);
+  TransformerSpec model = read_transformer(section);
+  diagnostics.throw_if_any();
   return model;
 }
 

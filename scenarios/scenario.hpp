@@ -131,6 +131,9 @@ std::string data_folder();
 std::vector<std::string> shipped_names(const std::string& folder);
 
 TransformerSpec load_model(const std::string& name);
+/// Of another tool's file of a model: that, or where it is a mixture of experts the nearest dense
+/// model, with a line in `missing` for each key that it leaves out. Throws InputError.
+TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing);
 DeviceSpec load_device(const std::string& name);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);
