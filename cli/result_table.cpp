@@ -101,7 +101,9 @@ std::string fits(const Result& r) {
     text += (i == 0 ? "" : "           ") + r.infeasible_because[i] + "\n";
   }
   if (r.infeasible_because.size() > 3)
-    text += fmt::format("           and {} more devices\n", r.infeasible_because.size() - 3);
+    text += fmt::format(
+        "           and {}\n",
+        counted(static_cast<std::int64_t>(r.infeasible_because.size()) - 3, "more device"));
   return text;
 }
 
@@ -296,7 +298,8 @@ std::string devices_text(const std::vector<const DeviceResult*>& devices) {
 /// busiest device.
 std::string device_rows(std::vector<std::string> header, const Result& r, std::size_t width,
                         const std::vector<std::string>& least, const DeviceCells& cells,
-                        const std::function<std::string(const DeviceResult&)>& of_first = nullptr) {
+                        const std::function<std::string(const DeviceResult&)>& of_first = nullptr,
+                        bool chunked = false) {
   const auto fullest = std::ranges::max_element(
       r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
   const auto busiest =
@@ -324,7 +327,13 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
   std::string text = table.render() + gone;
   if (shown < rows.size())
     text += fmt::format("({} of {} rows; --format json has all)\n", shown, rows.size());
-  return text;
+  return text +
+         table.legend({{"stash", chunked ? "microbatches whose activations are held, a chunk's "
+                                           "counting as its part"
+                                         : "microbatches whose activations are held"},
+                       {"versions", "of the weights"},
+                       {"staleness", "updates that the weights of a gradient are behind"}},
+                      width);
 }
 
 /// Do weight versions mean anything here?
@@ -334,12 +343,6 @@ bool has_versions(const Result& r) {
   });
 }
 
-/// What `stash` counts.
-std::string stash_legend(bool chunked) {
-  return chunked ? "stash: microbatches whose activations are held, a chunk's counting as its part"
-                 : "stash: microbatches whose activations are held";
-}
-
 std::string time_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::vector<std::string> header{"stage"};
   const bool layers = !s.scenario.layers.empty(), versions = has_versions(r);
@@ -347,8 +350,9 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
   if (layers) header.emplace_back("layers");
   for (const char* h : {"busy", "idle", "bubble", "stash"}) header.emplace_back(h);
   if (versions) header.insert(header.end(), {"versions", "staleness"});
-  const std::string rows = device_rows(
-      std::move(header), r, options.width, {"idle", "layers", "stash"}, [&](const DeviceResult& d) {
+  return device_rows(
+      std::move(header), r, options.width, {"idle", "layers", "stash"},
+      [&](const DeviceResult& d) {
         std::vector<std::string> row{stages_text(d.stages)};
         if (layers) row.push_back(layers_text(d));
         row.push_back(format_time(d.time.busy_s));
@@ -359,11 +363,8 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
         row.push_back(std::to_string(d.order.weight_versions_peak));
         row.push_back(std::to_string(d.order.staleness_max));
         return row;
-      });
-  return rows + stash_legend(chunks > 1) +
-         (versions ? "; versions: of the weights; "
-                     "staleness: updates\nthat the weights of a gradient are behind\n"
-                   : "\n");
+      },
+      nullptr, chunks > 1);
 }
 
 /// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.

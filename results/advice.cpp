@@ -1,6 +1,7 @@
 #include "results/advice.hpp"
 
 #include "base/error.hpp"
+#include "results/fitting_split.hpp"
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>
@@ -52,9 +53,9 @@ std::optional<Outcome> outlook_of(const Scenario& scenario) {
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
 class Changes {
  public:
-  explicit Changes(const Scenario& scenario)
+  Changes(const Scenario& scenario, bool fits)
       : scenario_(scenario), document_(parse_document(scenario.text, scenario.origin)) {
-    split();
+    split(fits);
     recomputation();
     microbatch_sizes();
     chunks();
@@ -81,8 +82,10 @@ class Changes {
     all_.push_back({std::move(change), std::move(set), 0});
   }
 
-  void split() {
+  void split(bool fits) {
     if (!scenario_.layers.empty()) add("split: balanced", {"pipeline.split=balanced"});
+    const auto other = fits ? std::nullopt : fitting_split(scenario_);
+    if (other) add(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
   }
 
   void recomputation() {
@@ -240,7 +243,7 @@ auto try_to(ChangesStudy& study, const Look& look) -> decltype(look()) {
 std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today,
                                                   ChangesStudy& study) {
   std::vector<std::pair<Advice, Scenario>> found;
-  const Changes changes(scenario);
+  const Changes changes(scenario, today.fits);
   for (Advice advice : changes.all()) {
     auto other = try_to(study, [&] { return changed(scenario, advice); });
     if (!other) continue;

@@ -556,7 +556,7 @@ std::string note_on_length(const Value& model) {
     if (!foreign || !contains(kLongest, entry.key.text)) continue;
     return fmt::format(
         "{}: seq_length {} is the file's {}, the longest the model can take; set model.seq_length "
-        "to what you train with",
+        "to what you train with, as in {{base: FILE, seq_length: 4096}}",
         entry.key.source->name, printable(entry.value.text), entry.key.text);
   }
   return "";

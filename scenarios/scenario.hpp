@@ -74,8 +74,9 @@ struct Scenario : Parallelism {
   bool optimistic = false;
   std::optional<std::int64_t> samples_per_epoch;
   PerturbationSpec perturbations;
-  std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
-  std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
+  std::vector<std::string> overrides;   ///< the --set it was read with, "key=value"
+  std::vector<std::string> file_notes;  ///< those of other tools' files, whatever the job is
+  std::vector<std::string> notes;       ///< what the reader decided or left out, for the user
 
   /// Sets the stages' reduction times from the cluster as it is now.
   void update_reductions();
