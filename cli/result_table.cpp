@@ -299,7 +299,7 @@ std::string devices_text(const std::vector<const DeviceResult*>& devices) {
 std::string device_rows(std::vector<std::string> header, const Result& r, std::size_t width,
                         const std::vector<std::string>& least, const DeviceCells& cells,
                         const std::function<std::string(const DeviceResult&)>& of_first = nullptr,
-                        bool chunked = false) {
+                        std::string_view stash = "") {
   const auto fullest = std::ranges::max_element(
       r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
   const auto busiest =
@@ -327,13 +327,11 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
   std::string text = table.render() + gone;
   if (shown < rows.size())
     text += fmt::format("({} of {} rows; --format json has all)\n", shown, rows.size());
-  return text +
-         table.legend({{"stash", chunked ? "microbatches whose activations are held, a chunk's "
-                                           "counting as its part"
-                                         : "microbatches whose activations are held"},
-                       {"versions", "of the weights"},
-                       {"staleness", "updates that the weights of a gradient are behind"}},
-                      width);
+  if (stash.empty()) return text;
+  return text + table.legend({{"stash", stash},
+                              {"versions", "of the weights"},
+                              {"staleness", "updates that the weights of a gradient are behind"}},
+                             width);
 }
 
 /// Do weight versions mean anything here?
@@ -364,7 +362,9 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
         row.push_back(std::to_string(d.order.staleness_max));
         return row;
       },
-      nullptr, chunks > 1);
+      nullptr,
+      chunks > 1 ? "microbatches whose activations are held, a chunk's counting as its part"
+                 : "microbatches whose activations are held");
 }
 
 /// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.

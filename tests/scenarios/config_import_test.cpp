@@ -189,7 +189,7 @@ TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
 
 TEST(TorchtitanImport, EveryFlagComesOut) {
   const std::string text = scenario_of_torchtitan(
-      "torchrun --nproc_per_node=8 --banana 3 --rdzv_backend c10d -m torchtitan.train "
+      "torchrun --banana 3 --rdzv_backend c10d --nproc_per_node=8 -m torchtitan.train "
       "--job.config_file a.toml --training.dtype bfloat16 --training.mixed_precision_reduce "
       "float32 "
       "--training.mixed_precision_param float32",
