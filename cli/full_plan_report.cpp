@@ -98,8 +98,8 @@ std::string found_section(const FullPlan& full) {
   SweepSection section{
       {"Speed against memory",
        "All plans that were simulated and fit, one of each family. Simpler ones may be worth more "
-       "than their place here: the table above says which. *: " +
-           std::string(kOptimistic)},
+       "than their place here: the table above says which. Optimistic ones have microbatches "
+       "smaller than the device's efficiency curve was measured with."},
       {{{"schedule"}, SweepRole::axis},
        {{"stages"}, SweepRole::axis},
        {{"chunks"}, SweepRole::axis},
@@ -110,7 +110,7 @@ std::string found_section(const FullPlan& full) {
        {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
        {{"memory", "bytes"}, SweepRole::measure, Better::lower},
        {{"update", "s"}, SweepRole::measure, Better::lower},
-       {{"*"}, SweepRole::other}},
+       {{"optimistic"}, SweepRole::other}},
       {},
       "throughput",
       "memory",
@@ -123,7 +123,7 @@ std::string found_section(const FullPlan& full) {
                          tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
                          recompute_column(plan.choice), plan.throughput_samples_per_s,
                          plan.judgement.memory_bytes, plan.judgement.iteration_time_s,
-                         full.problem.resolve(plan.choice).optimistic ? "*" : ""}});
+                         full.problem.resolve(plan.choice).optimistic ? "yes" : "no"}});
   }
   return section_text(section);
 }

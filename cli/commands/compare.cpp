@@ -117,7 +117,7 @@ Labels labels_of(const std::vector<Json>& results) {
   return labels;
 }
 
-/// Batches that differ, what was noted of runs, what does not fit.
+/// Batches that differ, what was noted of runs.
 std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
   std::string text;
   const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
@@ -134,6 +134,12 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
     text +=
         fmt::format("note{}: {}\n", of_all ? "" : fmt::format(", {}", fmt::join(rows, "; ")), note);
   }
+  return text;
+}
+
+/// What does not fit.
+std::string reasons_text(const std::vector<Json>& results, const Labels& labels) {
+  std::string text;
   std::size_t row = 0;
   for (const Json& r : results) {
     for (const Json& why : r.value("infeasible_because", Json::array())) {
@@ -212,7 +218,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
       table.legend({{"versions", "of the weights"},
                     {"staleness", "updates that the weights of a gradient are behind"}},
                    width);
-  return text + notes_text(results, labels);
+  return text + notes_text(results, labels) + reasons_text(results, labels);
 }
 
 /// A file's, or that of standard input where it is called "-", which is read once.
