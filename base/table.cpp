@@ -52,6 +52,24 @@ std::string TextTable::fit(std::size_t width, const std::vector<std::string>& le
   return fmt::format("(no room for {}: a wider terminal or --format json has them)\n", gone);
 }
 
+std::string TextTable::legend(
+    std::initializer_list<std::pair<std::string_view, std::string_view>> entries,
+    std::size_t width) const {
+  constexpr std::size_t kUsual = 120;
+  const std::size_t most = width == 0 ? kUsual : std::min(width, kUsual);
+  std::string out, line;
+  for (const auto& [column, meaning] : entries) {
+    if (std::ranges::find(rows_[0], column) == rows_[0].end()) continue;
+    const std::string entry = fmt::format("{}: {}", column, meaning);
+    if (!line.empty() && line.size() + entry.size() + 3 > most) {
+      out += line + ";\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : "; ") + entry;
+  }
+  return line.empty() ? out : out + line + "\n";
+}
+
 std::string TextTable::render(int indent) const {
   const std::vector<std::size_t> widths = this->widths();
   std::string out;

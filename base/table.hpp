@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -17,6 +19,9 @@ class TextTable {
   /// Takes columns out until no line is longer than `width` (0: any length), `least` from its front
   /// on. The sentence that says so ends in '\n'; empty: nothing was taken out.
   std::string fit(std::size_t width, const std::vector<std::string>& least);
+  /// "p: stages; v: chunks\n" of the columns that are there, in lines of whole entries; "" of none.
+  std::string legend(std::initializer_list<std::pair<std::string_view, std::string_view>> entries,
+                     std::size_t width = 0) const;
   /// Lines ending in '\n', each indented by `indent` spaces, without trailing blanks.
   std::string render(int indent = 0) const;
 

@@ -148,8 +148,8 @@ Problem problem_of(const Arguments& arguments, const Asked& asked) {
   const std::string& name = arguments.positional[0];
   if (asked.input == PlanInput::profile) return profile_problem_of(arguments, asked);
   if (asked.input == PlanInput::scenario)
-    return Problem(load_scenario(name, overrides_of(arguments)).text, name, asked.batch,
-                   asked.headroom);
+    return Problem(load_scenario(name, overrides_of(arguments)).text,
+                   name == "-" ? "standard input" : name, asked.batch, asked.headroom);
   return Problem(model_problem(arguments, asked.input), "penstock plan " + name, asked.batch,
                  asked.headroom);
 }
@@ -311,6 +311,31 @@ SearchResult search_from(const Problem& problem, const Arguments& arguments, con
   return search(problem, axes_of(arguments, asked, problem, versions), options);
 }
 
+/// The best plans of each kind of GPUs without the others: what adding those is worth.
+std::vector<KindAlone> kinds_alone(const Problem& problem, const Arguments& arguments,
+                                   const Asked& asked, SearchOptions options, bool versions) {
+  std::vector<KindAlone> found;
+  options.most_seconds /= 2;
+  options.top = 1;
+  for (const NodeGroup& group : problem.base().cluster.groups) {
+    const std::string& device = group.node.device.name;
+    const auto known = [&](const KindAlone& kind) { return kind.device == device; };
+    if (std::ranges::any_of(found, known)) continue;
+    const auto text = problem.text_of_kind(device);
+    if (!text) return {};
+    const Problem alone(*text, "GPUs of one kind alone", problem.batch(), problem.headroom());
+    if (alone.gpus() == problem.gpus()) return {};  // there is one kind
+    KindAlone kind{device, alone.gpus(), {}, false};
+    const SearchResult result = search_from(alone, arguments, asked, options, {}, versions);
+    if (!result.plans.empty()) {
+      kind.plan = result.plans.front();
+      kind.optimistic = alone.resolve(kind.plan->choice).optimistic;
+    }
+    found.push_back(std::move(kind));
+  }
+  return found;
+}
+
 /// The published planners are asked where that takes no time to speak of, or when it is wanted.
 bool asks_published(const Arguments& arguments, const Problem& problem) {
   constexpr int kFewGpus = 64;
@@ -358,7 +383,7 @@ int run_full_plan(const Arguments& arguments) {
   if (asks_published(arguments, problem))
     published = published_plans(problem, microbatches_to_ask(asked, problem));
   const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
-  FullPlan full{problem, asked.search, terms, {}, {}, {}, {}, versions};
+  FullPlan full{problem, asked.search, terms, {}, {}, {}, {}, {}, versions};
   full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
   if (compares) {
     // With several versions one is still allowed.
@@ -372,6 +397,7 @@ int run_full_plan(const Arguments& arguments) {
     full.offers.push_back(offer_of(problem, plan, reasons));
   if (!full.offers.empty())
     full.offers[0].would_help = help_for(full.offers[0].scenario, full.offers[0].plan.judgement);
+  if (!full.offers.empty()) full.alone = kinds_alone(problem, arguments, asked, options, versions);
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
   return exit_ok;

@@ -33,6 +33,14 @@ struct Offer {
   std::vector<std::string> files;       ///< it was written to; the scenario first
 };
 
+/// The best plan of the GPUs of one kind alone, of a cluster that has several.
+struct KindAlone {
+  std::string device;
+  int gpus = 0;
+  std::optional<FoundPlan> plan;  ///< none: no plan fits, or none was found
+  bool optimistic = false;
+};
+
 struct FullPlan {
   const Problem& problem;
   const SearchOptions& options;
@@ -41,6 +49,7 @@ struct FullPlan {
   std::vector<Offer> offers;
   std::vector<ComparedPlanner> compared;    ///< empty: not asked
   std::vector<std::string> compared_notes;  ///< what the published planners took for granted
+  std::vector<KindAlone> alone;             ///< by kind of GPU, where there are several
   bool several_versions = false;            ///< schedules with several weight versions, too
 
   std::string model_name() const;

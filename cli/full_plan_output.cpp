@@ -173,11 +173,17 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
                ranks_text(plan.choice)});
   }
   const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m", "best at"});
-  std::string text =
-      table.render() + gone +
-      "p: stages, v: chunks, w: replicas (data parallel), t: GPUs of a stage (tensor parallel), "
-      "b: samples of a\nmicrobatch, m: microbatches per update; memory: of the fullest device; "
-      "engine: that simulated\nit; ranks: their order on the GPUs\n";
+  std::string text = table.render() + gone +
+                     table.legend({{"p", "stages"},
+                                   {"v", "chunks"},
+                                   {"w", "replicas (data parallel)"},
+                                   {"t", "GPUs of a stage (tensor parallel)"},
+                                   {"b", "samples of a microbatch"},
+                                   {"m", "microbatches per update"},
+                                   {"memory", "of the fullest device"},
+                                   {"engine", "that simulated it"},
+                                   {"ranks", "their order on the GPUs"}},
+                                  width);
   const auto any = [&](bool Shape::*shared) {
     return std::ranges::any_of(offers,
                                [&](const Offer& o) { return o.plan.choice.family.shape.*shared; });
@@ -185,9 +191,7 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   if (any(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
   if (any(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
   if (std::ranges::any_of(offers, [](const Offer& o) { return o.scenario.optimistic; }))
-    text +=
-        "*: microbatches smaller than the device's efficiency curve was measured with: "
-        "optimistic\n";
+    text += fmt::format("*: {}\n", kOptimistic);
   return text;
 }
 
@@ -236,6 +240,9 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   if (!problem.context().empty())
     out.push_back(
         fmt::format("the scenario's context parallelism of {} (plans without)", problem.context()));
+  if (!problem.accumulation_steps().empty())
+    out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
+                              problem.accumulation_steps()));
   if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
   for (const char* always :
        {"recomputation of single layers", "sharded gradients or weights (ZeRO-2, ZeRO-3)",
@@ -290,8 +297,8 @@ std::string terms_text(const Offer& offer, const Problem& problem, const Terms& 
   if (terms.gpu_hour > 0) text += fmt::format("an update costs {:.4g}\n", price);
   if (terms.tokens <= 0) return text;
   const double updates = terms.updates(problem.batch());
-  text += fmt::format("{:.4g} tokens take {:.3g} days", terms.tokens,
-                      updates * time_s / kSecondsPerHour / 24);
+  const double days = updates * time_s / kSecondsPerHour / 24;
+  text += fmt::format("{:.4g} tokens take {:.{}f} days", terms.tokens, days, days < 10 ? 1 : 0);
   if (terms.gpu_hour > 0) text += fmt::format(" and cost {:.4g}", price * updates);
   return text + "\n";
 }
@@ -336,6 +343,8 @@ std::string files_text(const Offer& offer) {
 
 std::string offers_text(const FullPlan& full, std::size_t width) {
   std::string out = "\n" + plans_table(full.offers, width) + "\n";
+  for (const std::string& line : alone_lines(full)) out += line + "\n";
+  if (!full.alone.empty()) out += "\n";
   if (full.result.out_of_time)
     out +=
         "the time limit ended the search, so another run may find another plan (--time-limit)\n\n";
@@ -363,6 +372,30 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
 
 }  // namespace
 
+std::vector<std::string> alone_lines(const FullPlan& full) {
+  std::vector<std::string> lines;
+  const auto marked = [](double rate, bool optimistic) {
+    return fmt::format("{:#.4g}{}", rate, optimistic ? "*" : "");
+  };
+  for (const KindAlone& kind : full.alone) {
+    std::string line = fmt::format("the {} {} alone: ", kind.gpus, kind.device);
+    if (!kind.plan) {
+      lines.push_back(line + "no plan that fits was found");
+      continue;
+    }
+    const PlanFamily& f = kind.plan->choice.family;
+    const double rate = kind.plan->throughput_samples_per_s;
+    const double more = full.offers.front().plan.throughput_samples_per_s / rate - 1;
+    lines.push_back(
+        line + fmt::format("{} samples/s ({}, {} x {}{}); plan 1 is {:.3g} % {}",
+                           marked(rate, kind.optimistic), f.schedule->name,
+                           counted(f.shape.depth, "stage"), counted(f.shape.width, "replica"),
+                           f.shape.tensor > 1 ? fmt::format(", tensor {}", f.shape.tensor) : "",
+                           100 * std::abs(more), more < 0 ? "slower" : "faster"));
+  }
+  return lines;
+}
+
 std::string planner_notes(const FullPlan& full) {
   if (full.compared_notes.empty()) return "";
   return fmt::format("the published planners: {}", fmt::join(full.compared_notes, "; "));
@@ -372,6 +405,21 @@ std::string FullPlan::model_name() const {
   const Scenario& base = problem.base();
   return base.transformer ? base.transformer->name : base.name;
 }
+
+namespace {
+
+Json alone_json(const FullPlan& full) {
+  Json kinds = Json::array();
+  for (const KindAlone& kind : full.alone)
+    kinds.push_back({{"device", kind.device},
+                     {"gpus", kind.gpus},
+                     {"throughput_samples_per_s",
+                      kind.plan ? Json(kind.plan->throughput_samples_per_s) : Json()},
+                     {"optimistic", kind.optimistic}});
+  return kinds;
+}
+
+}  // namespace
 
 Json to_json(const FullPlan& full) {
   const SearchResult& result = full.result;
@@ -402,6 +450,8 @@ Json to_json(const FullPlan& full) {
           {"families_with_cuts_left", result.represented},
           {"infeasible_because", infeasible_because(full)},
           {"not_searched", not_searched(full)},
+          {"alone", alone_json(full)},
+          {"notes", full.problem.base().file_notes},
           {"planners", compared},
           {"planner_notes", full.compared_notes},
           {"plans", plans}};
@@ -409,9 +459,12 @@ Json to_json(const FullPlan& full) {
 
 std::string task_text(const FullPlan& full) {
   const Problem& problem = full.problem;
-  std::string text = fmt::format("{} GPUs of {}: {} samples per update, objective {}",
-                                 problem.gpus(), problem.base().cluster.name, problem.batch(),
-                                 kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+  const auto& transformer = problem.base().transformer;
+  std::string text =
+      fmt::format("{} GPUs of {}: {} samples{} per update, objective {}", problem.gpus(),
+                  problem.base().cluster.name, problem.batch(),
+                  transformer ? fmt::format(" of {} tokens", transformer->seq_length) : "",
+                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
   if (problem.headroom() > 0)
     text += fmt::format(", {:.3g} % of memory left free (--headroom)", 100 * problem.headroom());
   return text;
@@ -420,6 +473,8 @@ std::string task_text(const FullPlan& full) {
 std::string to_text(const FullPlan& full, std::size_t width) {
   const SearchResult& result = full.result;
   std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
+  for (const std::string& note : full.problem.base().file_notes)
+    out += fmt::format("note: {}\n", note);
   out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";

@@ -25,9 +25,12 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
        fmt::format("{}, {} x {}", family.schedule->name, counted(family.shape.depth, "stage"),
                    counted(family.shape.width, "replica")),
        family.describe(), Verdict::good},
-      {"How fast?", fmt::format("{:.4g} samples/s", best.plan.throughput_samples_per_s),
-       fmt::format("{} per update, by the {} engine",
-                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine)},
+      {"How fast?",
+       fmt::format("{:.4g}{} samples/s", best.plan.throughput_samples_per_s,
+                   best.scenario.optimistic ? "*" : ""),
+       fmt::format("{} per update, by the {} engine{}",
+                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine,
+                   best.scenario.optimistic ? fmt::format("; *: {}", kOptimistic) : "")},
       {"Is there a better one?",
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
        proof(full)},
@@ -59,6 +62,11 @@ std::string plans_section(const std::vector<Offer>& offers) {
                       {"best at"},
                       {"engine"}},
                      {}};
+  const auto optimistic = [](const Offer& o) { return o.scenario.optimistic; };
+  if (std::ranges::any_of(offers, optimistic)) {
+    table.text.note = fmt::format("*: {}", kOptimistic);
+    table.columns.push_back({"*"});
+  }
   for (const Offer& offer : offers) {
     const FoundPlan& plan = offer.plan;
     const PlanFamily& f = plan.choice.family;
@@ -70,6 +78,8 @@ std::string plans_section(const std::vector<Offer>& offers) {
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
                           plan.judgement.memory_bytes,
                           fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine});
+    if (table.columns.back().name == "*")
+      table.rows.back().emplace_back(optimistic(offer) ? "*" : "");
   }
   return section_text(table);
 }
@@ -88,7 +98,8 @@ std::string found_section(const FullPlan& full) {
   SweepSection section{
       {"Speed against memory",
        "All plans that were simulated and fit, one of each family. Simpler ones may be worth more "
-       "than their place here: the table above says which."},
+       "than their place here: the table above says which. Optimistic ones have microbatches "
+       "smaller than the device's efficiency curve was measured with."},
       {{{"schedule"}, SweepRole::axis},
        {{"stages"}, SweepRole::axis},
        {{"chunks"}, SweepRole::axis},
@@ -98,7 +109,8 @@ std::string found_section(const FullPlan& full) {
        {{"recompute"}, SweepRole::axis},
        {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
        {{"memory", "bytes"}, SweepRole::measure, Better::lower},
-       {{"update", "s"}, SweepRole::measure, Better::lower}},
+       {{"update", "s"}, SweepRole::measure, Better::lower},
+       {{"optimistic"}, SweepRole::other}},
       {},
       "throughput",
       "memory",
@@ -110,7 +122,8 @@ std::string found_section(const FullPlan& full) {
                          static_cast<double>(f.chunks), width_text(plan.choice),
                          tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
                          recompute_column(plan.choice), plan.throughput_samples_per_s,
-                         plan.judgement.memory_bytes, plan.judgement.iteration_time_s}});
+                         plan.judgement.memory_bytes, plan.judgement.iteration_time_s,
+                         full.problem.resolve(plan.choice).optimistic ? "yes" : "no"}});
   }
   return section_text(section);
 }
@@ -164,6 +177,8 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   }
   if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
   if (!full.offers.empty()) report.notes = full.offers.front().placed;
+  for (const auto& lines : {alone_lines(full), full.problem.base().file_notes})
+    report.notes.insert(report.notes.end(), lines.begin(), lines.end());
   report.notes.push_back(fmt::format("not searched: {}", fmt::join(not_searched(full), "; ")));
   report.command = arguments.command_line;
   report.version = PENSTOCK_VERSION;

@@ -8,6 +8,10 @@
 
 namespace penstock {
 
+/// What the mark '*' says.
+inline constexpr const char* kOptimistic =
+    "microbatches smaller than the device's efficiency curve was measured with: optimistic";
+
 /// "full", or how many stages: "full 3, none 5".
 std::string recompute_column(const Choice& choice);
 /// "6 6 6 5", or "6" where all have as many.
@@ -18,6 +22,8 @@ std::string width_text(const Choice& choice);
 std::string tensor_text(const Shape& shape);
 /// What a plan costs in money and time; empty where it was not asked.
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms);
+/// What GPUs of one kind reach alone, where there are several: a line for each kind.
+std::vector<std::string> alone_lines(const FullPlan& plan);
 /// How much better another plan could be. Precondition: there is a plan.
 std::string proof(const FullPlan& plan);
 std::string no_plan(const FullPlan& plan);

@@ -175,6 +175,7 @@ void refuse_others(PlanOptions& options) {
 }  // namespace
 
 PlanInput input_of(const std::string& name) {
+  if (name == "-") return PlanInput::scenario;
   if (name.ends_with(".txt") || name.ends_with(".csv")) {
     require_file(name);
     return PlanInput::profile;
@@ -280,6 +281,7 @@ PlanTask plan_task(const Arguments& arguments) {
   } else {
     const Scenario scenario = scenario_of(arguments, input);
     plan_for_scenario(scenario, task);
+    task.notes.insert(task.notes.end(), scenario.file_notes.begin(), scenario.file_notes.end());
     if (input != PlanInput::scenario) {
       task.name = scenario.transformer ? scenario.transformer->name : name;
       request.batch = 0;

@@ -53,10 +53,12 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
   std::string text = c.name;
   if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
   text += "\n";
-  text += fmt::format("{}, {}{}{}, {}{} per update, {}\n", s.program.schedule,
+  const std::uint32_t steps = c.shape.accumulation_steps;
+  text += fmt::format("{}, {}{}{}, {}{} per update{}, {}\n", s.program.schedule,
                       counted(c.shape.depth, "stage"), shared_by(c), replicas(c),
                       counted(c.shape.microbatches_per_update, "microbatch"),
                       c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
+                      steps > 1 ? fmt::format(" in {} accumulation steps", steps) : "",
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
     text +=
@@ -99,7 +101,9 @@ std::string fits(const Result& r) {
     text += (i == 0 ? "" : "           ") + r.infeasible_because[i] + "\n";
   }
   if (r.infeasible_because.size() > 3)
-    text += fmt::format("           and {} more devices\n", r.infeasible_because.size() - 3);
+    text += fmt::format(
+        "           and {}\n",
+        counted(static_cast<std::int64_t>(r.infeasible_because.size()) - 3, "more device"));
   return text;
 }
 
@@ -134,12 +138,14 @@ std::string how_fast(const Simulation& s, const Result& r) {
 std::string ideal(const Simulation& s) {
   Scenario told = s.scenario;
   tell_costs(told);
-  const double own = s.scenario.schedule->ideal_bubble(told.shape);
+  const double own = s.scenario.schedule->claimed_bubble(told.shape);
   if (!(own > 0)) return "";  // none, or none claimed for this shape
   const std::string text = fmt::format(
       "           equal stages and free transfers would leave {}{}:", format_percent(own),
       s.scenario.schedule->of_stage_time ? " of the longest device" : "");
-  const std::string formula = fmt::format("{} per update\n", s.scenario.schedule->bubble);
+  const std::string formula =
+      fmt::format("{} per {}\n", s.scenario.schedule->bubble,
+                  told.shape.accumulation_steps > 1 ? "accumulation step" : "update");
   constexpr std::size_t kColumns = 120;
   const bool fits = text.size() + formula.size() <= kColumns;
   return text + (fits ? " " : "\n             ") + formula;
@@ -292,7 +298,8 @@ std::string devices_text(const std::vector<const DeviceResult*>& devices) {
 /// busiest device.
 std::string device_rows(std::vector<std::string> header, const Result& r, std::size_t width,
                         const std::vector<std::string>& least, const DeviceCells& cells,
-                        const std::function<std::string(const DeviceResult&)>& of_first = nullptr) {
+                        const std::function<std::string(const DeviceResult&)>& of_first = nullptr,
+                        std::string_view stash = "") {
   const auto fullest = std::ranges::max_element(
       r.devices, {}, [](const DeviceResult& d) { return d.memory.use.total(); });
   const auto busiest =
@@ -320,7 +327,11 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
   std::string text = table.render() + gone;
   if (shown < rows.size())
     text += fmt::format("({} of {} rows; --format json has all)\n", shown, rows.size());
-  return text;
+  if (stash.empty()) return text;
+  return text + table.legend({{"stash", stash},
+                              {"versions", "of the weights"},
+                              {"staleness", "updates that the weights of a gradient are behind"}},
+                             width);
 }
 
 /// Do weight versions mean anything here?
@@ -330,12 +341,6 @@ bool has_versions(const Result& r) {
   });
 }
 
-/// What `stash` counts.
-std::string stash_legend(bool chunked) {
-  return chunked ? "stash: microbatches whose activations are held, a chunk's counting as its part"
-                 : "stash: microbatches whose activations are held";
-}
-
 std::string time_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::vector<std::string> header{"stage"};
   const bool layers = !s.scenario.layers.empty(), versions = has_versions(r);
@@ -343,8 +348,9 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
   if (layers) header.emplace_back("layers");
   for (const char* h : {"busy", "idle", "bubble", "stash"}) header.emplace_back(h);
   if (versions) header.insert(header.end(), {"versions", "staleness"});
-  const std::string rows = device_rows(
-      std::move(header), r, options.width, {"idle", "layers", "stash"}, [&](const DeviceResult& d) {
+  return device_rows(
+      std::move(header), r, options.width, {"idle", "layers", "stash"},
+      [&](const DeviceResult& d) {
         std::vector<std::string> row{stages_text(d.stages)};
         if (layers) row.push_back(layers_text(d));
         row.push_back(format_time(d.time.busy_s));
@@ -355,11 +361,10 @@ std::string time_table(const Simulation& s, const Result& r, const OutputOptions
         row.push_back(std::to_string(d.order.weight_versions_peak));
         row.push_back(std::to_string(d.order.staleness_max));
         return row;
-      });
-  return rows + stash_legend(chunks > 1) +
-         (versions ? "; versions: of the weights; "
-                     "staleness: updates\nthat the weights of a gradient are behind\n"
-                   : "\n");
+      },
+      nullptr,
+      chunks > 1 ? "microbatches whose activations are held, a chunk's counting as its part"
+                 : "microbatches whose activations are held");
 }
 
 /// What the memory of each device consists of at its peak; empty when the scenario gives no sizes.

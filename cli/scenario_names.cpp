@@ -61,15 +61,16 @@ InputError unknown(const std::string& name, const std::string& what, bool models
 
 /// "-", of commands that read it.
 std::string standard_input(const std::string& what) {
-  if (what == "penstock simulate" || what == "penstock compare") return "-";
+  for (const char* reader : {"simulate", "compare", "sweep", "plan"})
+    if (what == fmt::format("penstock {}", reader)) return "-";
   throw InputError(what,
-                   "takes no scenario from standard input ('-'), as simulate and compare do; "
-                   "write it to a file");
+                   "takes no scenario from standard input ('-'), as simulate, compare, sweep and "
+                   "plan do; write it to a file");
 }
 
 std::string file_of(const std::string& name, const std::string& what, bool models) {
-  if (models && name.find('{') != std::string::npos) return name;  // a model by its shape
   if (name == "-") return standard_input(what);
+  if (models && name.find('{') != std::string::npos) return name;  // a model by its shape
   if (looks_like_file(name)) {
     require_unless_shipped(name);
     return name;

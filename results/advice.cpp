@@ -1,6 +1,7 @@
 #include "results/advice.hpp"
 
 #include "base/error.hpp"
+#include "results/fitting_split.hpp"
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>
@@ -52,12 +53,13 @@ std::optional<Outcome> outlook_of(const Scenario& scenario) {
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
 class Changes {
  public:
-  explicit Changes(const Scenario& scenario)
+  Changes(const Scenario& scenario, bool fits)
       : scenario_(scenario), document_(parse_document(scenario.text, scenario.origin)) {
-    split();
+    split(fits);
     recomputation();
     microbatch_sizes();
     chunks();
+    steps();
     other_schedules();
     tensor_against_depth();
     tensor_against_width();
@@ -80,8 +82,10 @@ class Changes {
     all_.push_back({std::move(change), std::move(set), 0});
   }
 
-  void split() {
+  void split(bool fits) {
     if (!scenario_.layers.empty()) add("split: balanced", {"pipeline.split=balanced"});
+    const auto other = fits ? std::nullopt : fitting_split(scenario_);
+    if (other) add(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
   }
 
   void recomputation() {
@@ -117,6 +121,13 @@ class Changes {
           (other - allowed.least) % allowed.step == 0)
         add(fmt::format("{} chunk{} instead of {}", other, other == 1 ? "" : "s", v),
             {fmt::format("pipeline.chunks={}", other)});
+  }
+
+  void steps() {
+    const std::uint32_t today = scenario_.shape.accumulation_steps;
+    if (today > 1)
+      add(fmt::format("all microbatches in one go, not in {} accumulation steps", today),
+          {"pipeline.accumulation_steps=1"});
   }
 
   /// Of those that compute the same updates; ones with twice the parameters are not among them.
@@ -196,6 +207,7 @@ class Changes {
 bool differs(const Scenario& a, const Scenario& b) {
   return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
+         a.shape.accumulation_steps != b.shape.accumulation_steps ||
          a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor;
 }
 
@@ -231,7 +243,7 @@ auto try_to(ChangesStudy& study, const Look& look) -> decltype(look()) {
 std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today,
                                                   ChangesStudy& study) {
   std::vector<std::pair<Advice, Scenario>> found;
-  const Changes changes(scenario);
+  const Changes changes(scenario, today.fits);
   for (Advice advice : changes.all()) {
     auto other = try_to(study, [&] { return changed(scenario, advice); });
     if (!other) continue;

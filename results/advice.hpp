@@ -3,8 +3,9 @@
 // most promising of each kind is then simulated as the scenario itself is (where links are shared a
 // simulation takes a hundred times as long).
 //
-//   split: balanced; recompute; half and twice the microbatch size (with as many samples per
-//   update); half and twice the chunks; schedules that flush; tensor degree against pipeline depth
+//   split: balanced, or where memory is short the nearest that fits; recompute; half and twice the
+//   microbatch size (with as many samples per update); half and twice the chunks; schedules that
+//   flush; tensor degree against pipeline depth
 #pragma once
 
 #include "results/simulation.hpp"

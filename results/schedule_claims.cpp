@@ -16,7 +16,7 @@ ScheduleShape told_shape(const Simulation& s) {
     t.backward_input /= told.costs.front().backward_microbatches;
     t.backward_weight /= told.costs.front().backward_microbatches;
   }
-  return told.shape;
+  return told.shape.one_step();
 }
 
 /// Ops that formulas do not know of, or that take longer for some microbatches than for others.

@@ -64,9 +64,9 @@ std::vector<Change> changes_of(const Simulation& before) {
   changes.push_back(with_wider_links(scenario, "", LinkClass::all));
   Scenario longer = scenario;
   longer.shape.microbatches_per_update *= 2;
-  const auto bubble = scenario.schedule->ideal_bubble;
-  if (scenario.schedule->refuse(longer.shape).empty() &&
-      bubble(longer.shape) < bubble(scenario.shape)) {
+  const Schedule& schedule = *scenario.schedule;
+  if (schedule.refuse(longer.shape).empty() &&
+      schedule.claimed_bubble(longer.shape) < schedule.claimed_bubble(scenario.shape)) {
     changes.push_back(
         {"twice the microbatches per update (time per batch of today's size)", longer, 2});
   }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -23,16 +24,32 @@ std::shared_ptr<const CheckedProgram> program_of(const Scenario& s, ProgramCache
   return std::make_shared<const CheckedProgram>(*s.schedule, s.shape, s.lowering);
 }
 
+/// With which the schedule could run.
+std::string other_transfers(const Scenario& scenario) {
+  std::string names;
+  for (const Transfers transfers : {Transfers::overlapped, Transfers::blocking}) {
+    LoweringOptions lowering = scenario.lowering;
+    lowering.transfers = transfers;
+    const CheckedProgram other(*scenario.schedule, scenario.shape, lowering);
+    if (other.problems.empty() && other.deadlock().empty())
+      names += fmt::format("{}{}", names.empty() ? "" : " or ", to_string(transfers));
+  }
+  return names;
+}
+
 void require_none(const Simulation& s, const std::vector<std::string>& problems) {
   if (problems.empty()) return;
   const bool coupled = s.program.transfers == Transfers::coupled;
-  throw InputError(
-      s.scenario.origin,
-      fmt::format("the schedule cannot run{}: {}",
-                  coupled ? " with transfers: coupled, where a message needs both of its "
-                            "ends free (use overlapped or blocking)"
-                          : "",
-                  fmt::join(problems, "; ")));
+  const std::string others = coupled ? other_transfers(s.scenario) : "";
+  if (!others.empty())
+    throw InputError(
+        s.scenario.origin,
+        fmt::format("'{}' cannot run with transfers: coupled, where a message needs both of its "
+                    "ends free: {}; use transfers: {}",
+                    s.scenario.schedule->name, problems.front(), others));
+  throw InputError(s.scenario.origin, fmt::format("the schedule cannot run{}: {}",
+                                                  coupled ? " with transfers: coupled" : "",
+                                                  fmt::join(problems, "; ")));
 }
 
 void add_traffic(Simulation& s) {
@@ -143,13 +160,20 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
-/// Why the first `most` devices that do not fit do not.
+/// Why the `most` devices that lack the most memory do not fit, the worst first.
 void judge_memory(const Simulation& s, std::size_t most, Result& r) {
+  std::vector<const DeviceResult*> too_full;
   for (DeviceResult& d : r.devices) {
     d.capacity_bytes = s.scenario.capacity_bytes(d.device);
+    if (d.capacity_bytes > 0 && d.memory.use.total() > d.capacity_bytes) too_full.push_back(&d);
+  }
+  std::ranges::stable_sort(too_full, std::greater(), [](const DeviceResult* d) {
+    return d->memory.use.total() - d->capacity_bytes;
+  });
+  for (const DeviceResult* const full : too_full) {
+    const DeviceResult& d = *full;
     const std::int64_t need = d.memory.use.total();
-    if (d.capacity_bytes == 0 || need <= d.capacity_bytes) continue;
-    if (r.infeasible_because.size() == most) continue;
+    if (r.infeasible_because.size() == most) break;
     const std::string needed = format_bytes(static_cast<double>(need));
     const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.

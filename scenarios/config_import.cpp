@@ -28,7 +28,7 @@ std::string cluster_text(ImportNotes& notes, const std::string& cluster, std::in
 /// What both say of how a model is divided.
 struct Division {
   std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
-  std::int64_t microbatch_size = 1, batch = 1;
+  std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
   bool sequence_parallel = false, distributed_optimizer = false;
   std::string schedule = "1f1b", recompute = "none";
   bool balanced = false;
@@ -45,6 +45,8 @@ std::string text_of(const Division& d, const std::string& cluster) {
   if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
                      d.microbatch_size, d.batch, d.recompute);
+  if (d.accumulation_steps > 1)
+    out += fmt::format("  accumulation_steps: {}\n", d.accumulation_steps);
   return d.balanced && d.stages > 1 ? out + "  split: balanced\n" : out;
 }
 
@@ -187,14 +189,24 @@ constexpr std::string_view kTitanIgnored[] = {"training.steps",
                                               "training.dataset",
                                               "training.dataset_path",
                                               "training.deterministic",
-                                              "training.mixed_precision_reduce",
                                               "training.gc_freq",
+                                              "training.data_parallel_type",
                                               "model.tokenizer_path",
                                               "model.hf_assets_path",
                                               "model.converters",
-                                              "parallelism.disable_loss_parallel",
-                                              "parallelism.module_fqns_per_model_part"};
-constexpr std::string_view kTitanIgnoredBeginnings[] = {"job.",
+                                              "parallelism.enable_compiled_autograd",
+                                              "local_ranks_filter",
+                                              "log_dir",
+                                              "master_addr",
+                                              "master_port",
+                                              "max_restarts",
+                                              "node_rank",
+                                              "redirects",
+                                              "role",
+                                              "standalone",
+                                              "tee"};
+constexpr std::string_view kTitanIgnoredBeginnings[] = {"rdzv_",
+                                                        "job.",
                                                         "profiling.",
                                                         "metrics.",
                                                         "optimizer.",
@@ -208,14 +220,38 @@ constexpr std::string_view kTitanIgnoredBeginnings[] = {"job.",
                                                         "experimental.custom",
                                                         "activation_checkpoint.per_op",
                                                         "activation_checkpoint.early_stop"};
+constexpr const char* kNoSplit =
+    "the cut is not followed: layers are split evenly here, or balanced (pipeline.split: [...])";
 constexpr UnmodelledOption kTitanUnmodelled[] = {
+    {"job.config_file", "the file is not read here: what it says is missing; import it instead"},
+    {"config", "what it names is not read here: what it says is missing"},
+    {"module", "what it names is not read here: what it says is missing"},
+    {"optimizer.early_step_in_backward",
+     "each gradient is freed as soon as it is used there: memory of gradients is too large here"},
+    {"training.dtype",
+     "weights, gradients and optimizer state are kept in it there; here in fp32 beside weights of "
+     "the compute type: memory is too large here"},
+    {"training.mixed_precision_reduce",
+     "gradients are reduced in fp32 here: more bytes than there"},
+    {"parallelism.disable_loss_parallel",
+     "the loss is not divided among tensor ranks there: the last stage's logits are larger and its "
+     "loss slower than here"},
+    {"parallelism.pipeline_parallel_schedule_csv",
+     "the table is not read here: give it as schedule: FILE.csv"},
+    {"parallelism.pipeline_parallel_split_points", kNoSplit},
+    {"parallelism.module_fqns_per_model_part", kNoSplit},
+    {"parallelism.pipeline_parallel_first_stage_less_layers", kNoSplit},
+    {"parallelism.pipeline_parallel_last_stage_less_layers", kNoSplit},
+    {"experimental.pipeline_parallel_split_points", kNoSplit},
     {"parallelism.enable_async_tensor_parallel", kNoTensorOverlap},
     {"experimental.enable_async_tensor_parallel", kNoTensorOverlap},
     {"parallelism.context_parallel_rotate", "context parallelism is predicted as a ring"},
     {"experimental.context_parallel_rotate", "context parallelism is predicted as a ring"},
     {"parallelism.expert", kNoExperts},
-    {"parallelism.fsdp_reshard_after_forward", "sharded weights are not modelled"},
-    {"training.enable_cpu_offload", "offloading is not modelled"},
+    {"parallelism.fsdp_reshard_after_forward",
+     "sharded weights, and when they are gathered, are not modelled"},
+    {"training.enable_cpu_offload",
+     "offloading is not modelled: memory is too large here, copies to the host are missing"},
     {"float8.", "fp8 is not modelled: bf16 is predicted"},
     {"quantize.", "fp8 is not modelled: bf16 is predicted"},
     {"mx.", "fp8 is not modelled: bf16 is predicted"},
@@ -267,11 +303,10 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
   std::vector<ScriptOption> options = toml_options(text);
   std::erase_if(options,
                 [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
+  const bool is_toml = std::ranges::any_of(options, of_titan);
   for (ScriptOption& flag : script_options(text)) {
     std::ranges::replace(flag.name, '-', '_');
-    if (flag.name.find('.') != flag.name.npos || flag.name == "nproc_per_node" ||
-        flag.name == "nnodes")
-      options.push_back(std::move(flag));
+    if (!is_toml || flag.name.find('.') != flag.name.npos) options.push_back(std::move(flag));
   }
   if (std::ranges::none_of(options, of_titan))
     throw InputError(origin,
@@ -324,9 +359,9 @@ class Titan {
 
   std::string model() {
     const auto length = notes_.number("training.seq_len", "model.seq_length");
-    notes_.has("training.mixed_precision_param", "model.precision");
     if (!length) notes_.assume("model.seq_length: 2048 (no training.seq_len)");
-    return fmt::format("model: {}, seq_length: {}}}\n", flavor_.text, length.value_or(2048));
+    return fmt::format("model: {}, seq_length: {}{}}}\n", flavor_.text, length.value_or(2048),
+                       precision());
   }
 
   Division division() {
@@ -348,6 +383,21 @@ class Titan {
   std::int64_t degree(const std::string& name, const char* meaning) {
     const std::string key = "parallelism." + name;
     return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
+  }
+
+  /// Where it is not that of the flavor.
+  std::string precision() {
+    const std::string type = notes_.word("training.mixed_precision_param", "model.precision");
+    for (const auto& [key, usual] : {std::pair{"training.dtype", "float32"},
+                                     std::pair{"training.mixed_precision_reduce", "float32"},
+                                     std::pair{"parallelism.disable_loss_parallel", "false"},
+                                     std::pair{"optimizer.early_step_in_backward", "false"}}) {
+      const std::string said = notes_.word(key, "");
+      notes_.unless_one(key, said == usual || said == "False" ? 1 : 2);
+    }
+    return type == "float32"   ? ", precision: fp32"
+           : type == "float16" ? ", precision: mixed-fp16"
+                               : "";
   }
 
   void asynchronous_tensor() {
@@ -378,10 +428,30 @@ class Titan {
     }
     d_.width = replicas * shards;
     d_.distributed_optimizer = shards > 1;
-    if (shards > 1)
-      notes_.assume(
-          "pipeline.distributed_optimizer: true (FSDP also shards weights and gradients, which is "
-          "not modelled: their memory is too large here, their all-gathers are missing)");
+    if (shards > 1) say_sharded(replicas, shards);
+  }
+
+  /// FSDP, or HSDP where there are replicas of the shards.
+  void say_sharded(std::int64_t replicas, std::int64_t shards) {
+    const std::string why = fmt::format(
+        "FSDP keeps 1/{} of weights and gradients on each GPU, which is not modelled: they are "
+        "whole "
+        "here (memory is too large) and their all-gathers are missing; only the optimizer is "
+        "sharded (pipeline.distributed_optimizer)",
+        shards);
+    bool said = false;
+    for (const char* key :
+         {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"}) {
+      said = said || notes_.mentions(key);
+      notes_.unmodelled(key, why);
+    }
+    if (!said) notes_.assume("data_parallel_shard_degree: all GPUs; " + why);
+    if (replicas > 1)
+      notes_.unmodelled(
+          "parallelism.data_parallel_replicate_degree",
+          fmt::format("HSDP shards the optimizer among {} GPUs, here among all {} replicas: its "
+                      "memory is too small here; gradients are reduced in one step, not in two",
+                      shards, replicas * shards));
   }
 
   void schedule() {
@@ -410,36 +480,61 @@ class Titan {
   }
 
   void batch() {
-    const std::int64_t local =
-        notes_.number({"training.local_batch_size", "training.batch_size"}, "pipeline.microbatches")
-            .value_or(8);
-    const std::int64_t size =
-        notes_.number("parallelism.pipeline_parallel_microbatch_size", "pipeline.microbatch_size")
-            .value_or(1);
+    const auto given =
+        notes_.number({"training.local_batch_size", "training.batch_size"},
+                      "samples that a replica takes at a time (pipeline.global_batch_size)");
+    const std::int64_t local = given.value_or(8);
+    if (!given) notes_.assume("training.local_batch_size: 8 (its default)");
+    const char* const microbatch = "parallelism.pipeline_parallel_microbatch_size";
+    const std::int64_t size = notes_.number(microbatch, "pipeline.microbatch_size").value_or(1);
+    notes_.unless_one(microbatch, 1);  // without a pipeline it says nothing
+    if (d_.stages > 1) notes_.number(microbatch, "pipeline.microbatch_size");
     d_.microbatch_size = d_.stages > 1 ? size : local;
     d_.batch = local * d_.width;
-    const std::string global =
-        notes_.word("training.global_batch_size", "pipeline.global_batch_size");
-    if (global.empty() || global == "-1") return;
-    const auto samples = notes_.number("training.global_batch_size", "pipeline.global_batch_size");
-    if (samples && *samples > d_.batch)
-      notes_.assume(fmt::format(
-          "pipeline.global_batch_size: {} (of {}, in {} steps of gradient accumulation, between "
-          "which the pipeline drains: one of them is predicted)",
-          d_.batch, *samples, *samples / d_.batch));
+    const char* const global = "training.global_batch_size";
+    const std::string text = notes_.word(global, "pipeline.global_batch_size");
+    if (text.empty() || text == "-1") return;
+    const auto samples = notes_.number(global, "pipeline.global_batch_size");
+    if (!samples) return;
+    if (*samples % d_.batch != 0)
+      return notes_.unmodelled(
+          global, fmt::format("it is no multiple of local_batch_size x replicas, {} x {}, which "
+                              "torchtitan refuses: {} are predicted",
+                              local, d_.width, d_.batch));
+    const std::int64_t steps = *samples / d_.batch;
+    d_.batch = *samples;
+    if (d_.stages == 1) return;  // nothing drains between the steps
+    d_.accumulation_steps = steps;
+    if (steps > 1)
+      notes_.assume(
+          fmt::format("pipeline.accumulation_steps: {} (of {} samples each; the pipeline drains "
+                      "between them; a larger local_batch_size would have fewer)",
+                      steps, d_.batch / steps));
   }
 
   void recomputation() {
-    const std::string mode = notes_.word("activation_checkpoint.mode", "pipeline.recompute");
-    const std::string option =
-        notes_.word("activation_checkpoint.selective_ac_option", "pipeline.recompute");
-    if (mode == "full") d_.recompute = "full";
-    if (mode != "selective") return;
-    d_.recompute = "selective";
-    notes_.assume(fmt::format("pipeline.recompute: selective (attention; there {})",
-                              option.empty() || option == "op"
-                                  ? "the cheap ops and every second matrix product"
-                                  : fmt::format("every {}. layer whole", as_comment(option))));
+    const char* const mode_key = "activation_checkpoint.mode";
+    const char* const option_key = "activation_checkpoint.selective_ac_option";
+    const bool said = notes_.mentions(mode_key);
+    const std::string mode = said ? notes_.word(mode_key, "pipeline.recompute") : "selective";
+    std::string option = notes_.word(option_key, "pipeline.recompute");
+    if (option.empty()) option = "2";  // its default
+    if (mode == "full" || (mode == "selective" && option == "1")) d_.recompute = "full";
+    if (mode != "selective") notes_.unless_one(option_key, 1);
+    if (mode == "full" || mode == "none" || d_.recompute == "full") return;
+    const std::string why =
+        (mode != "selective" ? "what it makes again is not modelled"
+         : option == "op" ? "the cheap ops and every second matrix product are made again there, "
+                            "which is not modelled"
+                          : fmt::format("one layer in {} is made again there, which is not "
+                                        "modelled",
+                                        as_comment(option))) +
+        std::string(
+            ": none are here, so memory is larger and the backward shorter than there "
+            "(recompute: full is the other bound)");
+    const bool by_option = mode == "selective" && notes_.mentions(option_key);
+    if (said || by_option) notes_.unmodelled(by_option ? option_key : mode_key, why);
+    if (!said) notes_.assume(fmt::format("{}: selective (its default): {}", mode_key, why));
   }
 
   ImportNotes& notes_;

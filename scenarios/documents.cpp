@@ -28,7 +28,7 @@ Documents::Read& Documents::read(const std::string& path) {
   const auto found = read_.find(path);
   if (found != read_.end()) return found->second;
   if (closed_) throw InputError(path, "was not there when the sweep began");
-  std::string text = read_text(path, kMostText + 1);
+  std::string text = read_text(path == "-" ? "/dev/stdin" : path, kMostText + 1);
   order_.push_back(path);
   return read_.emplace(path, Read{std::move(text), nullptr}).first->second;
 }
@@ -36,7 +36,9 @@ Documents::Read& Documents::read(const std::string& path) {
 const Value& Documents::load(const std::string& path) {
   const std::lock_guard lock(mutex_);
   Read& file = read(path);
-  if (!file.value) file.value = std::make_unique<const Value>(parse_document(file.text, path));
+  if (!file.value)
+    file.value = std::make_unique<const Value>(
+        parse_document(file.text, path == "-" ? "standard input" : path));
   return *file.value;
 }
 

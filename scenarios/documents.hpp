@@ -10,8 +10,8 @@
 
 namespace penstock {
 
-/// Files by their path, as they were when they were first read; those that cannot be read are
-/// tried again. Thread-safe. References stay valid.
+/// Files by their path ("-": standard input), as they were when they were first read; those that
+/// cannot be read are tried again. Thread-safe. References stay valid.
 class Documents {
  public:
   struct File {

@@ -30,9 +30,7 @@ std::string torch_csv(const Scenario& scenario) {
         "the table has a row per device of one pipeline; stages with different numbers "
         "of replicas do not make one");
   }
-  OpLists order;
-  scenario.schedule->generate(scenario.shape, order);
-  return to_csv(table_of(order));
+  return to_csv(table_of(scenario.schedule->order(scenario.shape)));
 }
 
 }  // namespace penstock

@@ -32,13 +32,17 @@ constexpr std::string_view kPlain[] = {
     "gelu",       "gelu_new",  "gelu_fast",         "gelu_10", "gelu_python",
     "quick_gelu", "fast_gelu", "gelu_pytorch_tanh", "relu",    "relu2"};
 
+constexpr const char* kNoMixture = "mixture-of-experts models are not modelled";
+constexpr std::string_view kExpertCounts[] = {"num_local_experts", "num_experts",
+                                              "n_routed_experts"};
+
 /// Keys that name a model beyond our families when their value is more than 0, or true.
 constexpr std::pair<std::string_view, const char*> kBeyondUs[] = {
-    {"num_local_experts", "mixture-of-experts models are not modelled"},
-    {"num_experts", "mixture-of-experts models are not modelled"},
-    {"num_experts_per_tok", "mixture-of-experts models are not modelled"},
-    {"n_routed_experts", "mixture-of-experts models are not modelled"},
-    {"n_shared_experts", "mixture-of-experts models are not modelled"},
+    {"num_local_experts", kNoMixture},
+    {"num_experts", kNoMixture},
+    {"n_routed_experts", kNoMixture},
+    {"num_experts_per_tok", kNoMixture},
+    {"n_shared_experts", kNoMixture},
     {"encoder_layers", "encoder-decoder models are not modelled"},
     {"decoder_layers", "encoder-decoder models are not modelled"},
     {"num_decoder_layers", "encoder-decoder models are not modelled"},
@@ -151,6 +155,34 @@ std::string listed(const std::vector<std::string>& keys) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+/// The number that an entry gives under the first of its names that is there, or 0.
+double first_of(const Value& document, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const Value* value = document.find(key);
+    const double number = value == nullptr ? 0 : std::atof(value->text.c_str());
+    if (number > 0) return number;
+  }
+  return 0;
+}
+
+/// The entry that says how many experts there are, or null.
+const Value::Entry* experts_of(const Value& document) {
+  for (const Value::Entry& entry : document.entries)
+    if (contains(kExpertCounts, entry.key.text) && is_positive(entry.value)) return &entry;
+  return nullptr;
+}
+
+/// Of the hidden layers of the experts that a token visits, all together; 0: it is not said.
+double width_of_experts(const Value& document) {
+  const double visited = first_of(document, {"num_experts_per_tok", "moe_router_topk"});
+  const double size = first_of(document, {"moe_intermediate_size", "moe_ffn_hidden_size",
+                                          "intermediate_size", "ffn_hidden_size"});
+  const double shared = first_of(document, {"n_shared_experts"}) * size +
+                        first_of(document, {"shared_expert_intermediate_size",
+                                            "moe_shared_expert_intermediate_size"});
+  return visited == 0 || size == 0 ? 0 : visited * size + shared;
+}
+
 class Adoption {
  public:
   Adoption(Value& document, Diagnostics& diagnostics, std::vector<std::string>& notes)
@@ -182,24 +214,15 @@ class Adoption {
     return entry != nullptr && entry->value.text == text;
   }
 
-  /// The number a plain entry gives under any of its names, or 0.
-  double first_of(std::initializer_list<std::string_view> keys) const {
-    for (const std::string_view key : keys)
-      if (const double number = number_of(key); number > 0) return number;
-    return 0;
-  }
-
-  /// Of the key that says how many experts there are: what can be asked instead.
+  /// Of a mixture of experts: what can be asked instead.
   std::string nearest_without_experts() const {
-    const double visited = first_of({"num_experts_per_tok", "moe_router_topk"});
-    const double size = first_of(
-        {"moe_intermediate_size", "moe_ffn_hidden_size", "intermediate_size", "ffn_hidden_size"});
-    if (visited == 0 || size == 0) return "";
-    const double shared = number_of("n_shared_experts") * size;
+    const double width = width_of_experts(document_);
+    if (width == 0) return "";
     return fmt::format(
         "; the nearest is a dense model whose ffn_hidden_size is {:.0f}, that of the experts which "
-        "a token visits (the weights of the others, routing and all-to-all are missing then)",
-        visited * size + shared);
+        "a token visits (the weights of the others, routing and all-to-all are missing then): "
+        "`penstock import {} -o nearest.yaml` writes it",
+        width, document_.source->name);
   }
 
   double number_of(std::string_view key) const {
@@ -232,6 +255,7 @@ class Adoption {
     const auto known =
         std::ranges::find(kFamilies, type->value.text, [](const auto& f) { return f.first; });
     if (known == std::end(kFamilies)) {
+      if (experts_of(document_) != nullptr) return;  // which are refused
       std::vector<std::string_view> names;
       for (const auto& family : kFamilies) names.push_back(family.first);
       // No suggestion: a neighbour in spelling is another model.
@@ -338,10 +362,12 @@ class Adoption {
     const std::string& key = entry.key.text;
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
     if (beyond == std::end(kBeyondUs)) return refused_parallelism(entry);
-    const bool experts =
-        key == "num_local_experts" || key == "num_experts" || key == "n_routed_experts";
-    if (is_positive(entry.value))
-      diagnostics_.add(entry.key, beyond->second + (experts ? nearest_without_experts() : ""));
+    const Value::Entry* experts = experts_of(document_);
+    if (!is_positive(entry.value)) return true;
+    if (experts == nullptr || beyond->second != kNoMixture)
+      diagnostics_.add(entry.key, beyond->second);
+    else if (experts->key.text == key)  // the others say the same
+      diagnostics_.add(entry.key, kNoMixture + nearest_without_experts());
     return true;
   }
 
@@ -464,7 +490,7 @@ class Adoption {
     for (const Value::Entry& entry : document_.entries) {
       if (!entry.key.text.starts_with("moe_")) continue;
       if (!none && is_positive(entry.value)) {
-        diagnostics_.add(entry.key, "mixture-of-experts models are not modelled");
+        if (experts_of(document_) == nullptr) diagnostics_.add(entry.key, kNoMixture);
       } else if (entry.value.kind != Value::Kind::null) {
         meaningless_.push_back(entry.key.text);
       }
@@ -482,6 +508,43 @@ class Adoption {
 
 }  // namespace
 
+std::vector<std::string> take_out_experts(Value& document) {
+  const double width = width_of_experts(document);
+  if (experts_of(document) == nullptr || width == 0) return {};
+  std::vector<std::string> missing;
+  const double heads = first_of(document, {"num_attention_heads"});
+  const double hidden = first_of(document, {"hidden_size"});
+  bool gated = false;
+  std::erase_if(document.entries, [&](const Value::Entry& entry) {
+    const std::string& key = entry.key.text;
+    gated = gated || (contains(kActivations, key) && contains(kGated, entry.value.text)) ||
+            (key == "swiglu" && is_positive(entry.value));
+    const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
+    const char* why = beyond != std::end(kBeyondUs) ? beyond->second : nullptr;
+    const bool head = key == "head_dim" || key == "kv_channels";
+    if (head && std::atof(entry.value.text.c_str()) * heads != hidden)
+      why = "heads are hidden_size / num_attention_heads wide here";
+    if (why == nullptr)
+      return key.starts_with("moe_") || key == "intermediate_size" || key == "ffn_hidden_size" ||
+             key == "model_type";
+    if (is_positive(entry.value))
+      missing.push_back(fmt::format("{} {}: {}", printable(key), printable(entry.value.text), why));
+    return true;
+  });
+  const auto add = [&](const char* key, std::string text) {
+    Value scalar;
+    scalar.kind = Value::Kind::scalar;
+    scalar.source = document.source;
+    Value::Entry entry{scalar, scalar};
+    entry.key.text = key;
+    entry.value.text = std::move(text);
+    document.entries.push_back(std::move(entry));
+  };
+  add("model_type", gated ? "llama" : "gpt2");
+  add("intermediate_size", fmt::format("{:.0f}", width));
+  return missing;
+}
+
 void adopt_foreign_model(Value& document, Diagnostics& diagnostics,
                          std::vector<std::string>& notes) {
   Adoption(document, diagnostics, notes).run();
@@ -493,7 +556,7 @@ std::string note_on_length(const Value& model) {
     if (!foreign || !contains(kLongest, entry.key.text)) continue;
     return fmt::format(
         "{}: seq_length {} is the file's {}, the longest the model can take; set model.seq_length "
-        "to what you train with",
+        "to what you train with, as in {{base: FILE, seq_length: 4096}}",
         entry.key.source->name, printable(entry.value.text), entry.key.text);
   }
   return "";

@@ -27,6 +27,8 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 std::string as_comment(const std::string& text) {
   constexpr std::size_t kLongest = 100;
   std::string line = printable(text);
+  if (constexpr std::string_view kCut = "…"; line.ends_with(kCut))
+    line.replace(line.size() - kCut.size(), kCut.size(), "...");
   for (char& c : line)
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';  // whatever its encoding
   return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
@@ -118,14 +120,13 @@ std::string ImportNotes::name(const std::string& origin) const {
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < options_.size(); ++i)
     if (kinds_[i] == Kind::unmodelled && last_.at(options_[i].name) == i)
-      missing.push_back(dashes_ + options_[i].name);
+      missing.push_back(as_comment(dashes_ + options_[i].name));
   const std::string file = origin.substr(origin.rfind('/') + 1);
   if (missing.empty()) return as_comment(file);
   const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
   missing.resize(missing.size() - more);
-  return as_comment(file) +
-         as_comment(fmt::format(", without {}{}", fmt::join(missing, ", "),
-                                more == 0 ? "" : fmt::format(" and {} more", more)));
+  return as_comment(file) + fmt::format(", without {}{}", fmt::join(missing, ", "),
+                                        more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 std::string ImportNotes::comments() const {

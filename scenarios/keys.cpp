@@ -115,6 +115,12 @@ const std::vector<KeyRow>& table() {
        "samples per weight update, over all replicas; microbatches follow from it, so that "
        "changing width or microbatch_size leaves the batch as it is",
        1, "train_batch_size"},
+      {"pipeline", "accumulation_steps", T::integer,
+       "gradient accumulation around the pipeline, as torchtitan's: an update fills and drains it "
+       "so "
+       "many times, with an equal part of the microbatches each; default 1 (Megatron's, and most: "
+       "all microbatches in one go)",
+       1},
       {"pipeline", "recompute", T::choice_per_stage,
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",

@@ -1,20 +1,34 @@
 // Scenarios and shipped files, from their names.
 #include "base/say.hpp"
+#include "scenarios/carry_over.hpp"
+#include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
 #include "scenarios/parts.hpp"
 #include "scenarios/resolve.hpp"
 #include "scenarios/stack_parts.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
 namespace penstock {
 namespace {
 
+/// Applies the overrides; where one names another schedule, the rest of the job goes with it.
+void override_document(Value& document, const std::vector<Override>& overrides,
+                       Diagnostics& diagnostics) {
+  const bool other = std::ranges::find(overrides, "schedule", &Override::key) != overrides.end();
+  std::optional<Value> before;
+  if (const Value* schedule = document.find("schedule"); other && schedule != nullptr)
+    before = *schedule;
+  apply_overrides(document, overrides, diagnostics);
+  if (before) carry_over(document, &*before, overrides, diagnostics);
+}
+
 Scenario resolve_document(Value document, const std::string& origin,
                           const std::vector<Override>& overrides, Documents& documents) {
   Diagnostics diagnostics;
-  if (document.kind == Value::Kind::map) apply_overrides(document, overrides, diagnostics);
+  if (document.kind == Value::Kind::map) override_document(document, overrides, diagnostics);
   const std::filesystem::path path(origin);
   const Specification spec(document, path.parent_path().string(), documents, diagnostics);
   Scenario scenario = resolve(spec);
@@ -84,7 +98,8 @@ ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& o
 
 ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
   Value scenario = documents->load(path);
-  files_ = std::make_shared<Files>(Files{path, std::move(documents), std::move(scenario)});
+  files_ = std::make_shared<Files>(
+      Files{path == "-" ? "standard input" : path, std::move(documents), std::move(scenario)});
 }
 
 std::vector<Diagnostic> ScenarioTemplate::check(const std::vector<Override>& overrides) const {
@@ -106,6 +121,18 @@ TransformerSpec load_model(const std::string& name) {
   Shipped file(name, "model", "models");
   TransformerSpec model = read_transformer(*file.section);
   file.diagnostics.throw_if_any();
+  return model;
+}
+
+TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing) {
+  Value document = load_document(path);
+  missing = take_out_experts(document);
+  Diagnostics diagnostics;
+  std::vector<std::string> notes;
+  if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, notes);
+  const Section section(document, "model", diagnostics);
+  TransformerSpec model = read_transformer(section);
+  diagnostics.throw_if_any();
   return model;
 }
 

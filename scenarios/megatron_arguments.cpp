@@ -28,6 +28,9 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
     refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
   if (!s.mesh.width.alike() || s.mesh.divided)
     refuse("pipeline.width", "Megatron-LM replicates all stages alike");
+  if (s.shape.accumulation_steps > 1)
+    refuse("pipeline.accumulation_steps",
+           "Megatron-LM runs all microbatches of an update in one go; leave it out");
   if (!s.recompute.alike()) {
     refuse("pipeline.recompute",
            "Megatron-LM recomputes all stages alike; give one of none, selective, full for all");

@@ -55,11 +55,13 @@ pipeline: {stages: 4, microbatches: 8}
   `config.json` can be used as it is: `model: llama/config.json`; give `seq_length` with it, as the
   file says only how long a sequence can be: `model: {base: llama/config.json, seq_length: 8192}`.
   Its number type becomes `precision`; what cannot be modelled is refused, what is not understood
-  is noted.
+  is noted. `penstock import` writes the nearest dense model of a mixture of experts.
 - **From the command line.** `--set key=value` changes any key: `--set pipeline.stages=8`, or
   `--set stages=8` where no other key has that name. `--set 'cluster.inter=100 Gbps'` on a named
   cluster changes that link and nothing else. Files named there are looked up in the working
-  directory, then beside the scenario.
+  directory, then beside the scenario. `--set schedule=NAME` takes the job along: keys of the file
+  that are for its own schedule only are left out, and lists of virtual stages are divided anew, so
+  that every device keeps its layers; a note says so.
 - **Mistakes** are reported all at once, each with its place. Editors find them while you type with
   `scenarios/scenario.schema.json`.
 )";

@@ -1,5 +1,7 @@
 #include "scenarios/resolve.hpp"
 
+#include "scenarios/foreign.hpp"
+
 #include "scenarios/parts.hpp"
 #include "scenarios/schedule_parts.hpp"
 
@@ -361,7 +363,10 @@ Scenario resolve(const Specification& spec) {
   out.perturbations = std::move(perturbations);
   out.optimizer = optimizer;
   out.training = std::move(training);
-  for (const std::string& note : spec.notes_of_files()) spec.diagnostics.note(note);
+  out.file_notes = spec.notes_of_files();
+  for (const std::string& note : out.file_notes) spec.diagnostics.note(note);
+  if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
+    out.file_notes.push_back(length);
   note_costs(spec, out);
   use_costs(spec, reduction, std::move(stages.gradients), out);
   spec.diagnostics.throw_if_any();

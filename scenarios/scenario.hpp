@@ -77,8 +77,9 @@ struct Scenario : Parallelism {
   PerturbationSpec perturbations;
   OptimizerSpec optimizer;
   TrainingSpec training;
-  std::vector<std::string> overrides;  ///< the --set it was read with, "key=value"
-  std::vector<std::string> notes;      ///< what the reader decided or left out, for the user
+  std::vector<std::string> overrides;   ///< the --set it was read with, "key=value"
+  std::vector<std::string> file_notes;  ///< those of other tools' files, whatever the job is
+  std::vector<std::string> notes;       ///< what the reader decided or left out, for the user
 
   /// Sets the stages' reduction times from the cluster as it is now.
   void update_reductions();
@@ -134,6 +135,9 @@ std::string data_folder();
 std::vector<std::string> shipped_names(const std::string& folder);
 
 TransformerSpec load_model(const std::string& name);
+/// Of another tool's file of a model: that, or where it is a mixture of experts the nearest dense
+/// model, with a line in `missing` for each key that it leaves out. Throws InputError.
+TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing);
 DeviceSpec load_device(const std::string& name);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);

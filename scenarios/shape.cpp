@@ -133,6 +133,7 @@ ScheduleShape shape_of(const Specification& spec) {
   shape.microbatches_per_update =
       number(keys.microbatches, spec.own_schedule ? std::max(schedule->only_microbatches, 1U) : 1);
   shape.batches = number(spec.batches, 1);
+  shape.accumulation_steps = number(keys.accumulation_steps, 1);
   shape.vertical_sync = keys.vertical_sync.value_or(false);
   shape.stashing = keys.stashing.value_or(Stashing::all) == Stashing::all;
   shape.extra_copies = keys.weight_copies.value_or(WeightCopies::paper) == WeightCopies::code;

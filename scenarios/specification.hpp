@@ -94,6 +94,7 @@ struct PipelineKeys {
   Integer microbatch_size{section, "microbatch_size"};
   Integer microbatches{section, "microbatches"};
   Integer global_batch_size{section, "global_batch_size"};
+  Integer accumulation_steps{section, "accumulation_steps"};
   Given<std::vector<Recompute>> recompute{section, "recompute"};
   Given<Split> split{section, "split"};
   Numbers split_layers{section, "split"};

@@ -88,6 +88,26 @@ Refusal refuse_other(const Schedule& schedule, const ScheduleShape& shape) {
   return other(schedule.only_microbatches, shape.microbatches_per_update, "microbatches");
 }
 
+/// Steps that fill and drain the pipeline, one after the other.
+Refusal refuse_steps(const Schedule& schedule, const ScheduleShape& shape) {
+  const std::uint32_t steps = shape.accumulation_steps, m = shape.microbatches_per_update;
+  if (steps == 1) return {};
+  if (!schedule.flushes() || schedule.layout == Layout::mirrored || schedule.whole_backward)
+    return {fmt::format("'{}' has no steps of gradient accumulation around it: leave out "
+                        "accumulation_steps",
+                        schedule.name),
+            "accumulation_steps"};
+  if (m % steps == 0) return {};
+  std::uint32_t below = std::min(steps, m), above = steps;
+  while (m % below != 0) --below;
+  while (above < m && m % above != 0) ++above;
+  return {fmt::format("{} microbatches per update are no {} equal steps of gradient accumulation; "
+                      "the nearest numbers that divide them: {}{}",
+                      m, steps, below,
+                      above <= m && above != below ? fmt::format(" and {}", above) : ""),
+          "accumulation_steps"};
+}
+
 }  // namespace
 
 double fill_and_drain(const ScheduleShape& shape) {
@@ -104,7 +124,35 @@ Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape) {
 
 double no_bubble(const ScheduleShape&) { return 0; }
 
-Refusal Schedule::refuse(const ScheduleShape& shape) const {
+OpLists Schedule::order(const ScheduleShape& shape) const {
+  OpLists all;
+  append_order(shape, all);
+  return all;
+}
+
+void Schedule::append_order(const ScheduleShape& shape, OpLists& order) const {
+  if (shape.accumulation_steps == 1) return generate(shape, order);
+  const ScheduleShape one = shape.one_step();
+  OpLists step;
+  generate(one, step);
+  for (int d = 0; d < step.devices(); ++d) {
+    for (std::uint32_t i = 0; i < shape.accumulation_steps; ++i)
+      for (Op op : step.of(d)) {
+        op.microbatch += i * one.per_batch(static_cast<std::uint32_t>(d));
+        order.add(op);
+      }
+    order.end_device();
+  }
+}
+
+double Schedule::claimed_bubble(const ScheduleShape& shape) const {
+  return ideal_bubble == nullptr ? kNoClaim : ideal_bubble(shape.one_step());
+}
+
+Refusal Schedule::refuse(const ScheduleShape& whole) const {
+  const Refusal by_steps = refuse_steps(*this, whole);
+  if (!by_steps.empty()) return by_steps;
+  const ScheduleShape shape = whole.one_step();
   const Refusal by_size = refuse_other(*this, shape);
   if (!by_size.empty()) return by_size;
   const Refusal by_chunks = refuse_chunks(*this, shape);

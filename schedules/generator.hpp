@@ -61,8 +61,14 @@ struct ScheduleShape {
   bool stashing = true;    ///< PipeDream: without it an op uses the weights there are
   bool correction = true;  ///< PipeMare's T2: corrects the backward's weights, one more buffer
 
+  /// Gradient accumulation around the pipeline: an update fills and drains it so many times, with
+  /// an equal part of the microbatches each.
+  std::uint32_t accumulation_steps = 1;
+
   std::uint32_t own_stages = 0;  ///< virtual stages where not every device has as many; 0: p v
 
+  /// Of one accumulation step.
+  ScheduleShape one_step() const;
   std::uint32_t stages() const { return own_stages > 0 ? own_stages : depth * chunks; }
   bool operator==(const ScheduleShape&) const = default;
   StageTimes time(std::uint32_t stage) const { return times.empty() ? StageTimes{} : times[stage]; }
@@ -121,8 +127,8 @@ struct Schedule {
   std::string_view stash;    ///< microbatches stashed on stage s
   std::string_view when;     ///< one or two sentences: when to use it, and when not
   UpdateRule update = UpdateRule::flush;
-  /// Appends the compute order of every device: of one batch (m microbatches) when the schedule
-  /// flushes, of the whole run otherwise.
+  /// Appends the compute order of every device: of one accumulation step (m microbatches, if there
+  /// is one step) when the schedule flushes, of the whole run otherwise.
   std::function<void(const ScheduleShape& shape, OpLists& order)> generate = nullptr;
   /// The bubble of equal stages and free transfers, of one flush; 0 in steady state without one.
   double (*ideal_bubble)(const ScheduleShape& shape) = nullptr;
@@ -160,6 +166,12 @@ struct Schedule {
   bool asynchronous = false;  ///< replicas update the servers' weights without waiting for others
 
   bool flushes() const { return update == UpdateRule::flush; }
+  /// The compute order of every device: of all accumulation steps of one batch when the schedule
+  /// flushes, of the whole run otherwise.
+  OpLists order(const ScheduleShape& shape) const;
+  void append_order(const ScheduleShape& shape, OpLists& order) const;
+  /// The bubble of equal stages and free transfers; kNoClaim where none is claimed.
+  double claimed_bubble(const ScheduleShape& shape) const;
   /// Why the schedule does not admit this shape.
   Refusal refuse(const ScheduleShape& shape) const;
 };

@@ -166,7 +166,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   }
   OpLists order;
   order.reserve(shape.depth, size / shape.batches);  // what is not needed is not touched
-  schedule.generate(shape, order);
+  schedule.append_order(shape, order);
 
   Program program;
   program.schedule = schedule.name;

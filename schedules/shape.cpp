@@ -15,6 +15,13 @@ std::uint32_t ScheduleShape::per_batch(std::uint32_t stage) const {
   return microbatches_per_update * (round / static_cast<std::uint32_t>(replicas.of(stage)));
 }
 
+ScheduleShape ScheduleShape::one_step() const {
+  ScheduleShape one = *this;
+  one.microbatches_per_update /= accumulation_steps;
+  one.accumulation_steps = 1;
+  return one;
+}
+
 std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
   if (replicas.alike()) return depth - 1 - stage;
   int behind = 0;

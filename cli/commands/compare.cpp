@@ -4,9 +4,12 @@
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "results/fitting_split.hpp"
 #include "results/perturbation_study.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
+#include "scenarios/document.hpp"
+#include "scenarios/overrides.hpp"
 #include "report/comparison_section.hpp"
 #include "report/report.hpp"
 #include "report/sweep_section.hpp"
@@ -114,7 +117,7 @@ Labels labels_of(const std::vector<Json>& results) {
   return labels;
 }
 
-/// Batches that differ, what was noted of runs, what does not fit.
+/// Batches that differ, what was noted of runs.
 std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
   std::string text;
   const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
@@ -131,6 +134,12 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
     text +=
         fmt::format("note{}: {}\n", of_all ? "" : fmt::format(", {}", fmt::join(rows, "; ")), note);
   }
+  return text;
+}
+
+/// What does not fit.
+std::string reasons_text(const std::vector<Json>& results, const Labels& labels) {
+  std::string text;
   std::size_t row = 0;
   for (const Json& r : results) {
     for (const Json& why : r.value("infeasible_because", Json::array())) {
@@ -196,16 +205,20 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   }
   const std::string gone =
       table.fit(width, {"stash", "batch", "bubble", "schedule", "staleness", "versions"});
-  std::string text =
+  const std::string text =
       (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
-      "batch: samples of an update; update: its time; ratio: samples/s against the first row\n"
-      "stash: microbatches whose activations the fullest device holds" +
-      (chunked ? ", a chunk's counting as its part\n" : "\n");
-  if (versions)
-    text +=
-        "versions: of the weights; staleness: updates that the weights of a gradient are "
-        "behind\n";
-  return text + notes_text(results, labels);
+      table.legend({{"batch", "samples of an update"},
+                    {"update", "its time"},
+                    {"ratio", "samples/s against the first row"}},
+                   width) +
+      table.legend(
+          {{"stash", chunked ? "microbatches whose activations the fullest device holds, a "
+                               "chunk's counting as its part"
+                             : "microbatches whose activations the fullest device holds"}}) +
+      table.legend({{"versions", "of the weights"},
+                    {"staleness", "updates that the weights of a gradient are behind"}},
+                   width);
+  return text + notes_text(results, labels) + reasons_text(results, labels);
 }
 
 /// A file's, or that of standard input where it is called "-", which is read once.
@@ -349,6 +362,11 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
                 .command = arguments.command_line,
                 .scenario = scenarios_text(arguments.positional, sources),
                 .version = PENSTOCK_VERSION};
+  std::string notes = notes_text(results, labels);
+  for (std::size_t at = 0, end = 0; at < notes.size(); at = end + 1) {
+    end = notes.find('\n', at);
+    report.notes.push_back(notes.substr(at, end - at));
+  }
   if (!why.rows.empty()) report.sections.push_back(section_text(why));
   const bool sizes = std::ranges::any_of(peak_bytes, [](double bytes) { return bytes > 0; });
   if (sizes && results.size() > 2) report.sections.push_back(pareto_section(results, labels.rows));
@@ -399,20 +417,48 @@ std::string point_text(const std::vector<Override>& point) {
   return text;
 }
 
+/// Of a split that balances time and does not fit: the nearest that does.
+std::string split_that_fits(const Scenario& scenario, const Result& result) {
+  const auto& pipeline = parse_document(scenario.text, scenario.origin);
+  const Value* split = value_at(pipeline, {"pipeline", "split"});
+  if (result.infeasible_because.empty() || split == nullptr || split->text != "balanced") return "";
+  const auto other = fitting_split(scenario);
+  return other
+             ? fmt::format("split: balanced balances time, not memory; split: {} would fit", *other)
+             : "";
+}
+
+/// What is wrong, in a line: where the file is fine, its lines say nothing.
+std::string messages(const InputError& error) {
+  std::string text;
+  for (const Diagnostic& d : error.diagnostics()) text += (text.empty() ? "" : "; ") + d.message;
+  return text;
+}
+
+/// Is it a scenario without --over?
+bool resolves(const std::string& path, const Arguments& arguments, Sources& sources) {
+  try {
+    sources.scenario(path, overrides_of(arguments));
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 /// Results of all files at all points.
 Compared results_of(const Arguments& arguments, Sources& sources) {
   const OutputOptions options{false, arguments.flag("reproducible")};
   const auto points = points_of(arguments);
   Compared all;
   std::string said;  // what is wrong with a file is wrong with it at every point
-  const auto add = [&](const std::vector<Override>& point, auto&& result) {
+  const auto add = [&](const std::vector<Override>& point, auto&& result, bool of_point = false) {
     try {
       all.results.push_back(result());
     } catch (const InputError& error) {
       ++all.refused;
       if (std::exchange(said, error.what()) == error.what()) return;
-      if (points.size() > 1 && !point.empty()) say("at {}:\n", point_text(point));
-      say("{}\n", error.what());
+      say("{}\n",
+          of_point ? fmt::format("at {}: {}", point_text(point), messages(error)) : error.what());
     }
   };
   Progress progress("compare",
@@ -429,19 +475,26 @@ Compared results_of(const Arguments& arguments, Sources& sources) {
       });
       continue;
     }
+    const bool fine = points.size() > 1 && resolves(path, arguments, sources);
     for (const std::vector<Override>& point : points) {
       progress.update(done++, path);
       const bool shown = arguments.flag("report") && all.timelines.size() < kMostTimelines;
-      add(point, [&] {
-        const Scenario scenario = sources.scenario(path, point);
-        const EngineChoice engine = engine_of(arguments);
-        const auto perturbed = study_perturbations(scenario, engine);
-        const Simulation s = simulate(scenario, engine);
-        Result result = summarize(s);
-        result.perturbed = perturbed;
-        if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
-        return to_json(s, result, options);
-      });
+      add(
+          point,
+          [&] {
+            const Scenario scenario = sources.scenario(path, point);
+            const EngineChoice engine = engine_of(arguments);
+            const auto perturbed = study_perturbations(scenario, engine);
+            const Simulation s = simulate(scenario, engine);
+            Result result = summarize(s);
+            result.perturbed = perturbed;
+            if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
+            Json json = to_json(s, result, options);
+            if (const std::string split = split_that_fits(scenario, result); !split.empty())
+              json["notes"].push_back(split);
+            return json;
+          },
+          fine);
     }
   }
   return all;

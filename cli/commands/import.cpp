@@ -74,10 +74,45 @@ std::string import_csv(const std::string& path) {
                            s.microbatches);
 }
 
-/// The file of our own that says what another tool's model file does.
+/// What of the job its scenario leaves out or takes for granted, for those who do not see the
+/// scenario: its comments under such titles, a line each.
+void say_what_is_missing(const std::string& scenario) {
+  bool missing = false;
+  for (std::size_t at = 0, end = 0; at < scenario.size(); at = end + 1) {
+    end = std::min(scenario.find('\n', at), scenario.size());
+    const std::string_view line(scenario.data() + at, end - at);
+    const bool option = line.starts_with("#   ");
+    if (!option)
+      missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
+                line.starts_with("# has no value") || line.starts_with("# assumed");
+    if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
+  }
+}
+
+/// Of a file, or of the folder of one that is called as all are.
+std::string name_of_model(const std::filesystem::path& path) {
+  const auto folder = std::filesystem::absolute(path).parent_path().filename();
+  return (path.filename() == "config.json" ? folder : path.stem()).string();
+}
+
+/// The file of our own that says what another tool's model file does, or the nearest.
 std::string import_model(const std::string& path) {
-  const TransformerSpec m = load_model(std::filesystem::absolute(path).string());
+  std::vector<std::string> missing;
+  TransformerSpec m = nearest_model(path, missing);
   std::string out = fmt::format("# from {}\n", path);
+  m.name = name_of_model(path);
+  if (!missing.empty()) {
+    m.name += ", without its experts";
+    out += "# cannot be modelled:\n";
+    for (const std::string& line : missing) out += fmt::format("#   {}\n", line);
+    out += fmt::format(
+        "# assumed, as the nearest:\n"
+        "#   ffn_hidden_size: {}, that of the experts that a token visits: their compute; the "
+        "weights of the others, routing and all-to-all are missing, so the real job is slower and "
+        "larger\n",
+        m.ffn_hidden_size);
+    say_what_is_missing(out);
+  }
   const auto line = [&](std::string_view key, const auto& value) {
     out += fmt::format("{}: {}\n", key, value);
   };
@@ -144,21 +179,6 @@ bool is_layer_table(const std::string& path) {
 
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
                                  const std::string& cluster);
-
-/// What of the job its scenario leaves out or takes for granted, for those who do not see the
-/// scenario: its comments under such titles, a line each.
-void say_what_is_missing(const std::string& scenario) {
-  bool missing = false;
-  for (std::size_t at = 0, end = 0; at < scenario.size(); at = end + 1) {
-    end = std::min(scenario.find('\n', at), scenario.size());
-    const std::string_view line(scenario.data() + at, end - at);
-    const bool option = line.starts_with("#   ");
-    if (!option)
-      missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
-                line.starts_with("# has no value") || line.starts_with("# assumed");
-    if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
-  }
-}
 
 /// A job of another framework, from its file or standard input.
 std::string import_job(const Arguments& arguments, Importer importer) {

@@ -59,8 +59,7 @@ ComputeTable generated_table(const std::string& name, const std::vector<Override
                      "the table has a row per device of one pipeline; stages with "
                      "different numbers of replicas do not make one");
   }
-  OpLists order;
-  scenario.schedule->generate(shape, order);
+  const OpLists order = scenario.schedule->order(shape);
   if (!scenario.schedule->flushes() || scenario.schedule->checkpoints)
     say_left_out(scenario.schedule->checkpoints ? "which microbatches are recomputed"
                                                 : "when weights are updated");

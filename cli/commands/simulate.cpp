@@ -13,14 +13,6 @@
 namespace penstock {
 namespace {
 
-/// From standard input where the file is called "-"; what it names is looked for from here.
-Scenario scenario_of(const Arguments& arguments) {
-  const std::string& path = arguments.positional[0];
-  const std::vector<Override> changes = overrides_of(arguments);
-  if (path != "-") return load_scenario(path, changes);
-  return parse_scenario(read_file("/dev/stdin"), "standard input", changes);
-}
-
 /// --window; all where it is not given.
 TimeWindow window_of(const Arguments& arguments) {
   if (!arguments.flag("window")) return {};
@@ -52,7 +44,7 @@ void say_size(const Scenario& scenario) {
 
 int run_simulate(const Arguments& arguments) {
   const TimeWindow window = window_of(arguments);
-  const Scenario scenario = scenario_of(arguments);
+  const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   say_size(scenario);
   auto perturbed = study_perturbations(scenario, engine_of(arguments));
   const Simulation simulation = simulate(scenario, engine_of(arguments));

@@ -123,7 +123,7 @@ std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& col
 
 Space space_of(const Arguments& arguments, const std::shared_ptr<Documents>& documents) {
   for (const std::string& file : arguments.positional) {
-    require_file(file);
+    if (file != "-") require_file(file);
     if (std::ranges::count(arguments.positional, file) > 1)
       throw InputError(file, "is given twice");
   }

@@ -336,7 +336,7 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
       arguments.positional.size() > 1 ? arguments.positional[1] : "the recording's own";
   sections.insert(sections.begin(), comparison_section(rows));
   return {.title = "Predicted against measured",
-          .summary = arguments.positional[0] + "; scenario: " + scenario,
+          .summary = "measured: " + arguments.positional[0] + "; predicted from: " + scenario,
           .figures = error_figures(result),
           .sections = std::move(sections),
           .command = arguments.command_line,
@@ -410,12 +410,36 @@ std::string text_of(const Json& result, const Arguments& arguments) {
 
 }  // namespace
 
+namespace {
+
+/// The second file is what is predicted, not a second recording.
+void require_scenario(const Arguments& arguments) {
+  if (arguments.positional.size() < 2) return;
+  const std::string &first = arguments.positional[0], &second = arguments.positional[1];
+  require_file(second);
+  const auto is_recording = [](const std::string& path) {
+    return !fs::is_directory(path) &&
+           measured_format(path, read_file(path)) == MeasuredFormat::recording;
+  };
+  if (!fs::is_directory(second) && !is_recording(second)) return;
+  const bool swapped = !fs::is_directory(first) && !is_recording(first);
+  throw InputError(
+      second,
+      fmt::format("is {}, and the second file is the scenario that the first is predicted from: {}",
+                  fs::is_directory(second) ? "a folder" : "a recording",
+                  swapped ? fmt::format("did you mean `penstock validate {} {}`?", second, first)
+                          : "validate each, or give a folder that holds both"));
+}
+
+}  // namespace
+
 int run_validate(const Arguments& arguments) {
   if (arguments.flag("print")) {
     put_output(arguments, scenario_of_row(arguments.positional[0], arguments.value("print")));
     return exit_ok;
   }
   const auto tolerance = tolerance_of(arguments);
+  require_scenario(arguments);
   LeftOut left_out(fs::is_directory(arguments.positional[0]));
   const auto files = inputs_in(arguments.positional[0], arguments, left_out);
   const auto recordings = std::ranges::count(files, MeasuredFormat::recording, &InputFile::format);

@@ -1,12 +1,14 @@
 #include "plan/search/candidate.hpp"
 
 #include "scenarios/document.hpp"
+#include "scenarios/library.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <span>
@@ -49,6 +51,21 @@ void add_measured_choice(const Value& document, std::vector<Override>& overrides
     if (value != nullptr && value->kind == Value::Kind::scalar)
       overrides.push_back({std::string("pipeline.") + key, value->text});
   }
+}
+
+/// The groups of a cluster, of what it starts from, or of the file that it is; none: it says none.
+std::optional<Value> groups_in(const Value& cluster) {
+  namespace fs = std::filesystem;
+  if (cluster.kind == Value::Kind::map) {
+    if (const Value* groups = cluster.find("groups")) return *groups;
+    const Value* base = cluster.find("base");
+    return base == nullptr ? std::nullopt : groups_in(*base);
+  }
+  std::error_code ignored;
+  if (fs::is_regular_file(cluster.text, ignored)) return groups_in(load_document(cluster.text));
+  const fs::path shipped = fs::path(data_folder()) / "models/clusters" / (cluster.text + ".yaml");
+  if (!fs::exists(shipped, ignored)) return std::nullopt;
+  return groups_in(load_document(shipped.string()));
 }
 
 std::optional<bool> said(const Value& document, const char* key) {
@@ -197,7 +214,7 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages) {
 }
 
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom)
-    : origin_(std::move(origin)), headroom_(headroom) {
+    : text_(text), origin_(std::move(origin)), headroom_(headroom) {
   const Value document = parse_document(text, origin_);
   scenario_.emplace(problem_text(document), origin_);
   std::vector<Override> base{
@@ -219,6 +236,36 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
     const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
     if (degree != nullptr && degree->text != "1") context_ = degree->text;
   }
+  const Value* steps = pipeline == nullptr ? nullptr : pipeline->find("accumulation_steps");
+  if (steps != nullptr && steps->text != "1") accumulation_steps_ = steps->text;
+}
+
+std::optional<std::string> Problem::text_of_kind(const std::string& device) const {
+  Value document = parse_document(text_, origin_);
+  const auto cluster = std::ranges::find(document.entries, "cluster",
+                                         [](const Value::Entry& e) { return e.key.text; });
+  if (cluster == document.entries.end()) return std::nullopt;
+  const auto groups = groups_in(cluster->value);
+  if (!groups || groups->items.size() != base_.cluster.groups.size()) return std::nullopt;
+  Value kept = *groups;
+  kept.items.clear();
+  for (std::size_t g = 0; g < groups->items.size(); ++g)
+    if (base_.cluster.groups[g].node.device.name == device) kept.items.push_back(groups->items[g]);
+  Value::Entry entry;
+  entry.key.kind = Value::Kind::scalar;
+  entry.key.text = "groups";
+  entry.value = std::move(kept);
+  if (cluster->value.kind != Value::Kind::map) {
+    Value::Entry base = entry;
+    base.key.text = "base";
+    base.value = cluster->value;
+    cluster->value.kind = Value::Kind::map;
+    cluster->value.entries = {std::move(base)};
+  }
+  std::erase_if(cluster->value.entries,
+                [](const Value::Entry& e) { return e.key.text == "groups"; });
+  cluster->value.entries.push_back(std::move(entry));
+  return to_yaml(document);
 }
 
 Axes Problem::axes(bool asynchronous) const {

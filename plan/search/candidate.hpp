@@ -109,6 +109,10 @@ class Problem {
   std::vector<int> in_model(const std::vector<int>& runs) const;
   int gpus() const { return base_.cluster.devices(); }
 
+  /// The scenario with only those groups of nodes whose GPUs are of this kind; none where its
+  /// cluster does not say its groups.
+  std::optional<std::string> text_of_kind(const std::string& device) const;
+
   /// All values: depths up to the layers; widths, microbatch sizes that divide the batch; tensor
   /// degrees that divide the model, within a node; chunks up to the layers; the schedules that keep
   /// one version of the weights, with `asynchronous` all.
@@ -130,18 +134,20 @@ class Problem {
   std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
   /// The degree of context parallelism that the scenario has and the search leaves out; "": none.
   const std::string& context() const { return context_; }
+  /// Likewise of its accumulation steps.
+  const std::string& accumulation_steps() const { return accumulation_steps_; }
 
  private:
   std::vector<Override> overrides(const Choice& choice) const;
 
-  std::string origin_;
+  std::string text_, origin_;
   std::optional<ScenarioTemplate> scenario_;
   Scenario base_;
   std::int64_t batch_ = 0;
   double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
-  std::string context_;
+  std::string context_, accumulation_steps_;
   bool plain_reduction_ = true;
 };
 

@@ -46,6 +46,18 @@ TEST(Table, TakesOutTheLeastWhereThereIsNoRoom) {
   EXPECT_EQ(few.render(), "name  much\nx        1\n");
 }
 
+TEST(Table, ExplainsTheColumnsThatAreThere) {
+  TextTable t({"name", "much", "little"});
+  t.add({"x", "1", "22"});
+  EXPECT_EQ(t.legend({{"much", "a lot"}, {"gone", "nothing"}, {"little", "not much"}}),
+            "much: a lot; little: not much\n");
+  EXPECT_EQ(t.legend({{"much", "a lot"}, {"little", "not much"}}, 20),
+            "much: a lot;\nlittle: not much\n");
+  EXPECT_EQ(t.legend({{"gone", "nothing"}}), "");
+  t.fit(5, {"much", "little"});
+  EXPECT_EQ(t.legend({{"much", "a lot"}}), "");
+}
+
 TEST(Table, SaysManyEqualWordsOnce) {
   EXPECT_EQ(compressed({}, " "), "");
   EXPECT_EQ(compressed({"1", "1", "1", "1", "1", "2"}, " "), "1 1 1 1 1 2");

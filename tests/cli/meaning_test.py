@@ -123,6 +123,106 @@ class Work(Case):
         self.assertIn("a chunk's counting as its part", table)
 
 
+class Carried(Case):
+    """A job under another schedule than its file's."""
+
+    def test_chunks_and_what_belongs_to_a_schedule_go_with_it(self):
+        case = self.file(COSTS + "schedule: interleaved-1f1b\n"
+                         "pipeline: {stages: 4, chunks: 4, microbatches: 8, group: 4}\n")
+        names = ["interleaved-1f1b", "1f1b", "v-half", "zb-h1", "looped-bfs"]
+        results = self.json("compare", case, "--over", "schedule=" + ",".join(names))
+        self.assertEqual([(r["schedule"], r["chunks"]) for r in results],
+                         [*zip(names, (4, 1, 2, 1, 4))])
+        for r in results:
+            self.assertAlmostEqual(sum(d["busy_s"] for d in r["devices"]), 4 * 8 * 24e-3, places=9)
+        self.assertEqual(results[1]["notes"], ["from 'interleaved-1f1b' to '1f1b': chunks: 1, not "
+                                               "4; group left out"])
+
+    def test_every_device_keeps_its_layers(self):
+        case = self.file("model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
+                         "pipeline: {stages: 4, chunks: 2, microbatches: 8, microbatch_size: 8, "
+                         "recompute: full, split: [4, 4, 4, 4, 3, 4, 5, 4]}\n")
+        names = ["interleaved-1f1b", "1f1b", "v-half", "torchgpipe"]
+        results = self.json("compare", case, "--over", "schedule=" + ",".join(names))
+        self.assertEqual([r["schedule"] for r in results], names)
+        for r in results:
+            self.assertEqual([sum(d["layers"]) for d in r["devices"]], [7, 8, 9, 8], r["schedule"])
+        back = self.file("model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: 1f1b\n"
+                         "pipeline: {stages: 4, microbatches: 8, microbatch_size: 8, "
+                         "recompute: [full, none, none, none], split: [7, 8, 9, 8]}\n")
+        (v,) = self.json("compare", back, "--over", "schedule=zb-v")
+        self.assertEqual([sum(d["layers"]) for d in v["devices"]], [7, 8, 9, 8])
+        self.assertIn("recompute: the same on each device", v["notes"][0])
+
+    def test_what_has_no_reading_is_said_in_a_line(self):
+        case = self.file(COSTS + "schedule: 1f1b\npipeline: {stages: 3, microbatches: 8}\n")
+        done = self.run_it("compare", case, "--over", "schedule=1f1b,chimera", code=2)
+        lines = [line for line in done.stderr.splitlines() if line]
+        self.assertEqual(len(lines), 2, done.stderr)
+        self.assertTrue(lines[0].startswith("at schedule=chimera: "), done.stderr)
+        self.assertEqual(lines[1], "1 of 2 were left out")
+
+    def test_what_is_given_with_the_schedule_stays(self):
+        case = self.file(COSTS + "schedule: interleaved-1f1b\n"
+                         "pipeline: {stages: 4, chunks: 4, microbatches: 8}\n")
+        done = self.run_it("simulate", case, "--set", "schedule=1f1b", "--set", "chunks=2", code=2)
+        self.assertIn("'1f1b' runs one stage per device", done.stderr)
+
+    def test_coupled_messages_of_chunks_are_one_suggestion(self):
+        case = self.file(COSTS + "schedule: interleaved-1f1b\ntransfers: coupled\n"
+                         "pipeline: {stages: 4, microbatches: 8}\n")
+        said = self.run_it("simulate", case, code=2).stderr
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.assertEqual(said.count("is stuck before"), 1, said)
+        self.assertIn("use transfers: overlapped or blocking", said)
+        self.run_it("simulate", case, "--set", "transfers=overlapped")
+
+
+class Accumulation(Case):
+    CASE = COSTS + "schedule: 1f1b\npipeline: {stages: 4, microbatches: 32}\n"
+
+    def test_steps_fill_and_drain_the_pipeline(self):
+        case = self.file(self.CASE)
+        whole, steps = self.json("compare", case, "--over", "accumulation_steps=1,4")
+        one = self.json("simulate", case, "--set", "microbatches=8")
+        self.assertAlmostEqual(steps["iteration_time_s"], 4 * one["iteration_time_s"], places=9)
+        self.assertEqual(steps["samples_per_update"], whole["samples_per_update"])
+        self.assertLess(whole["iteration_time_s"], steps["iteration_time_s"])
+        said = self.run_it("simulate", case, "--set", "accumulation_steps=4").stdout
+        self.assertIn("32 microbatches per update in 4 accumulation steps", said)
+        self.assertRegex(said, r"would leave 27.3 %: \(p-1\)/\(m\+p-1\) per accumulation step")
+
+    def test_what_does_not_divide_is_refused(self):
+        case = self.file(self.CASE)
+        done = self.run_it("simulate", case, "--set", "accumulation_steps=5", code=2)
+        self.assertIn("the nearest numbers that divide them: 4 and 8", done.stderr)
+        done = self.run_it("simulate", case, "--set", "accumulation_steps=2", "--set",
+                           "schedule=pipedream-2bw", code=2)
+        self.assertIn("leave out accumulation_steps", done.stderr)
+
+
+class Memory(Case):
+    CASE = ["llama-3-70b-h100", "--set", "split=balanced"]
+
+    def test_the_reason_is_of_the_fullest_device(self):
+        for row in self.json("compare", *self.CASE, "--over", "schedule=1f1b,zb-v,gpipe"):
+            peaks = [d["peak_memory_bytes"] for d in row["devices"]]
+            fullest = peaks.index(max(peaks))
+            self.assertIn(f" device {fullest} needs", row["infeasible_because"][0])
+
+    def test_a_balanced_split_that_does_not_fit_names_one_that_does(self):
+        table = self.run_it("compare", *self.CASE, "--over", "schedule=1f1b,v-half").stdout
+        named = re.search(r"split: balanced balances time, not memory; split: (\[.*\]) would fit",
+                          table)
+        self.assertIsNotNone(named, table)
+        result = self.json("simulate", *self.CASE)
+        self.assertFalse(result["feasible"])
+        self.assertIn(f"split: {named[1]}", [a["change"] for a in result["what_to_change"]])
+        fits = self.json("simulate", self.CASE[0], "--set", f"split={named[1]}")
+        self.assertTrue(fits["feasible"])
+        self.assertEqual(sum(sum(d["layers"]) for d in fits["devices"][:4]), 80)
+
+
 class Batch(Case):
     def test_rows_of_other_batches_are_named(self):
         sets = ["gpt-2.2b-flush", "--over", "width=1,2", "--set", "stages=4"]
@@ -205,8 +305,8 @@ class Several(Case):
         self.assertEqual(done.stderr.count("'stages' must be"), 1, done.stderr)
         good = self.file(self.GOOD)
         done = self.run_it("compare", good, "--over", "schedule=gpipe,pipedream,1f1b", code=2)
-        self.assertIn("at schedule=pipedream:\n", done.stderr)
         self.assertEqual(done.stderr.count("at schedule="), 1)
+        self.assertIn("at schedule=pipedream: ", done.stderr)
 
     def test_compare_over_a_key(self):
         good = self.file(self.GOOD)
@@ -249,6 +349,27 @@ class Several(Case):
         self.assertEqual([r["scenario"] for r in rows], ["standard input"] * 2)
         self.assertNotEqual(rows[0]["makespan_s"], rows[1]["makespan_s"])
 
+    def test_sweep_and_plan_read_standard_input(self):
+        rows = self.run_it("sweep", "-", "--over", "microbatches=4,8", "--format", "csv",
+                           stdin=self.GOOD).stdout
+        self.assertEqual(rows.count(",ok"), 2, rows)
+        text = (SOURCE / "scenarios/gpt-2.2b-flush.yaml").read_text()
+        plan = self.json("plan", "-", "--search", "full", "--effort", "5", stdin=text)
+        self.assertEqual(plan["batch"], 64)
+        self.assertTrue(plan["plans"])
+        self.run_it("plan", "-", "--search", "2bw", stdin=text)
+        self.assertIn("as simulate, compare, sweep and plan do",
+                      self.run_it("export", "-", "--to", "layout", code=2).stderr)
+
+    def test_a_second_recording_is_no_scenario(self):
+        recorded = sorted((SOURCE / "traces/recorded/host").glob("*.json.gz"))[:2]
+        said = self.run_it("validate", *map(str, recorded), code=2).stderr
+        self.assertIn("is a recording, and the second file is the scenario", said)
+        self.assertIn("validate each, or give a folder", said)
+        case = self.file(self.GOOD)
+        said = self.run_it("validate", case, str(recorded[0]), code=2).stderr
+        self.assertIn(f"did you mean `penstock validate {recorded[0]} {case}`?", said)
+
     def test_a_sweep_says_which_rates_are_no_steady_states(self):
         good = self.file(self.GOOD)
         short = ["sweep", good, "--over", "schedule=1f1b,pipedream-2bw", "--set", "microbatches=4"]
@@ -287,6 +408,57 @@ class Launchers(Case):
             self.file(again)
             back = self.run_it("export", "case.yaml", "--to", "megatron-args").stdout
             self.assertEqual(sorted(back.split("\n")), sorted(text.split("\n")), name)
+
+
+class Models(Case):
+    """Files of models that other tools have."""
+    MIXTURE = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584,
+               "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
+               "vocab_size": 32000, "max_position_embeddings": 32768, "num_local_experts": 8,
+               "num_experts_per_tok": 2, "hidden_act": "silu", "tie_word_embeddings": False,
+               "torch_dtype": "bfloat16"}
+
+    def test_a_mixture_of_experts_becomes_the_nearest_dense_model(self):
+        path = self.file(json.dumps(self.MIXTURE), "mixture.json")
+        plan = ["--cluster", "dgx-h100", "--batch", "64", "--search", "full", "--effort", "5"]
+        said = self.run_it("plan", path, *plan, code=2).stderr
+        self.assertEqual(said.count("not modelled"), 1, said)
+        self.assertIn("whose ffn_hidden_size is 7168", said)
+        self.assertIn(f"mixture.json -o nearest.yaml` writes it", said)
+        done = self.run_it("import", path, "-o", "nearest.yaml")
+        self.assertIn("num_local_experts 8: mixture-of-experts models are not modelled",
+                      done.stderr)
+        nearest = (self.folder / "nearest.yaml").read_text()
+        for line in ("ffn_hidden_size: 7168", 'name: "mixture, without its experts"',
+                     "#   num_experts_per_tok 2: mixture-of-experts models are not modelled"):
+            self.assertIn(line + "\n", nearest)
+        self.assertIn("mixture, without its experts on 8 GPUs",
+                      self.run_it("plan", "nearest.yaml", *plan).stdout)
+
+    def test_more_than_experts_is_left_out_by_name(self):
+        more = {**self.MIXTURE, "n_routed_experts": 64, "n_shared_experts": 2, "kv_lora_rank": 512,
+                "moe_intermediate_size": 512, "num_nextn_predict_layers": 1, "head_dim": 128}
+        del more["num_local_experts"]
+        text = self.run_it("import", self.file(json.dumps(more), "more.json")).stdout
+        for line in ("kv_lora_rank 512: multi-latent attention is not modelled",
+                     "num_nextn_predict_layers 1: multi-token prediction is not modelled",
+                     "head_dim 128: heads are hidden_size / num_attention_heads wide here"):
+            self.assertIn(f"#   {line}\n", text)
+        self.assertIn("ffn_hidden_size: 2048\n", text)  # two visited, two shared
+
+    def test_a_plan_says_which_length_it_took(self):
+        dense = {k: v for k, v in self.MIXTURE.items() if "experts" not in k}
+        path = self.file(json.dumps({**dense, "model_type": "llama"}), "dense.json")
+        plan = ["--cluster", "dgx-h100", "--batch", "64", "--search"]
+        note = "seq_length 32768 is the file's max_position_embeddings, the longest"
+        full = self.run_it("plan", path, *plan, "full", "--effort", "5").stdout
+        self.assertIn("64 samples of 32768 tokens per update", full)
+        self.assertIn(note, full)
+        self.assertIn(note, self.run_it("plan", path, *plan, "2bw").stdout)
+        told = self.run_it("plan", "{base: dense.json, seq_length: 4096}", *plan, "full",
+                           "--effort", "5").stdout
+        self.assertIn("64 samples of 4096 tokens per update", told)
+        self.assertNotIn(note, told)
 
 
 class Advice(Case):
@@ -385,6 +557,25 @@ class Plan(Case):
                                               "distributed_optimizer")) for p in plan["plans"]]
         self.assertGreater(len(rows), 3)
         self.assertEqual(len(set(rows)), len(rows), rows)
+
+    def test_what_each_kind_of_gpu_reaches_alone(self):
+        mixed = ("{inter: 100 Gbps, groups: [{base: dgx-a100, nodes: 1}, "
+                 "{base: p3.16xlarge, nodes: 1}]}")
+        options = ["--batch", "64", "--search", "full", "--effort", "20", "--schedule", "1f1b"]
+        plan = self.json("plan", "gpt-1.3b", "--cluster", mixed, *options)
+        self.assertEqual([(k["device"], k["gpus"]) for k in plan["alone"]],
+                         [("A100-80", 8), ("V100-16", 8)])
+        alone = self.json("plan", "gpt-1.3b", "--cluster", "{base: dgx-a100, inter: 100 Gbps}",
+                          *options)
+        self.assertAlmostEqual(plan["alone"][0]["throughput_samples_per_s"],
+                               alone["plans"][0]["throughput_samples_per_s"], delta=1e-6)
+        text = self.run_it("plan", "gpt-1.3b", "--cluster", mixed, *options, "--report",
+                           "plan.html").stdout
+        self.assertRegex(text, r"(?m)^the 8 A100-80 alone: \S+ samples/s \(1f1b, .*\); plan 1 is "
+                               r"\S+ % (faster|slower)$")
+        page = (self.folder / "plan.html").read_text()
+        self.assertIn("the 8 A100-80 alone", page)
+        self.assertIn("*: microbatches smaller than the device", page)
 
     def test_every_wrong_choice_is_named(self):
         said = self.run_it("plan", "llama-3-8b", "--objective", "fast", "--recompute", "some",

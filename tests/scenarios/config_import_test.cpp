@@ -89,7 +89,9 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_EQ(s.microbatch_size, 1);
   EXPECT_EQ(s.transformer->num_layers, 80);
   EXPECT_TRUE(s.distributed_optimizer);  // FSDP: the nearest, which a line says
-  EXPECT_NE(text.find("FSDP also shards weights"), std::string::npos) << text;
+  EXPECT_NE(text.find("#   parallelism.data_parallel_shard_degree 2: FSDP keeps 1/2 of weights"),
+            std::string::npos)
+      << text;
   EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
   EXPECT_TRUE(
       has_line(text, "#   float8.recipe_name rowwise: fp8 is not modelled: bf16 is predicted"))
@@ -121,6 +123,83 @@ TEST(TorchtitanImport, EveryScheduleOfTorchIsOneOfOurs) {
     EXPECT_EQ(text.find("not known here"), std::string::npos) << text;
     EXPECT_NO_THROW(scenario_in(text)) << text;
   }
+}
+
+std::string titan_with(const std::string& more, const std::string& activation_checkpoint = "") {
+  return scenario_of_torchtitan(
+      "[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nseq_len = 4096\n" + more +
+          "[activation_checkpoint]\n" + activation_checkpoint,
+      "a.toml", "");
+}
+
+TEST(TorchtitanImport, StepsOfGradientAccumulationDrainThePipeline) {
+  const std::string parallel =
+      "[parallelism]\npipeline_parallel_degree = 4\ndata_parallel_shard_degree = 2\n";
+  const auto job = [&](const std::string& batch) {
+    return scenario_in(titan_with(batch + parallel, "mode = 'full'\n"));
+  };
+  const Scenario steps = job("local_batch_size = 8\nglobal_batch_size = 64\n");
+  EXPECT_EQ(steps.samples_per_update(), 64);
+  EXPECT_EQ(steps.shape.microbatches_per_update, 32u);
+  EXPECT_EQ(steps.shape.accumulation_steps, 4u);
+  const Scenario one = job("local_batch_size = 32\n");
+  EXPECT_EQ(one.samples_per_update(), 64);
+  EXPECT_EQ(one.shape.accumulation_steps, 1u);
+  const std::string odd = titan_with("local_batch_size = 8\nglobal_batch_size = 40\n" + parallel);
+  EXPECT_NE(odd.find("#   training.global_batch_size 40: it is no multiple"), std::string::npos)
+      << odd;
+  const Scenario flat =
+      scenario_in(titan_with("local_batch_size = 2\nglobal_batch_size = 16\n"
+                             "[parallelism]\ndata_parallel_shard_degree = 2\n"));
+  EXPECT_EQ(flat.microbatch_size, 2);
+  EXPECT_EQ(flat.shape.microbatches_per_update, 4u);
+  EXPECT_EQ(flat.shape.accumulation_steps, 1u);
+}
+
+TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
+  const auto recompute = [](const std::string& text) { return scenario_in(text).recompute.of(0); };
+  const std::string op = titan_with("", "mode = 'selective'\nselective_ac_option = 'op'\n");
+  EXPECT_NE(op.find("#   activation_checkpoint.selective_ac_option op: the cheap ops and every"),
+            std::string::npos)
+      << op;
+  EXPECT_EQ(recompute(op), Recompute::none);
+  const std::string layers = titan_with("", "mode = 'selective'\nselective_ac_option = '2'\n");
+  EXPECT_NE(layers.find("one layer in 2 is made again there"), std::string::npos) << layers;
+  EXPECT_EQ(recompute(titan_with("", "mode = 'selective'\nselective_ac_option = '1'\n")),
+            Recompute::full);
+  EXPECT_EQ(recompute(titan_with("", "mode = 'full'\nselective_ac_option = 'op'\n")),
+            Recompute::full);
+  const std::string nothing = titan_with("");
+  EXPECT_NE(nothing.find("activation_checkpoint.mode: selective (its default)"), std::string::npos)
+      << nothing;
+}
+
+TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
+  const std::string hsdp = titan_with(
+      "[parallelism]\ndata_parallel_shard_degree = 4\ndata_parallel_replicate_degree = 2\n");
+  EXPECT_NE(hsdp.find("data_parallel_replicate_degree 2: HSDP shards the optimizer among 4"),
+            std::string::npos)
+      << hsdp;
+  EXPECT_EQ(scenario_in(hsdp).gpu_count(), 8);
+  const std::string ddp = titan_with(
+      "[parallelism]\ndata_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 2\n");
+  EXPECT_FALSE(scenario_in(ddp).distributed_optimizer);
+  EXPECT_EQ(ddp.find("FSDP"), std::string::npos) << ddp;
+}
+
+TEST(TorchtitanImport, EveryFlagComesOut) {
+  const std::string text = scenario_of_torchtitan(
+      "torchrun --banana 3 --rdzv_backend c10d --nproc_per_node=8 -m torchtitan.train "
+      "--job.config_file a.toml --training.dtype bfloat16 --training.mixed_precision_reduce "
+      "float32 "
+      "--training.mixed_precision_param float32",
+      "run.sh", "");
+  for (const char* line :
+       {"#   rdzv_backend c10d", "#   banana 3", "#   training.mixed_precision_reduce float32"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  EXPECT_NE(text.find("#   job.config_file a.toml: the file is not read"), std::string::npos);
+  EXPECT_NE(text.find("#   training.dtype bfloat16: weights, gradients"), std::string::npos);
+  EXPECT_NE(text.find("precision: fp32"), std::string::npos) << text;
 }
 
 TEST(TorchtitanImport, NoTextIsTooOdd) {

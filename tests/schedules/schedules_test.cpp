@@ -54,6 +54,39 @@ TEST(OneFOneB, WarmupIsClampedToTheWorkThereIs) {
   EXPECT_EQ(order(make("1f1b", 8, 2), 0), "F1 F2 B1 B2");
 }
 
+TEST(AccumulationSteps, FillAndDrainOneAfterTheOther) {
+  ScheduleShape shape{2, 6};
+  shape.accumulation_steps = 2;
+  const Program program = lower(*find_schedule("1f1b"), shape, {});
+  EXPECT_EQ(order(program, 0), "F1 F2 B1 F3 B2 B3 F4 F5 B4 F6 B5 B6");
+  const auto steps = std::ranges::count(program.ops.of(0), OpKind::step, &Op::kind);
+  EXPECT_EQ(steps, 1);  // one update
+  EXPECT_EQ(find_schedule("1f1b")->claimed_bubble(shape), 1.0 / 4);
+}
+
+TEST(AccumulationSteps, EveryScheduleRunsThemOrSaysWhyNot) {
+  for (const Schedule& schedule : schedules()) {
+    ScheduleShape shape{4, 16, 1};
+    shape.chunks = schedule.chunks.usual;
+    shape.memory_limit = schedule.usual_limit;
+    if (schedule.whole_model) shape.depth = 1;
+    ScheduleShape one = shape;
+    one.microbatches_per_update = 8;
+    shape.accumulation_steps = 2;
+    const Refusal refused = schedule.refuse(shape);
+    if (schedule.flushes() && refused.key != "accumulation_steps") {
+      ASSERT_TRUE(refused.empty() || !schedule.refuse(one).empty()) << schedule.name;
+    }
+    if (!refused.empty()) continue;
+    EXPECT_EQ(schedule.order(shape).size(), 2 * schedule.order(one).size()) << schedule.name;
+  }
+  ScheduleShape odd{4, 6};
+  odd.accumulation_steps = 4;
+  EXPECT_EQ(find_schedule("1f1b")->refuse(odd).why,
+            "6 microbatches per update are no 4 equal steps of gradient accumulation; the nearest "
+            "numbers that divide them: 3 and 6");
+}
+
 TEST(DapplePb, WarmsUpTwiceAsDeep) {
   const Program program = make("dapple-pb", 4, 8);
   EXPECT_EQ(order(program, 3).substr(0, 11), "F1 B1 F2 B2");

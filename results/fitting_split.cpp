@@ -1,0 +1,86 @@
+#include "results/fitting_split.hpp"
+
+#include "base/error.hpp"
+#include "results/simulation.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+constexpr std::size_t kMostMoves = 64;
+constexpr std::uint32_t kMostOps = 100'000;
+
+std::string text_of(const std::vector<int>& layers) {
+  return fmt::format("[{}]", fmt::join(layers, ", "));
+}
+
+/// Of a device that its memory holds too little for: negative.
+std::int64_t free_bytes(const DeviceResult& d) {
+  return d.capacity_bytes == 0 ? 0 : d.capacity_bytes - d.memory.use.total();
+}
+
+/// What a layer more takes there, rather too much than too little.
+std::int64_t bytes_of_a_layer(const DeviceResult& d) {
+  int layers = 0;
+  for (const int n : d.layers) layers += n;
+  return d.memory.use.total() / std::max(layers, 1);
+}
+
+/// The stage of a device with the most layers, or the fewest.
+int stage_with(const DeviceResult& d, bool most) {
+  const auto at = most ? std::ranges::max_element(d.layers) : std::ranges::min_element(d.layers);
+  return d.stages[static_cast<std::size_t>(at - d.layers.begin())];
+}
+
+/// One layer from the fullest device to the least busy one with room. False: there is none.
+bool move_a_layer(const Result& result, std::vector<int>& layers) {
+  const DeviceResult& fullest = *std::ranges::min_element(result.devices, {}, free_bytes);
+  const DeviceResult* to = nullptr;
+  for (const DeviceResult& d : result.devices) {
+    const bool other = d.stages != fullest.stages;
+    if (!other || free_bytes(d) < bytes_of_a_layer(d)) continue;
+    if (to == nullptr || d.time.busy_s < to->time.busy_s) to = &d;
+  }
+  const int from = stage_with(fullest, true);
+  if (to == nullptr || layers[static_cast<std::size_t>(from)] <= 1) return false;
+  --layers[static_cast<std::size_t>(from)];
+  ++layers[static_cast<std::size_t>(stage_with(*to, false))];
+  return true;
+}
+
+Result result_of(const Scenario& scenario) {
+  Simulation simulation = prepare(scenario);
+  simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
+  simulation.engine = "exact";
+  return outline(simulation);
+}
+
+}  // namespace
+
+std::optional<std::string> fitting_split(const Scenario& scenario) {
+  if (scenario.layers.empty() || scenario.perturbations.changes_times()) return std::nullopt;
+  if (prepare(scenario).program.ops.size() > kMostOps) return std::nullopt;
+  std::vector<int> layers = scenario.layers;
+  std::set<std::vector<int>> seen;
+  try {
+    Result result = result_of(scenario);
+    for (std::size_t moves = 0; moves < kMostMoves && seen.insert(layers).second; ++moves) {
+      if (result.infeasible_because.empty())
+        return moves == 0 ? std::nullopt : std::optional(text_of(layers));
+      if (!move_a_layer(result, layers)) return std::nullopt;
+      result = result_of(
+          parse_scenario(scenario.text, scenario.origin, {{"pipeline.split", text_of(layers)}}));
+    }
+  } catch (const InputError&) {  // a split that the scenario does not admit
+  }
+  return std::nullopt;
+}
+
+}  // namespace penstock

@@ -1,0 +1,200 @@
+#include "scenarios/carry_over.hpp"
+
+#include "scenarios/overrides.hpp"
+#include "schedules/catalog.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace penstock {
+namespace {
+
+std::optional<std::uint32_t> whole(const Value* value) {
+  if (value == nullptr || value->kind != Value::Kind::scalar) return std::nullopt;
+  std::uint32_t number = 0;
+  const std::string& text = value->text;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is = error == std::errc() && end == text.data() + text.size() && number > 0;
+  return is ? std::optional(number) : std::nullopt;
+}
+
+bool admits(const Chunks& chunks, std::uint32_t v) {
+  return v >= chunks.least && v <= chunks.most && (v - chunks.least) % chunks.step == 0;
+}
+
+/// Virtual stages of a device in lists of them: those of a mirrored pipeline count once.
+std::uint32_t listed_chunks(const Schedule& schedule, std::uint32_t chunks) {
+  return schedule.layout == Layout::mirrored ? 1 : chunks;
+}
+
+std::uint32_t device_of(const Schedule& schedule, std::uint32_t stage, std::uint32_t depth) {
+  const std::uint32_t there = stage % (2 * depth);
+  const bool back = schedule.layout == Layout::snake && there >= depth;
+  return back ? 2 * depth - 1 - there : stage % depth;
+}
+
+class Carrying {
+ public:
+  Carrying(Value& document, const Schedule& from, const Schedule& to,
+           std::span<const Override> overrides)
+      : document_(document), from_(from), to_(to) {
+    for (const Override& change : overrides) {
+      try {
+        given_.push_back(key_path(change.key, change.key));
+      } catch (const InputError&) {  // said where it is applied
+      }
+    }
+    from_chunks_ = to_chunks_ = from.chunks.usual;
+  }
+
+  std::string run() {
+    chunks();
+    drop("group", to_.groups);
+    drop("checkpoint", to_.checkpoints);
+    drop("memory_limit", to_.usual_limit > 0);
+    drop("correction", to_.corrects);
+    drop("vertical_sync", to_.update == UpdateRule::stash);
+    drop("weight_copies", to_.update == UpdateRule::stash);
+    drop("accumulation_steps", to_.flushes() && to_.layout != Layout::mirrored);
+    if (to_.checkpoints) checkpoints();
+    split();
+    recomputation();
+    return changes_.empty() ? ""
+                            : fmt::format("from '{}' to '{}': {}", from_.name, to_.name, changes_);
+  }
+
+ private:
+  Value* find(const char* key) const {
+    return const_cast<Value*>(value_at(document_, {"pipeline", key}));
+  }
+  bool is_given(const char* key) const {
+    return std::ranges::find(given_, std::vector<std::string>{"pipeline", key}) != given_.end();
+  }
+  void say(const std::string& change) { changes_ += (changes_.empty() ? "" : "; ") + change; }
+
+  void erase(const Value* value) {
+    for (Value::Entry& section : document_.entries)
+      std::erase_if(section.value.entries,
+                    [&](const Value::Entry& entry) { return &entry.value == value; });
+  }
+
+  void drop(const char* key, bool has_meaning) {
+    const Value* value = find(key);
+    if (has_meaning || value == nullptr || is_given(key)) return;
+    say(fmt::format("{} left out", key));
+    erase(value);
+  }
+
+  void chunks() {
+    const auto said = whole(find("chunks"));
+    from_chunks_ = is_given("chunks") ? from_.chunks.usual : said.value_or(from_.chunks.usual);
+    to_chunks_ = said.value_or(to_.chunks.usual);
+    if (!said || is_given("chunks") || admits(to_.chunks, *said)) return;
+    to_chunks_ = to_.chunks.usual;
+    say(fmt::format("chunks: {}, not {}", to_chunks_, *said));
+    erase(find("chunks"));
+  }
+
+  /// The key that says the same of torchgpipe, which recomputes by microbatches.
+  void checkpoints() {
+    Value* recompute = find("recompute");
+    const bool full = recompute != nullptr && recompute->text == "full";
+    const bool none = recompute != nullptr && recompute->text == "none";
+    if (is_given("recompute") || is_given("checkpoint") || (!full && !none)) return;
+    for (Value::Entry& section : document_.entries)
+      for (Value::Entry& entry : section.value.entries)
+        if (&entry.value == recompute) entry.key.text = "checkpoint";
+    recompute->text = full ? "always" : "never";
+    say(fmt::format("checkpoint: {} for recompute", recompute->text));
+  }
+
+  /// A list with an entry for each virtual stage of the file's schedule, which the new one has not.
+  Value* list_to_divide(const char* key) const {
+    Value* list = find(key);
+    const auto depth = whole(find("stages"));
+    if (list == nullptr || list->kind != Value::Kind::list || is_given(key) || !depth)
+      return nullptr;
+    const std::uint32_t old = *depth * listed_chunks(from_, from_chunks_);
+    const bool same = listed_chunks(from_, from_chunks_) == listed_chunks(to_, to_chunks_) &&
+                      from_.layout == to_.layout;
+    const bool of_stages = list->items.size() == old && !same;
+    return of_stages && to_.positions.empty() ? list : nullptr;
+  }
+
+  std::uint32_t depth() const { return *whole(find("stages")); }
+  std::uint32_t new_stages() const { return depth() * listed_chunks(to_, to_chunks_); }
+
+  std::string text_of(const Value& list) const {
+    std::string text;
+    for (const Value& item : list.items) text += (text.empty() ? "" : ", ") + item.text;
+    return fmt::format("[{}]", text);
+  }
+
+  /// Every device keeps its layers, evenly in its chunks.
+  void split() {
+    Value* list = list_to_divide("split");
+    if (list == nullptr) return;
+    std::vector<std::uint32_t> layers(depth(), 0);
+    for (std::uint32_t s = 0; s < list->items.size(); ++s) {
+      std::uint32_t n = 0;  // a stage may have none
+      const std::string& text = list->items[s].text;
+      if (std::from_chars(text.data(), text.data() + text.size(), n).ec != std::errc()) return;
+      layers[device_of(from_, s, depth())] += n;
+    }
+    const std::uint32_t chunks = listed_chunks(to_, to_chunks_);
+    const std::string before = text_of(*list);
+    const Value like = list->items.front();
+    list->items.assign(new_stages(), like);
+    for (std::uint32_t s = 0; s < new_stages(); ++s) {
+      const std::uint32_t of_device = layers[device_of(to_, s, depth())];
+      const bool one_more = s / depth() < of_device % chunks;
+      list->items[s].text = std::to_string(of_device / chunks + (one_more ? 1 : 0));
+    }
+    if (text_of(*list) != before)
+      say(fmt::format("split: {}, the same layers on each device", text_of(*list)));
+  }
+
+  /// Where all chunks of a device do the same.
+  void recomputation() {
+    Value* list = list_to_divide("recompute");
+    if (list == nullptr) return;
+    std::vector<const Value*> of_device(depth(), nullptr);
+    for (std::uint32_t s = 0; s < list->items.size(); ++s) {
+      const Value*& mine = of_device[device_of(from_, s, depth())];
+      if (mine != nullptr && mine->text != list->items[s].text) return;
+      mine = &list->items[s];
+    }
+    std::vector<Value> items;
+    for (std::uint32_t s = 0; s < new_stages(); ++s)
+      items.push_back(*of_device[device_of(to_, s, depth())]);
+    list->items = std::move(items);
+    say("recompute: the same on each device");
+  }
+
+  Value& document_;
+  const Schedule &from_, &to_;
+  std::vector<std::vector<std::string>> given_;
+  std::uint32_t from_chunks_ = 1, to_chunks_ = 1;
+  std::string changes_;
+};
+
+const Schedule* schedule_named(const Value* value) {
+  if (value == nullptr || value->kind != Value::Kind::scalar) return nullptr;
+  return find_schedule(value->text);
+}
+
+}  // namespace
+
+void carry_over(Value& document, const Value* before, std::span<const Override> overrides,
+                Diagnostics& diagnostics) {
+  const Schedule* from = schedule_named(before);
+  const Schedule* to = schedule_named(document.find("schedule"));
+  if (from == nullptr || to == nullptr || from == to) return;
+  const std::string note = Carrying(document, *from, *to, overrides).run();
+  if (!note.empty()) diagnostics.note(note);
+}
+
+}  // namespace penstock
