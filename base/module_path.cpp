@@ -3,6 +3,22 @@
 #include <cstdlib>
 
 namespace penstock {
+namespace {
+
+std::filesystem::path& path_given() {
+  static std::filesystem::path path;
+  return path;
+}
+
+}  // namespace
+
+std::filesystem::path program_path() {
+  std::error_code ignored;
+  return path_given().empty() ? std::filesystem::read_symlink("/proc/self/exe", ignored)
+                              : path_given();
+}
+
+void set_program_path(std::filesystem::path path) { path_given() = std::move(path); }
 
 std::vector<std::filesystem::path> module_paths(const std::string& module,
                                                 const std::string& room) {
@@ -14,8 +30,7 @@ std::vector<std::filesystem::path> module_paths(const std::string& module,
     if (fs::exists(path, ignored)) paths.push_back(path);
   };
   if (const char* folder = std::getenv("PENSTOCK_MODULES")) add(fs::path(folder) / module);
-  std::error_code ignored;
-  fs::path up = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  fs::path up = program_path().parent_path();
   add(up / module);
   for (int level = 0; level < kLevels && up != up.root_path(); ++level, up = up.parent_path()) {
     add(up / room / module);

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/json.hpp"
 #include "base/last_words.hpp"
 #include "base/say.hpp"
 #include "cli/options.hpp"
@@ -68,6 +69,26 @@ int answer(const std::vector<std::string>& words) {
   }
 }
 
+/// `text`; for programs that call this one ($PENSTOCK_ERRORS=json), the last line of standard error
+/// as JSON.
+void complain(const char* kind, const std::string& text, const std::string& message,
+              const Json& diagnostics = Json::array()) {
+  const char* form = std::getenv("PENSTOCK_ERRORS");
+  if (form == nullptr || std::string_view(form) != "json") return say("{}\n", text);
+  say("{}\n", Json{{"kind", kind}, {"message", message}, {"diagnostics", diagnostics}}.dump());
+}
+
+Json diagnostics_json(const InputError& error) {
+  Json list = Json::array();
+  for (const Diagnostic& d : error.diagnostics())
+    list.push_back({{"file", d.where.origin},
+                    {"line", d.where.line},
+                    {"column", d.where.column},
+                    {"message", d.message},
+                    {"rendered", render(d)}});
+  return list;
+}
+
 }  // namespace
 
 int run_command_line(const std::vector<std::string>& words) {
@@ -76,10 +97,13 @@ int run_command_line(const std::vector<std::string>& words) {
     require_output();
     return code;
   } catch (const InputError& error) {
-    say("{}\n", error.what());
+    complain("input", error.what(), error.what(), diagnostics_json(error));
     return exit_usage;
   } catch (const InternalBug& bug) {
-    say("penstock: this is a bug: {}\nplease report it with the scenario\n", bug.what());
+    complain(
+        "bug",
+        fmt::format("penstock: this is a bug: {}\nplease report it with the scenario", bug.what()),
+        bug.what());
     return exit_internal_bug;
   } catch (const std::bad_alloc&) {
     say_no_memory("penstock");
@@ -90,7 +114,7 @@ int run_command_line(const std::vector<std::string>& words) {
         output ? error.code().message() : error.what());
     return exit_failed;
   } catch (const std::exception& error) {
-    say("penstock: {}\n", error.what());
+    complain("system", fmt::format("penstock: {}", error.what()), error.what());
     return exit_failed;
   }
 }

@@ -106,6 +106,9 @@ std::string environment() {
       {"PENSTOCK_MODULES",
        "A folder that is searched first for modules: libpenstock_simgrid.so (the engine simgrid), "
        "libpenstock_cuda.so (the backend cuda)."},
+      {"PENSTOCK_ERRORS",
+       "json: what is wrong is a line of JSON, the last of standard error: kind, message, "
+       "diagnostics (file, line, column, message, rendered)."},
       {"PENSTOCK_RUN", "The program that executes, instead of the penstock-run beside penstock."},
       {"NO_COLOR", "Set to anything: no colours."}};
   std::string text = section("ENVIRONMENT");

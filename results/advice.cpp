@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "results/fitting_split.hpp"
+#include "results/sensitivity.hpp"
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>
@@ -290,6 +291,17 @@ ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);
   return study;
+}
+
+void add_help(const Simulation& today, Result& result) {
+  Sensitivities help = study_sensitivities(today);
+  ChangesStudy advice = study_changes(today, result);
+  result.what_would_help = std::move(help.changes);
+  result.what_to_change = std::move(advice.found);
+  if (help.none_because.empty() && !advice.incomplete_because.empty())
+    help.none_because =
+        fmt::format("what would help is not complete: {}", advice.incomplete_because);
+  if (!help.none_because.empty()) result.notes.push_back(help.none_because);
 }
 
 }  // namespace penstock

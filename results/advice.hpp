@@ -22,4 +22,7 @@ struct ChangesStudy {
 /// 100,000 with `fluid`) or perturbed. `result` is today's.
 ChangesStudy study_changes(const Simulation& today, const Result& result);
 
+/// Sets what would help and what to change, and notes why that is not complete, where it is not.
+void add_help(const Simulation& today, Result& result);
+
 }  // namespace penstock

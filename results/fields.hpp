@@ -48,6 +48,8 @@ struct Field {
   std::string_view name;
   Unit unit;
   std::string_view meaning;  ///< Markdown, one line
+  std::string_view type;     ///< of its JSON: boolean, integer, number, string; else any
+  bool nullable = false;     ///< may be null
   ShownInSweeps column;
   std::optional<Json> (*value)(const Of&);
   double (*number)(const Of&) = nullptr;  ///< the same, NaN for none; null: the field is no number
@@ -145,6 +147,28 @@ std::optional<Json> value(T given) {
 }
 
 template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class T>
+constexpr std::string_view json_type() {
+  if constexpr (std::same_as<T, bool>) {
+    return "boolean";
+  } else if constexpr (std::integral<T>) {
+    return "integer";
+  } else if constexpr (std::floating_point<T>) {
+    return "number";
+  } else if constexpr (is_optional<T>) {
+    return json_type<typename T::value_type>();
+  } else if constexpr (std::convertible_to<T, std::string_view>) {
+    return "string";
+  } else {
+    return "any";
+  }
+}
+
+template <class T>
 concept Number = std::is_arithmetic_v<T>;
 double number(Number auto given) { return static_cast<double>(given); }
 template <Number T>
@@ -161,6 +185,10 @@ Field<Of>::Field(std::string_view name_, Unit unit_, Get, std::string_view meani
     : name(name_),
       unit(unit_),
       meaning(meaning_),
+      type(fields_detail::json_type<
+           std::remove_cvref_t<decltype(fields_detail::get<Get>(std::declval<const Of&>()))>>()),
+      nullable(fields_detail::is_optional<
+               std::remove_cvref_t<decltype(fields_detail::get<Get>(std::declval<const Of&>()))>>),
       column(column_),
       value([](const Of& of) { return fields_detail::value(fields_detail::get<Get>(of)); }),
       before_run(std::invocable<Get, const Scenario&>) {

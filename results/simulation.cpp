@@ -371,9 +371,9 @@ Simulation prepare(Scenario scenario, ProgramCache* programs) {
   return s;
 }
 
-Simulation simulate(const Scenario& scenario, EngineChoice engine) {
+Simulation simulate(Scenario scenario, EngineChoice engine, ProgramCache* programs) {
   const double started = process_cpu_seconds();
-  Simulation s = ordered(scenario, nullptr);
+  Simulation s = ordered(std::move(scenario), programs);
   // The exact engine's walk ends where the checker's would.
   if (!uses_exact(s, engine)) require_none(s, s.checked->deadlock());
   try {

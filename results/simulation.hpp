@@ -65,7 +65,7 @@ Simulation prepare(Scenario scenario, ProgramCache* programs = nullptr);
 
 /// The same, and simulates. `automatic`: exact where it is valid, else fluid. Throws InputError
 /// when the chosen engine cannot represent the scenario.
-Simulation simulate(const Scenario& scenario, EngineChoice engine);
+Simulation simulate(Scenario scenario, EngineChoice engine, ProgramCache* programs = nullptr);
 
 /// The engine that `choice` means. Throws InputError when that cannot represent the scenario.
 EngineChoice engine_for(const Simulation& prepared, EngineChoice choice);

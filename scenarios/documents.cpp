@@ -50,6 +50,11 @@ const std::string& Documents::text(const std::string& path) {
   return file.text;
 }
 
+std::vector<std::string> Documents::paths() const {
+  const std::lock_guard lock(mutex_);
+  return order_;
+}
+
 std::vector<Documents::File> Documents::files() const {
   const std::lock_guard lock(mutex_);
   std::vector<File> files;

@@ -29,6 +29,8 @@ class Documents {
   /// Its text, for files of other formats. Throws InputError.
   const std::string& text(const std::string& path);
 
+  /// The paths of all that were read, in that order.
+  std::vector<std::string> paths() const;
   /// All that were read, in that order.
   std::vector<File> files() const;
   /// From now on there are no other files than those that were read.

@@ -1,6 +1,7 @@
 #include "scenarios/library.hpp"
 
 #include "base/folder.hpp"
+#include "base/module_path.hpp"
 #include "base/suggest.hpp"
 #include "scenarios/foreign.hpp"
 
@@ -48,8 +49,7 @@ Value spelled_out(const Value& scalar, const std::string& key) {
 /// that it was built from, while they are there.
 std::string folder_by_program() {
   std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  const fs::path installed = program.parent_path().parent_path() / "share" / "penstock";
+  const fs::path installed = program_path().parent_path().parent_path() / "share" / "penstock";
   const fs::path source = PENSTOCK_DATA_FOLDER;
   if (fs::is_directory(installed / "models", ignored)) return installed.string();
   return (fs::is_directory(source / "models", ignored) ? source : installed).string();

@@ -93,8 +93,12 @@ ScenarioTemplate::ScenarioTemplate(const std::string& path)
     : ScenarioTemplate(path, std::make_shared<Documents>()) {}
 
 ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin)
+    : ScenarioTemplate(text, origin, std::make_shared<Documents>()) {}
+
+ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& origin,
+                                   std::shared_ptr<Documents> documents)
     : files_(std::make_shared<Files>(
-          Files{origin, std::make_shared<Documents>(), parse_document(text, origin)})) {}
+          Files{origin, std::move(documents), parse_document(text, origin)})) {}
 
 ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
   Value scenario = documents->load(path);

@@ -114,6 +114,8 @@ class ScenarioTemplate {
   ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents);
   /// Of this text; `origin` names it in errors. Throws InputError when it is no YAML.
   ScenarioTemplate(const std::string& text, const std::string& origin);
+  ScenarioTemplate(const std::string& text, const std::string& origin,
+                   std::shared_ptr<Documents> documents);
   /// Throws InputError with everything that is wrong.
   Scenario resolve(const std::vector<Override>& overrides) const;
 

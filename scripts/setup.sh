@@ -34,6 +34,8 @@ test_packages=(
   'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
+  'pybind11-dev|C++ for Python|header pybind11/pybind11.h'
+  'python3-numpy|arrays for Python|python_module numpy'
   'openmpi-bin|starts the shards of a sweep|tool mpirun'
   'zsh|shell, for its completion|tool zsh'
   'fish|shell, for its completion|tool fish'
@@ -43,6 +45,7 @@ test_packages=(
 all_packages=(
   'clang-format-16|formatter|tool clang-format-16'
   'clang-tidy-16|finds mistakes|tool clang-tidy-16'
+  'python3-pandas|tables for Python|python_module pandas'
   'dpkg-dev|finds what a package needs|tool dpkg-shlibdeps'
 )
 # shellcheck disable=SC2034

@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""Writes what README.md and docs/ show of commands: each block that begins with `$ ./penstock ...`.
+"""Writes what README.md and docs/ show of commands: each block that begins with `$ ./penstock ...`,
+and of Python: what stands below `>>>`.
 
   scripts/shown_output.py [--check]
 
 A block is indented by four spaces; what stands below the command up to the next one, or to the end of
 the block, is what it prints. Commands without output there are instructions and are not run. Times of
 the machine ("21.9 ms CPU") stay as they are. --check changes nothing, shows what differs and ends
-with 1. $PENSTOCK_BINARY is the program (default: ./penstock).
+with 1. $PENSTOCK_BINARY is the program (default: ./penstock). The package for Python is that of build/python
+or $PYTHONPATH; without it pages with Python stay as they are, which is said.
 """
 
+import contextlib
 import difflib
+import doctest
+import importlib.util
+import io
 import os
 import pathlib
 import re
@@ -63,14 +69,43 @@ def rewritten(text):
     return "\n".join(out)
 
 
+def evaluated(source, names):
+    """What Python prints of it at its prompt."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(source, "<shown>", "single"), names)  # noqa: S102 - our own page
+    return out.getvalue().rstrip("\n").split("\n") if out.getvalue() else []
+
+
+def with_python(text):
+    """The page with what its examples print below them; a page is one session."""
+    lines, names, at, out = text.split("\n"), {}, 0, []
+    for example in doctest.DocTestParser().get_examples(text):
+        behind = example.lineno + example.source.count("\n")
+        out += lines[at:behind]
+        out += [(INDENT + line).rstrip() for line in evaluated(example.source, names)]
+        at = behind + example.want.count("\n")
+    return "\n".join(out + lines[at:])
+
+
+def has_package():
+    sys.path.append(str(ROOT / "build" / "python"))
+    return all(importlib.util.find_spec(name) for name in ("penstock", "numpy", "pandas"))
+
+
 def main():
     check = "--check" in sys.argv[1:]
     different = 0
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text()
-        if "    $ ./penstock" not in text:
+        if "    $ ./penstock" not in text and "    >>> " not in text:
             continue
         new = rewritten(text)
+        if "    >>> " in text:
+            if has_package():
+                new = with_python(new)
+            else:
+                print(f"{path.name}: the Python package or pandas is not there, its examples were not run")
         if new == text:
             continue
         different += 1

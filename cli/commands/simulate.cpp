@@ -6,7 +6,6 @@
 #include "cli/output.hpp"
 #include "results/perturbation_study.hpp"
 #include "cli/running.hpp"
-#include "results/sensitivity.hpp"
 #include "cli/simulation_report.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -54,20 +53,9 @@ int run_simulate(const Arguments& arguments) {
   const bool events_only = format == "csv" && options.events;
   Result result = summarize(simulation);
   result.perturbed = std::move(perturbed);
-  Sensitivities help;
-  ChangesStudy advice;
-  if (!events_only || arguments.flag("report")) {
-    help = study_sensitivities(simulation);
-    advice = study_changes(simulation, result);
-  }
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"), window);
-  result.what_would_help = help.changes;
-  result.what_to_change = std::move(advice.found);
-  if (help.none_because.empty() && !advice.incomplete_because.empty())
-    help.none_because =
-        fmt::format("what would help is not complete: {}", advice.incomplete_because);
-  if (!help.none_because.empty()) result.notes.push_back(help.none_because);
+  if (!events_only || arguments.flag("report")) add_help(simulation, result);
   if (arguments.flag("report"))
     write_report(simulation_report(simulation, result, arguments, window),
                  arguments.value("report"));

@@ -26,6 +26,7 @@ ALLOWED = {
     "sweep": {"base", "program", "models", "schedules", "traces", "sim", "scenarios", "results"},
     "cli": {"base", "program", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results",
             "sweep", "report", "plan", "plan/search"},
+    "python": {"base", "program", "scenarios", "results", "sweep", "cli"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
@@ -33,6 +34,7 @@ LIBRARIES = {
     "yaml-cpp/": ("scenarios/document.cpp",),
     "boost/program_options": ("cli/",),
     "zlib.h": ("traces/",),
+    "pybind11/": ("python/",),
     "sqlite3.h": ("sweep/sqlite_output.cpp",),
     "gloo/": ("hw/host/",),
     "cblas.h": ("hw/host/",),

@@ -1,0 +1,139 @@
+// penstock._core: what the package penstock needs of C++. Whatever computes does so without the
+// interpreter's lock.
+#include "base/module_path.hpp"
+#include "cli/options.hpp"
+#include "python/convert.hpp"
+#include "python/run.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+namespace py = pybind11;
+
+namespace penstock {
+namespace {
+
+using Unlocked = py::call_guard<py::gil_scoped_release>;
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<Override> overrides_of(const Changes& changes) {
+  std::vector<Override> overrides;
+  for (const auto& [key, value] : changes) overrides.push_back({key, value});
+  return overrides;
+}
+
+EngineChoice engine_named(const std::string& name) {
+  const auto* const named = std::ranges::find(kEngineNames, name);
+  if (named == std::end(kEngineNames))
+    throw InputError("engine", "must be auto, exact, fluid or simgrid, got '" + name + "'");
+  return EngineChoice(named - kEngineNames);
+}
+
+std::shared_ptr<Run> run(ReadScenario& scenario, const Changes& changes,
+                         const std::string& engine) {
+  const EngineChoice choice = engine_named(engine);
+  return std::make_shared<Run>(scenario.simulate(overrides_of(changes), choice), choice);
+}
+
+py::object field_value(Run& run, std::size_t number) {
+  std::optional<Json> value;
+  {
+    const py::gil_scoped_release unlocked;
+    value = run.value(result_fields().at(number));
+  }
+  return value ? to_python(*value) : py::ellipsis();
+}
+
+py::object whole(Run& run) {
+  Json json;
+  {
+    const py::gil_scoped_release unlocked;
+    json = run.json();
+  }
+  return to_python(json);
+}
+
+/// Of what the run keeps at the same place of every op: no copy, and the run lives as long as it.
+template <class T>
+py::array column(const py::object& run, const T* first, std::size_t count, std::size_t stride) {
+  py::array array(py::dtype::of<T>(), {count}, {stride}, first, run);
+  array.attr("setflags")(py::arg("write") = false);
+  return array;
+}
+
+py::dict timeline(const py::object& object) {
+  const auto& run = object.cast<const Run&>();
+  const Simulation& s = run.simulation();
+  const std::size_t ops = s.program.ops.size();
+  static const Op kNone;
+  static const Span kNever{};
+  const Op* op = ops == 0 ? &kNone : &s.program.ops[0];
+  const Span* span = ops == 0 ? &kNever : &std::as_const(*s.timeline).op(0);
+  py::dict columns;
+  columns["start"] = column(object, &span->start_s, ops, sizeof(Span));
+  columns["end"] = column(object, &span->end_s, ops, sizeof(Span));
+  columns["kind"] =
+      column(object, reinterpret_cast<const std::uint8_t*>(&op->kind), ops, sizeof(Op));
+  columns["stage"] = column(object, &op->stage, ops, sizeof(Op));
+  columns["microbatch"] = column(object, &op->microbatch, ops, sizeof(Op));
+  std::vector<std::uint32_t> ends;
+  for (int d = 0; d < s.program.ops.devices(); ++d) ends.push_back(s.program.ops.end(d));
+  columns["ends_of_devices"] = ends;
+  return columns;
+}
+
+py::list fields() {
+  py::list list;
+  for (const Field<Summary>& f : result_fields())
+    list.append(py::make_tuple(std::string(f.name), std::string(f.type), f.nullable,
+                               std::string(kUnitNames[static_cast<std::size_t>(f.unit)]),
+                               std::string(f.meaning)));
+  return list;
+}
+
+py::dict command_table() {
+  py::dict table;
+  for (const CommandSpec& command : commands()) {
+    py::list options;
+    for (const OptionSpec& o : command.options)
+      options.append(py::make_tuple(std::string(o.name), std::string(o.value),
+                                    std::string(o.choices), o.repeated, std::string(o.help)));
+    table[py::str(std::string(command.name))] = py::make_tuple(
+        std::string(command.summary), command.min_positional, command.max_positional, options);
+  }
+  return table;
+}
+
+std::vector<std::string> kind_tokens() {
+  std::vector<std::string> tokens;
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind)
+    tokens.emplace_back(token(static_cast<OpKind>(kind)));
+  return tokens;
+}
+
+}  // namespace
+}  // namespace penstock
+
+PYBIND11_MODULE(_core, m) {
+  using namespace penstock;
+  translate_errors();
+  m.attr("version") = PENSTOCK_VERSION;
+  m.def("set_program_path", [](const std::string& path) { set_program_path(path); });
+  m.def("data_folder", &data_folder);
+  m.def("result_fields", &fields);
+  m.def("command_table", &command_table);
+  m.attr("kinds") = kind_tokens();
+  py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
+      .def_static("of_file", &ReadScenario::of_file, Unlocked())
+      .def_static("of_text", &ReadScenario::of_text, Unlocked())
+      .def("own_files", &ReadScenario::own_files)
+      .def("simulate", &run, Unlocked());
+  py::class_<Run, std::shared_ptr<Run>>(m, "Run")
+      .def("value", &field_value)
+      .def("json", &whole)
+      .def("report", &Run::report, Unlocked())
+      .def("scenario", [](const Run& run) { return run.simulation().scenario.text; })
+      .def("timeline", &timeline);
+}

@@ -1,0 +1,12 @@
+"""Does a training job fit, how fast is it, and why: penstock from Python (docs/python.md)."""
+
+from . import errors
+from ._core import version as __version__
+from .commands import (ReadScenario, Rows, calibrate, compare, plan, program, schedule, simulate,
+                       sweep, validate)
+from .errors import InputError, InternalBug, PenstockError
+from .results import Result, Timeline
+
+__all__ = ["InputError", "InternalBug", "PenstockError", "ReadScenario", "Result", "Rows",
+           "Timeline", "__version__", "calibrate", "compare", "errors", "plan", "program",
+           "schedule", "simulate", "sweep", "validate"]

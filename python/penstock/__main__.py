@@ -1,0 +1,14 @@
+"""`python3 -m penstock ...` is the program."""
+
+import os
+import sys
+
+from .commands import program
+
+
+def main() -> None:
+    os.execv(program(), [program(), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

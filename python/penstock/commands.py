@@ -1,0 +1,236 @@
+"""The functions of the package. `simulate` runs in this process; what forks, prints and takes long
+(`plan`, `sweep` ...) is asked of the program, which answers in JSON."""
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+from typing import Any, Dict, List, Mapping, Union
+
+from . import _core, errors
+from .results import Result
+from .values import changes_of, is_text, text_of, yaml_of
+
+Scenario = Union[str, "os.PathLike[str]", Mapping[str, Any], "ReadScenario"]
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_TABLE = _core.command_table()
+
+
+def program() -> str:
+    """The program `penstock` that belongs to this package."""
+    return str((_HERE / "bin" / "penstock").resolve())
+
+
+_core.set_program_path(program())
+
+
+class ReadScenario:
+    """A scenario read once, to be simulated many times; files that change meanwhile change nothing.
+
+    >>> import penstock
+    >>> scenario = penstock.ReadScenario("small-1f1b")
+    >>> [scenario.simulate(engine="exact", microbatches=m).makespan_s for m in (4, 8)]
+    [26.0, 41.0]
+    """
+
+    def __init__(self, source: Scenario):
+        source = yaml_of(source) if isinstance(source, Mapping) else os.fspath(source)
+        if is_text(source):
+            self._core = _core.ReadScenario.of_text(source, "scenario")
+        else:
+            self._core = _core.ReadScenario.of_file(source)
+
+    def simulate(self, *, engine: str = "simgrid", **overrides: Any) -> Result:
+        return Result(self._core.simulate(changes_of(overrides), engine))
+
+    def _stamps(self):
+        return [(path, _stamp(path)) for path in self._core.own_files()]
+
+
+def _stamp(path):
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+@functools.lru_cache(maxsize=32)
+def _kept(source, folder, home):
+    return [ReadScenario(source), []]
+
+
+def _read(source: Scenario) -> "ReadScenario":
+    """Read again when one of its own files has changed since."""
+    if isinstance(source, ReadScenario):
+        return source
+    source = yaml_of(source) if isinstance(source, Mapping) else os.fspath(source)
+    key = source, os.getcwd(), os.environ.get("PENSTOCK_HOME")
+    kept = _kept(*key)
+    if any(_stamp(path) != stamp for path, stamp in kept[1]):
+        kept[:] = ReadScenario(source), []
+    return kept
+
+
+def simulate(scenario: Scenario, *, engine: str = "simgrid", **overrides: Any) -> Result:
+    """Does a scenario fit, how fast is it, and why.
+
+    `scenario`: a dict, YAML text, a file, or the name of a shipped one. Overrides are keys of
+    scenarios: `microbatches=32`, `cluster__inter="100 Gbps"`.
+
+    >>> simulate("small-1f1b", engine="exact", microbatches=8).makespan_s
+    41.0
+    >>> simulate("small-1f1b", microbatchez=8)
+    Traceback (most recent call last):
+    ...
+    penstock.errors.InputError: --set microbatchez=8: ...
+    """
+    kept = _read(scenario)
+    if isinstance(kept, ReadScenario):
+        return kept.simulate(engine=engine, **overrides)
+    try:
+        return kept[0].simulate(engine=engine, **overrides)
+    finally:
+        known = {path for path, _ in kept[1]}
+        kept[1] += [s for s in kept[0]._stamps() if s[0] not in known]
+
+
+# --- asked of the program -----------------------------------------------------------------------
+
+
+def _words(command: str, options: Mapping[str, Any]) -> List[str]:
+    """Options by their names with '_' for '-'; other names are keys of the scenario."""
+    known = {name: (value, repeated) for name, value, _, repeated, _ in _TABLE[command][3]}
+    words = []
+    for key, given in options.items():
+        name = key.replace("_", "-")
+        if name not in known:
+            if "set" not in known:
+                raise TypeError(f"penstock {command} has no option '{name}'")
+            words += ["--set=" + "=".join(change) for change in changes_of({key: given})]
+            continue
+        value, repeated = known[name]
+        if not value:
+            words += [f"--{name}"] * bool(given)
+        elif given is not None:
+            words += [f"--{name}={text}" for text in _texts(given, repeated)]
+    return words
+
+
+def _texts(given: Any, repeated: bool) -> List[str]:
+    if isinstance(given, Mapping) and repeated:  # {"stages": [2, 4]}
+        return [f"{key}={_listed(values)}" for key, values in given.items()]
+    if repeated and isinstance(given, (list, tuple)):
+        return [text_of(one) for one in given]
+    return [text_of(given) if isinstance(given, Mapping) else _listed(given)]
+
+
+def _listed(values: Any) -> str:
+    if isinstance(values, (list, tuple, range)):
+        return ",".join(text_of(value) for value in values)
+    return os.fspath(values) if isinstance(values, os.PathLike) else text_of(values)
+
+
+def _ask(command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
+    """What the program prints. Throws what it says is wrong."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        names = [_file_of(source, folder, i) for i, source in enumerate(sources)]
+        words = [*command.split(), *names, *_words(command, options)]
+        done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, text=True,
+                              env={**os.environ, "PENSTOCK_ERRORS": "json"}, capture_output=True)
+    if done.returncode in (0, 3, 5):
+        return done.stdout
+    raise _error_in(done)
+
+
+def _file_of(source: Any, folder: str, number: int) -> str:
+    """A scenario given as dict or text as a file that lasts as long as the call."""
+    if isinstance(source, Mapping):
+        source = yaml_of(source)
+    elif not isinstance(source, str) or not is_text(source):
+        return os.fspath(source)
+    path = os.path.join(folder, f"scenario{number or ''}.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    return path
+
+
+def _error_in(done: "subprocess.CompletedProcess[str]") -> Exception:
+    lines = done.stderr.strip().split("\n")
+    try:
+        said = json.loads(lines[-1])
+    except ValueError:
+        return errors.SystemError(done.stderr.strip() or f"penstock ended with {done.returncode}")
+    if said["kind"] == "input":
+        return errors.InputError([(d["file"], d["line"], d["column"], d["message"], d["rendered"])
+                                  for d in said["diagnostics"]])
+    return {"bug": errors.InternalBug}.get(said["kind"], errors.SystemError)(said["message"])
+
+
+def compare(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
+    """Scenarios or results side by side: the fields of each. `over={"schedule": [...]}` is a row
+    for each value.
+
+    >>> rows = compare("small-1f1b", over={"schedule": ["1f1b", "gpipe"]}, engine="exact")
+    >>> [row["schedule"] for row in rows]
+    ['1f1b', 'gpipe']
+    """
+    return json.loads(_ask("compare", list(scenarios), {**options, "format": "json"}))
+
+
+def schedule(name: str, **keys: Any) -> Dict[str, Any]:
+    """A schedule with unitless op times: what `penstock schedule show` draws.
+
+    >>> schedule("1f1b", stages=4, microbatches=8)["ideal_bubble"] > 0
+    True
+    """
+    return json.loads(_ask("schedule show", [name], {**keys, "format": "json"}))
+
+
+def plan(source: Scenario, **options: Any) -> Dict[str, Any]:
+    """What to run: the best partition, degrees, microbatch and schedule; `search="full"` is our own
+    search over all of them."""
+    return json.loads(_ask("plan", [source], {**options, "format": "json"}))
+
+
+def validate(*files: Any, **options: Any) -> Any:
+    """Recordings of real runs, and published times, against what is predicted."""
+    return json.loads(_ask("validate", list(files), {**options, "format": "json"}))
+
+
+def calibrate(source: Any = None, **options: Any) -> Dict[str, Any]:
+    """Measures stages and links on this machine. `profile` of what it returns is the text of the
+    profile, which is kept where `output` says; else nowhere."""
+    sources = [] if source is None else [source]
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        output = options.setdefault("output", os.path.join(folder, "profile.yaml"))
+        said = json.loads(_ask("calibrate", sources, {**options, "format": "json"}))
+        said["profile"] = pathlib.Path(output).read_text(encoding="utf-8")
+    return said
+
+
+def sweep(*scenarios: Scenario, over: Mapping[str, Any], **options: Any) -> "Rows":
+    """Every combination of the values of `over`, on all cores of this machine.
+
+    >>> rows = sweep("small-1f1b", over={"stages": [2, 4], "microbatches": [4, 8]}, engine="exact")
+    >>> [(row["stages"], row["microbatches"], row["makespan_s"]) for row in rows]
+    [(2, 4, 17), (2, 8, 31), (4, 4, 26), (4, 8, 41)]
+    """
+    options = {**options, "over": over, "format": "json"}
+    return Rows(json.loads(line) for line in _ask("sweep", list(scenarios), options).splitlines())
+
+
+class Rows(List[Dict[str, Any]]):
+    """Rows of a sweep, in order of its points."""
+
+    def DataFrame(self) -> Any:  # noqa: N802 - what it returns
+        """As pandas has it."""
+        import pandas
+
+        return pandas.DataFrame(list(self))
+
+    def _repr_html_(self) -> str:
+        return self.DataFrame()._repr_html_()

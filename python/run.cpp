@@ -1,0 +1,66 @@
+#include "python/run.hpp"
+
+#include "cli/scenario_names.hpp"
+#include "cli/simulation_report.hpp"
+#include "results/advice.hpp"
+#include "results/perturbation_study.hpp"
+
+namespace penstock {
+
+std::shared_ptr<ReadScenario> ReadScenario::of_file(const std::string& name) {
+  std::size_t used = 0;
+  Arguments arguments;
+  arguments.positional = {name};
+  name_scenario_files(find_command({"simulate"}, used), arguments);
+  auto documents = std::make_shared<Documents>();
+  ScenarioTemplate scenario(arguments.positional[0], documents);
+  return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
+}
+
+std::shared_ptr<ReadScenario> ReadScenario::of_text(const std::string& text,
+                                                    const std::string& origin) {
+  auto documents = std::make_shared<Documents>();
+  ScenarioTemplate scenario(text, origin, documents);
+  return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
+}
+
+Simulation ReadScenario::simulate(const std::vector<Override>& changes, EngineChoice engine) {
+  return penstock::simulate(scenario_.resolve(changes), engine, &programs_);
+}
+
+std::vector<std::string> ReadScenario::own_files() const {
+  std::vector<std::string> paths = documents_->paths();
+  const std::string shipped = data_folder() + "/";
+  std::erase_if(paths, [&](const std::string& path) { return path.starts_with(shipped); });
+  return paths;
+}
+
+const Result& Run::outline_once() {
+  std::call_once(outlined_, [&] { outline_ = outline(simulation_); });
+  return outline_;
+}
+
+const Result& Run::whole_once() {
+  std::call_once(completed_, [&] {
+    auto perturbed = study_perturbations(simulation_.scenario, engine_);
+    Result result = summarize(simulation_);
+    result.perturbed = std::move(perturbed);
+    add_help(simulation_, result);
+    whole_ = std::move(result);
+  });
+  return whole_;
+}
+
+std::optional<Json> Run::value(const Field<Summary>& field) {
+  if (field.before_run) return field.value({simulation_.scenario});
+  const Result& result = field.number != nullptr ? outline_once() : whole_once();
+  return field.value({simulation_.scenario, &simulation_, &result});
+}
+
+Json Run::json() { return to_json(Summary{simulation_.scenario, &simulation_, &whole_once()}); }
+
+std::string Run::report() {
+  return report_html(simulation_report(simulation_, whole_once(), Arguments{}));
+}
+
+}  // namespace penstock

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The package penstock: what it says is what the command says, and wrong input is an exception."""
+import doctest
+import gc
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import threading
+import unittest
+
+from needs import need
+
+need("numpy")
+import numpy  # noqa: E402
+
+import penstock  # noqa: E402
+
+ROOT = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml"))
+
+
+def command(*words):
+    done = subprocess.run([os.environ["PENSTOCK_BINARY"], *words], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def without_times(result):
+    result.pop("engine_seconds", None)
+    return result
+
+
+class Shipped(unittest.TestCase):
+    """Every shipped scenario."""
+
+    def test_equals_the_command(self):
+        self.assertGreater(len(SHIPPED), 40)
+        for name in SHIPPED:
+            with self.subTest(name):
+                _, text, error = command("simulate", name, "--format", "json", "--engine", "auto")
+                said = without_times(json.loads(text)) if text else error
+                result = penstock.simulate(name, engine="auto")
+                numbers = {key: getattr(result, key) for key in said
+                           if isinstance(said[key], (int, float))}
+                self.assertEqual(numbers, {key: said[key] for key in numbers})  # before the rest is computed
+                whole = without_times(result.to_dict())
+                self.assertEqual(whole, said)
+                self.assertEqual(list(whole), list(said))  # in the same order
+                for key, value in said.items():
+                    self.assertEqual(getattr(result, key), value, key)
+
+    def test_the_usual_engine_is_the_command_s(self):
+        _, text, _ = command("simulate", "small-1f1b", "--format", "json")
+        self.assertEqual(without_times(penstock.simulate("small-1f1b").to_dict()),
+                         without_times(json.loads(text)))
+
+
+class Results(unittest.TestCase):
+    def test_timeline_is_that_of_the_events(self):
+        _, text, _ = command("simulate", "small-zb-h1", "--format", "json", "--events", "--engine", "exact")
+        events = json.loads(text)["events"]
+        line = penstock.simulate("small-zb-h1", engine="exact").timeline
+        compute = [i for i in range(len(line)) if line.kinds[line.kind[i]] in "FBIW"]
+        ours = [(int(line.device[i]), float(line.start[i]), float(line.end[i]),
+                 f"{line.stage[i]}{line.kinds[line.kind[i]]}{line.microbatch[i]}") for i in compute]
+        theirs = [(e["device"], e["start_s"], e["end_s"], e["op"]) for e in events
+                  if e["weight_version"] is not None]
+        self.assertEqual(ours, theirs)
+
+    def test_timeline_is_no_copy_and_outlives_its_result(self):
+        result = penstock.simulate("small-1f1b", engine="exact")
+        first, second = result.timeline, result.timeline
+        self.assertTrue(numpy.shares_memory(first.start, second.start))
+        self.assertFalse(first.start.flags.writeable)
+        self.assertFalse(first.start.flags.owndata)
+        was = first.end.max()
+        self.assertEqual(was, result.makespan_s)
+        start, end = first.start, first.end
+        del result, first, second
+        gc.collect()
+        filler = [penstock.simulate("small-1f1b", engine="exact", microbatches=n) for n in range(4, 40)]
+        self.assertEqual(end.max(), was)
+        self.assertEqual(start.min(), 0)
+        self.assertEqual(len(filler), 36)
+
+    def test_dict_text_file_and_name_are_one(self):
+        text = (ROOT / "scenarios/small-1f1b.yaml").read_text()
+        import yaml
+        results = [penstock.simulate(source, engine="exact", microbatches=8).makespan_s
+                   for source in (yaml.safe_load(text), text, ROOT / "scenarios/small-1f1b.yaml", "small-1f1b")]
+        self.assertEqual(results, results[:1] * 4)
+
+    def test_an_edited_file_is_read_again(self):
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "my.yaml")
+            text = (ROOT / "scenarios/small-1f1b.yaml").read_text()
+            path.write_text(text)
+            before = penstock.simulate(path, engine="exact").microbatches
+            path.write_text(text.replace(f"microbatches: {before}", f"microbatches: {before + 3}"))
+            self.assertEqual(penstock.simulate(path, engine="exact").microbatches, before + 3)
+
+    def test_report_is_html_for_notebooks(self):
+        html = penstock.simulate("small-1f1b", engine="exact")._repr_html_()
+        self.assertTrue(html.startswith("<iframe srcdoc="))
+        self.assertIn("Timeline", html)
+
+    def test_what_the_json_leaves_out_is_none_and_other_names_are_none_of_ours(self):
+        result = penstock.simulate("small-1f1b", engine="exact")
+        self.assertIsNone(result.goodput)
+        with self.assertRaises(AttributeError):
+            result.makespan
+        self.assertIn("makespan_s", [field.name for field in __import__("dataclasses").fields(result)])
+
+    def test_other_threads_run_meanwhile(self):
+        counted, stop = [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        before = counted[0]
+        penstock.simulate("small-1f1b", engine="exact", microbatches=200_000, batches=1)
+        during = counted[0] - before
+        stop.set()
+        thread.join()
+        self.assertGreater(during, 0)
+
+
+class Errors(unittest.TestCase):
+    def test_where_it_stands_and_what_was_meant(self):
+        text = (ROOT / "scenarios/small-1f1b.yaml").read_text().replace("schedule: 1f1b", "schedule: 1f1c")
+        with self.assertRaises(penstock.InputError) as raised:
+            penstock.simulate(text)
+        error = raised.exception
+        line = next(i for i, line in enumerate(text.split("\n"), 1) if "1f1c" in line)
+        self.assertEqual((error.file, error.line, error.suggestion), ("scenario", line, "1f1b"))
+        self.assertGreater(error.column, 0)
+        self.assertIsInstance(error, ValueError)
+
+    def test_all_that_is_wrong_at_once(self):
+        with self.assertRaises(penstock.InputError) as raised:
+            penstock.simulate("small-1f1b", microbatchez=3, stagez=4)
+        self.assertEqual([d.suggestion for d in raised.exception.diagnostics], ["microbatches", "stages"])
+
+    def test_of_the_program_they_are_the_same(self):
+        for ask in (lambda: penstock.compare("small-1f1x", "small-1f1b"), lambda: penstock.simulate("small-1f1x"),
+                    lambda: penstock.sweep("small-1f1x", over={"stages": [2]})):
+            with self.assertRaises(penstock.InputError) as raised:
+                ask()
+            self.assertEqual(raised.exception.suggestion, "small-1f1b")
+
+    def test_errors_and_their_places_can_be_pickled(self):
+        with self.assertRaises(penstock.InputError) as raised:
+            penstock.simulate("small-1f1b", stagez=4)
+        copy = pickle.loads(pickle.dumps(raised.exception))
+        self.assertEqual((str(copy), copy.diagnostics), (str(raised.exception), raised.exception.diagnostics))
+
+    def test_engine(self):
+        with self.assertRaisesRegex(penstock.InputError, "auto, exact, fluid or simgrid"):
+            penstock.simulate("small-1f1b", engine="exakt")
+
+    def test_option_that_is_none(self):
+        with self.assertRaisesRegex(TypeError, "no option 'tollerance'"):
+            penstock.calibrate(tollerance=1)
+
+
+class Commands(unittest.TestCase):
+    def same(self, said, *words):
+        code, text, error = command(*words, "--format", "json")
+        self.assertEqual(code, 0, error)
+        self.assertEqual(json.loads(json.dumps(said)), json.loads(text))
+
+    def test_compare(self):
+        ours = penstock.compare("small-1f1b", "small-gpipe", engine="exact", reproducible=True)
+        self.same(ours, "compare", "small-1f1b", "small-gpipe", "--engine", "exact", "--reproducible")
+
+    def test_schedule(self):
+        self.same(penstock.schedule("zb-h1", stages=4), "schedule", "show", "zb-h1", "--set", "stages=4")
+
+    def test_plan(self):
+        options = "--cluster", "p3.16xlarge-x8", "--batch", "512", "--search", "2bw"
+        ours = penstock.plan("gpt-3.8b", cluster="p3.16xlarge-x8", batch=512, search="2bw")
+        self.same(ours, "plan", "gpt-3.8b", *options)
+
+    def test_sweep(self):
+        rows = penstock.sweep("small-1f1b", over={"stages": [2, 4], "microbatches": range(4, 9)},
+                              where="stages*2 <= microbatches", reproducible=True)
+        _, text, _ = command("sweep", "small-1f1b", "--over", "stages=2,4", "--over", "microbatches=4,5,6,7,8",
+                             "--where", "stages*2 <= microbatches", "--format", "json")
+        self.assertEqual(list(rows), [json.loads(line) for line in text.splitlines()])
+
+    def test_scenario_as_dict(self):
+        import yaml
+        scenario = yaml.safe_load((ROOT / "scenarios/small-1f1b.yaml").read_text())
+        rows = penstock.compare(scenario, over={"schedule": ["1f1b", "gpipe"]}, engine="exact")
+        self.assertEqual([row["schedule"] for row in rows], ["1f1b", "gpipe"])
+
+    def test_nothing_is_left_behind(self):
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            was = os.getcwd()
+            os.chdir(folder)
+            try:
+                penstock.compare("small-1f1b", "small-gpipe")
+                penstock.simulate("small-1f1b").to_dict()
+                self.assertEqual(os.listdir(folder), [])
+            finally:
+                os.chdir(was)
+
+
+class Calibration(unittest.TestCase):
+    def test_keeps_no_file(self):
+        import tempfile
+        import yaml
+        with tempfile.TemporaryDirectory() as folder:
+            was = os.getcwd()
+            os.chdir(folder)
+            try:
+                said = penstock.calibrate(repetitions=1, workers=2, microbatch_sizes=1)
+                self.assertEqual(os.listdir(folder), [])
+            finally:
+                os.chdir(was)
+        self.assertIn("model", yaml.safe_load(said["profile"]))
+
+
+class Documentation(unittest.TestCase):
+    def test_examples(self):
+        for name in ("commands", "results", "values"):
+            module = __import__(f"penstock.{name}", fromlist=[name])
+            outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+            self.assertEqual(outcome.failed, 0)
+            self.assertGreater(outcome.attempted, 1, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
