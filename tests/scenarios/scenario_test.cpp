@@ -190,7 +190,8 @@ TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
   EXPECT_EQ(s.notes,
             (std::vector<std::string>{
                 file + "seq_length 32768 is the file's max_position_embeddings, the longest the "
-                       "model can take; set model.seq_length to what you train with",
+                       "model can take; set model.seq_length to what you train with, as in {base: FILE, "
+                       "seq_length: 4096}",
                 file + "keys without a meaning for a prediction: architectures",
                 file + "not understood and ignored: sliding_window"}));
 }
