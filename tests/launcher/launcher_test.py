@@ -53,7 +53,7 @@ class Start(LauncherTest):
 
     def test_what_executes_is_built_when_it_is_first_asked_for(self) -> None:
         self.assert_each_builds(("replay", "first execution"), ("replay", ""), ("doctor", ""),
-                                ("calibrate", "runtime execution"), ("simulate", ""))
+                                ("calibrate", "runtime execution"), ("train", ""), ("simulate", ""))
 
     def test_what_the_first_program_does_without_is_built_before_it_runs(self) -> None:
         source = pathlib.Path(__file__).parents[2] / "cli/not_in_first.cpp"
