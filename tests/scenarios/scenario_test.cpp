@@ -187,13 +187,14 @@ TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
       "model: foreign/mistral-7b.json\ncluster: dgx-a100\nschedule: gpipe\n"
       "pipeline: {stages: 8, microbatches: 8}\n");
   const std::string file = source() + "/tests/scenarios/foreign/mistral-7b.json: ";
-  EXPECT_EQ(s.notes,
-            (std::vector<std::string>{
-                file + "seq_length 32768 is the file's max_position_embeddings, the longest the "
-                       "model can take; set model.seq_length to what you train with, as in {base: FILE, "
-                       "seq_length: 4096}",
-                file + "keys without a meaning for a prediction: architectures",
-                file + "not understood and ignored: sliding_window"}));
+  EXPECT_EQ(
+      s.notes,
+      (std::vector<std::string>{
+          file + "seq_length 32768 is the file's max_position_embeddings, the longest the "
+                 "model can take; set model.seq_length to what you train with, as in {base: FILE, "
+                 "seq_length: 4096}",
+          file + "keys without a meaning for a prediction: architectures",
+          file + "not understood and ignored: sliding_window"}));
 }
 
 TEST(Models, ALengthThatIsSetNeedsNoNote) {
