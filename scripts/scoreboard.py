@@ -50,7 +50,7 @@ SETS = [
     {"title": "nanotron, H100, finished or not", "file": "data/field/nanotron_finished_A.csv", "form": "runs",
      "known": "nothing of whether they finished", "left_out": "", "classes": []},
     {"title": "bigscience, A100", "file": "data/field/bigscience_A.csv", "form": "runs",
-     "known": "9 numbers of the stack, fitted on 62 of these rows; on a half of them the other half is 3.9 % (median)",
+     "known": "8 numbers of the stack, fitted on 62 of these rows; on a half of them the other half is 3.9 % (median)",
      "only": column("gpu", "a100-80"), "left_out": "rows on V100, which are a set of their own",
      "classes": [("heads of a multiple of 8", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 == 0),
                  ("other heads", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 != 0)]},
