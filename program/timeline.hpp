@@ -31,6 +31,11 @@ class Timeline {
   /// The same in memory that what this process forks shares with it, not even initialised: one of
   /// them calls `no_messages`. Throws std::bad_alloc.
   static Timeline shared(std::uint32_t ops) { return Timeline(ops, Shared()); }
+  /// Of shared memory: has this process's pages of it there at once, where the kernel can, instead
+  /// of one fault a page.
+  void map_all() {
+    if (shared_) ::madvise(shared_.get(), shared_.get_deleter().bytes, kPopulate);
+  }
 
   void no_messages() { std::fill(messages_, messages_ + size_, Span{kUnknown, kUnknown}); }
   std::uint32_t size() const { return size_; }
@@ -55,6 +60,7 @@ class Timeline {
 
  private:
   static constexpr double kUnknown = -1;
+  static constexpr int kPopulate = 23;  // MADV_POPULATE_WRITE, which old headers lack (Linux 5.14)
   struct Shared {};
   struct Unmap {
     std::size_t bytes;

@@ -1,10 +1,11 @@
-// The engine of events: queues of our own, and a network that shares the links and owns the clock.
+// The engine of events: queues of our own, and a network that shares the links and, while flows are
+// under way on them, owns the clock.
 //
 // Activities of known duration, compute and messages that share no link, are entries of our own
-// event heap, whose head is what the network wakes us at; what shares a link becomes flows and
-// arrives its latency after its last byte. Completions are collected and handled at the same date.
-// Of devices in lockstep those that lead are played (lockstep.hpp), and an op that has its links
-// for itself is one event (coasting.hpp).
+// event heap, whose head is what the network wakes us at while it has flows; what shares a link
+// becomes flows and arrives its latency after its last byte. Completions are collected and handled
+// at the same date. Of devices in lockstep those that lead are played (lockstep.hpp), and an op
+// that has its links for itself is one event (coasting.hpp).
 #include "sim/events.hpp"
 
 #include "base/progress.hpp"
@@ -46,7 +47,7 @@ class Simulation {
         carrier_(
             input, lockstep_, network, options, counts,
             [this](double time_s, std::uint32_t transfer, std::uint32_t tag) {
-              events_.push({time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer});
+              events_.emplace(time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer);
             },
             [this] { arm(network_.now_s()); }),
         coasters_(lockstep_.links().size()),
@@ -75,6 +76,7 @@ class Simulation {
     network_.due = [this](double time_s) { drain(time_s); };
     carrier_.open();
     for (int d = 0; d < ops_.devices(); ++d) try_start(d, 0);
+    carrier_.begin_flows();
     arm_next();
     network_.run();
     timeline_.makespan_s = latest_;
@@ -84,16 +86,32 @@ class Simulation {
 
  private:
   enum class What : std::uint8_t { op_ends, coasting_ends, segment_ends, transfer_ends };
-  struct Event {
-    double time_s;
-    What what;
-    Transfer::Kind kind;   // of transfers
-    std::uint32_t g;       // the op; of a transfer its tag: the op that waits for it, the party
-    std::uint32_t number;  // of the segment within the op, of the transfer, of the coasting
-    bool operator>(const Event& o) const {
-      return std::tie(time_s, what, kind, g, number) >
-             std::tie(o.time_s, o.what, o.kind, o.g, o.number);
+  /// What happens at the same time does so in the order of what, kind, g and number, which are the
+  /// bits of one word.
+  class Event {
+   public:
+    /// `g`: the op; of a transfer its tag, that is the op that waits for it or the party.
+    /// `number`: of the segment within the op, of the transfer, of the coasting.
+    Event(double time_s, What what, Transfer::Kind kind, std::uint32_t g, std::uint32_t number)
+        : time_s_(time_s),
+          order_(std::uint64_t{static_cast<std::uint8_t>(what)} << 62 |
+                 std::uint64_t{static_cast<std::uint8_t>(kind)} << 60 |
+                 std::uint64_t{g} << kNumberBits | number) {
+      invariant(number >> kNumberBits == 0, "simgrid: more than 2^28 transfers");
     }
+    double time_s() const { return time_s_; }
+    What what() const { return static_cast<What>(order_ >> 62); }
+    Transfer::Kind kind() const { return static_cast<Transfer::Kind>(order_ >> 60 & 3); }
+    std::uint32_t g() const { return static_cast<std::uint32_t>(order_ >> kNumberBits); }
+    std::uint32_t number() const { return order_ & ((1U << kNumberBits) - 1); }
+    bool operator>(const Event& o) const {
+      return time_s_ != o.time_s_ ? time_s_ > o.time_s_ : order_ > o.order_;
+    }
+
+   private:
+    static constexpr int kNumberBits = 28;
+    double time_s_;
+    std::uint64_t order_;
   };
   struct Device {
     std::uint32_t cursor = 0;
@@ -128,42 +146,58 @@ class Simulation {
     network_.wake_at(time_s);
   }
   void arm_next() {
-    if (!events_.empty()) arm(events_.top().time_s);
+    if (!events_.empty()) arm(events_.top().time_s());
   }
 
-  /// Handles everything that happens now, in an order of our own.
+  /// Handles everything that happens now and, as long as nothing shares a link, what comes later:
+  /// the network is asked again when flows are under way, or are to begin at a later time than its.
   void drain(double time_s) {
-    const double now = std::max(time_s, network_.now_s());
-    while (carrier_.any_ended() || (!events_.empty() && events_.top().time_s <= now)) {
-      while (!events_.empty() && events_.top().time_s <= now) {
+    armed_at_ = -1;
+    carrier_.begin_flows();
+    double now = std::max(time_s, network_.now_s());
+    for (bool ahead = false;; ahead = true) {
+      handle_until(now);
+      if (carrier_.flows_to_begin()) {
+        if (ahead) return arm(now);
+        carrier_.begin_flows();
+      }
+      if (carrier_.flows_under_way() || events_.empty()) break;
+      now = events_.top().time_s();
+    }
+    network_.forget();
+    arm_next();
+  }
+
+  /// In an order of our own.
+  void handle_until(double now) {
+    while (carrier_.any_ended() || (!events_.empty() && events_.top().time_s() <= now)) {
+      while (!events_.empty() && events_.top().time_s() <= now) {
         const Event event = events_.top();
         events_.pop();
         handle(event);
       }
       carrier_.settle(now);
     }
-    armed_at_ = -1;
-    network_.forget();
-    arm_next();
     progress_.update(static_cast<std::int64_t>(done_));
   }
 
   void handle(const Event& event) {
-    switch (event.what) {
-      case What::op_ends: return op_ended(event.g, event.time_s);
-      case What::coasting_ends: return coasting_ended(event.g, event.number, event.time_s);
-      case What::segment_ends: return segment_ended(event.g, event.number, event.time_s);
+    const double now = event.time_s();
+    switch (event.what()) {
+      case What::op_ends: return op_ended(event.g(), now);
+      case What::coasting_ends: return coasting_ended(event.g(), event.number(), now);
+      case What::segment_ends: return segment_ended(event.g(), event.number(), now);
       case What::transfer_ends:
-        if (carrier_.continue_transfer(event.number, event.g, event.time_s))
-          return transfer_ended(event.kind, event.g, event.time_s);
+        if (carrier_.continue_transfer(event.number(), event.g(), now))
+          return transfer_ended(event.kind(), event.g(), now);
     }
   }
 
   void end_segment_at(double time_s, std::uint32_t g, std::uint32_t number = 0) {
-    events_.push({time_s, What::segment_ends, {}, g, number});
+    events_.emplace(time_s, What::segment_ends, Transfer::Kind{}, g, number);
   }
   void end_op_at(double time_s, std::uint32_t g) {
-    events_.push({time_s, What::op_ends, {}, g, 0});
+    events_.emplace(time_s, What::op_ends, Transfer::Kind{}, g, 0);
   }
 
   /// Of computing: of the last backward of an update, from when a part of its gradient is there
@@ -381,11 +415,8 @@ class Simulation {
     dev.coasts = true;
     dev.since_s = now;
     coasters_.set(*dev.coasts_on, d);
-    events_.push({now + (times - dev.time) * dev.spans.length_s(),
-                  What::coasting_ends,
-                  {},
-                  g,
-                  ++dev.coasted});
+    events_.emplace(now + (times - dev.time) * dev.spans.length_s(), What::coasting_ends,
+                    Transfer::Kind{}, g, ++dev.coasted);
   }
 
   void stop_coasting(int d) {

@@ -1,4 +1,5 @@
-// What shares links among flows and owns the clock: SimGrid (sim/simgrid) or ourselves (fluid.hpp).
+// What shares links among flows, and the clock of that: SimGrid (sim/simgrid) or ourselves
+// (fluid.hpp).
 //
 // Flows that run at the same time share every link fairly (max-min). Bytes are counted in whole
 // units, so that all agree on what moves at all.

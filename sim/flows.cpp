@@ -81,13 +81,20 @@ void Flows::start_if_first(std::size_t f) {
   for (const int l : flow.way->links)
     peaks_[link_index(l)] = std::max(peaks_[link_index(l)], ++now_[link_index(l)]);
   ++counts_.flows;
-  network_.start(f, flow_units(flow.way->bytes * job.bytes));
+  to_begin_.push_back({f, flow_units(flow.way->bytes * job.bytes)});
+}
+
+void Flows::begin_flows() {
+  under_way_ += to_begin_.size();
+  for (const ToBegin& begin : to_begin_) network_.start(begin.flow, begin.units);
+  to_begin_.clear();
 }
 
 void Flows::settle() {
   std::vector<std::size_t> ended;
   ended.swap(ended_);
   std::ranges::sort(ended);
+  under_way_ -= ended.size();
   for (const std::size_t f : ended) end_flow(f);
 }
 

@@ -42,6 +42,13 @@ class Flows {
   /// Does anything move on the link?
   bool occupied(int link) const { return now_[static_cast<std::size_t>(link)] > 0; }
 
+  /// A flow starts in two steps: whoever sends it says so at once, the network when its own clock
+  /// stands there.
+  void begin_flows();
+  bool flows_to_begin() const { return !to_begin_.empty(); }
+  /// Have flows begun that have not ended?
+  bool under_way() const { return under_way_ > 0; }
+
   bool any_ended() const { return !ended_.empty(); }
   /// Handles the flows that have ended.
   void settle();
@@ -86,8 +93,14 @@ class Flows {
   std::vector<Lane> lanes_;
   std::vector<Flow> flows_;
   std::vector<std::deque<std::size_t>> lines_;  // FIFO links: flows in line
-  std::vector<std::size_t> ended_;              // flows
-  std::vector<std::uint32_t> now_, peaks_;      // per link: flows
+  struct ToBegin {
+    std::size_t flow;
+    std::uint64_t units;
+  };
+  std::vector<ToBegin> to_begin_;
+  std::vector<std::size_t> ended_;  // flows
+  std::size_t under_way_ = 0;
+  std::vector<std::uint32_t> now_, peaks_;  // per link: flows
 };
 
 }  // namespace penstock

@@ -59,6 +59,7 @@ std::string run_module(const SimulationInput& input, const SimgridOptions& optio
                        Timeline& timeline) {
   try {
     Outcome outcome;
+    timeline.map_all();
     timeline.no_messages();
     const std::unique_ptr<FlowNetwork> network(module().entry());
     run_events(input, *network, {options.every_message_a_flow}, outcome.counts, timeline);
@@ -101,6 +102,7 @@ Timeline simulate_simgrid(const SimulationInput& input, const SimgridOptions& op
     throw SystemError("SimGrid ended without a result, " + how_it_ended(child.status));
   SimgridCounts ignored;
   take_outcome(*child.answer, timeline, counts != nullptr ? *counts : ignored);
+  timeline.map_all();
   return timeline;
 }
 

@@ -1,4 +1,4 @@
-// SimGrid shares the links and owns the clock.
+// SimGrid shares the links and, while flows are under way, owns the clock.
 //
 // Driven from maestro, without actors and without a static DAG (both are slower by far in SimGrid
 // 3.32): what is due is one SimGrid timer, flows are Comms. Latency is not SimGrid's, because it
