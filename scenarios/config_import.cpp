@@ -272,22 +272,47 @@ std::string toml_value(std::string_view text) {
   return value.substr(1, value.find(value[0], 1) - 1);
 }
 
-/// Of TOML what these files use: `[section]` and `key = value` on a line (a whole library for that
-/// takes seconds to compile). Lines that are neither, as of lists over several lines, are left out.
+/// Of a line of TOML: brackets and braces that it opens, less those that it closes, outside of texts
+/// and comments.
+int brackets_opened(std::string_view line) {
+  int opened = 0;
+  char quote = 0;
+  for (const char c : line) {
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '#') {
+      break;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else {
+      opened += (c == '[' || c == '{' ? 1 : 0) - (c == ']' || c == '}' ? 1 : 0);
+    }
+  }
+  return opened;
+}
+
+/// Of TOML what these files use: `[section]` and `key = value`, a list also over several lines (a
+/// whole library for that takes seconds to compile).
 std::vector<ScriptOption> toml_options(std::string_view text) {
   std::vector<ScriptOption> options;
   std::string section;
+  int open = 0;
   for (int line = 1; !text.empty(); ++line) {
     const std::string one = trimmed(text.substr(0, text.find('\n')));
     text.remove_prefix(
         std::min(text.size(), text.find('\n') == text.npos ? text.size() : text.find('\n') + 1));
     const auto equals = one.find('=');
-    if (one.starts_with('['))
+    if (open > 0) {
+      open += brackets_opened(one);
+      options.back().values.back() += one;
+    } else if (one.starts_with('[')) {
       section = one.substr(1, one.find(']') - 1) + ".";
-    else if (!one.starts_with('#') && equals != one.npos)
+    } else if (!one.starts_with('#') && equals != one.npos) {
       options.push_back({section + trimmed(std::string_view(one).substr(0, equals)),
                          {toml_value(std::string_view(one).substr(equals + 1))},
                          line});
+      open = brackets_opened(std::string_view(one).substr(equals + 1));
+    }
   }
   return options;
 }

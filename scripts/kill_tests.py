@@ -215,6 +215,31 @@ def processes_of(launcher):
     return found
 
 
+def starved_s(pids):
+    """Seconds that the one of them which waited longest for a processor has waited."""
+    longest = 0
+    for pid in pids:
+        for task in pathlib.Path("/proc").glob(f"{pid}/task/*/schedstat"):
+            try:
+                longest = max(longest, int(task.read_text().split()[1]) * 1e-9)
+            except (OSError, IndexError):
+                continue
+    return longest
+
+
+def states(pids):
+    """For who reads that something does not end."""
+    found = []
+    for pid in pids:
+        try:
+            after = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            where = pathlib.Path(f"/proc/{pid}/wchan").read_text()
+            found.append(f"{pid}: {after[0]} in {where}, {int(after[11]) + int(after[12])} ticks used")
+        except OSError:
+            continue
+    return "; ".join(found)
+
+
 def is_there(pid):
     try:
         return (pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]) != "Z"
@@ -256,9 +281,13 @@ def ranks(count, folder, random_):
                    f"left: {[p.name for p in temporary.iterdir()]}")
             expect(set(os.listdir("/dev/shm")) <= memory, "shared memory is left")
         except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
+            left = [run.pid, *processes_of(run.pid)]
+            waited, what_they_do = starved_s(left), states(left)
+            for pid in reversed(left):
+                os.kill(pid, signal.SIGKILL)
             run.communicate()
-            yield done, f"{what}: it does not end"
+            yield done, (f"{what}: it does not end ({what_they_do}; one of them waited {waited:.1f} s for a "
+                         "processor)")
         except Wrong as wrong:
             yield done, f"{what}: {wrong}"
         else:

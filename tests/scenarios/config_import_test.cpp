@@ -132,6 +132,16 @@ std::string titan_with(const std::string& more, const std::string& activation_ch
       "a.toml", "");
 }
 
+TEST(TorchtitanImport, ListsMayTakeSeveralLines) {
+  const std::string text = titan_with(
+      "[parallelism]\nmodule_fqns_per_model_part = [  # two\n  ['tok_embeddings', 'layers.0'],\n"
+      "  [\"layers.1\", \"a]b\"],  # ]\n]\npipeline_parallel_degree = 2\n");
+  EXPECT_EQ(scenario_in(text).shape.depth, 2u) << text;
+  EXPECT_NE(text.find("#   parallelism.module_fqns_per_model_part [['tok_embeddings', '...: the cut"),
+            std::string::npos)
+      << text;
+}
+
 TEST(TorchtitanImport, StepsOfGradientAccumulationDrainThePipeline) {
   const std::string parallel =
       "[parallelism]\npipeline_parallel_degree = 4\ndata_parallel_shard_degree = 2\n";
