@@ -13,18 +13,28 @@ namespace {
 
 double known(double value) { return value > 0 ? value : NAN; }
 
+KeyFigure how_fast(const PlanTask& task, const Plan& plan) {
+  const std::string predicted = fmt::format("{:.4g} samples/s", plan.throughput_samples_per_s);
+  const std::string speedup = fmt::format("{:.3f} times one device", plan.speedup);
+  if (!plan.simulated)
+    return {"How fast?", predicted,
+            fmt::format("as {} predicts it; {}", task.planner->name, speedup)};
+  if (!plan.simulated->why_not.empty())
+    return {"How fast?", "it does not run", plan.simulated->why_not, Verdict::bad};
+  return {"How fast?", fmt::format("{:.4g} samples/s", plan.simulated->samples_per_s),
+          fmt::format("simulated; {} predicts {}, {}", task.planner->name, predicted, speedup)};
+}
+
 std::vector<KeyFigure> figures(const PlanTask& task, const PlanResult& result) {
   if (result.plans.empty())
     return {{"Is there a plan?", "no", result.infeasible_because, Verdict::bad}};
   const Plan& best = result.plans.front();
-  return {
-      {"What to run?", fmt::format("{} stages x replicas", replicas_text(best)),
-       fmt::format("microbatches of {}, {}, recompute {}", best.microbatch_size, best.schedule,
-                   kRecomputeNames[static_cast<std::size_t>(best.recompute)]),
-       Verdict::good},
-      {"How fast?", fmt::format("{:.4g} samples/s", best.throughput_samples_per_s),
-       fmt::format("as {} predicts it; {:.3f} times one device", task.planner->name, best.speedup)},
-      {"Why not faster?", best.limited_by, ""}};
+  return {{"What to run?", fmt::format("{} stages x replicas", replicas_text(best)),
+           fmt::format("microbatches of {}, {}, recompute {}", best.microbatch_size, best.schedule,
+                       kRecomputeNames[static_cast<std::size_t>(best.recompute)]),
+           Verdict::good},
+          how_fast(task, best),
+          {"Why not faster?", best.limited_by, ""}};
 }
 
 std::string stages_section(const Plan& plan) {
@@ -53,7 +63,8 @@ std::string plans_section(const PlanResult& result) {
                       {"recompute"},
                       {"schedule"},
                       {"time per stage", "s"},
-                      {"throughput", "samples/s"},
+                      {"predicted", "samples/s"},
+                      {"simulated", "samples/s"},
                       {"speedup"},
                       {"limited by"}},
                      {}};
@@ -63,7 +74,8 @@ std::string plans_section(const PlanResult& result) {
         {static_cast<double>(i + 1), replicas_text(p), static_cast<double>(p.microbatch_size),
          static_cast<double>(p.microbatches),
          std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]), p.schedule,
-         p.time_per_stage_s, p.throughput_samples_per_s, p.speedup, p.limited_by});
+         p.time_per_stage_s, p.throughput_samples_per_s,
+         known(p.simulated ? p.simulated->samples_per_s : 0), p.speedup, p.limited_by});
   }
   return section_text(table);
 }

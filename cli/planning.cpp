@@ -5,6 +5,7 @@
 #include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
 #include "plan/plan_model.hpp"
+#include "plan/search/published.hpp"
 #include "scenarios/document.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -166,6 +167,24 @@ void check_size(const PlanTask& task, bool given) {
   if (!why.empty()) throw InputError("--microbatch-size", why);
 }
 
+/// Are the layers of plans those of a chain, as scenarios have them?
+bool plans_a_chain(const PlanTask& task) {
+  const auto size = static_cast<double>(task.request.microbatch_size);
+  const std::size_t layers = task.model->chain(size, Recompute::none).size();
+  return task.planner->name != "pipedream" || task.model->states(size, layers).size() == layers;
+}
+
+/// Plans are simulated as the problem that they are made for; where it cannot be one, a note.
+void use_simulation(PlanTask& task, const std::string& text) {
+  try {
+    task.problem = std::make_unique<Problem>(text, task.name, task.request.batch);
+    task.request.simulate = simulator(*task.problem);
+  } catch (const InputError& error) {
+    const std::string why = error.what();
+    task.notes.push_back("plans are not simulated: " + why.substr(0, why.find('\n')));
+  }
+}
+
 /// Options of our own search that mean nothing to the published planners.
 void refuse_others(PlanOptions& options) {
   for (const char* option : kOnlyFull)
@@ -274,10 +293,14 @@ PlanTask plan_task(const Arguments& arguments) {
   request.by_size = arguments.value("balance") == "size";
   request.microbatch_size = profile_batch.value_or(1);
   request.batch = 0;
+  std::string problem_text;
   if (profile) {
     use_profile(arguments, static_cast<double>(profile_batch.value_or(1)), task);
     if (!profile_batch)
       task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
+    if (request.levels.size() <= 2)
+      problem_text = profile_problem(arguments, request.levels, request.memory_bytes,
+                                     profile_batch.value_or(1));
   } else {
     const Scenario scenario = scenario_of(arguments, input);
     plan_for_scenario(scenario, task);
@@ -286,6 +309,7 @@ PlanTask plan_task(const Arguments& arguments) {
       task.name = scenario.transformer ? scenario.transformer->name : name;
       request.batch = 0;
     }
+    problem_text = input == PlanInput::scenario ? scenario.text : model_problem(arguments, input);
   }
   std::error_code ignored;  // a long map is no possible name of a file
   if (fs::is_regular_file(name, ignored)) task.text = read_file(name);
@@ -293,6 +317,8 @@ PlanTask plan_task(const Arguments& arguments) {
   request.microbatch_size = size.value_or(request.microbatch_size);
   check_size(task, size.has_value());
   use_batch(batch, task);
+  if (!problem_text.empty() && request.transfers && plans_a_chain(task))
+    use_simulation(task, problem_text);
   return task;
 }
 

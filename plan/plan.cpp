@@ -41,21 +41,26 @@ PlanResult ask(const Planner& planner, const PlanRequest& request) {
   PlanResult refused;
   refused.infeasible_because =
       request.model->refuse(static_cast<double>(request.microbatch_size), Recompute::none);
-  return refused.infeasible_because.empty() ? planner.plan(request) : refused;
+  if (!refused.infeasible_because.empty()) return refused;
+  PlanResult result = planner.plan(request);
+  if (request.simulate)
+    for (Plan& plan : result.plans)
+      if (!plan.simulated) plan.simulated = request.simulate(plan, false);
+  return result;
 }
 
 const std::vector<Planner>& planners() {
   static const std::vector<Planner> kPlanners = {
       {"pipedream", "Narayanan et al., SOSP'19, section 3.1",
-       "replicated stages on a hierarchy of networks; asynchronous", false, plan_pipedream},
+       "replicated stages on a hierarchy of networks; asynchronous", false, false, plan_pipedream},
       {"2bw", "Narayanan et al., ICML'21, section 4 and appendix A",
-       "width, depth, microbatch and recomputation of alike stages", true, plan_2bw},
+       "width, depth, microbatch and recomputation of alike stages", true, true, plan_2bw},
       {"dapple", "Fan et al., PPoPP'21, section 4",
-       "replicated stages and their placement, least latency of a batch", true, plan_dapple},
+       "replicated stages and their placement, least latency of a batch", true, false, plan_dapple},
       {"torchgpipe", "Kim et al., arXiv:2004.09910; Barany and Grinberg, arXiv:1308.2452",
-       "blocks of layers of nearly equal time or size", true, plan_torchgpipe},
+       "blocks of layers of nearly equal time or size", true, false, plan_torchgpipe},
       {"uniform", "Narayanan et al., SC'21 (Megatron-LM)",
-       "as many layers in every stage, as many replicas of each", true, plan_uniform},
+       "as many layers in every stage, as many replicas of each", true, false, plan_uniform},
   };
   return kPlanners;
 }

@@ -27,6 +27,12 @@ struct PlannedStage {
   std::string first_name, last_name;  ///< of the layers
 };
 
+/// What `simulate` says of a plan.
+struct SimulatedPlan {
+  double samples_per_s = 0;  ///< 0: it does not run, or does not fit
+  std::string why_not{};     ///< then
+};
+
 struct Plan {
   std::string planner;
   std::vector<PlannedStage> stages;
@@ -34,12 +40,13 @@ struct Plan {
   std::int64_t microbatches = 1;  ///< per weight update
   Recompute recompute = Recompute::none;
   std::string schedule;
-  double time_per_stage_s = 0;          ///< between two microbatches, over all replicas
-  double throughput_samples_per_s = 0;  ///< as the planner predicts it
-  double speedup = 0;                   ///< over one device
-  double data_parallel_speedup = 0;     ///< of data parallelism over all devices; 0: not known
-  double latency_s = 0;                 ///< of a whole update; 0: the planner has none
-  std::string limited_by;               ///< what keeps it from being faster
+  double time_per_stage_s = 0;               ///< between two microbatches, over all replicas
+  double throughput_samples_per_s = 0;       ///< as the planner predicts it
+  double speedup = 0;                        ///< over one device
+  double data_parallel_speedup = 0;          ///< of data parallelism over all devices; 0: not known
+  double latency_s = 0;                      ///< of a whole update; 0: the planner has none
+  std::string limited_by;                    ///< what keeps it from being faster
+  std::optional<SimulatedPlan> simulated{};  ///< none: nobody was asked
 
   int depth() const { return static_cast<int>(stages.size()); }
   /// Replicas of the first stage: of all of them where they are alike.
@@ -85,6 +92,10 @@ struct PlanRequest {
   int stages = 0;                      ///< where the planner does not choose it; 0: all devices
   bool by_size = false;                ///< torchgpipe: balance bytes instead of times
   std::size_t most_plans = 1;
+  /// Asks `simulate`, with the costs that the planners have, for a plan whose layers are those of a
+  /// chain; with `alone` of one replica on links that nobody shares, which is quick and seldom
+  /// slower. Not set: planners have their own formulas alone.
+  std::function<SimulatedPlan(const Plan&, bool alone)> simulate{};
 
   int devices() const;
   double memory_or_unlimited() const;
@@ -104,11 +115,13 @@ struct Planner {
   std::string_view paper;
   std::string_view summary;
   bool batch_matters;  ///< its plans depend on the samples per update
+  bool simulates;      ///< it chooses by what `simulate` says, where the request can ask
   /// Precondition: the model has costs of the request's microbatch without recomputation.
   PlanResult (*plan)(const PlanRequest&);
 };
 
-/// Its answer; where the model refuses the request's microbatch, that there is no plan, and why.
+/// Its answer, with what `simulate` says of each plan where the request can ask; where the model
+/// refuses the request's microbatch, that there is no plan, and why.
 PlanResult ask(const Planner& planner, const PlanRequest& request);
 
 const std::vector<Planner>& planners();

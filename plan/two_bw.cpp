@@ -15,6 +15,11 @@
 // fits in one, B_width where w is less than a server's GPUs; else that between servers. A graph's
 // layers need not be alike; as many of them still go to every stage. O(N log N * divisors of B)
 // evaluations.
+//
+// Where `simulate` can be asked it chooses: what these formulas promise is looked into from the
+// best on, until all that is left promises less than was found. They leave out that a pipeline
+// fills between updates of its replicas, waits for shared links, and that kernels are launched by
+// somebody.
 #include "base/units.hpp"
 #include "plan/planners.hpp"
 
@@ -42,6 +47,7 @@ class TwoBwSearch {
       for (int d = 1; d <= n / w; ++d)
         if (layers_ % d == 0 && (!request_.straight || w == 1)) sizes(w, d);
     std::ranges::stable_sort(result_.plans, std::greater<>(), &Plan::throughput_samples_per_s);
+    if (request_.simulate) choose_by_simulation();
     if (result_.plans.size() > request_.most_plans) result_.plans.resize(request_.most_plans);
     result_.single_device_s = chain(request_.microbatch_size).back().time_s();
     if (result_.plans.empty()) say_why();
@@ -55,7 +61,7 @@ class TwoBwSearch {
     return known->second;
   }
 
-  /// The best microbatch and recomputation of w x d.
+  /// The best microbatch and recomputation of w x d; all of them where `simulate` chooses.
   void sizes(int w, int d) {
     if (request_.batch % w != 0) return;
     const std::int64_t each = request_.batch / w;  // samples of a pipeline per update
@@ -68,11 +74,36 @@ class TwoBwSearch {
         least_bytes_ = least_bytes_ == 0 ? bytes : std::min(least_bytes_, bytes);
         if (bytes > request_.memory_or_unlimited()) continue;
         Plan plan = evaluate(w, d, b, recompute);
-        if (!best || plan.throughput_samples_per_s > best->throughput_samples_per_s)
+        if (request_.simulate)
+          result_.plans.push_back(std::move(plan));
+        else if (!best || plan.throughput_samples_per_s > best->throughput_samples_per_s)
           best = std::move(plan);
       }
     }
     if (best) result_.plans.push_back(std::move(*best));
+  }
+
+  /// Precondition: plans are in the order of what the formulas promise.
+  void choose_by_simulation() {
+    constexpr double kMostPessimistic = 1.25;  // that the formulas were seen to be, and more
+    std::vector<Plan> found;
+    const auto nth_best = [&] {  // 0: there are fewer
+      return found.size() < request_.most_plans
+                 ? 0
+                 : found[request_.most_plans - 1].simulated->samples_per_s;
+    };
+    for (Plan& plan : result_.plans) {
+      if (plan.throughput_samples_per_s * kMostPessimistic <= nth_best()) break;
+      if (request_.simulate(plan, true).samples_per_s <= nth_best()) continue;
+      plan.simulated = request_.simulate(plan, false);
+      if (plan.simulated->samples_per_s == 0) {
+        does_not_run_because_ = plan.simulated->why_not;
+        continue;
+      }
+      const auto rate = [](const Plan& p) { return p.simulated->samples_per_s; };
+      found.insert(std::ranges::upper_bound(found, rate(plan), std::greater<>(), rate), plan);
+    }
+    result_.plans = std::move(found);
   }
 
   /// Its times are those without recomputation.
@@ -153,6 +184,11 @@ class TwoBwSearch {
   }
 
   void say_why() {
+    if (!does_not_run_because_.empty()) {
+      result_.infeasible_because =
+          "no plan that fits by the paper's formulas runs: " + does_not_run_because_;
+      return;
+    }
     result_.infeasible_because =
         least_bytes_ > request_.memory_or_unlimited()
             ? fmt::format(
@@ -170,7 +206,8 @@ class TwoBwSearch {
   int layers_;
   std::map<std::int64_t, std::vector<LayerState>> chains_;
   double least_bytes_ = 0;
-  std::string refused_because_;  ///< the last choice that the model has no costs of
+  std::string does_not_run_because_;  ///< the last plan that was simulated in vain
+  std::string refused_because_;       ///< the last choice that the model has no costs of
   PlanResult result_;
 };
 

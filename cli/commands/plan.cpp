@@ -14,6 +14,11 @@ namespace {
 
 Json positive(double value) { return value > 0 ? Json(value) : Json(); }
 
+std::optional<double> simulated_samples_per_s(const Plan& plan) {
+  if (!plan.simulated || plan.simulated->samples_per_s == 0) return std::nullopt;
+  return plan.simulated->samples_per_s;
+}
+
 Json stage_json(const PlannedStage& stage) {
   return {{"first_layer", stage.first_layer}, {"last_layer", stage.last_layer},
           {"replicas", stage.replicas},       {"devices", stage.devices},
@@ -27,6 +32,8 @@ Json plan_json(const Plan& plan) {
   const double dp = plan.data_parallel_speedup;
   return {{"time_per_stage_s", plan.time_per_stage_s},
           {"throughput_samples_per_s", plan.throughput_samples_per_s},
+          {"simulated_samples_per_s", positive(simulated_samples_per_s(plan).value_or(0))},
+          {"simulated_why_not", plan.simulated ? plan.simulated->why_not : ""},
           {"speedup", plan.speedup},
           {"dp_speedup", positive(dp)},
           {"vs_dp", dp > 0 ? Json(plan.speedup / dp) : Json()},
@@ -62,21 +69,35 @@ Json answer_json(const PlanTask& task, const PlanResult& result) {
           {"plans", plans}};
 }
 
+std::string simulated_text(const Plan& plan) {
+  if (!plan.simulated) return "-";
+  const auto rate = simulated_samples_per_s(plan);
+  return rate ? fmt::format("{:.4g}", *rate) : "no";
+}
+
 std::string plans_table(const PlanResult& result) {
   using A = TextTable::Align;
-  TextTable table(
-      {"plan", "stages x replicas", "microbatch", "m", "recompute", "per stage", "samples/s",
-       "speedup", "limited by"},
-      {A::right, A::left, A::right, A::right, A::left, A::right, A::right, A::right, A::left});
+  TextTable table({"plan", "stages x replicas", "microbatch", "m", "recompute", "per stage",
+                   "predicted", "simulated", "speedup", "limited by"},
+                  {A::right, A::left, A::right, A::right, A::left, A::right, A::right, A::right,
+                   A::right, A::left});
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const Plan& p = result.plans[i];
     table.add({std::to_string(i + 1), replicas_text(p), std::to_string(p.microbatch_size),
                std::to_string(p.microbatches),
                std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]),
                format_time(p.time_per_stage_s), fmt::format("{:.4g}", p.throughput_samples_per_s),
-               fmt::format("{:.3f}", p.speedup), p.limited_by});
+               simulated_text(p), fmt::format("{:.3f}", p.speedup), p.limited_by});
   }
-  return table.render();
+  std::string out =
+      table.render() +
+      "predicted, simulated: samples/s, by the planner's paper and by `penstock simulate`\n";
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const Plan& p = result.plans[i];
+    if (p.simulated && !p.simulated->why_not.empty())
+      out += fmt::format("plan {} does not run: {}\n", i + 1, p.simulated->why_not);
+  }
+  return out;
 }
 
 std::string stages_table(const Plan& plan) {
@@ -107,9 +128,10 @@ std::string to_text(const PlanTask& task, const PlanResult& result) {
         best.data_parallel_speedup, best.speedup / best.data_parallel_speedup);
   return out +
          fmt::format(
-             "\nOf all plans {} looks at those of its paper, by its paper's costs; --search full "
+             "\nOf all plans {} looks at those of its paper, and takes the best {}; --search full "
              "simulates\nplans of every schedule, with tensor parallelism and recomputation\n",
-             task.planner->name);
+             task.planner->name,
+             task.planner->simulates && best.simulated ? "as simulated" : "by its paper's costs");
 }
 
 /// Scalars of each plan, then its stages as "0-16x14 17-24x2".

@@ -20,7 +20,9 @@ std::string describe(const Plan& plan) {
 PublishedPlan published(const Planner& planner, const PlanRequest& request) {
   PublishedPlan out;
   out.row.name = planner.name;
-  const PlanResult result = ask(planner, request);
+  PlanRequest own = request;
+  if (!planner.simulates) own.simulate = nullptr;
+  const PlanResult result = ask(planner, own);
   out.row.why_not = result.infeasible_because;
   if (result.plans.empty()) return out;
   const Plan& plan = result.plans.front();
@@ -94,6 +96,7 @@ std::vector<PublishedPlan> published_plans(const Problem& problem,
   const ChainModel chain(*task.model);
   task.request.model = &chain;
   task.request.batch = problem.batch();
+  task.request.simulate = simulator(problem);
   std::vector<PublishedPlan> plans;
   for (const Planner& planner : planners())
     plans.push_back(published_that_runs(planner, task.request, problem, microbatch_sizes));

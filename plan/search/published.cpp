@@ -1,5 +1,8 @@
 #include "plan/search/published.hpp"
 
+#include "base/error.hpp"
+#include "plan/search/judgement.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -49,6 +52,23 @@ Choice choice_of(const Plan& plan) {
   choice.split = shape.width > 1 && (divides(plan) || turns > plan.microbatches);
   if (!choice.split) shape.microbatches = plan.microbatches / turns;
   return choice;
+}
+
+std::function<SimulatedPlan(const Plan&, bool)> simulator(const Problem& problem) {
+  return [&problem](const Plan& plan, bool alone) -> SimulatedPlan {
+    try {
+      const Scenario scenario = problem.resolve(choice_of(plan));
+      const Judgement judgement = alone ? relaxed(scenario, problem.plain_reduction())
+                                        : judge(scenario, EngineChoice::automatic);
+      if (!judgement.fits) return {.why_not = judgement.why};
+      return {.samples_per_s = scenario.samples_per_update() / judgement.iteration_time_s};
+    } catch (const InputError& error) {
+      const std::string text = error.what();
+      return {.why_not = text.substr(0, text.find('\n'))};
+    } catch (const SystemError& error) {
+      return {.why_not = error.what()};
+    }
+  };
 }
 
 }  // namespace penstock

@@ -15,6 +15,10 @@ namespace penstock {
 /// The plan as it would be run. Precondition: it has stages, counted in layers of a chain.
 Choice choice_of(const Plan& plan);
 
+/// What plans are asked by: `simulate`, with the engine that their links need. `problem` must
+/// outlive it.
+std::function<SimulatedPlan(const Plan&, bool alone)> simulator(const Problem& problem);
+
 /// A model that is cut in its order of execution only, as scenarios are: states are its chain.
 class ChainModel : public PlanModel {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/plan.hpp"
+#include "plan/search/candidate.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <memory>
@@ -13,6 +14,7 @@ namespace penstock {
 struct PlanTask {
   std::string name;  ///< of the model
   std::unique_ptr<PlanModel> model;
+  std::unique_ptr<Problem> problem;  ///< that `request.simulate` asks; null: it is not set
   PlanRequest request;
   const Planner* planner = nullptr;
   std::vector<std::string> notes;  ///< what was assumed
