@@ -84,7 +84,8 @@ class Worker {
 
   Row answer(const Task& task) {
     if (task.alone) return answer_in_child(task.point);
-    if (point_limit_s_ > 0) limit_time(point_limit_s_);
+    if (point_limit_s_ <= 0) return caught(task.point);
+    limit_time(point_limit_s_);
     Row row = caught(task.point);
     limit_time(0);
     return row;
