@@ -28,9 +28,6 @@ namespace {
 constexpr std::array<const char*, 5> kNarrowing{"straight", "stages", "schedule", "recompute",
                                                 "uniform-recompute"};
 
-/// What no model of memory knows: fragments, buffers of libraries, a batch longer than the others.
-constexpr double kUsualHeadroom = 0.05;
-
 /// What the options say.
 struct Asked {
   PlanInput input = PlanInput::model;

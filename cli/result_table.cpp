@@ -62,9 +62,11 @@ std::string heading(const Simulation& s, const OutputOptions& options) {
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
     text +=
-        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}\n",
+        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}{}{}\n",
                     c.transformer->name, c.cluster.name, device_names(c.cluster),
-                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute));
+                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute),
+                    c.distributed_optimizer ? "; ZeRO-1" : "",
+                    c.stack.name.empty() ? "" : fmt::format("; stack {}", c.stack.name));
   } else {
     const std::string model =
         c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";
@@ -92,9 +94,16 @@ std::string fits(const Result& r) {
                            fullest->device, format_bytes(static_cast<double>(peak)));
   }
   if (r.infeasible_because.empty()) {
-    return fmt::format("Fits?      yes: the fullest device, {}, uses {}, {} free\n",
-                       fullest->device, of_capacity(peak, fullest->capacity_bytes),
-                       format_bytes(static_cast<double>(fullest->capacity_bytes - peak)));
+    const std::int64_t free = fullest->capacity_bytes - peak;
+    const double share = static_cast<double>(free) / static_cast<double>(fullest->capacity_bytes);
+    const bool barely = share < kUsualHeadroom;
+    return fmt::format("Fits?      yes{}: the fullest device, {}, uses {}, {} free{}\n",
+                       barely ? ", barely" : "", fullest->device,
+                       of_capacity(peak, fullest->capacity_bytes),
+                       format_bytes(static_cast<double>(free)),
+                       barely ? fmt::format(" ({}; `plan` leaves {:.0f} %)", format_percent(share),
+                                            100 * kUsualHeadroom)
+                              : "");
   }
   std::string text = "Fits?      NO: ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, r.infeasible_because.size()); ++i) {
@@ -240,9 +249,14 @@ std::string help(const Result& r) {
   };
   for (const Advice& a : r.what_to_change)
     add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));
+  if (r.nothing_to_change)
+    add("nothing that was tried of schedule, split, recomputation, microbatch size, degrees",
+        r.infeasible_because.empty() ? "by more than 0.2 %" : "to make it fit");
   for (const Sensitivity& h : r.what_would_help) {
     if (!r.iteration_time_s || *r.iteration_time_s <= 0) break;
-    if (!r.what_to_change.empty() && h.of_stage) continue;  // nobody can change that alone
+    const double ratio = h.iteration_time_s / *r.iteration_time_s;
+    // Nobody can change that alone.
+    if (h.of_stage && (!r.what_to_change.empty() || std::abs(ratio - 1) < 5e-4)) continue;
     add(h.change, time(h.iteration_time_s / *r.iteration_time_s));
   }
   return text;

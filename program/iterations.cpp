@@ -41,6 +41,14 @@ SteadyUpdates steady_updates(const Program& program, std::uint32_t warm_up) {
   return {0, n, n, true};
 }
 
+std::uint32_t steady_batches(std::uint32_t depth, std::uint32_t microbatches,
+                             const std::vector<int>& widths) {
+  const std::uint32_t p = depth, m = microbatches;
+  std::uint32_t round = p;  // after which every replica has had its turn equally often
+  for (const int width : widths) round = std::lcm(round, static_cast<std::uint32_t>(width));
+  return (2 * p + m - 1) / m + 2 * (round / std::gcd(round, m)) + (p + m - 1) / m + 1;
+}
+
 std::vector<double> update_ends(const Program& program, const Timeline& timeline) {
   std::vector<double> at(program.batches + 1, -1.0);
   double start = std::numeric_limits<double>::infinity();

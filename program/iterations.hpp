@@ -34,6 +34,11 @@ SteadyUpdates steady_updates(const Program& program, std::uint32_t warm_up);
 /// Updates that a run without a flush needs for a steady state.
 std::uint32_t updates_for_steady_state(const Program& program);
 
+/// Enough of them for that, known before there is a program: of `microbatches` each, in a pipeline
+/// of `depth` devices, whose stages have these numbers of replicas (none: one each).
+std::uint32_t steady_batches(std::uint32_t depth, std::uint32_t microbatches,
+                             const std::vector<int>& widths);
+
 /// When an op of a measured timeline was not recorded, its end is before time 0.
 inline bool happened(const Timeline& timeline, std::uint32_t g) {
   return timeline.op(g).end_s >= 0;

@@ -57,6 +57,7 @@ class Changes {
   Changes(const Scenario& scenario, bool fits)
       : scenario_(scenario), document_(parse_document(scenario.text, scenario.origin)) {
     split(fits);
+    sharing();
     recomputation();
     microbatch_sizes();
     chunks();
@@ -87,6 +88,17 @@ class Changes {
     if (!scenario_.layers.empty()) add("split: balanced", {"pipeline.split=balanced"});
     const auto other = fits ? std::nullopt : fitting_split(scenario_);
     if (other) add(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
+  }
+
+  /// What replicas and tensor ranks need not hold twice.
+  void sharing() {
+    const Scenario& s = scenario_;
+    if (!s.transformer || s.measured) return;
+    const bool replicas = s.mesh.width.alike() && s.mesh.width.of(0) > 1;
+    if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
+      add("distributed_optimizer: true", {"pipeline.distributed_optimizer=true"});
+    if (s.mesh.tensor > 1 && !s.sequence_parallel)
+      add("sequence_parallel: true", {"pipeline.sequence_parallel=true"});
   }
 
   void recomputation() {
@@ -209,7 +221,9 @@ bool differs(const Scenario& a, const Scenario& b) {
   return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
          a.shape.accumulation_steps != b.shape.accumulation_steps ||
-         a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor;
+         a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor ||
+         a.distributed_optimizer != b.distributed_optimizer ||
+         a.sequence_parallel != b.sequence_parallel;
 }
 
 /// The same work with a change of keys; none where the scenario does not admit it.
@@ -239,6 +253,28 @@ auto try_to(ChangesStudy& study, const Look& look) -> decltype(look()) {
   }
 }
 
+/// The change, with the nearest split that fits, where it is faster than today but does not fit.
+std::optional<Outcome> look_at(const Scenario& scenario, const Outcome& today, Advice& advice,
+                               Scenario& other) {
+  auto outlook = outlook_of(other);
+  if (!outlook || outlook->fits) return outlook;
+  const bool better = !today.fits || outlook->samples_per_s * (1 - kWorthIt) > today.samples_per_s;
+  const auto split = better ? fitting_split(other) : std::nullopt;
+  if (!split) return std::nullopt;
+  std::erase_if(advice.set, [](const std::string& s) { return s.starts_with("pipeline.split="); });
+  advice.set.push_back(fmt::format("pipeline.split={}", *split));
+  const std::string text = fmt::format("split: {}", *split);
+  const auto at = advice.change.find("split: balanced");
+  if (at != std::string::npos)
+    advice.change.replace(at, std::string_view("split: balanced").size(), text);
+  else
+    advice.change += ", " + text;
+  auto fitting = changed(scenario, advice);
+  if (!fitting) return std::nullopt;
+  other = std::move(*fitting);
+  return outlook_of(other);
+}
+
 /// Changes that could help, by a look at them: of each kind the best, the best first. Values of one
 /// key are one kind.
 std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today,
@@ -248,7 +284,7 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
   for (Advice advice : changes.all()) {
     auto other = try_to(study, [&] { return changed(scenario, advice); });
     if (!other) continue;
-    const auto outlook = try_to(study, [&] { return outlook_of(*other); });
+    const auto outlook = try_to(study, [&] { return look_at(scenario, today, advice, *other); });
     if (!outlook || !outlook->fits) continue;
     advice.time_ratio = today.samples_per_s / outlook->samples_per_s;
     found.emplace_back(std::move(advice), std::move(*other));
@@ -274,6 +310,7 @@ ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
   if (!today || too_large(simulation)) return study;
   const auto outlook = try_to(study, [&] { return outlook_of(scenario); });
   if (!outlook) return study;
+  study.tried = true;
   std::size_t simulated = 0;
   for (auto& looked_into : outlooks(scenario, *outlook, study)) {
     Advice& advice = looked_into.first;
@@ -298,6 +335,7 @@ void add_help(const Simulation& today, Result& result) {
   ChangesStudy advice = study_changes(today, result);
   result.what_would_help = std::move(help.changes);
   result.what_to_change = std::move(advice.found);
+  result.nothing_to_change = advice.tried && result.what_to_change.empty();
   if (help.none_because.empty() && !advice.incomplete_because.empty())
     help.none_because =
         fmt::format("what would help is not complete: {}", advice.incomplete_because);

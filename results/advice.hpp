@@ -3,9 +3,10 @@
 // most promising of each kind is then simulated as the scenario itself is (where links are shared a
 // simulation takes a hundred times as long).
 //
-//   split: balanced, or where memory is short the nearest that fits; recompute; half and twice the
-//   microbatch size (with as many samples per update); half and twice the chunks; schedules that
-//   flush; tensor degree against pipeline depth
+//   split: balanced; ZeRO-1 and sequence parallelism; recompute; half and twice the microbatch size
+//   (with as many samples per update); half and twice the chunks; schedules that flush; tensor
+//   degree against pipeline depth and width; each with the nearest split that fits where memory is
+//   short
 #pragma once
 
 #include "results/simulation.hpp"
@@ -14,6 +15,7 @@ namespace penstock {
 
 struct ChangesStudy {
   std::vector<Advice> found;
+  bool tried = false;              ///< were changes looked at?
   std::string incomplete_because;  ///< why not all were looked at, such as a lack of processes
 };
 

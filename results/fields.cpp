@@ -245,7 +245,7 @@ const std::vector<Field<Summary>>& sweep_fields() {
        Unit::count,
        [](const Scenario& s) { return static_cast<std::int64_t>(s.gpu_count()); },
        "all of them",
-       {.place = 29, .setting = true}},
+       {.place = 29, .usual = 2, .header = "GPUs", .setting = true}},
       {"optimistic",
        Unit::count,
        [](const Scenario& s) { return s.optimistic ? 1 : 0; },
@@ -361,13 +361,13 @@ const std::vector<Field<Summary>>& result_fields() {
        "end). Without: mean interval between updates on device 0 after the first 2p microbatches, "
        "over a multiple of p microbatches, before the drain where the run is long enough; `null`, "
        "with a note, when it is too short. For PipeDream that is one microbatch",
-       {.place = 7, .usual = 3, .header = "iteration"}},
+       {.place = 7, .usual = 4, .header = "iteration"}},
       {"throughput_samples_per_s",
        Unit::samples_per_s,
        [](const Result& r) { return r.samples_per_s; },
        "w·m·b / `iteration_time_s` (of the whole run where that is `null`)",
        {.place = 8,
-        .usual = 2,
+        .usual = 3,
         .header = "samples/s",
         .label = "throughput",
         .higher_is_better = true}},
@@ -392,7 +392,7 @@ const std::vector<Field<Summary>>& result_fields() {
        "model FLOPs per second and GPU / dense peak of the model's number type. Model FLOPs: "
        "forward 2·b·s·P + 4·b·s²·h per layer (attention counted in full, as Megatron does) and "
        "2·b·s·h·V for the LM head, backward twice that; no recomputation",
-       {.place = 12, .usual = 5, .header = "mfu", .higher_is_better = true}},
+       {.place = 12, .usual = 6, .header = "mfu", .higher_is_better = true}},
       {"hfu",
        Unit::fraction,
        [](const Result& r) { return r.hfu; },
@@ -407,7 +407,7 @@ const std::vector<Field<Summary>>& result_fields() {
        Unit::fraction,
        [](const Result& r) { return r.bubble_fraction; },
        "1 − Σ `busy_s` / (D · `makespan_s`)",
-       {.place = 15, .usual = 4, .header = "bubble"}},
+       {.place = 15, .usual = 5, .header = "bubble"}},
       {"stage_bubble_fraction",
        Unit::fraction,
        [](const Result& r) { return r.stage_bubble_fraction; },
@@ -508,7 +508,7 @@ const std::vector<Field<DeviceResult>>& device_fields() {
        Unit::bytes,
        [](const D& d) { return d.memory.use.total(); },
        "the sum of `memory`, at its peak",
-       {.place = 23, .usual = 6, .header = "peak"}},
+       {.place = 23, .usual = 7, .header = "peak"}},
       {"capacity_bytes",
        Unit::bytes,
        [](const D& d) {

@@ -16,6 +16,10 @@
 namespace penstock {
 
 enum class EngineChoice : std::uint8_t { automatic, exact, fluid, simgrid };
+/// Of a device's memory, that plans leave free: no model knows fragments, buffers of libraries, a
+/// batch longer than the others.
+inline constexpr double kUsualHeadroom = 0.05;
+
 inline constexpr std::string_view kEngineNames[] = {"auto", "exact", "fluid", "simgrid"};
 
 /// Everything between a scenario and its timeline.
@@ -170,6 +174,7 @@ struct Result {
   CommunicationByDimension communication;
   std::vector<Sensitivity> what_would_help;
   std::vector<Advice> what_to_change;  ///< best first
+  bool nothing_to_change = false;      ///< changes were tried, none helps
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };

@@ -35,7 +35,10 @@ const std::vector<KeyRow>& table() {
       {"scenario", "transfers", T::choice, "how a message holds its two ends; default overlapped",
        "free|overlapped|coupled|blocking"},
       {"scenario", "batches", T::integer,
-       "weight updates to simulate; steady state is measured after the first; default 1", 1},
+       "weight updates to simulate; steady state is measured after the first; default 1, of "
+       "schedules "
+       "without a flush as many as a steady state needs",
+       1},
       {"scenario", "pipeline", T::section, "how the model is cut and fed", "pipeline"},
       {"scenario", "perturbations", T::section,
        "what disturbs the run: noise, slow devices, links that fail, failures", "perturbations"},

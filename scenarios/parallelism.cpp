@@ -1,5 +1,7 @@
 #include "scenarios/resolve.hpp"
 
+#include "program/iterations.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,13 +102,14 @@ std::uint32_t microbatches_of(const Specification& spec, const Parallelism& job)
 
 void note_single_microbatch(const Specification& spec, const ScheduleShape& shape) {
   const PipelineKeys& keys = spec.pipeline;
-  const bool said = keys.global_batch_size.value || keys.microbatches.there;
+  const bool said = keys.microbatches.there;
   if (said || shape.microbatches_per_update > 1 || shape.depth == 1 || spec.schedule == nullptr ||
       !spec.schedule->flushes())
     return;
-  spec.diagnostics.note(
-      "neither 'microbatches' nor 'global_batch_size' is given: one microbatch per weight update, "
-      "so the stages work one after the other");
+  spec.diagnostics.note(fmt::format(
+      "{}: one microbatch per weight update, so the stages work one after the other",
+      keys.global_batch_size.value ? "global_batch_size is a microbatch for every replica"
+                                   : "neither 'microbatches' nor 'global_batch_size' is given"));
 }
 
 /// What replicas cannot do where a device has several stages.
@@ -234,10 +237,15 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
     (out.shape.depth > kDeepest ? keys.stages : keys.chunks)
         .refuse(fmt::format("a pipeline has at most {} stages", kDeepest));
   if (splits) check_split_microbatches(spec, out);
-  note_single_microbatch(spec, out.shape);
   out.shape.microbatches_per_update = microbatches_of(spec, out);
+  note_single_microbatch(spec, out.shape);
   out.recompute = recompute_of(spec, out.shape, known);
   if (out.schedule != nullptr) check_schedule(spec, out, reduction);
+  if (!spec.batches.there && out.schedule != nullptr && !out.schedule->flushes())
+    out.shape.batches = steady_batches(
+        out.shape.depth,
+        out.schedule->update == UpdateRule::stash ? 1 : out.shape.microbatches_per_update,
+        out.shape.replicas.values());
   return out;
 }
 

@@ -278,6 +278,18 @@ void set_reductions(const ReductionRequest& request,
     if (scenario.mesh.sharers(s) > 1) costs[s].gradient_bytes *= 2;
 }
 
+/// Room for another replica, which somebody may have forgotten.
+void note_idle_gpus(const Specification& spec, const Scenario& scenario) {
+  const std::int64_t there = scenario.cluster.devices(), used = scenario.gpu_count();
+  if (2 * used > there || !scenario.transformer) return;
+  const std::string width =
+      scenario.mesh.width.alike()
+          ? fmt::format(": width {} would use {}", there / (used / scenario.mesh.width.of(0)),
+                        there % (used / scenario.mesh.width.of(0)) == 0 ? "all" : "most")
+          : "";
+  spec.diagnostics.note(fmt::format("uses {} of the cluster's {} GPUs{}", used, there, width));
+}
+
 /// What an order takes for granted that nobody said.
 void note_assumptions(const Specification& spec, const Scenario& scenario) {
   const Schedule& schedule = *scenario.schedule;
@@ -368,6 +380,7 @@ Scenario resolve(const Specification& spec) {
   if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
     out.file_notes.push_back(length);
   note_costs(spec, out);
+  note_idle_gpus(spec, out);
   use_costs(spec, reduction, std::move(stages.gradients), out);
   spec.diagnostics.throw_if_any();
   out.notes = spec.diagnostics.notes();

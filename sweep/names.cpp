@@ -14,7 +14,6 @@ namespace {
 
 /// Keys that scenarios leave out, and what that means, where it follows from nothing else.
 constexpr std::pair<std::string_view, const char*> kDefaults[] = {
-    {"batches", "1"},
     {"transfers", "overlapped"},
     {"pipeline.tensor", "1"},
     {"pipeline.microbatch_size", "1"},

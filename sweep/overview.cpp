@@ -103,6 +103,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   why_ = columns.at("why");
   throughput_ = columns.at("throughput_samples_per_s");
   batch_ = columns.at("samples_per_update");
+  gpus_ = columns.at("gpus");
   optimistic_ = columns.at("optimistic");
   iteration_ = columns.at("iteration_time_s");
   for (const std::string& name : options_.columns)
@@ -139,16 +140,10 @@ void Overview::add(const Cells& row) {
     add_to_empty(row, status);
     return;
   }
-  add_batch(row);
+  batches_.add(number_of(row[batch_]));
+  gpu_counts_.add(number_of(row[gpus_]));
   add_to_axes(row);
   add_to_top(row);
-}
-
-void Overview::add_batch(const Cells& row) {
-  const auto batch = number_of(row[batch_]);
-  if (!batch) return;
-  least_batch_ = std::min(least_batch_, *batch);
-  most_batch_ = std::max(most_batch_, *batch);
 }
 
 std::string Overview::batches() const {
@@ -157,11 +152,19 @@ std::string Overview::batches() const {
       return key == "pipeline.microbatches" || key == "pipeline.global_batch_size";
     });
   };
-  if (!batches_differ() || std::ranges::any_of(space_.axes(), chosen)) return "";
+  if (!batches_.differ() || std::ranges::any_of(space_.axes(), chosen)) return "";
   return fmt::format(
       "rows differ in their batch: {:.0f} to {:.0f} samples per update; set "
       "pipeline.global_batch_size to compare them at one",
-      least_batch_, most_batch_);
+      batches_.least, batches_.most);
+}
+
+std::string Overview::gpus() const {
+  if (!gpu_counts_.differ()) return "";
+  return fmt::format(
+      "rows are of {:.0f} to {:.0f} GPUs: more samples/s may only be more GPUs (--sort mfu, or "
+      "tokens_per_s_per_device)",
+      gpu_counts_.least, gpu_counts_.most);
 }
 
 void Overview::add_reason(const Cells& row) {
@@ -286,7 +289,11 @@ std::string Overview::header(std::size_t column) const {
 std::string Overview::top_table(const Canvas& canvas) const {
   if (top_.empty()) return "no point is feasible\n";
   std::vector<std::size_t> shown = shown_;
-  if (options_.columns.empty() && !batches_differ() && sort_ != batch_) std::erase(shown, batch_);
+  const auto leave_out = [&](std::size_t column, const Range& range) {
+    if (options_.columns.empty() && !range.differ() && sort_ != column) std::erase(shown, column);
+  };
+  leave_out(batch_, batches_);
+  leave_out(gpus_, gpu_counts_);
   std::size_t count = shown.size();
   for (; count > 0; --count) {
     std::vector<std::string> headers;

@@ -39,6 +39,8 @@ class Overview {
   };
   /// Where rows do not train on the same batch, what that means for comparing them; else "".
   std::string batches() const;
+  /// Likewise where they use different numbers of GPUs.
+  std::string gpus() const;
   const std::optional<BestPoint>& best_point() const { return best_point_; }
   /// Of one status, by its place in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
@@ -61,13 +63,21 @@ class Overview {
     std::uint64_t count = 0;
     std::string example;
   };
+  /// Of a column's numbers.
+  struct Range {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    void add(const std::optional<double>& number) {
+      if (!number) return;
+      least = std::min(least, *number);
+      most = std::max(most, *number);
+    }
+    bool differ() const { return least < most; }
+  };
   bool before(const Best& a, const Best& b) const;
   void add_to_top(const Cells& row);
   void add_to_axes(const Cells& row);
   void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
-  void add_batch(const Cells& row);
-  bool batches_differ() const { return least_batch_ < most_batch_; }
   std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
@@ -82,8 +92,8 @@ class Overview {
   const Columns& columns_;
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
-  std::size_t sort_, status_, why_, throughput_, batch_, optimistic_, iteration_;
-  double least_batch_ = std::numeric_limits<double>::infinity(), most_batch_ = 0;
+  std::size_t sort_, status_, why_, throughput_, batch_, gpus_, optimistic_, iteration_;
+  Range batches_, gpu_counts_;
   std::vector<std::size_t> levels_;          ///< that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value

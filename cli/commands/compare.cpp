@@ -58,6 +58,18 @@ double most(const Json& result, const char* key) {
   return value;
 }
 
+std::size_t gpus_of(const Json& result) {
+  std::size_t count = 0;
+  for (const Json& device : result.value("devices", Json::array()))
+    count += std::max<std::size_t>(1, device.value("gpus", Json::array()).size());
+  return count;
+}
+
+bool gpus_differ(const std::vector<Json>& results) {
+  return std::ranges::any_of(results,
+                             [&](const Json& r) { return gpus_of(r) != gpus_of(results[0]); });
+}
+
 /// Four digits, so that rows of the same size align: 43.40 above 26.23.
 std::string rate_text(double rate) {
   return rate >= 999.95 ? fmt::format("{:.0f}", rate) : fmt::format("{:#.4g}", rate);
@@ -125,6 +137,11 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
     text += fmt::format(
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
         least, most_samples);
+  if (gpus_differ(results)) {
+    const auto [fewest, most_gpus] = std::ranges::minmax_element(results, {}, gpus_of);
+    text += fmt::format("the GPUs differ, {} to {}: a higher ratio may only be more GPUs\n",
+                        gpus_of(*fewest), gpus_of(*most_gpus));
+  }
   std::map<std::string, Words> said;  // notes and their rows
   for (std::size_t i = 0; i < results.size(); ++i)
     for (const Json& note : results[i].value("notes", Json::array()))
@@ -154,22 +171,24 @@ std::string reasons_text(const std::vector<Json>& results, const Labels& labels)
 double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
 
 /// Columns of every comparison; those of weight versions where there are several.
-Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions,
-               bool chunked) {
+Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions, bool chunked,
+               bool gpus) {
   const double rate = number_or_0(r, "throughput_samples_per_s");
+  const bool steady = r.value("iteration_time_s", Json()).is_number();
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
               !r.value("feasible", true)      ? "NO"
               : most(r, "capacity_bytes") > 0 ? "yes"
                                               : "unknown",
-              r.value("iteration_time_s", Json()).is_number()
-                  ? format_time(number_or_0(r, "iteration_time_s"))
-                  : "-",
+              steady ? format_time(number_or_0(r, "iteration_time_s")) : "-",
               rate_text(rate),
-              first_rate > 0 ? ratio_text(rate / first_rate) : "-",
+              first_rate > 0 && steady ? ratio_text(rate / first_rate) : "-",
               format_percent(number_or_0(r, "bubble_fraction")),
-              unit.text(static_cast<std::int64_t>(most(r, "peak_memory_bytes"))),
+              most(r, "peak_memory_bytes") > 0
+                  ? unit.text(static_cast<std::int64_t>(most(r, "peak_memory_bytes")))
+                  : "-",
               stash_text(most(r, "stash_peak"), chunks_of(r), chunked)};
+  if (gpus) cells.insert(cells.begin() + 2, fmt::format("{}", gpus_of(r)));
   if (!versions) return cells;
   cells.push_back(fmt::format("{:.0f}", most(r, "weight_versions_peak")));
   cells.push_back(fmt::format("{:.0f}", most(r, "staleness_max")));
@@ -195,11 +214,13 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
                "bubble",
                fmt::format("peak {}", unit.name),
                "stash"};
+  const bool gpus = gpus_differ(results);
+  if (gpus) header.insert(header.begin() + 3, "GPUs");
   if (versions) header.insert(header.end(), {"versions", "staleness"});
   TextTable table(header, {TextTable::Align::left, TextTable::Align::left});
   const double first = number_or_0(results[0], "throughput_samples_per_s");
   for (std::size_t i = 0; i < results.size(); ++i) {
-    Words row = cells_of(results[i], first, unit, versions, chunked);
+    Words row = cells_of(results[i], first, unit, versions, chunked, gpus);
     row.insert(row.begin(), labels.rows[i]);
     table.add(std::move(row));
   }

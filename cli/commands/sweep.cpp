@@ -204,7 +204,8 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  if (const std::string batches = overview.batches(); !batches.empty()) say("{}\n", batches);
+  for (const std::string& differ : {overview.batches(), overview.gpus()})
+    if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
       say("the same command with --resume tries again what failed\n");

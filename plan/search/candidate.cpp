@@ -1,5 +1,6 @@
 #include "plan/search/candidate.hpp"
 
+#include "program/iterations.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/library.hpp"
 
@@ -17,8 +18,8 @@ namespace penstock {
 namespace {
 
 /// Keys of a scenario and of its pipeline that the search leaves as they are.
-constexpr std::array<std::string_view, 5> kKept{"name", "model", "cluster", "transfers",
-                                                "samples_per_epoch"};
+constexpr std::array<std::string_view, 6> kKept{"name",  "model",     "cluster",
+                                                "stack", "transfers", "samples_per_epoch"};
 constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
 
 Value only(const Value& map, std::span<const std::string_view> keys) {
@@ -229,9 +230,11 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
                      "a model by shape or a profile of layers");
   batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
   const Value* pipeline = document.find("pipeline");
-  plain_reduction_ = pipeline == nullptr || pipeline->find("reduction") == nullptr;
+  plain_reduction_ = (pipeline == nullptr || pipeline->find("reduction") == nullptr) &&
+                     !base_.stack.overlaps_reduction;
   sequence_parallel_ = said(document, "sequence_parallel");
   distributed_optimizer_ = said(document, "distributed_optimizer");
+  transfers_divided_ = said(document, "transfers_divided").value_or(false);
   for (const char* key : {"context", "context_parallel_size"}) {
     const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
     if (degree != nullptr && degree->text != "1") context_ = degree->text;
@@ -316,13 +319,20 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   const std::string widths = choice.widths.empty()
                                  ? fmt::format("{}", shape.width)
                                  : fmt::format("[{}]", fmt::join(choice.widths, ", "));
+  // Replicas may be added to the plan without another batch, where all stages have as many.
+  const auto batch = [&]() -> Override {
+    if (!choice.widths.empty() || choice.split)
+      return {"pipeline.microbatches", fmt::format("{}", shape.microbatches)};
+    return {"pipeline.global_batch_size",
+            fmt::format("{}", shape.microbatches * shape.microbatch_size * shape.width)};
+  };
   std::vector<Override> out{
       {"schedule", std::string(family.schedule->name)},
       {"batches", fmt::format("{}", batches_of(choice))},
       {"pipeline.stages", fmt::format("{}", shape.depth)},
       {"pipeline.width", widths},
       {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
-      {"pipeline.microbatches", fmt::format("{}", shape.microbatches)},
+      batch(),
       {"pipeline.split",
        choice.layers.empty() ? "balanced" : fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
   const auto add = [&](bool wanted, const char* key, std::string value) {
@@ -334,6 +344,7 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
     add(true, "recompute", recompute_text(PerStage<Recompute>(choice.recompute)));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(shape.sequence_parallel, "sequence_parallel", "true");
+  add(transfers_divided_ && shape.tensor > 1, "transfers_divided", "true");
   add(shape.distributed_optimizer, "distributed_optimizer", "true");
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       fmt::format("{}", family.chunks));
@@ -359,13 +370,9 @@ std::vector<int> Problem::balanced(Choice choice) const {
 std::uint32_t batches_of(const Choice& choice) {
   const PlanFamily& family = choice.family;
   if (family.schedule->flushes()) return 1;
-  const auto p = static_cast<std::uint32_t>(family.shape.depth);
-  const auto m = static_cast<std::uint32_t>(family.shape.microbatches);
-  std::uint32_t round = p;  // after which every replica has had its turn equally often
-  if (!choice.split)
-    for (const int width : choice.widths)
-      round = std::lcm(round, static_cast<std::uint32_t>(width));
-  return (2 * p + m - 1) / m + 2 * (round / std::gcd(round, m)) + (p + m - 1) / m + 1;
+  return steady_batches(static_cast<std::uint32_t>(family.shape.depth),
+                        static_cast<std::uint32_t>(family.shape.microbatches),
+                        choice.split ? std::vector<int>{} : choice.widths);
 }
 
 }  // namespace penstock

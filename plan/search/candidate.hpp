@@ -149,6 +149,7 @@ class Problem {
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
   std::string context_, accumulation_steps_;
   bool plain_reduction_ = true;
+  bool transfers_divided_ = false;
 };
 
 /// Batches that a run needs for a steady state: one where the pipeline drains at every update.

@@ -72,6 +72,7 @@ int things_to_set_up(const Choice& choice) {
   return things + varies(choice.recompute);
 }
 
+/// Orders that were searched for may differ in what makes no difference.
 bool KeptPlans::alike(const FoundPlan& a, const FoundPlan& b) const {
   const Choice &of_a = a.choice, &of_b = b.choice;
   return a.judgement.iteration_time_s == b.judgement.iteration_time_s &&
@@ -80,7 +81,8 @@ bool KeptPlans::alike(const FoundPlan& a, const FoundPlan& b) const {
          of_a.placed == of_b.placed && of_a.family.checkpoint == of_b.family.checkpoint &&
          of_a.family.schedule->update == of_b.family.schedule->update &&
          of_a.family.schedule->layout == of_b.family.schedule->layout &&
-         same_order(order_of(problem_, of_a), order_of(problem_, of_b));
+         ((of_a.family.schedule->looks_at_costs && of_b.family.schedule->looks_at_costs) ||
+          same_order(order_of(problem_, of_a), order_of(problem_, of_b)));
 }
 
 void KeptPlans::keep(FoundPlan plan) {

@@ -56,12 +56,21 @@ void StagePart::take_less(const StagePart& other) {
 }
 
 StageTable::StageTable(const Problem& problem, const Key& key)
-    : problem_(problem), key_(key), layers_(problem.layers()), device_(fastest(problem.base())) {
+    : problem_(problem),
+      key_(key),
+      layers_(problem.layers()),
+      device_(fastest(problem.base())),
+      stack_(problem.base().stack) {
   const auto n = static_cast<std::size_t>(layers_);
   parts_.resize(n * (n + 1));
   known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
+  // What tensor ranks exchange hides the host, as much as their link takes: by how much is not
+  // asked.
+  if (key.tensor > 1)
+    for (double* host : {&stack_.forward_host_s, &stack_.backward_host_s, &stack_.tensor_host_s})
+      *host = 0;
   // Where nodes differ, those of the fastest would be a bound: none is the simplest one.
   if (key.tensor == 1 || cluster.network || !cluster.groups.empty()) return;
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
@@ -119,7 +128,8 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                      {.microbatch_size = static_cast<double>(key_.microbatch_size),
                       .recompute = key_.recompute,
                       .tensor = {key_.tensor, key_.sequence_parallel},
-                      .optimizer_shards = key_.optimizer_shards});
+                      .optimizer_shards = key_.optimizer_shards,
+                      .stack = stack_});
 }
 
 /// As measured with any number of devices at work; none where this microbatch was not measured.

@@ -66,6 +66,7 @@ class StageTable {
   Key key_;
   int layers_;
   DeviceSpec device_;
+  StackSpec stack_;
   double call_s_ = 0, s_per_byte_ = 0;  // of an all-reduce among the tensor ranks
   ProfileUse use_;                      // of a profile
   std::vector<StagePart> parts_;

@@ -628,7 +628,7 @@ class Tables(Case):
 
     def test_columns_may_be_called_as_the_table_calls_them(self):
         usual = self.ok(SMALL, *AXES).splitlines()[0].split()
-        self.assertEqual(usual[2:], ["batch", "samples/s", "iteration", "bubble", "mfu", "peak"])
+        self.assertEqual(usual[2:], ["batch", "GPUs", "samples/s", "iteration", "bubble", "mfu", "peak"])
         for header in usual:
             self.ok(SMALL, *AXES, "--sort", header, "--columns", header)
         self.assertEqual(

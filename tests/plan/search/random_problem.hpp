@@ -54,6 +54,8 @@ inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
       std::move(text) +
       fmt::format("transfers: {}\n",
                   one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
+  if (out.text.find("measured") == std::string::npos && between(random, 0, 2) == 0)
+    out.text += fmt::format("stack: {}\n", one_of<std::string>(random, {"nanotron", "megatron"}));
   out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
   out.asynchronous = between(random, 0, 3) == 0;
   out.objective = static_cast<Objective>(between(random, 0, 3));
@@ -87,21 +89,25 @@ inline std::string random_nodes(std::mt19937_64& random) {
                      random_link(random), node(), between(random, 1, 2), node());
 }
 
-/// A model whose stages were measured with two microbatch sizes, alone and under load.
+/// A model whose stages were measured with two microbatch sizes, alone and under load. Times are as
+/// noisy as they like; what is made again is not kept.
 inline std::string random_measured(std::mt19937_64& random) {
   const auto us = [&](int low, int high) { return between(random, low, high); };
   std::string rows;
   for (const char* recompute : {"none", "full"})
     for (const int load : {1, 4})
-      for (const int size : {1, 4})
+      for (const int size : {1, 4}) {
+        const auto kept = [&](int half) {
+          return std::string_view(recompute) == "none" ? us(half, 2 * half) : us(0, half);
+        };
         rows += fmt::format(
             "    - {{microbatch_size: {}, recompute: {}, load: {}, layer: {{forward: {} us, "
             "backward: {} us, activation: {} KiB}}, head: {{forward: {} us, backward: {} us, "
             "activation: {} KiB}}, overhead: {{forward: {} us, backward: {} us, activation: {} "
             "KiB}}}}\n",
-            size, recompute, load, size * us(50, 90), size * us(90, 160), size * us(20, 400),
-            size * us(0, 60), size * us(0, 90), size * us(0, 300), us(0, 40), us(0, 40),
-            us(0, 200));
+            size, recompute, load, size * us(50, 90), size * us(90, 160), size * kept(200),
+            size * us(0, 60), size * us(0, 90), size * kept(150), us(0, 40), us(0, 40), kept(100));
+      }
   return fmt::format(
       "model:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
       "  vocab_size: 1000\n  seq_length: 64\n  precision: mixed-fp16\n  measured:\n{}"
