@@ -21,12 +21,16 @@ namespace penstock {
 
 struct StackSpec {
   std::string name;
+  std::string fitted_on;  ///< which measured rows its numbers have seen; for information
 
   double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
   double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
   /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
   /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
   double misaligned_attention = 0;
+  /// Of the LM head's product, where a rank's rows of the vocabulary are no multiple of 8 either
+  /// (GPT-2's 50257, which only tensor parallelism pads); 0: no difference.
+  double misaligned_head = 0;
   double operand_traffic = 0;   ///< times that products' operands pass memory with no overlap
   double forward_traffic = 0;   ///< bytes per token and hidden element of a layer's F
   double backward_traffic = 0;  ///< the same of B

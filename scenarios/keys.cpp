@@ -419,6 +419,7 @@ const std::vector<KeyRow>& table() {
 
       {"stack", "base", T::text, "a stack to start from; the other keys replace its values"},
       {"stack", "name", T::text, "what the results call it"},
+      {"stack", "fitted_on", T::text, "the measured rows that its numbers have seen"},
       {"stack", "matrix_efficiency", T::quantity,
        "share of peak that matrix products reach; with it layers are taken apart, and the device's "
        "curve of whole layers is not used",
@@ -427,6 +428,9 @@ const std::vector<KeyRow>& table() {
        "the same of attention; default: matrix_efficiency", D::fraction},
       {"stack", "misaligned_attention", T::quantity,
        "the same where the size of a head is no multiple of 8", D::fraction},
+      {"stack", "misaligned_head", T::quantity,
+       "the same of the LM head where a rank's part of the vocabulary is no multiple of 8",
+       D::fraction},
       {"stack", "operand_traffic", T::quantity,
        "times that matrix products' operands cross memory while nothing is computed", D::number},
       {"stack", "forward_traffic", T::quantity,

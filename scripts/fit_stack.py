@@ -36,13 +36,13 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PENSTOCK = os.environ.get("PENSTOCK", str(ROOT / "penstock"))
 SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6}
-TIME = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "operand_traffic", "forward_traffic",
+TIME = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "misaligned_head", "operand_traffic", "forward_traffic",
         "backward_traffic", "accumulation", "logits_traffic", "forward_host", "backward_host", "tensor_host",
         "link_efficiency", "link_latency", "node_latency",
         "optimizer_traffic", "iteration_overhead")
 MEMORY = ("gradient_bytes", "optimizer_bytes", "kept_per_hidden", "kept_per_column", "logits_kept")
 TIMES = ("forward_host", "backward_host", "tensor_host", "link_latency", "node_latency", "iteration_overhead")
-SHARES = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "link_efficiency")
+SHARES = ("matrix_efficiency", "attention_efficiency", "misaligned_attention", "misaligned_head", "link_efficiency")
 
 
 def number(text):

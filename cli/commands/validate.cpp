@@ -3,7 +3,6 @@
 #include "base/folder.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
-#include "cli/iteration_times.hpp"
 #include "cli/measured_output.hpp"
 #include "cli/run_rows.hpp"
 #include "cli/running.hpp"
@@ -57,12 +56,11 @@ bool looks_like_json(std::string_view text) {
 /// is wrong with it.
 InputFile named_file(const std::string& path, const Arguments& arguments) {
   const std::string form = arguments.value("as", "");
-  if (form == "runs") return {path, MeasuredFormat::runs};
-  if (form == "vtrain") return {path, MeasuredFormat::iteration_times};
+  if (form == "runs" || form == "vtrain") return {path, MeasuredFormat::runs};
   if (form == "sailor") return {path, MeasuredFormat::sailor};
   const MeasuredFormat format = measured_format(path, read_file(path));
   if (format != MeasuredFormat::unknown) return {path, format};
-  if (path.ends_with(".csv")) return {path, MeasuredFormat::iteration_times};
+  if (path.ends_with(".csv")) return {path, MeasuredFormat::runs};
   return {path, MeasuredFormat::recording};
 }
 
@@ -344,6 +342,21 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
           .version = PENSTOCK_VERSION};
 }
 
+/// Of all tables and configurations, in the order of their files.
+std::vector<RunRow> rows_of(const Arguments& arguments) {
+  LeftOut left_out(fs::is_directory(arguments.positional[0]));
+  std::vector<RunRow> rows;
+  for (const InputFile& file : inputs_in(arguments.positional[0], arguments, left_out)) {
+    if (file.format == MeasuredFormat::runs)
+      std::ranges::move(parse_run_table(read_file(file.path), file.path), std::back_inserter(rows));
+    if (file.format == MeasuredFormat::sailor)
+      rows.push_back(sailor_rows({file.path}, arguments).front().run);
+  }
+  if (rows.empty())
+    throw InputError("--print", fmt::format("'{}' is no table of runs", arguments.positional[0]));
+  return rows;
+}
+
 /// Tables of published measurements, one report per file.
 std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files,
                                              const Arguments& arguments, LeftOut& left_out) {
@@ -354,8 +367,6 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
   std::vector<std::string> sailor;
   for (const InputFile& file : files) {
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
-    if (file.format == MeasuredFormat::iteration_times)
-      left_out.unless_refused([&] { add(iteration_times_reports(file.path, arguments)); });
     if (file.format == MeasuredFormat::runs)
       left_out.unless_refused([&] { reports.push_back(run_rows_report(file.path, arguments)); });
   }
@@ -435,7 +446,7 @@ void require_scenario(const Arguments& arguments) {
 
 int run_validate(const Arguments& arguments) {
   if (arguments.flag("print")) {
-    put_output(arguments, scenario_of_row(arguments.positional[0], arguments.value("print")));
+    put_output(arguments, scenario_of_row(rows_of(arguments), arguments.value("print")));
     return exit_ok;
   }
   const auto tolerance = tolerance_of(arguments);

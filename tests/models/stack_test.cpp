@@ -73,6 +73,22 @@ TEST(Stack, HeadsThatTensorCoresCannotTakeAreSlow) {
               attention / 0.05e12 - attention / 0.5e12, 1e-9);
 }
 
+TEST(Stack, AVocabularyThatNobodyPaddedMakesASlowHead) {
+  StackSpec stack = plain_stack();
+  stack.misaligned_head = 0.05;
+  TransformerSpec gpt = gpt_small();
+  gpt.vocab_size = 50257;
+  const auto more = [&](const StageCostOptions& options) {
+    return costs_with(stack, gpt, {4, 4, 4}, options)[2].forward_s -
+           costs_with(plain_stack(), gpt, {4, 4, 4}, options)[2].forward_s;
+  };
+  const double head = gpt.head_forward_flops(1);
+  EXPECT_NEAR(more({}), head / 0.05e12 - head / 0.5e12, 1e-9);
+  EXPECT_DOUBLE_EQ(more({.tensor = {2, false}}), 0);  // pads it
+  gpt.vocab_size = 50264;
+  EXPECT_DOUBLE_EQ(more({}), 0);
+}
+
 TEST(Stack, OperandsAreReadAndWrittenByEveryProduct) {
   StackSpec stack = plain_stack();
   stack.operand_traffic = 1;
