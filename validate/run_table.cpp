@@ -190,6 +190,7 @@ class RowReader {
       take("stages", "pp");
     else
       write("  stages", "1");
+    take("chunks", "chunks");
     take("width", "dp");
     take("tensor", "tp");
     if (sequence_parallel()) write("  sequence_parallel", "true");

@@ -76,6 +76,16 @@ TEST(RunTable, VtrainsRowsMustAgreeWithThemselves) {
             std::string::npos);
 }
 
+TEST(RunTable, AScheduleMayHaveChunks) {
+  const std::string columns =
+      "layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,chunks,schedule,microbatch,microbatches\n";
+  const RunRow row =
+      parse_run_table(columns + "8,512,8,1000,256,h100,1,1,2,2,interleaved-1f1b,1,4\n", "t.csv")
+          .at(0);
+  EXPECT_NE(row.scenario.find("schedule: interleaved-1f1b\n"), std::string::npos) << row.scenario;
+  EXPECT_NE(row.scenario.find("  chunks: 2\n"), std::string::npos) << row.scenario;
+}
+
 TEST(RunTable, ASourceIsAStackAndAGpuItsDevice) {
   const auto scenario = [](const std::string& source, const std::string& cluster) {
     const std::string columns =
