@@ -58,14 +58,15 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
   return result;
 }
 
-MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments) {
+MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
+                           const Arguments& arguments) {
   MeasuredReport report;
   report.file = path;
   report.format = "training runs";
   report.protocol = "each row as a scenario (--print N shows it), predicted as `simulate` does";
   const auto documents = std::make_shared<Documents>();
   std::set<std::string> stacks;
-  for (const RunRow& row : parse_run_table(read_file(path), path)) {
+  for (const RunRow& row : rows) {
     try {
       Scenario scenario =
           ScenarioTemplate(row.scenario, fmt::format("{}:{}", path, row.line), documents)

@@ -13,9 +13,10 @@ namespace penstock {
 MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine,
                               ProgramCache* programs = nullptr);
 
-/// Predicts every row; those whose scenario is refused are said and left out. Throws InputError
-/// when the table cannot be read.
-MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments);
+/// Predicts every row of this file or folder; those whose scenario is refused are said and left
+/// out. Throws InputError when that are all.
+MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
+                           const Arguments& arguments);
 
 /// The scenario of a row: by its number, from 1, or its id. Throws InputError.
 std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& row);

@@ -1,13 +1,17 @@
 #include "cli/sailor_measurements.hpp"
 
 #include "base/error.hpp"
+#include "base/folder.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/sailor.hpp"
 #include "validate/sailor_data.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 
 namespace penstock {
 
@@ -29,9 +33,7 @@ std::vector<SailorRow> sailor_rows(const std::vector<std::string>& files,
     row.run.measured_s = plan.measured_s;
     if (plan.max_bytes) row.run.measured_bytes = static_cast<double>(*plan.max_bytes);
     row.run.of_whole_gpu = true;
-    row.calibrated = is_sailor_calibration(plan, row.model);
     row.notes = library->second.notes(row.model);
-    row.file = file;
     rows.push_back(std::move(row));
   }
   return rows;
@@ -39,23 +41,34 @@ std::vector<SailorRow> sailor_rows(const std::vector<std::string>& files,
 
 std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files,
                                            const Arguments& arguments) {
-  std::map<std::string, MeasuredReport> by_model;
-  for (const SailorRow& row : sailor_rows(files, arguments)) {
-    MeasuredReport& report = by_model[row.model];
-    report.file = arguments.positional[0];
-    report.format = fmt::format("Sailor's measured configurations, {}", row.model);
-    report.protocol =
-        "each as a scenario of its layers' measured times (--print N shows it), predicted as "
-        "`simulate` does; those that the four shared parameters were fitted on are marked";
-    report.notes = row.notes;
-    report.rows.push_back(
-        predict_row(row.run, parse_scenario(row.run.scenario, row.file, overrides_of(arguments)),
-                    engine_of(arguments, EngineChoice::automatic)));
-    report.rows.back().calibrated = row.calibrated;
-  }
+  std::map<std::string, std::vector<SailorRow>> by_model;
+  for (SailorRow& row : sailor_rows(files, arguments))
+    by_model[row.model].push_back(std::move(row));
   std::vector<MeasuredReport> reports;
-  for (auto& [model, report] : by_model) reports.push_back(std::move(report));
+  for (const auto& [model, of_model] : by_model) {
+    std::vector<RunRow> rows;
+    for (const SailorRow& row : of_model) rows.push_back(row.run);
+    reports.push_back(rows_report(rows, arguments.positional[0], arguments));
+    reports.back().format = fmt::format("Sailor's measured configurations, {}", model);
+    std::ranges::copy(of_model.front().notes, std::back_inserter(reports.back().notes));
+  }
   return reports;
+}
+
+std::vector<RunRow> rows_in(const std::string& path, const Arguments& arguments) {
+  std::vector<RunRow> rows;
+  const bool folder = std::filesystem::is_directory(path);
+  for (const std::string& file : folder ? files_below(path) : std::vector<std::string>{path}) {
+    if (folder && !file.ends_with(".csv") && !file.ends_with(".json")) continue;
+    const std::string text = read_file(file);
+    const MeasuredFormat format = measured_format(file, text);
+    if (format == MeasuredFormat::runs)
+      std::ranges::move(parse_run_table(text, file), std::back_inserter(rows));
+    if (format == MeasuredFormat::sailor)
+      rows.push_back(sailor_rows({file}, arguments).front().run);
+  }
+  if (rows.empty()) throw InputError(path, "holds no table of runs");
+  return rows;
 }
 
 }  // namespace penstock

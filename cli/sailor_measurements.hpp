@@ -5,20 +5,22 @@
 
 namespace penstock {
 
-/// A configuration as a scenario, with its model and whether the parameters have seen it.
+/// Of each of these files: its configuration as a scenario, with the model and what there is to say
+/// of its profiles. Throws InputError.
 struct SailorRow {
   RunRow run;
-  std::string model, file;
-  bool calibrated = false;
-  std::vector<std::string> notes;  ///< of the profiles
+  std::string model;
+  std::vector<std::string> notes;
 };
-
-/// Throws InputError.
 std::vector<SailorRow> sailor_rows(const std::vector<std::string>& files,
                                    const Arguments& arguments);
 
 /// One report per model. Throws InputError.
 std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files,
                                            const Arguments& arguments);
+
+/// All rows of a table, of a configuration, or of those in a folder and below it. Throws
+/// InputError.
+std::vector<RunRow> rows_in(const std::string& path, const Arguments& arguments);
 
 }  // namespace penstock

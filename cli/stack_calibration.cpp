@@ -3,8 +3,7 @@
 #include "base/exit_codes.hpp"
 #include "base/suggest.hpp"
 #include "cli/measured_output.hpp"
-#include "cli/run_rows.hpp"
-#include "cli/running.hpp"
+#include "cli/sailor_measurements.hpp"
 #include "scenarios/documents.hpp"
 #include "scenarios/stack_parts.hpp"
 #include "traces/byte_sink.hpp"
@@ -29,26 +28,34 @@ std::optional<double> value_of(const StackSpec& stack, const StackNumber& number
   return std::visit([&](auto field) { return std::optional<double>(stack.*field); }, number.field);
 }
 
+std::string unit_of(const StackNumber& number) {
+  return number.dimension == Dimension::time    ? "s"
+         : number.dimension == Dimension::bytes ? "B"
+                                                : "";
+}
+
 /// As YAML; a share as such, so that no value is cut off.
 std::string exact_text(const StackNumber& number, double value) {
-  return fmt::format("{}{}", value, number.dimension == Dimension::time ? " s" : "");
+  return fmt::format("{}{}", value, unit_of(number).empty() ? "" : " " + unit_of(number));
 }
 
 std::string short_text(const StackNumber& number, double value) {
   switch (number.dimension) {
     case Dimension::fraction: return fmt::format("{:.4g}%", 100 * value);
     case Dimension::time: return fmt::format("{:.4g} ms", 1e3 * value);
+    case Dimension::bytes: return fmt::format("{:.4g} GB", value / 1e9);
     default: return fmt::format("{:.4g}", value);
   }
 }
 
 /// Shares end below 1: no product and no link reaches all that a data sheet says.
 FitRange range_of(const StackNumber& number, double start) {
-  if (number.dimension == Dimension::fraction) return {std::min(start, 0.98), 0.005, 0.98};
+  if (number.dimension == Dimension::fraction) return {std::min(start, 0.98), start / 50, 0.98};
   return {start, start / 50, start * 50};
 }
 
-/// The numbers of --numbers, or all of the stack's that are not zero and change what is fitted.
+/// The numbers of --numbers, or all of the stack's that it gives above 0 and that
+/// change what is fitted.
 std::vector<StackNumber> numbers_of(const StackSpec& stack, const Arguments& arguments) {
   std::vector<StackNumber> numbers;
   std::vector<std::string> known, asked;
@@ -58,7 +65,8 @@ std::vector<StackNumber> numbers_of(const StackSpec& stack, const Arguments& arg
     rest.erase(0, end + 1);
   }
   for (const StackNumber& number : stack_numbers()) {
-    if (value_of(stack, number).value_or(0) <= 0) continue;
+    const auto value = value_of(stack, number);
+    if (value.value_or(0) <= 0 || value == value_of(StackSpec{}, number)) continue;
     known.emplace_back(number.key);
     const bool all = asked.empty() && number.of_memory == arguments.flag("memory");
     if (all || std::ranges::find(asked, number.key) != asked.end()) numbers.push_back(number);
@@ -93,9 +101,9 @@ class RunFit {
         start_(load_stack(name_)),
         numbers_(numbers_of(start_, arguments)) {
     const auto documents = std::make_shared<Documents>();
-    for (RunRow& row : parse_run_table(read_file(path_), path_)) {
+    for (RunRow& row : rows_in(path_, arguments)) {
       if (!(memory_ ? row.measured_bytes.has_value() : row.measured_s.has_value())) continue;
-      scenarios_.emplace_back(row.scenario, fmt::format("{}:{}", path_, row.line), documents);
+      scenarios_.emplace_back(row.scenario, row.id, documents);
       rows_.push_back(std::move(row));
     }
     if (rows_.size() <= numbers_.size())
@@ -241,8 +249,7 @@ int calibrate_stack(const Arguments& arguments) {
   report.rows = folds > 1 ? in_folds(fitted, values, folds, seed) : fitted.predicted(rows, values);
   for (MeasuredRowResult& row : report.rows) row.calibrated = folds < 2;
   for (std::size_t j = 0; j < values.size(); ++j)
-    report.parameters.push_back({fitted.numbers()[j].key, values[j],
-                                 fitted.numbers()[j].dimension == Dimension::time ? "s" : "",
+    report.parameters.push_back({fitted.numbers()[j].key, values[j], unit_of(fitted.numbers()[j]),
                                  fmt::format("+- {:.0f} %", 100 * spread[j])});
   const std::string table = std::filesystem::path(fitted.path()).filename().string();
   if (arguments.flag("output"))

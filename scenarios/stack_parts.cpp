@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace penstock {
 namespace {
 
@@ -21,6 +23,7 @@ constexpr StackNumber kNumbers[] = {
     {"link_efficiency", &StackSpec::link_efficiency, Dimension::fraction},
     {"link_latency", &StackSpec::link_latency_s, Dimension::time},
     {"node_latency", &StackSpec::node_latency_s, Dimension::time},
+    {"speed_spread", &StackSpec::speed_spread, Dimension::fraction},
     {"optimizer_traffic", &StackSpec::optimizer_traffic, Dimension::number},
     {"iteration_overhead", &StackSpec::iteration_overhead_s, Dimension::time},
     {"kept_per_hidden", &StackSpec::kept_per_hidden, Dimension::number, false, true},
@@ -28,7 +31,8 @@ constexpr StackNumber kNumbers[] = {
     {"logits_kept", &StackSpec::logits_kept, Dimension::number, false, true},
     {"weight_bytes", &StackSpec::weight_bytes, Dimension::number, false, true},
     {"gradient_bytes", &StackSpec::gradient_bytes, Dimension::number, false, true},
-    {"optimizer_bytes", &StackSpec::optimizer_bytes, Dimension::number, false, true}};
+    {"optimizer_bytes", &StackSpec::optimizer_bytes, Dimension::number, false, true},
+    {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true}};
 
 }  // namespace
 
@@ -58,16 +62,17 @@ void apply_to_model(const StackSpec& stack, TransformerSpec& model) {
   model.bytes.optimizer = stack.optimizer_bytes.value_or(model.bytes.optimizer);
 }
 
-void apply_to_links(const StackSpec& stack, Cluster& cluster) {
+void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
   if (stack.link_efficiency != 1 && stack.link_efficiency > 0)
     scale_bandwidth(cluster, stack.link_efficiency);
-  if (cluster.link || cluster.network) return;
-  const auto slow = [&](LinkSpec& intra, LinkSpec& inter) {
-    intra.latency_s = stack.node_latency_s.value_or(intra.latency_s);
-    inter.latency_s = stack.link_latency_s.value_or(inter.latency_s);
+  const auto apply = [&](NodeSpec& node) {
+    node.intra.latency_s = stack.node_latency_s.value_or(node.intra.latency_s);
+    node.inter.latency_s = stack.link_latency_s.value_or(node.inter.latency_s);
+    if (stack.reserved_bytes) node.device.reserved_bytes = std::llround(*stack.reserved_bytes);
   };
-  slow(cluster.intra, cluster.inter);
-  for (NodeGroup& group : cluster.groups) slow(group.node.intra, group.node.inter);
+  apply(cluster);
+  for (NodeGroup& group : cluster.groups) apply(group.node);
+  if (cluster.link && stack.link_latency_s) cluster.link->latency_s = *stack.link_latency_s;
 }
 
 }  // namespace penstock

@@ -20,8 +20,8 @@ std::span<const StackNumber> stack_numbers();
 
 StackSpec read_stack(const Section& stack);
 
-/// What a stack says of parameters, where the model leaves it open, and of links.
+/// What a stack says of parameters, where the model leaves it open, and of links and devices.
 void apply_to_model(const StackSpec& stack, TransformerSpec& model);
-void apply_to_links(const StackSpec& stack, Cluster& cluster);
+void apply_to_cluster(const StackSpec& stack, Cluster& cluster);
 
 }  // namespace penstock

@@ -78,7 +78,8 @@ SETS = [
      "folds": ["megatron-a100-nodes",
                "matrix_efficiency,attention_efficiency,tensor_host,optimizer_traffic,iteration_overhead"]},
     {"title": "Sailor, OPT-350 on GH200", "file": "data/measured/sailor/OPT-350", "form": "sailor",
-     "known": "measured layers; 4 shared numbers, fitted on these rows", "left_out": "", "classes": []},
+     "known": "measured layers; 3 + 1 shared numbers, each row by a fit on the others", "left_out": "", "classes": [],
+     "folds": ["deepspeed-profiled", "link_latency,iteration_overhead,speed_spread"], "memory": "reserved", "parts": "15"},
 ]
 
 # What others state of their own predictions, and of which rows.
@@ -104,9 +105,20 @@ def validated(table, form, *options):
     return answer(table, "validate", str(table), "--as", form, *options)
 
 
-def in_folds(table, stack, numbers):
-    """Each row as a fit on the other folds predicts it."""
-    return answer(table, "calibrate", "--from", str(table), "--stack", stack, "--numbers", numbers, "--folds", "10")
+def in_folds(table, stack, numbers, *options):
+    """Each row as a fit on the other folds predicts it; of a few rows, each is a fold of its own."""
+    return answer(table, "calibrate", "--from", str(table), "--stack", stack, "--numbers", numbers, *options)["rows"]
+
+
+def judged(path, one):
+    """The rows of a set that is not a table of ours, or whose stack is fitted in folds."""
+    if "folds" not in one:
+        return validated(path, one["form"])["rows"]
+    rows = in_folds(path, *one["folds"], "--folds", one.get("parts", "10"))
+    if "memory" in one:
+        memory = in_folds(path, one["folds"][0], one["memory"], "--memory", "--folds", one.get("parts", "10"))
+        rows = [row | {"memory_error": other["memory_error"]} for row, other in zip(rows, memory)]
+    return rows
 
 
 def rows_of(path):
@@ -174,10 +186,10 @@ class Board:
             self.notes.append(f"* {one['title']}: the file is not there.")
             return
         if "folds" in one or one["form"] != "runs":
-            result = in_folds(path, *one["folds"]) if "folds" in one else validated(path, one["form"])
-            self.add_lines(one["title"], one["known"], result["rows"])
-            self.add_lines("– depth > 1", "", [row for row in result["rows"] if row["depth"] > 1])
-            self.plots.append((one["title"], result["rows"]))
+            rows = judged(path, one)
+            self.add_lines(one["title"], one["known"], rows)
+            self.add_lines("– depth > 1", "", [row for row in rows if row["depth"] > 1])
+            self.plots.append((one["title"], rows))
             return
         rows = [row for row in rows_of(path) if one.get("only", lambda row: True)(row)]
         if "ids" in one:

@@ -7,14 +7,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 namespace penstock {
 namespace {
 
-double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
+constexpr double kUpdateShare = 1.0 / 3;
+constexpr double kScoreCopies = 3, kLogitsBytes = 14;
+constexpr double kExchange = 4;  // fp32, and one direction after the other
 
 /// One stage on the GPUs of one replica.
 struct StageShape {
@@ -68,8 +69,7 @@ struct StageNumbers {
   }
 };
 
-StageNumbers numbers_of(const StageShape& stage, const SailorPlan& plan, const SailorData& data,
-                        const SailorParameters& parameters) {
+StageNumbers numbers_of(const StageShape& stage, const SailorPlan& plan, const SailorData& data) {
   const TransformerSpec& model = data.model;
   const TensorParallel tensor{stage.gpus.tensor, false};
   const double size = plan.microbatch_size;
@@ -81,22 +81,20 @@ StageNumbers numbers_of(const StageShape& stage, const SailorPlan& plan, const S
   out.parameters = parameters_of(stage, plan, data);
   out.activation = blocks * model.layer_activation_bytes(size, Recompute::none, tensor);
   if (blocks > 0)
-    out.workspace += parameters.score_copies * model.element_bytes() * size * s * s *
+    out.workspace += kScoreCopies * model.element_bytes() * size * s * s *
                      static_cast<double>(model.num_attention_heads) / tensor.degree;
   if (is_head(stage.layers.back(), plan))
-    out.workspace +=
-        parameters.logits_bytes * size * s * static_cast<double>(model.vocab_rows(tensor));
+    out.workspace += kLogitsBytes * size * s * static_cast<double>(model.vocab_rows(tensor));
   return out;
 }
 
 /// Of each stage, over all pipelines and replicas.
-std::vector<StageNumbers> slowest_stages(const SailorPlan& plan, const SailorData& data,
-                                         const SailorParameters& parameters) {
+std::vector<StageNumbers> slowest_stages(const SailorPlan& plan, const SailorData& data) {
   std::vector<StageNumbers> stages(static_cast<std::size_t>(plan.depth()));
   for (const SailorPipeline& pipeline : plan.pipelines)
     for (std::size_t s = 0; s < stages.size(); ++s)
       for (const SailorReplica& gpus : pipeline.replicas[s])
-        stages[s].take_larger(numbers_of({gpus, pipeline.layers[s]}, plan, data, parameters));
+        stages[s].take_larger(numbers_of({gpus, pipeline.layers[s]}, plan, data));
   return stages;
 }
 
@@ -142,34 +140,9 @@ void require_layers(const SailorPlan& plan, const SailorData& data) {
 
 }  // namespace
 
-double slowest_pace(const std::vector<double>& stage_s, int width, double spread) {
-  const double longest = *std::ranges::max_element(stage_s);
-  if (spread <= 0) return 1;
-  const auto chance = [&](double pace) {
-    double all = 1;
-    for (const double s : stage_s)
-      all *= std::pow(normal_cdf((pace * longest / s - 1) / spread), width);
-    return all;
-  };
-  double low = 1, high = 1 + 10 * spread;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (chance(middle) < 0.5 ? low : high) = middle;
-  }
-  return high;
-}
-
-std::string sailor_scenario(const SailorPlan& plan, const SailorData& data,
-                            const SailorParameters& parameters) {
+std::string sailor_scenario(const SailorPlan& plan, const SailorData& data) {
   require_layers(plan, data);
-  std::vector<StageNumbers> stages = slowest_stages(plan, data, parameters);
-  std::vector<double> stage_s;
-  for (StageNumbers& stage : stages) {
-    stage_s.push_back(stage.forward_s + stage.backward_s);
-    stage.update_s = parameters.reduction_s + parameters.update_share * stage.update_s;
-  }
-  const double pace = slowest_pace(stage_s, plan.width(), parameters.speed_spread);
-  constexpr double kExchange = 4;  // fp32, and one direction after the other
+  const std::vector<StageNumbers> stages = slowest_stages(plan, data);
   const double message = kExchange * data.model.layer_input_bytes(plan.microbatch_size);
   const auto& b = data.model.bytes;
   const auto gpus = plan.gpus();
@@ -178,9 +151,9 @@ std::string sailor_scenario(const SailorPlan& plan, const SailorData& data,
                        const char* unit) {
     text += fmt::format("  {}: {}\n", key, list_of(stages, part, factor, unit));
   };
-  add("forward", &StageNumbers::forward_s, pace, "s");
-  add("backward", &StageNumbers::backward_s, pace, "s");
-  add("step", &StageNumbers::update_s, 1, "s");
+  add("forward", &StageNumbers::forward_s, 1, "s");
+  add("backward", &StageNumbers::backward_s, 1, "s");
+  add("step", &StageNumbers::update_s, kUpdateShare, "s");
   text += fmt::format("  output: {} B\n", std::llround(message));
   add("parameters", &StageNumbers::parameters, b.weights, "B");
   add("gradients", &StageNumbers::parameters, b.gradients, "B");
@@ -188,40 +161,14 @@ std::string sailor_scenario(const SailorPlan& plan, const SailorData& data,
   add("activation", &StageNumbers::activation, 1, "B");
   add("workspace", &StageNumbers::workspace, 1, "B");
   text += fmt::format(
-      "cluster:\n  devices: {}\n  device: {{name: {}, reserved: {} B}}\n"
-      "  link: {{latency: {} s, bandwidth: {} B/s}}\n"
-      "schedule: 1f1b\ntransfers: coupled\n"
+      "cluster:\n  devices: {}\n  device: {{name: {}}}\n  link: {{bandwidth: {} B/s}}\n"
+      "stack: deepspeed-profiled\nschedule: 1f1b\ntransfers: coupled\n"
       "pipeline:\n  stages: {}\n  width: {}\n  microbatch_size: {}\n  microbatches: {}\n"
       "  reduction: {{algorithm: formula}}\n",
       plan.depth() * plan.width(), Json(fmt::format("{}", fmt::join(gpus, " and "))).dump(),
-      std::llround(parameters.context_bytes), 2 * parameters.message_latency_s,
       bytes_per_s(plan, data, message, stages), plan.depth(), plan.width(), plan.microbatch_size,
       plan.microbatches());
   return text;
-}
-
-bool is_sailor_calibration(const SailorPlan& plan, const std::string& model) {
-  // Depth, width, microbatch size, batch; all of OPT-350 on GH-96 with tensor degree 4.
-  static constexpr std::array<std::array<int, 4>, 15> kRows = {{{1, 1, 1, 1},
-                                                                {1, 1, 1, 32},
-                                                                {1, 2, 2, 32},
-                                                                {1, 4, 4, 128},
-                                                                {1, 16, 8, 1024},
-                                                                {1, 32, 8, 1024},
-                                                                {2, 1, 8, 32},
-                                                                {2, 2, 1, 64},
-                                                                {2, 4, 8, 512},
-                                                                {2, 8, 8, 1024},
-                                                                {2, 16, 8, 1024},
-                                                                {4, 1, 1, 64},
-                                                                {4, 2, 8, 512},
-                                                                {4, 4, 8, 1024},
-                                                                {4, 8, 8, 1024}}};
-  const std::array<int, 4> row = {plan.depth(), plan.width(), plan.microbatch_size,
-                                  plan.batch_size};
-  const bool same_machine = model == "OPT-350" && plan.gpus() == std::set<std::string>{"GH-96"} &&
-                            plan.pipelines.front().replicas.front().front().tensor == 4;
-  return same_machine && std::ranges::find(kRows, row) != kRows.end();
 }
 
 }  // namespace penstock

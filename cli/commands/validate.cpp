@@ -342,21 +342,6 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
           .version = PENSTOCK_VERSION};
 }
 
-/// Of all tables and configurations, in the order of their files.
-std::vector<RunRow> rows_of(const Arguments& arguments) {
-  LeftOut left_out(fs::is_directory(arguments.positional[0]));
-  std::vector<RunRow> rows;
-  for (const InputFile& file : inputs_in(arguments.positional[0], arguments, left_out)) {
-    if (file.format == MeasuredFormat::runs)
-      std::ranges::move(parse_run_table(read_file(file.path), file.path), std::back_inserter(rows));
-    if (file.format == MeasuredFormat::sailor)
-      rows.push_back(sailor_rows({file.path}, arguments).front().run);
-  }
-  if (rows.empty())
-    throw InputError("--print", fmt::format("'{}' is no table of runs", arguments.positional[0]));
-  return rows;
-}
-
 /// Tables of published measurements, one report per file.
 std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files,
                                              const Arguments& arguments, LeftOut& left_out) {
@@ -368,7 +353,10 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
   for (const InputFile& file : files) {
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
     if (file.format == MeasuredFormat::runs)
-      left_out.unless_refused([&] { reports.push_back(run_rows_report(file.path, arguments)); });
+      left_out.unless_refused([&] {
+        reports.push_back(
+            rows_report(parse_run_table(read_file(file.path), file.path), file.path, arguments));
+      });
   }
   const auto add_sailor = [&] { add(sailor_reports(sailor, arguments)); };
   if (sailor.size() < 2) {
@@ -446,7 +434,8 @@ void require_scenario(const Arguments& arguments) {
 
 int run_validate(const Arguments& arguments) {
   if (arguments.flag("print")) {
-    put_output(arguments, scenario_of_row(rows_of(arguments), arguments.value("print")));
+    put_output(arguments, scenario_of_row(rows_in(arguments.positional[0], arguments),
+                                          arguments.value("print")));
     return exit_ok;
   }
   const auto tolerance = tolerance_of(arguments);

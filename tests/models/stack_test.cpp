@@ -89,6 +89,16 @@ TEST(Stack, AVocabularyThatNobodyPaddedMakesASlowHead) {
   EXPECT_DOUBLE_EQ(more({}), 0);
 }
 
+TEST(Stack, ThePaceIsTheMedianOfTheSlowest) {
+  EXPECT_NEAR(slowest_pace({1}, {1}, 0.01), 1, 1e-12);
+  // Phi(0.544952) = sqrt(1/2)
+  EXPECT_NEAR(slowest_pace({1}, {2}, 0.01), 1.00544952, 1e-8);
+  EXPECT_NEAR(slowest_pace({1, 1}, {1, 1}, 0.01), 1.00544952, 1e-8);
+  // The light stage never binds, the one without work does not count.
+  EXPECT_NEAR(slowest_pace({1, 0.5, 0}, {2, 2, 2}, 0.01), 1.00544952, 1e-8);
+  EXPECT_DOUBLE_EQ(slowest_pace({1, 1}, {64, 64}, 0), 1);
+}
+
 TEST(Stack, OperandsAreReadAndWrittenByEveryProduct) {
   StackSpec stack = plain_stack();
   stack.operand_traffic = 1;

@@ -72,14 +72,6 @@ SailorData tiny() {
   return data;
 }
 
-/// Nothing but compute and, in full, the profile's update.
-SailorParameters only_compute() {
-  SailorParameters p;
-  p.message_latency_s = p.reduction_s = p.speed_spread = p.context_bytes = 0;
-  p.update_share = 1;
-  return p;
-}
-
 /// The numbers behind a key of a scenario.
 std::vector<double> numbers(const std::string& scenario, const std::string& key) {
   std::vector<double> out;
@@ -173,50 +165,41 @@ TEST(SailorNetwork, FollowsItsCurveUpToItsVertex) {
 }
 
 TEST(Sailor, AStageTakesTheTimesOfItsLayers) {
-  SailorParameters p = only_compute();
-  p.reduction_s = 0.25;
-  const std::string one = sailor_scenario(plan(1, 1, 1, 5), tiny(), p);
+  const std::string one = sailor_scenario(plan(1, 1, 1, 5), tiny());
   EXPECT_EQ(numbers(one, "forward"), std::vector<double>{4});
   EXPECT_EQ(numbers(one, "backward"), std::vector<double>{8});
-  EXPECT_NEAR(numbers(one, "step").at(0), 4 * 0.3 + 0.25, 1e-12);
+  EXPECT_NEAR(numbers(one, "step").at(0), 4 * 0.3 / 3, 1e-12);
   EXPECT_EQ(numbers(one, "microbatches"), std::vector<double>{5});
-  const std::string two = sailor_scenario(plan(2, 3, 1, 6), tiny(), p);
+  const std::string two = sailor_scenario(plan(2, 3, 1, 6), tiny());
   EXPECT_EQ(numbers(two, "forward"), (std::vector<double>{2, 2}));
   EXPECT_EQ(numbers(two, "stages"), std::vector<double>{2});
   EXPECT_EQ(numbers(two, "width"), std::vector<double>{3});
   EXPECT_EQ(numbers(two, "devices"), std::vector<double>{6});
 }
 
-TEST(Sailor, TheSlowestKindOfGpuSetsThePace) {
+TEST(Sailor, AStageIsAsSlowAsItsSlowestKindOfGpu) {
   SailorData data = tiny();
   data.profiles.emplace("B", SailorProfile::parse(profile_text(2), "profile.json"));
   SailorPlan mixed = plan(2, 2, 1, 4);
   mixed.pipelines[0].replicas[1][0].gpu = "B";
   data.network = SailorNetwork::parse(
       R"({"inter":{"A":{"2":[[0,0,10],20e9]},"B":{"2":[[0,0,6],20e9]}},"intra":{}})", "n.json");
-  SailorParameters p = only_compute();
-  const std::string scenario = sailor_scenario(mixed, data, p);
+  const std::string scenario = sailor_scenario(mixed, data);
   EXPECT_EQ(numbers(scenario, "forward"), (std::vector<double>{2, 4}));
   EXPECT_EQ(numbers(scenario, "bandwidth"), std::vector<double>{3e9});
-  p.speed_spread = 0.01;
-  EXPECT_DOUBLE_EQ(numbers(sailor_scenario(mixed, data, p), "forward").at(1),
-                   4 * slowest_pace({6, 12}, 2, 0.01));
 }
 
 TEST(Sailor, MessagesAreFp32OneDirectionAfterTheOther) {
-  SailorParameters p = only_compute();
-  p.message_latency_s = 0.5;
   const SailorData data = tiny();
   const double bytes = 4 * 2.0 * 128 * 64;
-  const std::string scenario = sailor_scenario(plan(2, 1, 1, 1), data, p);
+  const std::string scenario = sailor_scenario(plan(2, 1, 1, 1), data);
   EXPECT_EQ(numbers(scenario, "output"), std::vector<double>{bytes});
-  EXPECT_EQ(numbers(scenario, "latency"), std::vector<double>{1});
   EXPECT_DOUBLE_EQ(numbers(scenario, "bandwidth").at(0), data.network.bytes_per_s("A", 2, bytes));
 }
 
 TEST(Sailor, WithoutMessagesTheNicsCarryPartsOfGradients) {
   const SailorData data = tiny();
-  const std::string scenario = sailor_scenario(plan(1, 4, 1, 4), data, only_compute());
+  const std::string scenario = sailor_scenario(plan(1, 4, 1, 4), data);
   const double bytes = numbers(scenario, "gradients").at(0);
   EXPECT_DOUBLE_EQ(numbers(scenario, "bandwidth").at(0),
                    data.network.bytes_per_s("A", 2, bytes / 4));
@@ -225,9 +208,7 @@ TEST(Sailor, WithoutMessagesTheNicsCarryPartsOfGradients) {
 TEST(Sailor, ARankHoldsItsShareOfTheStage) {
   const TransformerSpec m = tiny().model;
   const TensorParallel tensor{2, false};
-  SailorParameters p = only_compute();
-  p.context_bytes = 1e6;
-  const std::string scenario = sailor_scenario(plan(2, 1, 1, 4), tiny(), p);
+  const std::string scenario = sailor_scenario(plan(2, 1, 1, 4), tiny());
   const auto first =
       static_cast<double>(m.layer_parameters(tensor) + m.embedding_parameters(tensor));
   EXPECT_EQ(numbers(scenario, "parameters").at(0), 2 * first);
@@ -239,16 +220,6 @@ TEST(Sailor, ARankHoldsItsShareOfTheStage) {
   EXPECT_EQ(numbers(scenario, "workspace").at(0), scores);
   EXPECT_EQ(numbers(scenario, "workspace").at(1),
             scores + 14.0 * 128 * static_cast<double>(m.vocab_rows(tensor)));
-  EXPECT_EQ(numbers(scenario, "reserved"), std::vector<double>{1e6});
-}
-
-TEST(Sailor, ThePaceIsTheMedianOfTheSlowest) {
-  EXPECT_NEAR(slowest_pace({1}, 1, 0.01), 1, 1e-12);
-  // Phi(0.544952) = sqrt(1/2)
-  EXPECT_NEAR(slowest_pace({1}, 2, 0.01), 1.00544952, 1e-8);
-  EXPECT_NEAR(slowest_pace({1, 1}, 1, 0.01), 1.00544952, 1e-8);
-  EXPECT_NEAR(slowest_pace({1, 0.5}, 2, 0.01), 1.00544952, 1e-8);  // the light stage never binds
-  EXPECT_DOUBLE_EQ(slowest_pace({1, 1}, 64, 0), 1);
 }
 
 TEST(Sailor, AProfileOfAnotherModelIsRefused) {
@@ -340,17 +311,6 @@ TEST_F(SailorFolder, AProfileThatIsNotItsModelsIsEstimated) {
   EXPECT_DOUBLE_EQ(found.data_for(plan, "tiny")->profiles.at("B").times(1, 2, 1).forward_s, 0.5);
   EXPECT_EQ(found.notes("tiny").size(), 2U);
   EXPECT_TRUE(found.notes("other").empty());
-}
-
-TEST(Sailor, TheRowsThatParametersHaveSeenAreKnown) {
-  SailorPlan seen = parse_sailor_plan(plan_text(2, 4, 8, 512, 26, 4), "plan.json");
-  EXPECT_FALSE(is_sailor_calibration(seen, "OPT-350"));  // on GPUs "A"
-  for (auto& stage : seen.pipelines[0].replicas)
-    for (SailorReplica& replica : stage) replica.gpu = "GH-96";
-  EXPECT_TRUE(is_sailor_calibration(seen, "OPT-350"));
-  EXPECT_FALSE(is_sailor_calibration(seen, "GPT-Neo-2.7"));
-  seen.batch_size *= 3;
-  EXPECT_FALSE(is_sailor_calibration(seen, "OPT-350"));
 }
 
 }  // namespace
