@@ -373,7 +373,7 @@ const std::vector<CommandSpec>& table() {
        "model",
        true},
       {"calibrate",
-       "measure stages and links on this machine, for a scenario's model and cluster",
+       "measure stages and links on this machine, or fit a stack to runs of others",
        "[MODEL|SCENARIO]",
        0,
        1,
@@ -407,10 +407,18 @@ const std::vector<CommandSpec>& table() {
          false,
          {}},
         {"result", "FILE", "do not measure: take what was measured elsewhere", "file", false, {}},
+        {"from", "TABLE", "do not measure: fit a stack to runs of others", "file", false, {}},
+        {"stack", "NAME", "from: where to begin; -o gets the fitted one", {}, false, {}},
+        {"numbers", "KEYS", "from: those to fit, with commas; default all it has", {}, false, {}},
+        {"memory", "", "from: fit the peaks of memory instead of the times", {}, false, {}},
+        {"folds", "N", "from: judge each row by a fit on the other folds", {}, false, {}},
+        {"seed", "N", "from: of the folds; default 1", {}, false, {}},
+        kSet,
         kFormat},
        "penstock calibrate -o laptop.yaml                          # a small GPT\n"
        "penstock calibrate my.yaml --backend cuda -o h200.yaml      # what a scenario runs\n"
        "penstock calibrate my.yaml --backend cuda --request ask.json   # to be measured elsewhere\n"
+       "penstock calibrate --from runs.csv --stack nanotron -o my.yaml\n"
        "then in a scenario: {model: laptop.yaml, cluster: laptop.yaml}",
        run_calibrate,
        "model"},
@@ -434,17 +442,7 @@ const std::vector<CommandSpec>& table() {
          "runs|vtrain|sailor",
          false,
          {}},
-        {"print", "N", "runs: only the scenario of row N (from 1, or its id)", {}, false, {}},
-        {"fit",
-         "ROWS",
-         "tables: fit on these rows; none: use a calibration; default auto",
-         "auto|none|pp1|half|folds|all",
-         false,
-         {}},
-        {"physical", "", "without a table of layer shapes: shared parameters only", {}, false, {}},
-        {"seed", "N", "of the halves and folds; default 1", {}, false, {}},
-        {"calibration", "FILE", "instead of the shipped one", "file", false, {}},
-        {"save-calibration", "FILE", "keep what was fitted", "file", false, {}},
+        {"print", "N", "tables: only the scenario of row N (from 1, or its id)", {}, false, {}},
         {"rows", "", "list every row of a table", {}, false, {}},
         {"profiles",
          "DIR",
@@ -460,7 +458,6 @@ const std::vector<CommandSpec>& table() {
        "penstock validate run.json.gz\n"
        "penstock validate run.json.gz my.yaml --report run.html    # another prediction\n"
        "penstock validate traces/recorded --tolerance 5%           # every recording below\n"
-       "penstock validate measured.csv --fit half                  # a published table\n"
        "penstock validate runs.csv --as runs                       # each row as a scenario",
        run_validate,
        "file scenario"},

@@ -122,7 +122,7 @@ std::string shipped_files() {
       {"share/penstock/scenarios/scenario.schema.json",
        "The JSON Schema of scenarios, for editors."},
       {"share/penstock/models/*.yaml",
-       "Models; below it devices/, clusters/ and calibrations/, each number with its source."},
+       "Models; below it devices/, clusters/ and stacks/, each number with its source."},
       {"lib/penstock/*.so", "Modules, which are loaded when they are needed."},
       {"share/doc/penstock/", "What every key, field and file format means."}};
   std::string text =

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -116,12 +115,6 @@ TextTable rows_table(bool with_memory) {
                     Align::right, Align::right, Align::left});
 }
 
-std::string remark(const Json& row) {
-  const std::string why = row.value("hypothesis", "");
-  if (!row["calibrated"].get<bool>()) return why;
-  return why.empty() ? "fitted on" : "fitted on; " + why;
-}
-
 std::string rows_text(const Json& rows, bool all_rows) {
   const bool with_memory =
       std::ranges::any_of(rows, [](const Json& row) { return !row["measured_bytes"].is_null(); });
@@ -137,7 +130,7 @@ std::string rows_text(const Json& rows, bool all_rows) {
       cells.insert(cells.end(),
                    {bytes_text(row["predicted_bytes"]), bytes_text(row["measured_bytes"]),
                     signed_percent_text(row["memory_error"])});
-    cells.push_back(remark(row));
+    cells.emplace_back(row["calibrated"].get<bool>() ? "fitted on" : "");
     table.add(cells);
   }
   if (shown == 0)
@@ -163,7 +156,6 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
                    {"finished", nullable(r.finished)},
                    {"predicted_finished", nullable(r.predicted_finished)},
                    {"calibrated", r.calibrated},
-                   {"hypothesis", r.hypothesis},
                    {"file", report.file}});
   }
   return out;
@@ -178,8 +170,7 @@ Json measured_report_json(const MeasuredReport& report) {
   return {{"file", report.file},
           {"format", report.format},
           {"protocol", report.protocol},
-          {"parameter_count", report.parameter_count()},
-          {"table_entries", report.table_entries},
+          {"parameter_count", report.parameters.size()},
           {"parameters", parameters},
           {"time", summary_json(s.time)},
           {"time_by_pp", by_depth_json(by_depth)},
@@ -202,15 +193,6 @@ std::string measured_table(const Json& report, const Json& rows, bool all_rows) 
           rows_text(rows, all_rows);
   for (const Json& note : report["notes"]) text += "note: " + note.get<std::string>() + "\n";
   return text;
-}
-
-std::uint64_t seed_of(const Arguments& arguments) {
-  const std::string text = arguments.value("seed", "1");
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError("--seed", fmt::format("must be an integer >= 0, got '{}'", text));
-  return seed;
 }
 
 }  // namespace penstock

@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-/// Rows that are further off are named, with a hypothesis.
+/// Rows that are further off are named.
 inline constexpr double kLargeError = 0.15;
 
 /// The rows of `rows[]`, one per configuration.
@@ -19,8 +19,5 @@ Json measured_report_json(const MeasuredReport& report);
 /// What was fitted on what, the parameters, errors by depth and the rows that are far off.
 /// `all_rows` lists every row.
 std::string measured_table(const Json& report, const Json& rows, bool all_rows);
-
-/// --seed, 1 without it. Throws InputError.
-std::uint64_t seed_of(const Arguments& arguments);
 
 }  // namespace penstock

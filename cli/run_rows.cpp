@@ -1,26 +1,19 @@
 #include "cli/run_rows.hpp"
 
 #include "base/suggest.hpp"
-#include "cli/running.hpp"
-#include "results/simulation.hpp"
+#include "scenarios/documents.hpp"
 #include "traces/byte_sink.hpp"
-#include "validate/run_table.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
+#include <set>
 
 namespace penstock {
 namespace {
-
-EngineChoice engine_of_rows(const Arguments& arguments) {
-  const std::string engine = arguments.value("engine", "auto");
-  return engine == "exact"     ? EngineChoice::exact
-         : engine == "simgrid" ? EngineChoice::simgrid
-                               : EngineChoice::automatic;
-}
 
 /// What nvidia-smi shows of a GPU whose job has `bytes` allocated at most.
 std::int64_t of_whole_gpu(const DeviceSpec& device, std::int64_t bytes) {
@@ -47,11 +40,14 @@ void predict_memory(const Simulation& s, const RunRow& row, MeasuredRowResult& r
   if (device.capacity_bytes() > 0) result.predicted_finished = most <= device.capacity_bytes();
 }
 
-MeasuredRowResult predict_run(const RunRow& row, const std::string& path,
-                              const Arguments& arguments) {
-  const Simulation s = simulate(
-      parse_scenario(row.scenario, fmt::format("{}:{}", path, row.line), overrides_of(arguments)),
-      engine_of_rows(arguments));
+/// Of a refusal of many lines, the first, which says what is wrong.
+std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine,
+                              ProgramCache* programs) {
+  const Simulation s = simulate(std::move(scenario), engine, programs);
   MeasuredRowResult result;
   result.name = row.id;
   result.pipeline_depth = row.pipeline_depth;
@@ -62,29 +58,34 @@ MeasuredRowResult predict_run(const RunRow& row, const std::string& path,
   return result;
 }
 
-/// Of a refusal of many lines, the first, which says what is wrong.
-std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-}  // namespace
-
-MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments) {
+MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
+                           const Arguments& arguments) {
   MeasuredReport report;
   report.file = path;
   report.format = "training runs";
   report.protocol = "each row as a scenario (--print N shows it), predicted as `simulate` does";
-  for (const RunRow& row : parse_run_table(read_file(path), path)) {
+  const auto documents = std::make_shared<Documents>();
+  std::set<std::string> stacks;
+  for (const RunRow& row : rows) {
     try {
-      report.rows.push_back(predict_run(row, path, arguments));
+      Scenario scenario =
+          ScenarioTemplate(row.scenario, fmt::format("{}:{}", path, row.line), documents)
+              .resolve(overrides_of(arguments));
+      if (!scenario.stack.fitted_on.empty())
+        stacks.insert(fmt::format("stack '{}' was fitted on {}", scenario.stack.name,
+                                  scenario.stack.fitted_on));
+      report.rows.push_back(
+          predict_row(row, std::move(scenario), engine_of(arguments, EngineChoice::automatic)));
     } catch (const InputError& error) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, first_line_of(error.what())));
     }
   }
   if (report.rows.empty()) throw InputError(path, report.notes.front());
+  report.notes.insert(report.notes.end(), stacks.begin(), stacks.end());
   return report;
 }
 
-std::string scenario_of_row(const std::string& path, const std::string& row) {
-  const auto rows = parse_run_table(read_file(path), path);
+std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& row) {
   const auto named = std::ranges::find(rows, row, &RunRow::id);
   if (named != rows.end()) return named->scenario;
   std::size_t number = 0;

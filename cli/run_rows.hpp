@@ -2,16 +2,23 @@
 // (validate/run_table.hpp), predicted by what `simulate` uses.
 #pragma once
 
-#include "cli/options.hpp"
+#include "cli/running.hpp"
+#include "results/simulation.hpp"
 #include "validate/measured_rows.hpp"
+#include "validate/run_table.hpp"
 
 namespace penstock {
 
-/// Predicts every row; those whose scenario is refused are said and left out. Throws InputError
-/// when the table cannot be read.
-MeasuredReport run_rows_report(const std::string& path, const Arguments& arguments);
+/// What `simulate` says of a row's scenario, beside what was measured.
+MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine,
+                              ProgramCache* programs = nullptr);
 
-/// The scenario of a row: by its number in the table, from 1, or its id. Throws InputError.
-std::string scenario_of_row(const std::string& path, const std::string& row);
+/// Predicts every row of this file or folder; those whose scenario is refused are said and left
+/// out. Throws InputError when that are all.
+MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
+                           const Arguments& arguments);
+
+/// The scenario of a row: by its number, from 1, or its id. Throws InputError.
+std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& row);
 
 }  // namespace penstock

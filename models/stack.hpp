@@ -16,17 +16,22 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
 struct StackSpec {
   std::string name;
+  std::string fitted_on;  ///< which measured rows its numbers have seen; for information
 
   double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
   double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
   /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
   /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
   double misaligned_attention = 0;
+  /// Of the LM head's product, where a rank's rows of the vocabulary are no multiple of 8 either
+  /// (GPT-2's 50257, which only tensor parallelism pads); 0: no difference.
+  double misaligned_head = 0;
   double operand_traffic = 0;   ///< times that products' operands pass memory with no overlap
   double forward_traffic = 0;   ///< bytes per token and hidden element of a layer's F
   double backward_traffic = 0;  ///< the same of B
@@ -42,6 +47,10 @@ struct StackSpec {
   std::optional<double> node_latency_s;  ///< the same within a node
   bool overlaps_reduction = false;       ///< with the last backward, unless the pipeline says
 
+  /// GPUs of one kind differ by this standard deviation of their speeds, and a step takes as long
+  /// as the slowest (slowest_pace).
+  double speed_spread = 0;
+
   double optimizer_traffic = 0;  ///< bytes per updated parameter; 0: its state read and written
   double iteration_overhead_s = 0;
 
@@ -53,7 +62,18 @@ struct StackSpec {
   /// Bytes of a parameter where the model does not say them.
   std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;
 
+  /// What every process has beside its tensors: CUDA context, kernels, communicators; none: as the
+  /// device says.
+  std::optional<double> reserved_bytes;
+
   bool takes_layers_apart() const { return matrix_efficiency > 0; }
 };
+
+/// How much more time the slowest GPU takes than the slowest stage on a GPU of mean speed, a factor
+/// of at least 1. With T_s the time of a microbatch on stage s, w_s replicas and Phi the normal
+/// distribution, the slowest takes x with prod_s Phi((x / T_s - 1) / spread)^w_s = 1/2 (the
+/// median). Stages without work do not count.
+double slowest_pace(const std::vector<double>& stage_s, const std::vector<int>& widths,
+                    double spread);
 
 }  // namespace penstock

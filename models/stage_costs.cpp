@@ -174,6 +174,11 @@ class StageModel {
            (device_.matrix_efficiency > 0 ? device_.matrix_efficiency : stack_.matrix_efficiency);
   }
 
+  double head_rate() const {
+    const bool aligned = model_.vocab_rows(tensor_) % kTensorCoreMultiple == 0;
+    return aligned || stack_.misaligned_head <= 0 ? matrix_rate() : peak_ * stack_.misaligned_head;
+  }
+
   double attention_rate() const {
     const bool aligned = model_.hidden_size / model_.num_attention_heads % kTensorCoreMultiple == 0;
     if (!aligned && stack_.misaligned_attention > 0) return peak_ * stack_.misaligned_attention;
@@ -229,7 +234,7 @@ class StageModel {
   /// Of the LM head; its parameters' gradients are the embedding's where both are one.
   OpTimes head_times() const {
     const double matrix =
-        head_flops_ / matrix_rate() + operands_s(model_.head_operand_bytes(b_, tensor_));
+        head_flops_ / head_rate() + operands_s(model_.head_operand_bytes(b_, tensor_));
     const double logits =
         per_token_s(stack_.logits_traffic * static_cast<double>(model_.vocab_rows(tensor_)));
     return {matrix + logits, matrix + logits, matrix + accumulation_s(parameters_.head)};

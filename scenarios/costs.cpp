@@ -121,7 +121,29 @@ CostedStages cost_given(const Specification& spec, const Parallelism& job) {
   const Section& model = spec.model->section;
   StageShares shares = stage_shares(model, job.shape);
   shares.device_of = job.placement().positions();
-  return {.costs = read_abstract_costs(model, shares, job.recompute)};
+  CostedStages stages{.costs = read_abstract_costs(model, shares, job.recompute)};
+  for (StageCosts& c : stages.costs) c.step_s += job.stack.iteration_overhead_s;
+  return stages;
+}
+
+/// All ops take as long as those of the slowest GPU.
+void slow_down(const Parallelism& job, CostedStages& stages) {
+  if (job.stack.speed_spread <= 0) return;
+  const std::vector<int> widths = job.widths();
+  std::vector<double> busy_s(widths.size(), 0);
+  const Placement where = job.placement();
+  const auto& positions = where.positions();
+  for (std::size_t s = 0; s < stages.costs.size(); ++s)
+    busy_s[positions[s]] += stages.costs[s].forward_s + stages.costs[s].backward_s;
+  const double pace = slowest_pace(busy_s, widths, job.stack.speed_spread);
+  const auto slow = [&](std::vector<StageCosts>& costs) {
+    for (StageCosts& c : costs)
+      for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
+                           &c.overlap_saving_s, &c.recompute_s})
+        *time *= pace;
+  };
+  slow(stages.costs);
+  for (std::vector<StageCosts>& costs : stages.unlike.costs) slow(costs);
 }
 
 MeasuredUse measured_use(const MeasuredModel& measured, const Parallelism& job,
@@ -235,7 +257,10 @@ void check_measured(const Specification& spec, const Parallelism& job) {
 CostedStages cost_stages(const Specification& spec, const Parallelism& job, const Cluster& cluster,
                          std::vector<int> layers, Overlap overlap) {
   CostedStages stages = cost_once(spec, job, cluster, std::move(layers), overlap);
-  if (!spec.schedule->checkpoints || job.shape.checkpoint == Checkpoint::always) return stages;
+  if (!spec.schedule->checkpoints || job.shape.checkpoint == Checkpoint::always) {
+    slow_down(job, stages);
+    return stages;
+  }
   // Some microbatches are recomputed and some are not.
   Parallelism storing = job;
   storing.recompute = Recompute::none;
@@ -244,6 +269,7 @@ CostedStages cost_stages(const Specification& spec, const Parallelism& job, cons
   for (std::size_t kind = 0; kind < stages.unlike.costs.size(); ++kind)
     add_stored(stages.unlike.costs[kind], stored.unlike.costs[kind]);
   stages.gradients = std::move(stored.gradients);  // the last microbatch's, which completes them
+  slow_down(job, stages);
   return stages;
 }
 

@@ -99,7 +99,11 @@ Specification::Specification(const Value& document, const std::string& folder, D
   if (!cluster_section) return;
   Library files(folder, documents, cluster_problems);
   cluster = read_cluster(Section(*cluster_section, cluster_problems), files, 0);
-  apply_to_links(stack, cluster);
+  apply_to_cluster(stack, cluster);
+  const DeviceSpec& device = cluster.device;
+  if (stack.reserved_bytes && device.memory_bytes > 0 &&
+      device.reserved_bytes >= device.memory_bytes)
+    section.refuse("stack", "the stack's 'reserved' leaves nothing of the device's memory");
 }
 
 }  // namespace penstock

@@ -2,53 +2,57 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace penstock {
 namespace {
 
-/// Keys that say something only of layers taken apart.
-constexpr const char* kOfLayers[] = {
-    "attention_efficiency", "misaligned_attention", "operand_traffic", "forward_traffic",
-    "backward_traffic",     "accumulation",         "logits_traffic",  "forward_host",
-    "backward_host",        "tensor_host"};
+constexpr StackNumber kNumbers[] = {
+    {"matrix_efficiency", &StackSpec::matrix_efficiency, Dimension::fraction},
+    {"attention_efficiency", &StackSpec::attention_efficiency, Dimension::fraction, true},
+    {"misaligned_attention", &StackSpec::misaligned_attention, Dimension::fraction, true},
+    {"misaligned_head", &StackSpec::misaligned_head, Dimension::fraction, true},
+    {"operand_traffic", &StackSpec::operand_traffic, Dimension::number, true},
+    {"forward_traffic", &StackSpec::forward_traffic, Dimension::number, true},
+    {"backward_traffic", &StackSpec::backward_traffic, Dimension::number, true},
+    {"accumulation", &StackSpec::accumulation, Dimension::number, true},
+    {"logits_traffic", &StackSpec::logits_traffic, Dimension::number, true},
+    {"forward_host", &StackSpec::forward_host_s, Dimension::time, true},
+    {"backward_host", &StackSpec::backward_host_s, Dimension::time, true},
+    {"tensor_host", &StackSpec::tensor_host_s, Dimension::time, true},
+    {"link_efficiency", &StackSpec::link_efficiency, Dimension::fraction},
+    {"link_latency", &StackSpec::link_latency_s, Dimension::time},
+    {"node_latency", &StackSpec::node_latency_s, Dimension::time},
+    {"speed_spread", &StackSpec::speed_spread, Dimension::fraction},
+    {"optimizer_traffic", &StackSpec::optimizer_traffic, Dimension::number},
+    {"iteration_overhead", &StackSpec::iteration_overhead_s, Dimension::time},
+    {"kept_per_hidden", &StackSpec::kept_per_hidden, Dimension::number, false, true},
+    {"kept_per_column", &StackSpec::kept_per_column, Dimension::number, false, true},
+    {"logits_kept", &StackSpec::logits_kept, Dimension::number, false, true},
+    {"weight_bytes", &StackSpec::weight_bytes, Dimension::number, false, true},
+    {"gradient_bytes", &StackSpec::gradient_bytes, Dimension::number, false, true},
+    {"optimizer_bytes", &StackSpec::optimizer_bytes, Dimension::number, false, true},
+    {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true}};
 
 }  // namespace
 
+std::span<const StackNumber> stack_numbers() { return kNumbers; }
+
 StackSpec read_stack(const Section& section) {
   StackSpec stack;
-  const auto take = [&](const char* key, double& value) {
-    value = section.number(key).value_or(value);
-  };
   stack.name = section.text("name").value_or("inline stack");
-  take("matrix_efficiency", stack.matrix_efficiency);
-  take("attention_efficiency", stack.attention_efficiency);
-  take("misaligned_attention", stack.misaligned_attention);
-  take("operand_traffic", stack.operand_traffic);
-  take("forward_traffic", stack.forward_traffic);
-  take("backward_traffic", stack.backward_traffic);
-  take("accumulation", stack.accumulation);
-  take("logits_traffic", stack.logits_traffic);
-  take("forward_host", stack.forward_host_s);
-  take("backward_host", stack.backward_host_s);
-  take("tensor_host", stack.tensor_host_s);
-  take("link_efficiency", stack.link_efficiency);
-  stack.link_latency_s = section.number("link_latency");
-  stack.node_latency_s = section.number("node_latency");
+  stack.fitted_on = section.text("fitted_on").value_or("");
   stack.overlaps_reduction = section.choice("reduction_overlap").value_or(0) == 1;
-  take("optimizer_traffic", stack.optimizer_traffic);
-  take("iteration_overhead", stack.iteration_overhead_s);
-  take("kept_per_hidden", stack.kept_per_hidden);
-  take("kept_per_column", stack.kept_per_column);
   stack.gathers_again = section.choice("gathered_inputs").value_or(0) == 1;
-  take("logits_kept", stack.logits_kept);
-  stack.weight_bytes = section.number("weight_bytes");
-  stack.gradient_bytes = section.number("gradient_bytes");
-  stack.optimizer_bytes = section.number("optimizer_bytes");
+  for (const StackNumber& number : kNumbers) {
+    if (const auto value = section.number(number.key))
+      std::visit([&](auto field) { stack.*field = *value; }, number.field);
+    if (number.of_layers && section.has(number.key) && !section.has("matrix_efficiency"))
+      section.refuse(number.key, fmt::format("'{}' needs 'matrix_efficiency'", number.key));
+  }
   for (const char* key : {"matrix_efficiency", "attention_efficiency", "link_efficiency"})
     if (section.has(key) && section.number(key).value_or(1) <= 0)
       section.refuse(key, fmt::format("'{}' must be more than 0", key));
-  for (const char* key : kOfLayers)
-    if (section.has(key) && !section.has("matrix_efficiency"))
-      section.refuse(key, fmt::format("'{}' needs 'matrix_efficiency'", key));
   return stack;
 }
 
@@ -58,16 +62,17 @@ void apply_to_model(const StackSpec& stack, TransformerSpec& model) {
   model.bytes.optimizer = stack.optimizer_bytes.value_or(model.bytes.optimizer);
 }
 
-void apply_to_links(const StackSpec& stack, Cluster& cluster) {
+void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
   if (stack.link_efficiency != 1 && stack.link_efficiency > 0)
     scale_bandwidth(cluster, stack.link_efficiency);
-  if (cluster.link || cluster.network) return;
-  const auto slow = [&](LinkSpec& intra, LinkSpec& inter) {
-    intra.latency_s = stack.node_latency_s.value_or(intra.latency_s);
-    inter.latency_s = stack.link_latency_s.value_or(inter.latency_s);
+  const auto apply = [&](NodeSpec& node) {
+    node.intra.latency_s = stack.node_latency_s.value_or(node.intra.latency_s);
+    node.inter.latency_s = stack.link_latency_s.value_or(node.inter.latency_s);
+    if (stack.reserved_bytes) node.device.reserved_bytes = std::llround(*stack.reserved_bytes);
   };
-  slow(cluster.intra, cluster.inter);
-  for (NodeGroup& group : cluster.groups) slow(group.node.intra, group.node.inter);
+  apply(cluster);
+  for (NodeGroup& group : cluster.groups) apply(group.node);
+  if (cluster.link && stack.link_latency_s) cluster.link->latency_s = *stack.link_latency_s;
 }
 
 }  // namespace penstock

@@ -36,10 +36,10 @@ def deep(row):
     return int(row["pp"] or 1) > 1
 
 
-# Title, file under SHARED, form, what was known to the model, classes, files of classes by id, rows left out and why.
+# Title, file under SHARED (or the project's own), form, what was known to the model, classes, files of classes by id, rows left out and why.
 SETS = [
     {"title": "nanotron, H100 (Ultra-Scale Playbook), class C", "file": "data/field/nanotron_A.csv", "form": "runs",
-     "known": "13 + 5 numbers of the stack, fitted on these rows; on a half of them the other half is 5.2 % (median)",
+     "known": "13 + 5 numbers of the stack, fitted on these rows; each half by a fit on the other 4.3 % (median)",
      "ids": ("data/field/nanotron_classes_A.csv", "C"),
      "left_out": "classes T, P, N, X: host-bound tensor parallelism, an old point-to-point code, 64 nodes, excluded by its author",
      "classes": [("tensor <= 8, depth > 1", lambda row: tensor(1, 8)(row) and deep(row)), ("tensor <= 8", tensor(1, 8)),
@@ -50,7 +50,7 @@ SETS = [
     {"title": "nanotron, H100, finished or not", "file": "data/field/nanotron_finished_A.csv", "form": "runs",
      "known": "nothing of whether they finished", "left_out": "", "classes": []},
     {"title": "bigscience, A100", "file": "data/field/bigscience_A.csv", "form": "runs",
-     "known": "8 numbers of the stack, fitted on 62 of these rows; on a half of them the other half is 3.9 % (median)",
+     "known": "8 numbers of the stack, fitted on 62 of these rows; in ten folds 3.0 % (median)",
      "only": column("gpu", "a100-80"), "left_out": "rows on V100, which are a set of their own",
      "classes": [("heads of a multiple of 8", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 == 0),
                  ("other heads", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 != 0)]},
@@ -61,15 +61,25 @@ SETS = [
      "known": "measured products and attention; 9 + 4 numbers of the stack, fitted on these rows",
      "left_out": "MoE, context-parallel and interleaved rows: not in the table",
      "classes": [("tensor 8", tensor(8, 8)), ("depth 2", deep)]},
+    {"title": "Selene, 22 billion to 1 trillion parameters", "own": "tests/published/selene.csv", "form": "runs",
+     "known": "2 numbers of the stack, each row by a fit on the others", "left_out": "", "classes": [],
+     "folds": ["megatron-2022", "matrix_efficiency,attention_efficiency"]},
+    {"title": "Zero Bubble, 1.5 to 28.3 billion parameters on A100", "own": "tests/published/zero_bubble.csv", "form": "runs",
+     "known": "no stack; 3 points of the A100's curve are of this paper's layers",
+     "left_out": "interleaved 1F1B, of a number of chunks that is not said",
+     "classes": [("1F1B", column("schedule", "1f1b")), ("ZB-1p", column("schedule", "zb-1p")),
+                 ("ZB-2p", column("schedule", "zb-2p"))]},
     {"title": "vTrain, one node of A100", "file": "data/measured/vtrain/single.csv", "form": "vtrain",
-     "options": ["--fit", "folds", "--physical"], "known": "12 parameters, 10-fold cross-validation", "left_out": "",
-     "classes": []},
+     "known": "11 numbers of the stack, 10-fold cross-validation", "left_out": "", "classes": [],
+     "folds": ["megatron-a100-node", "matrix_efficiency,attention_efficiency,misaligned_head,logits_traffic,forward_host,"
+               "backward_host,tensor_host,link_efficiency,node_latency,optimizer_traffic,iteration_overhead"]},
     {"title": "vTrain, 64 to 512 A100", "file": "data/measured/vtrain/multi.csv", "form": "vtrain",
-     "options": ["--fit", "folds", "--physical"], "known": "12 parameters, 10-fold cross-validation", "left_out": "",
-     "classes": []},
+     "known": "one node's stack, and 5 numbers, 10-fold cross-validation", "left_out": "", "classes": [],
+     "folds": ["megatron-a100-nodes",
+               "matrix_efficiency,attention_efficiency,tensor_host,optimizer_traffic,iteration_overhead"]},
     {"title": "Sailor, OPT-350 on GH200", "file": "data/measured/sailor/OPT-350", "form": "sailor",
-     "options": ["--fit", "folds"], "known": "5 parameters, each row by a fit on the others", "left_out": "",
-     "classes": []},
+     "known": "measured layers; 3 + 1 shared numbers, each row by a fit on the others", "left_out": "", "classes": [],
+     "folds": ["deepspeed-profiled", "link_latency,iteration_overhead,speed_spread"], "memory": "reserved", "parts": "15"},
 ]
 
 # What others state of their own predictions, and of which rows.
@@ -84,12 +94,31 @@ OTHERS = """| tool | rows | error of time | error of memory |
 """
 
 
-def validated(table, form, options):
-    done = subprocess.run([PENSTOCK, "validate", str(table), "--as", form, *options, "--format", "json"],
-                          capture_output=True, text=True, check=False)
+def answer(table, *command):
+    done = subprocess.run([PENSTOCK, *command, "--format", "json"], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         sys.exit(f"{table}: {done.stderr}")
     return json.loads(done.stdout)
+
+
+def validated(table, form, *options):
+    return answer(table, "validate", str(table), "--as", form, *options)
+
+
+def in_folds(table, stack, numbers, *options):
+    """Each row as a fit on the other folds predicts it; of a few rows, each is a fold of its own."""
+    return answer(table, "calibrate", "--from", str(table), "--stack", stack, "--numbers", numbers, *options)["rows"]
+
+
+def judged(path, one):
+    """The rows of a set that is not a table of ours, or whose stack is fitted in folds."""
+    if "folds" not in one:
+        return validated(path, one["form"])["rows"]
+    rows = in_folds(path, *one["folds"], "--folds", one.get("parts", "10"))
+    if "memory" in one:
+        memory = in_folds(path, one["folds"][0], one["memory"], "--memory", "--folds", one.get("parts", "10"))
+        rows = [row | {"memory_error": other["memory_error"]} for row, other in zip(rows, memory)]
+    return rows
 
 
 def rows_of(path):
@@ -152,15 +181,15 @@ class Board:
             self.memory.append(f"| {title} | {len(memory)} | {figures(memory)} |")
 
     def add(self, one):
-        path = self.shared / one["file"]
+        path = ROOT / one["own"] if "own" in one else self.shared / one["file"]
         if not path.exists():
             self.notes.append(f"* {one['title']}: the file is not there.")
             return
-        if one["form"] != "runs":
-            result = validated(path, one["form"], one["options"])
-            self.add_lines(one["title"], one["known"], result["rows"])
-            self.add_lines("– depth > 1", "", [row for row in result["rows"] if row["depth"] > 1])
-            self.plots.append((one["title"], result["rows"]))
+        if "folds" in one or one["form"] != "runs":
+            rows = judged(path, one)
+            self.add_lines(one["title"], one["known"], rows)
+            self.add_lines("– depth > 1", "", [row for row in rows if row["depth"] > 1])
+            self.plots.append((one["title"], rows))
             return
         rows = [row for row in rows_of(path) if one.get("only", lambda row: True)(row)]
         if "ids" in one:
@@ -174,8 +203,8 @@ class Board:
         with tempfile.TemporaryDirectory() as place:
             table = pathlib.Path(place) / "rows.csv"
             write_rows(table, rows)
-            result = validated(table, "runs", [])
-            neutral = validated(table, "runs", ["--set", NEUTRAL])
+            result = validated(table, "runs")
+            neutral = validated(table, "runs", "--set", NEUTRAL)
         predicted = result["rows"]
         self.add_lines(one["title"], one["known"], predicted)
         for name, chosen in one["classes"]:
@@ -202,8 +231,9 @@ class Board:
         return "\n".join([
             "# Scoreboard", "",
             "Made by `scripts/scoreboard.sh` from the published rows that `docs/validation.md` names: halves A, every row as a",
-            "scenario that `simulate` predicts (`penstock validate FILE --as runs --print N` shows it). Errors are predicted /",
-            "measured - 1. `tests/validate/scoreboard_test.py` predicts a sample of it again.", "",
+            "scenario that `simulate` predicts (`penstock validate FILE --print N` shows it); where rows are cross-validated, the",
+            "stack is fitted by `penstock calibrate --from FILE --folds 10`. Errors are predicted / measured - 1.",
+            "`tests/validate/scoreboard_test.py` predicts a sample of it again.", "",
             "## Time of an iteration", "",
             "| data | rows | known to the model | mean | median | p90 | largest | bias |", "|---|--:|---|--:|--:|--:|--:|--:|",
             *self.lines, "", "## Peak memory", "", f"| data | {head}", "|---|--:|--:|--:|--:|--:|--:|", *self.memory, "",

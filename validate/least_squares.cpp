@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
 
 namespace penstock {
 namespace {
@@ -30,6 +33,19 @@ Vector solve(std::vector<Vector>& a, Vector b) {
   return b;
 }
 
+/// How every residual changes with the logarithm of every parameter.
+std::vector<Vector> slopes_at(const Residuals& residuals, const Vector& z, const Vector& r) {
+  constexpr double kStep = 1e-4;
+  std::vector<Vector> slopes;
+  for (std::size_t j = 0; j < z.size(); ++j) {
+    Vector x;
+    for (std::size_t k = 0; k < z.size(); ++k) x.push_back(std::exp(z[k] + (k == j ? kStep : 0)));
+    slopes.push_back(residuals(x));
+    for (std::size_t i = 0; i < r.size(); ++i) slopes[j][i] = (slopes[j][i] - r[i]) / kStep;
+  }
+  return slopes;
+}
+
 class Fit {
  public:
   Fit(const Residuals& residuals, const std::vector<FitRange>& ranges, const FitOptions& options)
@@ -53,7 +69,7 @@ class Fit {
         z = next;
         r = std::move(r_next);
         cost = cost_next;
-        if (gain < 1e-5) return values(z);
+        if (gain < options_.gain) return values(z);
       }
     }
     return values(z);
@@ -84,15 +100,8 @@ class Fit {
 
   /// Gradient and Gauss-Newton matrix, residuals weighted by rho'(r) / r.
   void linearize(const Vector& z, const Vector& r) {
-    constexpr double kStep = 1e-4;
     const std::size_t n = z.size();
-    std::vector<Vector> slopes;
-    for (std::size_t j = 0; j < n; ++j) {
-      Vector moved = z;
-      moved[j] += kStep;
-      slopes.push_back(residuals_(values(moved)));
-      for (std::size_t i = 0; i < r.size(); ++i) slopes[j][i] = (slopes[j][i] - r[i]) / kStep;
-    }
+    const std::vector<Vector> slopes = slopes_at(residuals_, z, r);
     matrix_.assign(n, Vector(n, 0));
     gradient_.assign(n, 0);
     for (std::size_t i = 0; i < r.size(); ++i) {
@@ -150,6 +159,40 @@ std::vector<double> fit_least_squares(const Residuals& residuals,
                                       const std::vector<FitRange>& ranges,
                                       std::vector<double> first, const FitOptions& options) {
   return Fit(residuals, ranges, options).run(std::move(first));
+}
+
+std::vector<double> fit_spread(const Residuals& residuals, const std::vector<double>& parameters) {
+  const std::size_t n = parameters.size();
+  const Vector r = residuals(parameters);
+  Vector z;
+  for (const double x : parameters) z.push_back(std::log(x));
+  const auto slopes = slopes_at(residuals, z, r);
+  const double variance = std::inner_product(r.begin(), r.end(), r.begin(), 0.0) /
+                          static_cast<double>(std::max(r.size(), n + 1) - n);
+  std::vector<Vector> matrix(n, Vector(n, 0));
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t k = 0; k < n; ++k)
+      matrix[j][k] = std::inner_product(slopes[j].begin(), slopes[j].end(), slopes[k].begin(), 0.0);
+  }
+  Vector spread;
+  for (std::size_t j = 0; j < n; ++j) {
+    Vector unit(n, 0);
+    unit[j] = 1;
+    auto copy = matrix;
+    const double inverse = solve(copy, unit)[j];
+    spread.push_back(inverse < 1e12 ? std::sqrt(variance * std::max(inverse, 0.0))
+                                    : std::numeric_limits<double>::infinity());
+  }
+  return spread;
+}
+
+std::vector<int> random_parts(std::size_t count, int parts, std::uint64_t seed) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(static_cast<int>(i % static_cast<std::size_t>(parts)));
+  std::mt19937_64 random(seed);  // its numbers are fixed by the standard; std::shuffle's are not
+  for (std::size_t i = count; i > 1; --i) std::swap(out[i - 1], out[random() % i]);
+  return out;
 }
 
 }  // namespace penstock

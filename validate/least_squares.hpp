@@ -6,6 +6,7 @@
 // depends on where it started.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace penstock {
 struct FitOptions {
   double scale = 0.01;  ///< c: residuals beyond it count less than squared
   double prior = 0.003;
-  int steps = 20;  ///< at most
+  int steps = 20;      ///< at most
+  double gain = 1e-5;  ///< stops where a step gains less of the sum
 };
 
 struct FitRange {
@@ -27,5 +29,13 @@ using Residuals = std::function<std::vector<double>(const std::vector<double>& p
 std::vector<double> fit_least_squares(const Residuals& residuals,
                                       const std::vector<FitRange>& ranges,
                                       std::vector<double> first, const FitOptions& options);
+
+/// Of each parameter, the standard deviation of its logarithm that the residuals there leave;
+/// infinite where they tell it only together with others.
+std::vector<double> fit_spread(const Residuals& residuals, const std::vector<double>& parameters);
+
+/// A part (0 ... parts-1) for each of `count` rows: equally many in each, shuffled by the seed; the
+/// same on every machine.
+std::vector<int> random_parts(std::size_t count, int parts, std::uint64_t seed);
 
 }  // namespace penstock

@@ -54,8 +54,6 @@ FinishSummary finish_summary(const MeasuredReport& report) {
 MeasuredFormat measured_format(std::string_view path, std::string_view text) {
   if (path.ends_with(".csv")) {
     const std::string_view header = text.substr(0, text.find('\n'));
-    if (header.find("iteration time (ms)") != std::string_view::npos)
-      return MeasuredFormat::iteration_times;
     return is_run_table(csv_cells(header)) ? MeasuredFormat::runs : MeasuredFormat::unknown;
   }
   if (is_recording(text)) return MeasuredFormat::recording;

@@ -24,7 +24,6 @@ struct MeasuredRowResult {
   std::optional<double> measured_s, predicted_s;                ///< of an iteration
   std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
   bool calibrated = false;  ///< a parameter of the prediction was fitted on this row
-  std::string hypothesis;   ///< where the error is large: why; may be empty
   std::optional<bool> finished = {}, predicted_finished = {};  ///< did it run; does it fit
 
   std::optional<double> error() const;  ///< of the time
@@ -45,12 +44,8 @@ struct MeasuredReport {
   std::string format;    ///< what the file is, e.g. "vTrain iteration times"
   std::string protocol;  ///< one sentence: what was fitted on which rows, and what was predicted
   std::vector<ReportedParameter> parameters;
-  /// Of a table of fitted values where there is one (its entries are parameters, too).
-  std::size_t table_entries = 0;
   std::vector<MeasuredRowResult> rows;
   std::vector<std::string> notes;
-
-  std::size_t parameter_count() const { return parameters.size() + table_entries; }
 };
 
 /// Of runs that are known to have finished or not, which of them were said to fit the memory.
@@ -74,10 +69,9 @@ MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice);
 
 /// What a file that `penstock validate` is given holds.
 enum class MeasuredFormat {
-  recording,        ///< of our own runs (traces/recording.hpp)
-  iteration_times,  ///< CSV of vTrain: one configuration and its iteration time per line
-  sailor,           ///< JSON of Sailor: one configuration with times and memory
-  runs,             ///< CSV of training runs, a scenario per line (validate/run_table.hpp)
+  recording,  ///< of our own runs (traces/recording.hpp)
+  sailor,     ///< JSON of Sailor: one configuration with times and memory
+  runs,       ///< CSV of training runs, a scenario per line (validate/run_table.hpp)
   unknown
 };
 

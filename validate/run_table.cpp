@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/suggest.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -35,6 +37,8 @@ constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
                                          {"vTrain", "megatron-deepspeed"},
                                          {"Megatron-Bridge", "megatron"},
                                          {"SimuMax", "megatron"}};
+
+constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
 std::optional<double> number_in_cell(const std::string& text) {
   double value = 0;
@@ -186,6 +190,7 @@ class RowReader {
       take("stages", "pp");
     else
       write("  stages", "1");
+    take("chunks", "chunks");
     take("width", "dp");
     take("tensor", "tp");
     if (sequence_parallel()) write("  sequence_parallel", "true");
@@ -220,6 +225,97 @@ bool holds(const std::vector<std::string>& columns, std::string_view name) {
   return std::ranges::find(columns, name) != columns.end();
 }
 
+/// vTrain's columns (Bang et al., MICRO'24), and what they are here.
+struct VtrainColumn {
+  std::string_view theirs, ours;
+};
+constexpr VtrainColumn kVtrainColumns[] = {{"# GPUs", "gpus"},
+                                           {"global batch", "batch"},
+                                           {"micro batch", "microbatch"},
+                                           {"hidden size", "hidden"},
+                                           {"attention heads", "heads"},
+                                           {"# layers", "layers"},
+                                           {"sequence length", "seq"},
+                                           {"tensor parallelism", "tp"},
+                                           {"data parallelism", "dp"},
+                                           {"pipeline parallelism", "pp"},
+                                           {"iteration time (ms)", "iteration_ms"}};
+
+/// What is the same in all of its rows: GPT with GPT-2's vocabulary, on DGX A100 with 800 Gbit/s.
+constexpr VtrainColumn kOfVtrain[] = {
+    {"50257", "vocab"},
+    {"mixed-fp16", "precision"},
+    {"2", "grad_bytes"},
+    {"full", "recompute"},
+    {R"({"base":"dgx-a100","inter":{"nics":4}})", "cluster_json"}};
+
+/// A row of vTrain's with what its columns do not say; what is wrong with it goes to `wrong`.
+void complete_vtrain_row(const CsvTable& table, const std::string& origin, CsvTable::Row& row,
+                         std::vector<Diagnostic>& wrong) {
+  constexpr double kMost = 1 << 24;
+  const auto refuse = [&](const std::string& why) {
+    wrong.push_back({{origin, row.line, 0}, why, "", 1});
+  };
+  std::map<std::string_view, std::int64_t> count;
+  for (const auto& [theirs, ours] : kVtrainColumns) {
+    const std::string& text = row.cells[table.place(ours)];
+    const auto value = number_in_cell(text);
+    const bool whole = value && *value >= 1 && *value <= kMost && *value == std::floor(*value);
+    if (ours == "iteration_ms" && (!value || *value <= 0))
+      refuse(fmt::format("'{}' must be a number of milliseconds > 0, got '{}'", theirs, text));
+    else if (ours != "iteration_ms" && !whole)
+      refuse(fmt::format("'{}' must be an integer from 1 to {}, got '{}'", theirs, kMost, text));
+    else
+      count[ours] = static_cast<std::int64_t>(*value);
+  }
+  if (count.size() < std::size(kVtrainColumns)) return;
+  const std::int64_t gpus = count["gpus"], samples = count["microbatch"] * count["dp"];
+  if (count["tp"] * count["dp"] * count["pp"] != gpus)
+    refuse(fmt::format("tensor x data x pipeline parallelism is {}, not the {} GPUs of the row",
+                       count["tp"] * count["dp"] * count["pp"], gpus));
+  if (count["batch"] % samples != 0)
+    refuse(fmt::format("the global batch must be a multiple of micro batch x data parallelism, {}",
+                       samples));
+  const std::int64_t microbatches = count["batch"] / samples;
+  const double milliseconds = *number_in_cell(row.cells[table.place("iteration_ms")]);
+  row.cells.push_back(fmt::format("line {}: {} GPUs, h {}, {} layers, b {}, t {}, d {}, p {}, m {}",
+                                  row.line, gpus, count["hidden"], count["layers"],
+                                  count["microbatch"], count["tp"], count["dp"], count["pp"],
+                                  microbatches));
+  row.cells.push_back(std::to_string(microbatches));
+  row.cells.push_back(std::to_string((gpus + kNodeGpus - 1) / kNodeGpus));
+  row.cells.push_back(gpus <= kNodeGpus ? "megatron-a100-node" : "megatron-a100-nodes");
+  row.cells.push_back(fmt::format("{}", milliseconds / 1e3));
+  for (const auto& [value, ours] : kOfVtrain) row.cells.emplace_back(value);
+}
+
+/// vTrain's table with the columns of one of ours.
+CsvTable vtrain_as_runs(CsvTable table, const std::string& origin) {
+  std::vector<Diagnostic> wrong;
+  for (const auto& [theirs, ours] : kVtrainColumns) {
+    const std::size_t at = table.place(theirs);
+    if (at == table.columns.size())
+      wrong.push_back({{origin, 1, 1},
+                       fmt::format("column '{}' is missing{}", theirs,
+                                   did_you_mean(std::string(theirs), table.columns)),
+                       "",
+                       1});
+    else
+      table.columns[at] = ours;
+  }
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+  for (CsvTable::Row& row : table.rows) complete_vtrain_row(table, origin, row, wrong);
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+  for (const char* name : {"id", "microbatches", "nodes", "stack", "iteration_s"})
+    table.columns.emplace_back(name);
+  for (const auto& [value, ours] : kOfVtrain) table.columns.emplace_back(ours);
+  return table;
+}
+
+bool is_vtrain(const std::vector<std::string>& columns) {
+  return holds(columns, "iteration time (ms)");
+}
+
 void require_columns(const CsvTable& table, const std::string& origin) {
   std::vector<Diagnostic> wrong;
   for (const char* name : kNeededColumns)
@@ -233,12 +329,14 @@ void require_columns(const CsvTable& table, const std::string& origin) {
 }  // namespace
 
 bool is_run_table(const std::vector<std::string>& columns) {
-  return std::ranges::all_of(kNeededColumns,
-                             [&](const char* name) { return holds(columns, name); });
+  return is_vtrain(columns) || std::ranges::all_of(kNeededColumns, [&](const char* name) {
+           return holds(columns, name);
+         });
 }
 
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {
-  const CsvTable table = parse_csv(text, origin);
+  CsvTable table = parse_csv(text, origin);
+  if (is_vtrain(table.columns)) table = vtrain_as_runs(std::move(table), origin);
   require_columns(table, origin);
   std::vector<RunRow> rows;
   std::vector<Diagnostic> wrong;

@@ -6,8 +6,12 @@
 // Columns (others are ignored; those in brackets may be missing or empty): id, model, [family],
 // layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
 // grad_bytes], gpu or cluster_json, [nodes], dp, tp, pp, microbatch, microbatches, [zero],
-// [sequence_parallel or tp_mode], [schedule, recompute, split, stack, source], [iteration_s,
-// peak_gib, peak_of, finished].
+// [sequence_parallel or tp_mode], [schedule, chunks, recompute, split, stack, source],
+// [iteration_s, peak_gib, peak_of, finished].
+//
+// Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
+// global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data
+// and pipeline parallelism.
 #pragma once
 
 #include "base/csv.hpp"

@@ -1,64 +1,37 @@
-// Iteration time and peak memory of a configuration of Sailor's measurements, from layer times that
-// were measured on one node.
+// A configuration of Sailor's measurements as a scenario of abstract costs: what every stage takes
+// and holds, from layer times that were measured on one node. `simulate` does the rest.
 //
-//   time      1F1B on `exact`; ops take the sum of their layers' times, at the pace of the slowest
-//             GPU. DeepSpeed's pipeline engine sends and receives one after the other, with both
-//             ends waiting: transfers are coupled, and an exchange takes two messages' time.
-//   message   latency + 2 b s h bytes / (share * what the NIC delivers to each sender)
-//   pace      GPUs of one kind differ by a standard deviation `speed_spread`: with T_s the time
-//             of a microbatch on stage s, w replicas and Phi the normal distribution, the slowest
-//             takes x with prod_s Phi((x / T_s - 1) / speed_spread)^w = 1/2 (the median)
-//   update    reduction_s + ring all-reduce of fp32 gradients (n - 1 steps twice, of bytes/n each)
-//             + update_share * the profile's update
-//   memory    of a rank: 18 bytes per parameter (models/transformer.hpp), activations of
-//             min(m, p - s) microbatches (Korthikanti et al., MLSys'23, equation 2), score_copies
-//             times 2 b a s^2 / t bytes of attention while a layer's backward runs, logits_bytes
-//             per logit on the last stage, and context_bytes that every process has
+//   times     of a stage, the sum of its layers', of the slowest kind of GPU among its replicas;
+//   1F1B messages  DeepSpeed's pipeline engine sends and receives one after the other with both
+//   ends
+//             waiting, in fp32: transfers are coupled, four times the bytes of fp16
+//   update    a ring all-reduce of fp32 gradients over links as fast as the NICs were measured to
+//             be, then STEP: a third of the profile's, which times PyTorch's Adam kernel by kernel;
+//             a fused one reads and writes every tensor once instead of about three times
+//   memory    of a rank: 18 bytes per parameter (models/transformer.hpp), activations
+//             (Korthikanti et al., MLSys'23, equation 2), three times 2 b a s^2 / t bytes of
+//             attention while a layer's backward runs (gradients of dropout's and softmax's output
+//             and input), 14 bytes per logit on the last stage (fp16 2, fp32 4, softmax 4, their
+//             gradient 4)
+//   the rest  latency, what an update has beside this, how GPUs differ, what a process holds: by
+//   the
+//             stack `deepspeed-profiled`
 #pragma once
 
 #include "validate/sailor_files.hpp"
 
 namespace penstock {
 
-/// What the layer profiles do not say: few, and meant for every model and kind of GPU.
-/// Those marked "fitted" come from the calibration rows (`is_sailor_calibration`).
-struct SailorParameters {
-  double message_latency_s = 0.00033;  ///< fitted
-  double message_share = 0.524;        ///< of the NIC's measured bandwidth; fitted
-  double reduction_s = 0.0057;         ///< every reduction, whatever its size; fitted
-  double speed_spread = 0.0143;        ///< fitted
-  /// The profile times PyTorch's Adam, kernel by kernel; runs use a fused one, which reads and
-  /// writes every tensor once instead of about three times. Not fitted.
-  double update_share = 1.0 / 3;
-  double context_bytes = 4.41e9;  ///< CUDA context, fused kernels, NCCL and allocator; fitted
-  double score_copies = 3;        ///< gradients of dropout's and softmax's output and input
-  double logits_bytes = 14;       ///< fp16 logits 2, fp32 copy 4, softmax 4, their gradient 4
-};
-
-/// Everything a prediction reads.
+/// Everything a scenario is made of.
 struct SailorData {
   TransformerSpec model;
   std::map<std::string, SailorProfile> profiles;  ///< by kind of GPU
   SailorNetwork network;
 };
 
-struct SailorPrediction {
-  double iteration_s = 0;
-  double reduction_s = 0;  ///< of the gradients, waiting for the slowest replica included
-  double update_s = 0;     ///< optimizer, of the stage that takes longest
-  std::int64_t max_bytes = 0;
-};
-
+/// As YAML. Pipelines side by side are replicas, each stage as the slowest and fullest of them.
 /// Throws InputError when the data lacks what the plan needs (times at its microbatch size and
 /// tensor degree, layers, bandwidths).
-SailorPrediction predict(const SailorPlan& plan, const SailorData& data,
-                         const SailorParameters& parameters);
-
-/// How much more time the slowest GPU takes than the slowest stage on a GPU of mean speed, a factor
-/// of at least 1 (the formula of `pace` above). Precondition: `stage_s` is positive.
-double slowest_pace(const std::vector<double>& stage_s, int width, double spread);
-
-/// Was this configuration used to fit the parameters?
-bool is_sailor_calibration(const SailorPlan& plan, const std::string& model);
+std::string sailor_scenario(const SailorPlan& plan, const SailorData& data);
 
 }  // namespace penstock

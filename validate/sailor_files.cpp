@@ -100,10 +100,10 @@ SailorPipeline read_pipeline(const Json& json, const std::string& place, JsonPro
   return out;
 }
 
-std::optional<double> measured_time(JsonReader& r, const char* key, bool zero_ok) {
+std::optional<double> measured_time(JsonReader& r, const char* key) {
   if (!r.given(key)) return std::nullopt;
   const double value = r.number(key);
-  if (value > 0 || (zero_ok && value == 0)) return value;
+  if (value > 0) return value;
   r.problem(fmt::format("'{}' must be a positive time in seconds", key));
   return std::nullopt;
 }
@@ -168,8 +168,7 @@ SailorPlan parse_sailor_plan(const std::string& text, const std::string& origin)
   });
   out.microbatch_size = static_cast<int>(r.integer("mbs", 1, kMostSequences));
   out.batch_size = static_cast<int>(r.integer("gbs", 1, kMostSequences));
-  out.measured_s = measured_time(r, "real", false);
-  out.reduction_s = measured_time(r, "red_grads", true);
+  out.measured_s = measured_time(r, "real");
   if (r.given("max_mem")) out.max_bytes = r.integer("max_mem", 1, std::int64_t{1} << 50);
   problems.throw_if_any();
   if (out.pipelines.empty())
@@ -348,18 +347,6 @@ LayerTimes SailorProfile::times(int microbatch_size, int tensor, int layer) cons
   return {without_launches(microbatch_size, tensor, layer, &LayerTimes::forward_s),
           without_launches(microbatch_size, tensor, layer, &LayerTimes::backward_s),
           at(microbatch_size, tensor)[static_cast<std::size_t>(layer)].update_s};
-}
-
-bool SailorProfile::bound_by_launches(int microbatch_size, int tensor) const {
-  double measured = 0, used = 0;
-  for (int layer = 0; layer < layers_; ++layer) {
-    const LayerTimes& raw = at(microbatch_size, tensor)[static_cast<std::size_t>(layer)];
-    const LayerTimes taken = times(microbatch_size, tensor, layer);
-    measured += raw.forward_s + raw.backward_s;
-    used += taken.forward_s + taken.backward_s;
-  }
-  constexpr double kNoise = 0.02;
-  return used < (1 - kNoise) * measured;
 }
 
 // Network

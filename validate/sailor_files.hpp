@@ -4,7 +4,7 @@
 //
 //   plan      {"pipeline_list": [{"layers_per_stage": [[0, 1, ...], ...], "dp": [...],
 //             "tmp_per_stage": [stage][replica][[[GPU, GPUs of a node, zone]], tensor degree]}],
-//             "mbs", "gbs": sequences, "real": s, "red_grads": s, "max_mem": bytes}
+//             "mbs", "gbs": sequences, "real": s, "max_mem": bytes}
 //   profile   {microbatch size: {tensor degree: {layer: [forward_s, backward_s, update_s]}}}
 //   network   {"inter": {GPU: {GPUs that send: [[a, b, c], most bytes/s]}}}: together they move
 //             a x^2 + b x + c GB/s in messages of 2^x MB each
@@ -43,7 +43,6 @@ struct SailorPlan {
   int microbatch_size = 1;
   int batch_size = 1;                     ///< sequences per update
   std::optional<double> measured_s;       ///< iteration
-  std::optional<double> reduction_s;      ///< of the gradients
   std::optional<std::int64_t> max_bytes;  ///< peak of the fullest GPU
 
   int depth() const;
@@ -89,8 +88,6 @@ class SailorProfile {
   void add_missing(const SailorProfile& other);
   /// Throws InputError when the microbatch size or tensor degree was not measured.
   LayerTimes times(int microbatch_size, int tensor, int layer) const;
-  /// Was any op at this size taken back, as above?
-  bool bound_by_launches(int microbatch_size, int tensor) const;
 
  private:
   using Layers = std::vector<LayerTimes>;

@@ -5,6 +5,7 @@
 #include "cli/output.hpp"
 #include "validate/profile.hpp"
 #include "cli/running.hpp"
+#include "cli/stack_calibration.hpp"
 #include "hw/executor_process.hpp"
 #include "scenarios/document.hpp"
 #include "traces/byte_sink.hpp"
@@ -232,6 +233,19 @@ void print_measured(const std::string& format, const CalibrationResult& result,
   }
 }
 
+void refuse_without_table(const Arguments& arguments) {
+  const bool from = arguments.flag("from");
+  for (const char* option : {"stack", "numbers", "folds", "seed", "memory", "set"}) {
+    if (!from && arguments.flag(option))
+      throw InputError(std::string("--") + option, "is for a fit to measured runs: --from TABLE");
+  }
+  for (const char* option : {"backend", "request", "result", "microbatch-sizes", "recompute",
+                             "workers", "repetitions", "precision", "link"}) {
+    if (from && arguments.flag(option))
+      throw InputError(std::string("--") + option, "measures; --from fits to what was measured");
+  }
+}
+
 /// What says how to measure has nothing to say once it is done.
 void refuse_beside_result(const Arguments& arguments) {
   if (!arguments.positional.empty())
@@ -271,6 +285,8 @@ CalibrationResult read_result(const std::string& path) {
 }  // namespace
 
 int run_calibrate(const Arguments& arguments) {
+  refuse_without_table(arguments);
+  if (arguments.flag("from")) return calibrate_stack(arguments);
   if (arguments.flag("result")) {
     refuse_beside_result(arguments);
     const CalibrationResult result = read_result(arguments.value("result"));

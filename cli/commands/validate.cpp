@@ -3,7 +3,6 @@
 #include "base/folder.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
-#include "cli/iteration_times.hpp"
 #include "cli/measured_output.hpp"
 #include "cli/run_rows.hpp"
 #include "cli/running.hpp"
@@ -57,12 +56,11 @@ bool looks_like_json(std::string_view text) {
 /// is wrong with it.
 InputFile named_file(const std::string& path, const Arguments& arguments) {
   const std::string form = arguments.value("as", "");
-  if (form == "runs") return {path, MeasuredFormat::runs};
-  if (form == "vtrain") return {path, MeasuredFormat::iteration_times};
+  if (form == "runs" || form == "vtrain") return {path, MeasuredFormat::runs};
   if (form == "sailor") return {path, MeasuredFormat::sailor};
   const MeasuredFormat format = measured_format(path, read_file(path));
   if (format != MeasuredFormat::unknown) return {path, format};
-  if (path.ends_with(".csv")) return {path, MeasuredFormat::iteration_times};
+  if (path.ends_with(".csv")) return {path, MeasuredFormat::runs};
   return {path, MeasuredFormat::recording};
 }
 
@@ -354,10 +352,11 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
   std::vector<std::string> sailor;
   for (const InputFile& file : files) {
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
-    if (file.format == MeasuredFormat::iteration_times)
-      left_out.unless_refused([&] { add(iteration_times_reports(file.path, arguments)); });
     if (file.format == MeasuredFormat::runs)
-      left_out.unless_refused([&] { reports.push_back(run_rows_report(file.path, arguments)); });
+      left_out.unless_refused([&] {
+        reports.push_back(
+            rows_report(parse_run_table(read_file(file.path), file.path), file.path, arguments));
+      });
   }
   const auto add_sailor = [&] { add(sailor_reports(sailor, arguments)); };
   if (sailor.size() < 2) {
@@ -435,7 +434,8 @@ void require_scenario(const Arguments& arguments) {
 
 int run_validate(const Arguments& arguments) {
   if (arguments.flag("print")) {
-    put_output(arguments, scenario_of_row(arguments.positional[0], arguments.value("print")));
+    put_output(arguments, scenario_of_row(rows_in(arguments.positional[0], arguments),
+                                          arguments.value("print")));
     return exit_ok;
   }
   const auto tolerance = tolerance_of(arguments);

@@ -20,7 +20,7 @@
 #include "traces/byte_sink.hpp"
 #include "traces/recording.hpp"
 #include "traces/trace_check.hpp"
-#include "validate/calibration.hpp"
+#include "validate/run_table.hpp"
 #include "validate/sailor_files.hpp"
 
 #include <arpa/inet.h>
@@ -198,15 +198,9 @@ void read_layers(const std::string& text) { use_profile(parse_layer_table(text, 
 
 // ---- measurements
 
-void read_training_runs(const std::string& text) {
-  for (const TrainingRun& run : parse_training_runs(text, "a.csv"))
-    invariant(!run.name().empty() && run.microbatches() > 0, "a run without microbatches");
-}
-
-void read_training_calibration(const std::string& text) {
-  const std::string written = to_json_text(parse_training_calibration(text, "a.json"));
-  invariant(to_json_text(parse_training_calibration(written, "b.json")) == written,
-            "a calibration reads as another");
+void read_runs(const std::string& text) {
+  for (const RunRow& row : parse_run_table(text, "a.csv"))
+    invariant(!row.id.empty() && !row.scenario.empty(), "a row that is no scenario");
 }
 
 /// Each of Sailor's four kinds of files: the first letter says which.
@@ -554,16 +548,11 @@ const Target kTargets[] = {
      .read = read_layers,
      .seeds = {"docs/tasks/*.csv", "tests/models/layer_table_test.cpp"},
      .covers = {"models/layer_table.cpp"}},
-    {.name = "iteration-times",
-     .read = read_training_runs,
-     .seeds = {"tests/validate/training_test.cpp"},
+    {.name = "runs",
+     .read = read_runs,
+     .seeds = {"tests/validate/run_table_test.cpp"},
      .written = written_runs,
-     .covers = {"validate/training_runs.cpp"}},
-    {.name = "fitted-times",
-     .read = read_training_calibration,
-     .seeds = {"models/calibrations/*.json", "validate/calibration.cpp"},
-     .written = written_fits,
-     .covers = {"validate/calibration.cpp"}},
+     .covers = {"validate/run_table.cpp"}},
     {.name = "sailor",
      .read = read_sailor,
      .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"},

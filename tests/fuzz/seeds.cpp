@@ -15,7 +15,6 @@
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "traces/recording.hpp"
-#include "validate/calibration.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -343,15 +342,6 @@ std::vector<std::string> written_runs() {
   return {header + good + "16,64,2,2048,32,40,4096,8,1,2,1234.5\r\n,,\n" + good,
           header + "8,32,4,1024,16,24,1024,2,2,1,220\n8,30,4,1024,16,24,1024,2,2,2,-1\n" + good,
           header + "4,32,4,1024,16,2,1024,1,1,4,220\n2,16000000,1,1024,16,2,1024,1,1,2,220\n"};
-}
-
-std::vector<std::string> written_fits() {
-  TrainingCalibration fit;
-  fit.name = "a";
-  fit.shapes[LayerShape{}] = {1.5, 0.5};
-  fit.fitted_on = {1, 4294967295};
-  TrainingCalibration none;
-  return {to_json_text(fit), to_json_text(none)};
 }
 
 /// The first letter says which of the four kinds.

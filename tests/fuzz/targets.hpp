@@ -47,7 +47,6 @@ std::vector<std::string> written_databases();
 std::vector<std::string> written_answers();
 std::vector<std::string> written_blocks();
 std::vector<std::string> written_runs();
-std::vector<std::string> written_fits();
 std::vector<std::string> written_sailor_files();
 
 /// A word of the ranks' protocol, as hw/host/rendezvous.cpp frames it.

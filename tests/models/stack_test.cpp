@@ -73,6 +73,32 @@ TEST(Stack, HeadsThatTensorCoresCannotTakeAreSlow) {
               attention / 0.05e12 - attention / 0.5e12, 1e-9);
 }
 
+TEST(Stack, AVocabularyThatNobodyPaddedMakesASlowHead) {
+  StackSpec stack = plain_stack();
+  stack.misaligned_head = 0.05;
+  TransformerSpec gpt = gpt_small();
+  gpt.vocab_size = 50257;
+  const auto more = [&](const StageCostOptions& options) {
+    return costs_with(stack, gpt, {4, 4, 4}, options)[2].forward_s -
+           costs_with(plain_stack(), gpt, {4, 4, 4}, options)[2].forward_s;
+  };
+  const double head = gpt.head_forward_flops(1);
+  EXPECT_NEAR(more({}), head / 0.05e12 - head / 0.5e12, 1e-9);
+  EXPECT_DOUBLE_EQ(more({.tensor = {2, false}}), 0);  // pads it
+  gpt.vocab_size = 50264;
+  EXPECT_DOUBLE_EQ(more({}), 0);
+}
+
+TEST(Stack, ThePaceIsTheMedianOfTheSlowest) {
+  EXPECT_NEAR(slowest_pace({1}, {1}, 0.01), 1, 1e-12);
+  // Phi(0.544952) = sqrt(1/2)
+  EXPECT_NEAR(slowest_pace({1}, {2}, 0.01), 1.00544952, 1e-8);
+  EXPECT_NEAR(slowest_pace({1, 1}, {1, 1}, 0.01), 1.00544952, 1e-8);
+  // The light stage never binds, the one without work does not count.
+  EXPECT_NEAR(slowest_pace({1, 0.5, 0}, {2, 2, 2}, 0.01), 1.00544952, 1e-8);
+  EXPECT_DOUBLE_EQ(slowest_pace({1, 1}, {64, 64}, 0), 1);
+}
+
 TEST(Stack, OperandsAreReadAndWrittenByEveryProduct) {
   StackSpec stack = plain_stack();
   stack.operand_traffic = 1;

@@ -66,5 +66,26 @@ TEST(StackKey, RefusesWhatNeedsLayersTakenApart) {
             std::string::npos);
 }
 
+TEST(StackKey, ChangesWhatStagesOfGivenCostsTake) {
+  const std::string job =
+      "model: {forward: [1 s, 0.5 s], backward: [2 s, 1 s], step: 1 s}\n"
+      "cluster: {devices: 4, device: {name: x, memory: 8 GB}, link: 1 GB/s}\nschedule: 1f1b\n"
+      "pipeline: {stages: 2, width: 2, microbatches: 4}\n";
+  const Scenario plain = read(job);
+  const Scenario slow = read(
+      job +
+      "stack: {iteration_overhead: 1 s, link_latency: 1 ms, speed_spread: 1%, reserved: 2 GB}\n");
+  EXPECT_EQ(slow.costs[1].step_s, plain.costs[1].step_s + 1);
+  EXPECT_EQ(slow.cluster.link->latency_s, 1e-3);
+  EXPECT_EQ(slow.cluster.device.reserved_bytes, 2'000'000'000);
+  const double pace = slowest_pace({3, 1.5}, {2, 2}, 0.01);
+  EXPECT_GT(pace, 1);
+  EXPECT_DOUBLE_EQ(slow.costs[0].forward_s, pace);
+  EXPECT_DOUBLE_EQ(slow.costs[1].backward_s, pace);
+  EXPECT_NE(
+      refusal(job + "stack: {reserved: 8 GB}\n").find("leaves nothing of the device's memory"),
+      std::string::npos);
+}
+
 }  // namespace
 }  // namespace penstock::stack_key_test

@@ -45,6 +45,19 @@ class RunRows(unittest.TestCase):
                 if row["name"] != "wide":  # which is what nvidia-smi shows, not what is allocated
                     self.assertEqual(simulated["devices"][0]["peak_memory_bytes"], row["predicted_bytes"])
 
+    def test_rows_of_vtrain_are_scenarios(self):
+        self.table.write_text("# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
+                              "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
+                              "8,48,3,1536,16,12,512,1,2,4,190\n64,64,2,1536,16,12,512,2,8,4,900\n")
+        result = self.result()
+        self.assertEqual(result, self.result("--as", "vtrain"))
+        path = pathlib.Path(self.folder.name) / "row.yaml"
+        for number, row in enumerate(result["rows"], 1):
+            path.write_text(run("validate", self.table, "--print", number).stdout)
+            simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
+            self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
+        self.assertIn("was fitted on", "".join(result["measured"][0]["notes"]))
+
     def test_the_form_is_guessed_and_rows_keep_their_names(self):
         self.assertEqual([row["name"] for row in self.result()["rows"]], ["one", "deep", "wide"])
         self.assertEqual(self.result()["time"]["n"], 3)

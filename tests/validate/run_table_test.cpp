@@ -42,6 +42,50 @@ TEST(RunTable, ARowIsAScenarioAndWhatWasMeasured) {
     EXPECT_NE(row.scenario.find(line), std::string::npos) << line << row.scenario;
 }
 
+const std::string kVtrain =
+    "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
+    "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n";
+
+TEST(RunTable, VtrainsColumnsAreKnownByTheirNames) {
+  EXPECT_EQ(measured_format("t.csv", kVtrain), MeasuredFormat::runs);
+  const auto rows = parse_run_table(
+      kVtrain + "8,32,4,1024,16,24,1024,2,2,2,220\n64,64,1,1024,16,24,1024,8,4,2,500\n", "t.csv");
+  EXPECT_EQ(rows[0].id, "line 2: 8 GPUs, h 1024, 24 layers, b 4, t 2, d 2, p 2, m 4");
+  EXPECT_EQ(rows[0].measured_s, 0.22);
+  EXPECT_EQ(rows[0].pipeline_depth, 2);
+  for (const char* line : {"vocab_size: 50257\n", "microbatches: 4\n", "recompute: full\n",
+                           "stack: megatron-a100-node\n", "\"nodes\":1"})
+    EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
+  EXPECT_NE(rows[1].scenario.find("stack: megatron-a100-nodes\n"), std::string::npos);
+  EXPECT_NE(rows[1].scenario.find("\"nodes\":8"), std::string::npos);
+}
+
+TEST(RunTable, VtrainsRowsMustAgreeWithThemselves) {
+  const auto says = [](const std::string& row) { return errors_of(kVtrain + row); };
+  EXPECT_NE(says("8,32,4,many,16,24,1024,2,2,2,220\n").find("'hidden size' must be an integer"),
+            std::string::npos);
+  EXPECT_NE(says("8,32,4,1024,16,24,1024,2,2,2,0\n").find("'iteration time (ms)' must be"),
+            std::string::npos);
+  EXPECT_NE(says("4,32,4,1024,16,24,1024,2,2,2,220\n").find("is 8, not the 4 GPUs"),
+            std::string::npos);
+  EXPECT_NE(says("8,30,4,1024,16,24,1024,2,2,2,220\n").find("must be a multiple of"),
+            std::string::npos);
+  std::string header = kVtrain;
+  header.replace(header.find("micro batch"), 11, "microbatch");
+  EXPECT_NE(errors_of(header + "8,32,4,1024,16,24,1024,2,2,2,220\n").find("did you mean"),
+            std::string::npos);
+}
+
+TEST(RunTable, AScheduleMayHaveChunks) {
+  const std::string columns =
+      "layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,chunks,schedule,microbatch,microbatches\n";
+  const RunRow row =
+      parse_run_table(columns + "8,512,8,1000,256,h100,1,1,2,2,interleaved-1f1b,1,4\n", "t.csv")
+          .at(0);
+  EXPECT_NE(row.scenario.find("schedule: interleaved-1f1b\n"), std::string::npos) << row.scenario;
+  EXPECT_NE(row.scenario.find("  chunks: 2\n"), std::string::npos) << row.scenario;
+}
+
 TEST(RunTable, ASourceIsAStackAndAGpuItsDevice) {
   const auto scenario = [](const std::string& source, const std::string& cluster) {
     const std::string columns =

@@ -4,8 +4,6 @@
 #include "tests/shared.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/sailor_data.hpp"
-#include "validate/sailor_fit.hpp"
-#include "base/statistics.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <functional>
 
@@ -73,13 +72,22 @@ SailorData tiny() {
   return data;
 }
 
-/// Nothing but compute and, in full, the profile's update.
-SailorParameters only_compute() {
-  SailorParameters p;
-  p.message_latency_s = p.reduction_s = p.speed_spread = p.context_bytes = 0;
-  p.message_share = 1;
-  p.update_share = 1;
-  return p;
+/// The numbers behind a key of a scenario.
+std::vector<double> numbers(const std::string& scenario, const std::string& key) {
+  std::vector<double> out;
+  std::size_t at = scenario.find(key + ": ");
+  while (at != std::string::npos && at > 0 && std::isalnum(scenario[at - 1]) != 0)
+    at = scenario.find(key + ": ", at + 1);  // the end of another key
+  if (at == std::string::npos) return out;
+  const std::string line = scenario.substr(at, scenario.find('\n', at) - at);
+  for (std::size_t i = key.size() + 1; i < line.size() && line[i] != ']';) {
+    const std::size_t digit = line.find_first_of("0123456789", i);
+    if (digit == std::string::npos) break;
+    out.push_back(std::stod(line.substr(digit)));
+    i = line.find_first_of(",]}", digit);
+    if (line[key.size() + 2] != '[') break;
+  }
+  return out;
 }
 
 TEST(SailorPlan, IsReadWithItsMeasurements) {
@@ -90,7 +98,6 @@ TEST(SailorPlan, IsReadWithItsMeasurements) {
   EXPECT_EQ(p.microbatches(), 4);
   EXPECT_EQ(p.gpus(), std::set<std::string>{"A"});
   EXPECT_EQ(p.measured_s, 1.5);
-  EXPECT_EQ(p.reduction_s, 0.1);
   EXPECT_EQ(p.max_bytes, 1000000);
 }
 
@@ -133,8 +140,6 @@ TEST(SailorProfile, LaunchesAreTakenBackWhereMoreSequencesAreFaster) {
   EXPECT_DOUBLE_EQ(profile.times(1, 4, 0).backward_s, 2);  // 2 < 3: as measured
   EXPECT_DOUBLE_EQ(profile.times(2, 4, 0).forward_s, 4);
   EXPECT_DOUBLE_EQ(profile.times(1, 1, 0).forward_s, 3);
-  EXPECT_TRUE(profile.bound_by_launches(1, 4));
-  EXPECT_FALSE(profile.bound_by_launches(2, 4));
 }
 
 TEST(SailorProfile, IsEstimatedFromWhatAnotherModelGains) {
@@ -159,71 +164,69 @@ TEST(SailorNetwork, FollowsItsCurveUpToItsVertex) {
             "n.json: has no bandwidths for 4 GPUs of a node of A; it has those for 2");
 }
 
-TEST(Sailor, OneStageTakesItsMicrobatchesAndItsUpdate) {
-  // 5 microbatches of 4 layers, 3 s each; an update of 4 * 0.3 s.
-  EXPECT_DOUBLE_EQ(predict(plan(1, 1, 1, 5), tiny(), only_compute()).iteration_s, 5 * 12 + 1.2);
+TEST(Sailor, AStageTakesTheTimesOfItsLayers) {
+  const std::string one = sailor_scenario(plan(1, 1, 1, 5), tiny());
+  EXPECT_EQ(numbers(one, "forward"), std::vector<double>{4});
+  EXPECT_EQ(numbers(one, "backward"), std::vector<double>{8});
+  EXPECT_NEAR(numbers(one, "step").at(0), 4 * 0.3 / 3, 1e-12);
+  EXPECT_EQ(numbers(one, "microbatches"), std::vector<double>{5});
+  const std::string two = sailor_scenario(plan(2, 3, 1, 6), tiny());
+  EXPECT_EQ(numbers(two, "forward"), (std::vector<double>{2, 2}));
+  EXPECT_EQ(numbers(two, "stages"), std::vector<double>{2});
+  EXPECT_EQ(numbers(two, "width"), std::vector<double>{3});
+  EXPECT_EQ(numbers(two, "devices"), std::vector<double>{6});
 }
 
-TEST(Sailor, StagesOverlapAndExchangesCostTwoMessages) {
-  // Two stages of F = 2, B = 4: m + 1 slots of 6 s and an update of two layers.
-  SailorParameters p = only_compute();
-  const SailorData data = tiny();
-  const double bytes = 2.0 * 128 * 64;
-  const double message = bytes / data.network.bytes_per_s("A", 2, bytes);
-  const auto slow = [&] { return predict(plan(2, 1, 1, 1), data, p).iteration_s; };
-  EXPECT_NEAR(slow(), 2 * 6 + 0.6 + 2 * 2 * message, 1e-9);  // there and back
-  p.message_latency_s = 0.5;
-  EXPECT_NEAR(slow(), 2 * 6 + 0.6 + 2 * 2 * (0.5 + message), 1e-9);
+TEST(Sailor, AStageIsAsSlowAsItsSlowestKindOfGpu) {
+  SailorData data = tiny();
+  data.profiles.emplace("B", SailorProfile::parse(profile_text(2), "profile.json"));
+  SailorPlan mixed = plan(2, 2, 1, 4);
+  mixed.pipelines[0].replicas[1][0].gpu = "B";
+  data.network = SailorNetwork::parse(
+      R"({"inter":{"A":{"2":[[0,0,10],20e9]},"B":{"2":[[0,0,6],20e9]}},"intra":{}})", "n.json");
+  const std::string scenario = sailor_scenario(mixed, data);
+  EXPECT_EQ(numbers(scenario, "forward"), (std::vector<double>{2, 4}));
+  EXPECT_EQ(numbers(scenario, "bandwidth"), std::vector<double>{3e9});
 }
 
-TEST(Sailor, ReplicasReduceFp32GradientsInARing) {
+TEST(Sailor, MessagesAreFp32OneDirectionAfterTheOther) {
   const SailorData data = tiny();
+  const double bytes = 4 * 2.0 * 128 * 64;
+  const std::string scenario = sailor_scenario(plan(2, 1, 1, 1), data);
+  EXPECT_EQ(numbers(scenario, "output"), std::vector<double>{bytes});
+  EXPECT_DOUBLE_EQ(numbers(scenario, "bandwidth").at(0), data.network.bytes_per_s("A", 2, bytes));
+}
+
+TEST(Sailor, WithoutMessagesTheNicsCarryPartsOfGradients) {
+  const SailorData data = tiny();
+  const std::string scenario = sailor_scenario(plan(1, 4, 1, 4), data);
+  const double bytes = numbers(scenario, "gradients").at(0);
+  EXPECT_DOUBLE_EQ(numbers(scenario, "bandwidth").at(0),
+                   data.network.bytes_per_s("A", 2, bytes / 4));
+}
+
+TEST(Sailor, ARankHoldsItsShareOfTheStage) {
+  const TransformerSpec m = tiny().model;
   const TensorParallel tensor{2, false};
-  const auto& m = data.model;
-  const double bytes =
-      4.0 * static_cast<double>(2 * m.layer_parameters(tensor) + m.embedding_parameters(tensor) +
-                                m.head_parameters(tensor));
-  SailorParameters p = only_compute();
-  p.reduction_s = 0.25;
-  const double ring = 2 * 3 * (bytes / 4) / data.network.bytes_per_s("A", 2, bytes / 4);
-  const SailorPrediction got = predict(plan(1, 4, 1, 4), data, p);
-  EXPECT_NEAR(got.iteration_s, 12 + 1.2 + 0.25 + ring, 1e-9);
-  EXPECT_NEAR(got.reduction_s, 0.25 + ring, 1e-9);
-}
-
-TEST(Sailor, MemoryIsThatOfTheFullestStage) {
-  const SailorData data = tiny();
-  const TensorParallel tensor{2, false};
-  const auto& m = data.model;
-  SailorParameters p = only_compute();
-  p.context_bytes = 1e6;
-  // Stage 0 of 2: embedding and one block, two microbatches in flight.
-  const double first =
-      1e6 +
-      18.0 * static_cast<double>(m.layer_parameters(tensor) + m.embedding_parameters(tensor)) +
-      2 * m.layer_activation_bytes(1, Recompute::none, tensor) + 3 * 2.0 * 128 * 128 * 4 / 2;
-  const double last =
-      1e6 + 18.0 * static_cast<double>(m.layer_parameters(tensor) + m.head_parameters(tensor)) +
-      m.layer_activation_bytes(1, Recompute::none, tensor) + 3 * 2.0 * 128 * 128 * 4 / 2 +
-      14.0 * 128 * static_cast<double>(m.vocab_rows(tensor));
-  EXPECT_NEAR(static_cast<double>(predict(plan(2, 1, 1, 4), data, p).max_bytes),
-              std::max(first, last), 1);
-}
-
-TEST(Sailor, ThePaceIsTheMedianOfTheSlowest) {
-  EXPECT_NEAR(slowest_pace({1}, 1, 0.01), 1, 1e-12);
-  // Phi(0.544952) = sqrt(1/2)
-  EXPECT_NEAR(slowest_pace({1}, 2, 0.01), 1.00544952, 1e-8);
-  EXPECT_NEAR(slowest_pace({1, 1}, 1, 0.01), 1.00544952, 1e-8);
-  EXPECT_NEAR(slowest_pace({1, 0.5}, 2, 0.01), 1.00544952, 1e-8);  // the light stage never binds
-  EXPECT_DOUBLE_EQ(slowest_pace({1, 1}, 64, 0), 1);
+  const std::string scenario = sailor_scenario(plan(2, 1, 1, 4), tiny());
+  const auto first =
+      static_cast<double>(m.layer_parameters(tensor) + m.embedding_parameters(tensor));
+  EXPECT_EQ(numbers(scenario, "parameters").at(0), 2 * first);
+  EXPECT_EQ(numbers(scenario, "gradients").at(0), 4 * first);
+  EXPECT_EQ(numbers(scenario, "optimizer").at(0), 12 * first);
+  EXPECT_EQ(numbers(scenario, "activation").at(1),
+            m.layer_activation_bytes(1, Recompute::none, tensor));
+  const double scores = 3 * 2.0 * 128 * 128 * 4 / 2;
+  EXPECT_EQ(numbers(scenario, "workspace").at(0), scores);
+  EXPECT_EQ(numbers(scenario, "workspace").at(1),
+            scores + 14.0 * 128 * static_cast<double>(m.vocab_rows(tensor)));
 }
 
 TEST(Sailor, AProfileOfAnotherModelIsRefused) {
   SailorData data = tiny();
   data.profiles.clear();
   data.profiles.emplace("A", SailorProfile::parse(profile_text(1, 6), "f"));
-  EXPECT_EQ(error_of([&] { predict(plan(1, 1, 1, 1), data, {}); }),
+  EXPECT_EQ(error_of([&] { sailor_scenario(plan(1, 1, 1, 1), data); }),
             "plan.json: has 4 layers, but the profile of tiny on A has 6");
 }
 
@@ -308,101 +311,6 @@ TEST_F(SailorFolder, AProfileThatIsNotItsModelsIsEstimated) {
   EXPECT_DOUBLE_EQ(found.data_for(plan, "tiny")->profiles.at("B").times(1, 2, 1).forward_s, 0.5);
   EXPECT_EQ(found.notes("tiny").size(), 2U);
   EXPECT_TRUE(found.notes("other").empty());
-}
-
-// The published measurements
-// ------------------------------------------------------------------------------------------
-
-class SailorMeasurements : public testing::Test {
- protected:
-  void SetUp() override {
-    const fs::path folder = shared_folder() / "data/measured/sailor";
-    SKIP_WITHOUT_SHARED(folder / "OPT-350");
-    std::vector<std::string> files;
-    for (const auto& entry : fs::recursive_directory_iterator(folder / "OPT-350")) {
-      if (entry.path().extension() == ".json") files.push_back(entry.path().string());
-    }
-    std::ranges::sort(files);
-    SailorLibrary library(files.at(0), "");
-    for (const std::string& file : files) {
-      SailorPlan plan = parse_sailor_plan(read_file(file), file);
-      data_ = library.data_for(plan, library.model_of(plan, ""));
-      rows_.push_back({std::move(plan), data_.get()});
-    }
-    ASSERT_EQ(rows_.size(), 15U);
-  }
-
-  static int nodes(const SailorRow& row) { return row.plan.depth() * row.plan.width(); }
-  static double time_error(const SailorRow& row, const SailorParameters& p) {
-    return predict(row.plan, *row.data, p).iteration_s / *row.plan.measured_s - 1;
-  }
-  static double memory_error(const SailorRow& row, const SailorParameters& p) {
-    return static_cast<double>(predict(row.plan, *row.data, p).max_bytes) /
-               static_cast<double>(*row.plan.max_bytes) -
-           1;
-  }
-  std::vector<SailorRow> chosen(const std::function<bool(const SailorRow&)>& choose) const {
-    std::vector<SailorRow> out;
-    std::ranges::copy_if(rows_, std::back_inserter(out), choose);
-    return out;
-  }
-  static ErrorSummary times(const std::vector<SailorRow>& rows, const SailorParameters& p) {
-    std::vector<double> errors;
-    for (const SailorRow& row : rows) errors.push_back(time_error(row, p));
-    return summarize_errors(errors);
-  }
-
-  std::shared_ptr<const SailorData> data_;
-  std::vector<SailorRow> rows_;
-};
-
-TEST_F(SailorMeasurements, TimeAndMemoryWithTheShippedParameters) {
-  const SailorParameters shipped;
-  EXPECT_LT(times(rows_, shipped).mape, 0.038);
-  EXPECT_LT(times(chosen([](const auto& r) { return r.plan.depth() > 1; }), shipped).mape, 0.009);
-  std::vector<double> memory;
-  for (const SailorRow& row : rows_) memory.push_back(memory_error(row, shipped));
-  EXPECT_LT(summarize_errors(memory).mape, 0.0083);
-  EXPECT_LT(summarize_errors(memory).max, 0.027);
-}
-
-TEST_F(SailorMeasurements, AllOfThemAreMarkedAsCalibration) {
-  for (const SailorRow& row : rows_) {
-    EXPECT_TRUE(is_sailor_calibration(row.plan, "OPT-350")) << row.plan.name;
-    EXPECT_FALSE(is_sailor_calibration(row.plan, "GPT-Neo-2.7"));
-    SailorPlan other = row.plan;
-    other.batch_size *= 3;
-    EXPECT_FALSE(is_sailor_calibration(other, "OPT-350"));
-  }
-}
-
-TEST_F(SailorMeasurements, TheShippedParametersAreThoseOfAFit) {
-  const SailorParameters shipped, fitted = fit_sailor(rows_);
-  EXPECT_NEAR(fitted.message_latency_s / shipped.message_latency_s, 1, 0.03);
-  EXPECT_NEAR(fitted.message_share / shipped.message_share, 1, 0.01);
-  EXPECT_NEAR(fitted.reduction_s / shipped.reduction_s, 1, 0.03);
-  EXPECT_NEAR(fitted.speed_spread / shipped.speed_spread, 1, 0.03);
-  EXPECT_NEAR(fitted.context_bytes / shipped.context_bytes, 1, 0.01);
-}
-
-TEST_F(SailorMeasurements, SmallClustersPredictLargeOnes) {
-  const auto fitted = fit_sailor(chosen([](const auto& r) { return nodes(r) <= 8; }));
-  const auto large = chosen([](const auto& r) { return nodes(r) > 8; });
-  ASSERT_EQ(large.size(), 6U);
-  EXPECT_LT(times(large, fitted).mape, 0.0179);
-  for (const SailorRow& row : large) EXPECT_LT(std::abs(memory_error(row, fitted)), 0.0155);
-}
-
-TEST_F(SailorMeasurements, EachRowIsPredictedByTheOthers) {
-  std::vector<double> pipelines, memory;
-  for (const SailorRow& left_out : rows_) {
-    const auto fitted =
-        fit_sailor(chosen([&](const SailorRow& r) { return r.plan.file != left_out.plan.file; }));
-    if (left_out.plan.depth() > 1) pipelines.push_back(time_error(left_out, fitted));
-    memory.push_back(memory_error(left_out, fitted));
-  }
-  EXPECT_LT(summarize_errors(pipelines).mape, 0.0156);
-  EXPECT_LT(summarize_errors(memory).mape, 0.0089);
 }
 
 }  // namespace
