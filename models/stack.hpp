@@ -57,6 +57,8 @@ struct StackSpec {
   /// Kept for B of a layer's token: bytes per hidden element and per column of the MLP. 0: those of
   /// fused kernels (models/transformer.hpp).
   double kept_per_hidden = 0, kept_per_column = 0;
+  /// Of the bytes per hidden element those that tensor ranks do not divide, beside gathered inputs.
+  double kept_whole = 0;
   bool gathers_again = false;  ///< W's inputs among tensor ranks, instead of keeping them
   double logits_kept = 0;      ///< bytes per logit; 0: an fp32 softmax
   /// Bytes of a parameter where the model does not say them.
@@ -65,6 +67,7 @@ struct StackSpec {
   /// What every process has beside its tensors: CUDA context, kernels, communicators; none: as the
   /// device says.
   std::optional<double> reserved_bytes;
+  std::optional<double> allocator_slack;  ///< share of the rest that its allocator cannot use
 
   bool takes_layers_apart() const { return matrix_efficiency > 0; }
 };

@@ -285,7 +285,7 @@ class StageModel {
     // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
     // gathered input, where linear layers keep it for W instead of gathering it again.
     const double inputs = tensor_.sequence ? (keeps_gathered() ? 1 : 0) : 4;
-    const double whole_on_each = inputs * model_.element_bytes();
+    const double whole_on_each = inputs * model_.element_bytes() + stack_.kept_whole;
     const double h = static_cast<double>(model_.hidden_size);
     const double divided = (stack_.kept_per_hidden - whole_on_each) * h +
                            stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);

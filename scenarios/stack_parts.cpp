@@ -28,11 +28,13 @@ constexpr StackNumber kNumbers[] = {
     {"iteration_overhead", &StackSpec::iteration_overhead_s, Dimension::time},
     {"kept_per_hidden", &StackSpec::kept_per_hidden, Dimension::number, false, true},
     {"kept_per_column", &StackSpec::kept_per_column, Dimension::number, false, true},
+    {"kept_whole", &StackSpec::kept_whole, Dimension::number, false, true},
     {"logits_kept", &StackSpec::logits_kept, Dimension::number, false, true},
     {"weight_bytes", &StackSpec::weight_bytes, Dimension::number, false, true},
     {"gradient_bytes", &StackSpec::gradient_bytes, Dimension::number, false, true},
     {"optimizer_bytes", &StackSpec::optimizer_bytes, Dimension::number, false, true},
-    {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true}};
+    {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true},
+    {"allocator_slack", &StackSpec::allocator_slack, Dimension::fraction, false, true}};
 
 }  // namespace
 
@@ -50,6 +52,8 @@ StackSpec read_stack(const Section& section) {
     if (number.of_layers && section.has(number.key) && !section.has("matrix_efficiency"))
       section.refuse(number.key, fmt::format("'{}' needs 'matrix_efficiency'", number.key));
   }
+  if (stack.allocator_slack.value_or(0) >= 1)
+    section.refuse("allocator_slack", "'allocator_slack' must be below 100%");
   for (const char* key : {"matrix_efficiency", "attention_efficiency", "link_efficiency"})
     if (section.has(key) && section.number(key).value_or(1) <= 0)
       section.refuse(key, fmt::format("'{}' must be more than 0", key));
@@ -68,6 +72,7 @@ void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
   const auto apply = [&](NodeSpec& node) {
     node.intra.latency_s = stack.node_latency_s.value_or(node.intra.latency_s);
     node.inter.latency_s = stack.link_latency_s.value_or(node.inter.latency_s);
+    node.device.allocator_slack = stack.allocator_slack.value_or(node.device.allocator_slack);
     if (stack.reserved_bytes) node.device.reserved_bytes = std::llround(*stack.reserved_bytes);
   };
   apply(cluster);
