@@ -54,6 +54,9 @@ struct RunPlan {
   std::vector<StageCosts> costs;      ///< per virtual stage
   std::vector<ChannelPlan> channels;  ///< every channel the Program's messages use, once
   std::vector<double> reduce_s;       ///< REDUCE_GRAD, per position; empty: there is none
+  /// Gradients leave beside an update's last backward, in buckets of at least this share of a
+  /// stage's; 1: all together after it. Below 1 a device has one stage.
+  double bucket_share = 1;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes docs/convergence.md: a small GPT on a text, trained under eight update rules at several depths.
 
-    scripts/convergence.py TEXT [--updates 200] [--seeds 5] [--depths 4,8] [--hidden 128] [--rates 0.001,0.003,0.01]
+    scripts/convergence.py TEXT [--updates 200] [--seeds 5] [--depths 4,8] [--hidden 104] [--rates 0.0003,0.001,0.003]
                            [--out docs/convergence.md] [--keep FOLDER]
 
 With --keep, runs that FOLDER has are not made again: an interrupted script goes on, and the page can be written anew.
@@ -44,7 +44,7 @@ def arguments():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--depths", default="4,8")
     parser.add_argument("--hidden", type=int, default=104)
-    parser.add_argument("--rates", default="0.001,0.003,0.01,0.03")
+    parser.add_argument("--rates", default="0.0003,0.001,0.003")
     parser.add_argument("--out", default=str(ROOT / "docs/convergence.md"))
     parser.add_argument("--keep", help="a folder for the scenarios and results")
     return parser.parse_args()
