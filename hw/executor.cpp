@@ -428,6 +428,12 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
 Block* DeviceExecutor::run_op(std::uint32_t g) {
   const Op& op = ops_[g];
+  if (op.kind == OpKind::step && in_.server != nullptr) {
+    const int replica = in_.plan.program.placement.replica_of(number_);
+    in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, *stages_.at(0)->weights,
+                         device_);
+    return nullptr;
+  }
   if (op.kind == OpKind::step) {
     for (auto& [number, s] : stages_) s->weights->step(g - first_);
     return nullptr;
@@ -581,6 +587,7 @@ void DeviceExecutor::wait_until_done(std::uint32_t g) {
 }
 
 std::string DeviceExecutor::weights(std::uint32_t stage) const {
+  if (in_.server != nullptr) return in_.server->weights();
   return stages_.at(stage)->weights->newest();
 }
 

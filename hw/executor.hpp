@@ -17,6 +17,7 @@
 #pragma once
 
 #include "hw/backend.hpp"
+#include "hw/parameter_server.hpp"
 #include "hw/weights.hpp"
 #include "program/dependencies.hpp"
 #include "program/norm_chain.hpp"
@@ -45,6 +46,7 @@ struct ExecutionInput {
   RunControl& control;
   Backend& backend;
   StageFactory make_stage;
+  ParameterServer* server = nullptr;  ///< of replicas that wait for no other
 };
 
 class DeviceExecutor {

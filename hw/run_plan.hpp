@@ -70,6 +70,11 @@ struct RunPlan {
   std::shared_ptr<const std::string> text;  ///< of Data::text, read; no field of the file
 };
 
+/// Are its replicas asynchronous, each updating with the weights that it has?
+inline bool waits_for_no_other(const RunPlan& plan) {
+  return plan.program.asynchronous && plan.program.placement.replicated();
+}
+
 /// Seconds an op is stated to last, together with the one it is paired with.
 double duration_s(const RunPlan& plan, std::uint32_t g);
 

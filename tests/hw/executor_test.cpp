@@ -167,6 +167,28 @@ TEST(Replicas, OfEveryScheduleEndWithTheWeightsOfASequentialRun) {
   EXPECT_GT(executed, kBrief ? 20 : 60);
 }
 
+TEST(Replicas, ThatWaitForNoOtherAreRightInTheOrderInWhichTheyCame) {
+  std::optional<RunPlan> plan = replicated("asp", 3);
+  ASSERT_TRUE(plan);
+  for (const bool real : {false, true}) {
+    if (real) make_transformer(*plan, Recompute::none);
+    const RecordedRun run = run_alone(*plan, unpaced());
+    EXPECT_EQ(run.weights_equal, true);
+    std::map<int, std::uint32_t>
+        latest;  // by device: an update of its own lies between two versions
+    for (const RecordedOp& recorded : run.ops) {
+      if (recorded.op.kind != OpKind::forward) continue;
+      EXPECT_LE(latest[recorded.device], recorded.weight_version.value_or(0));
+      latest[recorded.device] = recorded.weight_version.value_or(0);
+    }
+    EXPECT_EQ(latest.size(), 3U);
+    for (const auto& [device, version] : latest) EXPECT_GE(version, 1U) << device;
+  }
+  RunOptions options = unpaced();
+  options.make_stage = wrong_at(0, losing([](std::uint32_t k) { return k == 5; }));
+  EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
+}
+
 TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
   for (const char* name :
        {"1f1b", "pipedream-2bw", "pipedream", "zb-h1", "data-parallel", "timeprest"}) {
