@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -13,6 +15,16 @@ std::vector<ChannelPlan> channels_of(const Simulation& s) {
   for (const Transfer& c : s.traffic->messages())
     channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   return channels;
+}
+
+/// Of a stage's gradients, the smallest bucket but the last; 1: they leave in one.
+double bucket_share_of(const ReductionOptions& reduction) {
+  double least = 1;
+  for (const std::vector<GradientBucket>& buckets : reduction.buckets) {
+    for (std::size_t i = 0; i + 1 < buckets.size(); ++i)
+      if (buckets[i].share > 0) least = std::min(least, buckets[i].share);
+  }
+  return least;
 }
 
 }  // namespace
@@ -50,6 +62,8 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
   plan.channels = channels_of(s);
   if (plan.program.placement.mirrored() || plan.program.placement.replicated())
     plan.reduce_s = reductions_alone_s(s.input());
+  if (plan.program.placement.replicated())
+    plan.bucket_share = bucket_share_of(s.scenario.reduction);
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   plan.optimizer = s.scenario.optimizer;

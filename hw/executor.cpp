@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace penstock {
 
@@ -55,6 +56,7 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
       receives_issued_(first_) {
   for (const std::uint32_t stage : stages_on(input.plan, device)) add_stage(stage);
   find_incoming();
+  find_buckets();
 }
 
 DeviceExecutor::~DeviceExecutor() = default;
@@ -266,8 +268,9 @@ void DeviceExecutor::wait_for_inputs(std::uint32_t g) {
   if (in_.plan.program.transfers == Transfers::coupled && last_delivered_)
     device_.wait(kComputeQueue, last_delivered_);
   if (is_compute(op.kind)) last_delivered_ = nullptr;
-  if (exchanges(op)) send_gradients(op);
   if (exchanges(op)) {
+    while (sent_ < buckets_.size()) send_bucket(op, buckets_[sent_++]);
+    sent_ = 0;
     for (const Event& arrived : gradients_.at(g).arrived) device_.wait(kComputeQueue, arrived);
   } else if (record(g).message_arrived) {
     device_.wait(kComputeQueue, record(g).message_arrived);
@@ -295,36 +298,66 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
   return bytes;
 }
 
-void DeviceExecutor::receive_gradients(std::uint32_t g) {
-  Gradients& gradients = gradients_[g];
-  for (const int from : adders_) {
-    gradients.blocks.push_back(nullptr);
-    if (from == number_) continue;
-    ReceivingEnd& end =
-        in_.backend.receiving(channel_between(from, number_, false, ChannelPlan::Kind::gradients));
-    gradients.blocks.back() = device_.allocate(end.queue(), gradient_bytes());
-    const auto received = end.receive(nullptr, gradients.blocks.back(), gradient_bytes(),
-                                      reduction_of(ops_[g], from));
-    record(g).message_departed = received.departed;
-    record(g).message_arrived = received.arrived;
-    gradients.arrived.push_back(received.arrived);
+/// Pieces of the only stage, joined until a bucket is large enough; or all gradients in one.
+void DeviceExecutor::find_buckets() {
+  const std::int64_t all = gradient_bytes() / 4;
+  buckets_ = {{0, all}};
+  if (in_.plan.bucket_share >= 1 || stages_.size() > 1 || adders_.size() == 1) return;
+  const std::vector<GradientPiece> pieces = stages_.begin()->second->usual.stage->pieces();
+  if (pieces.size() == 1) return;
+  buckets_.clear();
+  std::int64_t end = all;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto share = static_cast<double>(end - pieces[i].first) / static_cast<double>(all);
+    if (share < in_.plan.bucket_share && i + 1 < pieces.size()) continue;
+    buckets_.push_back({pieces[i].first, std::exchange(end, pieces[i].first)});
+    last_pieces_.push_back(i);
+  }
+  std::uint32_t last_backward = first_;
+  for (std::uint32_t g = first_; g < last_; ++g) {
+    if (ops_[g].kind == OpKind::backward || ops_[g].kind == OpKind::backward_weight)
+      last_backward = g;
+    if (exchanges(ops_[g])) reduced_by_[last_backward] = g;
   }
 }
 
-/// Those of all stages here, one after the other, to each of the others.
-void DeviceExecutor::send_gradients(const Op& op) {
+void DeviceExecutor::receive_gradients(std::uint32_t g) {
+  Gradients& gradients = gradients_[g];
+  for (const GradientPiece& bucket : buckets_) {
+    const std::int64_t bytes = (bucket.end - bucket.first) * 4;
+    std::vector<Block*>& blocks = gradients.blocks.emplace_back();
+    for (const int from : adders_) {
+      blocks.push_back(nullptr);
+      if (from == number_) continue;
+      ReceivingEnd& end = in_.backend.receiving(
+          channel_between(from, number_, false, ChannelPlan::Kind::gradients));
+      blocks.back() = device_.allocate(end.queue(), bytes);
+      const auto received = end.receive(nullptr, blocks.back(), bytes, reduction_of(ops_[g], from));
+      record(g).message_departed = received.departed;
+      record(g).message_arrived = received.arrived;
+      gradients.arrived.push_back(received.arrived);
+    }
+  }
+}
+
+/// What leaves with a piece of the stage's gradients, which an update's last W or B completes.
+void DeviceExecutor::send_gradients(std::uint32_t g, std::size_t piece) {
+  while (sent_ < buckets_.size() && last_pieces_[sent_] <= piece)
+    send_bucket(ops_[reduced_by_.at(g)], buckets_[sent_++]);
+}
+
+/// To each of the others.
+void DeviceExecutor::send_bucket(const Op& op, const GradientPiece& bucket) {
+  const std::int64_t bytes = (bucket.end - bucket.first) * 4;
   for (const int to : adders_) {
     if (to == number_) continue;
-    Block* block = allocate(gradient_bytes());
-    Tensor at{block};
-    for (const auto& [number, s] : stages_) {
-      const std::int64_t bytes = s->sizes().parameters * 4;
-      device_.math().copy(bytes, s->weights->gradients(), at);
-      at = at.at(bytes);
-    }
+    Block* block = allocate(bytes);
+    for_each_part(bucket, [&](Tensor own, std::int64_t offset, std::int64_t n) {
+      device_.math().copy(n * 4, own, {block, offset * 4});
+    });
     SendingEnd& end =
         in_.backend.sending(channel_between(number_, to, false, ChannelPlan::Kind::gradients));
-    end.send(device_.record(kComputeQueue), block, gradient_bytes(), op);
+    end.send(device_.record(kComputeQueue), block, bytes, op);
     device_.release(end.queue(), block);
   }
 }
@@ -332,20 +365,34 @@ void DeviceExecutor::send_gradients(const Op& op) {
 /// In the order of the devices, which is the same for all of them, and so are the sums, bit for
 /// bit.
 void DeviceExecutor::add_gradients(std::uint32_t g) {
-  auto& blocks = gradients_.at(g).blocks;
-  std::int64_t offset = 0;
+  auto& arrived = gradients_.at(g).blocks;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    std::vector<Block*>& blocks = arrived[i];
+    for_each_part(buckets_[i], [&](Tensor own, std::int64_t offset, std::int64_t n) {
+      const auto of = [&](const Block* block) { return block ? Tensor{block, offset * 4} : own; };
+      const Tensor sum = of(blocks[0]);
+      for (std::size_t k = 1; k < blocks.size(); ++k)
+        device_.math().accumulate(n, of(blocks[k]), sum);
+      if (blocks[0] != nullptr) device_.math().copy(n * 4, sum, own);
+    });
+    for (Block* block : blocks) release(block);
+  }
+  gradients_.erase(g);
+}
+
+/// Calls `visit` with what of each stage's gradients lies in a bucket: where it is, how many
+/// elements of the bucket are before it, and its own.
+template <class Visit>
+void DeviceExecutor::for_each_part(const GradientPiece& bucket, Visit visit) const {
+  std::int64_t before = 0;
   for (const auto& [number, s] : stages_) {
     const std::int64_t n = s->sizes().parameters;
-    const Tensor own = s->weights->gradients();
-    const auto of = [&](const Block* block) { return block ? Tensor{block, offset} : own; };
-    const Tensor sum = of(blocks[0]);
-    for (std::size_t i = 1; i < blocks.size(); ++i)
-      device_.math().accumulate(n, of(blocks[i]), sum);
-    if (blocks[0] != nullptr) device_.math().copy(n * 4, sum, own);
-    offset += n * 4;
+    const std::int64_t first = std::max(bucket.first, before);
+    const std::int64_t end = std::min(bucket.end, before + n);
+    if (first < end)
+      visit(s->weights->gradients().at((first - before) * 4), first - bucket.first, end - first);
+    before += n;
   }
-  for (Block* block : blocks) release(block);
-  gradients_.erase(g);
 }
 
 void DeviceExecutor::receive_norm(std::uint32_t g) {
@@ -381,6 +428,12 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
 Block* DeviceExecutor::run_op(std::uint32_t g) {
   const Op& op = ops_[g];
+  if (op.kind == OpKind::step && in_.server != nullptr) {
+    const int replica = in_.plan.program.placement.replica_of(number_);
+    in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, *stages_.at(0)->weights,
+                         device_);
+    return nullptr;
+  }
   if (op.kind == OpKind::step) {
     for (auto& [number, s] : stages_) s->weights->step(g - first_);
     return nullptr;
@@ -457,7 +510,10 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
       b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
     if (input) backward_input(*stage, one, b, k);
-    if (op.kind != OpKind::backward_input) backward_weight(*stage, one, b, k);
+    if (op.kind == OpKind::backward_input) continue;
+    if (i + 1 == count && reduced_by_.contains(g))
+      b.piece_done = [this, g](std::size_t piece) { send_gradients(g, piece); };
+    backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);
 }
@@ -531,6 +587,7 @@ void DeviceExecutor::wait_until_done(std::uint32_t g) {
 }
 
 std::string DeviceExecutor::weights(std::uint32_t stage) const {
+  if (in_.server != nullptr) return in_.server->weights();
   return stages_.at(stage)->weights->newest();
 }
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "hw/backend.hpp"
+#include "hw/parameter_server.hpp"
 #include "hw/weights.hpp"
 #include "program/dependencies.hpp"
 #include "program/norm_chain.hpp"
@@ -45,6 +46,7 @@ struct ExecutionInput {
   RunControl& control;
   Backend& backend;
   StageFactory make_stage;
+  ParameterServer* server = nullptr;  ///< of replicas that wait for no other
 };
 
 class DeviceExecutor {
@@ -99,8 +101,12 @@ class DeviceExecutor {
   Op reduction_of(Op op, int device) const;
   std::int64_t gradient_bytes() const;
   void receive_gradients(std::uint32_t g);
-  void send_gradients(const Op& op);
+  void find_buckets();
+  void send_gradients(std::uint32_t g, std::size_t piece);
+  void send_bucket(const Op& op, const GradientPiece& bucket);
   void add_gradients(std::uint32_t g);
+  template <class Visit>
+  void for_each_part(const GradientPiece& bucket, Visit visit) const;
   bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
   void receive_norm(std::uint32_t g);
   void hand_norm(std::uint32_t g);
@@ -133,8 +139,13 @@ class DeviceExecutor {
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
   const std::vector<int> adders_;             // whose gradients are added, this one among them
+  /// Elements of the gradients of all stages here, one stage after the other.
+  std::vector<GradientPiece> buckets_;
+  std::vector<std::size_t> last_pieces_;  // parallel to buckets_: which piece completes it
+  std::size_t sent_ = 0;                  // buckets of the update that is going on
+  std::map<std::uint32_t, std::uint32_t> reduced_by_;  // an update's last W or B: its REDUCE_GRAD
   struct Gradients {
-    std::vector<Block*> blocks;  // parallel to adders_; null for its own
+    std::vector<std::vector<Block*>> blocks;  // by bucket, parallel to adders_; null for its own
     std::vector<Event> arrived;
   };
   std::map<std::uint32_t, Gradients> gradients_;  // per REDUCE_GRAD

@@ -463,15 +463,12 @@ std::string why_not_sequential(const RunPlan& plan) {
   if (!p.even()) return "stages of unlike width have no sequential run; use one width for all";
   if (p.mirrored() && p.replicated())
     return "replicas of mirrored stages have no sequential run; use pipeline.width=1";
-  if (plan.program.asynchronous && p.replicated() && plan.lone_updates.empty())
-    return "replicas that wait for no other are trained (`penstock train`), not executed; use "
-           "pipeline.width=1";
   return "";
 }
 
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage) {
   SequentialRun run(plan, device, make_stage);
-  for (std::uint32_t update = 0; update < plan.program.batches; ++update) run.run_update(update);
+  for (std::uint32_t update = 0; update < run.updates(); ++update) run.run_update(update);
   return {run.weights(), run.losses()};
 }
 

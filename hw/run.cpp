@@ -105,7 +105,14 @@ class LocalRun {
         group_(group) {
     const auto mine = group.devices_of(group.rank(), plan.program.placement.devices());
     backend_ = open_backend(options.backend, {plan, settings_, control_, group, mine});
-    const ExecutionInput input{plan_, table_, settings_, control_, *backend_, options.make_stage};
+    if (waits_for_no_other(plan)) {
+      Device& first = backend_->device(0);
+      const int element_bytes = first.math().element_bytes();
+      server_ = std::make_unique<ParameterServer>(
+          plan, *options.make_stage(plan, 0, element_bytes, false), first);
+    }
+    const ExecutionInput input{
+        plan_, table_, settings_, control_, *backend_, options.make_stage, server_.get()};
     for (const int d : mine) executors_.push_back(std::make_unique<DeviceExecutor>(input, d));
     control_.on_stall([stall = stall_] { return stall->describe(); });
     stall_->become([this] { return where(); });
@@ -140,6 +147,11 @@ class LocalRun {
   }
 
   RunControl& control() { return control_; }
+
+  /// As they came about, of replicas that wait for no other; else none.
+  std::vector<LoneUpdate> lone_updates() const {
+    return server_ ? server_->updates() : std::vector<LoneUpdate>{};
+  }
 
   RecordedRun record() const {
     RecordedRun run;
@@ -214,7 +226,7 @@ class LocalRun {
       RecordedOp recorded{e.device(), op, {r.begin->time_s(), r.end->time_s()}};
       if (r.message_arrived && r.message_arrived->fired()) recorded.message = message_span(r);
       if (op.kind == OpKind::reduce_grad) recorded.message = recorded.span;
-      if (is_compute(op.kind)) recorded.weight_version = plan_.program.version(op);
+      if (is_compute(op.kind)) recorded.weight_version = version_of(op, e.device());
       run.ops.push_back(recorded);
     }
     record_memory(e, run);
@@ -224,6 +236,13 @@ class LocalRun {
     for (std::uint32_t k = 0; k < losses.size(); ++k) {
       if (placement.device_of(last, k) == e.device()) run.losses.push_back({k, losses[k]});
     }
+  }
+
+  std::uint32_t version_of(const Op& op, int device) const {
+    const Program& program = plan_.program;
+    const std::uint32_t own = program.version(op);
+    if (!server_ || control_.stopped()) return own;
+    return server_->version(static_cast<std::uint32_t>(program.placement.replica_of(device)), own);
   }
 
   void record_memory(const DeviceExecutor& e, RecordedRun& run) const {
@@ -244,6 +263,7 @@ class LocalRun {
   Watched watch_;
   Group& group_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ParameterServer> server_;
   std::vector<std::unique_ptr<DeviceExecutor>> executors_;
 };
 
@@ -377,9 +397,22 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequ
   return name == "cuda" ? open_cuda_backend(request) : open_host_backend(request);
 }
 
+void require_threads(const RunPlan& plan, const RunOptions& options, bool several_processes) {
+  if (!waits_for_no_other(plan)) return;
+  const char* wrong = nullptr;
+  if (several_processes) wrong = "--processes";
+  if (options.backend != "host") wrong = "--backend";
+  if (options.settings.clock == Clock::virtual_clock) wrong = "--clock";
+  if (wrong == nullptr) return;
+  throw InputError(
+      wrong,
+      "replicas that wait for no other are threads of one process on the host, on a wall clock");
+}
+
 RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& group,
                      Description* description) {
-  const RunPlan plan = with_update_channels(stated);
+  RunPlan plan = with_update_channels(stated);
+  require_threads(plan, given, group.size() > 1);
   RunOptions options = given;
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;
@@ -395,6 +428,7 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
     if (description != nullptr) *description = local.describe();  // what only a run shows, too
     try {
       same_bits = local.same_bits();
+      plan.lone_updates = local.lone_updates();
       if (options.check_weights) digests = group.gather(local.digests());
       run = gathered(std::move(run), recording_of(plan, options), group);
       group.barrier();  // no connection ends before all have what they need

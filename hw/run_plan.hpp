@@ -54,6 +54,9 @@ struct RunPlan {
   std::vector<StageCosts> costs;      ///< per virtual stage
   std::vector<ChannelPlan> channels;  ///< every channel the Program's messages use, once
   std::vector<double> reduce_s;       ///< REDUCE_GRAD, per position; empty: there is none
+  /// Gradients leave beside an update's last backward, in buckets of at least this share of a
+  /// stage's; 1: all together after it. Below 1 a device has one stage.
+  double bucket_share = 1;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
@@ -66,6 +69,11 @@ struct RunPlan {
   std::vector<LoneUpdate> lone_updates;
   std::shared_ptr<const std::string> text;  ///< of Data::text, read; no field of the file
 };
+
+/// Are its replicas asynchronous, each updating with the weights that it has?
+inline bool waits_for_no_other(const RunPlan& plan) {
+  return plan.program.asynchronous && plan.program.placement.replicated();
+}
 
 /// Seconds an op is stated to last, together with the one it is paired with.
 double duration_s(const RunPlan& plan, std::uint32_t g);

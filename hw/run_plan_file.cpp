@@ -234,6 +234,7 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   visit("channels", plan.channels);
   visit("costs", plan.costs);
   visit("reduce_s", plan.reduce_s);
+  visit("bucket_share", plan.bucket_share);
 }
 
 namespace {
@@ -316,6 +317,9 @@ Findings wrong_sizes(const RunPlan& plan) {
       plan.reduce_s.size() == (reduces ? p.placement.widths().size() : 0),
       "reduce_s must have a number for each position of replicas or of a mirrored placement, and "
       "no other");
+  const bool one_each = p.placement.stages() == static_cast<int>(p.placement.widths().size());
+  expect(plan.bucket_share == 1 || (plan.bucket_share > 0 && plan.bucket_share < 1 && one_each),
+         "bucket_share must be more than 0 and at most 1, and 1 where a device has several stages");
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   return wrong;

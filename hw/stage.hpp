@@ -8,7 +8,9 @@
 
 #include "hw/device.hpp"
 
+#include <functional>
 #include <span>
+#include <vector>
 
 namespace penstock {
 
@@ -37,12 +39,22 @@ struct StageBuffers {
   Tensor kept;
   Tensor workspace;
   Tensor loss;  ///< fp32, one number; only on the last stage
+  /// W calls it when it has issued all that it adds to one of Stage::pieces() (of several); may be
+  /// empty.
+  std::function<void(std::size_t piece)> piece_done = {};
+};
+
+/// Elements of the gradients that a W completes together.
+struct GradientPiece {
+  std::int64_t first, end;
 };
 
 class Stage {
  public:
   virtual ~Stage() = default;
   virtual const StageSizes& sizes() const = 0;
+  /// All gradients, in the order in which W completes them, each piece before the former in memory.
+  virtual std::vector<GradientPiece> pieces() const { return {{0, sizes().parameters}}; }
   /// The same weights on every backend, from the run's seed and the stage's place in the model.
   virtual void initialize(std::span<float> weights) const = 0;
 

@@ -46,11 +46,7 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
 std::vector<std::string> why_not_executable(const RunPlan& plan) {
   std::vector<std::string> why = why_not_computable(plan);
   const Program& p = plan.program;
-  const bool lone = p.asynchronous && p.placement.replicated();
-  if (const std::string other = why_not_sequential(plan); !other.empty())
-    why.push_back(other);
-  else if (lone)
-    why.emplace_back("replicas that wait for no other are trained (--train), not executed");
+  if (const std::string other = why_not_sequential(plan); !other.empty()) why.push_back(other);
   if ((p.placement.mirrored() || p.placement.replicated()) && p.detached_reductions)
     why.emplace_back("the executor reduces gradients before it goes on; use overlap: none");
   if (p.step_sync == StepSync::global) {

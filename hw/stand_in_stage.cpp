@@ -98,7 +98,13 @@ void StandInStage::backward_weight(Math& math, const StageBuffers& b, std::uint3
   const Places p = places(b);
   math.gelu(kElements, p.z, b.workspace);
   math.gemm(weight_gradient(), p.dy, b.workspace, b.gradients.at(kElements * 4));
+  if (b.piece_done) b.piece_done(0);
   math.gemm(weight_gradient(), p.dz, p.x, b.gradients);
+  if (b.piece_done) b.piece_done(1);
+}
+
+std::vector<GradientPiece> StandInStage::pieces() const {
+  return {{kElements, 2 * kElements}, {0, kElements}};
 }
 
 }  // namespace penstock

@@ -22,6 +22,8 @@ class StandInStage : public Stage {
   StandInStage(int stage, int stages, int element_bytes, std::uint64_t seed);
 
   const StageSizes& sizes() const override { return sizes_; }
+  /// Its two matrices, the second first.
+  std::vector<GradientPiece> pieces() const override;
   void initialize(std::span<float> weights) const override;
   void forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;
   void backward_input(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;

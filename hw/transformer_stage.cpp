@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numbers>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -363,11 +364,35 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
 void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
                                        std::uint32_t microbatch) const {
   Pass pass(math, b, spec_, microbatch_size_, layout_);
-  if (part_.last) pass.head_backward_weight();
+  std::size_t piece = 0;
+  const auto done = [&] {
+    if (b.piece_done) b.piece_done(piece++);
+  };
+  if (part_.last) {
+    pass.head_backward_weight();
+    done();
+  }
   for (std::size_t i = layout_.in_backward.size(); i-- > 0;) {
     pass.layer_backward_weight(i, layout_.in_backward[i]);
+    done();
   }
-  if (part_.first) pass.embed_backward(tokens(microbatch));
+  if (part_.first) {
+    pass.embed_backward(tokens(microbatch));
+    done();
+  }
+}
+
+std::vector<GradientPiece> TransformerStage::pieces() const {
+  std::vector<GradientPiece> pieces;
+  std::int64_t end = layout_.sizes.parameters;
+  const auto down_to = [&](std::int64_t first) {
+    pieces.push_back({first, std::exchange(end, first)});
+  };
+  if (part_.last) down_to(layout_.final_gamma);
+  for (std::size_t i = layout_.layer_parameters.size(); i-- > 0;)
+    down_to(layout_.layer_parameters[i].gamma1);
+  if (part_.first) down_to(0);
+  return pieces;
 }
 
 }  // namespace penstock

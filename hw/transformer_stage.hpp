@@ -28,6 +28,8 @@ class TransformerStage : public Stage {
                    const TrainingSpec& training, std::shared_ptr<const std::string> text = {});
 
   const StageSizes& sizes() const override { return layout_.sizes; }
+  /// The final norm and the head, each layer from the last on, the embedding.
+  std::vector<GradientPiece> pieces() const override;
   void initialize(std::span<float> weights) const override;
   void forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;
   void backward_input(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;

@@ -90,6 +90,12 @@ void WeightStore::step(std::int64_t position) {
   backward_.after_step({next.block});
 }
 
+void WeightStore::take(std::int64_t position, Tensor weights) {
+  Version& next = target(position);
+  next.number = ++made_;
+  device_.math().copy(stage_.sizes().parameters * 4, weights, {next.block});
+}
+
 void WeightStore::warm_up() {
   constexpr std::int64_t kElements = 64;
   Math& math = device_.math();

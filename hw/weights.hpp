@@ -30,6 +30,8 @@ class WeightStore {
   Tensor gradients() const { return {gradients_}; }
   /// Makes the next version, as the op at `position`; zeroes the gradient.
   void step(std::int64_t position);
+  /// The next version, as the op at `position`, is a copy of these weights; fp32 alone.
+  void take(std::int64_t position, Tensor weights);
   /// Issues what a step, a blend of versions and a sum of gradients do, on scratch memory, and
   /// clears the gradients.
   void warm_up();

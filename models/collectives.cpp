@@ -153,20 +153,25 @@ std::vector<CollectivePhase> hierarchical_gather(const std::vector<Gpus>& nodes,
   return phases;
 }
 
-/// Everybody sends `share` of what it has to everybody else.
-void add_all_to_all(CollectivePhase& phase, const Gpus& gpus, double share) {
+/// Everybody sends `share` of the bytes to each of the others.
+void add_to_each(CollectivePhase& phase, const Gpus& gpus, double share) {
   if (gpus.size() < 2) return;
   for (const int from : gpus)
     for (const int to : gpus)
-      if (from != to) phase.flows.push_back({from, to, share / static_cast<double>(gpus.size())});
+      if (from != to) phase.flows.push_back({from, to, share});
   phase.steps = 1;
+}
+
+/// Everybody sends its part of what it has to each of the others.
+void add_all_to_all(CollectivePhase& phase, const Gpus& gpus) {
+  add_to_each(phase, gpus, 1 / static_cast<double>(gpus.size()));
 }
 
 /// In each node to the GPU of the receiver's place, then along the rails.
 std::vector<CollectivePhase> hierarchical_all_to_all(const std::vector<Gpus>& nodes) {
   std::vector<CollectivePhase> phases(2);
-  for (const Gpus& node : nodes) add_all_to_all(phases[0], node, 1);
-  for (const Gpus& rail : rails_of(nodes)) add_all_to_all(phases[1], rail, 1);
+  for (const Gpus& node : nodes) add_all_to_all(phases[0], node);
+  for (const Gpus& rail : rails_of(nodes)) add_all_to_all(phases[1], rail);
   return phases;
 }
 
@@ -202,6 +207,13 @@ std::vector<CollectivePhase> tree(const Gpus& gpus) {
   int height = 0;
   for (int reached = 1; reached < n; reached *= 2) ++height;
   phase.steps = 2 * height;
+  return {phase};
+}
+
+/// All gradients of everybody to everybody.
+std::vector<CollectivePhase> exchange(const Gpus& gpus) {
+  CollectivePhase phase;
+  add_to_each(phase, gpus, 1);
   return {phase};
 }
 
@@ -248,6 +260,7 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
     case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
     case ReductionAlgorithm::tree: return tree(gpus);
     case ReductionAlgorithm::server: return server(gpus, gpus, servers);
+    case ReductionAlgorithm::all_to_all: return exchange(gpus);
   }
   return {};
 }
@@ -265,7 +278,7 @@ std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algo
   if (rails) return hierarchical_gather(nodes, what == Collective::reduce_scatter);
   if (!exchanges) return {round_all(gpus, node_of, 1)};
   CollectivePhase phase;
-  add_all_to_all(phase, gpus, 1);
+  add_all_to_all(phase, gpus);
   return {phase};
 }
 

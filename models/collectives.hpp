@@ -38,8 +38,13 @@ enum class ReductionAlgorithm : std::uint8_t {
   hierarchical,  ///< reduce-scatter in each node, rings between nodes, all-gather in each node
   tree,          ///< two binary trees with half of the bytes each (Sanders et al., 2009; NCCL)
   server,        ///< central parameter server: everybody pushes gradients and pulls weights
+  /// Everybody sends all of its gradients to everybody else, and each adds them up: one step, n-1
+  /// times the bytes out of each GPU. (As many servers as replicas are the two-step exchange of
+  /// parts: a reduce-scatter and an all-gather, each by an all-to-all.)
+  all_to_all,
 };
-inline constexpr std::string_view kReductionNames[] = {"ring", "hierarchical", "tree", "server"};
+inline constexpr std::string_view kReductionNames[] = {"ring", "hierarchical", "tree", "server",
+                                                       "all-to-all"};
 
 /// How gradients are reduced over the replicas.
 struct ReductionOptions {
@@ -71,7 +76,7 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vecto
 /// The phases of a collective over these GPUs, as all_reduce's. `ring` goes round all of them,
 /// over all NICs that they have;
 /// `hierarchical` all-gathers (and all-to-alls) in each node and between the GPUs of one place in
-/// all nodes, so that every GPU's own NIC carries its part. `tree` and `server` are all-reduces.
+/// all nodes, so that every GPU's own NIC carries its part. The others are all-reduces.
 std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,
                                         std::vector<int> gpus,
                                         const std::function<int(int)>& node_of);

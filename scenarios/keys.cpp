@@ -164,9 +164,10 @@ const std::vector<KeyRow>& table() {
 
       {"reduction", "algorithm", T::choice,
        "ring (default), hierarchical (within each node, then between nodes), tree (two binary "
-       "trees), server (central parameter server): flows on the cluster's links; formula: a ring's "
-       "time, on no link",
-       "ring|hierarchical|tree|server|formula"},
+       "trees), server (central parameter server), all-to-all (everybody sends everybody all of "
+       "its "
+       "gradients): flows on the cluster's links; formula: a ring's time, on no link",
+       "ring|hierarchical|tree|server|all-to-all|formula"},
       {"reduction", "overlap", T::choice,
        "none (default): after the last backward; backward (default of data-parallel): bucket by "
        "bucket beside the last backward; next-batch: beside the next batch (pipedream-2bw only)",

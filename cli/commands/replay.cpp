@@ -49,9 +49,10 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 /// A virtual clock can say only what `exact` can.
 void require_exact(const Simulation& s) {
   if (BucketTimes(s.input()).most() > 1 && s.program.placement.replicated()) {
-    throw InputError("--clock virtual",
-                     "gradients are executed after the last backward, not beside it; use --clock "
-                     "wall, or --set pipeline.reduction.overlap=none");
+    throw InputError(
+        "--clock virtual",
+        "a virtual clock has no moments within a backward, beside which gradients leave; "
+        "use --clock wall, or --set pipeline.reduction.overlap=none");
   }
   if (const std::string why = why_not_exact(s.input()); !why.empty()) {
     throw InputError("--clock virtual",

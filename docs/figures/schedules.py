@@ -16,6 +16,8 @@ import sys
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 import timeline
+import tradeoff
+import versions
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 HOME = FOLDER.parent.parent
@@ -218,6 +220,52 @@ OPTIMIZER_STEPS = """
 """
 
 
+# Name of the picture, schedule, what is asked for, what it shows.
+VERSIONS = [("1f1b", "1f1b", {"batches": 2}, "`1f1b`: a flush, one version"),
+            ("2bw", "pipedream-2bw", {"batches": 3},
+             "`pipedream-2bw`: two buffers; an update writes the older one, which the microbatches in flight no longer need, and the "
+             "next batch but one reads it"),
+            ("pipedream", "pipedream", {"batches": 8}, "`pipedream`: a version per microbatch in flight, p - s on stage s"),
+            ("pipedream-vertical-sync", "pipedream", {"batches": 8, "vertical_sync": "true"},
+             "`pipedream` with `vertical_sync`: the versions of the first stage on all"),
+            ("pipedream-no-stashing", "pipedream", {"batches": 8, "stashing": "none"},
+             "`pipedream` with `stashing: none`: one copy; a backward uses newer weights than its forward did")]
+
+
+def versions_picture(name):
+    return PICTURES / f"versions-{name}.svg"
+
+
+def versions_section():
+    parts = ["\n## Weight versions\n", "Which weights every op uses, as `penstock schedule show NAME --versions` says it in figures: a "
+             "colour\nper version, forwards light, backwards dark, with their microbatch; thin lines are updates. Below the ops\nof a "
+             "device are the versions that it holds, a row for each buffer."]
+    for name, _, _, words in VERSIONS:
+        parts.append(f"\n{words}:\n\n![{name}]({versions_picture(name).relative_to(PAGE.parent)})")
+    return "\n".join(parts)
+
+
+TRADEOFF = PICTURES / "throughput-memory.svg"
+TRADEOFF_WORDS = f"""
+## Throughput against memory
+
+All schedules that cut the model, doing the same work: {tradeoff.STAGES} devices, updates of {tradeoff.MICROBATCHES} microbatches, F = I = W on a device, divided
+among its chunks (the usual number); updates one after the other, messages free. Memory is activations (1 GiB of a microbatch on
+a device) and weight versions (1 GiB each). `torchgpipe` recomputes and keeps no more than one microbatch's; `timeprest` runs
+one backward for {tradeoff.STAGES} microbatches, which takes as long as {tradeoff.STAGES}, where its order was made for one that takes as long as a forward.
+
+![throughput against memory](figures/schedules/throughput-memory.svg)
+"""
+
+
+def versions_drawing(row, result):
+    """The picture; what it shows as held must be what the simulation counts."""
+    for d in result["devices"]:
+        if versions.most_held(result, d["device"]) != d["weight_versions_peak"]:
+            sys.exit(f"{row['name']}: device {d['device']} holds {d['weight_versions_peak']} versions, not what is drawn")
+    return versions.drawing(row, result)
+
+
 def families(rows):
     """Family -> its rows, in the order of the list."""
     found = {}
@@ -232,6 +280,7 @@ def page(rows, results):
                  escaped(row["stash"]), row["chunks"]] for row in rows]
     parts.append(table(["schedule", "rule", "bubble", "stash at stage s", "chunks"], overview))
     parts.append(OPTIMIZER_STEPS.rstrip("\n"))
+    parts += [versions_section(), TRADEOFF_WORDS.rstrip("\n")]
     for family, members in families(rows).items():
         parts.append(f"\n## {family[0].upper()}{family[1:]}\n")
         parts.append("\n\n".join(section(row, results[row["name"]]) for row in members))
@@ -244,6 +293,12 @@ def main():
         results = dict(zip((row["name"] for row in rows), pool.map(page_shapes, rows)))
         pictures = pool.map(lambda row: timeline.drawing(row, show(row, {})), rows)
         wanted = dict(zip(map(picture, rows), pictures))
+        by_name = {row["name"]: row for row in rows}
+        for name, schedule, keys, _ in VERSIONS:
+            row = by_name[schedule]
+            wanted[versions_picture(name)] = versions_drawing(row, show(row, keys))
+        cut = [row for row in rows if not row["family"].startswith("whole model")]
+        wanted[TRADEOFF] = tradeoff.drawing(list(pool.map(lambda row: tradeoff.point(row, HOME, BINARY), cut)))
     wanted[PAGE] = page(rows, results)
     wrong = [claim for of_one in results.values() for claim in wrong_claims(of_one)]
     stale = [path for path, content in wanted.items()

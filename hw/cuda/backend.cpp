@@ -66,6 +66,7 @@ class CudaBackend : public Backend {
 
   bool here(int device) const { return places_.contains(device); }
   bool crosses(const ChannelPlan& channel) const;
+  std::size_t most_messages(const ChannelPlan& channel) const;
   void place(int gpus);
   int product_sms(int of_stage, int of_gpu) const;
   void choose_product_sms();
@@ -278,6 +279,15 @@ bool CudaBackend::crosses(const ChannelPlan& channel) const {
          request_.group.rank_of(channel.destination, devices);
 }
 
+/// One per op at most, and of gradients one per bucket of each.
+std::size_t CudaBackend::most_messages(const ChannelPlan& channel) const {
+  const RunPlan& plan = request_.plan;
+  const std::size_t ops = plan.program.ops.of(channel.source).size();
+  if (channel.kind != ChannelPlan::Kind::gradients) return ops;
+  const int layers = plan.layers.empty() ? 0 : *std::ranges::max_element(plan.layers);
+  return ops * static_cast<std::size_t>(std::min(1 / plan.bucket_share + 1, layers + 2.0));
+}
+
 void CudaBackend::connect_local_channels() {
   const bool coupled = request_.plan.program.transfers == Transfers::coupled;
   for (std::size_t c = 0; c < sending_.size(); ++c) {
@@ -298,8 +308,7 @@ void CudaBackend::connect_remote_channels() {
     const auto number = static_cast<int>(crossing.size());
     crossing.push_back(crosses(channel));
     if (crossing.back() && (here(channel.source) || here(channel.destination)))
-      mine.push_back({number, channel, here(channel.source),
-                      request_.plan.program.ops.of(channel.source).size()});
+      mine.push_back({number, channel, here(channel.source), most_messages(channel)});
   }
   const int gpu = gpus_.begin()->first;
   use_gpu(gpu);

@@ -68,6 +68,7 @@ class WrongStage : public Stage {
   WrongStage(std::unique_ptr<Stage> right, Fault weight)
       : right_(std::move(right)), weight_(weight) {}
   const StageSizes& sizes() const override { return right_->sizes(); }
+  std::vector<GradientPiece> pieces() const override { return right_->pieces(); }
   void initialize(std::span<float> weights) const override { right_->initialize(weights); }
   void forward(Math& m, const StageBuffers& b, std::uint32_t k) const override {
     right_->forward(m, b, k);
@@ -164,6 +165,62 @@ TEST(Replicas, OfEveryScheduleEndWithTheWeightsOfASequentialRun) {
     }
   }
   EXPECT_GT(executed, kBrief ? 20 : 60);
+}
+
+TEST(Replicas, ThatWaitForNoOtherAreRightInTheOrderInWhichTheyCame) {
+  std::optional<RunPlan> plan = replicated("asp", 3);
+  ASSERT_TRUE(plan);
+  for (const bool real : {false, true}) {
+    if (real) make_transformer(*plan, Recompute::none);
+    const RecordedRun run = run_alone(*plan, unpaced());
+    EXPECT_EQ(run.weights_equal, true);
+    std::map<int, std::uint32_t>
+        latest;  // by device: an update of its own lies between two versions
+    for (const RecordedOp& recorded : run.ops) {
+      if (recorded.op.kind != OpKind::forward) continue;
+      EXPECT_LE(latest[recorded.device], recorded.weight_version.value_or(0));
+      latest[recorded.device] = recorded.weight_version.value_or(0);
+    }
+    EXPECT_EQ(latest.size(), 3U);
+    for (const auto& [device, version] : latest) EXPECT_GE(version, 1U) << device;
+  }
+  RunOptions options = unpaced();
+  options.make_stage = wrong_at(0, losing([](std::uint32_t k) { return k == 5; }));
+  EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
+}
+
+TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
+  for (const char* name :
+       {"1f1b", "pipedream-2bw", "pipedream", "zb-h1", "data-parallel", "timeprest"}) {
+    std::optional<RunPlan> plan = replicated(name, 3);
+    ASSERT_TRUE(plan) << name;
+    for (const double share : {0.01, 0.4}) {
+      plan->bucket_share = share;
+      EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name << " " << share;
+    }
+    make_transformer(*plan, Recompute::none, 2);
+    EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name;
+    plan->bucket_share = 0.01;
+    EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name;
+  }
+}
+
+TEST(Replicas, ThatSendABucketTooEarlyAreNoticed) {
+  std::optional<RunPlan> plan = replicated("1f1b", 2);
+  ASSERT_TRUE(plan);
+  plan->bucket_share = 0.4;
+  RunOptions options = unpaced();
+  const auto hasty = [](Stage&, Math&, const StageBuffers& b, std::uint32_t) {
+    if (b.piece_done) b.piece_done(0);
+    return false;
+  };
+  options.make_stage = wrong_at(
+      1, [=](auto right) { return std::make_unique<WrongStage>(std::move(right), hasty); });
+  EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
+  make_transformer(*plan, Recompute::none, 2);
+  EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
+  plan->bucket_share = 1;  // then nobody listens
+  EXPECT_EQ(run_alone(*plan, options).weights_equal, true);
 }
 
 TEST(Replicas, ThatForgetTheGradientOfOneAreNoticed) {

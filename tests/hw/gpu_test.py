@@ -76,6 +76,11 @@ class OneGpu(Emulated):
         for mib, device in zip(reserved, self.recorded(record)["runs"][0]["devices"], strict=True):
             self.assertGreaterEqual(float(mib) * 2**20, device["allocator_peak_bytes"])
 
+    def test_replicas(self):
+        for precision in ("fp32", "bf16"):
+            program = self.program("pipedream-2bw", stages=2, model=TRANSFORMER, width=2)
+            self.assert_right(program, "--precision", precision)
+
     def test_partitions_that_cannot_be_made_are_not_recorded_as_such(self):
         program, record = self.program(stages=2), self.folder / "r.json"
         for split, why in (("none", "do not make 2 partitions"), ("overlap", "another partition's")):
@@ -220,6 +225,14 @@ class Nccl(Emulated):
             with self.subTest(schedule):
                 program = self.program(schedule, stages=stages, microbatches=8, batches=2)
                 self.assert_right(program, "--processes")
+
+    def test_replicas(self):
+        for schedule, width in (("1f1b", 2), ("pipedream-2bw", 4), ("data-parallel", 3)):
+            shape = {"stages": 1} if schedule == "data-parallel" else {"stages": 2}
+            for model in (None, TRANSFORMER):
+                with self.subTest(schedule, width=width, transformer=model is not None):
+                    program = self.program(schedule, **shape, model=model, width=width)
+                    self.assert_right(program, "--processes")
 
     def test_a_message_does_not_arrive_before_it_left_though_clocks_differ(self):
         self.environment["PENSTOCK_EMULATED_TICK_NS"] = "3000000"

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
         Change{"/penstock_program", 3,
-               "version 3; this penstock reads 5: export the scenario again"},
+               "version 3; this penstock reads 6: export the scenario again"},
         Change{"/nane", 3, "unknown key 'nane'"},
         Change{"/costs/1/forward", 3, "costs[1]: unknown key 'forward'"},
         Change{"/name", 3, "'name' must be a text"},
@@ -160,6 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/lone_updates", Json::array({{{"replica", 0}, {"version", 0}}}),
                "lone_updates must have the updates of each replica"},
         Change{"/reduce_s", Json::array({-1}), "'reduce_s' must be a number from 0"},
+        Change{"/bucket_share", 1.5, "bucket_share must be more than 0 and at most 1"},
         Change{"/costs", Json::array(), "costs and stages differ"},
         Change{"/costs/0/forward_s", nullptr, "'forward_s' must be a number from 0"},
         Change{"/costs/0/forward_s", -1, "'forward_s' must be a number from 0"},

@@ -507,8 +507,9 @@ class Refusals(Case):
         return self.one_line(code, "replay", scenario, *arguments, program=BINARY)
 
     def test_replicas(self):
-        error = self.replay(2, "scenarios/small-asp.yaml")
-        self.assertIn("wait for no other", error)
+        for words in (("--processes",), ("--clock", "virtual")):
+            error = self.replay(2, "scenarios/small-asp.yaml", *words)
+            self.assertIn("wait for no other", error)
         error = self.replay(2, "scenarios/small-pipedream.yaml", "--set", "pipeline.width=[2,1,1,1]", "--set",
                             "cluster.devices=5")
         self.assertIn("unlike width", error)

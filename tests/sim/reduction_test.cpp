@@ -43,6 +43,18 @@ TEST(Reduction, AServerSendsAndReceivesForEverybody) {
   for (const double t : makespans(Rig(spec))) EXPECT_NEAR(t, 3 + 2 * (1 + kLatency), 1e-9);
 }
 
+TEST(Reduction, EverybodySendsEverythingToEverybodyAtOnce) {
+  // On links of their own in one step; behind a switch each port carries it for all the others.
+  RigSpec spec = data_parallel(4, 1'000'000'000);
+  spec.reduction.algorithm = ReductionAlgorithm::all_to_all;
+  for (const double t : makespans(Rig(spec))) EXPECT_NEAR(t, 3 + 1 + kLatency, 1e-9);
+  Rig rig(spec);
+  rig.cluster.link.reset();
+  rig.cluster.attachment = Attachment::port;
+  rig.cluster.intra = {.latency_s = kLatency, .bytes_per_s = kBandwidth};
+  EXPECT_NEAR(all_reduce_s(rig.cluster, {0, 1, 2, 3}, 1e9, spec.reduction), kLatency + 3, 1e-9);
+}
+
 TEST(Reduction, TwoTreesMoveTwiceTheBytesOverEveryPort) {
   // Behind a switch: each GPU's port carries the bytes once up and once down, in either direction.
   RigSpec spec = data_parallel(8, 1'000'000'000);

@@ -1,0 +1,43 @@
+// The parameter server of replicas that wait for no other, in the process whose threads they are.
+//
+// It has the weights and the optimizer's state. A replica that has the gradient of its microbatches
+// comes when it likes; those that come at once take turns. It makes the update with its gradient,
+// takes the weights as they are then, and goes on. Which weights an update was made with depends on
+// who came when, and is written down: with that order a sequential run ends with the same bits.
+#pragma once
+
+#include "hw/weights.hpp"
+
+#include <mutex>
+
+namespace penstock {
+
+class ParameterServer {
+ public:
+  /// Of a plan with one stage. `device`: where its memory is; every device of the process reaches
+  /// it.
+  ParameterServer(const RunPlan& plan, const Stage& stage, Device& device);
+
+  /// As the op at `position` of a replica: an update with the gradient in `own`, and the weights
+  /// after it to `own`. Waits until `device`, the replica's, has done both.
+  void exchange(std::uint32_t replica, std::int64_t position, WeightStore& own, Device& device);
+
+  /// Those made so far, in their order.
+  std::vector<LoneUpdate> updates() const;
+  /// The version (LoneUpdate::version) with which a replica made its update of that number.
+  std::uint32_t version(std::uint32_t replica, std::uint32_t number) const;
+  /// fp32; waits.
+  std::string weights() const;
+
+ private:
+  const RunPlan& plan_;
+  std::int64_t parameters_;
+  Device& device_;
+  mutable std::mutex mutex_;
+  Block* weights_ = nullptr;
+  Block* moments_[2] = {nullptr, nullptr};
+  std::vector<LoneUpdate> updates_;
+  std::vector<std::uint32_t> pulled_;  // by replica: the version that it has
+};
+
+}  // namespace penstock
