@@ -4,6 +4,7 @@
 #include "cli/options.hpp"
 #include "python/convert.hpp"
 #include "python/run.hpp"
+#include "sweep/elsewhere.hpp"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -106,6 +107,17 @@ py::dict command_table() {
   return table;
 }
 
+py::list rows(const RemotePoints& points, const std::vector<std::uint64_t>& numbers) {
+  std::vector<std::string> rows;
+  {
+    const py::gil_scoped_release unlocked;
+    for (const std::uint64_t number : numbers) rows.push_back(points.row(number));
+  }
+  py::list list;
+  for (const std::string& row : rows) list.append(py::bytes(row));
+  return list;
+}
+
 std::vector<std::string> kind_tokens() {
   std::vector<std::string> tokens;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind)
@@ -123,6 +135,9 @@ PYBIND11_MODULE(_core, m) {
   m.def("set_program_path", [](const std::string& path) { set_program_path(path); });
   m.def("data_folder", &data_folder);
   m.def("result_fields", &fields);
+  m.def("parse_yaml", [](const std::string& text, const std::string& origin) {
+    return to_python(parse_document(text, origin));
+  });
   m.def("command_table", &command_table);
   m.attr("kinds") = kind_tokens();
   py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
@@ -130,6 +145,9 @@ PYBIND11_MODULE(_core, m) {
       .def_static("of_text", &ReadScenario::of_text, Unlocked())
       .def("own_files", &ReadScenario::own_files)
       .def("simulate", &run, Unlocked());
+  py::class_<RemotePoints>(m, "RemotePoints")
+      .def(py::init<const std::string&>())
+      .def("rows", &rows);
   py::class_<Run, std::shared_ptr<Run>>(m, "Run")
       .def("value", &field_value)
       .def("json", &whole)

@@ -229,7 +229,7 @@ class Calibration(unittest.TestCase):
 
 class Documentation(unittest.TestCase):
     def test_examples(self):
-        for name in ("commands", "results", "values"):
+        for name in ("commands", "foreign", "results", "values"):
             module = __import__(f"penstock.{name}", fromlist=[name])
             outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
             self.assertEqual(outcome.failed, 0)

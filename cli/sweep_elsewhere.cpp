@@ -1,0 +1,123 @@
+#include "cli/sweep_elsewhere.hpp"
+
+#include "base/child_process.hpp"
+#include "base/error.hpp"
+#include "base/module_path.hpp"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPipes = "pipes:";
+
+std::array<int, 2> descriptors_in(const std::string& where) {
+  std::array<int, 2> numbers{};
+  const char* at = where.data() + kPipes.size();
+  const char* const end = where.data() + where.size();
+  const auto first = std::from_chars(at, end, numbers[0]);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ',')
+    throw InputError("--on", "must name two descriptors as pipes:IN,OUT, got '" + where + "'");
+  const auto second = std::from_chars(first.ptr + 1, end, numbers[1]);
+  if (second.ec != std::errc() || second.ptr != end || ::fcntl(numbers[0], F_GETFD) < 0 ||
+      ::fcntl(numbers[1], F_GETFD) < 0)
+    throw InputError("--on", "must name two open descriptors, got '" + where + "'");
+  return numbers;
+}
+
+/// Where the package lies that belongs to this program: beside it in the build tree, around it
+/// where pip has installed both; none: Python knows.
+std::string folder_of_package() {
+  const fs::path program = program_path();
+  for (const fs::path& folder : {program.parent_path().parent_path() / "python",
+                                 program.parent_path().parent_path().parent_path()}) {
+    std::error_code ignored;
+    if (fs::exists(folder / "penstock" / "elsewhere.py", ignored)) return folder.string();
+  }
+  return "";
+}
+
+std::string python() {
+  if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
+  std::error_code ignored;
+  return fs::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
+}
+
+/// `python3 -m penstock.elsewhere WHERE`, with two pipes as its standard streams.
+class PythonProcess {
+ public:
+  explicit PythonProcess(const std::string& where) {
+    std::array<int, 2> to{}, from{};
+    if (::pipe2(to.data(), O_CLOEXEC) != 0 || ::pipe2(from.data(), O_CLOEXEC) != 0)
+      throw SystemError::from_errno("make", "a pipe");
+    const std::string program = python(), folder = folder_of_package();
+    const char* before = std::getenv("PYTHONPATH");
+    const std::string path = folder + (before != nullptr && !folder.empty() ? ":" : "") +
+                             (before != nullptr ? before : "");
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ < 0) throw SystemError::from_errno("start", program);
+    if (pid_ == 0) {
+      end_with_parent(parent);
+      ::dup2(to[0], STDIN_FILENO);
+      ::dup2(from[1], STDOUT_FILENO);
+      if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+      ::execlp(program.c_str(), program.c_str(), "-m", "penstock.elsewhere", where.c_str(),
+               static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::close(to[0]);
+    ::close(from[1]);
+    in = from[0];
+    out = to[1];
+  }
+  ~PythonProcess() { wait(); }
+  PythonProcess(const PythonProcess&) = delete;
+  PythonProcess& operator=(const PythonProcess&) = delete;
+
+  /// How it ended, as waitpid() says it.
+  int wait() {
+    while (pid_ > 0 && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) continue;
+    pid_ = -1;
+    return status_;
+  }
+
+  int in = -1, out = -1;  ///< closed by who visits
+
+ private:
+  pid_t pid_ = -1;
+  int status_ = 0;
+};
+
+}  // namespace
+
+void visit_on(const std::string& where, const SweepRecipe& recipe, const NextPoint& next,
+              const TakeRow& take, const WorkerOptions& options) {
+  if (where.starts_with(kPipes)) {
+    const auto [in, out] = descriptors_in(where);
+    return visit_elsewhere(in, out, recipe, next, take, options);
+  }
+  PythonProcess workers(where);
+  try {
+    visit_elsewhere(workers.in, workers.out, recipe, next, take, options);
+  } catch (const SystemError& error) {
+    const int status = workers.wait();
+    if (status == 0) throw;
+    throw SystemError(fmt::format("{} ({} -m penstock.elsewhere {} ended {})", error.what(),
+                                  python(), where, how_it_ended(status)));
+  }
+}
+
+}  // namespace penstock
