@@ -353,6 +353,7 @@ const std::vector<CommandSpec>& table() {
         {"asynchronous", "", "full: also schedules with several weight versions", {}, false, {}},
         {"effort", "N", "full: candidates to simulate at most; default 3000", {}, false, {}},
         {"time-limit", "SECONDS", "full: of a search; default 50", {}, false, {}},
+        {"on", "WHERE", "full: workers elsewhere, as sweep's --on", {}, false, {}},
         {"compare", "", "full: and the published planners' plans, simulated alike", {}, false, {}},
         {"price", "N", "full: price of a GPU hour, in any currency", {}, false, {}},
         {"tokens", "N", "full: tokens to train, such as 300e9", {}, false, {}},

@@ -2,6 +2,7 @@
 // interpreter's lock.
 #include "base/module_path.hpp"
 #include "cli/options.hpp"
+#include "plan/search/questions.hpp"
 #include "python/convert.hpp"
 #include "python/run.hpp"
 #include "sweep/elsewhere.hpp"
@@ -107,16 +108,32 @@ py::dict command_table() {
   return table;
 }
 
-py::list rows(const RemotePoints& points, const std::vector<std::uint64_t>& numbers) {
-  std::vector<std::string> rows;
-  {
-    const py::gil_scoped_release unlocked;
-    for (const std::uint64_t number : numbers) rows.push_back(points.row(number));
+/// What an executor's worker has: the points of a sweep or the candidates of a search.
+class RemoteWork {
+ public:
+  explicit RemoteWork(const std::string& recipe) {
+    if (is_problem(recipe))
+      problem_.emplace(recipe);
+    else
+      points_.emplace(recipe);
   }
-  py::list list;
-  for (const std::string& row : rows) list.append(py::bytes(row));
-  return list;
-}
+
+  py::list answers(const std::vector<std::string>& items) const {
+    std::vector<std::string> answers;
+    {
+      const py::gil_scoped_release unlocked;
+      for (const std::string& item : items)
+        answers.push_back(problem_ ? problem_->answer(item) : points_->answer(item));
+    }
+    py::list list;
+    for (const std::string& answer : answers) list.append(py::bytes(answer));
+    return list;
+  }
+
+ private:
+  std::optional<RemoteProblem> problem_;
+  std::optional<RemotePoints> points_;
+};
 
 std::vector<std::string> kind_tokens() {
   std::vector<std::string> tokens;
@@ -145,9 +162,9 @@ PYBIND11_MODULE(_core, m) {
       .def_static("of_text", &ReadScenario::of_text, Unlocked())
       .def("own_files", &ReadScenario::own_files)
       .def("simulate", &run, Unlocked());
-  py::class_<RemotePoints>(m, "RemotePoints")
+  py::class_<RemoteWork>(m, "RemoteWork")
       .def(py::init<const std::string&>())
-      .def("rows", &rows);
+      .def("answers", &RemoteWork::answers);
   py::class_<Run, std::shared_ptr<Run>>(m, "Run")
       .def("value", &field_value)
       .def("json", &whole)

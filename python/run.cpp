@@ -35,6 +35,11 @@ std::vector<std::string> ReadScenario::own_files() const {
   return paths;
 }
 
+const Rates& Run::rates_once() {
+  std::call_once(rated_, [&] { rates_ = rates(simulation_); });
+  return rates_;
+}
+
 const Result& Run::outline_once() {
   std::call_once(outlined_, [&] { outline_ = outline(simulation_); });
   return outline_;
@@ -53,6 +58,8 @@ const Result& Run::whole_once() {
 
 std::optional<Json> Run::value(const Field<Summary>& field) {
   if (field.before_run) return field.value({simulation_.scenario});
+  if (field.of_rates)
+    return field.value({simulation_.scenario, &simulation_, nullptr, false, &rates_once()});
   const Result& result = field.number != nullptr ? outline_once() : whole_once();
   return field.value({simulation_.scenario, &simulation_, &result});
 }

@@ -46,12 +46,14 @@ class Run {
   std::string report();
 
  private:
+  const Rates& rates_once();
   const Result& outline_once();
   const Result& whole_once();
 
   Simulation simulation_;
   EngineChoice engine_;
-  std::once_flag outlined_, completed_;
+  std::once_flag rated_, outlined_, completed_;
+  Rates rates_;
   Result outline_, whole_;
 };
 

@@ -11,8 +11,8 @@ from penstock import _core
 FILE = pathlib.Path(__file__).resolve().parent.parent / "python/penstock/__init__.pyi"
 TYPES = {"boolean": "bool", "integer": "int", "number": "float", "string": "str", "any": "Any"}
 SOURCES = {"compare": "*scenarios: Scenario", "schedule": "name: str", "plan": "source: Scenario",
-           "sweep": "*scenarios: Scenario", "validate": "*files: Any", "calibrate": "source: Any = ..."}
-RETURNED = {"compare": "List[Dict[str, Any]]", "sweep": "Rows", "validate": "Any"}
+           "sweep": "*scenarios: Scenario", "train": "*scenarios: Scenario", "validate": "*files: Any", "calibrate": "source: Any = ..."}
+RETURNED = {"compare": "List[Dict[str, Any]]", "sweep": "Rows", "train": "List[Dict[str, Any]]", "validate": "Any"}
 COMMANDS = {"schedule": "schedule show"}
 HEAD = '''# Written by scripts/python_stubs.py.
 import os
@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from . import errors as errors
 from .commands import ReadScenario as ReadScenario, Rows as Rows, program as program
 from .errors import InputError as InputError, InternalBug as InternalBug, PenstockError as PenstockError
-from .foreign import from_hf as from_hf, from_megatron as from_megatron
+from .foreign import from_hf as from_hf, from_megatron as from_megatron, from_torch as from_torch
 from .results import Timeline as Timeline
 
 __version__: str
@@ -54,7 +54,7 @@ def type_of(value, choices, repeated):
 def function(name):
     _, _, _, options = _core.command_table()[COMMANDS.get(name, name)]
     lines = [f"def {name}(", f"    {SOURCES[name]},"] + ["    *,"] * ("*" not in SOURCES[name])
-    if name == "sweep":
+    if name in ("plan", "sweep"):
         lines.append("    executor: Optional[Executor] = ...,")
     for option, value, choices, repeated, _ in options:
         if option in ("format", "help", "set", "on"):

@@ -47,6 +47,7 @@ all_packages=(
   'clang-tidy-16|finds mistakes|tool clang-tidy-16'
   'python3-pandas|tables for Python|python_module pandas'
   'dpkg-dev|finds what a package needs|tool dpkg-shlibdeps'
+  'emscripten|C++ for browsers|tool em++'
   'python3-distributed|a sweep on many machines, by Dask|python_module distributed'
   'python3-mpi4py|a sweep on many machines, by MPI|python_module mpi4py.futures'
   'python3-nbclient|runs notebooks|python_module nbclient'

@@ -45,86 +45,72 @@ class WithoutSigpipe {
   void (*was_)(int);
 };
 
-class Elsewhere {
- public:
-  Elsewhere(int in, int out, const NextPoint& next, const TakeRow& take,
-            const WorkerOptions& options)
-      : stream_(in, out), next_(next), take_(take), options_(options) {}
-
-  void run(const SweepRecipe& recipe) {
-    stream_.add_message(MessageKind::recipe, to_json(recipe));
-    while (!done()) {
-      if (!stream_.send() || !wait()) throw gone();
-      while (const auto message = stream_.next_message()) serve(*message);
-      hand_out();
-      if (options_.tick) options_.tick();
-    }
-    stream_.add_message(MessageKind::stop, "");
-    stream_.send_all();
-  }
-
- private:
-  bool stopping() const { return options_.stop != nullptr && *options_.stop; }
-  bool done() const { return (no_more_ || stopping()) && away_ == 0; }
-
-  SystemError gone() const {
-    return SystemError(
-        fmt::format("who computes the points has ended, with {} points in hand", away_));
-  }
-
-  /// False when the other end has closed.
-  bool wait() {
-    pollfd ready[2] = {{stream_.in(), POLLIN, 0}, {stream_.out(), POLLOUT, 0}};
-    if (::poll(ready, stream_.unsent() > 0 ? 2 : 1, kLookAgainMs) <= 0) return true;
-    return ready[0].revents == 0 || stream_.receive();
-  }
-
-  void serve(const Message& message) {
-    if (message.kind == MessageKind::want) {
-      wanted_.push_back(decode_number(message.bytes));
-    } else if (message.kind == MessageKind::row) {
-      take_one(decode(message.bytes));
-    } else if (message.kind == MessageKind::lost) {
-      ByteReader from(message.bytes);
-      const auto number = from.get<std::uint64_t>();
-      take_one(failed_row(number, from.text()));
-    } else {
-      throw Garbled();
-    }
-  }
-
-  void take_one(Row&& row) {
-    if (away_ == 0) throw Garbled();
-    --away_;
-    take_(std::move(row));
-  }
-
-  void hand_out() {
-    while (!wanted_.empty() && !no_more_ && !stopping() && !(options_.full && options_.full())) {
-      ByteWriter chunk;
-      std::uint64_t count = 0;
-      for (; count < wanted_.front(); ++count) {
-        const auto point = next_();
-        if (!point) no_more_ = true;
-        if (!point) break;
-        chunk.put(point->number);
-      }
-      wanted_.pop_front();
-      away_ += count;
-      if (count > 0) stream_.add_message(MessageKind::chunk, chunk.take());
-    }
-  }
-
-  MessageStream stream_;
-  const NextPoint& next_;
-  const TakeRow& take_;
-  const WorkerOptions& options_;
-  std::deque<std::uint64_t> wanted_;
-  std::uint64_t away_ = 0;  ///< points handed out that have no row yet
-  bool no_more_ = false;
-};
+bool stopping(const WorkerOptions& options) { return options.stop != nullptr && *options.stop; }
 
 }  // namespace
+
+Elsewhere::Elsewhere(int in, int out, const std::string& recipe) : stream_(in, out) {
+  stream_.add_message(MessageKind::recipe, recipe);
+}
+
+void Elsewhere::run(const WorkItems& items, const WorkerOptions& options) {
+  const WithoutSigpipe quiet;
+  no_more_ = false;
+  while (!((no_more_ || stopping(options)) && away_ == 0)) {
+    if (!stopping(options) && !(options.full && options.full())) hand_out(items);
+    if (!stream_.send() || !wait()) throw gone();
+    while (const auto message = stream_.next_message()) serve(*message, items);
+    if (options.tick) options.tick();
+  }
+}
+
+void Elsewhere::end() {
+  const WithoutSigpipe quiet;
+  stream_.add_message(MessageKind::stop, "");
+  stream_.send_all();
+}
+
+SystemError Elsewhere::gone() const {
+  return SystemError(
+      fmt::format("who does the work elsewhere has ended, with {} items in hand", away_));
+}
+
+/// False when the other end has closed.
+bool Elsewhere::wait() {
+  if (no_more_ && away_ == 0) return true;
+  pollfd ready[2] = {{stream_.in(), POLLIN, 0}, {stream_.out(), POLLOUT, 0}};
+  if (::poll(ready, stream_.unsent() > 0 ? 2 : 1, kLookAgainMs) <= 0) return true;
+  return ready[0].revents == 0 || stream_.receive();
+}
+
+void Elsewhere::serve(const Message& message, const WorkItems& items) {
+  if (message.kind == MessageKind::want) return wanted_.push_back(decode_number(message.bytes));
+  if (message.kind != MessageKind::row && message.kind != MessageKind::lost) throw Garbled();
+  if (away_ == 0) throw Garbled();
+  --away_;
+  if (message.kind == MessageKind::row) return items.take(message.bytes);
+  ByteReader from(message.bytes);
+  const std::string item = from.text();
+  items.lost(item, from.text());
+}
+
+void Elsewhere::hand_out(const WorkItems& items) {
+  while (!wanted_.empty() && !no_more_) {
+    const auto most = std::min<std::uint64_t>(wanted_.front(), items.most_in_chunk);
+    ByteWriter chunk;
+    std::uint64_t count = 0;
+    for (; count < most; ++count) {
+      const auto item = items.next();
+      if (!item) no_more_ = true;
+      if (!item) break;
+      chunk.put(*item);
+    }
+    if (count == 0) return;
+    wanted_.pop_front();
+    away_ += count;
+    stream_.add_message(MessageKind::chunk, chunk.take());
+  }
+}
 
 std::string to_json(const SweepRecipe& r) {
   Json documents = Json::array();
@@ -168,14 +154,23 @@ RemotePoints::RemotePoints(const std::string& recipe)
     : parts_(std::make_unique<Parts>(Json::parse(recipe))) {}
 RemotePoints::~RemotePoints() = default;
 
-std::string RemotePoints::row(std::uint64_t number) const {
-  return encode(parts_->evaluator.row(parts_->space.point(number)));
+std::string RemotePoints::answer(std::string_view number) const {
+  return encode(parts_->evaluator.row(parts_->space.point(decode_number(number))));
 }
 
 void visit_elsewhere(int in, int out, const SweepRecipe& recipe, const NextPoint& next,
                      const TakeRow& take, const WorkerOptions& options) {
-  const WithoutSigpipe quiet;
-  Elsewhere(in, out, next, take, options).run(recipe);
+  Elsewhere work(in, out, to_json(recipe));
+  work.run({[&]() -> std::optional<std::string> {
+              const auto point = next();
+              return point ? std::optional(encode(point->number)) : std::nullopt;
+            },
+            [&](std::string_view answer) { take(decode(answer)); },
+            [&](const std::string& item, const std::string& why) {
+              take(failed_row(decode_number(item), why));
+            }},
+           options);
+  work.end();
 }
 
 }  // namespace penstock

@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from . import errors as errors
 from .commands import ReadScenario as ReadScenario, Rows as Rows, program as program
 from .errors import InputError as InputError, InternalBug as InternalBug, PenstockError as PenstockError
-from .foreign import from_hf as from_hf, from_megatron as from_megatron
+from .foreign import from_hf as from_hf, from_megatron as from_megatron, from_torch as from_torch
 from .results import Timeline as Timeline
 
 __version__: str
@@ -88,6 +88,7 @@ def schedule(
 def plan(
     source: Scenario,
     *,
+    executor: Optional[Executor] = ...,
     search: Literal['full', 'pipedream', '2bw', 'dapple', 'torchgpipe', 'uniform'] = ...,
     level: Any = ...,
     cluster: Any = ...,
@@ -139,6 +140,20 @@ def sweep(
     reproducible: bool = ...,
     **keys: Any,
 ) -> Rows: ...
+def train(
+    *scenarios: Scenario,
+    updates: Any = ...,
+    compare: bool = ...,
+    seeds: Any = ...,
+    jobs: Any = ...,
+    checkpoint: Any = ...,
+    resume: bool = ...,
+    compute: Literal['auto', 'real', 'stand-in'] = ...,
+    report: Any = ...,
+    reproducible: bool = ...,
+    output: Any = ...,
+    **keys: Any,
+) -> List[Dict[str, Any]]: ...
 def validate(
     *files: Any,
     tolerance: Any = ...,

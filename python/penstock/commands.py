@@ -166,6 +166,10 @@ def _answer_of(process: "subprocess.Popen[str]") -> str:
     raise _error_in(said, process.returncode)
 
 
+def _asked(executor: Optional[Executor], command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
+    return ask(command, sources, options) if executor is None else _ask_with(executor, command, sources, options)
+
+
 def _ask_with(executor: Executor, command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
     """The same, while the executor computes its points."""
     theirs_in, ours_out = os.pipe()
@@ -241,15 +245,21 @@ def schedule(name: str, **keys: Any) -> Dict[str, Any]:
     return json.loads(ask("schedule show", [name], {**keys, "format": "json"}))
 
 
-def plan(source: Scenario, **options: Any) -> Dict[str, Any]:
+def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: Any) -> Dict[str, Any]:
     """What to run: the best partition, degrees, microbatch and schedule; `search="full"` is our own
-    search over all of them."""
-    return json.loads(ask("plan", [source], {**options, "format": "json"}))
+    search over all of them, whose candidates are tasks of the executor, if there is one."""
+    return json.loads(_asked(executor, "plan", [source], {**options, "format": "json"}))
 
 
 def validate(*files: Any, **options: Any) -> Any:
     """Recordings of real runs, and published times, against what is predicted."""
     return json.loads(ask("validate", list(files), {**options, "format": "json"}))
+
+
+def train(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
+    """Trains scenarios for real under the update rules of their schedules: for each what
+    `penstock train --format json` says of it, its loss curves among it."""
+    return json.loads(ask("train", list(scenarios), {**options, "format": "json"}))["scenarios"]
 
 
 def calibrate(source: Any = None, **options: Any) -> Dict[str, Any]:
@@ -277,8 +287,7 @@ def sweep(*scenarios: Scenario, over: Mapping[str, Any], executor: Optional[Exec
     options = {**options, "over": over}
     if options.get("output") is None:
         options["format"] = "json"
-    asked = ask if executor is None else functools.partial(_ask_with, executor)
-    text = asked("sweep", list(scenarios), options)
+    text = _asked(executor, "sweep", list(scenarios), options)
     return Rows(json.loads(line) for line in text.splitlines() if "format" in options)
 
 

@@ -1,7 +1,7 @@
-"""Points of a sweep on any `concurrent.futures.Executor`. The program hands out points and takes
-their rows (sweep/elsewhere.hpp); here chunks of them become tasks.
+"""Points of a sweep, or candidates of a search, on any `concurrent.futures.Executor`. The program hands
+out items and takes their answers (sweep/elsewhere.hpp); here chunks of them become tasks.
 
-`penstock sweep --on WHERE` starts this as `python3 -m penstock.elsewhere WHERE`: `dask://HOST:PORT`
+`--on WHERE` starts this as `python3 -m penstock.elsewhere WHERE`: `dask://HOST:PORT`
 (dask.distributed) or `processes` of this machine.
 """
 
@@ -20,21 +20,33 @@ from . import _core
 
 _HEAD = struct.Struct("<Ic")  # sweep/messages.cpp
 _NUMBER = struct.Struct("<Q")
+_SIZE = struct.Struct("<I")
 _TASK_S = 0.5  #: what a chunk takes: a task's own cost is milliseconds
 _MOST = 4096
 
-_points: Dict[bytes, Any] = {}  # of a worker, by the recipe
+_work: Dict[bytes, Any] = {}  # of a worker, by the recipe
 
 
-def evaluate(recipe: bytes, numbers: List[int]) -> Tuple[float, List[bytes]]:
-    """A task: the rows of these points, and how long they took."""
+def evaluate(recipe: bytes, items: List[bytes]) -> Tuple[float, List[bytes]]:
+    """A task: the answers to these items, and how long they took."""
     start = time.monotonic()
-    points = _points.get(recipe)
-    if points is None:
-        _points.clear()
-        points = _points[recipe] = _core.RemotePoints(recipe)
-    rows = points.rows(numbers)
-    return time.monotonic() - start, rows
+    work = _work.get(recipe)
+    if work is None:
+        work = _core.RemoteWork(recipe)
+        _work.clear()
+        _work[recipe] = work
+    answers = work.answers(items)
+    return time.monotonic() - start, answers
+
+
+def _texts_in(body: bytes) -> List[bytes]:
+    """Each after its length."""
+    texts, at = [], 0
+    while at < len(body):
+        size, = _SIZE.unpack_from(body, at)
+        at += _SIZE.size + size
+        texts.append(body[at - size:at])
+    return texts
 
 
 def _slots(executor: Executor) -> int:
@@ -91,7 +103,7 @@ class _Hands:
             self._recipe = body
             self._want()
         elif kind == b"c":
-            self._submit([n for n, in _NUMBER.iter_unpack(body)])
+            self._submit(_texts_in(body))
 
     def _put(self, kind: bytes, body: bytes) -> None:
         self._write.write(_HEAD.pack(len(body), kind) + body)
@@ -102,33 +114,33 @@ class _Hands:
             self._put(b"w", _NUMBER.pack(self._size))
         self._write.flush()
 
-    def _submit(self, numbers: List[int], alone: bool = False) -> None:
-        future = self._executor.submit(evaluate, self._recipe, numbers)
+    def _submit(self, items: List[bytes], alone: bool = False) -> None:
+        future = self._executor.submit(evaluate, self._recipe, items)
         future.add_done_callback(
-            lambda done: self._events.put(lambda: self._done(done, numbers, alone)))
+            lambda done: self._events.put(lambda: self._done(done, items, alone)))
 
-    def _done(self, future: Any, numbers: List[int], alone: bool) -> None:
+    def _done(self, future: Any, items: List[bytes], alone: bool) -> None:
         if future.cancelled():
             raise BrokenExecutor("it has cancelled a task")
         error = future.exception()
         if isinstance(error, BrokenExecutor):
             raise error
         if error is None:
-            self._rows(*future.result(), len(numbers))
+            self._answers(*future.result())
         elif alone:
-            text = f"{type(error).__name__}: {error}".encode()
-            self._put(b"l", _NUMBER.pack(numbers[0]) + struct.pack("<I", len(text)) + text)
+            why = f"{type(error).__name__}: {error}".encode()
+            self._put(b"l", b"".join(_SIZE.pack(len(text)) + text for text in (items[0], why)))
         else:  # one of them is the reason: which?
-            self._asked += len(numbers)
-            for number in numbers:
-                self._submit([number], alone=True)
+            self._asked += len(items)
+            for item in items:
+                self._submit([item], alone=True)
         self._asked -= 1
         self._want()
 
-    def _rows(self, seconds: float, rows: List[bytes], count: int) -> None:
-        for row in rows:
-            self._put(b"r", row)
-        wanted = int(count * _TASK_S / max(seconds, 1e-6))
+    def _answers(self, seconds: float, answers: List[bytes]) -> None:
+        for answer in answers:
+            self._put(b"r", answer)
+        wanted = int(len(answers) * _TASK_S / max(seconds, 1e-6))
         self._size = max(1, min(_MOST, 2 * self._size, wanted))
 
 
@@ -154,7 +166,7 @@ def executor_at(where: str) -> Any:
         from concurrent.futures import ProcessPoolExecutor
 
         return ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))
-    raise SystemExit(f"penstock sweep --on {where}: is none of dask://HOST:PORT, processes")
+    raise SystemExit(f"penstock: --on {where}: is none of dask://HOST:PORT, processes")
 
 
 def main() -> None:
@@ -167,7 +179,7 @@ def main() -> None:
         with executor_at(sys.argv[1]) as executor:
             serve(executor, read, write)
     except (ImportError, OSError, BrokenExecutor) as error:
-        sys.exit(f"penstock sweep --on {sys.argv[1]}: {type(error).__name__}: {error}")
+        sys.exit(f"penstock: --on {sys.argv[1]}: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

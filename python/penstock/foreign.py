@@ -36,6 +36,26 @@ def from_megatron(args: Any, *, cluster: str = "dgx-h100") -> Dict[str, Any]:
     return _imported("arguments.sh", f"pretrain_gpt.py {text}", "megatron-args", cluster=cluster)
 
 
+def from_torch(schedule: Any, file: Union[str, "os.PathLike[str]"]) -> Dict[str, Any]:
+    """A scenario with unit times from a schedule of `torch.distributed.pipelining` (or its
+    `pipeline_order`: actions or their texts of each rank, None where it waits). Its table goes to
+    `file`, a .csv that the scenario names.
+
+    >>> import tempfile, penstock
+    >>> order = {0: ["0F0", "0F1", None, None, "0B0", "0B1"], 1: [None, "1F0", "1B0", "1F1", "1B1", None]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     scenario = from_torch(order, folder + "/order.csv")
+    ...     penstock.simulate(scenario, engine="exact").makespan_s
+    9.0
+    """
+    order = getattr(schedule, "pipeline_order", schedule)
+    path = os.path.abspath(os.fspath(file))
+    with open(path, "w", encoding="utf-8") as table:
+        for rank in sorted(order):
+            table.write(",".join("" if action is None else str(action) for action in order[rank]) + "\n")
+    return _core.parse_yaml(ask("import", [path], {}), path)
+
+
 def _words(args: Union[List[str], Any]) -> List[str]:
     if isinstance(args, (list, tuple)):
         return [_quoted(word) for word in args]

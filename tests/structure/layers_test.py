@@ -26,7 +26,8 @@ ALLOWED = {
     "sweep": {"base", "program", "models", "schedules", "traces", "sim", "scenarios", "results"},
     "cli": {"base", "program", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results",
             "sweep", "report", "plan", "plan/search"},
-    "python": {"base", "program", "scenarios", "results", "sweep", "cli"},
+    "python": {"base", "program", "scenarios", "results", "plan/search", "sweep", "cli"},
+    "playground": {"base", "program", "schedules", "sim", "scenarios", "results", "report", "cli"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
