@@ -32,7 +32,7 @@ ALLOWED = {
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
     "simgrid/": ("sim/simgrid/",),
-    "yaml-cpp/": ("scenarios/document.cpp",),
+    "yaml-cpp/": ("scenarios/document.cpp", "playground/shims/"),
     "boost/program_options": ("cli/",),
     "zlib.h": ("traces/",),
     "pybind11/": ("python/",),
