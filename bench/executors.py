@@ -12,6 +12,7 @@ import argparse
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -27,8 +28,8 @@ schedule: 1f1b
 pipeline: {stages: 8, microbatches: 64, split: balanced}
 """
 #: 6 x 8 x 30 x 4 x 2 = 11,520 points
-AXES = ["schedule=gpipe,1f1b,pipedream-2bw,interleaved-1f1b,zb-h1,eager-1f1b", "stages=4:32:+4", "microbatches=64:528:+16",
-        "microbatch_size=1,2,4,8", "recompute=none,full"]
+AXES = {"schedule": ["gpipe", "1f1b", "pipedream-2bw", "interleaved-1f1b", "zb-h1", "eager-1f1b"], "stages": range(4, 33, 4),
+        "microbatches": range(64, 529, 16), "microbatch_size": [1, 2, 4, 8], "recompute": ["none", "full"]}
 
 
 def cpu_s(pid):
@@ -81,20 +82,61 @@ class Cluster:
         self.said(process, r"(Registered) to")
         return process
 
+    def lose(self, worker):
+        worker.send_signal(signal.SIGTERM)
+        worker.wait()
+
     def end(self):
         for process in self.processes:
             process.send_signal(signal.SIGKILL)
             process.wait()
 
 
-def sweep(cluster, axes, output):
-    """Seconds, CPU seconds of the program with its Python, and the most memory that each of them had."""
-    before = resource_children()
-    start = time.monotonic()
-    process = subprocess.Popen([penstock.program(), "sweep", str(pathlib.Path(cluster.folder, "sweep.yaml")),
-                                *[f"--over={axis}" for axis in axes], "--engine=exact", "-o", output, "--force"]
-                               + ["--on", f"dask://{cluster.address}"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def by_the_package(cluster, axes, output):
+    """Seconds and CPU seconds of this process and the program, whose Python and client are there already."""
+    import distributed
+    with distributed.Client(f"tcp://{cluster.address}", set_as_default=False) as client:
+        executor = client.get_executor()
+        before, start = ours(), time.monotonic()
+        penstock.sweep(pathlib.Path(cluster.folder, "sweep.yaml"), over=axes, engine="exact", output=output, force=True,
+                       executor=executor)
+        return time.monotonic() - start, ours() - before
+
+
+def ours():
+    return sum(used.ru_utime + used.ru_stime
+               for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def two_against_one(cluster, folder, rounds):
+    output = f"{folder}/rows.csv"
+    workers = [cluster.worker(), cluster.worker()]
+    by_the_package(cluster, AXES, output)  # everybody has read everything
+    for _ in range(rounds):
+        times = {}
+        for count in (2, 1):
+            if count == 1:
+                cluster.lose(workers.pop())
+            before = sum(cpu_s(w.pid) for w in workers), cpu_s(cluster.scheduler.pid)
+            seconds, used = by_the_package(cluster, AXES, output)
+            theirs = sum(cpu_s(w.pid) for w in workers) - before[0]
+            rest = used + cpu_s(cluster.scheduler.pid) - before[1]
+            times[count] = seconds
+            print(f"{count} worker(s): {seconds:.2f} s, {11_520 / seconds:.0f} points/s; CPU: workers {theirs:.2f} s, all else {rest:.2f} s",
+                  flush=True)
+        print(f"two against one: {times[1] / times[2]:.2f} times as fast, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+              flush=True)
+        workers.append(cluster.worker())
+
+
+def many(cluster, folder, millions):
+    """By the command, whose most memory and whose Python's is looked at all the time."""
+    steps = round(millions * 1e6 / 4)
+    path = pathlib.Path(folder, "many.yaml")
+    path.write_text(pathlib.Path(penstock._core.data_folder(), "scenarios/small-1f1b.yaml").read_text())
+    process = subprocess.Popen([penstock.program(), "sweep", str(path), "--over", "stages=1:4", "--over",
+                                f"model.forward=1ms:{steps}ms:+1ms", "--engine=exact", "-o", f"{folder}/many.csv",
+                                "--on", f"dask://{cluster.address}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peaks = {}
     while process.poll() is None:
         for pid in children(process.pid):
@@ -103,49 +145,9 @@ def sweep(cluster, axes, output):
     said = process.stderr.read()
     if process.returncode:
         raise SystemExit(said)
-    return time.monotonic() - start, resource_children() - before, list(peaks.values()), said
-
-
-def resource_children():
-    import resource
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def two_against_one(cluster, folder, rounds):
-    output = f"{folder}/rows.csv"
-    one = [cluster.worker()]
-    sweep(cluster, AXES, output)  # everybody has read everything
-    second = None
-    for number in range(rounds):
-        times = {}
-        for workers in (1, 2):
-            if workers == 2:
-                second = cluster.worker()
-                one.append(second)
-            before = sum(cpu_s(w.pid) for w in one), cpu_s(cluster.scheduler.pid)
-            seconds, ours, _, said = sweep(cluster, AXES, output)
-            theirs = sum(cpu_s(w.pid) for w in one) - before[0]
-            rest = ours + cpu_s(cluster.scheduler.pid) - before[1]
-            times[workers] = seconds
-            print(f"{workers} worker(s): {seconds:.2f} s; CPU: workers {theirs:.2f} s, all else {rest:.2f} s; "
-                  f"{said.strip().splitlines()[-1]}", flush=True)
-        print(f"two against one: {times[1] / times[2]:.2f} times as fast", flush=True)
-        one.remove(second)
-        second.send_signal(signal.SIGTERM)
-        second.wait()
-
-
-def many(cluster, folder, millions):
-    cluster.worker()
-    cluster.worker()
-    steps = round(millions * 1e6 / 8)
-    axes = ["stages=1:8", f"model.forward=1ms:{steps}ms:+1ms"]
-    pathlib.Path(folder, "sweep.yaml").write_text(pathlib.Path(
-        penstock._core.data_folder(), "scenarios/small-1f1b.yaml").read_text())
-    seconds, _, peaks, said = sweep(cluster, axes, f"{folder}/many.csv")
-    print(f"{said.strip().splitlines()[-1]}; most memory, program and its Python: "
-          f"{' and '.join(f'{p / 1e6:.0f} MB' for p in sorted(peaks))}; scheduler {peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
+    most = " and ".join(f"{p / 1e6:.0f} MB" for p in sorted(peaks.values()))
+    print(f"{said.strip().splitlines()[-1]}; most memory: program and its Python {most}, scheduler "
+          f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
 
 
 def main():

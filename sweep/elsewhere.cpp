@@ -57,7 +57,7 @@ void Elsewhere::run(const WorkItems& items, const WorkerOptions& options) {
   const WithoutSigpipe quiet;
   no_more_ = false;
   while (!((no_more_ || stopping(options)) && away_ == 0)) {
-    if (!stopping(options) && !(options.full && options.full())) hand_out(items);
+    if (!stopping(options) && !(options.full && options.full())) hand_out(items, options);
     if (!stream_.send() || !wait()) throw gone();
     while (const auto message = stream_.next_message()) serve(*message, items);
     if (options.tick) options.tick();
@@ -84,7 +84,11 @@ bool Elsewhere::wait() {
 }
 
 void Elsewhere::serve(const Message& message, const WorkItems& items) {
-  if (message.kind == MessageKind::want) return wanted_.push_back(decode_number(message.bytes));
+  if (message.kind == MessageKind::want) {
+    wanted_.push_back(decode_number(message.bytes));
+    most_wanted_ = std::max(most_wanted_, wanted_.size());
+    return;
+  }
   if (message.kind != MessageKind::row && message.kind != MessageKind::lost) throw Garbled();
   if (away_ == 0) throw Garbled();
   --away_;
@@ -94,9 +98,18 @@ void Elsewhere::serve(const Message& message, const WorkItems& items) {
   items.lost(item, from.text());
 }
 
-void Elsewhere::hand_out(const WorkItems& items) {
+/// What is wanted; of the last items a part for each, lest all wait for one worker at the end.
+std::uint64_t Elsewhere::chunk_size(const WorkItems& items, const WorkerOptions& options) const {
+  const auto most = std::min<std::uint64_t>(wanted_.front(), items.most_in_chunk);
+  if (!options.left) return most;
+  const std::uint64_t left = options.left();
+  const std::uint64_t here = left - std::min(left, away_);
+  return std::min(most, std::max<std::uint64_t>(1, here / (2 * most_wanted_)));
+}
+
+void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
   while (!wanted_.empty() && !no_more_) {
-    const auto most = std::min<std::uint64_t>(wanted_.front(), items.most_in_chunk);
+    const std::uint64_t most = chunk_size(items, options);
     ByteWriter chunk;
     std::uint64_t count = 0;
     for (; count < most; ++count) {

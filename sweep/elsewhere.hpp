@@ -45,11 +45,13 @@ class Elsewhere {
   SystemError gone() const;
   bool wait();
   void serve(const Message& message, const WorkItems& items);
-  void hand_out(const WorkItems& items);
+  std::uint64_t chunk_size(const WorkItems& items, const WorkerOptions& options) const;
+  void hand_out(const WorkItems& items, const WorkerOptions& options);
 
   MessageStream stream_;
   std::deque<std::uint64_t> wanted_;
-  std::uint64_t away_ = 0;  ///< items handed out that have no answer yet
+  std::size_t most_wanted_ = 1;  ///< chunks at a time: two for each worker
+  std::uint64_t away_ = 0;       ///< items handed out that have no answer yet
   bool no_more_ = false;
 };
 

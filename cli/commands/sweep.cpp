@@ -297,6 +297,7 @@ int run_sweep(const Arguments& given) {
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
+  workers.left = [&run] { return run.left(); };
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
   const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
