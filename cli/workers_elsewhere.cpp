@@ -50,6 +50,14 @@ std::string folder_of_package() {
   return "";
 }
 
+/// PYTHONPATH with the package in front.
+std::string python_path() {
+  const std::string folder = folder_of_package();
+  const char* before = std::getenv("PYTHONPATH");
+  return folder + (before != nullptr && !folder.empty() ? ":" : "") +
+         (before != nullptr ? before : "");
+}
+
 std::string python() {
   if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
   std::error_code ignored;
@@ -63,10 +71,7 @@ class PythonProcess {
     std::array<int, 2> to{}, from{};
     if (::pipe2(to.data(), O_CLOEXEC) != 0 || ::pipe2(from.data(), O_CLOEXEC) != 0)
       throw SystemError::from_errno("make", "a pipe");
-    const std::string program = python(), folder = folder_of_package();
-    const char* before = std::getenv("PYTHONPATH");
-    const std::string path = folder + (before != nullptr && !folder.empty() ? ":" : "") +
-                             (before != nullptr ? before : "");
+    const std::string program = python(), path = python_path();
     const pid_t parent = ::getpid();
     pid_ = ::fork();
     if (pid_ < 0) throw SystemError::from_errno("start", program);
@@ -125,6 +130,16 @@ std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& 
 }
 
 }  // namespace
+
+void become_python(const std::vector<std::string>& words) {
+  const std::string program = python(), path = python_path();
+  if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(program.c_str(), arguments.data());
+  throw SystemError::from_errno("start", program);
+}
 
 void work_on(const std::string& where, const std::function<void(int in, int out)>& work) {
   if (where.starts_with(kPipes)) {

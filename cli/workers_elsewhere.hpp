@@ -8,6 +8,10 @@
 
 namespace penstock {
 
+/// Python with these words in place of this program; the package is where it finds it. Throws
+/// SystemError when there is none.
+[[noreturn]] void become_python(const std::vector<std::string>& words);
+
 /// Calls `work` with the descriptors of the engine at `where`, which `work` closes; "pipes:IN,OUT":
 /// of who has started this program and handed them over. Throws InputError for a place that is
 /// none, SystemError, and what `work` throws.

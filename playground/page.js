@@ -8,6 +8,7 @@ const form = find("#form"), tip = find("#tip");
 const engine = await makePenstock();
 const call = (name, types, values) => JSON.parse(engine.UTF8ToString(engine.ccall(name, "number", types, values)));
 const shipped = call("penstock_shipped", [], []);
+const behind = find("meta[name=penstock-engine]");  // penstock serve
 const schedules = new Map(shipped.schedules.map(s => [s.name, s]));
 
 // --- what is chosen ------------------------------------------------------------------------------
@@ -100,6 +101,8 @@ class Side {
     this.device = find(".of select", element);
     this.device.addEventListener("change", () => this.drawMemory());
     find(".report", element).addEventListener("click", () => this.openReport());
+    find(".ask", element).hidden = !behind;
+    find(".ask", element).addEventListener("click", () => this.ask());
     listen(this);
   }
 
@@ -107,6 +110,7 @@ class Side {
     this.name = name;
     this.scenario = scenario;
     find("h2", this.element).textContent = name;
+    find(".said", this.element).textContent = "";
     const answer = call("penstock_simulate", ["number", "string"], [this.number, scenario]);
     this.result = answer.result;
     const problem = find(".problem", this.element);
@@ -253,6 +257,21 @@ class Side {
     }
     const op = this.arrays.count ? this.op(low) : null;
     return op && op.start <= s && s <= op.end ? {...op, device: d} : null;
+  }
+
+  /// Of who serves this page: all of the engine.
+  async ask() {
+    const said = find(".said", this.element), scenario = this.scenario;
+    said.textContent = "SimGrid is at work";
+    try {
+      const response = await fetch(behind.content, {method: "POST", body: JSON.stringify({scenario, engine: "simgrid"})});
+      const {result, problems} = await response.json();
+      if (scenario !== this.scenario) return;
+      said.textContent = result ? `SimGrid: update ${time(result.iteration_time_s ?? result.makespan_s)}, run of ${time(result.makespan_s)}, bubble ${percent(result.bubble_fraction)}`
+        : problems.map(p => p.rendered).join("\n");
+    } catch (error) {
+      said.textContent = `nobody answers: ${error.message}`;
+    }
   }
 
   openReport() {

@@ -160,6 +160,7 @@ PYBIND11_MODULE(_core, m) {
   py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
       .def_static("of_file", &ReadScenario::of_file, Unlocked())
       .def_static("of_text", &ReadScenario::of_text, Unlocked())
+      .def_static("of_text_alone", &ReadScenario::of_text_alone, Unlocked())
       .def("own_files", &ReadScenario::own_files)
       .def("simulate", &run, Unlocked());
   py::class_<RemoteWork>(m, "RemoteWork")

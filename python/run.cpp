@@ -1,11 +1,25 @@
 #include "python/run.hpp"
 
+#include "base/folder.hpp"
 #include "cli/scenario_names.hpp"
 #include "cli/simulation_report.hpp"
 #include "results/advice.hpp"
 #include "results/perturbation_study.hpp"
 
 namespace penstock {
+namespace {
+
+std::vector<Documents::File> shipped_files() {
+  constexpr std::size_t kMost = std::size_t{2} << 20;
+  std::vector<Documents::File> files;
+  for (const char* folder : {"models", "scenarios"})
+    for (const std::string& path : files_below(data_folder() + "/" + folder))
+      if (path.ends_with(".yaml") || path.ends_with(".json"))
+        files.push_back({path, read_text(path, kMost)});
+  return files;
+}
+
+}  // namespace
 
 std::shared_ptr<ReadScenario> ReadScenario::of_file(const std::string& name) {
   std::size_t used = 0;
@@ -20,6 +34,14 @@ std::shared_ptr<ReadScenario> ReadScenario::of_file(const std::string& name) {
 std::shared_ptr<ReadScenario> ReadScenario::of_text(const std::string& text,
                                                     const std::string& origin) {
   auto documents = std::make_shared<Documents>();
+  ScenarioTemplate scenario(text, origin, documents);
+  return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
+}
+
+std::shared_ptr<ReadScenario> ReadScenario::of_text_alone(const std::string& text,
+                                                          const std::string& origin) {
+  static const std::vector<Documents::File> kShipped = shipped_files();
+  auto documents = std::make_shared<Documents>(kShipped);
   ScenarioTemplate scenario(text, origin, documents);
   return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
 }

@@ -17,6 +17,10 @@ class ReadScenario {
   /// A text as YAML or JSON; the files it names are looked for from the working directory.
   static std::shared_ptr<ReadScenario> of_text(const std::string& text, const std::string& origin);
 
+  /// The same, which reads no file but those that are shipped.
+  static std::shared_ptr<ReadScenario> of_text_alone(const std::string& text,
+                                                     const std::string& origin);
+
   /// Throws InputError.
   Simulation simulate(const std::vector<Override>& changes, EngineChoice engine);
   /// Files that were read until now but for those that are shipped.

@@ -2,7 +2,8 @@
 // what is chosen is simulated and drawn at once, and the page works without a server, on a phone, with
 // a keyboard and in the dark. Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).
 import assert from 'node:assert/strict';
-import {execFileSync} from 'node:child_process';
+import {execFileSync, spawn} from 'node:child_process';
+import {once} from 'node:events';
 import {existsSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
@@ -186,6 +187,26 @@ const tests = {
     await report.waitForSelector('figure canvas');
     assert.match(await report.title(), /1f1b/);
     await page.context().close();
+  },
+
+  async 'served, it asks the full engine'() {
+    const served = spawn(binary, ['serve'], {cwd: source, env: {...process.env, PENSTOCK_HOME: source}, stdio: ['ignore', 'pipe', 'inherit']});
+    try {
+      const url = (await once(served.stdout, 'data'))[0].toString().trim();
+      const page = await (await browser.newContext()).newPage();
+      const complaints = [];
+      page.on('pageerror', error => complaints.push(error.message));
+      page.on('console', message => complaints.push(message.text()));
+      await page.goto(url + '#beside=');
+      await page.locator('.ask').first().click();
+      const said = page.locator('.said').first();
+      await said.filter({hasText: /bubble/}).waitFor();
+      assert.match(await said.textContent(), /^SimGrid: update 338 ms, run of 338 ms, bubble 29\.0 %$/);
+      assert.deepEqual(complaints, []);
+      await page.context().close();
+    } finally {
+      served.kill();
+    }
   },
 
   async 'three widths, and the dark'() {
