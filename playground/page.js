@@ -55,16 +55,10 @@ function scenarioOf(state, name) {
   const updates = s.each ? state.microbatches : s.flushes ? state.batches : Math.max(state.batches, 2 * state.stages);
   const parts = [["name", `"${name}, ${state.stages} stages, ${state.microbatches} microbatches"`]];
   if (state.costs === "times") {
-    const chunks = s.chunks > 1 && !s.mirrored ? s.chunks : 1;
-    const share = (value, unit) => `${+(value / chunks).toPrecision(12)} ${unit}`;
-    const model = {forward: share(state.forward, "ms")};
-    if (s.splits) {
-      model.backward_input = share(state.backward / 2, "ms");
-      model.backward_weight = share(state.backward / 2, "ms");
-    } else {
-      model.backward = share(state.backward, "ms");
-    }
-    Object.assign(model, {activation: share(state.activation, "MiB"), parameters: share(state.parameters, "GiB")});
+    const model = {forward: `${state.forward} ms`};  // chunks divide what a device has
+    if (s.splits) model.backward_input = model.backward_weight = `${+(state.backward / 2).toPrecision(12)} ms`;
+    else model.backward = `${state.backward} ms`;
+    Object.assign(model, {activation: `${state.activation} MiB`, parameters: `${state.parameters} GiB`});
     parts.push(["model", flow(model)], ["cluster", `{devices: ${state.stages}, memory: ${state.memory} GiB, link: {latency: ${state.latency} ms}}`]);
   } else {
     parts.push(["model", state.model], ["cluster", `{base: ${state.cluster}, nodes: ${state.nodes}}`]);
