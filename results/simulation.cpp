@@ -399,7 +399,8 @@ namespace {
 
 /// What both a row and a whole result have.
 Result outline(const Simulation& s, std::size_t most_reasons) {
-  Result r{rates(s)};
+  Result r;
+  static_cast<Rates&>(r) = rates(s);
   r.notes = s.scenario.notes;
   for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
   add_bubble(s, r);
