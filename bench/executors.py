@@ -4,10 +4,9 @@ turns, and as many points as are asked for with the memory of who hands them out
 
   bench/executors.py [--rounds N] [--points MILLIONS]
 
-A scheduler and workers of one thread each are started here. Wall clocks say something on a machine
-with three idle cores; beside them stands what does not depend on that: CPU seconds of workers, and of
-everything else (the program, its Python, the scheduler). With cores of their own for two workers and
-these, two take half of the time that one takes, as long as everything else takes less than half of it."""
+A scheduler and workers of one thread each are started here. Wall clocks compare one worker with two on a
+machine with three idle cores, and say nothing on a busy one; beside them stands what depends on that less:
+CPU seconds of workers, and of everything else (the program, its Python, the scheduler)."""
 import argparse
 import os
 import pathlib
