@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Simulations a second from one core: `exact`, 8 stages and 64 microbatches, each with another time
-of a forward, so that nothing but the program of ops is the same."""
+of a forward, so that nothing but the program of ops is the same. And what the engine alone takes of
+that (`engine_seconds`: C++, from the schedule to the finished timeline)."""
 import functools
+import statistics
 import time
 
 import penstock
@@ -31,6 +33,8 @@ def main():
                 lambda i: simulated(functools.partial(penstock.simulate, "small-1f1b"), i).iteration_time_s,
     }.items():
         print(f"{what}: {rate(simulate):.0f} simulations/s")
+    alone = statistics.median(simulated(scenario.simulate, i).engine_seconds for i in range(1000))
+    print(f"the engine alone: {1 / alone:.0f} simulations/s")
 
 
 if __name__ == "__main__":

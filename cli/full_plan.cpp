@@ -12,6 +12,7 @@
 #include "cli/plan_report.hpp"
 #include "cli/planning.hpp"
 #include "cli/running.hpp"
+#include "cli/workers_elsewhere.hpp"
 
 #include <fmt/format.h>
 
@@ -358,6 +359,40 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
                                           : to_text(full, table_width(arguments)));
 }
 
+/// Fills in what our search and, with --compare, the published planners find.
+void find_plans(FullPlan& full, const Arguments& arguments, const Asked& asked,
+                const SearchOptions& options, const std::vector<PublishedPlan>& published) {
+  const bool versions = full.several_versions, compares = arguments.flag("compare");
+  const Problem& problem = full.problem;
+  full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
+  if (!compares) return;
+  // With several versions one is still allowed.
+  SearchResult several =
+      search_from(problem, arguments, asked, options, published, true, full.result.plans);
+  full.compared = compared(published, full.result, several);
+  full.compared_notes = task_of(problem.base()).notes;
+  if (versions) full.result = std::move(several);
+}
+
+/// The same, by who is at `--on`.
+void find_plans_on(FullPlan& full, const Arguments& arguments, const Asked& asked,
+                   SearchOptions options, const std::vector<PublishedPlan>& published,
+                   Reasons& reasons) {
+  const Problem& problem = full.problem;
+  look_on(arguments.value("on"),
+          {problem.text(), problem.origin(), problem.batch(), problem.headroom()},
+          [&](const Others& others) {
+            options.others = others;
+            options.others->look_at = [&](const std::vector<Question>& questions) {
+              std::vector<Looked> answers = others.look_at(questions);
+              for (const Looked& looked : answers)
+                if (!looked.reasons.empty()) reasons[looked.scenario] = looked.reasons;
+              return answers;
+            };
+            find_plans(full, arguments, asked, options, published);
+          });
+}
+
 }  // namespace
 
 bool wants_full_plan(const Arguments& arguments) {
@@ -379,17 +414,12 @@ int run_full_plan(const Arguments& arguments) {
   std::vector<PublishedPlan> published;
   if (asks_published(arguments, problem))
     published = published_plans(problem, microbatches_to_ask(asked, problem));
-  const bool versions = arguments.flag("asynchronous"), compares = arguments.flag("compare");
+  const bool versions = arguments.flag("asynchronous");
   FullPlan full{problem, asked.search, terms, {}, {}, {}, {}, {}, versions};
-  full.result = search_from(problem, arguments, asked, options, published, versions && !compares);
-  if (compares) {
-    // With several versions one is still allowed.
-    SearchResult several =
-        search_from(problem, arguments, asked, options, published, true, full.result.plans);
-    full.compared = compared(published, full.result, several);
-    full.compared_notes = task_of(problem.base()).notes;
-    if (versions) full.result = std::move(several);
-  }
+  if (arguments.flag("on"))
+    find_plans_on(full, arguments, asked, options, published, reasons);
+  else
+    find_plans(full, arguments, asked, options, published);
   for (const FoundPlan& plan : full.result.plans)
     full.offers.push_back(offer_of(problem, plan, reasons));
   if (!full.offers.empty())

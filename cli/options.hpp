@@ -98,6 +98,7 @@ int run_trace_check(const Arguments&);
 int run_list(const Arguments&);
 int run_init(const Arguments&);
 int run_doctor(const Arguments&);
+int run_serve(const Arguments&);
 int run_completion(const Arguments&);
 int run_help(const Arguments&);
 

@@ -24,6 +24,7 @@ PlanInput input_of(const std::string& name);
 
 /// Options of our own search alone.
 inline constexpr const char* kOnlyFull[] = {"compare",
+                                            "on",
                                             "objective",
                                             "schedule",
                                             "effort",

@@ -445,11 +445,6 @@ std::string stash_text(double chunks_held, double chunks, bool decimal) {
   return fmt::format("{:.{}f}", chunks_held / chunks, decimal ? 1 : 0);
 }
 
-std::string counted(std::int64_t count, std::string_view what) {
-  const char* ending = count == 1 ? "" : what.ends_with("ch") ? "es" : "s";
-  return fmt::format("{} {}{}", count, what, ending);
-}
-
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::string text = heading(s, options) + ends(r) + fits(r) + how_fast(s, r) + why(s, r) +
                      communication_line(s, r) + path_summary(s, r) + contention_line(s, r) +

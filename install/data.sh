@@ -5,8 +5,17 @@
 set -euo pipefail
 
 [[ -z ${MESON_INSTALL_DRY_RUN-} ]] || exit 0
-share=$MESON_INSTALL_DESTDIR_PREFIX/share
 cd "$MESON_SOURCE_ROOT"
+shipped=(models scenarios ! -name '*.cpp' ! -name '*.hpp' ! -name meson.build ! -name '.*' ! -name '*~')
+if [[ ${1-} == --list ]]; then  # for a wheel: what is shipped, and no documentation
+  find "${shipped[@]}" -type f | LC_ALL=C sort
+  exit
+fi
+if [[ ${1-} == --headers ]]; then  # those of the library, and what they include
+  find base program models schedules traces sim -name '*.hpp' ! -path 'base/precompiled/*' | LC_ALL=C sort
+  exit
+fi
+share=$MESON_INSTALL_DESTDIR_PREFIX/share
 
 # copy_files FOLDER FIND-ARGUMENT...: the files found here, by their paths, into FOLDER.
 copy_files() {
@@ -18,8 +27,7 @@ copy_files() {
 }
 
 rm -rf -- "$share/penstock/models" "$share/penstock/scenarios"  # what an older version has shipped
-copy_files "$share/penstock" models scenarios \
-  ! -name '*.cpp' ! -name '*.hpp' ! -name meson.build ! -name '.*' ! -name '*~'
+copy_files "$share/penstock" "${shipped[@]}"
 copy_files "$share/doc/penstock" README.md docs \
   \( -name '*.md' -o -name '*.png' -o -name '*.svg' \)
 install -D -m 644 LICENSE "$share/doc/penstock/LICENSE"

@@ -33,6 +33,11 @@ std::vector<double> time_before(const PipedreamProfile& profile, bool again) {
   return sums;
 }
 
+/// Of the values of a PerStage that are its stages' or that of all of them.
+bool of_stage(const std::vector<bool>& values, std::size_t stage) {
+  return values[values.size() == 1 ? 0 : stage];
+}
+
 /// Splits of n layers into stages.
 class Splitter {
  public:
@@ -41,7 +46,7 @@ class Splitter {
       : before_{time_before(profile, false), time_before(profile, true)},
         cut_(profiled_cut_bytes(profile)),
         widths_(widths),
-        recompute_(recompute) {}
+        recompute_(recompute.values()) {}
 
   /// Halves the interval that holds the least possible time of the slowest stage. (With uneven
   /// widths that time is not monotonous in the number of layers: no recurrence over layers.)
@@ -92,7 +97,7 @@ class Splitter {
   std::size_t layers() const { return before_[0].size() - 1; }
   double width(std::size_t stage) const { return widths_[stage]; }
   const std::vector<double>& before(std::size_t stage) const {
-    return before_[recompute_.of(stage) ? 1 : 0];
+    return before_[of_stage(recompute_, stage) ? 1 : 0];
   }
   double time(std::size_t begin, std::size_t end, std::size_t stage) const {
     return (before(stage)[end] - before(stage)[begin]) / width(stage);
@@ -141,7 +146,7 @@ class Splitter {
   std::vector<double> before_[2];  // cumulative times, also of layers that are recomputed
   std::vector<double> cut_;
   const std::vector<int>& widths_;
-  const PerStage<bool>& recompute_;
+  const std::vector<bool> recompute_;  // of each stage; the only one where they are alike
 };
 
 void add_layer(StageCosts& c, double& parameters, double& kept, const ProfiledLayer& layer) {
@@ -180,6 +185,7 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
                                              const std::vector<int>& layers,
                                              const ProfileUse& use) {
   const std::vector<double> cut = profiled_cut_bytes(profile);
+  const std::vector<bool> recompute = use.recompute.values();
   std::vector<StageCosts> costs(layers.size());
   std::size_t begin = 0;
   for (std::size_t s = 0; s < layers.size(); ++s) {
@@ -188,9 +194,9 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
     double parameters = 0, kept = 0;
     for (std::size_t i = begin; i < end; ++i)
       add_layer(costs[s], parameters, kept, profile.layers[i]);
-    finish_times(costs[s], use.scale, use.recompute.of(s));
+    finish_times(costs[s], use.scale, of_stage(recompute, s));
     add_parameters(costs[s], parameters, use.bytes);
-    add_activations(costs[s], input, use.scale * kept, use.recompute.of(s));
+    add_activations(costs[s], input, use.scale * kept, of_stage(recompute, s));
     if (s + 1 < layers.size()) costs[s].output_bytes = std::llround(use.scale * cut[end]);
     begin = end;
   }

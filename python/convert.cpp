@@ -47,6 +47,24 @@ py::object to_python(const Json& json) {
   return json.is_array() ? list_of(json) : dict_of(json);
 }
 
+py::object to_python(const Value& document) {
+  if (document.kind == Value::Kind::null) return py::none();
+  if (document.kind == Value::Kind::scalar) {
+    const auto json = Json::parse_if(document.text);
+    return json && !json->is_structured() && !json->is_string() ? to_python(*json)
+                                                                : py::str(document.text);
+  }
+  if (document.kind == Value::Kind::list) {
+    py::list list;
+    for (const Value& item : document.items) list.append(to_python(item));
+    return list;
+  }
+  py::dict dict;
+  for (const Value::Entry& entry : document.entries)
+    dict[py::str(entry.key.text)] = to_python(entry.value);
+  return dict;
+}
+
 void translate_errors() {
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {

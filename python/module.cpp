@@ -2,8 +2,10 @@
 // interpreter's lock.
 #include "base/module_path.hpp"
 #include "cli/options.hpp"
+#include "plan/search/questions.hpp"
 #include "python/convert.hpp"
 #include "python/run.hpp"
+#include "sweep/elsewhere.hpp"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -106,6 +108,33 @@ py::dict command_table() {
   return table;
 }
 
+/// What an executor's worker has: the points of a sweep or the candidates of a search.
+class RemoteWork {
+ public:
+  explicit RemoteWork(const std::string& recipe) {
+    if (is_problem(recipe))
+      problem_.emplace(recipe);
+    else
+      points_.emplace(recipe);
+  }
+
+  py::list answers(const std::vector<std::string>& items) const {
+    std::vector<std::string> answers;
+    {
+      const py::gil_scoped_release unlocked;
+      for (const std::string& item : items)
+        answers.push_back(problem_ ? problem_->answer(item) : points_->answer(item));
+    }
+    py::list list;
+    for (const std::string& answer : answers) list.append(py::bytes(answer));
+    return list;
+  }
+
+ private:
+  std::optional<RemoteProblem> problem_;
+  std::optional<RemotePoints> points_;
+};
+
 std::vector<std::string> kind_tokens() {
   std::vector<std::string> tokens;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind)
@@ -123,13 +152,20 @@ PYBIND11_MODULE(_core, m) {
   m.def("set_program_path", [](const std::string& path) { set_program_path(path); });
   m.def("data_folder", &data_folder);
   m.def("result_fields", &fields);
+  m.def("parse_yaml", [](const std::string& text, const std::string& origin) {
+    return to_python(parse_document(text, origin));
+  });
   m.def("command_table", &command_table);
   m.attr("kinds") = kind_tokens();
   py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
       .def_static("of_file", &ReadScenario::of_file, Unlocked())
       .def_static("of_text", &ReadScenario::of_text, Unlocked())
+      .def_static("of_text_alone", &ReadScenario::of_text_alone, Unlocked())
       .def("own_files", &ReadScenario::own_files)
       .def("simulate", &run, Unlocked());
+  py::class_<RemoteWork>(m, "RemoteWork")
+      .def(py::init<const std::string&>())
+      .def("answers", &RemoteWork::answers);
   py::class_<Run, std::shared_ptr<Run>>(m, "Run")
       .def("value", &field_value)
       .def("json", &whole)

@@ -1,11 +1,25 @@
 #include "python/run.hpp"
 
+#include "base/folder.hpp"
 #include "cli/scenario_names.hpp"
 #include "cli/simulation_report.hpp"
 #include "results/advice.hpp"
 #include "results/perturbation_study.hpp"
 
 namespace penstock {
+namespace {
+
+std::vector<Documents::File> shipped_files() {
+  constexpr std::size_t kMost = std::size_t{2} << 20;
+  std::vector<Documents::File> files;
+  for (const char* folder : {"models", "scenarios"})
+    for (const std::string& path : files_below(data_folder() + "/" + folder))
+      if (path.ends_with(".yaml") || path.ends_with(".json"))
+        files.push_back({path, read_text(path, kMost)});
+  return files;
+}
+
+}  // namespace
 
 std::shared_ptr<ReadScenario> ReadScenario::of_file(const std::string& name) {
   std::size_t used = 0;
@@ -24,6 +38,14 @@ std::shared_ptr<ReadScenario> ReadScenario::of_text(const std::string& text,
   return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
 }
 
+std::shared_ptr<ReadScenario> ReadScenario::of_text_alone(const std::string& text,
+                                                          const std::string& origin) {
+  static const std::vector<Documents::File> kShipped = shipped_files();
+  auto documents = std::make_shared<Documents>(kShipped);
+  ScenarioTemplate scenario(text, origin, documents);
+  return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
+}
+
 Simulation ReadScenario::simulate(const std::vector<Override>& changes, EngineChoice engine) {
   return penstock::simulate(scenario_.resolve(changes), engine, &programs_);
 }
@@ -33,6 +55,11 @@ std::vector<std::string> ReadScenario::own_files() const {
   const std::string shipped = data_folder() + "/";
   std::erase_if(paths, [&](const std::string& path) { return path.starts_with(shipped); });
   return paths;
+}
+
+const Rates& Run::rates_once() {
+  std::call_once(rated_, [&] { rates_ = rates(simulation_); });
+  return rates_;
 }
 
 const Result& Run::outline_once() {
@@ -53,6 +80,8 @@ const Result& Run::whole_once() {
 
 std::optional<Json> Run::value(const Field<Summary>& field) {
   if (field.before_run) return field.value({simulation_.scenario});
+  if (field.of_rates)
+    return field.value({simulation_.scenario, &simulation_, nullptr, false, &rates_once()});
   const Result& result = field.number != nullptr ? outline_once() : whole_once();
   return field.value({simulation_.scenario, &simulation_, &result});
 }

@@ -17,6 +17,10 @@ class ReadScenario {
   /// A text as YAML or JSON; the files it names are looked for from the working directory.
   static std::shared_ptr<ReadScenario> of_text(const std::string& text, const std::string& origin);
 
+  /// The same, which reads no file but those that are shipped.
+  static std::shared_ptr<ReadScenario> of_text_alone(const std::string& text,
+                                                     const std::string& origin);
+
   /// Throws InputError.
   Simulation simulate(const std::vector<Override>& changes, EngineChoice engine);
   /// Files that were read until now but for those that are shipped.
@@ -46,12 +50,14 @@ class Run {
   std::string report();
 
  private:
+  const Rates& rates_once();
   const Result& outline_once();
   const Result& whole_once();
 
   Simulation simulation_;
   EngineChoice engine_;
-  std::once_flag outlined_, completed_;
+  std::once_flag rated_, outlined_, completed_;
+  Rates rates_;
   Result outline_, whole_;
 };
 

@@ -5,7 +5,8 @@ namespace penstock {
 std::string section_text(const ComparisonSection& comparison) {
   Json json = section_json("comparison", comparison.text);
   json["names"] = comparison.names;
-  json["bad"] = comparison.bad;
+  json["bad"] = Json::array();
+  for (const bool bad : comparison.bad) json["bad"].push_back(bad);
   json["panels"] = Json::array();
   for (const ComparisonPanel& panel : comparison.panels) {
     Json bars = Json::array();

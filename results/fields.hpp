@@ -54,6 +54,7 @@ struct Field {
   std::optional<Json> (*value)(const Of&);
   double (*number)(const Of&) = nullptr;  ///< the same, NaN for none; null: the field is no number
   bool before_run = false;                ///< follows from the scenario
+  bool of_rates = false;                  ///< is one of Rates
 };
 
 /// What the fields of a whole result are read from. Fields that follow from the scenario need no
@@ -63,6 +64,7 @@ struct Summary {
   const Simulation* simulation = nullptr;
   const Result* result = nullptr;
   bool reproducible = false;  ///< without what varies between runs
+  const Rates* rates = result;
 };
 
 /// Of the scenario's device time.
@@ -129,6 +131,8 @@ auto get(const Of& of) {
     return Get{}(of);
   } else if constexpr (std::invocable<Get, const Scenario&>) {
     return Get{}(of.scenario);
+  } else if constexpr (std::invocable<Get, const Rates&>) {
+    return Get{}(*of.rates);
   } else if constexpr (std::invocable<Get, const Result&>) {
     return Get{}(*of.result);
   } else {
@@ -191,7 +195,8 @@ Field<Of>::Field(std::string_view name_, Unit unit_, Get, std::string_view meani
                std::remove_cvref_t<decltype(fields_detail::get<Get>(std::declval<const Of&>()))>>),
       column(column_),
       value([](const Of& of) { return fields_detail::value(fields_detail::get<Get>(of)); }),
-      before_run(std::invocable<Get, const Scenario&>) {
+      before_run(std::invocable<Get, const Scenario&>),
+      of_rates(std::invocable<Get, const Rates&>) {
   if constexpr (requires(const Of& of) { fields_detail::number(fields_detail::get<Get>(of)); })
     number = [](const Of& of) { return fields_detail::number(fields_detail::get<Get>(of)); };
 }

@@ -201,29 +201,8 @@ void add_bubble(const Simulation& s, Result& r) {
   if (max_stage > 0) r.stage_bubble_fraction = 1 - max_busy / max_stage;
 }
 
-void add_rates(const Simulation& s, Result& r) {
-  r.stalled_because = s.timeline->stalled_because;
-  if (!r.stalled_because.empty()) {
-    r.notes.push_back("the run stands still for ever; all times are those until then");
-    return;
-  }
-  r.iteration_time_s = iteration_time_s(s);
-  const double batches = s.program.updates(0);
-  if (!r.iteration_time_s) {
-    r.notes.push_back(
-        fmt::format("too few batches for a steady state (at least {} are needed); rates are those "
-                    "of the whole run",
-                    updates_for_steady_state(s.program)));
-  }
-  const double per_update = r.iteration_time_s ? *r.iteration_time_s : r.makespan_s / batches;
-  if (per_update <= 0) return;
-  const double samples = s.scenario.samples_per_update();
-  r.samples_per_s = samples / per_update;
-  r.microbatches_per_s = r.samples_per_s / static_cast<double>(s.scenario.microbatch_size);
-  if (s.scenario.samples_per_epoch)
-    r.epoch_s = static_cast<double>(*s.scenario.samples_per_epoch) / r.samples_per_s;
-  if (!s.scenario.transformer) return;
-  const TransformerSpec& model = *s.scenario.transformer;
+/// Of transformers: tokens, and arithmetic against what the devices could do.
+void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   double model_flops = 0, hardware_flops = 0;  // of a microbatch, on all GPUs that work on it
   for (std::size_t stage = 0; stage < s.scenario.costs.size(); ++stage) {
     const StageCosts& c = s.scenario.costs[stage];
@@ -250,6 +229,19 @@ void add_rates(const Simulation& s, Result& r) {
   }
   r.mfu = model_flops * r.microbatches_per_s / peak;
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
+}
+
+/// What is to be known of its times.
+void add_notes(const Simulation& s, Result& r) {
+  r.stalled_because = s.timeline->stalled_because;
+  if (!r.stalled_because.empty()) {
+    r.notes.push_back("the run stands still for ever; all times are those until then");
+  } else if (!r.iteration_time_s) {
+    r.notes.push_back(
+        fmt::format("too few batches for a steady state (at least {} are needed); rates are those "
+                    "of the whole run",
+                    updates_for_steady_state(s.program)));
+  }
 }
 
 /// Bytes that these flows take over each link when `bytes` move in all.
@@ -386,16 +378,33 @@ Simulation simulate(Scenario scenario, EngineChoice engine, ProgramCache* progra
   return s;
 }
 
+Rates rates(const Simulation& s) {
+  Rates r;
+  r.makespan_s = s.timeline->makespan_s;
+  if (!s.timeline->stalled_because.empty()) return r;
+  r.iteration_time_s = iteration_time_s(s);
+  const double batches = s.program.updates(0);
+  const double per_update = r.iteration_time_s ? *r.iteration_time_s : r.makespan_s / batches;
+  if (per_update <= 0) return r;
+  const double samples = s.scenario.samples_per_update();
+  r.samples_per_s = samples / per_update;
+  r.microbatches_per_s = r.samples_per_s / static_cast<double>(s.scenario.microbatch_size);
+  if (s.scenario.samples_per_epoch)
+    r.epoch_s = static_cast<double>(*s.scenario.samples_per_epoch) / r.samples_per_s;
+  if (s.scenario.transformer) add_flops(s, *s.scenario.transformer, r);
+  return r;
+}
+
 namespace {
 
 /// What both a row and a whole result have.
 Result outline(const Simulation& s, std::size_t most_reasons) {
   Result r;
+  static_cast<Rates&>(r) = rates(s);
   r.notes = s.scenario.notes;
-  r.makespan_s = s.timeline->makespan_s;
   for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
   add_bubble(s, r);
-  add_rates(s, r);
+  add_notes(s, r);
   r.ops = count_ops(s);
   judge_memory(s, most_reasons, r);
   return r;

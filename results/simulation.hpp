@@ -157,14 +157,17 @@ struct PerturbationStudy {
   std::optional<Goodput> goodput;
 };
 
-struct Result {
-  std::vector<std::string> infeasible_because;  ///< empty: it fits
-  std::string stalled_because;                  ///< empty: the run ends
+struct Rates {
   double makespan_s = 0;
   std::optional<double> iteration_time_s;
   double samples_per_s = 0;
   double microbatches_per_s = 0;
   std::optional<double> tokens_per_s_per_device, tflops_per_device, mfu, hfu, epoch_s;
+};
+
+struct Result : Rates {
+  std::vector<std::string> infeasible_because;  ///< empty: it fits
+  std::string stalled_because;                  ///< empty: the run ends
   double bubble_fraction = 0, stage_bubble_fraction = 0;
   std::array<double, kCauses> bubble{};  ///< shares of devices * makespan
   std::vector<PathSegment> critical_path;
@@ -178,6 +181,9 @@ struct Result {
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };
+
+/// How fast it is, and nothing of its devices: a fraction of what `outline` takes.
+Rates rates(const Simulation& simulation);
 
 Result summarize(const Simulation& simulation);
 

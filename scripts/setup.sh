@@ -47,6 +47,14 @@ all_packages=(
   'clang-tidy-16|finds mistakes|tool clang-tidy-16'
   'python3-pandas|tables for Python|python_module pandas'
   'dpkg-dev|finds what a package needs|tool dpkg-shlibdeps'
+  'emscripten|C++ for browsers|tool em++'
+  'python3-distributed|a sweep on many machines, by Dask|python_module distributed'
+  'python3-mpi4py|a sweep on many machines, by MPI|python_module mpi4py.futures'
+  'python3-nbclient|runs notebooks|python_module nbclient'
+  'python3-ipykernel|runs their cells|python_module ipykernel'
+  'python3-pip|makes a wheel|python_module pip'
+  'python3-venv|where it is tried|python_module ensurepip'
+  'python3-mesonpy|makes a wheel of what meson builds|python_module mesonpy'
 )
 # shellcheck disable=SC2034
 fuzz_packages=(

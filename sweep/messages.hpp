@@ -3,6 +3,9 @@
 //   to a worker    point, give_up (a point that another worker got instead), stop
 //   from a worker  row
 //
+// Between this process and points that are computed elsewhere (elsewhere.hpp): recipe, chunk, stop;
+// want, row, lost.
+//
 // A message is its length, its kind and its bytes.
 #pragma once
 
@@ -15,7 +18,16 @@
 
 namespace penstock {
 
-enum class MessageKind : char { row = 'r', point = 'p', give_up = 'g', stop = 's' };
+enum class MessageKind : char {
+  row = 'r',
+  point = 'p',
+  give_up = 'g',
+  stop = 's',
+  recipe = 'i',
+  chunk = 'c',
+  want = 'w',
+  lost = 'l',
+};
 
 struct Task {
   Point point;

@@ -31,6 +31,8 @@ struct WorkerOptions {
   /// True while too many rows wait for one that is still to come: no new points. None: never.
   std::function<bool()> full = {};
   std::function<void()> tick = {};  ///< called several times a second; none: nothing
+  /// Points that have no row yet, so that the last ones are spread evenly. None: unknown.
+  std::function<std::uint64_t()> left = {};
 };
 
 /// Called in a worker. What it throws makes a row `failed`.

@@ -6,6 +6,7 @@
 #include "cli/option_numbers.hpp"
 #include "cli/running.hpp"
 #include "cli/sweep_report.hpp"
+#include "cli/workers_elsewhere.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/inputs.hpp"
@@ -67,6 +68,10 @@ void check_options(const Arguments& arguments) {
   for (const char* name : {"top", "sort", "columns"}) {
     if (arguments.flag(name) && !shows_table(arguments))
       throw InputError(fmt::format("--{}", name), "shapes the table; csv and json have every row");
+  }
+  for (const char* name : {"jobs", "timeout"}) {
+    if (arguments.flag("on") && arguments.flag(name))
+      throw InputError(fmt::format("--{}", name), "is of workers of this machine, not of --on");
   }
   if (writes_file(arguments)) check_extension(arguments.value("output"));
   if (!arguments.flag("over") && arguments.positional.size() < 2)
@@ -145,13 +150,23 @@ std::unique_ptr<const Evaluator> evaluator_of(const Arguments& arguments,
                                      engine_of(arguments, EngineChoice::automatic), documents);
 }
 
+SweepRecipe recipe_of(const Arguments& arguments, const Documents& documents) {
+  return {arguments.positional,    arguments.values("over"),
+          arguments.values("zip"), arguments.values("where"),
+          arguments.values("set"), arguments.value("engine", "auto"),
+          data_folder(),           documents.files()};
+}
+
 /// False when it was stopped before all points were visited.
 bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& arguments,
-               const WorkerOptions& options) {
+               const Documents& documents, const WorkerOptions& options) {
+  const NextPoint next = [&] { return run.next_point(); };
+  const TakeRow take = [&](Row&& row) { run.take_row(std::move(row)); };
   try {
-    visit(
-        evaluation(evaluator, arguments), [&] { return run.next_point(); },
-        [&](Row&& row) { run.take_row(std::move(row)); }, options);
+    if (arguments.flag("on"))
+      visit_on(arguments.value("on"), recipe_of(arguments, documents), next, take, options);
+    else
+      visit(evaluation(evaluator, arguments), next, take, options);
     return run.finish();
   } catch (const LostOutput&) {
     throw;
@@ -283,9 +298,10 @@ int run_sweep(const Arguments& given) {
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
+  workers.left = [&run] { return run.left(); };
   if (arguments.flag("resume")) run.resume();
   watch.emplace(run.left());
-  const bool complete = visit_all(*evaluator, run, arguments, workers);
+  const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
   watch->end();
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   flush_output();

@@ -100,6 +100,8 @@ class Problem {
   /// share of the devices' memory that plans leave free. Throws InputError.
   Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom = 0);
 
+  const std::string& text() const { return text_; }
+  const std::string& origin() const { return origin_; }
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
   double headroom() const { return headroom_; }

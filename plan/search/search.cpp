@@ -45,13 +45,6 @@ struct Later {
 };
 using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
 
-/// Is every message alone on its link? Asked only where that may be: it lays out all replicas.
-bool shares_nothing(const Scenario& scenario) {
-  const Cluster& cluster = scenario.cluster;
-  const bool may = cluster.link || (!cluster.network && cluster.attachment == Attachment::pairs);
-  return may && uses_exact(prepare(scenario), EngineChoice::automatic);
-}
-
 class Search {
  public:
   Search(const Problem& problem, const Axes& axes, const SearchOptions& options)
@@ -103,12 +96,25 @@ class Search {
   /// The answer of an engine, its time that of the problem's batch.
   Judgement answer(const Scenario& scenario) {
     if (!options_.confirm) return per_batch(judge(scenario, EngineChoice::exact), scenario);
+    return timed([&] { return per_batch(options_.confirm(scenario), scenario); });
+  }
+  Judgement answer(const Node& node) {
+    if (!options_.others) return answer(problem_.resolve(node.candidate));
+    return timed([&] {
+      const Looked looked = look(node.candidate, relaxed_, true);
+      if (!looked.unanswered.empty()) throw SystemError(looked.unanswered);
+      if (!looked.cannot_run.empty()) throw InputError("plan", looked.cannot_run);
+      return per_batch(looked.judgement, looked.samples_per_update);
+    });
+  }
+  template <class Work>
+  Judgement timed(Work&& work) {
     const double began_s = elapsed_s();
     const auto took = [&] { longest_s_ = std::max(longest_s_, elapsed_s() - began_s); };
     try {
-      const Judgement judgement = options_.confirm(scenario);
+      const Judgement judgement = work();
       took();
-      return per_batch(judgement, scenario);
+      return judgement;
     } catch (const SystemError& error) {  // the process died, not the plan
       took();
       ++out_.unanswered;
@@ -116,9 +122,11 @@ class Search {
       throw;
     }
   }
-  Judgement per_batch(Judgement judgement, const Scenario& scenario) const {
-    judgement.iteration_time_s *=
-        static_cast<double>(problem_.batch()) / scenario.samples_per_update();
+  Judgement per_batch(const Judgement& judgement, const Scenario& scenario) const {
+    return per_batch(judgement, scenario.samples_per_update());
+  }
+  Judgement per_batch(Judgement judgement, double samples) const {
+    judgement.iteration_time_s *= static_cast<double>(problem_.batch()) / samples;
     return judgement;
   }
   double throughput(const Judgement& judgement) const {
@@ -593,28 +601,52 @@ class Search {
     }
     ++out_.evaluations;
     const Shape& shape = node.candidate.family.shape;
-    try {
-      const Scenario scenario = problem_.resolve(node.candidate);
-      const Judgement judgement = relaxed(scenario, problem_.plain_reduction());
-      if (!judgement.fits || judgement.engine == "exact") {
-        settle(node, per_batch(judgement, scenario));
-        return;
-      }
-      Node bounded = node;
-      bounded.level = Node::relaxed;
-      bounded.memory_bytes = std::max(node.memory_bytes, judgement.memory_bytes);
-      const double time_s = per_batch(judgement, scenario).iteration_time_s;
-      bounded.estimate = std::max(node.bound, cost(time_s, bounded.memory_bytes, shape));
-      // Without a flush the answer is a difference of two times, each of them only bounded.
-      if (scenario.schedule->flushes()) bounded.bound = bounded.estimate;
-      if (shares_nothing(scenario)) {
-        settle(node, per_batch(judge(scenario, EngineChoice::exact), scenario));
-      } else {
-        relaxed_.push(bounded);
-      }
-    } catch (const InputError& error) {
-      refuse(error);
+    const Looked looked = look(node.candidate, queue_, false);
+    if (!looked.unanswered.empty()) throw SystemError(looked.unanswered);
+    if (!looked.cannot_run.empty()) return refuse(looked.cannot_run);
+    const Judgement judgement = per_batch(looked.judgement, looked.samples_per_update);
+    if (looked.exact) return settle(node, judgement);
+    Node bounded = node;
+    bounded.level = Node::relaxed;
+    bounded.memory_bytes = std::max(node.memory_bytes, judgement.memory_bytes);
+    bounded.estimate =
+        std::max(node.bound, cost(judgement.iteration_time_s, bounded.memory_bytes, shape));
+    // Without a flush the answer is a difference of two times, each of them only bounded.
+    if (node.candidate.family.schedule->flushes()) bounded.bound = bounded.estimate;
+    relaxed_.push(bounded);
+  }
+
+  /// What is known of the candidate. Others are asked about those in the queue behind it as well.
+  Looked look(const Candidate& candidate, Queue& behind, bool answer) {
+    const Question question{problem_.choice(candidate), answer};
+    if (!options_.others) return look_at(problem_, question);
+    const std::string key = to_json(0, question);
+    if (!looked_.contains(key)) ask_others(question, key, behind);
+    return std::move(looked_.extract(key).mapped());
+  }
+
+  void ask_others(const Question& question, const std::string& key, Queue& behind) {
+    std::vector<Question> questions{question};
+    std::vector<std::string> keys{key};
+    const std::size_t confirmed = std::min(out_.confirmations, options_.most_confirmations);
+    const std::size_t most =
+        std::min(options_.others->at_once(),
+                 question.answer ? options_.most_confirmations - confirmed + 1 : SIZE_MAX);
+    std::vector<Node> passed;
+    while (!behind.empty() && questions.size() < most && passed.size() < 4 * most) {
+      passed.push_back(take(behind));
+      const Node& node = passed.back();
+      if (node.level != (question.answer ? Node::relaxed : Node::cut) || hopeless(node.bound))
+        continue;
+      Question next{problem_.choice(node.candidate), question.answer};
+      std::string name = to_json(0, next);
+      if (looked_.contains(name) || std::ranges::find(keys, name) != keys.end()) continue;
+      questions.push_back(std::move(next));
+      keys.push_back(std::move(name));
     }
+    for (Node& node : passed) behind.push(std::move(node));
+    std::vector<Looked> answers = options_.others->look_at(questions);
+    for (std::size_t i = 0; i < keys.size(); ++i) looked_[keys[i]] = std::move(answers[i]);
   }
 
   void confirm(const Node& node) {
@@ -623,19 +655,19 @@ class Search {
     confirmed_ops_ += ops_of(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
     try {
-      settle(node, answer(problem_.resolve(node.candidate)));
+      settle(node, answer(node));
       // Where links are shared, what recomputes more might be faster than this; not than its bound.
       if (may_recompute_more(node)) above_.push_back({node.bound, family});
     } catch (const InputError& error) {
-      refuse(error);
+      refuse(error.what());
     } catch (const SystemError&) {
       unanswered_.push_back(node);
     }
   }
 
-  void refuse(const InputError& error) {
+  void refuse(const std::string& why) {
     ++out_.cuts.refused;
-    why_not_ = error.what();
+    why_not_ = why;
   }
 
   static std::int64_t ops_of(const PlanFamily& family) {
@@ -837,6 +869,7 @@ class Search {
   std::vector<Open> above_;        ///< families of cuts that recompute more than what was confirmed
   std::vector<Open> left_;         ///< families that take too long
   std::vector<Node> unanswered_;   ///< whose `confirm` failed
+  std::map<std::string, Looked> looked_;  ///< by others, and not asked for yet
   std::string why_not_;
   SearchResult out_;
 };

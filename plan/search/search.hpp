@@ -18,6 +18,7 @@
 
 #include "plan/search/bound.hpp"
 #include "plan/search/kept_plans.hpp"
+#include "plan/search/questions.hpp"
 
 #include <array>
 #include <functional>
@@ -73,6 +74,9 @@ struct SearchOptions {
   /// it throws InputError cannot run; SystemError says nothing about the plan, which remains as its
   /// bound.
   std::function<Judgement(const Scenario&)> confirm = nullptr;
+  /// Asked instead of this process, with candidates that are probably next: the plans are the same,
+  /// where no time limit ends the search. None: this process.
+  std::optional<Others> others = {};
   /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
   std::function<void(std::size_t, double, double)> progress = nullptr;
 };

@@ -1,15 +1,17 @@
 """The functions of the package. `simulate` runs in this process; what forks, prints and takes long
 (`plan`, `sweep` ...) is asked of the program, which answers in JSON."""
 
+import contextlib
 import functools
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Mapping, Union
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, Optional, Union
 
-from . import _core, errors
+from . import _core, elsewhere, errors
 from .results import Result
 from .values import changes_of, is_text, text_of, yaml_of
 
@@ -17,6 +19,7 @@ Scenario = Union[str, "os.PathLike[str]", Mapping[str, Any], "ReadScenario"]
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _TABLE = _core.command_table()
+_OK, _OUT_OF_TOLERANCE = 0, 3
 
 
 def program() -> str:
@@ -134,16 +137,69 @@ def _listed(values: Any) -> str:
     return os.fspath(values) if isinstance(values, os.PathLike) else text_of(values)
 
 
-def _ask(command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
+def ask(command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
     """What the program prints. Throws what it says is wrong."""
+    with _started(command, sources, options) as process:
+        return _answer_of(process)
+
+
+@contextlib.contextmanager
+def _started(command, sources, options, **settings):
+    """The program at work; ended when this is left."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         names = [_file_of(source, folder, i) for i, source in enumerate(sources)]
         words = [*command.split(), *names, *_words(command, options)]
-        done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, text=True,
-                              env={**os.environ, "PENSTOCK_ERRORS": "json"}, capture_output=True)
-    if done.returncode in (0, 3, 5):
-        return done.stdout
-    raise _error_in(done)
+        with subprocess.Popen([program(), *words], stdin=subprocess.DEVNULL, text=True,
+                              env={**os.environ, "PENSTOCK_ERRORS": "json"},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+
+
+def _answer_of(process: "subprocess.Popen[str]") -> str:
+    output, said = process.communicate()
+    if process.returncode in (_OK, _OUT_OF_TOLERANCE):
+        return output
+    raise _error_in(said, process.returncode)
+
+
+def _asked(executor: Optional[Executor], command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
+    return ask(command, sources, options) if executor is None else _ask_with(executor, command, sources, options)
+
+
+def _ask_with(executor: Executor, command: str, sources: List[Any], options: Mapping[str, Any]) -> str:
+    """The same, while the executor computes its points."""
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    try:
+        options = {**options, "on": f"pipes:{theirs_in},{theirs_out}"}
+        with _started(command, sources, options, pass_fds=(theirs_in, theirs_out)) as process, \
+                ThreadPoolExecutor(1) as reader:
+            os.close(theirs_in)
+            os.close(theirs_out)
+            theirs_in = theirs_out = -1
+            answer = reader.submit(_answer_of, process)
+            read, write = os.fdopen(ours_in, "rb"), os.fdopen(ours_out, "wb")
+            ours_in = ours_out = -1
+            try:
+                elsewhere.serve(executor, read, write)
+            except BrokenExecutor as broken:
+                raise errors.SystemError(f"the executor broke: {broken}; {_why(answer)}") from broken
+            except BaseException:
+                process.kill()
+                raise
+            return answer.result()
+    finally:
+        for descriptor in {theirs_in, theirs_out, ours_in, ours_out} - {-1}:
+            os.close(descriptor)
+
+
+def _why(answer: "Future[str]") -> str:
+    error = answer.exception()
+    return "" if error is None else str(error)
 
 
 def _file_of(source: Any, folder: str, number: int) -> str:
@@ -158,12 +214,11 @@ def _file_of(source: Any, folder: str, number: int) -> str:
     return path
 
 
-def _error_in(done: "subprocess.CompletedProcess[str]") -> Exception:
-    lines = done.stderr.strip().split("\n")
+def _error_in(text: str, code: int) -> Exception:
     try:
-        said = json.loads(lines[-1])
+        said = json.loads(text.strip().split("\n")[-1])
     except ValueError:
-        return errors.SystemError(done.stderr.strip() or f"penstock ended with {done.returncode}")
+        return errors.SystemError(text.strip() or f"penstock ended with {code}")
     if said["kind"] == "input":
         return errors.InputError([(d["file"], d["line"], d["column"], d["message"], d["rendered"])
                                   for d in said["diagnostics"]])
@@ -178,7 +233,7 @@ def compare(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
     >>> [row["schedule"] for row in rows]
     ['1f1b', 'gpipe']
     """
-    return json.loads(_ask("compare", list(scenarios), {**options, "format": "json"}))
+    return json.loads(ask("compare", list(scenarios), {**options, "format": "json"}))
 
 
 def schedule(name: str, **keys: Any) -> Dict[str, Any]:
@@ -187,18 +242,24 @@ def schedule(name: str, **keys: Any) -> Dict[str, Any]:
     >>> schedule("1f1b", stages=4, microbatches=8)["ideal_bubble"] > 0
     True
     """
-    return json.loads(_ask("schedule show", [name], {**keys, "format": "json"}))
+    return json.loads(ask("schedule show", [name], {**keys, "format": "json"}))
 
 
-def plan(source: Scenario, **options: Any) -> Dict[str, Any]:
+def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: Any) -> Dict[str, Any]:
     """What to run: the best partition, degrees, microbatch and schedule; `search="full"` is our own
-    search over all of them."""
-    return json.loads(_ask("plan", [source], {**options, "format": "json"}))
+    search over all of them, whose candidates are tasks of the executor, if there is one."""
+    return json.loads(_asked(executor, "plan", [source], {**options, "format": "json"}))
 
 
 def validate(*files: Any, **options: Any) -> Any:
     """Recordings of real runs, and published times, against what is predicted."""
-    return json.loads(_ask("validate", list(files), {**options, "format": "json"}))
+    return json.loads(ask("validate", list(files), {**options, "format": "json"}))
+
+
+def train(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
+    """Trains scenarios for real under the update rules of their schedules: for each what
+    `penstock train --format json` says of it, its loss curves among it."""
+    return json.loads(ask("train", list(scenarios), {**options, "format": "json"}))["scenarios"]
 
 
 def calibrate(source: Any = None, **options: Any) -> Dict[str, Any]:
@@ -207,20 +268,27 @@ def calibrate(source: Any = None, **options: Any) -> Dict[str, Any]:
     sources = [] if source is None else [source]
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         output = options.setdefault("output", os.path.join(folder, "profile.yaml"))
-        said = json.loads(_ask("calibrate", sources, {**options, "format": "json"}))
+        said = json.loads(ask("calibrate", sources, {**options, "format": "json"}))
         said["profile"] = pathlib.Path(output).read_text(encoding="utf-8")
     return said
 
 
-def sweep(*scenarios: Scenario, over: Mapping[str, Any], **options: Any) -> "Rows":
-    """Every combination of the values of `over`, on all cores of this machine.
+def sweep(*scenarios: Scenario, over: Mapping[str, Any], executor: Optional[Executor] = None,
+          **options: Any) -> "Rows":
+    """Every combination of the values of `over`, on all cores of this machine, or as tasks of an
+    executor (Dask's, MPI's, any of `concurrent.futures`; its workers need this package).
+
+    With `output` the rows go to that file and none are returned; `resume=True` continues it.
 
     >>> rows = sweep("small-1f1b", over={"stages": [2, 4], "microbatches": [4, 8]}, engine="exact")
     >>> [(row["stages"], row["microbatches"], row["makespan_s"]) for row in rows]
     [(2, 4, 17), (2, 8, 31), (4, 4, 26), (4, 8, 41)]
     """
-    options = {**options, "over": over, "format": "json"}
-    return Rows(json.loads(line) for line in _ask("sweep", list(scenarios), options).splitlines())
+    options = {**options, "over": over}
+    if options.get("output") is None:
+        options["format"] = "json"
+    text = _asked(executor, "sweep", list(scenarios), options)
+    return Rows(json.loads(line) for line in text.splitlines() if "format" in options)
 
 
 class Rows(List[Dict[str, Any]]):

@@ -43,7 +43,8 @@ void generate_chimera(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t units = (shape.microbatches_per_update + shape.depth - 1) / shape.depth;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     const auto [early, late] = ways(shape, d);
-    const auto add = [&](OpKind kind, std::uint32_t stage, std::uint32_t k) {
+    const auto add = [&, early = early, late = late](OpKind kind, std::uint32_t stage,
+                                                     std::uint32_t k) {
       const Way& way = stage < half ? early : late;
       if (k < way.count) order.add(make_op(kind, stage, way.first + k));
     };

@@ -144,7 +144,8 @@ double repeated_peak(const PairSlots& slots) {
   for (const auto& device : slots) {
     const auto [f_lower, f_upper, i_upper, i_lower] = device;
     const auto [w_upper, w_lower] = weight_slots(device);
-    const auto held = [&](double now) {
+    const auto held = [f_lower = f_lower, f_upper = f_upper, w_upper = w_upper,
+                       w_lower = w_lower](double now) {
       const auto passed = [&](double slot) { return std::floor((now - slot) / kBlockInterval); };
       return passed(f_lower) - passed(w_lower) + passed(f_upper) - passed(w_upper);
     };

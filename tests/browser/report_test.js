@@ -8,7 +8,7 @@ import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
 import {openBrowser} from './chromium.js';
-import {binary, runTests, source} from './running.js';
+import {binary, runAll, runTests, source} from './running.js';
 
 const sampleReport = process.argv[2];
 const screenshots = process.env.PENSTOCK_SCREENSHOTS ?? process.argv[3] ?? 'screenshots';
@@ -478,26 +478,12 @@ const tests = {
   },
 };
 
-async function run() {
-  let failed = 0;
-  for (const [name, test] of Object.entries(tests)) {
-    try {
-      await test();
-      console.log(`ok ${name}`);
-    } catch (error) {
-      ++failed;
-      console.log(`FAILED ${name}: ${error.stack}`);
-    }
-  }
-  return failed;
-}
-
 await runTests({
   needed: {'the sample': sampleReport},
   screenshots,
   open: openBrowser,
   tests: (opened, made) => {
     [browser, folder] = [opened, made];
-    return run();
+    return runAll(tests);
   }
 });

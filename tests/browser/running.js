@@ -9,6 +9,21 @@ import {Missing} from './chromium.js';
 export const binary = process.env.PENSTOCK_BINARY;
 export const source = process.env.PENSTOCK_SOURCE;
 
+/** Runs them one after the other, by name; returns how many failed. */
+export async function runAll(tests) {
+  let failed = 0;
+  for (const [name, test] of Object.entries(tests)) {
+    try {
+      await test();
+      console.log(`ok ${name}`);
+    } catch (error) {
+      ++failed;
+      console.log(`FAILED ${name}: ${error.stack}`);
+    }
+  }
+  return failed;
+}
+
 /**
  * Runs `tests(opened, folder)`, which returns how many failed, with what `open(folder)` gives, and
  * closes that; `needed`: what has to be set, by name. What is missing skips the tests.

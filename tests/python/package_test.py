@@ -227,9 +227,76 @@ class Calibration(unittest.TestCase):
         self.assertIn("model", yaml.safe_load(said["profile"]))
 
 
+class Training(unittest.TestCase):
+    def test_curves_are_those_of_the_command(self):
+        ours, = penstock.train("small-pipedream", training__problem="quadratic", updates=20, reproducible=True)
+        code, text, error = command("train", "small-pipedream", "--set", "training.problem=quadratic", "--updates", "20",
+                                    "--reproducible", "--format", "json")
+        self.assertEqual(code, 0, error)
+        self.assertEqual([ours], json.loads(text)["scenarios"])
+        self.assertGreater(len(ours["runs"][0]["curve"]), 1)
+
+
+class Foreign(unittest.TestCase):
+    """Objects with the attributes that the libraries' own have; the libraries are not asked for."""
+
+    class Action:  # torch.distributed.pipelining.schedules._Action
+        def __init__(self, text):
+            self.text = text
+
+        def __str__(self):
+            return self.text
+
+    def test_schedule_of_torch(self):
+        from types import SimpleNamespace
+        import csv
+        import io
+        import tempfile
+        _, table, _ = command("schedule", "export", "zb-h1", "--to", "torch-csv", "--set", "stages=4", "--set", "microbatches=8")
+        order = {rank: [self.Action(cell) if cell else None for cell in row]
+                 for rank, row in enumerate(csv.reader(io.StringIO(table)))}
+        self.assertEqual(len(order), 4)
+        with tempfile.TemporaryDirectory() as folder:
+            scenario = penstock.from_torch(SimpleNamespace(pipeline_order=order), f"{folder}/zb.csv")
+            ours = penstock.simulate(scenario, engine="exact")
+            model = scenario["model"]
+        theirs = penstock.simulate({**scenario, "schedule": "zb-h1", "model": model}, engine="exact")
+        self.assertEqual((ours.schedule, ours.makespan_s), ("zb.csv", theirs.makespan_s))
+
+    def test_order_that_never_ends(self):
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(penstock.InputError) as raised:
+                penstock.from_torch({0: ["0F0", "0B0"], 1: ["1B0", "1F0"]}, f"{folder}/order.csv")
+            self.assertEqual((raised.exception.line, raised.exception.column), (2, 1))
+
+    def test_arguments_of_megatron(self):
+        from types import SimpleNamespace
+        parsed = SimpleNamespace(num_layers=24, hidden_size=2048, num_attention_heads=16, seq_length=2048, bf16=True,
+                                 pipeline_model_parallel_size=4, micro_batch_size=2, global_batch_size=64, lr=None,
+                                 sequence_parallel=False)
+        words = ("--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --bf16 "
+                 "--pipeline-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 64")
+        ours = penstock.from_megatron(parsed)
+        self.assertEqual(ours, penstock.from_megatron(words.split()))
+        self.assertTrue(penstock.simulate(ours).feasible)
+
+    def test_configuration_of_hugging_face(self):
+        class Config:
+            def to_dict(self):
+                return {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+                        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+                        "max_position_embeddings": 8192, "torch_dtype": "bfloat16"}
+        model = penstock.from_hf(Config())
+        result = penstock.simulate({"model": model, "cluster": "dgx-h100", "schedule": "1f1b",
+                                    "pipeline": {"stages": 4, "microbatches": 8}}, engine="fluid")
+        self.assertGreater(result.iteration_time_s, 0)
+        self.assertEqual(sum(layer for d in result.devices for layer in d["layers"]), 32)
+
+
 class Documentation(unittest.TestCase):
     def test_examples(self):
-        for name in ("commands", "results", "values"):
+        for name in ("commands", "foreign", "results", "values"):
             module = __import__(f"penstock.{name}", fromlist=[name])
             outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
             self.assertEqual(outcome.failed, 0)

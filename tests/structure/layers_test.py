@@ -26,12 +26,13 @@ ALLOWED = {
     "sweep": {"base", "program", "models", "schedules", "traces", "sim", "scenarios", "results"},
     "cli": {"base", "program", "models", "schedules", "traces", "sim", "hw", "validate", "scenarios", "results",
             "sweep", "report", "plan", "plan/search"},
-    "python": {"base", "program", "scenarios", "results", "sweep", "cli"},
+    "python": {"base", "program", "scenarios", "results", "plan/search", "sweep", "cli"},
+    "playground": {"base", "program", "schedules", "sim", "scenarios", "results", "report", "cli"},
 }
 # Header prefix -> the only places that may include it.
 LIBRARIES = {
     "simgrid/": ("sim/simgrid/",),
-    "yaml-cpp/": ("scenarios/document.cpp",),
+    "yaml-cpp/": ("scenarios/document.cpp", "playground/shims/"),
     "boost/program_options": ("cli/",),
     "zlib.h": ("traces/",),
     "pybind11/": ("python/",),

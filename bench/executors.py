@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""What spreading a sweep over Dask's workers costs: 11,520 points of `exact` by one worker and by two, by
+turns, and as many points as are asked for with the memory of who hands them out.
+
+  bench/executors.py [--rounds N] [--points MILLIONS]
+
+A scheduler and workers of one thread each are started here. Wall clocks compare one worker with two on a
+machine with three idle cores, and say nothing on a busy one; beside them stands what depends on that less:
+CPU seconds of workers, and of everything else (the program, its Python, the scheduler)."""
+import argparse
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import penstock
+
+PYTHON = sys.executable
+SCENARIO = """model: gpt-2.2b
+cluster: {base: dgx-a100, nodes: 8, intra: {attachment: pairs}}
+schedule: 1f1b
+pipeline: {stages: 8, microbatches: 64, split: balanced}
+"""
+#: 6 x 8 x 30 x 4 x 2 = 11,520 points
+AXES = {"schedule": ["gpipe", "1f1b", "pipedream-2bw", "interleaved-1f1b", "zb-h1", "eager-1f1b"], "stages": range(4, 33, 4),
+        "microbatches": range(64, 529, 16), "microbatch_size": [1, 2, 4, 8], "recompute": ["none", "full"]}
+
+
+def cpu_s(pid):
+    """User and system seconds of a process and of its children that have ended."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_rss(pid):
+    try:
+        return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) << 10
+    except (OSError, TypeError):
+        return 0
+
+
+def children(pid):
+    found = [pid]
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found += children(int(child))
+    return found
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+        self.scheduler = self.start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.address = self.said(self.scheduler, r"Scheduler at: *tcp://([0-9.:]+)")
+
+    def start(self, module, *words):
+        log = pathlib.Path(self.folder, f"{len(self.processes)}.log")
+        process = subprocess.Popen([PYTHON, "-m", f"distributed.cli.{module}", *words], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=open(log, "w"))
+        process.log = log
+        self.processes.append(process)
+        return process
+
+    @staticmethod
+    def said(process, pattern):
+        while process.poll() is None:
+            found = re.search(pattern, process.log.read_text())
+            if found:
+                return found[1]
+            time.sleep(0.05)
+        raise SystemExit(process.log.read_text())
+
+    def worker(self):
+        process = self.start("dask_worker", f"tcp://{self.address}", "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                             "--local-directory", self.folder)
+        self.said(process, r"(Registered) to")
+        return process
+
+    def lose(self, worker):
+        worker.send_signal(signal.SIGTERM)
+        worker.wait()
+
+    def end(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def by_the_package(cluster, axes, output):
+    """Seconds and CPU seconds of this process and the program, whose Python and client are there already."""
+    import distributed
+    with distributed.Client(f"tcp://{cluster.address}", set_as_default=False) as client:
+        executor = client.get_executor()
+        before, start = ours(), time.monotonic()
+        penstock.sweep(pathlib.Path(cluster.folder, "sweep.yaml"), over=axes, engine="exact", output=output, force=True,
+                       executor=executor)
+        return time.monotonic() - start, ours() - before
+
+
+def ours():
+    return sum(used.ru_utime + used.ru_stime
+               for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
+def two_against_one(cluster, folder, rounds):
+    output = f"{folder}/rows.csv"
+    workers = [cluster.worker(), cluster.worker()]
+    by_the_package(cluster, AXES, output)  # everybody has read everything
+    for _ in range(rounds):
+        times = {}
+        for count in (2, 1):
+            if count == 1:
+                cluster.lose(workers.pop())
+            before = sum(cpu_s(w.pid) for w in workers), cpu_s(cluster.scheduler.pid)
+            seconds, used = by_the_package(cluster, AXES, output)
+            theirs = sum(cpu_s(w.pid) for w in workers) - before[0]
+            rest = used + cpu_s(cluster.scheduler.pid) - before[1]
+            times[count] = seconds
+            print(f"{count} worker(s): {seconds:.2f} s, {11_520 / seconds:.0f} points/s; CPU: workers {theirs:.2f} s, all else {rest:.2f} s",
+                  flush=True)
+        print(f"two against one: {times[1] / times[2]:.2f} times as fast, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+              flush=True)
+        workers.append(cluster.worker())
+
+
+def many(cluster, folder, millions):
+    """By the command, whose most memory and whose Python's is looked at all the time."""
+    steps = round(millions * 1e6 / 4)
+    path = pathlib.Path(folder, "many.yaml")
+    path.write_text(pathlib.Path(penstock._core.data_folder(), "scenarios/small-1f1b.yaml").read_text())
+    process = subprocess.Popen([penstock.program(), "sweep", str(path), "--over", "stages=1:4", "--over",
+                                f"model.forward=1ms:{steps}ms:+1ms", "--engine=exact", "-o", f"{folder}/many.csv",
+                                "--on", f"dask://{cluster.address}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    peaks = {}
+    while process.poll() is None:
+        for pid in children(process.pid):
+            peaks[pid] = max(peaks.get(pid, 0), peak_rss(pid))
+        time.sleep(0.2)
+    said = process.stderr.read()
+    if process.returncode:
+        raise SystemExit(said)
+    most = " and ".join(f"{p / 1e6:.0f} MB" for p in sorted(peaks.values()))
+    print(f"{said.strip().splitlines()[-1]}; most memory: program and its Python {most}, scheduler "
+          f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--points", type=float, default=0)
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "sweep.yaml").write_text(SCENARIO)
+        cluster = Cluster(folder)
+        try:
+            two_against_one(cluster, folder, given.rounds)
+            if given.points:
+                many(cluster, folder, given.points)
+        finally:
+            cluster.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+#include "cli/workers_elsewhere.hpp"
+
+#include "base/child_process.hpp"
+#include "base/error.hpp"
+#include "base/module_path.hpp"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPipes = "pipes:";
+
+std::array<int, 2> descriptors_in(const std::string& where) {
+  std::array<int, 2> numbers{};
+  const char* at = where.data() + kPipes.size();
+  const char* const end = where.data() + where.size();
+  const auto first = std::from_chars(at, end, numbers[0]);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ',')
+    throw InputError("--on", "must name two descriptors as pipes:IN,OUT, got '" + where + "'");
+  const auto second = std::from_chars(first.ptr + 1, end, numbers[1]);
+  if (second.ec != std::errc() || second.ptr != end || ::fcntl(numbers[0], F_GETFD) < 0 ||
+      ::fcntl(numbers[1], F_GETFD) < 0)
+    throw InputError("--on", "must name two open descriptors, got '" + where + "'");
+  return numbers;
+}
+
+/// Where the package lies that belongs to this program: beside it in the build tree, around it
+/// where pip has installed both; none: Python knows.
+std::string folder_of_package() {
+  const fs::path program = program_path();
+  for (const fs::path& folder : {program.parent_path().parent_path() / "python",
+                                 program.parent_path().parent_path().parent_path()}) {
+    std::error_code ignored;
+    if (fs::exists(folder / "penstock" / "elsewhere.py", ignored)) return folder.string();
+  }
+  return "";
+}
+
+/// PYTHONPATH with the package in front.
+std::string python_path() {
+  const std::string folder = folder_of_package();
+  const char* before = std::getenv("PYTHONPATH");
+  return folder + (before != nullptr && !folder.empty() ? ":" : "") +
+         (before != nullptr ? before : "");
+}
+
+std::string python() {
+  if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
+  std::error_code ignored;
+  return fs::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
+}
+
+/// `python3 -m penstock.elsewhere WHERE`, with two pipes as its standard streams.
+class PythonProcess {
+ public:
+  explicit PythonProcess(const std::string& where) {
+    std::array<int, 2> to{}, from{};
+    if (::pipe2(to.data(), O_CLOEXEC) != 0 || ::pipe2(from.data(), O_CLOEXEC) != 0)
+      throw SystemError::from_errno("make", "a pipe");
+    const std::string program = python(), path = python_path();
+    const pid_t parent = ::getpid();
+    pid_ = ::fork();
+    if (pid_ < 0) throw SystemError::from_errno("start", program);
+    if (pid_ == 0) {
+      end_with_parent(parent);
+      ::dup2(to[0], STDIN_FILENO);
+      ::dup2(from[1], STDOUT_FILENO);
+      if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+      ::execlp(program.c_str(), program.c_str(), "-m", "penstock.elsewhere", where.c_str(),
+               static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::close(to[0]);
+    ::close(from[1]);
+    in = from[0];
+    out = to[1];
+  }
+  ~PythonProcess() { wait(); }
+  PythonProcess(const PythonProcess&) = delete;
+  PythonProcess& operator=(const PythonProcess&) = delete;
+
+  /// How it ended, as waitpid() says it.
+  int wait() {
+    while (pid_ > 0 && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) continue;
+    pid_ = -1;
+    return status_;
+  }
+
+  int in = -1, out = -1;  ///< closed by who visits
+
+ private:
+  pid_t pid_ = -1;
+  int status_ = 0;
+};
+
+/// Every question to a worker of its own.
+std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& questions) {
+  std::vector<Looked> answers(questions.size());
+  std::size_t asked = 0;
+  WorkItems items;
+  items.most_in_chunk = 1;
+  items.next = [&]() -> std::optional<std::string> {
+    if (asked == questions.size()) return std::nullopt;
+    const std::size_t number = asked++;
+    return to_json(number, questions[number]);
+  };
+  items.take = [&](std::string_view answer) {
+    NumberedLook look = numbered_look(answer);
+    answers.at(look.number) = std::move(look.looked);
+  };
+  items.lost = [](const std::string&, const std::string& why) {
+    throw SystemError("a worker cannot look at plans: " + why);
+  };
+  workers.run(items, {});
+  return answers;
+}
+
+}  // namespace
+
+void become_python(const std::vector<std::string>& words) {
+  const std::string program = python(), path = python_path();
+  if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(program.c_str(), arguments.data());
+  throw SystemError::from_errno("start", program);
+}
+
+void work_on(const std::string& where, const std::function<void(int in, int out)>& work) {
+  if (where.starts_with(kPipes)) {
+    const auto [in, out] = descriptors_in(where);
+    return work(in, out);
+  }
+  PythonProcess workers(where);
+  try {
+    work(workers.in, workers.out);
+  } catch (const SystemError& error) {
+    const int status = workers.wait();
+    if (status == 0) throw;
+    throw SystemError(fmt::format("{} ({} -m penstock.elsewhere {} ended {})", error.what(),
+                                  python(), where, how_it_ended(status)));
+  }
+}
+
+void visit_on(const std::string& where, const SweepRecipe& recipe, const NextPoint& next,
+              const TakeRow& take, const WorkerOptions& options) {
+  work_on(where, [&](int in, int out) { visit_elsewhere(in, out, recipe, next, take, options); });
+}
+
+void look_on(const std::string& where, const ProblemRecipe& recipe,
+             const std::function<void(const Others&)>& work) {
+  work_on(where, [&](int in, int out) {
+    Elsewhere workers(in, out, to_json(recipe));
+    work({[&](const std::vector<Question>& questions) { return answers_of(workers, questions); },
+          [&] { return std::max<std::size_t>(1, workers.wanted()); }});
+    workers.end();
+  });
+}
+
+}  // namespace penstock

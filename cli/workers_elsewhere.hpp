@@ -1,0 +1,28 @@
+// `--on WHERE`: starts who works elsewhere, the package for Python.
+#pragma once
+
+#include "plan/search/questions.hpp"
+#include "sweep/elsewhere.hpp"
+
+#include <functional>
+
+namespace penstock {
+
+/// Python with these words in place of this program; the package is where it finds it. Throws
+/// SystemError when there is none.
+[[noreturn]] void become_python(const std::vector<std::string>& words);
+
+/// Calls `work` with the descriptors of the engine at `where`, which `work` closes; "pipes:IN,OUT":
+/// of who has started this program and handed them over. Throws InputError for a place that is
+/// none, SystemError, and what `work` throws.
+void work_on(const std::string& where, const std::function<void(int in, int out)>& work);
+
+/// As visit_elsewhere, by the engine at `where`.
+void visit_on(const std::string& where, const SweepRecipe& recipe, const NextPoint& next,
+              const TakeRow& take, const WorkerOptions& options);
+
+/// Calls `work` with who looks at the problem's candidates at `where`.
+void look_on(const std::string& where, const ProblemRecipe& recipe,
+             const std::function<void(const Others&)>& work);
+
+}  // namespace penstock

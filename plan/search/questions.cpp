@@ -1,0 +1,180 @@
+#include "plan/search/questions.hpp"
+
+#include "base/json_fields.hpp"
+
+namespace penstock {
+
+void each_field(Like<Shape> auto& s, auto&& visit) {
+  visit("depth", s.depth);
+  visit("width", s.width);
+  visit("tensor", s.tensor);
+  visit("microbatch_size", s.microbatch_size);
+  visit("microbatches", s.microbatches);
+  visit("sequence_parallel", s.sequence_parallel);
+  visit("distributed_optimizer", s.distributed_optimizer);
+}
+
+void each_field(Like<Arrangement> auto& a, auto&& visit) {
+  visit("placement", a.placement);
+  visit("rank_order", a.rank_order);
+}
+
+Json field_json(const Schedule* const& schedule) { return schedule->name; }
+void take_field(const char* key, const Json& json, const Schedule*& schedule) {
+  schedule = json.is_string() ? find_schedule(json.get<std::string>()) : nullptr;
+  if (schedule == nullptr) wrong_field(key, "the name of a schedule", json);
+}
+
+constexpr const auto& names_of(Checkpoint) { return kCheckpointNames; }
+constexpr const auto& names_of(Recompute) { return kRecomputeNames; }
+
+void each_field(Like<PlanFamily> auto& f, auto&& visit) {
+  visit("shape", f.shape);
+  visit("schedule", f.schedule);
+  visit("chunks", f.chunks);
+  visit("arrangement", f.arrangement);
+  visit("checkpoint", f.checkpoint);
+}
+
+void each_field(Like<Choice> auto& c, auto&& visit) {
+  visit("family", c.family);
+  visit("layers", c.layers);
+  visit("recompute", c.recompute);
+  visit("widths", c.widths);
+  visit("split", c.split);
+  visit("placed", c.placed);
+}
+
+void each_field(Like<Question> auto& q, auto&& visit) {
+  visit("choice", q.choice);
+  visit("answer", q.answer);
+}
+
+Json field_json(const Overfull& overfull) {
+  Json json = Json::array();
+  for (const auto& [position, held] : overfull)
+    json.push_back({position, held.bytes, held.capacity_bytes});
+  return json;
+}
+void take_field(const char*, const Json& json, Overfull& overfull) {
+  for (const Json& one : json)
+    overfull[one.at(0).get<int>()] = {one.at(1).get<double>(), one.at(2).get<double>()};
+}
+
+void each_field(Like<Judgement> auto& j, auto&& visit) {
+  visit("fits", j.fits);
+  visit("iteration_time_s", j.iteration_time_s, FieldRange{0, 1e30, true});
+  visit("memory_bytes", j.memory_bytes);
+  visit("tightest_bytes", j.tightest_bytes);
+  visit("capacity_bytes", j.capacity_bytes);
+  visit("overfull", j.overfull);
+  visit("engine", j.engine);
+  visit("why", j.why);
+  visit("main_cause", j.main_cause);
+}
+
+void each_field(Like<Looked> auto& l, auto&& visit) {
+  visit("judgement", l.judgement);
+  visit("exact", l.exact);
+  visit("samples_per_update", l.samples_per_update);
+  visit("reasons", l.reasons);
+  visit("scenario", l.scenario);
+  visit("cannot_run", l.cannot_run);
+  visit("unanswered", l.unanswered);
+}
+
+void each_field(Like<NumberedLook> auto& n, auto&& visit) {
+  visit("number", n.number);
+  visit("looked", n.looked);
+}
+
+void each_field(Like<ProblemRecipe> auto& r, auto&& visit) {
+  visit("text", r.text);
+  visit("origin", r.origin);
+  visit("batch", r.batch);
+  visit("headroom", r.headroom);
+}
+
+namespace {
+
+/// Is every message alone on its link? Asked only where that may be: it lays out all replicas.
+bool shares_nothing(const Scenario& scenario) {
+  const Cluster& cluster = scenario.cluster;
+  const bool may = cluster.link || (!cluster.network && cluster.attachment == Attachment::pairs);
+  return may && uses_exact(prepare(scenario), EngineChoice::automatic);
+}
+
+void bound_of(const Problem& problem, const Scenario& scenario, Looked& looked) {
+  looked.judgement = relaxed(scenario, problem.plain_reduction());
+  looked.exact = !looked.judgement.fits || looked.judgement.engine == "exact";
+  if (looked.exact || !shares_nothing(scenario)) return;
+  looked.exact = true;
+  looked.judgement = judge(scenario, EngineChoice::exact);
+}
+
+template <class T>
+T parsed(std::string_view text) {
+  try {
+    T value;
+    take("message", Json::parse(text), value);
+    return value;
+  } catch (const std::exception& error) {
+    throw SystemError(fmt::format("a message of the search is garbled: {}", error.what()));
+  }
+}
+
+Problem problem_of(const ProblemRecipe& recipe) {
+  return Problem(recipe.text, recipe.origin, recipe.batch, recipe.headroom);
+}
+
+struct NumberedQuestion {
+  std::uint64_t number = 0;
+  Question question;
+};
+void each_field(Like<NumberedQuestion> auto& n, auto&& visit) {
+  visit("number", n.number);
+  visit("question", n.question);
+}
+
+}  // namespace
+
+Looked look_at(const Problem& problem, const Question& question) {
+  Looked looked;
+  try {
+    const Scenario scenario = problem.resolve(question.choice);
+    looked.samples_per_update = scenario.samples_per_update();
+    if (question.answer) {
+      looked.scenario = scenario.text;
+      looked.judgement = judge(scenario, EngineChoice::automatic, &looked.reasons);
+    } else {
+      bound_of(problem, scenario, looked);
+    }
+  } catch (const InputError& error) {
+    looked.cannot_run = error.what();
+  } catch (const SystemError& error) {
+    looked.unanswered = error.what();
+  }
+  return looked;
+}
+
+std::string to_json(const ProblemRecipe& recipe) {
+  return Json{{"problem", to_field(recipe)}}.dump();
+}
+
+bool is_problem(const std::string& recipe) { return recipe.starts_with("{\"problem\":"); }
+
+std::string to_json(std::uint64_t number, const Question& question) {
+  return to_field(NumberedQuestion{number, question}).dump();
+}
+
+NumberedLook numbered_look(std::string_view answer) { return parsed<NumberedLook>(answer); }
+
+RemoteProblem::RemoteProblem(const std::string& recipe)
+    : problem_(problem_of(parsed<ProblemRecipe>(Json::parse(recipe).at("problem").dump()))) {}
+
+std::string RemoteProblem::answer(std::string_view item) const {
+  const auto asked = parsed<NumberedQuestion>(item);
+  return to_field(NumberedLook{asked.number, look_at(problem_, asked.question)}).dump();
+}
+
+}  // namespace penstock

@@ -1,0 +1,1 @@
+#include "eventhandler.h"  // as yaml-cpp has it

@@ -1,0 +1,189 @@
+#include "sweep/elsewhere.hpp"
+
+#include "base/json.hpp"
+#include "sweep/axes.hpp"
+#include "sweep/bytes.hpp"
+#include "sweep/evaluate.hpp"
+#include "sweep/messages.hpp"
+#include "sweep/space.hpp"
+#include "sweep/worker.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace penstock {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+constexpr int kLookAgainMs = 100;  // at the stop flag, and whether rows that wait are fewer
+
+std::vector<Override> overrides_in(const Texts& texts) {
+  std::vector<Override> overrides;
+  for (const std::string& text : texts) overrides.push_back(parse_override(text));
+  return overrides;
+}
+
+EngineChoice engine_called(const std::string& name) {
+  const auto* const named = std::ranges::find(kEngineNames, name);
+  if (named == std::end(kEngineNames)) throw InputError("engine", "is none of ours: " + name);
+  return EngineChoice(named - kEngineNames);
+}
+
+/// Who has gone away is noticed where we write to it.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() : was_(std::signal(SIGPIPE, SIG_IGN)) {}
+  ~WithoutSigpipe() { std::signal(SIGPIPE, was_); }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  void (*was_)(int);
+};
+
+bool stopping(const WorkerOptions& options) { return options.stop != nullptr && *options.stop; }
+
+}  // namespace
+
+Elsewhere::Elsewhere(int in, int out, const std::string& recipe) : stream_(in, out) {
+  stream_.add_message(MessageKind::recipe, recipe);
+}
+
+void Elsewhere::run(const WorkItems& items, const WorkerOptions& options) {
+  const WithoutSigpipe quiet;
+  no_more_ = false;
+  while (!((no_more_ || stopping(options)) && away_ == 0)) {
+    if (!stopping(options) && !(options.full && options.full())) hand_out(items, options);
+    if (!stream_.send() || !wait()) throw gone();
+    while (const auto message = stream_.next_message()) serve(*message, items);
+    if (options.tick) options.tick();
+  }
+}
+
+void Elsewhere::end() {
+  const WithoutSigpipe quiet;
+  stream_.add_message(MessageKind::stop, "");
+  stream_.send_all();
+}
+
+SystemError Elsewhere::gone() const {
+  return SystemError(
+      fmt::format("who does the work elsewhere has ended, with {} items in hand", away_));
+}
+
+/// False when the other end has closed.
+bool Elsewhere::wait() {
+  if (no_more_ && away_ == 0) return true;
+  pollfd ready[2] = {{stream_.in(), POLLIN, 0}, {stream_.out(), POLLOUT, 0}};
+  if (::poll(ready, stream_.unsent() > 0 ? 2 : 1, kLookAgainMs) <= 0) return true;
+  return ready[0].revents == 0 || stream_.receive();
+}
+
+void Elsewhere::serve(const Message& message, const WorkItems& items) {
+  if (message.kind == MessageKind::want) {
+    wanted_.push_back(decode_number(message.bytes));
+    most_wanted_ = std::max(most_wanted_, wanted_.size());
+    return;
+  }
+  if (message.kind != MessageKind::row && message.kind != MessageKind::lost) throw Garbled();
+  if (away_ == 0) throw Garbled();
+  --away_;
+  if (message.kind == MessageKind::row) return items.take(message.bytes);
+  ByteReader from(message.bytes);
+  const std::string item = from.text();
+  items.lost(item, from.text());
+}
+
+/// What is wanted; of the last items a part for each, lest all wait for one worker at the end.
+std::uint64_t Elsewhere::chunk_size(const WorkItems& items, const WorkerOptions& options) const {
+  const auto most = std::min<std::uint64_t>(wanted_.front(), items.most_in_chunk);
+  if (!options.left) return most;
+  const std::uint64_t left = options.left();
+  const std::uint64_t here = left - std::min(left, away_);
+  return std::min(most, std::max<std::uint64_t>(1, here / (2 * most_wanted_)));
+}
+
+void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
+  while (!wanted_.empty() && !no_more_) {
+    const std::uint64_t most = chunk_size(items, options);
+    ByteWriter chunk;
+    std::uint64_t count = 0;
+    for (; count < most; ++count) {
+      const auto item = items.next();
+      if (!item) no_more_ = true;
+      if (!item) break;
+      chunk.put(*item);
+    }
+    if (count == 0) return;
+    wanted_.pop_front();
+    away_ += count;
+    stream_.add_message(MessageKind::chunk, chunk.take());
+  }
+}
+
+std::string to_json(const SweepRecipe& r) {
+  Json documents = Json::array();
+  for (const Documents::File& file : r.documents)
+    documents.push_back({{"path", file.path}, {"text", file.text}});
+  return Json{{"files", r.files},
+              {"over", r.over},
+              {"zip", r.zip},
+              {"where", r.where},
+              {"set", r.set},
+              {"engine", r.engine},
+              {"data_folder", r.data_folder},
+              {"documents", documents}}
+      .dump();
+}
+
+struct RemotePoints::Parts {
+  explicit Parts(const Json& json)
+      : documents(std::make_shared<Documents>(files_in(json))),
+        changes(overrides_in(json["set"].get<Texts>())),
+        space(json["files"].get<Texts>(),
+              parse_axes(json["over"].get<Texts>(), json["zip"].get<Texts>(), changes),
+              json["where"].get<Texts>(), changes, *documents),
+        evaluator(json["files"].get<Texts>(), changes,
+                  engine_called(json["engine"].get<std::string>()), documents) {}
+
+  static std::vector<Documents::File> files_in(const Json& json) {
+    std::vector<Documents::File> files;
+    for (const Json& file : json["documents"])
+      files.push_back({file["path"].get<std::string>(), file["text"].get<std::string>()});
+    return files;
+  }
+
+  std::shared_ptr<Documents> documents;
+  std::vector<Override> changes;
+  Space space;
+  Evaluator evaluator;
+};
+
+RemotePoints::RemotePoints(const std::string& recipe)
+    : parts_(std::make_unique<Parts>(Json::parse(recipe))) {}
+RemotePoints::~RemotePoints() = default;
+
+std::string RemotePoints::answer(std::string_view number) const {
+  return encode(parts_->evaluator.row(parts_->space.point(decode_number(number))));
+}
+
+void visit_elsewhere(int in, int out, const SweepRecipe& recipe, const NextPoint& next,
+                     const TakeRow& take, const WorkerOptions& options) {
+  Elsewhere work(in, out, to_json(recipe));
+  work.run({[&]() -> std::optional<std::string> {
+              const auto point = next();
+              return point ? std::optional(encode(point->number)) : std::nullopt;
+            },
+            [&](std::string_view answer) { take(decode(answer)); },
+            [&](const std::string& item, const std::string& why) {
+              take(failed_row(decode_number(item), why));
+            }},
+           options);
+  work.end();
+}
+
+}  // namespace penstock

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""`pip wheel .` without a network, installed into a fresh venv, used from another folder."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from needs import need
+
+need("numpy", "mesonpy", "pip", "venv", "ensurepip")
+
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "PYTHON"))}
+USE = """
+import json, penstock
+from penstock import _core
+result = penstock.simulate("small-1f1b")
+rows = penstock.sweep("small-1f1b", over={"stages": [2, 4]})
+print(json.dumps({"package": penstock.__file__, "data": _core.data_folder(), "program": penstock.program(),
+                  "makespan_s": result.makespan_s, "engine": result.engine, "rows": len(rows),
+                  "version": penstock.__version__}))
+"""
+
+
+def done(*words, **settings):
+    process = subprocess.run([str(word) for word in words], text=True, capture_output=True,
+                             env=CLEAN, stdin=subprocess.DEVNULL, **settings)
+    if process.returncode:
+        raise AssertionError(f"{words}\n{process.stdout[-4000:]}\n{process.stderr[-4000:]}")
+    return process.stdout
+
+
+class Wheel(unittest.TestCase):
+    def test_is_all_that_a_fresh_venv_needs(self):
+        import json
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            done(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q",
+                 "-w", folder, SOURCE)
+            wheel, = folder.glob("penstock-*.whl")
+            done(sys.executable, "-m", "venv", "--system-site-packages", folder / "venv")
+            python = folder / "venv/bin/python"
+            done(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel)
+            elsewhere = folder / "elsewhere"
+            elsewhere.mkdir()
+            said = json.loads(done(python, "-c", USE, cwd=elsewhere))
+            inside = str(folder / "venv")
+            for what in ("package", "data", "program"):
+                self.assertTrue(said[what].startswith(inside), said)
+            self.assertEqual((said["makespan_s"], said["engine"], said["rows"]), (41.0, "simgrid", 2))
+            self.assertIn(said["version"], done(folder / "venv/bin/penstock", "--version", cwd=elsewhere))
+            self.assertIn("small-1f1b", done(folder / "venv/bin/penstock", "list", "scenarios", cwd=elsewhere))
+            self.assertEqual(list(elsewhere.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
