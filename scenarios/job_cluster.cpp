@@ -11,6 +11,11 @@ namespace {
 constexpr const char* kFlag = "--cluster";
 constexpr const char* kUsual = "dgx-h100";
 
+bool is_file(const std::string& name) {  // "p3.16xlarge" is none
+  return name.find('/') != name.npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
+         name.ends_with(".json");
+}
+
 bool counts_nodes(const std::string& map) {
   const Value document = parse_document(map, kFlag);
   for (const char* key : {"nodes", "devices", "groups"})
@@ -24,7 +29,7 @@ JobCluster::JobCluster(const std::string& given) : given_(given) {
   if (given.empty()) return;
   const Cluster cluster = load_cluster(given, kFlag);
   const bool map = given.starts_with('{');
-  whole_ = map ? counts_nodes(given) : given.find_first_of("/.") != given.npos;
+  whole_ = map ? counts_nodes(given) : is_file(given);
   if (whole_ && (map || cluster.nodes > 1)) gpus_ = cluster.devices();
 }
 

@@ -240,6 +240,9 @@ TEST(Megatron, AClusterWithNodesCountsTheGpus) {
     EXPECT_EQ(s.cluster.devices(), 32) << cluster;
     EXPECT_TRUE(s.distributed_optimizer);
   }
+  const Scenario dotted = parse_scenario(
+      scenario_of_megatron("--num-layers 32 --nnodes 2", "x.sh", "p3.16xlarge"), "test.yaml");
+  EXPECT_EQ(dotted.cluster.devices(), 16) << "a name, no file";
   const std::string unknown =
       scenario_of_megatron("--num-layers 32 --use-distributed-optimizer", "x.sh", "");
   EXPECT_NE(unknown.find("distributed_optimizer: true"), std::string::npos) << "whatever the width";
