@@ -261,12 +261,20 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"cluster",
          "NAME",
-         "of a JOB: the kind of node (`penstock list clusters`); default dgx-h100",
+         "of a JOB: a kind of node (`penstock list clusters`), or {base: NAME, nodes: N}; default "
+         "dgx-h100",
          {},
          false,
          {}},
+        {"define",
+         "NAME=VALUE",
+         "of a JOB's script: a variable of its surroundings; repeatable",
+         {},
+         true,
+         {}},
         kOutput},
        "penstock import megatron-args train.sh --cluster dgx-a100 > my.yaml\n"
+       "penstock import megatron-args job.sbatch --define SLURM_NNODES=16 | penstock simulate -\n"
        "penstock import nanotron-config config_llama.yaml > my.yaml\n"
        "penstock import torchtitan-config llama3_70b.toml | penstock simulate -\n"
        "penstock import layout 'Et*2|(t*2|)*34,t*2L'\n"

@@ -83,7 +83,7 @@ std::string ends(const Result& r) {
   return r.stalled_because.empty() ? "" : "Ends?      NO: " + r.stalled_because + "\n";
 }
 
-std::string fits(const Result& r) {
+std::string fits(const Simulation& s, const Result& r) {
   const auto fullest = std::ranges::min_element(
       r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
   const std::int64_t peak = fullest->memory.use.total();
@@ -93,6 +93,10 @@ std::string fits(const Result& r) {
                            "Fits?      unknown: the cluster gives no memory; device {} needs {}\n",
                            fullest->device, format_bytes(static_cast<double>(peak)));
   }
+  if (r.infeasible_because.empty() && !s.scenario.missing.empty())
+    return fmt::format("Fits?      unknown: at least {} of device {}, the fullest, without {}\n",
+                       of_capacity(peak, fullest->capacity_bytes), fullest->device,
+                       s.scenario.missing);
   if (r.infeasible_because.empty()) {
     const std::int64_t free = fullest->capacity_bytes - peak;
     const double share = static_cast<double>(free) / static_cast<double>(fullest->capacity_bytes);
@@ -122,7 +126,7 @@ std::string flops_text(double tflops) {
 }
 
 std::string how_fast(const Simulation& s, const Result& r) {
-  std::string text = "How fast?  ";
+  std::string text = s.scenario.missing.empty() ? "How fast?  " : "How fast?  at best ";
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   const std::string per = !each                              ? "update"
                           : s.program.placement.replicated() ? "microbatch of every replica"
@@ -446,7 +450,7 @@ std::string stash_text(double chunks_held, double chunks, bool decimal) {
 }
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
-  std::string text = heading(s, options) + ends(r) + fits(r) + how_fast(s, r) + why(s, r) +
+  std::string text = heading(s, options) + ends(r) + fits(s, r) + how_fast(s, r) + why(s, r) +
                      communication_line(s, r) + path_summary(s, r) + contention_line(s, r) +
                      link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);

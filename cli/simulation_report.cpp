@@ -18,7 +18,7 @@ namespace {
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-KeyFigure does_it_fit(const Result& r) {
+KeyFigure does_it_fit(const Simulation& s, const Result& r) {
   const auto fullest = std::ranges::min_element(
       r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
   const std::int64_t peak = fullest->memory.use.total();
@@ -33,6 +33,10 @@ KeyFigure does_it_fit(const Result& r) {
             peak == 0 ? "the scenario gives no sizes"
                       : fmt::format("no capacity given; device {} needs {}", fullest->device,
                                     bytes_text(peak))};
+  if (!s.scenario.missing.empty())
+    return {"Fits?", "unknown",
+            fmt::format("at least {} of {} of device {}, without {}", bytes_text(peak),
+                        bytes_text(fullest->capacity_bytes), fullest->device, s.scenario.missing)};
   return {"Fits?", "yes",
           fmt::format("device {}, the fullest, uses {} of {}", fullest->device, bytes_text(peak),
                       bytes_text(fullest->capacity_bytes)),
@@ -180,7 +184,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
-  report.figures = {does_it_fit(r), iteration(s, r), throughput(r), bubble(r)};
+  report.figures = {does_it_fit(s, r), iteration(s, r), throughput(r), bubble(r)};
   report.sections = {timeline_section(s, {"Timeline"}, 0, window)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });

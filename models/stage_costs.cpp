@@ -126,8 +126,7 @@ class StageModel {
   double recompute_layer_flops() const {
     switch (recompute_) {
       case Recompute::none: return 0;
-      case Recompute::selective:
-        return model_.flash_attention ? 0 : model_.layer_attention_flops(b_);
+      case Recompute::selective: return model_.layer_attention_flops(b_);
       case Recompute::full: return layer_flops_;
     }
     return 0;
@@ -221,7 +220,8 @@ class StageModel {
     const double back = traffic_s(stack_.backward_traffic) / 2;
     OpTimes t{matrices + attention_s() + traffic_s(stack_.forward_traffic), 0, 0};
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
-    if (recompute_ == Recompute::selective && !model_.flash_attention) input += attention_s();
+    // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
+    if (recompute_ == Recompute::selective) input += attention_s();
     const double exchange = 2 * all_reduce_s();
     t.input_s =
         joined(input, host_back + again * (stack_.forward_host_s + host), (1 + again) * exchange);

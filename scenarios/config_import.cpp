@@ -2,11 +2,14 @@
 
 #include "base/error.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/documents.hpp"
 #include "scenarios/import_notes.hpp"
+#include "scenarios/job_cluster.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 
 namespace penstock {
@@ -18,25 +21,19 @@ constexpr const char* kNoTensorOverlap =
 constexpr const char* kNoExperts = "mixture of experts is not modelled";
 constexpr std::int64_t kGpusPerNode = 8;
 
-std::string cluster_text(ImportNotes& notes, const std::string& cluster, std::int64_t gpus) {
-  if (cluster.find_first_of("{/.") != std::string::npos) return cluster;
-  if (cluster.empty()) notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
-  return fmt::format("{{base: {}, nodes: {}}}", cluster.empty() ? "dgx-h100" : cluster,
-                     (gpus + kGpusPerNode - 1) / kGpusPerNode);
-}
-
 /// What both say of how a model is divided.
 struct Division {
   std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
   std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
   bool sequence_parallel = false, distributed_optimizer = false;
-  std::string schedule = "1f1b", recompute = "none";
+  std::string schedule = "1f1b", recompute = "none", stack{};
   bool balanced = false;
 };
 
 std::string text_of(const Division& d, const std::string& cluster) {
-  std::string out = fmt::format("cluster: {}\nschedule: {}\npipeline:\n  stages: {}\n", cluster,
-                                d.schedule, d.stages);
+  std::string out =
+      fmt::format("cluster: {}\n{}schedule: {}\npipeline:\n  stages: {}\n", cluster,
+                  d.stack.empty() ? "" : fmt::format("stack: {}\n", d.stack), d.schedule, d.stages);
   if (d.chunks > 1) out += fmt::format("  chunks: {}\n", d.chunks);
   out += fmt::format("  width: {}\n", d.width);
   if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
@@ -178,6 +175,9 @@ Division nanotron_division(ImportNotes& notes) {
       notes.number("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
   d.batch = d.microbatch_size * d.width * accumulated.value_or(1);
   d.balanced = true;  // it divides by cost, the head included
+  d.stack = "nanotron";
+  notes.assume(
+      "stack: nanotron (its launches, traffic and overlap; leave it out for a neutral one)");
   return d;
 }
 
@@ -193,7 +193,6 @@ constexpr std::string_view kTitanIgnored[] = {"training.steps",
                                               "training.data_parallel_type",
                                               "model.tokenizer_path",
                                               "model.hf_assets_path",
-                                              "model.converters",
                                               "parallelism.enable_compiled_autograd",
                                               "local_ranks_filter",
                                               "log_dir",
@@ -223,7 +222,7 @@ constexpr std::string_view kTitanIgnoredBeginnings[] = {"rdzv_",
 constexpr const char* kNoSplit =
     "the cut is not followed: layers are split evenly here, or balanced (pipeline.split: [...])";
 constexpr UnmodelledOption kTitanUnmodelled[] = {
-    {"job.config_file", "the file is not read here: what it says is missing; import it instead"},
+    {"model.converters", "fp8 is not modelled: bf16 is predicted"},
     {"config", "what it names is not read here: what it says is missing"},
     {"module", "what it names is not read here: what it says is missing"},
     {"optimizer.early_step_in_backward",
@@ -272,8 +271,8 @@ std::string toml_value(std::string_view text) {
   return value.substr(1, value.find(value[0], 1) - 1);
 }
 
-/// Of a line of TOML: brackets and braces that it opens, less those that it closes, outside of texts
-/// and comments.
+/// Of a line of TOML: brackets and braces that it opens, less those that it closes, outside of
+/// texts and comments.
 int brackets_opened(std::string_view line) {
   int opened = 0;
   char quote = 0;
@@ -323,16 +322,42 @@ bool of_titan(const ScriptOption& option) {
          option.name.starts_with("experimental.pipeline");
 }
 
+/// What a script's --job.config_file says, which its flags go over.
+std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags,
+                                          const std::string& origin) {
+  const auto named = std::ranges::find_if(flags, [](const ScriptOption& o) {
+    return (o.name == "job.config_file" || o.name == "config_file") && !o.values.empty();
+  });
+  if (named == flags.end()) return {};
+  const std::string& name = named->values.front();
+  std::filesystem::path path = std::filesystem::path(origin).parent_path() / name;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) {
+    path = path.parent_path() / std::filesystem::path(name).filename();
+    const std::filesystem::path beside =
+        std::filesystem::path(origin).parent_path() / path.filename();
+    if (std::filesystem::is_regular_file(beside, ignored)) path = beside;
+  }
+  if (!std::filesystem::is_regular_file(path, ignored))
+    throw InputError(origin, fmt::format("the file of --job.config_file, '{}', is not beside it: "
+                                         "put it there, or import that file instead",
+                                         printable(name)));
+  Documents documents;
+  return toml_options(documents.text(path.string()));
+}
+
 /// A file of TOML, or flags in a script.
-std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin) {
+std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin,
+                                        const ShellVariables& defined) {
   std::vector<ScriptOption> options = toml_options(text);
   std::erase_if(options,
                 [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
   const bool is_toml = std::ranges::any_of(options, of_titan);
-  for (ScriptOption& flag : script_options(text)) {
-    std::ranges::replace(flag.name, '-', '_');
+  std::vector<ScriptOption> flags = script_options(text, defined);
+  for (ScriptOption& flag : flags) std::ranges::replace(flag.name, '-', '_');
+  if (!is_toml) options = options_of_file(flags, origin);
+  for (ScriptOption& flag : flags)
     if (!is_toml || flag.name.find('.') != flag.name.npos) options.push_back(std::move(flag));
-  }
   if (std::ranges::none_of(options, of_titan))
     throw InputError(origin,
                      "has none of torchtitan's options, such as [parallelism] "
@@ -380,7 +405,8 @@ constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
 /// Of the present name and of earlier ones.
 class Titan {
  public:
-  explicit Titan(ImportNotes& notes) : notes_(notes), flavor_(titan_flavor(notes)) {}
+  Titan(ImportNotes& notes, const JobCluster& cluster)
+      : notes_(notes), cluster_(cluster), flavor_(titan_flavor(notes)) {}
 
   std::string model() {
     const auto length = notes_.number("training.seq_len", "model.seq_length");
@@ -397,6 +423,10 @@ class Titan {
     const std::int64_t experts = degree("expert_parallel_degree", "");
     notes_.unless_one("parallelism.expert_parallel_degree", experts);
     asynchronous_tensor();
+    const std::string converters = notes_.word("model.converters", "");
+    const bool to_fp8 =
+        converters.find("float8") != converters.npos || converters.find("mx") != converters.npos;
+    notes_.unless_one("model.converters", to_fp8 ? 2 : 1);
     width();
     schedule();
     batch();
@@ -442,8 +472,12 @@ class Titan {
     const std::int64_t others = d_.stages * d_.tensor * d_.context * replicas;
     const auto each = notes_.number("nproc_per_node", "pipeline.width");
     const auto nodes = notes_.number("nnodes", "pipeline.width");
-    if (shards == 0 && each) {
-      shards = std::max<std::int64_t>(1, *each * nodes.value_or(1) / others);
+    if (shards == 0 && (each || cluster_.gpus())) {
+      const std::int64_t gpus = each && nodes     ? *each * *nodes
+                                : cluster_.gpus() ? *cluster_.gpus()
+                                                  : *each;
+      if (!nodes && cluster_.gpus()) notes_.not_asked({"nnodes", "nproc_per_node"});
+      shards = std::max<std::int64_t>(1, gpus / others);
     } else if (shards == 0) {
       shards = std::max<std::int64_t>(1, kGpusPerNode / others);
       notes_.assume(
@@ -563,6 +597,7 @@ class Titan {
   }
 
   ImportNotes& notes_;
+  const JobCluster& cluster_;
   const Flavor& flavor_;
   Division d_;
 };
@@ -576,22 +611,25 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   flatten(document, "", options);
   if (document.find("parallelism") == nullptr && document.find("tokens") == nullptr)
     throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
+  const JobCluster where(cluster);
   ImportNotes notes(std::move(options), "", kNanotronKnown);
   const std::string model = nanotron_model(notes);
   const Division d = nanotron_division(notes);
   const std::string cluster_part =
-      cluster_text(notes, cluster, d.stages * d.width * d.tensor * d.context);
+      where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
   return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
 }
 
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
-                                   const std::string& cluster) {
-  ImportNotes notes(titan_options(text, origin), "", kTitanKnown);
-  Titan titan(notes);
+                                   const std::string& cluster, const ShellVariables& defined) {
+  const JobCluster where(cluster);
+  ImportNotes notes(titan_options(text, origin, defined), "", kTitanKnown);
+  Titan titan(notes, where);
   const std::string model = titan.model();
   const Division d = titan.division();
   const std::string cluster_part =
-      cluster_text(notes, cluster, d.stages * d.width * d.tensor * d.context);
+      where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
+  notes.assume("stack: neutral (none is fitted on torchtitan)");
   return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
 }
 

@@ -309,8 +309,11 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
         100 * attention));
   }
   if (model.flash_attention && scenario.recompute.contains(Recompute::selective)) {
-    spec.diagnostics.note(
-        "recompute: selective changes nothing with flash attention, which keeps no probabilities");
+    const double b = static_cast<double>(scenario.microbatch_size);
+    spec.diagnostics.note(fmt::format(
+        "recompute: selective frees nothing with flash attention, which keeps no probabilities; "
+        "core attention is run again all the same, {:.1f} % more FLOPs in the layers",
+        100 * model.layer_attention_flops(b) / (3 * model.layer_forward_flops(b))));
   }
   note_tensor(model, scenario.cluster, scenario.mesh, spec.diagnostics);
 }

@@ -32,6 +32,10 @@ constexpr std::string_view kPlain[] = {
     "gelu",       "gelu_new",  "gelu_fast",         "gelu_10", "gelu_python",
     "quick_gelu", "fast_gelu", "gelu_pytorch_tanh", "relu",    "relu2"};
 
+/// Mixtures of experts whose MLP has a gate (SiLU) where no key says otherwise.
+constexpr std::string_view kGatedMixtures[] = {"mixtral",  "qwen2_moe",   "qwen3_moe",
+                                               "deepseek", "deepseek_v2", "deepseek_v3",
+                                               "olmoe",    "phimoe",      "granitemoe"};
 constexpr const char* kNoMixture = "mixture-of-experts models are not modelled";
 constexpr std::string_view kExpertCounts[] = {"num_local_experts", "num_experts",
                                               "n_routed_experts"};
@@ -514,11 +518,14 @@ std::vector<std::string> take_out_experts(Value& document) {
   std::vector<std::string> missing;
   const double heads = first_of(document, {"num_attention_heads"});
   const double hidden = first_of(document, {"hidden_size"});
-  bool gated = false;
+  bool gated = false, usually_gated = false, plain = false;
   std::erase_if(document.entries, [&](const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     gated = gated || (contains(kActivations, key) && contains(kGated, entry.value.text)) ||
             (key == "swiglu" && is_positive(entry.value));
+    plain = plain || (contains(kActivations, key) && contains(kPlain, entry.value.text));
+    usually_gated =
+        usually_gated || (key == "model_type" && contains(kGatedMixtures, entry.value.text));
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
     const char* why = beyond != std::end(kBeyondUs) ? beyond->second : nullptr;
     const bool head = key == "head_dim" || key == "kv_channels";
@@ -540,7 +547,7 @@ std::vector<std::string> take_out_experts(Value& document) {
     entry.value.text = std::move(text);
     document.entries.push_back(std::move(entry));
   };
-  add("model_type", gated ? "llama" : "gpt2");
+  add("model_type", gated || (usually_gated && !plain) ? "llama" : "gpt2");
   add("intermediate_size", fmt::format("{:.0f}", width));
   return missing;
 }

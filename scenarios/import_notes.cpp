@@ -1,7 +1,9 @@
 #include "scenarios/import_notes.hpp"
 
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/shell_values.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,6 +23,9 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   const bool whole = error == std::errc() && end == text.data() + text.size();
   return whole && value > 0 && value <= kMostOfAnOption ? std::optional(value) : std::nullopt;
 }
+
+/// Does it depend on what only a run of the script tells?
+bool is_untold(const std::string& value) { return value.find_first_of("$`") != value.npos; }
 
 }  // namespace
 
@@ -58,15 +63,19 @@ std::string ImportNotes::word(const std::string& name, const std::string& meanin
   ScriptOption* option = find(name, meaning);
   if (option == nullptr || option->values.empty()) return "";
   option->values.resize(1);  // what follows is not its own
+  if (is_untold(option->values.front())) unreadable(name);
   return option->values.front();
 }
 
 std::optional<std::int64_t> ImportNotes::number(const std::string& name,
                                                 const std::string& meaning) {
   if (!mentions(name)) return std::nullopt;
-  const auto value = whole_number(word(name, meaning));
-  if (!value) unreadable(name);
-  return value;
+  const std::string text = word(name, meaning);
+  const auto value = whole_number(text);
+  if (value) return value;
+  unreadable(name);
+  if (is_untold(text)) untold_[name] = text;
+  return std::nullopt;
 }
 
 std::optional<std::int64_t> ImportNotes::number(std::initializer_list<std::string> names,
@@ -74,6 +83,7 @@ std::optional<std::int64_t> ImportNotes::number(std::initializer_list<std::strin
   std::optional<std::int64_t> found;
   for (const std::string& name : names)
     if (const auto value = number(name, meaning); value && !found) found = value;
+  if (found) not_asked(names);
   return found;
 }
 
@@ -110,7 +120,24 @@ void ImportNotes::sort_out() {
   }
 }
 
+void ImportNotes::refuse_untold(const std::string& origin) const {
+  if (untold_.empty()) return;
+  std::vector<std::string> values, defines;
+  for (const auto& [name, value] : untold_) {
+    values.push_back(printable(fmt::format("{}{} {}", dashes_, name, value)));
+    for (const std::string& variable : variables_in(value)) {
+      const std::string define = printable(fmt::format("--define {}=N", variable));
+      if (std::ranges::find(defines, define) == defines.end()) defines.push_back(define);
+    }
+  }
+  throw InputError(
+      origin, fmt::format("{} cannot be told without running it; give {}", fmt::join(values, ", "),
+                          defines.empty() ? "numbers in their place"
+                                          : fmt::format("{}", fmt::join(defines, " "))));
+}
+
 std::string ImportNotes::head(const std::string& origin) {
+  refuse_untold(origin);
   sort_out();
   return comments() + fmt::format("name: {}\n", Json(name(origin)).dump());
 }
@@ -129,8 +156,20 @@ std::string ImportNotes::name(const std::string& origin) const {
                                         more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
+std::string ImportNotes::line(std::size_t i) const {
+  const auto meaning = meanings_.find(i);
+  std::string option = dashes_ + options_[i].name;
+  if (!options_[i].values.empty()) option += fmt::format(" {}", fmt::join(options_[i].values, " "));
+  const bool meant =
+      meaning != meanings_.end() && !meaning->second.empty() && kinds_[i] != Kind::unreadable;
+  const std::string& condition = options_[i].condition;
+  return fmt::format("#   {}{}{}\n", as_comment(option),
+                     meant ? fmt::format(": {}", meaning->second) : "",
+                     condition.empty() ? "" : fmt::format(" (if {})", as_comment(condition)));
+}
+
 std::string ImportNotes::comments() const {
-  std::string out;
+  std::string out, conditional;
   for (const auto& [kind, title] :
        {std::pair{Kind::understood, "understood"},
         {Kind::unmodelled, "cannot be modelled"},
@@ -140,17 +179,13 @@ std::string ImportNotes::comments() const {
     std::string lines;
     for (std::size_t i = 0; i < options_.size(); ++i) {
       if (kinds_[i] != kind || last_.at(options_[i].name) != i) continue;
-      const auto meaning = meanings_.find(i);
-      std::string option = dashes_ + options_[i].name;
-      if (!options_[i].values.empty())
-        option += fmt::format(" {}", fmt::join(options_[i].values, " "));
-      lines += fmt::format(
-          "#   {}{}\n", as_comment(option),
-          meaning == meanings_.end() || meaning->second.empty() || kind == Kind::unreadable
-              ? ""
-              : fmt::format(": {}", meaning->second));
+      const bool taken = kind == Kind::understood && !options_[i].condition.empty();
+      (taken ? conditional : lines) += line(i);
     }
     if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
+    if (!conditional.empty() && kind == Kind::understood)
+      out += fmt::format("# under a condition, taken as true (--define NAME=VALUE decides):\n{}",
+                         conditional);
   }
   if (!assumed_.empty()) out += "# assumed, as it does not say:\n";
   for (const std::string& line : assumed_) out += fmt::format("#   {}\n", line);

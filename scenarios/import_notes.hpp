@@ -49,9 +49,15 @@ class ImportNotes {
   /// It means nothing as it stands; otherwise it cannot be modelled.
   void unmodelled(const std::string& name, std::string why);
   void assume(std::string line) { assumed_.push_back(std::move(line)); }
+  /// Something else says it.
+  void not_asked(std::initializer_list<std::string> names) {
+    for (const std::string& name : names) untold_.erase(name);
+  }
 
   /// Comment lines of YAML: one for each option, and one for each assumption; and the scenario's
-  /// name, that of `origin` with what cannot be modelled, which every result then says.
+  /// name, that of `origin` with what cannot be modelled, which every result then says. Throws
+  /// InputError where numbers depend on variables that are not known: all of them, and the --define
+  /// that gives them.
   std::string head(const std::string& origin);
 
  private:
@@ -59,8 +65,10 @@ class ImportNotes {
 
   /// Marks every occurrence.
   ScriptOption* find(const std::string& name, const std::string& meaning);
+  void refuse_untold(const std::string& origin) const;
   void sort_out();
   std::string comments() const;
+  std::string line(std::size_t option) const;
   std::string name(const std::string& origin) const;
 
   std::vector<ScriptOption> options_;
@@ -70,6 +78,7 @@ class ImportNotes {
   std::map<std::string, std::size_t> last_;
   std::map<std::size_t, std::string> meanings_;
   std::vector<std::string> assumed_;
+  std::map<std::string, std::string> untold_;  ///< numbers by variables that are not known
 };
 
 }  // namespace penstock

@@ -207,6 +207,10 @@ const std::vector<KeyRow>& table() {
        "", "tie_word_embeddings"},
       {"model", "flash_attention", T::boolean,
        "attention probabilities are never stored; default: only for llama"},
+      {"model", "missing", T::text,
+       "what of the real model is left out, such as 'the other experts' weights': what fits is "
+       "then "
+       "unknown, and times are at best those of the results; importers write it"},
       {"model", "precision", T::choice,
        "mixed: 16-bit compute, fp32 master weights and Adam; default mixed-bf16",
        "mixed-fp16|mixed-bf16|fp32|tf32"},

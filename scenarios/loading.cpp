@@ -58,13 +58,16 @@ struct Shipped {
   Diagnostics diagnostics;
   Documents documents;
   Library files{".", documents, diagnostics};
+  Value value;
   std::optional<Section> section;
 
-  Shipped(const std::string& name, const std::string& kind, const std::string& folder) {
-    Value value;
+  /// `origin`: what the user is told of it.
+  Shipped(const std::string& name, const std::string& kind, const std::string& folder,
+          const std::string& origin) {
     value.kind = Value::Kind::scalar;
     value.text = name;
-    value.source = std::make_shared<Source>(Source{name, {}});
+    value.source = std::make_shared<Source>(Source{origin, {}});
+    if (name.starts_with('{')) value = parse_document(name, origin);
     const Value* found = files.resolve(value, kind, folder);
     diagnostics.throw_if_any();
     section.emplace(*found, kind, diagnostics);
@@ -122,7 +125,7 @@ Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const
 }
 
 TransformerSpec load_model(const std::string& name) {
-  Shipped file(name, "model", "models");
+  Shipped file(name, "model", "models", name);
   TransformerSpec model = read_transformer(*file.section);
   file.diagnostics.throw_if_any();
   return model;
@@ -140,8 +143,10 @@ TransformerSpec nearest_model(const std::string& path, std::vector<std::string>&
   return model;
 }
 
-Cluster load_cluster(const std::string& name) {
-  Shipped file(name, "cluster", "models/clusters");
+Cluster load_cluster(const std::string& name) { return load_cluster(name, name); }
+
+Cluster load_cluster(const std::string& name, const std::string& origin) {
+  Shipped file(name, "cluster", "models/clusters", origin);
   Cluster cluster = read_cluster(*file.section, file.files, 1);
   file.diagnostics.throw_if_any();
   return cluster;
@@ -159,7 +164,7 @@ DeviceSpec load_device(const std::string& name) {
 }
 
 StackSpec load_stack(const std::string& name) {
-  Shipped file(name, "stack", "models/stacks");
+  Shipped file(name, "stack", "models/stacks", name);
   StackSpec stack = read_stack(*file.section);
   file.diagnostics.throw_if_any();
   return stack;

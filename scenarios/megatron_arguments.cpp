@@ -38,18 +38,31 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
   return out;
 }
 
+/// A command that starts as many processes as the job has GPUs, a flag a line.
 class Flags {
  public:
-  void add(std::string_view flag) { text_ += fmt::format("--{}\n", flag); }
+  Flags(std::int64_t nodes, std::int64_t each)
+      : text_(fmt::format("torchrun --nnodes {} --nproc-per-node {} pretrain_gpt.py \\\n", nodes,
+                          each)) {}
+  void add(std::string_view flag) { text_ += fmt::format("  --{} \\\n", flag); }
   template <class Value>
   void add(std::string_view flag, const Value& value) {
-    text_ += fmt::format("--{} {}\n", flag, value);
+    text_ += fmt::format("  --{} {} \\\n", flag, value);
   }
-  const std::string& text() const { return text_; }
+  /// What the caller of the script adds comes last.
+  std::string text() const { return text_ + "  \"$@\"\n"; }
 
  private:
   std::string text_;
 };
+
+/// torchrun starts as many processes on each node: the most that a node has GPUs for.
+Flags launch(const Scenario& s) {
+  const std::int64_t gpus = s.gpu_count();
+  std::int64_t each = std::clamp<std::int64_t>(s.cluster.devices_per_node, 1, gpus);
+  while (gpus % each != 0) --each;
+  return {gpus / each, each};
+}
 
 void add_model(Flags& flags, const TransformerSpec& m) {
   flags.add("num-layers", m.num_layers);
@@ -112,7 +125,7 @@ bool overlaps_reduction(const Scenario& s) {
 
 std::string megatron_arguments(const Scenario& s) {
   if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));
-  Flags flags;
+  Flags flags = launch(s);
   add_model(flags, *s.transformer);
   flags.add("tensor-model-parallel-size", s.mesh.tensor);
   if (s.mesh.context > 1) flags.add("context-parallel-size", s.mesh.context);

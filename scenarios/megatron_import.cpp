@@ -5,6 +5,8 @@
 #include "models/layout_string.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/import_notes.hpp"
+#include "scenarios/job_cluster.hpp"
+#include "scenarios/scenario.hpp"
 #include "scenarios/shell_words.hpp"
 
 #include <fmt/format.h>
@@ -209,8 +211,8 @@ constexpr KnownOptions kKnownFlags{kIgnoredFlags, kIgnoredBeginnings, kUnmodelle
 
 class Import : ImportNotes {
  public:
-  Import(std::string_view text, const std::string& origin, const std::string& cluster)
-      : ImportNotes(script_options(text), "--", kKnownFlags), origin_(origin), cluster_(cluster) {}
+  Import(std::vector<ScriptOption> options, const std::string& origin, const std::string& cluster)
+      : ImportNotes(std::move(options), "--", kKnownFlags), origin_(origin), cluster_(cluster) {}
 
   std::string scenario() {
     const std::string model_part = model();  // first: it counts the layers
@@ -257,6 +259,7 @@ class Import : ImportNotes {
     out += fmt::format("  seq_length: {}\n  vocab_size: {}\n  tie_embeddings: {}\n", length,
                        vocabulary(), !untied);
     out += fmt::format("  flash_attention: {}\n", flash);
+    if (mentions("num-experts")) out += fmt::format("  missing: {}\n", kWithoutExperts);
     return out + fmt::format("  precision: {}\n", bf16   ? "mixed-bf16"
                                                   : fp16 ? "mixed-fp16"
                                                          : "fp32");
@@ -306,18 +309,22 @@ class Import : ImportNotes {
     unless_one("cp-comm-type", context == 1 || ring == "p2p" ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
-    const std::int64_t width = width_of(tensor * context * stages);
+    const std::optional<std::int64_t> told_width = width_of(tensor * context * stages);
+    const std::int64_t width = told_width.value_or(1);
     const std::int64_t sharers = width * context;
     const auto batch = number("global-batch-size", "pipeline.global_batch_size");
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
-    const bool shared =
-        has("use-distributed-optimizer", sharers > 1 ? "pipeline.distributed_optimizer: true"
-                                                     : "nothing, with a single replica");
+    const bool shared = has("use-distributed-optimizer",
+                            sharers > 1 || !told_width ? "pipeline.distributed_optimizer: true"
+                                                       : "nothing, with a single replica");
     const bool alone = has("no-overlap-p2p-communication", "transfers: coupled");
     const bool dividing = tensor > 1 && !sequence;
-    std::string out = "cluster: " + cluster(tensor * context * stages * width) + "\n";
+    std::string out =
+        fmt::format("cluster: {}\nstack: megatron\n",
+                    cluster_.text(*this, tensor * context * stages * width, per_node_));
+    assume("stack: megatron (its launches, traffic and overlap; leave it out for a neutral one)");
     const bool interleaved = chunks > 1;
     out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
     // Without chunks Megatron-LM sends and receives together and waits for both.
@@ -335,12 +342,12 @@ class Import : ImportNotes {
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
-    if (shared && sharers > 1) out += "  distributed_optimizer: true\n";
+    if (shared && (sharers > 1 || !told_width)) out += "  distributed_optimizer: true\n";
     out += fmt::format("  microbatch_size: {}\n", micro);
-    out += fmt::format("  global_batch_size: {}\n", batch.value_or(micro * width));
-    if (!batch)
-      assume(fmt::format("pipeline.global_batch_size: {} (no --global-batch-size: one microbatch)",
-                         micro * width));
+    if (batch)
+      out += fmt::format("  global_batch_size: {}\n", *batch);
+    else
+      assume("pipeline.microbatches: 1 (no --global-batch-size: one microbatch per update)");
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
@@ -364,31 +371,29 @@ class Import : ImportNotes {
     return 1;
   }
 
-  std::int64_t width_of(std::int64_t model_gpus) {
+  /// None where nothing says how many GPUs there are.
+  std::optional<std::int64_t> width_of(std::int64_t model_gpus) {
     const auto nodes = number({"nnodes", "nodes"}, "cluster.nodes");
     const auto each =
         number({"nproc-per-node", "gpus-per-node", "ntasks-per-node"}, "cluster.devices_per_node");
     const auto world = number("world-size", "cluster");
-    if (!nodes && !each && !world) {
+    const bool counted = world || nodes;
+    if (!counted && cluster_.gpus()) not_asked({"nnodes", "nodes", "world-size"});
+    if (!counted && !each && !cluster_.gpus()) {
       assume(
-          "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size: it is the number of "
-          "GPUs / (stages x tensor x context))");
-      return 1;
+          "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size, and no --cluster with "
+          "nodes: it is the number of GPUs / (stages x tensor x context))");
+      return std::nullopt;
     }
-    const std::int64_t gpus = world ? *world : nodes.value_or(1) * each.value_or(8);
+    const std::int64_t gpus = world     ? *world
+                              : counted ? *nodes * each.value_or(8)
+                                        : cluster_.gpus().value_or(each.value_or(8));
     per_node_ = each.value_or(8);
     const std::int64_t width = gpus / model_gpus;
     if (width * model_gpus != gpus || width == 0)
       assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
                          std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
-  }
-
-  std::string cluster(std::int64_t gpus) {
-    const std::string name = cluster_.empty() ? "dgx-h100" : cluster_;
-    if (cluster_.empty()) assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
-    if (cluster_.find_first_of("{/.") != std::string::npos) return cluster_;
-    return fmt::format("{{base: {}, nodes: {}}}", name, (gpus + per_node_ - 1) / per_node_);
   }
 
   std::string recomputation() {
@@ -415,60 +420,102 @@ class Import : ImportNotes {
     const bool embedding = has("account-for-embedding-in-pipeline-split", "pipeline.split");
     const bool loss = has("account-for-loss-in-pipeline-split", "pipeline.split");
     if (stages < 2 || stages > 65'536) return "";
+    if (embedding || loss) return counting_ends(stages, embedding, loss);
+    return first || last ? of_ends(stages, chunks, first, last) : evenly(stages);
+  }
+
+  std::string counting_ends(std::int64_t stages, bool embedding, bool loss) {
+    const std::int64_t all = layers_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
+    if (all % stages != 0)
+      return not_followed(
+          {"account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"},
+          fmt::format("{} layers and what it counts beside them, {}, do not divide "
+                      "into {} stages, which Megatron-LM refuses",
+                      layers_, all, stages),
+          stages);
+    std::vector<std::int64_t> layers(static_cast<std::size_t>(stages), all / stages);
+    layers.front() -= embedding ? 1 : 0;
+    layers.back() -= loss ? 1 : 0;
+    return listed(layers);
+  }
+
+  /// Of the first and last rank, all their chunks together.
+  std::string of_ends(std::int64_t stages, std::int64_t chunks, std::optional<std::int64_t> first,
+                      std::optional<std::int64_t> last) {
+    const std::int64_t ranks = stages / chunks;
+    const std::int64_t middle = ranks - (first ? 1 : 0) - (last ? 1 : 0);
+    const std::int64_t left = layers_ - first.value_or(0) - last.value_or(0);
+    const auto refused = [&](const std::string& why) {
+      return not_followed({"decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"},
+                          why + ", which Megatron-LM refuses", stages);
+    };
+    if (left < 0 || (middle < 1 && left != 0))
+      return refused(fmt::format("{} + {} layers are not those of a model of {}", first.value_or(0),
+                                 last.value_or(0), layers_));
+    if (middle > 0 && left % middle != 0)
+      return refused(fmt::format("the other {} layers do not divide among {} ranks", left, middle));
     std::vector<std::int64_t> layers(static_cast<std::size_t>(stages));
-    if (embedding || loss) {
-      const std::int64_t all = layers_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
-      std::ranges::fill(layers, all / stages);
-      layers.front() -= embedding ? 1 : 0;
-      layers.back() -= loss ? 1 : 0;
-      if (all % stages != 0) return uneven(stages);
-    } else if (first || last) {  // of a rank, all its chunks together
-      const std::int64_t ranks = stages / chunks;
-      const std::int64_t middle = ranks - (first ? 1 : 0) - (last ? 1 : 0);
-      const std::int64_t left = layers_ - first.value_or(0) - last.value_or(0);
-      if (middle < 1 || left < 0 || left % middle != 0) return uneven(stages);
-      for (std::int64_t stage = 0; stage < stages; ++stage) {
-        const std::int64_t rank = stage % ranks;
-        const std::int64_t of_rank = first && rank == 0          ? *first
-                                     : last && rank + 1 == ranks ? *last
-                                                                 : left / middle;
-        if (of_rank % chunks != 0) return uneven(stages);
-        layers[static_cast<std::size_t>(stage)] = of_rank / chunks;
-      }
-    } else {
-      return layers_ % stages == 0 ? "" : uneven(stages);
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      const std::int64_t rank = stage % ranks;
+      const std::int64_t of_rank = first && rank == 0          ? *first
+                                   : last && rank + 1 == ranks ? *last
+                                                               : left / middle;
+      if (of_rank % chunks != 0)
+        return refused(fmt::format("the {} layers of rank {} do not divide into {} virtual stages",
+                                   of_rank, rank, chunks));
+      layers[static_cast<std::size_t>(stage)] = of_rank / chunks;
     }
+    return listed(layers);
+  }
+
+  static std::string listed(const std::vector<std::int64_t>& layers) {
     return fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
   }
 
   std::string of_layout(const std::string& text, std::int64_t stages) {
-    std::vector<int> layers;
+    const char* const flag = "pipeline-model-parallel-layout";
+    std::vector<std::int64_t> layers;
+    std::int64_t all = 0;
     try {
-      for (const StageLayers& stage : parse_layout(text, "layout")) layers.push_back(stage.layers);
-    } catch (const InputError&) {
-      layers.clear();
+      for (const StageLayers& stage : parse_layout(text, "layout")) {
+        layers.push_back(stage.layers);
+        all += stage.layers;
+      }
+    } catch (const InputError& error) {
+      return not_followed({flag}, as_comment(error.diagnostics().front().message), stages);
     }
-    if (static_cast<std::int64_t>(layers.size()) == stages)
-      return fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
-    unreadable("pipeline-model-parallel-layout");
-    return uneven(stages);
+    if (static_cast<std::int64_t>(layers.size()) != stages)
+      return not_followed(
+          {flag}, fmt::format("it has {} stages, the job {}", layers.size(), stages), stages);
+    if (all != layers_)
+      return not_followed({flag}, fmt::format("it has {} layers, the model {}", all, layers_),
+                          stages);
+    return listed(layers);
   }
 
-  std::string uneven(std::int64_t stages) {
+  std::string not_followed(std::initializer_list<const char*> flags, const std::string& why,
+                           std::int64_t stages) {
+    for (const char* flag : flags) unmodelled(flag, "not followed: " + why);
+    return evenly(stages);
+  }
+
+  std::string evenly(std::int64_t stages) {
+    if (layers_ % stages == 0) return "";
     assume(fmt::format("pipeline.split: balanced ({} layers do not divide into {} stages)", layers_,
                        stages));
     return "  split: balanced\n";
   }
 
-  std::string origin_, cluster_;
+  std::string origin_;
+  JobCluster cluster_;
   std::int64_t layers_ = 0, per_node_ = 8;
 };
 
 }  // namespace
 
 std::string scenario_of_megatron(std::string_view text, const std::string& origin,
-                                 const std::string& cluster) {
-  const auto options = script_options(text);
+                                 const std::string& cluster, const ShellVariables& defined) {
+  auto options = script_options(text, defined);
   const auto known = [](const ScriptOption& o) {
     return o.name == "num-layers" || o.name == "hidden-size" || o.name == "micro-batch-size" ||
            o.name == "pipeline-model-parallel-size" || o.name == "tensor-model-parallel-size";
@@ -476,7 +523,7 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
   if (std::ranges::none_of(options, known))
     throw InputError(
         origin, "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size");
-  return Import(text, origin, cluster).scenario();
+  return Import(std::move(options), origin, cluster).scenario();
 }
 
 }  // namespace penstock

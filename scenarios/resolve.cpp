@@ -362,6 +362,7 @@ Scenario resolve(const Specification& spec) {
   static_cast<Parallelism&>(out) = std::move(job);
   out.name = spec.name.value_or("");
   out.transformer = spec.model->transformer;
+  out.missing = printable(spec.model->section.text("missing").value_or(""));
   out.measured = spec.model->measured;
   out.profile = spec.model->profile;
   out.reduction = reduction.options;
@@ -379,6 +380,13 @@ Scenario resolve(const Specification& spec) {
   for (const std::string& note : out.file_notes) spec.diagnostics.note(note);
   if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
     out.file_notes.push_back(length);
+  if (!out.missing.empty()) {
+    out.file_notes.push_back(
+        fmt::format("the model is one without {}: the real job needs more memory than this, and at "
+                    "best is as fast",
+                    out.missing));
+    spec.diagnostics.note(out.file_notes.back());
+  }
   note_costs(spec, out);
   note_idle_gpus(spec, out);
   use_costs(spec, reduction, std::move(stages.gradients), out);

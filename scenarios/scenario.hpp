@@ -61,6 +61,9 @@ struct Scenario : Parallelism {
   std::string origin;  ///< the file it was read from
   std::string text;    ///< as YAML, the overrides applied
 
+  /// What of the real model is left out (model.missing): memory is at least, speed at best what
+  /// results say.
+  std::string missing;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
   std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
@@ -137,11 +140,15 @@ std::string data_folder();
 std::vector<std::string> shipped_names(const std::string& folder);
 
 TransformerSpec load_model(const std::string& name);
+/// What a dense model in place of a mixture of experts leaves out (model.missing).
+inline constexpr const char* kWithoutExperts = "the other experts' weights, routing and all-to-all";
 /// Of another tool's file of a model: that, or where it is a mixture of experts the nearest dense
 /// model, with a line in `missing` for each key that it leaves out. Throws InputError.
 TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing);
 DeviceSpec load_device(const std::string& name);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);
+/// Or of a map such as "{base: dgx-h100, nodes: 4}"; errors say that it is from `origin`.
+Cluster load_cluster(const std::string& name, const std::string& origin);
 
 }  // namespace penstock

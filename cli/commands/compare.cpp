@@ -170,6 +170,12 @@ std::string reasons_text(const std::vector<Json>& results, const Labels& labels)
 
 double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
 
+/// As far as is known.
+bool fits(const Json& result) {
+  const Json feasible = result.value("feasible", Json());
+  return !feasible.is_boolean() || feasible.get<bool>();
+}
+
 /// Columns of every comparison; those of weight versions where there are several.
 Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions, bool chunked,
                bool gpus) {
@@ -177,9 +183,9 @@ Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool vers
   const bool steady = r.value("iteration_time_s", Json()).is_number();
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-              !r.value("feasible", true)      ? "NO"
-              : most(r, "capacity_bytes") > 0 ? "yes"
-                                              : "unknown",
+              !fits(r)                                                  ? "NO"
+              : most(r, "capacity_bytes") > 0 && !r.contains("missing") ? "yes"
+                                                                        : "unknown",
               steady ? format_time(number_or_0(r, "iteration_time_s")) : "-",
               rate_text(rate),
               first_rate > 0 && steady ? ratio_text(rate / first_rate) : "-",
@@ -287,8 +293,6 @@ struct Compared {
   std::vector<std::string> timelines;  ///< of those that were simulated for a report
   std::size_t refused = 0;
 };
-
-bool fits(const Json& result) { return result.value("feasible", true); }
 
 /// Which to take, by speed and by memory; what cannot be taken.
 std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& names) {

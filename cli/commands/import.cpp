@@ -84,7 +84,8 @@ void say_what_is_missing(const std::string& scenario) {
     const bool option = line.starts_with("#   ");
     if (!option)
       missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
-                line.starts_with("# has no value") || line.starts_with("# assumed");
+                line.starts_with("# under a condition") || line.starts_with("# has no value") ||
+                line.starts_with("# assumed");
     if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
   }
 }
@@ -130,6 +131,7 @@ std::string import_model(const std::string& path) {
   line("tie_embeddings", m.tie_embeddings);
   line("precision", m.compute_type.ends_with("16") ? "mixed-" + m.compute_type : m.compute_type);
   line("flash_attention", m.flash_attention);
+  if (!missing.empty()) line("missing", kWithoutExperts);
   return out;
 }
 
@@ -178,7 +180,18 @@ bool is_layer_table(const std::string& path) {
 }
 
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
-                                 const std::string& cluster);
+                                 const std::string& cluster, const ShellVariables& defined);
+
+ShellVariables defined_variables(const Arguments& arguments) {
+  ShellVariables out;
+  for (const std::string& define : arguments.values("define")) {
+    const std::size_t equals = define.find('=');
+    if (equals == 0 || equals == define.npos)
+      throw InputError("--define", fmt::format("must be NAME=VALUE, got '{}'", define));
+    out[define.substr(0, equals)] = define.substr(equals + 1);
+  }
+  return out;
+}
 
 /// A job of another framework, from its file or standard input.
 std::string import_job(const Arguments& arguments, Importer importer) {
@@ -189,7 +202,7 @@ std::string import_job(const Arguments& arguments, Importer importer) {
   if (file != "-") require_file(file);
   const std::string scenario =
       importer(read_file(file == "-" ? "/dev/stdin" : file), file == "-" ? "standard input" : file,
-               arguments.value("cluster"));
+               arguments.value("cluster"), defined_variables(arguments));
   say_what_is_missing(scenario);
   return scenario;
 }
@@ -198,13 +211,19 @@ struct Job {
   std::string_view name;
   Importer importer;
 };
-constexpr Job kJobs[] = {
-    {"megatron-args",
-     [](const std::string& text, const std::string& origin, const std::string& cluster) {
-       return scenario_of_megatron(text, origin, cluster);
-     }},
-    {"nanotron-config", scenario_of_nanotron},
-    {"torchtitan-config", scenario_of_torchtitan}};
+constexpr Job kJobs[] = {{"megatron-args",
+                          [](const std::string& text, const std::string& origin,
+                             const std::string& cluster, const ShellVariables& defined) {
+                            return scenario_of_megatron(text, origin, cluster, defined);
+                          }},
+                         {"nanotron-config",
+                          [](const std::string& text, const std::string& origin,
+                             const std::string& cluster, const ShellVariables& defined) {
+                            if (!defined.empty())
+                              throw InputError("--define", "is for scripts; nanotron's is a file");
+                            return scenario_of_nanotron(text, origin, cluster);
+                          }},
+                         {"torchtitan-config", scenario_of_torchtitan}};
 
 }  // namespace
 
@@ -222,8 +241,10 @@ int run_import(const Arguments& arguments) {
     put_output(arguments, import_job(arguments, job.importer));
     return exit_ok;
   }
-  if (arguments.flag("cluster"))
-    throw InputError("--cluster", "is for jobs of other frameworks, such as 'megatron-args FILE'");
+  for (const char* option : {"cluster", "define"})
+    if (arguments.flag(option))
+      throw InputError(fmt::format("--{}", option),
+                       "is for jobs of other frameworks, such as 'megatron-args FILE'");
   if (arguments.positional.size() > 1)
     throw InputError("penstock import", fmt::format("takes one file, got '{}' behind '{}'",
                                                     arguments.positional[1], what));

@@ -282,8 +282,8 @@ class Layouts(Case):
         uneven = "[3,4,4,4,4,4,4,5]"
         text = self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
                        f"pipeline.split={uneven}", "--set", "recompute=selective")
-        self.assertIn("--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L'\n", text)
-        self.assertIn("--recompute-granularity selective\n", text)
+        self.assertIn("--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L' \\\n", text)
+        self.assertIn("--recompute-granularity selective \\\n", text)
         self.assertNotIn("recompute-method", text)
         text = self.fails("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args",
                           "--set", f"recompute=[{', '.join(['full'] * 2 + ['none'] * 6)}]")
@@ -291,9 +291,9 @@ class Layouts(Case):
                       "none, selective, full for all", text)
         ranks = ("export", "scenarios/gpt3-175b-1f1b.yaml", "--to", "megatron-args", "--set",
                  "width=2", "--set")
-        self.assertIn("--use-tp-pp-dp-mapping\n", self.ok(*ranks, "rank_order=pipeline-first"))
+        self.assertIn("--use-tp-pp-dp-mapping \\\n", self.ok(*ranks, "rank_order=pipeline-first"))
         self.assertNotIn("mapping", self.ok(*ranks, "rank_order=data-first"))
-        self.assertIn("--overlap-grad-reduce\n", self.ok(*ranks, "reduction.overlap=backward"))
+        self.assertIn("--overlap-grad-reduce \\\n", self.ok(*ranks, "reduction.overlap=backward"))
         self.assertNotIn("overlap", self.ok(*ranks, "reduction.overlap=none"))
         self.assertEqual(
             self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",

@@ -393,15 +393,8 @@ class Launchers(Case):
             if not (SOURCE / "scenarios" / f"{name}.yaml").exists():
                 continue
             text = self.run_it("export", name, "--to", "megatron-args").stdout
-            width = self.json("simulate", name)["width"]
-            def degree(flag):
-                given = re.search(rf"(?m)^--{flag}-model-parallel-size (\d+)", text)
-                return int(given[1]) if given else 1
-
-            gpus = width * degree("tensor") * degree("pipeline")
-            again = self.run_it("import", "megatron-args", "-",
-                                stdin=f"{text}\n--world-size {gpus}\n").stdout
-            for flag in re.findall(r"(?m)^--\S+", text):
+            again = self.run_it("import", "megatron-args", "-", stdin=text).stdout
+            for flag in re.findall(r"(?m)--\S+", text):
                 self.assertIn(f"#   {flag}", again)
             self.assertNotIn("# not known", again)
             self.assertNotIn("# cannot be modelled", again)
@@ -434,6 +427,23 @@ class Models(Case):
             self.assertIn(line + "\n", nearest)
         self.assertIn("mixture, without its experts on 8 GPUs",
                       self.run_it("plan", "nearest.yaml", *plan).stdout)
+
+    def test_what_a_dense_stand_in_leaves_out_is_not_said_to_fit(self):
+        script = ("run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+                  "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 "
+                  "--pipeline-model-parallel-size 2 --nnodes 1 --nproc-per-node 2")
+        case = self.file(self.run_it("import", "megatron-args", "-", stdin=script).stdout)
+        text = self.run_it("simulate", case).stdout
+        self.assertRegex(text, r"(?m)^Fits\?      unknown: at least .* without the other experts' weights")
+        self.assertRegex(text, r"(?m)^How fast\?  at best \d")
+        result = self.json("simulate", case)
+        self.assertIsNone(result["feasible"])
+        self.assertIn("all-to-all", result["missing"])
+        table = self.run_it("compare", case, case).stdout
+        self.assertIn(" unknown ", table)
+        self.assertNotIn(" yes ", table)
+        full = self.json("simulate", case, "--set", "model.num_layers=8000")
+        self.assertIs(full["feasible"], False)
 
     def test_more_than_experts_is_left_out_by_name(self):
         more = {**self.MIXTURE, "n_routed_experts": 64, "n_shared_experts": 2, "kv_lora_rank": 512,

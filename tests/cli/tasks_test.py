@@ -87,7 +87,8 @@ class Tasks(unittest.TestCase):
         text, run = self.answers(7)
         self.assertRegex(text, r"# cannot be modelled:\n#   --num-experts 8: ")
         self.assertRegex(text, r"model.ffn_hidden_size: 28672 \(of the experts")
-        self.assertRegex(run, r"How fast\?  \d")
+        self.assertRegex(run, r"Fits\?      unknown: at least .* without the other experts")
+        self.assertRegex(run, r"How fast\?  at best \d")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,11 @@ void import_with(Importer importer, const std::string& text) {
 }
 
 void read_nanotron(const std::string& text) { import_with(scenario_of_nanotron, text); }
-void read_torchtitan(const std::string& text) { import_with(scenario_of_torchtitan, text); }
+void read_torchtitan(const std::string& text) {
+  import_with([](const std::string& t, const std::string& origin,
+                 const std::string& cluster) { return scenario_of_torchtitan(t, origin, cluster); },
+              text);
+}
 void read_megatron(const std::string& text) {
   import_with([](const std::string& t, const std::string& origin,
                  const std::string& cluster) { return scenario_of_megatron(t, origin, cluster); },

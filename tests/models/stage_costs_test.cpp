@@ -104,7 +104,10 @@ TEST(StageCosts, SelectiveRecomputationRunsAttentionAgain) {
                    12 * kAttentionFlops);
   TransformerSpec flash = gpt_small();
   flash.flash_attention = true;
-  EXPECT_EQ(costs(flash, {12}, Recompute::selective)[0].recompute_flops, 0);
+  EXPECT_DOUBLE_EQ(costs(flash, {12}, Recompute::selective)[0].recompute_flops,
+                   12 * kAttentionFlops);
+  EXPECT_EQ(costs(flash, {12}, Recompute::selective)[0].activation_bytes,
+            costs(flash, {12}, Recompute::none)[0].activation_bytes);
 }
 
 TEST(StageCosts, TimeIsFlopsOverPeakTimesEfficiency) {

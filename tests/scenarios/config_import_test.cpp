@@ -5,6 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 namespace penstock::config_import_test {
 namespace {
 
@@ -137,8 +142,9 @@ TEST(TorchtitanImport, ListsMayTakeSeveralLines) {
       "[parallelism]\nmodule_fqns_per_model_part = [  # two\n  ['tok_embeddings', 'layers.0'],\n"
       "  [\"layers.1\", \"a]b\"],  # ]\n]\npipeline_parallel_degree = 2\n");
   EXPECT_EQ(scenario_in(text).shape.depth, 2u) << text;
-  EXPECT_NE(text.find("#   parallelism.module_fqns_per_model_part [['tok_embeddings', '...: the cut"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("#   parallelism.module_fqns_per_model_part [['tok_embeddings', '...: the cut"),
+      std::string::npos)
       << text;
 }
 
@@ -200,16 +206,64 @@ TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
 TEST(TorchtitanImport, EveryFlagComesOut) {
   const std::string text = scenario_of_torchtitan(
       "torchrun --banana 3 --rdzv_backend c10d --nproc_per_node=8 -m torchtitan.train "
-      "--job.config_file a.toml --training.dtype bfloat16 --training.mixed_precision_reduce "
+      "--training.dtype bfloat16 --training.mixed_precision_reduce "
       "float32 "
       "--training.mixed_precision_param float32",
       "run.sh", "");
   for (const char* line :
        {"#   rdzv_backend c10d", "#   banana 3", "#   training.mixed_precision_reduce float32"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
-  EXPECT_NE(text.find("#   job.config_file a.toml: the file is not read"), std::string::npos);
   EXPECT_NE(text.find("#   training.dtype bfloat16: weights, gradients"), std::string::npos);
   EXPECT_NE(text.find("precision: fp32"), std::string::npos) << text;
+}
+
+TEST(TorchtitanImport, AClusterWithNodesCountsTheGpus) {
+  const std::string text = scenario_of_torchtitan(
+      kTitan.substr(0, kTitan.find("data_parallel_shard_degree = 2")) +
+          "data_parallel_shard_degree = -1\n" + kTitan.substr(kTitan.find("tensor_parallel")),
+      "a.toml", "{base: dgx-a100, nodes: 16}");
+  EXPECT_EQ(scenario_in(text).mesh.most(), 4) << text;
+  EXPECT_EQ(scenario_in(text).gpu_count(), 128) << text;
+}
+
+TEST(TorchtitanImport, Fp8IsSaidNotToBeModelled) {
+  const auto text = [](const std::string& converters) {
+    return scenario_of_torchtitan("[model]\nname = 'llama3'\nflavor = '8B'\nconverters = " +
+                                      converters + "\n[training]\nlocal_batch_size = 2\n",
+                                  "a.toml", "");
+  };
+  EXPECT_TRUE(
+      has_line(text("[\"float8\"]"),
+               "#   model.converters [\"float8\"]: fp8 is not modelled: bf16 is predicted"));
+  EXPECT_TRUE(has_line(text("[]"), "#   model.converters []"));
+}
+
+TEST(TorchtitanImport, AScriptsFileIsReadAndItsFlagsGoOverIt) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("penstock_titan_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "job.toml") << kTitan;
+  const auto import = [&](const std::string& file) {
+    return scenario_of_torchtitan(
+        "torchrun --nproc_per_node=8 --nnodes $N -m torchtitan.train "
+        "--job.config_file " +
+            file + " --parallelism.pipeline_parallel_degree 8",
+        (folder / "run.sh").string(), "", {{"N", "16"}});
+  };
+  for (const char* file : {"job.toml", "train_configs/job.toml"}) {
+    const Scenario s = scenario_in(import(file));
+    EXPECT_EQ(s.shape.depth, 8u) << file;
+    EXPECT_EQ(s.mesh.tensor, 8) << file;
+    EXPECT_EQ(s.transformer->num_layers, 80) << file;
+  }
+  try {
+    import("other.toml");
+    FAIL() << "took a job without its file";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("put it there, or import that file instead"),
+              std::string::npos);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TorchtitanImport, NoTextIsTooOdd) {

@@ -1,0 +1,45 @@
+#include "scenarios/job_cluster.hpp"
+
+#include "scenarios/document.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <fmt/format.h>
+
+namespace penstock {
+namespace {
+
+constexpr const char* kFlag = "--cluster";
+constexpr const char* kUsual = "dgx-h100";
+
+bool is_file(const std::string& name) {  // "p3.16xlarge" is none
+  return name.find('/') != name.npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
+         name.ends_with(".json");
+}
+
+bool counts_nodes(const std::string& map) {
+  const Value document = parse_document(map, kFlag);
+  for (const char* key : {"nodes", "devices", "groups"})
+    if (document.find(key) != nullptr) return true;
+  return false;
+}
+
+}  // namespace
+
+JobCluster::JobCluster(const std::string& given) : given_(given) {
+  if (given.empty()) return;
+  const Cluster cluster = load_cluster(given, kFlag);
+  const bool map = given.starts_with('{');
+  whole_ = map ? counts_nodes(given) : is_file(given);
+  if (whole_ && (map || cluster.nodes > 1)) gpus_ = cluster.devices();
+}
+
+std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus, std::int64_t per_node) const {
+  if (whole_) return given_;
+  const std::int64_t nodes = (gpus + per_node - 1) / per_node;
+  if (given_.empty()) notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
+  if (given_.starts_with('{'))
+    return fmt::format("{}, nodes: {}}}", given_.substr(0, given_.rfind('}')), nodes);
+  return fmt::format("{{base: {}, nodes: {}}}", given_.empty() ? kUsual : given_, nodes);
+}
+
+}  // namespace penstock

@@ -1,0 +1,27 @@
+// The cluster of a job that is imported: as the user gives it, or nodes of 8 H100; with as many
+// nodes as it says, or as the job needs.
+#pragma once
+
+#include "scenarios/import_notes.hpp"
+
+namespace penstock {
+
+class JobCluster {
+ public:
+  /// `given`: a name, a file, a map as in a scenario, or nothing. Throws InputError where it is no
+  /// cluster.
+  explicit JobCluster(const std::string& given);
+
+  /// Its GPUs, where it says how many nodes it has.
+  std::optional<std::int64_t> gpus() const { return gpus_; }
+
+  /// As a scenario has it, with nodes of `per_node` GPUs for `gpus` where it does not count them.
+  std::string text(ImportNotes& notes, std::int64_t gpus, std::int64_t per_node) const;
+
+ private:
+  std::string given_;
+  bool whole_ = false;  ///< no name to which nodes are added
+  std::optional<std::int64_t> gpus_;
+};
+
+}  // namespace penstock
