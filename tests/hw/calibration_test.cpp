@@ -80,6 +80,9 @@ class ScriptedMath : public Math {
                                   Tensor, Tensor) override {}
   void attention_softmax(const AttentionRows&, Tensor) override {}
   void attention_softmax_backward(const AttentionRows&, Tensor, Tensor) override {}
+  void attention(const Attention&, Tensor, Tensor, Tensor) override {}
+  void attention_backward(const Attention&, Tensor, Tensor, Tensor, Tensor, Tensor,
+                          Tensor) override {}
   void gelu(std::int64_t, Tensor, Tensor) override {}
   void gelu_backward(std::int64_t, Tensor, Tensor, Tensor) override {}
   void add_bias(std::int64_t, std::int64_t, Tensor, Tensor, Tensor) override {}
