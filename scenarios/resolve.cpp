@@ -351,6 +351,7 @@ Scenario resolve(const Specification& spec) {
   out.name = spec.name.value_or("");
   out.transformer = spec.model->transformer;
   out.measured = spec.model->measured;
+  if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
   out.reduction = reduction.options;
   out.cluster = std::move(cluster);

@@ -18,8 +18,10 @@
 
 #ifdef __CUDACC__
 #define PENSTOCK_UNROLL _Pragma("unroll")
+#define PENSTOCK_LOOP _Pragma("unroll 1")
 #else
 #define PENSTOCK_UNROLL
+#define PENSTOCK_LOOP
 #endif
 
 namespace penstock::cuda {
@@ -361,6 +363,7 @@ struct PlainMultiply {
     acc.each([&](float& x, int row, int column) {
       const float* a = left.rows + row * left.stride;
       const float* b = right + column * stride;
+      PENSTOCK_LOOP
       for (int k = 0; k < kDepth; ++k) x += a[k] * b[k];
     });
   }
@@ -369,6 +372,7 @@ struct PlainMultiply {
                                    const float* right, int stride) {
     acc.each([&](float& x, int row, int column) {
       const float* a = left.rows + row * left.stride;
+      PENSTOCK_LOOP
       for (int k = 0; k < kDepth; ++k) x += a[k] * right[k * stride + column];
     });
   }

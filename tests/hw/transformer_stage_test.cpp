@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 namespace penstock::transformer_stage_test {
 namespace {
 
@@ -221,6 +223,29 @@ TEST(TransformerStage, StartsWithSmallNormalMatricesAndNeutralNorms) {
     const double mean = std::accumulate(w.begin(), w.end(), 0.0) / n;
     EXPECT_NEAR(mean, 0, 0.02 * 4 / std::sqrt(n)) << p.name;
     EXPECT_NEAR(std::sqrt(dot(w, w) / n), 0.02, 0.02 * 4 / std::sqrt(2 * n)) << p.name;
+  }
+}
+
+TEST(TransformerStage, LargeMatricesAreFilledByPartsAsOneWouldBe) {
+  // A number depends on its index alone, so a smaller matrix is the begin of a larger one; and
+  // every part of a large one, each a thread's, is as random as any other.
+  TransformerSpec spec = small_model();
+  const auto up_of = [&](std::int64_t hidden, std::int64_t ffn) {
+    spec.hidden_size = hidden;
+    spec.ffn_hidden_size = ffn;
+    const TransformerStage stage = make({1, 1, false, false}, Recompute::none, spec);
+    const auto& all = stage.layout().parameters;
+    return piece(initial_weights(stage), *std::ranges::find(all, "layer 1 up", &Parameter::name));
+  };
+  const std::vector<float> large = up_of(1536, 4099), small = up_of(12, 20);
+  EXPECT_TRUE(std::ranges::equal(small, std::span(large).first(small.size())));
+  const auto parts = large.size() / 100000;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const auto part = std::span(large).subspan(i * 100000, 100000);
+    const double squares = std::transform_reduce(
+        part.begin(), part.end(), 0.0, std::plus<>(),
+        [](float x) { return static_cast<double>(x) * static_cast<double>(x); });
+    ASSERT_NEAR(std::sqrt(squares / 100000), 0.02, 0.0003) << i;
   }
 }
 
