@@ -10,6 +10,8 @@
 
 #include "hw/device.hpp"
 
+#include <string>
+
 namespace penstock {
 
 /// C = alpha op(A) op(B) + beta C for `batch` matrices; op(A) is m x k, op(B) k x n, C m x n.
@@ -25,6 +27,34 @@ struct Gemm {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  ///< between matrices of the batch
   bool fp32_output = false;  ///< C is fp32 whatever the working type: gradients of weights
 };
+
+/// What comes with a matrix product. Results are those of its parts, but for what is rounded
+/// between.
+struct Epilogue {
+  enum class Kind : std::uint8_t {
+    bias,           ///< C += bias in every row
+    bias_gelu,      ///< aux = C + bias, C = gelu(aux)
+    gelu_backward,  ///< C = C gelu'(aux)
+    bias_gradient,  ///< bias (fp32, m) += sums of the rows of op(A), of a product with transpose_a
+  };
+  Kind kind = Kind::bias;
+  Tensor bias;           ///< n elements; not of gelu_backward
+  Tensor aux = {};       ///< as C; of the two with gelu
+  Tensor residual = {};  ///< as C, added to it; of `bias` alone, may be left out
+};
+
+/// Attention whose probabilities are never stored. Queries, keys and values lie in one matrix of
+/// rows() x 3 hidden(), a head's next to one another in each third.
+struct Attention {
+  std::int64_t sequences = 0, heads = 0, seq_length = 0, head_size = 0;
+  bool causal = true;
+  std::int64_t hidden() const { return heads * head_size; }
+  std::int64_t rows() const { return sequences * seq_length; }
+  /// fp32 numbers of `log_sums` and of the scratch: [sequence][head][position].
+  std::int64_t sums() const { return rows() * heads; }
+};
+/// Heads larger than this do not fit the registers of a GPU's fused attention.
+inline constexpr std::int64_t kMostHeadSize = 128;
 
 /// Softmax over rows of scores: row r belongs to query position r % keys.
 struct AttentionRows {
@@ -84,8 +114,13 @@ class Math {
 
   /// Bytes of a working element: 4 (fp32) or 2 (bf16).
   virtual int element_bytes() const = 0;
+  /// What a recording should say of how this is computed; empty: nothing.
+  virtual std::string remarks() const { return {}; }
 
   virtual void gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) = 0;
+  /// One product, not of a batch, and its epilogue; beta is 0, but for `bias_gradient`. As long as
+  /// nobody does better: one after the other.
+  virtual void gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e);
 
   // Layer norm over rows of `cols`; `mean` and `rstd` are fp32, one per row.
   virtual void layer_norm(std::int64_t rows, std::int64_t cols, Tensor x, Tensor gamma, Tensor beta,
@@ -104,6 +139,14 @@ class Math {
   /// In place: the gradient of the probabilities becomes that of the scores before scaling.
   virtual void attention_softmax_backward(const AttentionRows& shape, Tensor probabilities,
                                           Tensor gradient) = 0;
+
+  /// context = softmax(scale q k^T) v for every head, scale = 1 / sqrt(head_size); `log_sums`
+  /// (fp32): log2 of the sums of exp(scale q k^T) of each row, from which probabilities follow.
+  virtual void attention(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums) = 0;
+  /// dqkv from the gradient of the context. `scratch`: fp32, sums().
+  virtual void attention_backward(const Attention& shape, Tensor qkv, Tensor context,
+                                  Tensor log_sums, Tensor dcontext, Tensor scratch,
+                                  Tensor dqkv) = 0;
 
   /// y = gelu(z), tanh form. y may be z.
   virtual void gelu(std::int64_t n, Tensor z, Tensor y) = 0;
@@ -156,5 +199,18 @@ class Math {
   virtual void adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,
                           std::int64_t step) = 0;
 };
+
+inline void Math::gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
+  const bool gelu_follows = e.kind == Epilogue::Kind::bias_gelu;
+  const Tensor product = gelu_follows ? e.aux : c;
+  gemm(shape, a, b, product);
+  switch (e.kind) {
+    case Epilogue::Kind::bias_gelu:
+    case Epilogue::Kind::bias: add_bias(shape.m, shape.n, e.bias, e.residual, product); break;
+    case Epilogue::Kind::gelu_backward: return gelu_backward(shape.m * shape.n, c, e.aux, c);
+    case Epilogue::Kind::bias_gradient: return bias_backward(shape.k, shape.m, a, e.bias);
+  }
+  if (gelu_follows) gelu(shape.m * shape.n, product, c);
+}
 
 }  // namespace penstock

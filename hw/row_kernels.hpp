@@ -6,6 +6,8 @@
 // Team::columns neighbouring columns, whose threads share the rows. *_each: one team per array (on
 // CUDA the whole grid; sum is not used). Kernels keep to one place per thread where a result may
 // overwrite an operand. T is the working type; computing is in fp32.
+// N neighbours are loaded and stored at once (16 bytes on CUDA, where the pieces of all rows are
+// aligned; else 1): `cols` or `n` is a multiple of it. It decides the order of a row's sums.
 //   layer norm   y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + 1e-5)
 //                dx = rstd (g - mean(g) - xh mean(g xh)), g = dy gamma, xh = (x - mean) rstd
 //   softmax      p = exp(s x - max) / sum, dx = s p (dp - sum(p dp))
@@ -17,6 +19,7 @@
 #include "hw/math.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
@@ -50,6 +53,54 @@ struct HostTeam {
   PENSTOCK_HD float sum(float x) const { return x; }
   PENSTOCK_HD float max(float x) const { return x; }
 };
+
+/// N neighbours.
+template <class T, int N>
+struct Pack {
+  T at[N];
+};
+#ifdef __CUDA_ARCH__
+inline constexpr bool kOnGpu = true;
+#else
+inline constexpr bool kOnGpu = false;
+#endif
+/// 16 bytes, which a thread of a GPU loads at once.
+struct alignas(16) Words {
+  std::uint32_t at[4];
+};
+template <int N, class T>
+PENSTOCK_HD Pack<T, N> load(const T* from) {
+  Pack<T, N> pack;
+  if constexpr (kOnGpu && sizeof pack == sizeof(Words)) {
+    const Words words = *reinterpret_cast<const Words*>(from);
+    memcpy(&pack, &words, sizeof pack);
+  } else {
+    for (int k = 0; k < N; ++k) pack.at[k] = from[k];
+  }
+  return pack;
+}
+template <int N, class T>
+PENSTOCK_HD void store(T* to, const Pack<T, N>& pack) {
+  if constexpr (kOnGpu && sizeof pack == sizeof(Words)) {
+    Words words;
+    memcpy(&words, &pack, sizeof pack);
+    *reinterpret_cast<Words*>(to) = words;
+  } else {
+    for (int k = 0; k < N; ++k) to[k] = pack.at[k];
+  }
+}
+/// The N floats f(k).
+template <int N, class T, class F>
+PENSTOCK_HD void store_each(T* to, const F& f) {
+  Pack<T, N> pack;
+  for (int k = 0; k < N; ++k) pack.at[k] = from_float<T>(f(k));
+  store<N>(to, pack);
+}
+/// f(first of N) for all of the team's.
+template <int N, class Team, class F>
+PENSTOCK_HD void each_pack(const Team& team, std::int64_t n, const F& f) {
+  for (std::int64_t i = team.rank() * N; i < n; i += team.size() * N) f(i);
+}
 
 // Counter-based randomness.
 
@@ -97,55 +148,84 @@ PENSTOCK_HD inline std::int32_t token(const TokenSource& source, std::int64_t se
 
 // Layer norm.
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void layer_norm_row(const Team& team, std::int64_t row, std::int64_t cols, const T* x,
                                 const T* gamma, const T* beta, T* y, float* mean, float* rstd) {
   x += row * cols;
   y += row * cols;
   float sum = 0;
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) sum += to_float(x[i]);
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(x + i);
+    for (int k = 0; k < N; ++k) sum += to_float(v.at[k]);
+  });
   const float centre = team.sum(sum) / static_cast<float>(cols);
   float squares = 0;
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    const float d = to_float(x[i]) - centre;
-    squares += d * d;
-  }
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(x + i);
+    for (int k = 0; k < N; ++k) {
+      const float d = to_float(v.at[k]) - centre;
+      squares += d * d;
+    }
+  });
   const float scale = 1.0F / std::sqrt(team.sum(squares) / static_cast<float>(cols) + 1e-5F);
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    const float normed = (to_float(x[i]) - centre) * scale;
-    y[i] = from_float<T>(normed * to_float(gamma[i]) + to_float(beta[i]));
-  }
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(x + i), g = load<N>(gamma + i), b = load<N>(beta + i);
+    store_each<N>(y + i, [&](int k) {
+      const float normed = (to_float(v.at[k]) - centre) * scale;
+      return normed * to_float(g.at[k]) + to_float(b.at[k]);
+    });
+  });
   if (team.rank() != 0) return;
   mean[row] = centre;
   rstd[row] = scale;
 }
 
 /// `residual` may be null.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void layer_norm_backward_row(const Team& team, std::int64_t row, std::int64_t cols,
                                          const T* dy, const T* x, const T* gamma, const float* mean,
                                          const float* rstd, const T* residual, T* dx) {
   const std::int64_t start = row * cols;
   float sum = 0;
   float sum_normed = 0;
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    const float g = to_float(dy[start + i]) * to_float(gamma[i]);
-    sum += g;
-    sum_normed += g * (to_float(x[start + i]) - mean[row]) * rstd[row];
-  }
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto d = load<N>(dy + start + i), v = load<N>(x + start + i), w = load<N>(gamma + i);
+    for (int k = 0; k < N; ++k) {
+      const float g = to_float(d.at[k]) * to_float(w.at[k]);
+      sum += g;
+      sum_normed += g * (to_float(v.at[k]) - mean[row]) * rstd[row];
+    }
+  });
   const float mean_g = team.sum(sum) / static_cast<float>(cols);
   const float mean_normed = team.sum(sum_normed) / static_cast<float>(cols);
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    const float g = to_float(dy[start + i]) * to_float(gamma[i]);
-    const float normed = (to_float(x[start + i]) - mean[row]) * rstd[row];
-    const float through = rstd[row] * (g - mean_g - normed * mean_normed);
-    const float beside = residual ? to_float(residual[start + i]) : 0.0F;
-    dx[start + i] = from_float<T>(through + beside);
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto d = load<N>(dy + start + i), v = load<N>(x + start + i), w = load<N>(gamma + i);
+    Pack<T, N> beside{};
+    if (residual) beside = load<N>(residual + start + i);
+    store_each<N>(dx + start + i, [&](int k) {
+      const float g = to_float(d.at[k]) * to_float(w.at[k]);
+      const float normed = (to_float(v.at[k]) - mean[row]) * rstd[row];
+      const float through = rstd[row] * (g - mean_g - normed * mean_normed);
+      return through + (residual ? to_float(beside.at[k]) : 0.0F);
+    });
+  });
+}
+
+/// Columns from `first` on of a row: n of them, in pieces of N where they are all there.
+template <int N, int kColumns, class T>
+PENSTOCK_HD void load_columns(const T* row, int n, float* to) {
+  if (N > 1 && n == kColumns) {
+    for (int j = 0; j < kColumns; j += N) {
+      const auto v = load<N>(row + j);
+      for (int k = 0; k < N; ++k) to[j + k] = to_float(v.at[k]);
+    }
+    return;
   }
+  for (int j = 0; j < n; ++j) to[j] = to_float(row[j]);
 }
 
 /// The columns from `first` on of dgamma += sum dy xh, dbeta += sum dy.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void layer_norm_backward_columns(const Team& team, std::int64_t first,
                                              std::int64_t rows, std::int64_t cols, const T* dy,
                                              const T* x, const float* mean, const float* rstd,
@@ -155,10 +235,12 @@ PENSTOCK_HD void layer_norm_backward_columns(const Team& team, std::int64_t firs
   float gamma_sum[Team::columns] = {};
   float beta_sum[Team::columns] = {};
   for (std::int64_t r = team.rank(); r < rows; r += team.size()) {
+    float g[Team::columns], v[Team::columns];
+    load_columns<N, Team::columns>(dy + r * cols + first, n, g);
+    load_columns<N, Team::columns>(x + r * cols + first, n, v);
     for (int j = 0; j < n; ++j) {
-      const float g = to_float(dy[r * cols + first + j]);
-      gamma_sum[j] += g * (to_float(x[r * cols + first + j]) - mean[r]) * rstd[r];
-      beta_sum[j] += g;
+      gamma_sum[j] += g[j] * (v[j] - mean[r]) * rstd[r];
+      beta_sum[j] += g[j];
     }
   }
   for (int j = 0; j < n; ++j) {
@@ -171,14 +253,16 @@ PENSTOCK_HD void layer_norm_backward_columns(const Team& team, std::int64_t firs
 }
 
 /// The columns from `first` on of gradient += sum dy.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void bias_backward_columns(const Team& team, std::int64_t first, std::int64_t rows,
                                        std::int64_t cols, const T* dy, float* gradient) {
   const std::int64_t left = cols - first;
   const int n = left < Team::columns ? static_cast<int>(left) : Team::columns;
   float sum[Team::columns] = {};
   for (std::int64_t r = team.rank(); r < rows; r += team.size()) {
-    for (int j = 0; j < n; ++j) sum[j] += to_float(dy[r * cols + first + j]);
+    float g[Team::columns];
+    load_columns<N, Team::columns>(dy + r * cols + first, n, g);
+    for (int j = 0; j < n; ++j) sum[j] += g[j];
   }
   for (int j = 0; j < n; ++j) {
     const float total = team.sum(sum[j]);
@@ -246,26 +330,30 @@ PENSTOCK_HD inline float gelu_derivative(float x) {
   return gate + x * gate * (1.0F - gate) * slope;
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void gelu_each(const Team& team, std::int64_t n, const T* z, T* y) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    y[i] = from_float<T>(gelu(to_float(z[i])));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto x = load<N>(z + i);
+    store_each<N>(y + i, [&](int k) { return gelu(to_float(x.at[k])); });
+  });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void gelu_backward_each(const Team& team, std::int64_t n, const T* dy, const T* z,
                                     T* dz) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    dz[i] = from_float<T>(to_float(dy[i]) * gelu_derivative(to_float(z[i])));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto g = load<N>(dy + i), x = load<N>(z + i);
+    store_each<N>(dz + i,
+                  [&](int k) { return to_float(g.at[k]) * gelu_derivative(to_float(x.at[k])); });
+  });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void add_each(const Team& team, std::int64_t n, const T* a, const T* b, T* sum) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    sum[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto x = load<N>(a + i), y = load<N>(b + i);
+    store_each<N>(sum + i, [&](int k) { return to_float(x.at[k]) + to_float(y.at[k]); });
+  });
 }
 
 template <class Team, class T>
@@ -277,14 +365,18 @@ PENSTOCK_HD void blend_each(const Team& team, std::int64_t n, float a, const T* 
 }
 
 /// `residual` may be null.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void add_bias_row(const Team& team, std::int64_t row, std::int64_t cols, const T* bias,
                               const T* residual, T* y) {
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    const float beside = residual ? to_float(residual[row * cols + i]) : 0.0F;
-    T& place = y[row * cols + i];
-    place = from_float<T>(to_float(place) + to_float(bias[i]) + beside);
-  }
+  y += row * cols;
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(y + i), b = load<N>(bias + i);
+    Pack<T, N> beside{};
+    if (residual) beside = load<N>(residual + row * cols + i);
+    store_each<N>(y + i, [&](int k) {
+      return to_float(v.at[k]) + to_float(b.at[k]) + (residual ? to_float(beside.at[k]) : 0.0F);
+    });
+  });
 }
 
 template <class Team, class T>
@@ -364,26 +456,28 @@ struct SoftmaxSums {
   float sum;  ///< of exp(x - largest)
 };
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD SoftmaxSums softmax_sums(const Team& team, std::int64_t n, const T* x) {
   float largest = -INFINITY;
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    largest = std::fmax(largest, to_float(x[i]));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto v = load<N>(x + i);
+    for (int k = 0; k < N; ++k) largest = std::fmax(largest, to_float(v.at[k]));
+  });
   largest = team.max(largest);
   float sum = 0;
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    sum += std::exp(to_float(x[i]) - largest);
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto v = load<N>(x + i);
+    for (int k = 0; k < N; ++k) sum += std::exp(to_float(v.at[k]) - largest);
+  });
   return {largest, team.sum(sum)};
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void cross_entropy_row(const Team& team, std::int64_t row, std::int64_t vocab_size,
                                    const T* logits, const std::int32_t* targets,
                                    float* row_losses) {
   logits += row * vocab_size;
-  const SoftmaxSums sums = softmax_sums(team, vocab_size, logits);
+  const SoftmaxSums sums = softmax_sums<N>(team, vocab_size, logits);
   if (team.rank() != 0) return;
   row_losses[row] = std::log(sums.sum) + sums.largest - to_float(logits[targets[row]]);
 }
@@ -397,18 +491,21 @@ PENSTOCK_HD void mean_of(const Team& team, std::int64_t n, const float* values, 
   if (team.rank() == 0) *mean = sum / static_cast<float>(n);
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void cross_entropy_backward_row(const Team& team, std::int64_t row, std::int64_t rows,
                                             std::int64_t vocab_size, const std::int32_t* targets,
                                             T* logits) {
   logits += row * vocab_size;
-  const SoftmaxSums sums = softmax_sums(team, vocab_size, logits);
+  const SoftmaxSums sums = softmax_sums<N>(team, vocab_size, logits);
   const float share = 1.0F / static_cast<float>(rows);
   const float scale = share / sums.sum;
-  for (std::int64_t i = team.rank(); i < vocab_size; i += team.size()) {
-    const float p = std::exp(to_float(logits[i]) - sums.largest) * scale;
-    logits[i] = from_float<T>(i == targets[row] ? p - share : p);
-  }
+  each_pack<N>(team, vocab_size, [&](std::int64_t i) {
+    const auto v = load<N>(logits + i);
+    store_each<N>(logits + i, [&](int k) {
+      const float p = std::exp(to_float(v.at[k]) - sums.largest) * scale;
+      return i + k == targets[row] ? p - share : p;
+    });
+  });
 }
 
 /// One team.

@@ -138,8 +138,10 @@ class MicrobatchPlanner {
         layers_(static_cast<std::size_t>(part.layers)),
         slots_(spec, microbatch_size, element_bytes),
         message_bytes_(microbatch_size * spec.seq_length * spec.hidden_size * element_bytes),
-        score_bytes_(microbatch_size * spec.num_attention_heads * spec.seq_length *
-                     spec.seq_length * element_bytes) {}
+        attention_bytes_(microbatch_size * spec.num_attention_heads * spec.seq_length *
+                         (spec.flash_attention ? 4 : spec.seq_length * element_bytes)) {
+    if (spec.flash_attention && recompute == Recompute::selective) recompute_ = Recompute::none;
+  }
 
   void place() {
     for (std::size_t i = 0; i <= layers_; ++i) place_between(i);
@@ -173,11 +175,11 @@ class MicrobatchPlanner {
     layout_.logits = slots_.matrix(Area::saved_for_weight, spec_.vocab_size);
   }
 
-  LayerSlots layer(std::size_t i, Area for_weight, Area qkv, Area probabilities) {
+  LayerSlots layer(std::size_t i, Area for_weight, Area qkv, Area attention) {
     LayerSlots l;
     l.ln1 = slots_.norm(layout_.x[i], for_weight);
     l.qkv = slots_.matrix(qkv, 3 * spec_.hidden_size);
-    l.probabilities = slots_.bytes(probabilities, score_bytes_);
+    l.attention = slots_.bytes(attention, attention_bytes_);
     l.context = slots_.hidden(for_weight);
     l.ln2 = slots_.norm(slots_.hidden(for_weight), for_weight);
     l.z = slots_.matrix(for_weight, spec_.ffn_hidden_size);
@@ -215,7 +217,7 @@ class MicrobatchPlanner {
     for (std::size_t i = 0; i < layers_; ++i) {
       slots_.reuse_workspace();
       layout_.in_backward.push_back(backward_layer(i));
-      layout_.dprobabilities = slots_.bytes(Area::workspace, score_bytes_);
+      layout_.dattention = slots_.bytes(Area::workspace, attention_bytes_);
       layout_.dcontext = slots_.hidden(Area::workspace);
       layout_.gradients.push_back(layer_gradients(i));
     }
@@ -227,7 +229,7 @@ class MicrobatchPlanner {
     }
     LayerSlots l = layout_.in_forward[i];
     if (recompute_ == Recompute::selective) {
-      l.probabilities = slots_.bytes(Area::workspace, score_bytes_);
+      l.attention = slots_.bytes(Area::workspace, attention_bytes_);
     }
     return l;
   }
@@ -261,7 +263,7 @@ class MicrobatchPlanner {
   std::size_t layers_;
   SlotPlanner slots_;
   std::int64_t message_bytes_;
-  std::int64_t score_bytes_;
+  std::int64_t attention_bytes_;
 };
 
 }  // namespace

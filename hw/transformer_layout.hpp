@@ -9,14 +9,15 @@
 //   last stage   final gamma h, beta h; head V x h (its own matrix even in a model that ties it to
 //                the token table: tied weights would need an all-reduce between the two stages)
 // With N = b s rows, e bytes an element, every buffer rounded up to 256 bytes; per layer:
-//   saved             e (3 N h + b a s^2): q, k, v and probabilities
+//   saved             e (3 N h + b a s^2): q, k, v and probabilities; with flash attention
+//                     e 3 N h + 4 N a: of the probabilities only the log of each row's sum
 //   saved_for_weight  e (4 N h + N f) + 16 N, + e N h for x unless it is the stage's input:
 //                     y1 = LN(x), context, x2 = x + attention, y2 = LN(x2), z = up(y2), and the
 //                     norms' fp32 mean and rstd
 //   kept              e (7 N h + N f): the gradients of all these and of the layer's output
-// Recompute::selective leaves out the probabilities; Recompute::full all but x, and moves what W
-// needs to `kept`, where I puts it. The last stage adds x, y, mean and rstd of the final norm and
-// the gradient of the logits (N V e) to saved_for_weight, in every mode.
+// Recompute::selective leaves out the probabilities (of flash attention, nothing); Recompute::full
+// all but x, and moves what W needs to `kept`, where I puts it. The last stage adds x, y, mean and
+// rstd of the final norm and the gradient of the logits (N V e) to saved_for_weight, in every mode.
 #pragma once
 
 #include "hw/stage.hpp"
@@ -68,7 +69,8 @@ struct NormSlots {
 /// z = up(ln2(x2)).
 struct LayerSlots {
   NormSlots ln1, ln2;  ///< ln1.x is the layer's input, ln2.x is x2
-  Slot qkv, probabilities, context, z;
+  Slot qkv, context, z;
+  Slot attention;  ///< probabilities, or flash attention's log-sums
   Slot activated;  ///< gelu(z), in the workspace of F and of W
 };
 struct LayerGradientSlots {
@@ -99,7 +101,7 @@ struct TransformerLayout {
 
   // In the workspace, which embedding, layers and head use one after the other.
   Slot tokens, targets, row_losses;
-  Slot dprobabilities, dcontext;  ///< in I
+  Slot dattention, dcontext;  ///< in I: the gradient of the probabilities, or flash's scratch
 };
 
 }  // namespace penstock

@@ -46,34 +46,45 @@ class Pass {
                              gradient(layout_.token_table), gradient(layout_.position_table));
   }
 
+  void layer_forward(std::size_t i, const LayerSlots& l) {
+    layer_to_norm(i, l);
+    const Linear& w = up(layout_.layer_parameters[i]);
+    math_.gemm_with(forward_product(w), at(l.ln2.y), weight(w.weight), at(l.activated),
+                    {Epilogue::Kind::bias_gelu, weight(w.bias), at(l.z)});
+    linear(down(layout_.layer_parameters[i]), l.activated, layout_.x[i + 1], l.ln2.x);
+  }
+
   /// As far as z, which is all that a backward needs.
   void layer_to_z(std::size_t i, const LayerSlots& l) {
+    layer_to_norm(i, l);
+    linear(up(layout_.layer_parameters[i]), l.ln2.y, l.z);
+  }
+
+  void layer_to_norm(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     norm(l.ln1, p.gamma1, p.beta1);
     linear(qkv(p), l.ln1.y, l.qkv);
-    probabilities(l);
-    context(l);
+    if (spec_.flash_attention) {
+      math_.attention(attention(), at(l.qkv), at(l.context), at(l.attention));
+    } else {
+      probabilities(l);
+      context(l);
+    }
     linear(projection(p), l.context, l.ln2.x, l.ln1.x);
     norm(l.ln2, p.gamma2, p.beta2);
-    linear(up(p), l.ln2.y, l.z);
-  }
-
-  void layer_from_z(std::size_t i, const LayerSlots& l) {
-    math_.gelu(rows_ * spec_.ffn_hidden_size, at(l.z), at(l.activated));
-    linear(down(layout_.layer_parameters[i]), l.activated, layout_.x[i + 1], l.ln2.x);
   }
 
   void probabilities(const LayerSlots& l) {
     attend(spec_.seq_length, head_size(), qkv_heads(l.qkv, 0), qkv_heads(l.qkv, 1).transposed(),
-           score_heads(l.probabilities));
-    math_.attention_softmax(attention_rows(), at(l.probabilities));
+           score_heads(l.attention));
+    math_.attention_softmax(attention_rows(), at(l.attention));
   }
 
   void layer_backward_input(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     const LayerGradientSlots& g = layout_.gradients[i];
-    linear_backward_input(down(p), g.output, g.z);
-    math_.gelu_backward(rows_ * spec_.ffn_hidden_size, at(g.z), at(l.z), at(g.z));
+    math_.gemm_with(input_product(down(p)), at(g.output), weight(p.down), at(g.z),
+                    {Epilogue::Kind::gelu_backward, {}, at(l.z)});
     linear_backward_input(up(p), g.z, g.y2);
     norm_backward(l.ln2, p.gamma2, g.y2, g.output, g.x2);
     linear_backward_input(projection(p), g.x2, layout_.dcontext);
@@ -97,7 +108,8 @@ class Pass {
   void head(const TokenSource& source) {
     const std::int64_t v = spec_.vocab_size;
     norm(layout_.final_norm, layout_.final_gamma, layout_.final_beta);
-    multiply(head_matrix(), layout_.final_norm.y, layout_.logits);
+    math_.gemm(forward_product(head_matrix()), at(layout_.final_norm.y), weight(layout_.head),
+               at(layout_.logits));
     math_.generate_tokens(source, {}, at(layout_.targets));
     math_.cross_entropy(rows_, v, at(layout_.logits), at(layout_.targets), at(layout_.row_losses),
                         b_.loss);
@@ -112,7 +124,8 @@ class Pass {
   }
 
   void head_backward_weight() {
-    matrix_backward(head_matrix(), layout_.logits, layout_.final_norm.y);
+    math_.gemm(weight_product(head_matrix()), at(layout_.logits), at(layout_.final_norm.y),
+               gradient(layout_.head));
     norm_backward_weight(layout_.final_norm, layout_.final_dy, layout_.final_gamma,
                          layout_.final_beta);
   }
@@ -152,45 +165,51 @@ class Pass {
   }
 
   /// y = x W^T.
-  void multiply(const Linear& l, const Slot& x, const Slot& y) {
+  Gemm forward_product(const Linear& l) const {
     Gemm g;
     g.m = rows_, g.n = l.out, g.k = l.in;
     g.transpose_b = true;
     g.lda = l.in, g.ldb = l.in, g.ldc = l.out;
-    math_.gemm(g, at(x), weight(l.weight), at(y));
-  }
-  /// y = x W^T + bias.
-  void linear(const Linear& l, const Slot& x, const Slot& y) {
-    multiply(l, x, y);
-    math_.add_bias(rows_, l.out, weight(l.bias), {}, at(y));
-  }
-  void linear(const Linear& l, const Slot& x, const Slot& y, const Slot& residual) {
-    multiply(l, x, y);
-    math_.add_bias(rows_, l.out, weight(l.bias), at(residual), at(y));
+    return g;
   }
   /// dx = dy W.
-  void linear_backward_input(const Linear& l, const Slot& dy, const Slot& dx) {
+  Gemm input_product(const Linear& l) const {
     Gemm g;
     g.m = rows_, g.n = l.in, g.k = l.out;
     g.lda = l.out, g.ldb = l.in, g.ldc = l.in;
-    math_.gemm(g, at(dy), weight(l.weight), at(dx));
+    return g;
   }
   /// dW += dy^T x.
-  void matrix_backward(const Linear& l, const Slot& dy, const Slot& x) {
+  Gemm weight_product(const Linear& l) const {
     Gemm g;
     g.m = l.out, g.n = l.in, g.k = rows_;
     g.transpose_a = true;
     g.lda = l.out, g.ldb = l.in, g.ldc = l.in;
     g.beta = 1;
     g.fp32_output = true;
-    math_.gemm(g, at(dy), at(x), gradient(l.weight));
+    return g;
+  }
+  /// y = x W^T + bias, + `residual` if given.
+  void linear(const Linear& l, const Slot& x, const Slot& y, Tensor residual = {}) {
+    math_.gemm_with(forward_product(l), at(x), weight(l.weight), at(y),
+                    {Epilogue::Kind::bias, weight(l.bias), {}, residual});
+  }
+  void linear(const Linear& l, const Slot& x, const Slot& y, const Slot& residual) {
+    linear(l, x, y, at(residual));
+  }
+  void linear_backward_input(const Linear& l, const Slot& dy, const Slot& dx) {
+    math_.gemm(input_product(l), at(dy), weight(l.weight), at(dx));
   }
   void linear_backward_weight(const Linear& l, const Slot& dy, const Slot& x) {
-    matrix_backward(l, dy, x);
-    math_.bias_backward(rows_, l.out, at(dy), gradient(l.bias));
+    math_.gemm_with(weight_product(l), at(dy), at(x), gradient(l.weight),
+                    {Epilogue::Kind::bias_gradient, gradient(l.bias)});
   }
 
   std::int64_t head_size() const { return h_ / spec_.num_attention_heads; }
+  Attention attention() const {
+    return {sequences_, spec_.num_attention_heads, spec_.seq_length, head_size(),
+            spec_.family == Family::gpt};
+  }
   AttentionRows attention_rows() const {
     const auto d = static_cast<float>(head_size());
     return {rows_ * spec_.num_attention_heads, spec_.seq_length, spec_.family == Family::gpt,
@@ -233,18 +252,24 @@ class Pass {
   }
 
   void context(const LayerSlots& l) {
-    attend(head_size(), spec_.seq_length, score_heads(l.probabilities), qkv_heads(l.qkv, 2),
+    attend(head_size(), spec_.seq_length, score_heads(l.attention), qkv_heads(l.qkv, 2),
            context_heads(l.context));
   }
 
   void attention_backward(const LayerSlots& l, const Slot& dqkv) {
+    if (!spec_.flash_attention) return probabilities_backward(l, dqkv);
+    math_.attention_backward(attention(), at(l.qkv), at(l.context), at(l.attention),
+                             at(layout_.dcontext), at(layout_.dattention), at(dqkv));
+  }
+
+  void probabilities_backward(const LayerSlots& l, const Slot& dqkv) {
     const std::int64_t s = spec_.seq_length;
     const std::int64_t d = head_size();
     const Heads dcontext = context_heads(layout_.dcontext);
-    const Heads dscores = score_heads(layout_.dprobabilities);
+    const Heads dscores = score_heads(layout_.dattention);
     attend(s, d, dcontext, qkv_heads(l.qkv, 2).transposed(), dscores);
-    attend(d, s, score_heads(l.probabilities).transposed(), dcontext, qkv_heads(dqkv, 2));
-    math_.attention_softmax_backward(attention_rows(), at(l.probabilities), dscores.start);
+    attend(d, s, score_heads(l.attention).transposed(), dcontext, qkv_heads(dqkv, 2));
+    math_.attention_softmax_backward(attention_rows(), at(l.attention), dscores.start);
     attend(d, s, dscores, qkv_heads(l.qkv, 1), qkv_heads(dqkv, 0));
     attend(d, s, dscores.transposed(), qkv_heads(l.qkv, 0), qkv_heads(dqkv, 1));
   }
@@ -298,8 +323,9 @@ std::string why_not_executable(const TransformerSpec& spec) {
   if (spec.hidden_size % spec.num_attention_heads != 0) {
     return "hidden_size must be a multiple of num_attention_heads";
   }
-  if (spec.flash_attention) {
-    return "attention is executed with its probabilities in memory: set flash_attention: false";
+  if (spec.flash_attention && spec.hidden_size / spec.num_attention_heads > kMostHeadSize) {
+    return "flash attention is executed for heads of at most " + std::to_string(kMostHeadSize) +
+           " elements: set flash_attention: false";
   }
   return {};
 }
@@ -340,8 +366,7 @@ void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t 
   Pass pass(math, b, spec_, microbatch_size_, layout_);
   if (part_.first) pass.embed(tokens(microbatch));
   for (std::size_t i = 0; i < layout_.in_forward.size(); ++i) {
-    pass.layer_to_z(i, layout_.in_forward[i]);
-    pass.layer_from_z(i, layout_.in_forward[i]);
+    pass.layer_forward(i, layout_.in_forward[i]);
   }
   if (part_.last) pass.head(tokens(microbatch));
 }
@@ -356,7 +381,7 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
   for (std::size_t i = layout_.in_backward.size(); i-- > 0;) {
     const LayerSlots& layer = layout_.in_backward[i];
     if (recompute_ == Recompute::full) pass.layer_to_z(i, layer);
-    if (recompute_ == Recompute::selective) pass.probabilities(layer);
+    if (recompute_ == Recompute::selective && !spec_.flash_attention) pass.probabilities(layer);
     pass.layer_backward_input(i, layer);
   }
 }

@@ -53,6 +53,15 @@ struct MeasuredStep {
   friend bool operator==(const MeasuredStep&, const MeasuredStep&) = default;
 };
 
+/// How much slower an op gets while all its neighbours, devices that share memory with it, run
+/// products (F, B, I, W) or steps: time over that alone.
+struct MeasuredInterference {
+  double products_by_products = 1, products_by_steps = 1;
+  double steps_by_products = 1, steps_by_steps = 1;
+
+  friend bool operator==(const MeasuredInterference&, const MeasuredInterference&) = default;
+};
+
 /// Which of the rows a stage of a run uses.
 struct MeasuredUse {
   double microbatch_size = 1;

@@ -288,10 +288,12 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
   for (const Recompute value : scenario.recompute.distinct()) {
     if (!scenario.measured) break;
     const int load = scenario.measured->row(measured_use(*scenario.measured, scenario, value)).load;
-    spec.diagnostics.note(
-        fmt::format("costs of the stages as measured {} (recompute {})",
-                    load == 1 ? "on a device alone" : fmt::format("with {} devices at work", load),
-                    kRecomputeNames[static_cast<int>(value)]));
+    spec.diagnostics.note(fmt::format(
+        "costs of the stages as measured {} (recompute {})",
+        scenario.interference ? "on a device alone, slowed down by what its neighbours do"
+        : load == 1           ? "on a device alone"
+                              : fmt::format("with {} devices at work", load),
+        kRecomputeNames[static_cast<int>(value)]));
   }
   if (scenario.measured) return;
   if (scenario.optimistic) {

@@ -15,10 +15,10 @@ constexpr const char* kAbstractKeys[] = {"forward",         "backward",   "backw
                                          "version",         "activation", "activation_after_input",
                                          "workspace",       "per"};
 constexpr const char* kShapeKeys[] = {
-    "family",           "num_layers",      "hidden_size",  "num_attention_heads",
-    "num_query_groups", "ffn_hidden_size", "vocab_size",   "seq_length",
-    "tie_embeddings",   "flash_attention", "precision",    "bytes_per_parameter",
-    "measured",         "measured_step",   "measured_load"};
+    "family",           "num_layers",      "hidden_size",   "num_attention_heads",
+    "num_query_groups", "ffn_hidden_size", "vocab_size",    "seq_length",
+    "tie_embeddings",   "flash_attention", "precision",     "bytes_per_parameter",
+    "measured",         "measured_step",   "measured_load", "measured_interference"};
 
 /// Every key without which a transformer has no shape, in one message.
 void require_shape(const Section& model) {
@@ -290,9 +290,9 @@ std::vector<MeasuredStep> read_measured_steps(const Section& model) {
 
 }  // namespace
 
-std::optional<MeasuredModel> read_measured(const Section& model) {
+std::optional<MeasuredModel> read_measured(const Section& model, bool contended) {
   if (!model.has("measured")) {
-    for (const char* key : {"measured_step", "measured_load"}) {
+    for (const char* key : {"measured_step", "measured_load", "measured_interference"}) {
       if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'measured', too", key));
     }
     return std::nullopt;
@@ -301,7 +301,27 @@ std::optional<MeasuredModel> read_measured(const Section& model) {
   auto rows = read_measured_rows(model.at("measured"), model.diagnostics());
   std::optional<bool> loaded;
   if (const auto asked = model.choice("measured_load")) loaded = *asked == 1;
+  if (contended) loaded = false;
   return MeasuredModel(std::move(rows), std::move(steps), loaded);
+}
+
+std::optional<MeasuredInterference> read_interference(const Section& model) {
+  constexpr int kContended = 2;
+  const auto asked = model.choice("measured_load");
+  if (!model.has("measured_interference")) {
+    if (asked == kContended)
+      model.refuse("measured_load", "contended needs 'measured_interference', too");
+    return std::nullopt;
+  }
+  if ((asked && *asked != kContended) || model.broken("measured_interference")) return std::nullopt;
+  const Section section(model.at("measured_interference"), "measured_interference",
+                        model.diagnostics());
+  MeasuredInterference i;
+  i.products_by_products = section.number("products_by_products").value_or(1);
+  i.products_by_steps = section.number("products_by_steps").value_or(1);
+  i.steps_by_products = section.number("steps_by_products").value_or(1);
+  i.steps_by_steps = section.number("steps_by_steps").value_or(1);
+  return i;
 }
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,

@@ -364,6 +364,7 @@ Scenario resolve(const Specification& spec) {
   out.transformer = spec.model->transformer;
   out.missing = printable(spec.model->section.text("missing").value_or(""));
   out.measured = spec.model->measured;
+  if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
   out.reduction = reduction.options;
   out.cluster = std::move(cluster);

@@ -66,7 +66,10 @@ struct Scenario : Parallelism {
   std::string missing;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
-  std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
+  /// Given: `costs` are those of devices alone, and a simulation has to find what they do to each
+  /// other.
+  std::optional<MeasuredInterference> interference;
+  std::optional<PipedreamProfile> profile;  ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;
   std::vector<int> layers;        ///< per virtual stage; empty for an abstract model

@@ -37,7 +37,8 @@ std::optional<ModelSpecification> read_model(const Section& top, const StackSpec
   if (model.by_costs || model.by_layers) return model;
   model.transformer = read_transformer(section);
   if (!section.has("bytes_per_parameter")) apply_to_model(stack, *model.transformer);
-  model.measured = read_measured(section);
+  model.interference = read_interference(section);
+  model.measured = read_measured(section, model.interference.has_value());
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
   return model;
 }

@@ -139,6 +139,7 @@ struct ModelSpecification {
   bool by_costs = false, by_layers = false;
   std::optional<TransformerSpec> transformer{};
   std::optional<MeasuredModel> measured{};
+  std::optional<MeasuredInterference> interference{};  ///< if it is to be used
   std::optional<PipedreamProfile> profile{};
   ParameterBytes profile_bytes{};
 };

@@ -30,7 +30,10 @@ fi
 at 180 # what the machine is, where somebody put a probe into the session
 [ -x "$bin/hwprobe" ] && try hwprobe "$bin/hwprobe"
 
-at 250 # ops of one layer with the whole GPU for itself
+at 260 # what partitions do to each other
+for request in "$programs"/interference-*.json; do calibrate "$request"; done
+
+at 320 # ops of one layer with the whole GPU for itself
 for request in "$programs"/layer-*.json; do calibrate "$request"; done
 
 at 400 # the weights of every schedule against a sequential run

@@ -84,7 +84,6 @@ def planned_runs(schedules, shapes):
             for m in (8, 32):
                 plan(2, schedule, p, m, of=profile(p, "d2d"))
         plan(1, schedule, 4, 8, recompute="full")
-        plan(2, schedule, 4, 8, recompute="selective")
         plan(2, schedule, 4, 8, of=profile(4, precision="fp32"))
         for hidden in sorted(set(shapes) & {2048, 4096}):
             plan(2, schedule, 4, 8, of=profile(4, hidden=hidden))
@@ -111,11 +110,12 @@ def calibrations(runs, shapes):
     return wanted
 
 
-def fits(profile, heads, layers, size, room_bytes):
+def fits(profile, layers, size, room_bytes):
     """Stages of so many layers on every partition at once, each with its weights, gradients and
-    optimizer, and the activations of three microbatches (Korthikanti et al., 2022, equation 1)."""
+    optimizer, and the activations of three microbatches (Korthikanti et al., 2022, equation 1, less
+    the probabilities, which flash attention does not store)."""
     hidden = profile.hidden
-    activations = SEQUENCE * size * hidden * (34 + 5 * heads * SEQUENCE / hidden)
+    activations = SEQUENCE * size * hidden * 34
     if profile.precision == "fp32":
         activations *= 2
     return profile.partitions * layers * (12 * hidden**2 * 18 + 3 * activations) < room_bytes
@@ -141,7 +141,7 @@ def write_shape(path, profile, shapes, gpu, small):
     path.write_text(
         f"model: {{name: gpt-{hidden}, family: gpt, num_layers: {layers}, hidden_size: {hidden},\n"
         f"        num_attention_heads: {heads}, vocab_size: {vocabulary}, seq_length: {length},\n"
-        f"        tie_embeddings: false, precision: {precision}}}\n"
+        f"        tie_embeddings: false, flash_attention: true, precision: {precision}}}\n"
         f"cluster: {{devices: {profile.partitions}, device: {gpu}, memory: {GPUS[gpu].memory},\n"
         f"          link: {{latency: 10 us, bandwidth: 20 GB/s}}}}\n")
 
@@ -156,23 +156,34 @@ def scenario_of(run, iterations=ITERATIONS):
             f"microbatches: {run.microbatches}{recompute}}}\n")
 
 
-def ask(profile, priority, shapes, gpu, folder):
+def ask(profile, priority, gpu, folder):
     """False: it has no room."""
     full = profile.hidden == 1024 and profile.precision == "bf16"
     layers = [1, 8] if full else [1, 2]
     sizes = [size for size in ((1, 2, 4) if full else (1, 2, 4, 16))
-             if fits(profile, shapes[profile.hidden][1], layers[1], size, GPUS[gpu].room_bytes)]
+             if fits(profile, layers[1], size, GPUS[gpu].room_bytes)]
     if not sizes:
         return False
     request = folder / "programs" / f"calibrate-{priority}-{name_of(profile)}.json"
     must("calibrate", folder / f"{name_of(profile)}.yaml", "--backend", "cuda", "--precision",
          profile.precision, "--link", profile.link, "--workers", profile.partitions,
          "--microbatch-sizes", ",".join(map(str, sizes)), "--recompute",
-         "none,selective,full" if full else "none", "--request", request)
+         "none,full" if full else "none", "--request", request)
     # Some 40 stages, alone and under load.
     asked = json.loads(request.read_text()) | {"stage_s": 0.5, "layer_counts": layers}
     request.write_text(json.dumps(asked, indent=1) + "\n")
     return True
+
+
+def ask_interference(profile, folder):
+    """What partitions do to each other, with as little else as a request can have."""
+    request = folder / "programs" / f"interference-{name_of(profile)}.json"
+    must("calibrate", folder / f"{name_of(profile)}.yaml", "--backend", "cuda", "--precision",
+         profile.precision, "--workers", profile.partitions, "--microbatch-sizes", MICROBATCH_SIZE,
+         "--request", request)
+    asked = json.loads(request.read_text()) | {
+        "layer_counts": [1, 2], "message_bytes": [], "min_repetitions": 9, "max_repetitions": 30}
+    request.write_text(json.dumps(asked, indent=1) + "\n")
 
 
 def ask_layer(hidden, shapes, folder, small):
@@ -183,7 +194,7 @@ def ask_layer(hidden, shapes, folder, small):
     if not shape.exists():
         return
     must("calibrate", shape, "--backend", "cuda", "--precision", "bf16", "--workers", 1,
-         "--microbatch-sizes", LAYER_SIZE, "--request", request)
+         "--microbatch-sizes", f"{LAYER_SIZE},{2 * LAYER_SIZE}", "--request", request)
     asked = json.loads(request.read_text())
     asked |= {"stage_s": 0.5, "layer_counts": [1, 2], "message_bytes": [], "max_repetitions": 45}
     if not small:
@@ -223,8 +234,9 @@ def prepare(folder, gpu, small):
     profiles = calibrations(runs, shapes)
     for profile, priority in profiles.items():
         write_shape(folder / f"{name_of(profile)}.yaml", profile, shapes, gpu, small)
-        if not ask(profile, priority, shapes, gpu, folder):
+        if not ask(profile, priority, gpu, folder):
             print(f"left out: the calibration of {name_of(profile)}: no room", file=sys.stderr)
+    ask_interference(Profile(min(shapes), 4, "pinned", "bf16"), folder)
     for hidden in sorted(set(shapes) & {1024, 2048, 4096}):
         ask_layer(hidden, shapes, folder, small)
     lines = [f"{priority} {run_name(run)} {run.profile.link} {run.profile.precision}"
@@ -242,19 +254,59 @@ def prepare(folder, gpu, small):
           f"{pack(folder) / 2**20:.1f} MiB packed")
 
 
+def layer_s(result, kind, size, load):
+    """Seconds that one more layer adds to an op, without recomputation; None: not measured."""
+    times = {}
+    for op in result["ops"]:
+        stage = op["stage"]
+        if (stage["role"], stage["recompute"], stage["microbatch_size"]) == (
+                "middle", "none", size) and (op["op"], op["load"]) == (kind, load):
+            times[stage["layers"]] = op["time"]["median_s"]
+    if len(times) < 2:
+        return None
+    few, many = min(times), max(times)
+    return (times[many] - times[few]) / (many - few)
+
+
+def launch_table(results):
+    """Twice the sequences take twice as long where the GPU limits, and as long where launches do."""
+    lines = []
+    for path in results:
+        result = json.loads(path.read_text())
+        request = result["request"]
+        sizes = sorted(request["microbatch_sizes"])
+        for load in sorted({op["load"] for op in result["ops"]}):
+            for few, more in zip(sizes, sizes[1:]):
+                for kind in "FB":
+                    one, two = (layer_s(result, kind, size, load) for size in (few, more))
+                    if one and two:
+                        lines.append(f"{path.name.split('.')[0]}, {load} at work, {kind} of a layer: "
+                                     f"{few} to {more} sequences, {two / one:.2f} times the time")
+    return lines
+
+
+def interference_table(results):
+    """Times of the first partition's work over those with idle neighbours."""
+    lines = []
+    for path in results:
+        times = {(m["work"], m["others"]): m["time"]["median_s"]
+                 for m in json.loads(path.read_text())["interference"]}
+        for (work, others), seconds in times.items():
+            if others != "idle":
+                lines.append(f"{path.name.split('.')[0]}: {work} while all others {others}: "
+                             f"{seconds / times[work, 'idle']:.3f} times its time alone")
+    return lines
+
+
 def layer_table(results, peak_flops_per_s):
     """Forward and backward of one layer: what a second one adds, and its share of the peak."""
     lines = []
     for path in results:
         result = json.loads(path.read_text())
         model = result["request"]["model"]
-        times = collections.defaultdict(dict)
-        for op in result["ops"]:
-            if op["stage"]["role"] == "middle" and op["op"] in "FB":
-                times[op["op"]][op["stage"]["layers"]] = op["time"]["median_s"]
-        if any(len(times[kind]) < 2 for kind in "FB"):
+        f, b = (layer_s(result, kind, LAYER_SIZE, 1) for kind in "FB")
+        if f is None or b is None:
             continue  # cut off
-        f, b = (times[kind][2] - times[kind][1] for kind in "FB")
         hidden, length = model["hidden_size"], model["seq_length"]
         flops = length * LAYER_SIZE * (24 * hidden**2 + 4 * length * hidden)
         share = 3 * flops / (f + b) / peak_flops_per_s
@@ -277,6 +329,10 @@ def collect(out, traces, gpu):
         (traces / f"{name}.txt").write_text(text)
     if lines := layer_table(sorted(out.glob("layer-*.result.json")), GPUS[gpu].flops_per_s):
         (traces / "layers.txt").write_text("\n".join(lines) + "\n")
+    if lines := launch_table(sorted(out.glob("*.result.json"))):
+        (traces / "launches.txt").write_text("\n".join(lines) + "\n")
+    if lines := interference_table(sorted(out.glob("*.result.json"))):
+        (traces / "interference.txt").write_text("\n".join(lines) + "\n")
     recordings = sorted(out.glob("*.json.gz"))
     for path in recordings:
         with gzip.open(path, "rt") as file:

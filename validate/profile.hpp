@@ -5,7 +5,11 @@
 // bandwidth are intercept and slope of the time of messages over their bytes (models/line_fit.hpp).
 // Two flows that take more than 1.5 times as long as one share something: the two directions (half
 // duplex), two channels of one direction (fair when both get slower, fifo when only the second one
-// does), the flows out of or into one device (a port to a switch).
+// does), the flows out of or into one device (a port to a switch). What neighbours do to products
+// and steps: each among its kind by the rows alone and under load; a step beside products, and
+// products beside steps, by what was measured of interference. There a stage's op counts as so much
+// of a product and so much of a softmax as explains what it suffers among its kind, and a step next
+// door as a stream through memory.
 #pragma once
 
 #include "hw/calibration.hpp"
@@ -13,6 +17,7 @@
 #include "models/measured.hpp"
 #include "models/stage_costs.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +37,8 @@ struct Profile {
     std::string note;
   };
   std::vector<Step> steps;
+  std::optional<MeasuredInterference> interference;
+  std::vector<std::string> interference_notes;
   Cluster cluster;
   std::vector<std::string> link_notes;
 };

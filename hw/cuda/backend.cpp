@@ -396,6 +396,8 @@ Description CudaBackend::describe() const {
   d["processes"] = std::to_string(request_.group.size());
   d["links"] = describe_links();
   if (product_sms_ > 0) d["SMs of products"] = std::to_string(product_sms_);
+  if (const std::string said = devices_.begin()->second->math().remarks(); !said.empty())
+    d["products with epilogues"] = said;
   if (tick_ns_ > 0) d["timer tick"] = fmt::format("{} ns", tick_ns_);
   describe_memory(d);
   if (clocks_) clocks_->describe(d);

@@ -3,7 +3,10 @@
 // Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)', so operands change places. The
 // algorithm of a shape is chosen once, for as many SMs as the stream has, and kept: with a
 // workspace of its own and no in-place reduction, cuBLAS promises the same bits every time
-// (cuBLAS guide, "Results reproducibility").
+// (cuBLAS guide, "Results reproducibility"). Epilogues are cuBLASLt's where it has them for a shape
+// and its alignments: bias, bias with GELU and its input as auxiliary output, GELU's gradient, and
+// the gradient of a bias from the right operand. It overwrites the latter, so that goes to a place
+// of its own, behind the workspace.
 #pragma once
 
 #include "hw/math.hpp"
@@ -12,8 +15,10 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <string>
 
 namespace penstock::cuda {
 
@@ -29,20 +34,28 @@ class GemmRunner {
 
   /// Issues the product; where the blocks are valid.
   void run(const Gemm& shape, Tensor a, Tensor b, Tensor c);
+  /// With an epilogue; false, and nothing is issued, where cuBLASLt cannot. Of `bias_gradient` the
+  /// sums are in bias_sums() then.
+  bool run(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e);
+  float* bias_sums() const;
+  /// "9 kinds fused, 1 not"; empty: there were none.
+  std::string describe_epilogues() const;
 
  private:
   struct Plan;
-  using Key = std::array<std::int64_t, 18>;
-  static Key key_of(const Gemm& s, Tensor a, Tensor b, Tensor c);
-  std::unique_ptr<Plan> make_plan(const Gemm& shape, const Key& key) const;
-  void choose_algorithm(Plan& plan, const Gemm& shape, const Key& key) const;
+  using Key = std::array<std::int64_t, 21>;
+  static Key key_of(const Gemm& s, Tensor a, Tensor b, Tensor c, const Epilogue* e);
+  std::unique_ptr<Plan> make_plan(const Gemm& shape, const Key& key, const Epilogue* e) const;
+  bool choose_algorithm(Plan& plan, const Key& key) const;
+  void multiply(const Plan& plan, const Gemm& shape, Tensor a, Tensor b, Tensor added, Tensor c);
 
   cudaStream_t stream_;
   int sms_;
   cudaDataType_t type_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;  // none where there is no algorithm
+  std::atomic<int> fused_ = 0, apart_ = 0;
 };
 
 }  // namespace penstock::cuda

@@ -1,7 +1,11 @@
 #include "hw/cuda/math.hpp"
 
+#include "hw/cuda/attention.cuh"
 #include "hw/cuda/gemm.hpp"
 #include "hw/cuda/teams.cuh"
+
+#include <initializer_list>
+#include <type_traits>
 
 namespace penstock::cuda {
 namespace {
@@ -9,6 +13,18 @@ namespace {
 namespace k = kernels;
 using std::int32_t;
 using std::int64_t;
+
+template <class T>
+using MultiplyOf = std::conditional_t<sizeof(T) == 2, TensorMultiply, PlainMultiply>;
+
+/// f(the size) of tiles that a head fits into, as a constant.
+template <class F>
+void with_tile_size(std::int64_t head_size, const F& f) {
+  if (head_size <= 32) return f(std::integral_constant<int, 32>{});
+  if (head_size <= 64) return f(std::integral_constant<int, 64>{});
+  invariant(head_size <= kMostHeadSize, "a head of attention fits");
+  f(std::integral_constant<int, 128>{});
+}
 
 /// T: the working type.
 template <class T>
@@ -26,32 +42,48 @@ class CudaMath : public Math {
   }
 
   int element_bytes() const override { return sizeof(T); }
+  std::string remarks() const override { return gemm_.describe_epilogues(); }
 
   void gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) override {
     enqueue_([=, this] { gemm_.run(shape, a, b, c); });
+  }
+  void gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) override {
+    enqueue_([=, this] {
+      if (!gemm_.run(shape, a, b, c, e)) return multiply_then(shape, a, b, c, e);
+      if (e.kind != Epilogue::Kind::bias_gradient) return;
+      float* gradient = fp32(e.bias);
+      launch_grid<&k::add_each<1, GridTeam, float>>(stream_, sms_, shape.m, shape.m,
+                                                    fp32_in(e.bias), sums(), gradient);
+    });
   }
 
   void layer_norm(int64_t rows, int64_t cols, Tensor x, Tensor gamma, Tensor beta, Tensor y,
                   Tensor mean, Tensor rstd) override {
     enqueue_([=, this] {
-      launch_rows<&k::layer_norm_row<BlockTeam, T>>(stream_, rows, 1, cols, in(x), in(gamma),
-                                                    in(beta), out(y), fp32(mean), fp32(rstd));
+      with_pieces(cols, {x, gamma, beta, y}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::layer_norm_row<n, BlockTeam, T>>(stream_, rows, 1, cols, in(x), in(gamma),
+                                                         in(beta), out(y), fp32(mean), fp32(rstd));
+      });
     });
   }
   void layer_norm_backward(int64_t rows, int64_t cols, Tensor dy, Tensor x, Tensor gamma,
                            Tensor mean, Tensor rstd, Tensor residual, Tensor dx) override {
     enqueue_([=, this] {
-      launch_rows<&k::layer_norm_backward_row<BlockTeam, T>>(stream_, rows, 1, cols, in(dy), in(x),
-                                                             in(gamma), fp32_in(mean),
-                                                             fp32_in(rstd), in(residual), out(dx));
+      with_pieces(cols, {dy, x, gamma, residual, dx}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::layer_norm_backward_row<n, BlockTeam, T>>(
+            stream_, rows, 1, cols, in(dy), in(x), in(gamma), fp32_in(mean), fp32_in(rstd),
+            in(residual), out(dx));
+      });
     });
   }
   void layer_norm_backward_weight(int64_t rows, int64_t cols, Tensor dy, Tensor x, Tensor mean,
                                   Tensor rstd, Tensor dgamma, Tensor dbeta) override {
     enqueue_([=, this] {
-      launch_rows<&k::layer_norm_backward_columns<BlockTeam, T>>(
-          stream_, cols, BlockTeam::columns, rows, cols, in(dy), in(x), fp32_in(mean),
-          fp32_in(rstd), fp32(dgamma), fp32(dbeta));
+      with_pieces(cols, {dy, x}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::layer_norm_backward_columns<n, BlockTeam, T>>(
+            stream_, cols, BlockTeam::columns, rows, cols, in(dy), in(x), fp32_in(mean),
+            fp32_in(rstd), fp32(dgamma), fp32(dbeta));
+      });
     });
   }
 
@@ -69,32 +101,57 @@ class CudaMath : public Math {
     });
   }
 
-  void gelu(int64_t n, Tensor z, Tensor y) override {
-    enqueue_(
-        [=, this] { launch_grid<&k::gelu_each<GridTeam, T>>(stream_, sms_, n, n, in(z), out(y)); });
-  }
-  void gelu_backward(int64_t n, Tensor dy, Tensor z, Tensor dz) override {
+  void attention(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums) override {
     enqueue_([=, this] {
-      launch_grid<&k::gelu_backward_each<GridTeam, T>>(stream_, sms_, n, n, in(dy), in(z), out(dz));
+      with_tile_size(shape.head_size, [&](auto size) {
+        launch_tiles(
+            stream_, shape.sequences * shape.heads,
+            AttentionForward<MultiplyOf<T>, decltype(size)::value>{
+                AttentionShape::of(shape, sizeof(T)), in(qkv), out(context), fp32(log_sums)});
+      });
+    });
+  }
+  void attention_backward(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums,
+                          Tensor dcontext, Tensor scratch, Tensor dqkv) override {
+    enqueue_([=, this] {
+      const AttentionShape of = AttentionShape::of(shape, sizeof(T));
+      with_pieces(shape.head_size, {context, dcontext}, [&]<int n>(Piece<n>) {
+        launch_grid<&context_products_each<GridTeam, T, n>>(
+            stream_, sms_, shape.sums(), of, in(context), in(dcontext), fp32(scratch));
+      });
+      with_tile_size(shape.head_size, [&](auto size) {
+        constexpr int kSize = decltype(size)::value;
+        const std::int64_t heads = shape.sequences * shape.heads;
+        launch_tiles(stream_, heads,
+                     AttentionBackward<MultiplyOf<T>, kSize, true>{
+                         of, in(qkv), in(dcontext), fp32(log_sums), fp32(scratch), out(dqkv)});
+        launch_tiles(stream_, heads,
+                     AttentionBackward<MultiplyOf<T>, kSize, false>{
+                         of, in(qkv), in(dcontext), fp32(log_sums), fp32(scratch), out(dqkv)});
+      });
     });
   }
 
+  void gelu(int64_t n, Tensor z, Tensor y) override {
+    enqueue_([=, this] { gelu_now(n, z, y); });
+  }
+  void gelu_backward(int64_t n, Tensor dy, Tensor z, Tensor dz) override {
+    enqueue_([=, this] { gelu_backward_now(n, dy, z, dz); });
+  }
+
   void add_bias(int64_t rows, int64_t cols, Tensor bias, Tensor residual, Tensor y) override {
-    enqueue_([=, this] {
-      launch_rows<&k::add_bias_row<BlockTeam, T>>(stream_, rows, 1, cols, in(bias), in(residual),
-                                                  out(y));
-    });
+    enqueue_([=, this] { add_bias_now(rows, cols, bias, residual, y); });
   }
   void bias_backward(int64_t rows, int64_t cols, Tensor dy, Tensor gradient) override {
-    enqueue_([=, this] {
-      launch_rows<&k::bias_backward_columns<BlockTeam, T>>(stream_, cols, BlockTeam::columns, rows,
-                                                           cols, in(dy), fp32(gradient));
-    });
+    enqueue_([=, this] { bias_backward_now(rows, cols, dy, gradient); });
   }
 
   void add(int64_t n, Tensor a, Tensor b, Tensor sum) override {
     enqueue_([=, this] {
-      launch_grid<&k::add_each<GridTeam, T>>(stream_, sms_, n, n, in(a), in(b), out(sum));
+      with_pieces(n, {a, b, sum}, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::add_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, in(a), in(b),
+                                                       out(sum));
+      });
     });
   }
   void blend(int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) override {
@@ -104,8 +161,8 @@ class CudaMath : public Math {
   }
   void accumulate(int64_t n, Tensor x, Tensor sum) override {
     enqueue_([=, this] {
-      launch_grid<&k::add_each<GridTeam, float>>(stream_, sms_, n, n, fp32_in(sum), fp32_in(x),
-                                                 fp32(sum));
+      launch_grid<&k::add_each<1, GridTeam, float>>(stream_, sms_, n, n, fp32_in(sum), fp32_in(x),
+                                                    fp32(sum));
     });
   }
   void copy(int64_t bytes, Tensor from, Tensor to) override {
@@ -159,16 +216,20 @@ class CudaMath : public Math {
   void cross_entropy(int64_t rows, int64_t vocab_size, Tensor logits, Tensor targets,
                      Tensor row_losses, Tensor loss) override {
     enqueue_([=, this] {
-      launch_rows<&k::cross_entropy_row<BlockTeam, T>>(stream_, rows, 1, vocab_size, in(logits),
-                                                       ids_in(targets), fp32(row_losses));
+      with_pieces(vocab_size, {logits}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::cross_entropy_row<n, BlockTeam, T>>(
+            stream_, rows, 1, vocab_size, in(logits), ids_in(targets), fp32(row_losses));
+      });
       launch_block<&k::mean_of<BlockTeam>>(stream_, rows, fp32_in(row_losses), fp32(loss));
     });
   }
   void cross_entropy_backward(int64_t rows, int64_t vocab_size, Tensor targets,
                               Tensor logits) override {
     enqueue_([=, this] {
-      launch_rows<&k::cross_entropy_backward_row<BlockTeam, T>>(stream_, rows, 1, rows, vocab_size,
-                                                                ids_in(targets), out(logits));
+      with_pieces(vocab_size, {logits}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::cross_entropy_backward_row<n, BlockTeam, T>>(
+            stream_, rows, 1, rows, vocab_size, ids_in(targets), out(logits));
+      });
     });
   }
   void squared_error(int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override {
@@ -197,6 +258,56 @@ class CudaMath : public Math {
   }
 
  private:
+  template <int n>
+  using Piece = std::integral_constant<int, n>;
+  /// f(how many elements are loaded at once): 16 bytes where all rows of all of them allow it.
+  template <class F>
+  static void with_pieces(int64_t cols, std::initializer_list<Tensor> tensors, const F& f) {
+    constexpr int kPiece = 16 / sizeof(T);
+    bool whole = cols % kPiece == 0;
+    for (const Tensor& t : tensors) whole = whole && t.offset_bytes % 16 == 0;
+    if (whole) return f(Piece<kPiece>{});
+    f(Piece<1>{});
+  }
+
+  void gelu_now(int64_t n, Tensor z, Tensor y) {
+    with_pieces(n, {z, y}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::gelu_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, in(z), out(y));
+    });
+  }
+  void gelu_backward_now(int64_t n, Tensor dy, Tensor z, Tensor dz) {
+    with_pieces(n, {dy, z, dz}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::gelu_backward_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, in(dy),
+                                                               in(z), out(dz));
+    });
+  }
+  void add_bias_now(int64_t rows, int64_t cols, Tensor bias, Tensor residual, Tensor y) {
+    with_pieces(cols, {bias, residual, y}, [&]<int n>(Piece<n>) {
+      launch_rows<&k::add_bias_row<n, BlockTeam, T>>(stream_, rows, 1, cols, in(bias), in(residual),
+                                                     out(y));
+    });
+  }
+  void bias_backward_now(int64_t rows, int64_t cols, Tensor dy, Tensor gradient) {
+    with_pieces(cols, {dy}, [&]<int n>(Piece<n>) {
+      launch_rows<&k::bias_backward_columns<n, BlockTeam, T>>(stream_, cols, BlockTeam::columns,
+                                                              rows, cols, in(dy), fp32(gradient));
+    });
+  }
+  /// As Math::gemm_with.
+  void multiply_then(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
+    const bool gelu_follows = e.kind == Epilogue::Kind::bias_gelu;
+    const Tensor product = gelu_follows ? e.aux : c;
+    gemm_.run(shape, a, b, product);
+    switch (e.kind) {
+      case Epilogue::Kind::bias_gelu:
+      case Epilogue::Kind::bias: add_bias_now(shape.m, shape.n, e.bias, e.residual, product); break;
+      case Epilogue::Kind::gelu_backward: return gelu_backward_now(shape.m * shape.n, c, e.aux, c);
+      case Epilogue::Kind::bias_gradient: return bias_backward_now(shape.k, shape.m, a, e.bias);
+    }
+    if (gelu_follows) gelu_now(shape.m * shape.n, product, c);
+  }
+  const float* sums() const { return gemm_.bias_sums(); }
+
   // Arguments of kernels, with their exact types; null for a tensor left out.
   static const T* in(Tensor x) { return x ? x.data<T>() : nullptr; }
   static T* out(Tensor x) { return x ? x.data<T>() : nullptr; }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "hw/cuda/driver.hpp"
+#include "hw/cuda/tiles.cuh"
 #include "hw/row_kernels.hpp"
 
 namespace penstock::cuda {
@@ -98,6 +99,25 @@ void launch_rows(cudaStream_t stream, std::int64_t rows, std::int64_t step,
   const auto blocks = static_cast<unsigned>((rows + step - 1) / step);
   on_rows<kernel><<<blocks, kThreads, 0, stream>>>(step, arguments...);
   check(cudaGetLastError(), "launch a row kernel");
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(32 * kWarps) on_tiles(Kernel kernel) {
+  extern __shared__ int4 shared[];
+  // Blocks begin in this order, and those with the most to do should not be the last.
+  const auto at = static_cast<int>(blockIdx.y);
+  kernel.run(blockIdx.x, Kernel::kHeavyLast ? kernel.tiles() - 1 - at : at, shared);
+}
+
+/// A block for every tile of each of `heads`: kernel.run(head, tile, shared memory).
+template <class Kernel>
+void launch_tiles(cudaStream_t stream, std::int64_t heads, const Kernel& kernel) {
+  constexpr auto bytes = static_cast<int>(Kernel::kSharedBytes);
+  check(cudaFuncSetAttribute(on_tiles<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "reserve shared memory for attention");
+  const dim3 blocks(static_cast<unsigned>(heads), static_cast<unsigned>(kernel.tiles()));
+  on_tiles<Kernel><<<blocks, 32 * kWarps, bytes, stream>>>(kernel);
+  check(cudaGetLastError(), "launch a tile kernel");
 }
 
 /// One block: kernel(team, arguments...).

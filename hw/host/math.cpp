@@ -1,6 +1,7 @@
 #include "hw/host/math.hpp"
 
 #include "base/error.hpp"
+#include "hw/host/attention.hpp"
 #include "hw/row_kernels.hpp"
 
 #include <cblas.h>
@@ -98,6 +99,18 @@ void HostMath::attention_softmax_backward(const AttentionRows& shape, Tensor pro
       kernels::attention_softmax_backward_row(kAlone, r, shape, floats(probabilities),
                                               floats(gradient));
     }
+  });
+}
+
+void HostMath::attention(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums) {
+  enqueue_([=] { attend(shape, floats(qkv), floats(context), floats(log_sums)); });
+}
+
+void HostMath::attention_backward(const Attention& shape, Tensor qkv, Tensor context,
+                                  Tensor log_sums, Tensor dcontext, Tensor, Tensor dqkv) {
+  enqueue_([=] {
+    attend_backward(shape, floats(qkv), floats(context), floats(log_sums), floats(dcontext),
+                    floats(dqkv));
   });
 }
 

@@ -27,6 +27,9 @@ class HostMath : public Math {
   void attention_softmax(const AttentionRows& shape, Tensor scores) override;
   void attention_softmax_backward(const AttentionRows& shape, Tensor probabilities,
                                   Tensor gradient) override;
+  void attention(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums) override;
+  void attention_backward(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums,
+                          Tensor dcontext, Tensor scratch, Tensor dqkv) override;
   void gelu(std::int64_t n, Tensor z, Tensor y) override;
   void gelu_backward(std::int64_t n, Tensor dy, Tensor z, Tensor dz) override;
   void add_bias(std::int64_t rows, std::int64_t cols, Tensor bias, Tensor residual,

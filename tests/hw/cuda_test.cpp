@@ -10,10 +10,12 @@
 #include "hw/stages.hpp"
 #include "tests/hw/plan_rig.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -362,8 +364,11 @@ TEST_F(Gpu, AnImpossibleAllocationStopsTheRunAndNamesTheDeviceAndTheBytes) {
 /// A calculation on device 0: makes tensors, calculates, returns results to compare.
 using Calculation = std::function<std::vector<float>(Device&, Math&)>;
 
-std::vector<float> on(const std::string& backend, const Calculation& calculate) {
-  Opened run(backend, two_devices(), {});
+std::vector<float> on(const std::string& backend, const Calculation& calculate,
+                      Precision precision = Precision::fp32) {
+  RunSettings settings;
+  settings.precision = backend == "cuda" ? precision : Precision::fp32;
+  Opened run(backend, two_devices(), settings);
   Device& device = run.backend->device(0);
   std::vector<float> result = calculate(device, device.math());
   device.finish();
@@ -371,9 +376,10 @@ std::vector<float> on(const std::string& backend, const Calculation& calculate) 
 }
 
 /// The GPU gives the host's results to `tolerance` of their size, and the same bits twice.
-void expect_as_on_host(const Calculation& calculate, float tolerance) {
+void expect_as_on_host(const Calculation& calculate, float tolerance,
+                       Precision precision = Precision::fp32) {
   const std::vector<float> host = on("host", calculate);
-  const std::vector<float> gpu = on("cuda", calculate);
+  const std::vector<float> gpu = on("cuda", calculate, precision);
   ASSERT_EQ(host.size(), gpu.size());
   double difference = 0;
   double size = 0;
@@ -383,7 +389,7 @@ void expect_as_on_host(const Calculation& calculate, float tolerance) {
   }
   EXPECT_GT(size, 0);
   EXPECT_LE(std::sqrt(difference / size), static_cast<double>(tolerance));
-  const std::vector<float> again = on("cuda", calculate);
+  const std::vector<float> again = on("cuda", calculate, precision);
   EXPECT_EQ(std::memcmp(gpu.data(), again.data(), gpu.size() * sizeof(float)), 0);
 }
 
@@ -461,6 +467,125 @@ TEST_F(Gpu, AttentionGeluAndLossesAgreeWithTheHost) {
       1e-4F);
 }
 
+/// What a bf16 holds of each number, so that both precisions begin with the same.
+std::vector<float> short_numbers(std::int64_t n, int seed) {
+  std::vector<float> v = numbers(static_cast<std::size_t>(n), seed);
+  for (float& x : v) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0xffff0000U);
+  return v;
+}
+
+/// As working elements.
+Tensor working(Device& device, const std::vector<float>& v) {
+  const auto n = static_cast<std::int64_t>(v.size());
+  const Tensor to{device.allocate(kComputeQueue, n * device.math().element_bytes())};
+  device.math().round(n, uploaded(device, v), to);
+  return to;
+}
+
+void append(std::vector<float>& all, Device& device, Tensor t, std::int64_t n) {
+  const auto count = static_cast<std::size_t>(n);
+  if (device.math().element_bytes() == 4) {
+    const std::vector<float> more = downloaded(device, t, count);
+    all.insert(all.end(), more.begin(), more.end());
+    return;
+  }
+  std::vector<std::uint16_t> halves(count);
+  device.download(halves.data(), t, 2 * n);
+  for (const std::uint16_t h : halves)
+    all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16));
+}
+
+constexpr struct {
+  Precision precision;
+  float tolerance;
+} kBothPrecisions[] = {{Precision::fp32, 1e-5F}, {Precision::bf16, 1e-2F}};
+
+TEST_F(Gpu, FusedAttentionAgreesWithTheHost) {
+  // Lengths around tiles of 16, 32 and 64 rows; heads that fill a tile, that do not, and that are
+  // no whole pieces of 16 bytes.
+  const Attention shapes[] = {{2, 3, 150, 32, true},  {1, 2, 64, 64, true}, {1, 2, 65, 128, true},
+                              {2, 2, 33, 40, true},   {3, 1, 16, 8, true},  {1, 3, 1, 16, true},
+                              {1, 2, 97, 64, false},  {1, 2, 50, 5, true},  {1, 1, 31, 99, false},
+                              {1, 1, 130, 128, true}, {2, 2, 48, 96, false}};
+  for (const Attention& shape : shapes) {
+    if (kBrief && shape.rows() > 70) continue;
+    for (const auto& [precision, tolerance] : kBothPrecisions) {
+      SCOPED_TRACE(fmt::format("{} of {}, {} heads of {}{}{}", shape.sequences, shape.seq_length,
+                               shape.heads, shape.head_size, shape.causal ? ", causal" : "",
+                               precision == Precision::bf16 ? ", bf16" : ""));
+      const std::int64_t n = shape.rows() * shape.hidden();
+      const auto forward_and_backward = [&](Device& device, Math& math) {
+        const Tensor qkv = working(device, short_numbers(3 * n, 1));
+        const Tensor dcontext = working(device, short_numbers(n, 2));
+        const Tensor context = working(device, short_numbers(n, 3));
+        const Tensor dqkv = working(device, short_numbers(3 * n, 4));
+        const Tensor sums = uploaded(device, numbers(static_cast<std::size_t>(shape.sums())));
+        const Tensor scratch = uploaded(device, numbers(static_cast<std::size_t>(shape.sums())));
+        math.attention(shape, qkv, context, sums);
+        math.attention_backward(shape, qkv, context, sums, dcontext, scratch, dqkv);
+        std::vector<float> all;
+        append(all, device, context, n);
+        append(all, device, dqkv, 3 * n);
+        return all;
+      };
+      expect_as_on_host(forward_and_backward, tolerance, precision);
+    }
+  }
+}
+
+/// A product with its epilogue, and what is beside it.
+std::vector<float> with_epilogue(Device& device, Math& math, Epilogue::Kind kind, std::int64_t n,
+                                 bool residual) {
+  constexpr std::int64_t m = 48, k = 64;
+  const bool gradient = kind == Epilogue::Kind::bias_gradient;
+  Gemm shape{m, n, k, gradient, !gradient};
+  shape.lda = gradient ? m : k, shape.ldb = gradient ? n : k, shape.ldc = n;
+  shape.beta = gradient ? 1 : 0;
+  shape.fp32_output = gradient;
+  const auto made = [&](std::int64_t count, int seed) {
+    return gradient ? uploaded(device, numbers(static_cast<std::size_t>(count), seed))
+                    : working(device, short_numbers(count, seed));
+  };
+  const Tensor a = working(device, short_numbers(m * k, 1));
+  const Tensor b = working(device, short_numbers(n * k, 2));
+  const Tensor c = made(m * n, 3), bias = made(gradient ? m : n, 4), aux = made(m * n, 5);
+  const bool with_aux = kind == Epilogue::Kind::bias_gelu || kind == Epilogue::Kind::gelu_backward;
+  math.gemm_with(shape, a, b, c,
+                 {kind, kind == Epilogue::Kind::gelu_backward ? Tensor{} : bias,
+                  with_aux ? aux : Tensor{}, residual ? made(m * n, 6) : Tensor{}});
+  std::vector<float> all;
+  if (gradient) {
+    all = downloaded(device, c, m * n);
+    const std::vector<float> sums = downloaded(device, bias, m);
+    all.insert(all.end(), sums.begin(), sums.end());
+    return all;
+  }
+  append(all, device, c, m * n);
+  if (with_aux) append(all, device, aux, m * n);
+  return all;
+}
+
+TEST_F(Gpu, ProductsWithEpiloguesAgreeWithTheHost) {
+  for (const auto kind : {Epilogue::Kind::bias, Epilogue::Kind::bias_gelu,
+                          Epilogue::Kind::gelu_backward, Epilogue::Kind::bias_gradient}) {
+    for (const std::int64_t n : {std::int64_t{32}, std::int64_t{27}}) {  // 27: no auxiliary matrix
+      for (const auto& [precision, tolerance] : kBothPrecisions) {
+        for (const bool residual : {false, true}) {
+          if (residual && kind != Epilogue::Kind::bias) continue;
+          SCOPED_TRACE(fmt::format("epilogue {}, {} columns{}{}", static_cast<int>(kind), n,
+                                   residual ? ", residual" : "",
+                                   precision == Precision::bf16 ? ", bf16" : ""));
+          expect_as_on_host(
+              [&](Device& device, Math& math) {
+                return with_epilogue(device, math, kind, n, residual);
+              },
+              tolerance, precision);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(Gpu, AdamwAgreesWithTheHost) {
   expect_as_on_host(
       [](Device& device, Math& math) {
@@ -531,12 +656,16 @@ TEST_F(Gpu, NoLinkAndNoTransferSemanticsChangesTheWeights) {
 TEST_F(Gpu, TransformersEndWithTheWeightsOfASequentialRunInBothPrecisions) {
   for (const std::string& name : schedules_to_run()) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      SCOPED_TRACE(name + (precision == Precision::bf16 ? " in bf16" : ""));
-      RunPlan plan = plan_of({name, shape_of(name, 2, 3, 2)});
-      make_transformer(plan, in_turn(plan, {Recompute::full, Recompute::none}));
-      RunOptions options = on_gpu();
-      options.settings.precision = precision;
-      expect_right(plan, options);
+      for (const bool flash : {false, true}) {
+        SCOPED_TRACE(name + (precision == Precision::bf16 ? " in bf16" : "") +
+                     (flash ? " with flash attention" : ""));
+        RunPlan plan = plan_of({name, shape_of(name, 2, 3, 2)});
+        make_transformer(plan, in_turn(plan, {Recompute::full, Recompute::none}));
+        plan.model.flash_attention = flash;
+        RunOptions options = on_gpu();
+        options.settings.precision = precision;
+        expect_right(plan, options);
+      }
     }
   }
 }

@@ -35,14 +35,17 @@ TEST_P(EverySchedule, StandInWeightsEqualTheSequentialRunFromOneToEightStages) {
 TEST_P(EverySchedule, TransformerWeightsEqualTheSequentialRunWithAndWithoutRecomputation) {
   for (const std::uint32_t p : {1U, 2U, 4U, 8U}) {
     RunPlan plan = plan_of({GetParam(), shape_of(GetParam(), p, p, 3)});
-    for (const PerStage<Recompute>& recompute :
-         {PerStage(Recompute::none), PerStage(Recompute::full),
-          in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective})}) {
+    const PerStage<Recompute> all =
+        in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective});
+    for (const auto& [recompute, flash] :
+         std::initializer_list<std::pair<PerStage<Recompute>, bool>>{
+             {Recompute::none, false}, {Recompute::full, false}, {all, false}, {all, true}}) {
       make_transformer(plan, recompute);
+      plan.model.flash_attention = flash;
       const RecordedRun run = run_alone(plan, unpaced());
       ASSERT_TRUE(run.complete) << run.stopped_because;
       EXPECT_TRUE(run.weights_equal.value_or(false))
-          << "p " << p << " " << recompute_text(recompute);
+          << "p " << p << " " << recompute_text(recompute) << (flash ? ", flash attention" : "");
     }
   }
 }

@@ -6,6 +6,7 @@ class of cases may be named as an argument. Nothing here measures time.
 
 import contextlib
 import gzip
+import importlib.util
 import json
 import os
 import pathlib
@@ -60,6 +61,20 @@ class OneGpu(Emulated):
             self.assertEqual(machine["partition SMs"], "0-31, 32-63, 64-95, 96-127")
             self.assertEqual(machine["SMs of products"], "32")
             self.assertEqual(machine["timer tick"], "32 ns")
+
+    def test_flash_attention_and_what_was_fused_are_in_the_recording(self):
+        model = TRANSFORMER.replace("seq_length:", "flash_attention: true, seq_length:")
+        self.assertNotEqual(model, TRANSFORMER)
+        program, record = self.program(stages=2, model=model), self.folder / "r.json"
+        for epilogues, said in (("all", r"[1-9]\d* kinds fused, 0 not"),
+                                ("none", r"0 kinds fused, [1-9]\d* not")):
+            self.environment["PENSTOCK_EMULATED_EPILOGUES"] = epilogues
+            for precision in ("fp32", "bf16"):
+                with self.subTest(epilogues, precision=precision):
+                    self.assert_right(program, "--precision", precision, "--record", record)
+                    recording = self.recorded(record)
+                    self.assertRegex(recording["description"]["products with epilogues"], said)
+                    self.assertIn("flash_attention: true", recording["scenario"])
 
     def test_clocks_and_memory_of_the_run_are_in_the_recording(self):
         record = self.folder / "r.json"
@@ -310,8 +325,11 @@ class Calibrating(Emulated):
                "1,2", "--link", "pinned")
         here = self.profile(model, *few)
         answer = self.folder / "answer.json"
-        code, _, err = self.run_program("--calibrate", self.request(model, *few), "--backend",
-                                        "cuda", "--output", answer)
+        asked = self.request(model, *few)
+        for size in (1, 2):  # the model's own messages, in bf16
+            self.assertIn(size * 16 * 32 * 2, json.loads(asked.read_text())["message_bytes"])
+        code, _, err = self.run_program("--calibrate", asked, "--backend", "cuda", "--output",
+                                        answer)
         self.assertEqual(code, 0, err)
         there = self.profile("--result", answer)
         for text in (here, there):
@@ -354,6 +372,17 @@ class Recording(Emulated):
         self.assertEqual(code, 0, out + err)
         return out + err
 
+    def test_memory_is_that_of_each_gpu(self):
+        spec = importlib.util.spec_from_file_location("gpu_recordings",
+                                                      SOURCE / "scripts/gpu_recordings.py")
+        recordings = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(recordings)
+        profile = recordings.Profile(8192, 2, "pinned", "bf16")
+        room = {name: gpu.room_bytes for name, gpu in recordings.GPUS.items()}
+        fits = {name: [size for size in (1, 2, 4) if recordings.fits(profile, 2, size, room[name])]
+                for name in room}
+        self.assertEqual(fits, {"h100": [1], "h200": [1, 2, 4]})
+
     def shortened(self, session):
         """Two runs for the first ten minutes and one for later, each with its calibration, and two
         checks: the script is the same, whatever the number."""
@@ -364,12 +393,13 @@ class Recording(Emulated):
         self.assertEqual(sorted(x.split()[0] for x in lines), ["0", "0", "1"])
         runs.write_text("\n".join(lines) + "\n")
         for path in programs.glob("*.json"):
-            if path.name.startswith(("calibrate-", "layer-")):
+            if path.name.startswith(("calibrate-", "layer-", "interference-")):
                 if not re.search("p4-(pinned|d2d)[.]json|layer-", path.name):
                     path.unlink()
                     continue
                 request = json.loads(path.read_text())
-                request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": [2],
+                sizes = [1, 2] if path.name.startswith("layer-") else [2]
+                request |= {"min_repetitions": 2, "max_repetitions": 2, "microbatch_sizes": sizes,
                             "recompute": ["none"]}
                 path.write_text(json.dumps(request))
             elif path.stem not in (*kept, "check-zb-h1", "check-pipedream"):
@@ -412,6 +442,11 @@ class Recording(Emulated):
         self.assertNotIn("1f1b-p4-m8-pinned", second)  # not once more
         self.script("gpu_recordings.py", "collect", rest, traces, "--gpu", "h100")
         self.assertRegex((traces / "layers.txt").read_text(), r"F .* ms, B .* ms, .*% of the peak")
+        self.assertRegex((traces / "launches.txt").read_text(), "1 to 2 sequences, .* times the time")
+        self.assertEqual((traces / "interference.txt").read_text().count("interference-"), 4 * 2)
+        profile = (traces / "gpt-1024-p4-pinned.yaml").read_text()
+        self.assertRegex(profile, r"measured_interference:\n.*products_by_steps: [\d.]+")
+        self.assertIn("flash_attention: true", profile)
         for path in traces.glob("*.json.gz"):
             self.assertEqual([r["complete"] for r in self.recorded(path)["runs"]], [True, True])
             self.assertEqual([r["weights_equal"] for r in self.recorded(path)["runs"]], [None] * 2)

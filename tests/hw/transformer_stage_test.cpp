@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 namespace penstock::transformer_stage_test {
 namespace {
 
@@ -20,6 +22,12 @@ TransformerSpec small_model(Family family = Family::gpt) {
   m.ffn_hidden_size = 20;
   m.vocab_size = 17;
   m.seq_length = 5;
+  return m;
+}
+
+TransformerSpec flash_model(Family family = Family::gpt) {
+  TransformerSpec m = small_model(family);
+  m.flash_attention = true;
   return m;
 }
 
@@ -88,6 +96,26 @@ TEST(TransformerStage, EveryGradientIsThatOfCentralDifferencesOnEveryKindOfStage
 
 TEST(TransformerStage, GradientsWithoutCausalMaskAreThoseOfCentralDifferences) {
   expect_gradients(make({0, 1, true, true}, Recompute::none, small_model(Family::bert)), "bert");
+}
+
+TEST(TransformerStage, GradientsThroughFlashAttentionAreThoseOfCentralDifferences) {
+  for (const Family family : {Family::gpt, Family::bert}) {
+    for (const Recompute mode : {Recompute::none, Recompute::full})
+      expect_gradients(make({0, 1, true, true}, mode, flash_model(family)), "flash");
+  }
+}
+
+TEST(TransformerStage, FlashAttentionIsAttentionAndRecomputationChangesNoBitOfIt) {
+  constexpr TransformerPart all{0, 2, true, true};
+  for (const Family family : {Family::gpt, Family::bert}) {
+    const StageResult stored = lively_result(make(all, Recompute::none, small_model(family)));
+    const StageResult flash = lively_result(make(all, Recompute::none, flash_model(family)));
+    EXPECT_NEAR(flash.loss, stored.loss, 1e-5);
+    for (std::size_t i = 0; i < stored.gradients.size(); ++i)
+      ASSERT_NEAR(flash.gradients[i], stored.gradients[i], 1e-5) << i;
+    for (const Recompute mode : {Recompute::selective, Recompute::full})
+      EXPECT_EQ(lively_result(make(all, mode, flash_model(family))), flash);
+  }
 }
 
 TEST(TransformerStage, AGradientOnePercentTooLargeIsSeenInEveryParameter) {
@@ -198,6 +226,29 @@ TEST(TransformerStage, StartsWithSmallNormalMatricesAndNeutralNorms) {
   }
 }
 
+TEST(TransformerStage, LargeMatricesAreFilledByPartsAsOneWouldBe) {
+  // A number depends on its index alone, so a smaller matrix is the begin of a larger one; and
+  // every part of a large one, each a thread's, is as random as any other.
+  TransformerSpec spec = small_model();
+  const auto up_of = [&](std::int64_t hidden, std::int64_t ffn) {
+    spec.hidden_size = hidden;
+    spec.ffn_hidden_size = ffn;
+    const TransformerStage stage = make({1, 1, false, false}, Recompute::none, spec);
+    const auto& all = stage.layout().parameters;
+    return piece(initial_weights(stage), *std::ranges::find(all, "layer 1 up", &Parameter::name));
+  };
+  const std::vector<float> large = up_of(1536, 4099), small = up_of(12, 20);
+  EXPECT_TRUE(std::ranges::equal(small, std::span(large).first(small.size())));
+  const auto parts = large.size() / 100000;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const auto part = std::span(large).subspan(i * 100000, 100000);
+    const double squares = std::transform_reduce(
+        part.begin(), part.end(), 0.0, std::plus<>(),
+        [](float x) { return static_cast<double>(x) * static_cast<double>(x); });
+    ASSERT_NEAR(std::sqrt(squares / 100000), 0.02, 0.0003) << i;
+  }
+}
+
 std::int64_t buffer(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 TEST(TransformerStage, SizesAreTheFormulasOfTheHeader) {
@@ -221,6 +272,14 @@ TEST(TransformerStage, SizesAreTheFormulasOfTheHeader) {
   const StageSizes selective = make({1, 1, false, false}, Recompute::selective).sizes();
   EXPECT_EQ(selective.saved_bytes, qkv);
   EXPECT_EQ(selective.backward_workspace_bytes, 2 * scores + row_h);
+
+  for (const Recompute mode : {Recompute::none, Recompute::selective}) {
+    const StageSizes flash = make({1, 1, false, false}, mode, flash_model()).sizes();
+    const std::int64_t sums = buffer(4 * rows * 3);
+    EXPECT_EQ(flash.saved_bytes, qkv + sums);
+    EXPECT_EQ(flash.saved_for_weight_bytes, for_weight);
+    EXPECT_EQ(flash.backward_workspace_bytes, std::max(sums + row_h, row_f));
+  }
 
   const StageSizes full = make({1, 2, false, false}, Recompute::full).sizes();
   EXPECT_EQ(full.saved_bytes, 0);
@@ -355,8 +414,8 @@ class SlowModel {
 };
 
 TEST(TransformerStage, LossIsThatOfASlowReferenceInDoublePrecision) {
-  for (const Family family : {Family::gpt, Family::bert}) {
-    const TransformerSpec spec = small_model(family);
+  for (const TransformerSpec& spec :
+       {small_model(), small_model(Family::bert), flash_model(), flash_model(Family::bert)}) {
     const TransformerStage stage = make({0, 2, true, true}, Recompute::none, spec);
     const std::vector<float> weights = lively_weights(stage);
     StageRig rig(stage);
@@ -404,9 +463,12 @@ TEST(TransformerStage, SaysWhyAModelCannotBeExecuted) {
   spec = small_model();
   spec.num_attention_heads = spec.num_query_groups = 5;
   EXPECT_NE(why_not_executable(spec).find("multiple"), std::string::npos);
-  spec = small_model();
-  spec.flash_attention = true;
-  EXPECT_NE(why_not_executable(spec).find("flash_attention"), std::string::npos);
+  spec = flash_model();
+  EXPECT_EQ(why_not_executable(spec), "");
+  spec.hidden_size = 3 * 129;
+  EXPECT_NE(why_not_executable(spec).find("flash_attention: false"), std::string::npos);
+  spec.flash_attention = false;
+  EXPECT_EQ(why_not_executable(spec), "");
 }
 
 }  // namespace

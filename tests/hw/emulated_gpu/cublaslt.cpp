@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -29,10 +32,14 @@ constexpr std::int32_t kSms = 132;
 struct Product {
   std::int32_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   std::int32_t sms = kSms;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_leading = 0;
 };
 
 struct Preference {
-  std::uint32_t align_a = 256, align_b = 256, align_c = 256;
+  std::uint32_t align_a = 256, align_b = 256, align_c = 256, align_d = 256;
   std::uint64_t workspace_bytes = 0;
 };
 
@@ -59,6 +66,24 @@ std::vector<float> floats(const Layout& layout, const void* data, std::int64_t b
   return values;
 }
 
+float one_of(cudaDataType_t type, const void* data, std::size_t i) {
+  return type == CUDA_R_16BF ? __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i])
+                             : static_cast<const float*>(data)[i];
+}
+
+// The tanh form, as the guide says.
+double gelu_tanh(double x) { return std::tanh(0.7978845608 * (x + 0.044715 * x * x * x)); }
+float gelu(float z) {
+  const auto x = static_cast<double>(z);
+  return static_cast<float>(0.5 * x * (1 + gelu_tanh(x)));
+}
+float gelu_slope(float z) {
+  const auto x = static_cast<double>(z);
+  const double t = gelu_tanh(x);
+  const double inner = 0.7978845608 * (1 + 3 * 0.044715 * x * x);
+  return static_cast<float>(0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner);
+}
+
 /// Only the matrix itself: between its columns, another may lie.
 void store(const Layout& layout, const std::vector<float>& values, void* data, std::int64_t batch) {
   for (std::size_t c = 0; c < layout.cols; ++c) {
@@ -77,8 +102,8 @@ void store(const Layout& layout, const std::vector<float>& values, void* data, s
 struct Call {
   Product product;
   Layout a, b, c;
-  const void *a_data, *b_data;
-  void* c_data;
+  const void *a_data, *b_data, *c_data;
+  void* d_data;
   float alpha, beta;
   std::int64_t step;  ///< of the sum over k: an algorithm's, so the bits depend on it
 
@@ -102,6 +127,7 @@ struct Call {
       const std::vector<float> left = floats(a, a_data, i);
       const std::vector<float> right = floats(b, b_data, i);
       std::vector<float> result = beta != 0 ? floats(c, c_data, i) : std::vector<float>(c.size());
+      if (product.epilogue == CUBLASLT_EPILOGUE_BGRADB) sum_right(right, k);
       for (std::int64_t at = 0; at < k; at += step) {
         const std::int64_t of_a = product.transpose_a == CUBLAS_OP_T ? at : at * a.leading;
         const std::int64_t of_b = product.transpose_b == CUBLAS_OP_T ? at * b.leading : at;
@@ -112,14 +138,58 @@ struct Call {
                     static_cast<blasint>(b.leading), at == 0 ? beta : 1, result.data(),
                     static_cast<blasint>(c.leading));
       }
-      store(c, result, c_data, i);
+      finish(result);
+      store(c, result, d_data, i);
     }
+  }
+  /// What an epilogue does with each element.
+  void finish(std::vector<float>& result) const {
+    const Layout aux{c.type, c.rows, c.cols, product.aux_leading};
+    std::vector<float> inputs(product.aux != nullptr ? aux.size() : 0);
+    if (product.epilogue == CUBLASLT_EPILOGUE_DGELU) inputs = floats(aux, product.aux, 0);
+    for (std::size_t col = 0; col < c.cols; ++col) {
+      for (std::size_t row = 0; row < c.rows; ++row) {
+        float& x = result[col * static_cast<std::size_t>(c.leading) + row];
+        const std::size_t beside = col * static_cast<std::size_t>(aux.leading) + row;
+        if ((product.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
+          x += one_of(c.type, product.bias, row);
+        if (product.epilogue == CUBLASLT_EPILOGUE_DGELU) x *= gelu_slope(inputs[beside]);
+        if (product.epilogue != CUBLASLT_EPILOGUE_GELU_AUX_BIAS) continue;
+        inputs[beside] = x;
+        x = gelu(x);
+      }
+    }
+    if (product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) store(aux, inputs, product.aux, 0);
+  }
+  /// The sums of op(B)'s columns, over k, of the type of the result.
+  void sum_right(const std::vector<float>& right, std::int64_t k) const {
+    const bool transposed = product.transpose_b == CUBLAS_OP_T;
+    std::vector<float> sums(c.cols);
+    for (std::size_t col = 0; col < c.cols; ++col) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i) {
+        const auto leading = static_cast<std::size_t>(b.leading);
+        sums[col] += right[transposed ? i * leading + col : col * leading + i];
+      }
+    }
+    store({c.type, c.cols, 1, static_cast<std::int64_t>(c.cols)}, sums, product.bias, 0);
+  }
+  bool epilogue_fits() const {
+    const bool with_bias = product.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                           product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                           product.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const bool with_aux = product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                          product.epilogue == CUBLASLT_EPILOGUE_DGELU;
+    if (product.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+    return c.batch == 1 && (with_bias || with_aux) && (product.bias != nullptr) == with_bias &&
+           (product.aux != nullptr) == with_aux &&
+           (!with_aux || (product.aux_leading % 8 == 0 &&
+                          product.aux_leading >= static_cast<std::int64_t>(c.rows)));
   }
 };
 
 /// A kernel is for a kind of shape; here, for one.
 void load_once(const Call& call) {
-  using Kernel = std::array<std::uint64_t, 6>;
+  using Kernel = std::array<std::uint64_t, 7>;
   static auto* mutex = new std::mutex;
   static auto* loaded = new std::set<Kernel>;
   const Kernel kernel{call.a.rows,
@@ -127,12 +197,21 @@ void load_once(const Call& call) {
                       call.c.rows,
                       call.c.cols,
                       static_cast<std::uint64_t>(call.step),
+                      call.product.epilogue,
                       static_cast<std::uint64_t>(penstock::emulated::current_gpu())};
   {
     const std::lock_guard lock(*mutex);
     if (!loaded->insert(kernel).second) return;
   }
   penstock::emulated::load_code();
+}
+
+/// At most 16 bytes, which are the most that it would make use of.
+std::uint64_t alignment_of(const void* data) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  std::uint64_t alignment = 16;
+  while (address % alignment != 0) alignment /= 2;
+  return alignment;
 }
 
 bool aligned(const void* data, std::uint64_t bytes) {
@@ -203,6 +282,12 @@ extern "C" cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t pr
     case CUBLASLT_MATMUL_DESC_TRANSA: return set(own<Product>(product).transpose_a, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB: return set(own<Product>(product).transpose_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET: return set(own<Product>(product).sms, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(own<Product>(product).epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(own<Product>(product).bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(own<Product>(product).aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(own<Product>(product).aux_leading, value, bytes);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
@@ -228,7 +313,7 @@ extern "C" cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return set(p.align_a, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(p.align_b, value, bytes);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(p.align_c, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(p.align_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(p.align_d, value, bytes);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
@@ -239,13 +324,24 @@ extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int,
     cublasLtMatmulHeuristicResult_t* results, int* found) {
   const auto& p = own<Preference>(preference);
+  const auto& q = own<Product>(product);
+  static const bool bare = [] {
+    const char* text = std::getenv("PENSTOCK_EMULATED_EPILOGUES");
+    return text != nullptr && std::string_view(text) == "none";
+  }();
+  *found = 0;
+  if (bare && q.epilogue != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
   *results = {};
   results->algo.data[0] = p.align_a;
   results->algo.data[1] = p.align_b;
-  results->algo.data[2] = p.align_c;
+  results->algo.data[2] = p.align_d;
+  results->algo.data[7] = p.align_c;
   results->algo.data[3] = p.workspace_bytes;
   // For other SMs another algorithm is the fastest.
-  results->algo.data[4] = static_cast<std::uint64_t>(std::max(own<Product>(product).sms / 4, 4));
+  results->algo.data[4] = static_cast<std::uint64_t>(std::max(q.sms / 4, 4));
+  // It looks at these pointers for their alignment alone.
+  results->algo.data[5] = alignment_of(q.bias);
+  results->algo.data[6] = alignment_of(q.aux);
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -264,14 +360,17 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
                   own<Layout>(c_layout),
                   a,
                   b,
+                  c,
                   d,
                   *static_cast<const float*>(alpha),
                   *static_cast<const float*>(beta),
                   static_cast<std::int64_t>(algorithm->data[4])};
   const std::uint64_t* promised = algorithm->data;
   load_once(call);
-  if (c != d || !call.fits() || !aligned(a, promised[0]) || !aligned(b, promised[1]) ||
-      !aligned(d, promised[2]) || workspace_bytes < promised[3])
+  if (!call.fits() || !call.epilogue_fits() || !aligned(a, promised[0]) ||
+      !aligned(b, promised[1]) || !aligned(c, promised[7]) || !aligned(d, promised[2]) ||
+      workspace_bytes < promised[3] || !aligned(call.product.bias, promised[5]) ||
+      !aligned(call.product.aux, promised[6]))
     return CUBLAS_STATUS_INVALID_VALUE;
   const cudaError_t issued = penstock::emulated::enqueue(stream, [call, workspace] {
     std::memset(workspace, 0, 64);  // two streams must not share one

@@ -15,6 +15,7 @@
 //   PENSTOCK_EMULATED_HANG       the piece of work of GPU 0 that never ends, none
 //   PENSTOCK_EMULATED_TICK_NS    of %globaltimer, 32
 //   PENSTOCK_EMULATED_SPLIT      `none`: SMs cannot be split; `overlap`: partitions share SMs
+//   PENSTOCK_EMULATED_EPILOGUES  `none`: cuBLASLt has no algorithm for a product with one
 //   CUDA_VISIBLE_DEVICES         numbers of those of the GPUs that a process sees, all
 //   CUDA_DEVICE_MAX_CONNECTIONS  hardware queues of a GPU, 8: streams beyond them share some
 #pragma once

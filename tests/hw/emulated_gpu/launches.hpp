@@ -9,9 +9,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace penstock::cuda {
 
@@ -37,6 +39,23 @@ void launch_rows(cudaStream_t stream, std::int64_t rows, std::int64_t step,
         for (std::int64_t row = 0; row < rows; row += step) kernel(BlockTeam{}, row, arguments...);
       },
       "launch a row kernel");
+}
+
+/// Shared memory begins as garbage.
+template <class Kernel>
+void launch_tiles(cudaStream_t stream, std::int64_t heads, const Kernel& kernel) {
+  launch(
+      stream,
+      [=] {
+        std::vector<std::uint32_t> shared(Kernel::kSharedBytes / 4);
+        for (std::int64_t head = 0; head < heads; ++head) {
+          for (int tile = 0; tile < kernel.tiles(); ++tile) {
+            std::fill(shared.begin(), shared.end(), 0x7fc0deadU);
+            kernel.run(head, tile, shared.data());
+          }
+        }
+      },
+      "launch a tile kernel");
 }
 
 template <auto kernel, class... Arguments>
