@@ -261,8 +261,7 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"cluster",
          "NAME",
-         "of a JOB: a kind of node (`penstock list clusters`), or {base: NAME, nodes: N}; default "
-         "dgx-h100",
+         "of a JOB: nodes like these, or {base: NAME, nodes: N}; default dgx-h100",
          {},
          false,
          {}},

@@ -173,7 +173,7 @@ double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, 
 /// As far as is known.
 bool fits(const Json& result) {
   const Json feasible = result.value("feasible", Json());
-  return !feasible.is_boolean() || feasible.get<bool>();
+  return feasible.is_null() || feasible.get<bool>();
 }
 
 /// Columns of every comparison; those of weight versions where there are several.
