@@ -14,9 +14,10 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
                                  const std::string& cluster);
 
 /// `text`: a job's TOML, or a script with flags such as --parallelism.pipeline_parallel_degree.
-/// A script's --job.config_file is read, where it lies beside `origin`; flags go over it. `defined`:
-/// variables of the script. Throws InputError where neither has an option of torchtitan's, where
-/// that file is not there, and where numbers depend on variables that are not known.
+/// A script's --job.config_file is read, where it lies beside `origin`; flags go over it.
+/// `defined`: variables of the script. Throws InputError where neither has an option of
+/// torchtitan's, where that file is not there, and where numbers depend on variables that are not
+/// known.
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
                                    const std::string& cluster, const ShellVariables& defined = {});
 

@@ -196,7 +196,8 @@ TEST(Models, KeysOfAConfigWithoutAMeaningAreNoted) {
           file + "keys without a meaning for a prediction: architectures",
           file + "not understood and ignored: sliding_window",
           "attention is 55 % of a layer's FLOPs and counts in full; flash attention leaves out the "
-          "half that is masked: times are too long (a stack, such as stack: megatron, counts half)"}));
+          "half that is masked: times are too long (a stack, such as stack: megatron, counts "
+          "half)"}));
 }
 
 TEST(Models, ALengthThatIsSetNeedsNoNote) {
