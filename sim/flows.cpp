@@ -91,11 +91,11 @@ void Flows::begin_flows() {
 }
 
 void Flows::settle() {
-  std::vector<std::size_t> ended;
-  ended.swap(ended_);
-  std::ranges::sort(ended);
-  under_way_ -= ended.size();
-  for (const std::size_t f : ended) end_flow(f);
+  settling_.swap(ended_);  // neither gives its memory back
+  std::ranges::sort(settling_);
+  under_way_ -= settling_.size();
+  for (const std::size_t f : settling_) end_flow(f);
+  settling_.clear();
 }
 
 void Flows::end_flow(std::size_t f) {

@@ -98,6 +98,7 @@ class Flows {
     std::uint64_t units;
   };
   std::vector<ToBegin> to_begin_;
+  std::vector<std::size_t> settling_;
   std::vector<std::size_t> ended_;  // flows
   std::size_t under_way_ = 0;
   std::vector<std::uint32_t> now_, peaks_;  // per link: flows
