@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/say.hpp"
+#include "hw/math.hpp"
 #include "hw/reference.hpp"
 #include "hw/stages.hpp"
 
