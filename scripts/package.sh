@@ -108,7 +108,8 @@ adapt_to_debian() {
     strip --strip-unneeded -- "$tree/$python"/_core.*.so
     mkdir -p "$tree/usr/lib/python3/dist-packages"
     ln -s ../../penstock/python/penstock "$tree/usr/lib/python3/dist-packages/penstock"
-    printf '%s\n' '#!/bin/sh' 'set -e' "rm -rf /$python/__pycache__" >"$work/prerm"  # what Python has left there
+    # Else Python would, beside them, and dpkg would leave it there.
+    /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash -s "$tree" "$tree/$python"
   fi
   mkdir -p "$tree/usr/share/zsh"
   mv -- "$tree/usr/share/zsh/site-functions" "$tree/usr/share/zsh/vendor-completions"
@@ -137,7 +138,8 @@ needs() {
   local modules=$usr/lib/penstock
   local module=$modules/libpenstock_cuda.so
   local programs=("$usr/bin/penstock" "$usr/bin/penstock-run" "$modules/libpenstock_simgrid.so")
-  programs+=("$modules"/python/penstock/_core.*.so)
+  local core=("$tree/$python"/_core.*.so)
+  [[ ! -f ${core[0]} ]] || programs+=("${core[0]#"$work"/}")
   if [[ -f $work/$module ]] && packages_of -dDepends "${programs[@]}" -dSuggests "$module"; then
     :
   elif ! packages_of -dDepends "${programs[@]}"; then
@@ -193,7 +195,6 @@ say "package.sh: installing penstock $version into a temporary folder"
 install_tree
 adapt_to_debian
 mkdir -p "$tree/DEBIAN" "$into"
-[[ ! -f $work/prerm ]] || install -m 755 "$work/prerm" "$tree/DEBIAN/prerm"
 level
 control >"$tree/DEBIAN/control"
 checksums >"$tree/DEBIAN/md5sums"
