@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What spreading a sweep over Dask's workers costs: 11,520 points of `exact` by one worker and by two, by
-turns, and as many points as are asked for with the memory of who hands them out.
+turns, as many points as are asked for with the memory of who hands them out, and a search of plans with
+and without them.
 
-  bench/executors.py [--rounds N] [--points MILLIONS]
+  PYTHONPATH=build/python bench/executors.py [--rounds N] [--points MILLIONS] [--search N]
 
 A scheduler and workers of one thread each are started here. Wall clocks compare one worker with two on a
 machine with three idle cores, and say nothing on a busy one; beside them stands what depends on that less:
@@ -149,18 +150,43 @@ def many(cluster, folder, millions):
           f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
 
 
+def search(cluster, rounds):
+    """What a whole search of plans takes here alone, and with one and two workers; the plans are the same."""
+    import distributed
+    asked = dict(cluster="{base: dgx-a100, nodes: 32}", batch=1536, search="full", time_limit=1e9)
+    workers = []
+    with distributed.Client(f"tcp://{cluster.address}", set_as_default=False) as client:
+        for _ in range(rounds + 1):  # the first: everybody has read everything
+            while len(workers) < 2:
+                workers.append(cluster.worker())
+            plans = {}
+            for count in (2, 1, 0):
+                if len(workers) > max(1, count):
+                    cluster.lose(workers.pop())
+                before, start = (ours(), sum(cpu_s(w.pid) for w in workers)), time.monotonic()
+                plans[count] = penstock.plan("gpt3-175b", executor=client.get_executor() if count else None, **asked)
+                print(f"search, {count} worker(s): {time.monotonic() - start:.2f} s; CPU: here {ours() - before[0]:.2f} s, "
+                      f"workers {sum(cpu_s(w.pid) for w in workers) - before[1]:.2f} s", flush=True)
+            if not plans[0] == plans[1] == plans[2]:
+                raise SystemExit("the plans differ")
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--points", type=float, default=0)
+    options.add_argument("--search", type=int, default=0)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "sweep.yaml").write_text(SCENARIO)
         cluster = Cluster(folder)
         try:
-            two_against_one(cluster, folder, given.rounds)
+            if given.rounds:
+                two_against_one(cluster, folder, given.rounds)
             if given.points:
                 many(cluster, folder, given.points)
+            if given.search:
+                search(cluster, given.search)
         finally:
             cluster.end()
 

@@ -38,12 +38,12 @@ std::array<int, 2> descriptors_in(const std::string& where) {
   return numbers;
 }
 
-/// Where the package lies that belongs to this program: beside it in the build tree, around it
-/// where pip has installed both; none: Python knows.
+/// Where the package lies that belongs to this program: beside it in the build tree, with its
+/// modules where it is installed, around it where pip has installed both; none: Python knows.
 std::string folder_of_package() {
-  const fs::path program = program_path();
-  for (const fs::path& folder : {program.parent_path().parent_path() / "python",
-                                 program.parent_path().parent_path().parent_path()}) {
+  const fs::path prefix = program_path().parent_path().parent_path();
+  for (const fs::path& folder :
+       {prefix / "python", prefix / "lib/penstock/python", prefix.parent_path()}) {
     std::error_code ignored;
     if (fs::exists(folder / "penstock" / "elsewhere.py", ignored)) return folder.string();
   }
@@ -64,24 +64,45 @@ std::string python() {
   return fs::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
 }
 
-/// `python3 -m penstock.elsewhere WHERE`, with two pipes as its standard streams.
+/// What Python is started with to run main() of a module of the package: its name and arguments
+/// follow.
+constexpr const char* kMain = R"(
+import importlib, sys
+sys.argv.pop(0)
+try:
+    module = importlib.import_module(sys.argv[0])
+except ImportError as error:
+    sys.exit(f"penstock: this needs the package for Python (docs/python.md), and {sys.executable} says: {error}")
+module.main()
+)";
+
+/// Returns when it cannot be started.
+void exec_python(const std::vector<std::string>& words) {
+  const std::string program = python(), path = python_path();
+  if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const char* word : {program.c_str(), "-c", kMain})
+    arguments.push_back(const_cast<char*>(word));
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(program.c_str(), arguments.data());
+}
+
+/// main() of penstock.elsewhere, with two pipes as its standard streams.
 class PythonProcess {
  public:
   explicit PythonProcess(const std::string& where) {
     std::array<int, 2> to{}, from{};
     if (::pipe2(to.data(), O_CLOEXEC) != 0 || ::pipe2(from.data(), O_CLOEXEC) != 0)
       throw SystemError::from_errno("make", "a pipe");
-    const std::string program = python(), path = python_path();
     const pid_t parent = ::getpid();
     pid_ = ::fork();
-    if (pid_ < 0) throw SystemError::from_errno("start", program);
+    if (pid_ < 0) throw SystemError::from_errno("start", python());
     if (pid_ == 0) {
       end_with_parent(parent);
       ::dup2(to[0], STDIN_FILENO);
       ::dup2(from[1], STDOUT_FILENO);
-      if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
-      ::execlp(program.c_str(), program.c_str(), "-m", "penstock.elsewhere", where.c_str(),
-               static_cast<char*>(nullptr));
+      exec_python({"penstock.elsewhere", where});
       ::_exit(127);
     }
     ::close(to[0]);
@@ -132,13 +153,8 @@ std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& 
 }  // namespace
 
 void become_python(const std::vector<std::string>& words) {
-  const std::string program = python(), path = python_path();
-  if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
-  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(program.c_str(), arguments.data());
-  throw SystemError::from_errno("start", program);
+  exec_python(words);
+  throw SystemError::from_errno("start", python());
 }
 
 void work_on(const std::string& where, const std::function<void(int in, int out)>& work) {
@@ -152,8 +168,8 @@ void work_on(const std::string& where, const std::function<void(int in, int out)
   } catch (const SystemError& error) {
     const int status = workers.wait();
     if (status == 0) throw;
-    throw SystemError(fmt::format("{} ({} -m penstock.elsewhere {} ended {})", error.what(),
-                                  python(), where, how_it_ended(status)));
+    throw SystemError(fmt::format("{} ({}, which asks {}, ended {})", error.what(), python(), where,
+                                  how_it_ended(status)));
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace penstock {
 
-/// Python with these words in place of this program; the package is where it finds it. Throws
-/// SystemError when there is none.
+/// Python in place of this program: main() of a module of our package, `words` are its name and
+/// arguments. Throws SystemError when there is no Python.
 [[noreturn]] void become_python(const std::vector<std::string>& words);
 
 /// Calls `work` with the descriptors of the engine at `where`, which `work` closes; "pipes:IN,OUT":

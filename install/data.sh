@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Called by `meson install`: copies what is shipped besides programs. Everything in models/ and
-# scenarios/ that is no source, so that a file which a new scenario refers to is not forgotten, and
-# the documentation with its pictures.
+# scenarios/ that is no source, so that a file which a new scenario refers to is not forgotten, the
+# documentation with its pictures, and of what not every build has what is there: the playground and
+# the package for Python, which finds the program, and the program it, by relative paths.
 set -euo pipefail
 
 [[ -z ${MESON_INSTALL_DRY_RUN-} ]] || exit 0
@@ -30,4 +31,14 @@ rm -rf -- "$share/penstock/models" "$share/penstock/scenarios"  # what an older 
 copy_files "$share/penstock" "${shipped[@]}"
 copy_files "$share/doc/penstock" README.md docs \
   \( -name '*.md' -o -name '*.png' -o -name '*.svg' \)
+
+page=$MESON_BUILD_ROOT/playground/index.html
+package=$MESON_INSTALL_DESTDIR_PREFIX/lib/penstock/python/penstock
+rm -rf -- "$package" "$share/penstock/playground"
+[[ ! -f $page ]] || install -D -m 644 -- "$page" "$share/penstock/playground/index.html"
+if compgen -G "$MESON_BUILD_ROOT/python/penstock/_core.*.so" >/dev/null; then
+  mkdir -p -- "$package"
+  install -m 644 -- "$MESON_BUILD_ROOT"/python/penstock/{*.py,*.pyi,py.typed,_core.*.so} "$package"
+  ln -s ../../../../bin "$package/bin"
+fi
 install -D -m 644 LICENSE "$share/doc/penstock/LICENSE"

@@ -111,7 +111,7 @@ class Side {
     problem.hidden = !answer.problems;
     problem.textContent = (answer.problems ?? []).map(p => p.rendered).join("\n");
     find(".answer", this.element).hidden = !this.result;
-    this.arrays = null;
+    this.arrays = this.walked = null;  // walked: the op that the keyboard has come to
     if (this.result) this.take();
   }
 
@@ -142,7 +142,7 @@ class Side {
       ["update", time(r.iteration_time_s ?? r.makespan_s), `${number(r.throughput_samples_per_s ?? 0)} samples/s`],
       ["bubble", percent(r.bubble_fraction), `run of ${time(r.makespan_s)}`],
       ["memory", bytes(fullest), "of the fullest device"],
-      ["weight versions", String(held), stale ? `${stale} updates stale at most` : "never stale"]];
+      ["weight versions", String(held), stale ? `${stale} ${stale === 1 ? "update" : "updates"} stale at most` : "never stale"]];
     find(".figures", this.element).replaceChildren(...figures.map(([what, value, detail, verdict]) => {
       const box = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd"), small = document.createElement("small");
       box.className = verdict ?? "";
@@ -187,7 +187,7 @@ class Side {
         seen.add(kind);
         context.fillStyle = colours[kind];
         context.fillRect(left, top, wide > 3 ? wide - 0.7 : wide, row - 2);
-        if (wide - (left - start) > 18 && row > 11) {
+        if (Math.min(end, width) - left > 4 + 6 * String(ops[2 * g]).length && row > 11) {
           context.fillStyle = on;
           context.fillText(ops[2 * g], (left + Math.min(end, width)) / 2, top + row / 2 - 0.5);
         }
@@ -196,6 +196,12 @@ class Side {
     }
     axis(context, width, devices * row);
     this.row = row;
+    if (this.walked !== null) {
+      const d = this.deviceOf(this.walked), [start, end] = [0, 1].map(i => (spans[2 * this.walked + i] - view.from) * scale);
+      context.lineWidth = 2;
+      context.strokeStyle = ink("--ink");
+      context.strokeRect(start + 1, d * row + 1, Math.max(2, end - start - 2), row - 2);
+    }
     find(".legend", this.element).replaceChildren(...[...seen].sort().map(kind => {
       const span = document.createElement("span"), i = document.createElement("i");
       i.style.background = colours[kind];
@@ -233,6 +239,10 @@ class Side {
       context.beginPath();
       context.moveTo(0, y(capacity)); context.lineTo(width, y(capacity));
       context.stroke();
+      context.setLineDash([]);
+      context.strokeStyle = ink("--idle");  // around the words, which may stand on the curve
+      context.lineWidth = 4;
+      context.strokeText(`has ${bytes(capacity)}`, 4, y(capacity) - 4);
       context.fillText(`has ${bytes(capacity)}`, 4, y(capacity) - 4);
     }
     context.fillStyle = ink("--ink");
@@ -243,14 +253,39 @@ class Side {
   at(clientX, clientY) {
     const box = this.timeline.getBoundingClientRect(), d = Math.floor((clientY - box.top) / this.row);
     const s = view.from + (clientX - box.left) / box.width * (view.to - view.from);
-    if (!this.arrays || d < 0 || d >= this.arrays.ends.length) return null;
+    if (!this.arrays?.count || d < 0 || d >= this.arrays.ends.length) return null;
+    const op = this.op(this.latest(d, s));
+    return op.start <= s && s <= op.end ? {...op, device: d} : null;
+  }
+
+  deviceOf(g) { return this.arrays.ends.findIndex(end => g < end); }
+
+  /// The last op of a device that has begun at s, else its first.
+  latest(d, s) {
     let low = d ? this.arrays.ends[d - 1] : 0, high = this.arrays.ends[d] - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       this.arrays.spans[2 * middle] <= s ? low = middle : high = middle - 1;
     }
-    const op = this.arrays.count ? this.op(low) : null;
-    return op && op.start <= s && s <= op.end ? {...op, device: d} : null;
+    return low;
+  }
+
+  /// By the keyboard: so many ops on, or to what another device does at that time.
+  walk(ops, devices) {
+    if (!this.arrays?.count) return;
+    const {ends, spans} = this.arrays, within = (least, value, most) => Math.max(least, Math.min(value, most));
+    if (this.walked === null) {
+      this.walked = this.latest(0, view.from);
+    } else {
+      const d = this.deviceOf(this.walked);
+      this.walked = devices ? this.latest(within(0, d + devices, ends.length - 1), spans[2 * this.walked])
+        : within(d ? ends[d - 1] : 0, this.walked + ops, ends[d] - 1);
+    }
+    const op = this.op(this.walked), d = this.deviceOf(this.walked), wide = view.to - view.from;
+    if (op.start < view.from || op.end > view.to) look(op.start - wide / 2, op.start + wide / 2);
+    else this.drawTimeline();
+    const box = this.timeline.getBoundingClientRect();
+    tell({...op, device: d}, box.left + (op.start - view.from) / (view.to - view.from) * box.width, box.top + (d + 1) * this.row);
   }
 
   /// Of who serves this page: all of the engine.
@@ -328,21 +363,30 @@ function listen(side) {
   canvas.addEventListener("keydown", event => {
     const wide = view.to - view.from;
     const moves = {ArrowLeft: () => look(view.from - wide / 8, view.to - wide / 8), ArrowRight: () => look(view.from + wide / 8, view.to + wide / 8),
+      ArrowUp: () => side.walk(0, -1), ArrowDown: () => side.walk(0, 1), ",": () => side.walk(-1, 0), ".": () => side.walk(1, 0),
       "+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1 / 0.7), 0: () => look(0, longest())};
     if (!(event.key in moves)) return;
     event.preventDefault();
     moves[event.key]();
   });
+  canvas.addEventListener("blur", () => {
+    tip.hidden = true;
+    side.walked = null;
+    if (side.arrays) side.drawTimeline();
+  });
 }
 
 function hint(side, event) {
   const op = side.at(event.clientX, event.clientY);
-  tip.hidden = !op;
-  if (!op) return;
+  if (op) tell(op, event.clientX, event.clientY);
+  else tip.hidden = true;
+}
+function tell(op, x, y) {
+  tip.hidden = false;
   const weights = op.kind.length === 1 ? `\nweights: version ${op.version}` : "";
   tip.textContent = `${WORDS[op.kind] ?? op.kind}, microbatch ${op.microbatch}\ndevice ${op.device}, stage ${op.stage}\n${time(op.start)} to ${time(op.end)} (${time(op.end - op.start)})${weights}`;
-  tip.style.left = `${Math.min(event.clientX + 12, innerWidth - 230)}px`;
-  tip.style.top = `${event.clientY + 14}px`;
+  tip.style.left = `${Math.max(4, Math.min(x + 12, innerWidth - 230))}px`;
+  tip.style.top = `${y + 14}px`;
 }
 
 // --- together ------------------------------------------------------------------------------------
@@ -355,6 +399,7 @@ function update() {
   }
   for (const part of all("[data-costs]", form)) part.hidden = part.dataset.costs !== state.costs;
   sides[1].element.hidden = !state.beside;
+  find("#shown").classList.toggle("two", !!state.beside);
   sides[0].simulate(state.schedule, scenarioOf(state, state.schedule));
   if (state.beside) sides[1].simulate(state.beside, scenarioOf(state, state.beside));
   else sides[1].arrays = null;

@@ -37,14 +37,28 @@ packaging_packages=(
   'dpkg|writes Debian packages|tool dpkg-deb'
   'dpkg-dev|finds the packages that programs need|tool dpkg-shlibdeps'
   'binutils|strips programs|tool strip'
+  'pybind11-dev|C++ for Python|header pybind11/pybind11.h'
+  'emscripten|C++ for browsers|tool em++'
+  'python3-yaml|YAML for Python|python_module yaml'
 )
+#: of a build, by what it makes: neither is there where what it needs was not
+optional=(python playground/index.html)
 
 build_everything_to_install() {
   build_parts runtime execution
   lock_build
   install_missing "${packaging_packages[@]}"
-  compile "$build" 'writing the manual page and completions' written
+  knows "${optional[@]}" || configure_again "$build"
+  compile "$build" 'building the library, the package for Python and the playground' written "${optional[@]}"
   unlock_build
+}
+
+# knows TARGET...: of what the build is configured for.
+knows() {
+  local target
+  for target; do
+    grep -qE "^build $target( |:)" "$build/build.ninja" || return
+  done
 }
 
 if [[ $built ]]; then
@@ -59,6 +73,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-package-XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
 tree=$work/debian/penstock  # where dpkg-shlibdeps looks for it
 doc=$tree/usr/share/doc/penstock
+python=usr/lib/penstock/python/penstock
 
 version=$("$build/cli/penstock" --version)
 version=${version#penstock }
@@ -79,13 +94,23 @@ install_tree() {
     tail -n 20 "$log" >&2
     die "package.sh: meson install failed; 'ninja -C $build' builds what it installs"
   }
-  program=$(find "$work/installed" -path '*/bin/penstock')
+  program=$(find "$work/installed" -path '*/bin/penstock' -type f)
   mkdir -p "$tree"
   mv -- "${program%/bin/penstock}" "$tree/usr"
+  [[ -f $tree/usr/share/penstock/playground/index.html ]] ||
+    say "package.sh: without the playground, which is not built: ninja -C $build playground/index.html"
+  [[ -d $tree/$python ]] || say "package.sh: without the package for Python, which is not built: ninja -C $build python"
 }
 
 # Where Debian wants them.
 adapt_to_debian() {
+  if [[ -d $tree/$python ]]; then
+    strip --strip-unneeded -- "$tree/$python"/_core.*.so
+    mkdir -p "$tree/usr/lib/python3/dist-packages"
+    ln -s ../../penstock/python/penstock "$tree/usr/lib/python3/dist-packages/penstock"
+    # Else Python would, beside them, and dpkg would leave it there.
+    /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash -s "$tree" "$tree/$python"
+  fi
   mkdir -p "$tree/usr/share/zsh"
   mv -- "$tree/usr/share/zsh/site-functions" "$tree/usr/share/zsh/vendor-completions"
   rm -- "$doc/LICENSE"
@@ -113,6 +138,8 @@ needs() {
   local modules=$usr/lib/penstock
   local module=$modules/libpenstock_cuda.so
   local programs=("$usr/bin/penstock" "$usr/bin/penstock-run" "$modules/libpenstock_simgrid.so")
+  local core=("$tree/$python"/_core.*.so)
+  [[ ! -f ${core[0]} ]] || programs+=("${core[0]#"$work"/}")
   if [[ -f $work/$module ]] && packages_of -dDepends "${programs[@]}" -dSuggests "$module"; then
     :
   elif ! packages_of -dDepends "${programs[@]}"; then
@@ -121,6 +148,14 @@ needs() {
   fi
   sed -nE 's/^dpkg-shlibdeps: warning: (.*no dependency information.*)/package.sh: \1/p' \
     "$work/shlibs.log" >&2
+}
+
+# What runs the package for Python, which is compiled for one version; the program alone does without.
+python_packages() {
+  local core=("$tree/$python"/_core.cpython-*.so) minor
+  minor=${core[0]##*cpython-3}
+  minor=${minor%%-*}
+  echo "python3 (>= 3.$minor~), python3 (<< 3.$((minor + 1))~), python3-numpy"
 }
 
 # The sum over the files; what folders take depends on the file system.
@@ -133,6 +168,7 @@ control() {
   printf '%s\n' 'Package: penstock' "Version: $version" "Architecture: $architecture" \
     "Maintainer: $maintainer" "Installed-Size: $(kibibytes)"
   needs
+  [[ ! -d $tree/$python ]] || printf 'Recommends: %s\n' "$(python_packages)"
   printf '%s\n' 'Section: science' 'Priority: optional' \
     'Description: simulator of pipeline-parallel training' \
     ' penstock predicts how a pipeline-parallel training job behaves: will it fit,' \

@@ -227,12 +227,16 @@ configure() {
 # What was not found when only ./penstock was built may be there now: look again, once.
 configure_with_tests() {
   if is_configured "$1" && [[ ! -f $1/.with-tests ]]; then
-    meson configure "$1" --clearcache >/dev/null 2>&1 </dev/null || true
-    meson_setup --reconfigure "$1" "$root"
+    configure_again "$1"
   else
     configure "$@"
   fi
   touch "$1/.with-tests"
+}
+
+configure_again() {
+  meson configure "$1" --clearcache >/dev/null 2>&1 </dev/null || true
+  meson_setup --reconfigure "$1" "$root"
 }
 
 meson_setup() {

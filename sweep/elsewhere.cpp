@@ -98,13 +98,15 @@ void Elsewhere::serve(const Message& message, const WorkItems& items) {
   items.lost(item, from.text());
 }
 
-/// What is wanted; of the last items a part for each, lest all wait for one worker at the end.
+/// What is wanted; of the last items a part for each, lest all wait for one worker at the end, but
+/// none so small that handing it out costs more than waiting for it.
 std::uint64_t Elsewhere::chunk_size(const WorkItems& items, const WorkerOptions& options) const {
   const auto most = std::min<std::uint64_t>(wanted_.front(), items.most_in_chunk);
   if (!options.left) return most;
   const std::uint64_t left = options.left();
   const std::uint64_t here = left - std::min(left, away_);
-  return std::min(most, std::max<std::uint64_t>(1, here / (2 * most_wanted_)));
+  constexpr std::uint64_t kLeastShare = 16;  // of what is wanted: 30 ms of half a second
+  return std::min(most, std::max({std::uint64_t{1}, most / kLeastShare, here / (2 * most_wanted_)}));
 }
 
 void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {

@@ -14,7 +14,7 @@ int run_serve(const Arguments& arguments) {
   const auto number = parse_number<int>(port);
   if (!number || *number < 0 || *number > kMostPorts)
     throw InputError("--port", fmt::format("must be 0 to {}, got '{}'", kMostPorts, port));
-  become_python({"-m", "penstock.serve", "--port", port});
+  become_python({"penstock.serve", "--port", port});
 }
 
 }  // namespace penstock

@@ -7,6 +7,7 @@ from .commands import program
 
 
 def main() -> None:
+    os.environ.setdefault("PENSTOCK_PYTHON", sys.executable)  # who has this package
     os.execv(program(), [program(), *sys.argv[1:]])
 
 

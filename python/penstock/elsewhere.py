@@ -1,8 +1,8 @@
 """Points of a sweep, or candidates of a search, on any `concurrent.futures.Executor`. The program hands
 out items and takes their answers (sweep/elsewhere.hpp); here chunks of them become tasks.
 
-`--on WHERE` starts this as `python3 -m penstock.elsewhere WHERE`: `dask://HOST:PORT`
-(dask.distributed) or `processes` of this machine.
+`--on WHERE` has Python call main() here: WHERE is `dask://HOST:PORT` (dask.distributed) or `processes`
+of this machine.
 """
 
 import contextlib

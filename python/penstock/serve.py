@@ -15,10 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Dict
 
 from . import _core, errors
+from .commands import program
 from .results import Result
 
-_HERE = pathlib.Path(__file__).resolve().parent
-_PAGES = (_HERE.parents[1] / "playground/index.html", _HERE / "share/penstock/playground.html")
+#: in a build, and where something is installed
+_PAGES = tuple(pathlib.Path(program()).parents[1] / folder / "playground/index.html" for folder in ("", "share/penstock"))
 _MOST_BYTES = 1 << 20
 _ENGINES = ("auto", "exact", "fluid", "simgrid")
 _IN_CSP, _HEAD = "connect-src data:", '<meta charset="utf-8">'
@@ -26,13 +27,12 @@ _IN_CSP, _HEAD = "connect-src data:", '<meta charset="utf-8">'
 
 def page() -> str:
     """The playground, allowed to ask who has served it."""
-    for path in _PAGES:
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
-            break
-    else:
-        raise SystemExit("penstock serve: the playground is not built: ninja -C build playground/index.html")
-    return text.replace(_IN_CSP, f"{_IN_CSP} 'self'", 1).replace(
+    found = next((path for path in _PAGES if path.exists()), None)
+    if found is None:
+        raise SystemExit(f"penstock serve: the page is not there: it is neither {' nor '.join(map(str, _PAGES))}\n"
+                         "In the sources, `ninja -C build playground/index.html` makes it, with Debian's emscripten; a package or a "
+                         "wheel that was made where that is installed has it.")
+    return found.read_text(encoding="utf-8").replace(_IN_CSP, f"{_IN_CSP} 'self'", 1).replace(
         _HEAD, f'{_HEAD}\n<meta name="penstock-engine" content="simulate">', 1)
 
 

@@ -195,6 +195,34 @@ const tests = {
     await close(page);
   },
 
+  async 'keys go from op to op'() {
+    const page = await open({hash: '#beside='});
+    await page.locator('.timeline').first().focus();
+    const said = [];
+    for (const key of ['.', '.', 'ArrowDown', ',', 'ArrowUp']) {
+      await page.keyboard.press(key);
+      said.push((await page.locator('#tip').textContent()).split('\n').slice(0, 2).join(', '));
+    }
+    assert.deepEqual(said, ['forward, microbatch 0, device 0, stage 0', 'forward, microbatch 1, device 0, stage 0',
+      'forward, microbatch 0, device 1, stage 1', 'forward, microbatch 0, device 1, stage 1', 'forward, microbatch 1, device 0, stage 0']);
+    await page.keyboard.press('Tab');
+    await settled(page);
+    assert.equal(await page.locator('#tip').isVisible(), false);
+    await close(page);
+  },
+
+  async 'in a wide window two schedules stand side by side, one alone has all of it'() {
+    const page = await open({width: 1720});
+    const boxes = () => page.evaluate(() => [...document.querySelectorAll('.timeline')].map(canvas => canvas.getBoundingClientRect()).map(({left, top, width}) => ({left, top, width})));
+    const [one, two] = await boxes();
+    assert.equal(one.top, two.top);
+    assert.equal(one.width, two.width);
+    assert.ok(two.left >= one.left + one.width);
+    await set(page, 'beside', '');
+    assert.ok((await boxes())[0].width > 1.9 * one.width);
+    await close(page);
+  },
+
   async 'the report opens'() {
     const page = await open({hash: '#beside='});
     const [report] = await Promise.all([page.context().waitForEvent('page'), page.locator('.report').first().click()]);

@@ -5,6 +5,7 @@ Needs $PENSTOCK_BUILD and $PENSTOCK_SOURCE.
 """
 
 import gzip
+import json
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 import fresh_root
@@ -95,7 +97,7 @@ class Made(Case):
                                 capture_output=True).stdout.splitlines()
         self.assertGreater(len(listed), 100)
         for line in listed:
-            self.assertRegex(line, r"^(drwxr-xr-x|-rw-r--r--|-rwxr-xr-x) root/root ")
+            self.assertRegex(line, r"^(drwxr-xr-x|-rw-r--r--|-rwxr-xr-x|lrwxrwxrwx) root/root ")
             self.assertIn(" 2023-11-14 ", line)
 
     def test_programs_are_stripped(self):
@@ -161,6 +163,11 @@ class Installed(Case):
         self.assertEqual(self.ok("bash", "-c", script).splitlines(),
                          ["complete -o filenames -F _penstock penstock", "gpt-2.2b-2bw"])
 
+    def test_without_python_nothing_is_served(self):
+        done = ROOT.run("penstock", "serve")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("python3", done.stderr)
+
     def test_zsh_and_fish_have_theirs(self):
         share = ROOT.path / "usr/share"
         for shell, file in (("zsh", "zsh/vendor-completions/_penstock"),
@@ -188,6 +195,54 @@ class Installed(Case):
         self.assertIn("only-here", self.ok(program, "list", "scenarios"))
         self.ok(program, "replay", "only-here", "--clock", "virtual")
         self.assertNotIn("only-here", self.ok("penstock", "list", "scenarios"))
+
+
+class WithPython(Case):
+    """With the Python of this machine, as the package recommends it, and nothing of the build."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not (BUILD / "python/penstock/serve.py").exists():
+            raise unittest.SkipTest("the package for Python is not built")
+        cls.usr = TOP / "unpacked/usr"
+        subprocess.run(["dpkg-deb", "-x", str(DEB), str(cls.usr.parent)], check=True)
+        cls.environment = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "PYTHON"))}
+        cls.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    def test_is_recommended(self):
+        self.assertRegex(FIELDS["Recommends"], r"^python3 \(>= 3\.(\d+)~\), python3 \(<< 3\.\d+~\), python3-numpy$")
+
+    def test_is_imported(self):
+        code = "import penstock; print(penstock.simulate('small-1f1b').makespan_s, penstock.program())"
+        done = subprocess.run([sys.executable, "-c", code], cwd=TOP, check=True, text=True, capture_output=True,
+                              env=self.environment | {"PYTHONPATH": str(self.usr / "lib/python3/dist-packages")})
+        self.assertEqual(done.stdout.split(), ["41.0", str(self.usr / "bin/penstock")])
+
+    def test_serves_the_playground(self):
+        if not (BUILD / "playground/index.html").exists():
+            self.skipTest("the playground is not built")
+        serving = subprocess.Popen([self.usr / "bin/penstock", "serve"], cwd=TOP, text=True, env=self.environment,
+                                   stdout=subprocess.PIPE)
+        self.addCleanup(serving.stdout.close)
+        self.addCleanup(serving.wait)
+        self.addCleanup(serving.terminate)
+        url = serving.stdout.readline().strip()
+        with urllib.request.urlopen(url) as page:
+            self.assertIn(b'<meta name="penstock-engine"', page.read())
+        asked = json.dumps({"scenario": (SOURCE / "scenarios/small-1f1b.yaml").read_text(), "engine": "simgrid"})
+        with urllib.request.urlopen(url + "simulate", asked.encode()) as answer:
+            self.assertEqual(json.load(answer)["result"]["makespan_s"], 41.0)
+
+    def test_what_is_missing_is_said(self):
+        copy = TOP / "without"
+        shutil.copytree(self.usr, copy, symlinks=True)
+        for folder, why in (("share/penstock/playground", "the page is not there"),
+                            ("lib/penstock/python", "needs the package for Python")):
+            shutil.rmtree(copy / folder, ignore_errors=True)
+            done = subprocess.run([copy / "bin/penstock", "serve"], cwd=TOP, text=True, env=self.environment,
+                                  capture_output=True)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(why, done.stderr)
 
 
 class Removed(Case):

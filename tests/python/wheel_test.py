@@ -2,10 +2,12 @@
 """`pip wheel .` without a network, installed into a fresh venv, used from another folder."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 from needs import need
 
@@ -52,7 +54,21 @@ class Wheel(unittest.TestCase):
             self.assertEqual((said["makespan_s"], said["engine"], said["rows"]), (41.0, "simgrid", 2))
             self.assertIn(said["version"], done(folder / "venv/bin/penstock", "--version", cwd=elsewhere))
             self.assertIn("small-1f1b", done(folder / "venv/bin/penstock", "list", "scenarios", cwd=elsewhere))
+            self.serves(folder / "venv/bin/penstock", elsewhere)
             self.assertEqual(list(elsewhere.iterdir()), [])
+
+    def serves(self, program, folder):
+        """The playground, where emscripten was at hand; else it says what is missing."""
+        serving = subprocess.Popen([program, "serve"], cwd=folder, env=CLEAN, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with serving:
+            try:
+                url = serving.stdout.readline().strip()
+                if shutil.which("em++"):
+                    self.assertIn(b'<meta name="penstock-engine"', urllib.request.urlopen(url).read())
+                else:
+                    self.assertIn("the page is not there", serving.stderr.read())
+            finally:
+                serving.terminate()
 
 
 if __name__ == "__main__":
