@@ -614,7 +614,7 @@ int main_checked(int argc, char** argv) {
     throw InputError("training.data", "a text is on the host alone; use markov, or --backend host");
   if (asked.settings.precision == Precision::bf16 && plan.compute == Compute::quadratic)
     throw InputError("--precision", "problem: quadratic is computed in fp32 alone");
-  require_threads(plan, asked, options.has("processes"));
+  require_wall_clock(plan, asked);
   options.count("repeats", 1);
   require_folder_of(options);
   if (options.has("processes")) return launch_processes(options, argc, argv, plan);
