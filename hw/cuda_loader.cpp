@@ -15,6 +15,7 @@ constexpr const char* kModule = "libpenstock_cuda.so";
 struct Module {
   CudaEntry* entry = nullptr;
   CudaProbe* probe = nullptr;
+  CudaExamine* examine = nullptr;
   std::string problem;
 };
 
@@ -22,16 +23,16 @@ Module open_module() {
   for (const auto& path : module_paths(kModule, "hw/cuda")) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr)
-      return {nullptr, nullptr, fmt::format("the CUDA backend cannot be loaded: {}", dlerror())};
+      return {.problem = fmt::format("the CUDA backend cannot be loaded: {}", dlerror())};
     const Module found{reinterpret_cast<CudaEntry*>(dlsym(handle, kCudaEntry)),
-                       reinterpret_cast<CudaProbe*>(dlsym(handle, kCudaProbe)), ""};
-    if (found.entry != nullptr && found.probe != nullptr) return found;
-    return {nullptr, nullptr, fmt::format("'{}' is not penstock's CUDA module", path.string())};
+                       reinterpret_cast<CudaProbe*>(dlsym(handle, kCudaProbe)),
+                       reinterpret_cast<CudaExamine*>(dlsym(handle, kCudaExamine)), ""};
+    if (found.entry != nullptr && found.probe != nullptr && found.examine != nullptr) return found;
+    return {.problem = fmt::format("'{}' is not penstock's CUDA module", path.string())};
   }
-  return {nullptr, nullptr,
-          fmt::format("the CUDA backend is not built in: no '{}' beside this program; "
-                      "use --backend host",
-                      kModule)};
+  return {.problem = fmt::format("the CUDA backend is not built in: no '{}' beside this program; "
+                                 "use --backend host",
+                                 kModule)};
 }
 
 const Module& module() {
@@ -47,6 +48,11 @@ std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
   std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));
   if (backend == nullptr) throw NoHardware(why.data());
   return backend;
+}
+
+void examine_cuda(void (*say)(const char*)) {
+  if (module().examine == nullptr) throw NoHardware(module().problem);
+  if (!module().examine(say)) throw NoHardware(probe_cuda());
 }
 
 std::string probe_cuda() { return module().probe == nullptr ? module().problem : module().probe(); }

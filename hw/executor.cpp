@@ -211,12 +211,7 @@ int DeviceExecutor::channel_of(const Op& sender) const {
 }
 
 int DeviceExecutor::channel_between(int from, int to, bool backward, ChannelPlan::Kind kind) const {
-  const auto& channels = in_.plan.channels;
-  const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
-    return c.source == from && c.destination == to && c.backward == backward && c.kind == kind;
-  });
-  invariant(found != channels.end(), "the plan lacks a channel its program uses");
-  return static_cast<int>(found - channels.begin());
+  return penstock::channel_between(in_.plan, from, to, backward, kind);
 }
 
 /// What `g` made leaves for another device, or goes to another stage of this one.
@@ -425,13 +420,32 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
   release(taken);
 }
 
+/// By messages where it is another process's.
+void DeviceExecutor::exchange_with_server(std::uint32_t g) {
+  WeightStore& own = *stages_.at(0)->weights;
+  const auto replica = in_.plan.program.placement.replica_of(number_);
+  if (in_.server != nullptr)
+    return in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, own, device_);
+  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  const std::int64_t bytes = gradient_bytes();
+  Block* gradient = allocate(bytes);
+  device_.math().copy(bytes, own.gradients(), {gradient});
+  device_.math().zero(bytes, own.gradients());
+  SendingEnd& to = in_.backend.sending(channel_between(number_, 0, false, kKind));
+  to.send(device_.record(kComputeQueue), gradient, bytes, ops_[g]);
+  device_.release(to.queue(), gradient);
+  ReceivingEnd& from = in_.backend.receiving(channel_between(0, number_, false, kKind));
+  Block* weights = device_.allocate(from.queue(), bytes);
+  device_.wait(kComputeQueue, from.receive(nullptr, weights, bytes, ops_[g]).arrived);
+  own.take(g - first_, {weights});
+  release(weights);
+}
+
 /// Issues the op's work; returns the block to hand over when it has ended, or null.
 Block* DeviceExecutor::run_op(std::uint32_t g) {
   const Op& op = ops_[g];
-  if (op.kind == OpKind::step && in_.server != nullptr) {
-    const int replica = in_.plan.program.placement.replica_of(number_);
-    in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, *stages_.at(0)->weights,
-                         device_);
+  if (op.kind == OpKind::step && waits_for_no_other(in_.plan)) {
+    exchange_with_server(g);
     return nullptr;
   }
   if (op.kind == OpKind::step) {

@@ -46,7 +46,7 @@ struct ExecutionInput {
   RunControl& control;
   Backend& backend;
   StageFactory make_stage;
-  ParameterServer* server = nullptr;  ///< of replicas that wait for no other
+  ParameterServer* server = nullptr;  ///< of replicas that wait for no other, where it is here
 };
 
 class DeviceExecutor {
@@ -110,6 +110,7 @@ class DeviceExecutor {
   bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
   void receive_norm(std::uint32_t g);
   void hand_norm(std::uint32_t g);
+  void exchange_with_server(std::uint32_t g);
   Block* run_op(std::uint32_t g);
   Block* forward(StageState& s, InFlight& f, std::uint32_t g);
   void backward(StageState& s, InFlight& f, std::uint32_t g);

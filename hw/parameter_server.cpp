@@ -3,14 +3,42 @@
 #include "base/error.hpp"
 #include "hw/optimizer_step.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace penstock {
+namespace {
+
+constexpr std::chrono::microseconds kNap{20};
+
+std::vector<Op> steps_of(const RunPlan& plan, int device) {
+  std::vector<Op> steps;
+  std::ranges::copy_if(plan.program.ops.of(device), std::back_inserter(steps),
+                       [](const Op& op) { return op.kind == OpKind::step; });
+  return steps;
+}
+
+}  // namespace
+
+/// A replica of another process, whose next gradient has a place to go to.
+struct ParameterServer::Remote {
+  std::uint32_t replica;
+  ReceivingEnd& gradients;
+  SendingEnd& weights;
+  std::vector<Op> steps;
+  std::size_t made = 0;
+  Block* gradient = nullptr;
+  Event arrived = nullptr;
+
+  bool done() const { return made == steps.size(); }
+};
 
 ParameterServer::ParameterServer(const RunPlan& plan, const Stage& stage, Device& device)
     : plan_(plan),
       parameters_(stage.sizes().parameters),
       device_(device),
       pulled_(static_cast<std::size_t>(plan.program.placement.devices())) {
-  invariant(device.math().element_bytes() == 4, "a parameter server has fp32 weights");
   const std::int64_t bytes = parameters_ * 4;
   std::vector<float> weights(static_cast<std::size_t>(parameters_));
   stage.initialize(weights);
@@ -26,31 +54,75 @@ void ParameterServer::exchange(std::uint32_t replica, std::int64_t position, Wei
                                Device& device) {
   device.record(kComputeQueue)->time_s();  // others need not wait for its backward
   const std::lock_guard turn(mutex_);
+  update(replica, own.gradients(), device);
+  own.take(position, {weights_});
+  device.record(kComputeQueue)->time_s();
+}
+
+/// Issues it on a device whose turn it is; the replica then has what comes of it.
+void ParameterServer::update(std::uint32_t replica, Tensor gradient, Device& device) {
   updates_.push_back({replica, pulled_[replica]});
-  const auto made = static_cast<std::uint32_t>(updates_.size());
+  pulled_[replica] = static_cast<std::uint32_t>(updates_.size());
   issue_optimizer_step(device.math(), plan_, 0, parameters_,
                        {.master_in = {weights_},
                         .master_out = {weights_},
                         .working_out = {},
-                        .gradient = own.gradients(),
+                        .gradient = gradient,
                         .first_moment = {moments_[0]},
                         .second_moment = {moments_[1]}},
-                       made, plan_.program.microbatches_per_update);
-  own.take(position, {weights_});
-  device.record(kComputeQueue)->time_s();
-  pulled_[replica] = made;
+                       pulled_[replica], plan_.program.microbatches_per_update);
+}
+
+void ParameterServer::serve(const std::vector<int>& devices, Backend& backend,
+                            const RunControl& control) {
+  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  std::vector<Remote> remotes;
+  for (const int d : devices) {
+    remotes.push_back({.replica = plan_.program.placement.replica_of(d),
+                       .gradients = backend.receiving(channel_between(plan_, d, 0, false, kKind)),
+                       .weights = backend.sending(channel_between(plan_, 0, d, false, kKind)),
+                       .steps = steps_of(plan_, d)});
+    post(remotes.back());
+  }
+  while (!std::ranges::all_of(remotes, &Remote::done)) {
+    bool idle = true;
+    for (Remote& remote : remotes) {  // in turn, so that none is passed over
+      if (remote.done() || !remote.arrived->fired()) continue;
+      answer(remote);
+      idle = false;
+    }
+    control.throw_if_stopped();
+    if (idle) std::this_thread::sleep_for(kNap);
+  }
+}
+
+void ParameterServer::post(Remote& remote) {
+  const std::int64_t bytes = parameters_ * 4;
+  remote.gradient = device_.allocate(remote.gradients.queue(), bytes);
+  remote.arrived =
+      remote.gradients.receive(nullptr, remote.gradient, bytes, remote.steps[remote.made]).arrived;
+}
+
+void ParameterServer::answer(Remote& remote) {
+  const std::int64_t bytes = parameters_ * 4;
+  const Op& step = remote.steps[remote.made++];
+  Block* copy = device_.allocate(kComputeQueue, bytes);
+  {
+    const std::lock_guard turn(mutex_);
+    device_.wait(kComputeQueue, remote.arrived);
+    update(remote.replica, {remote.gradient}, device_);
+    device_.math().copy(bytes, {weights_}, {copy});
+    device_.record(kComputeQueue)->time_s();
+  }
+  remote.weights.send(device_.record(kComputeQueue), copy, bytes, step);
+  device_.release(remote.weights.queue(), copy);
+  device_.release(remote.gradients.queue(), remote.gradient);
+  if (!remote.done()) post(remote);
 }
 
 std::vector<LoneUpdate> ParameterServer::updates() const {
   const std::lock_guard turn(mutex_);
   return updates_;
-}
-
-std::uint32_t ParameterServer::version(std::uint32_t replica, std::uint32_t number) const {
-  const std::lock_guard turn(mutex_);
-  for (const LoneUpdate& update : updates_)
-    if (update.replica == replica && number-- == 0) return update.version;
-  throw InternalBug("an update of a replica is asked for that was not made");
 }
 
 std::string ParameterServer::weights() const {

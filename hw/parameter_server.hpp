@@ -1,11 +1,13 @@
-// The parameter server of replicas that wait for no other, in the process whose threads they are.
+// The parameter server of replicas that wait for no other, in the process of the first of them.
 //
 // It has the weights and the optimizer's state. A replica that has the gradient of its microbatches
 // comes when it likes; those that come at once take turns. It makes the update with its gradient,
-// takes the weights as they are then, and goes on. Which weights an update was made with depends on
+// takes the weights as they are then, and goes on. Replicas of other processes send the gradient
+// and get the weights as messages. Which weights an update was made with depends on
 // who came when, and is written down: with that order a sequential run ends with the same bits.
 #pragma once
 
+#include "hw/backend.hpp"
 #include "hw/weights.hpp"
 
 #include <mutex>
@@ -22,14 +24,21 @@ class ParameterServer {
   /// after it to `own`. Waits until `device`, the replica's, has done both.
   void exchange(std::uint32_t replica, std::int64_t position, WeightStore& own, Device& device);
 
+  /// Answers these devices of other processes until they have made all their updates. Throws what
+  /// stopped the run.
+  void serve(const std::vector<int>& devices, Backend& backend, const RunControl& control);
+
   /// Those made so far, in their order.
   std::vector<LoneUpdate> updates() const;
-  /// The version (LoneUpdate::version) with which a replica made its update of that number.
-  std::uint32_t version(std::uint32_t replica, std::uint32_t number) const;
   /// fp32; waits.
   std::string weights() const;
 
  private:
+  struct Remote;
+  void post(Remote& remote);
+  void answer(Remote& remote);
+  void update(std::uint32_t replica, Tensor gradient, Device& device);
+
   const RunPlan& plan_;
   std::int64_t parameters_;
   Device& device_;

@@ -6,8 +6,9 @@
 // Team::columns neighbouring columns, whose threads share the rows. *_each: one team per array (on
 // CUDA the whole grid; sum is not used). Kernels keep to one place per thread where a result may
 // overwrite an operand. T is the working type; computing is in fp32.
-// N neighbours are loaded and stored at once (16 bytes on CUDA, where the pieces of all rows are
-// aligned; else 1): `cols` or `n` is a multiple of it. It decides the order of a row's sums.
+// N neighbours are loaded and stored at once, on CUDA 16 bytes at a time, where the pieces of all
+// rows are aligned; else 1. `cols` or `n` is a multiple of it. It decides the order of a row's
+// sums.
 //   layer norm   y = (x - mean) rstd gamma + beta, rstd = 1 / sqrt(variance + 1e-5)
 //                dx = rstd (g - mean(g) - xh mean(g xh)), g = dy gamma, xh = (x - mean) rstd
 //   softmax      p = exp(s x - max) / sum, dx = s p (dp - sum(p dp))
@@ -71,9 +72,11 @@ struct alignas(16) Words {
 template <int N, class T>
 PENSTOCK_HD Pack<T, N> load(const T* from) {
   Pack<T, N> pack;
-  if constexpr (kOnGpu && sizeof pack == sizeof(Words)) {
-    const Words words = *reinterpret_cast<const Words*>(from);
-    memcpy(&pack, &words, sizeof pack);
+  if constexpr (kOnGpu && sizeof pack % sizeof(Words) == 0) {
+    Words words[sizeof pack / sizeof(Words)];
+    for (std::size_t w = 0; w < sizeof pack / sizeof(Words); ++w)
+      words[w] = reinterpret_cast<const Words*>(from)[w];
+    memcpy(&pack, words, sizeof pack);
   } else {
     for (int k = 0; k < N; ++k) pack.at[k] = from[k];
   }
@@ -81,10 +84,11 @@ PENSTOCK_HD Pack<T, N> load(const T* from) {
 }
 template <int N, class T>
 PENSTOCK_HD void store(T* to, const Pack<T, N>& pack) {
-  if constexpr (kOnGpu && sizeof pack == sizeof(Words)) {
-    Words words;
-    memcpy(&words, &pack, sizeof pack);
-    *reinterpret_cast<Words*>(to) = words;
+  if constexpr (kOnGpu && sizeof pack % sizeof(Words) == 0) {
+    Words words[sizeof pack / sizeof(Words)];
+    memcpy(words, &pack, sizeof pack);
+    for (std::size_t w = 0; w < sizeof pack / sizeof(Words); ++w)
+      reinterpret_cast<Words*>(to)[w] = words[w];
   } else {
     for (int k = 0; k < N; ++k) to[k] = pack.at[k];
   }
@@ -276,29 +280,35 @@ PENSTOCK_HD inline std::int64_t visible_keys(const AttentionRows& shape, std::in
   return shape.causal ? row % shape.keys + 1 : shape.keys;
 }
 
-template <class Team, class T>
+/// Keys that do not count are loaded with their neighbours, and not looked at.
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void attention_softmax_row(const Team& team, std::int64_t row,
                                        const AttentionRows& shape, T* scores) {
   scores += row * shape.keys;
   const std::int64_t visible = visible_keys(shape, row);
   float largest = -INFINITY;
-  for (std::int64_t i = team.rank(); i < visible; i += team.size()) {
-    largest = std::fmax(largest, to_float(scores[i]) * shape.scale);
-  }
+  each_pack<N>(team, visible, [&](std::int64_t i) {
+    const auto x = load<N>(scores + i);
+    for (int k = 0; k < N && i + k < visible; ++k)
+      largest = std::fmax(largest, to_float(x.at[k]) * shape.scale);
+  });
   largest = team.max(largest);
   float sum = 0;
-  for (std::int64_t i = team.rank(); i < visible; i += team.size()) {
-    sum += std::exp(to_float(scores[i]) * shape.scale - largest);
-  }
+  each_pack<N>(team, visible, [&](std::int64_t i) {
+    const auto x = load<N>(scores + i);
+    for (int k = 0; k < N && i + k < visible; ++k)
+      sum += std::exp(to_float(x.at[k]) * shape.scale - largest);
+  });
   const float inverse = 1.0F / team.sum(sum);
-  for (std::int64_t i = team.rank(); i < shape.keys; i += team.size()) {
-    const float p =
-        i < visible ? std::exp(to_float(scores[i]) * shape.scale - largest) * inverse : 0.0F;
-    scores[i] = from_float<T>(p);
-  }
+  each_pack<N>(team, shape.keys, [&](std::int64_t i) {
+    const auto x = load<N>(scores + i);
+    store_each<N>(scores + i, [&](int k) {
+      return i + k < visible ? std::exp(to_float(x.at[k]) * shape.scale - largest) * inverse : 0.0F;
+    });
+  });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void attention_softmax_backward_row(const Team& team, std::int64_t row,
                                                 const AttentionRows& shape, const T* probabilities,
                                                 T* gradient) {
@@ -306,15 +316,18 @@ PENSTOCK_HD void attention_softmax_backward_row(const Team& team, std::int64_t r
   gradient += row * shape.keys;
   const std::int64_t visible = visible_keys(shape, row);
   float sum = 0;
-  for (std::int64_t i = team.rank(); i < visible; i += team.size()) {
-    sum += to_float(probabilities[i]) * to_float(gradient[i]);
-  }
+  each_pack<N>(team, visible, [&](std::int64_t i) {
+    const auto p = load<N>(probabilities + i), g = load<N>(gradient + i);
+    for (int k = 0; k < N && i + k < visible; ++k) sum += to_float(p.at[k]) * to_float(g.at[k]);
+  });
   const float mean = team.sum(sum);
-  for (std::int64_t i = team.rank(); i < shape.keys; i += team.size()) {
-    const float p = i < visible ? to_float(probabilities[i]) : 0.0F;
-    const float d = i < visible ? to_float(gradient[i]) - mean : 0.0F;
-    gradient[i] = from_float<T>(shape.scale * p * d);
-  }
+  each_pack<N>(team, shape.keys, [&](std::int64_t i) {
+    const auto p = load<N>(probabilities + i), g = load<N>(gradient + i);
+    store_each<N>(gradient + i, [&](int k) {
+      if (i + k >= visible) return 0.0F;
+      return shape.scale * to_float(p.at[k]) * (to_float(g.at[k]) - mean);
+    });
+  });
 }
 
 // Element by element.
@@ -356,12 +369,13 @@ PENSTOCK_HD void add_each(const Team& team, std::int64_t n, const T* a, const T*
   });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void blend_each(const Team& team, std::int64_t n, float a, const T* x, float b,
                             const T* y, T* sum) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    sum[i] = from_float<T>(a * to_float(x[i]) + b * to_float(y[i]));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto v = load<N>(x + i), w = load<N>(y + i);
+    store_each<N>(sum + i, [&](int k) { return a * to_float(v.at[k]) + b * to_float(w.at[k]); });
+  });
 }
 
 /// `residual` may be null.
@@ -379,17 +393,22 @@ PENSTOCK_HD void add_bias_row(const Team& team, std::int64_t row, std::int64_t c
   });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void round_each(const Team& team, std::int64_t n, const float* fp32, T* working) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) working[i] = from_float<T>(fp32[i]);
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto x = load<N>(fp32 + i);
+    store_each<N>(working + i, [&](int k) { return x.at[k]; });
+  });
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void fill_uniform_each(const Team& team, std::int64_t n, std::uint64_t seed,
                                    std::uint64_t stream, T* to) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    to[i] = from_float<T>(uniform(hash(seed, stream, static_cast<std::uint64_t>(i))));
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    store_each<N>(to + i, [&](int k) {
+      return uniform(hash(seed, stream, static_cast<std::uint64_t>(i + k)));
+    });
+  });
 }
 
 // Embedding. Gradients are summed in the order of the rows, so no atomics are needed.
@@ -407,19 +426,27 @@ PENSTOCK_HD void generate_tokens_each(const Team& team, const TokenSource& sourc
   }
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void embedding_row(const Team& team, std::int64_t row, std::int64_t cols,
                                std::int64_t seq_length, const std::int32_t* tokens,
                                const T* token_table, const T* position_table, T* y) {
-  const T* token_row = token_table + tokens[row] * cols;
-  const T* position_row = position_table + row % seq_length * cols;
-  for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-    y[row * cols + i] = from_float<T>(to_float(token_row[i]) + to_float(position_row[i]));
-  }
+  add_each<N>(team, cols, token_table + tokens[row] * cols,
+              position_table + row % seq_length * cols, y + row * cols);
+}
+
+/// gradient += dy, a row of `cols`.
+template <int N, class Team, class T>
+PENSTOCK_HD void add_gradient_row(const Team& team, std::int64_t cols, const T* dy,
+                                  float* gradient) {
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto g = load<N>(dy + i);
+    const auto before = load<N>(gradient + i);
+    store_each<N>(gradient + i, [&](int k) { return before.at[k] + to_float(g.at[k]); });
+  });
 }
 
 /// The gradient of the token of `row`, by the team of the first row that has this token.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void token_table_backward_row(const Team& team, std::int64_t row, std::int64_t rows,
                                           std::int64_t cols, const std::int32_t* tokens,
                                           const T* dy, float* dtoken_table) {
@@ -428,25 +455,19 @@ PENSTOCK_HD void token_table_backward_row(const Team& team, std::int64_t row, st
   }
   float* gradient = dtoken_table + tokens[row] * cols;
   for (std::int64_t r = row; r < rows; ++r) {
-    if (tokens[r] != tokens[row]) continue;
-    for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-      gradient[i] += to_float(dy[r * cols + i]);
-    }
+    if (tokens[r] == tokens[row]) add_gradient_row<N>(team, cols, dy + r * cols, gradient);
   }
 }
 
 /// The gradient of one position, a row of the position table.
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void position_table_backward_row(const Team& team, std::int64_t position,
                                              std::int64_t rows, std::int64_t cols,
                                              std::int64_t seq_length, const T* dy,
                                              float* dposition_table) {
   float* gradient = dposition_table + position * cols;
-  for (std::int64_t r = position; r < rows; r += seq_length) {
-    for (std::int64_t i = team.rank(); i < cols; i += team.size()) {
-      gradient[i] += to_float(dy[r * cols + i]);
-    }
-  }
+  for (std::int64_t r = position; r < rows; r += seq_length)
+    add_gradient_row<N>(team, cols, dy + r * cols, gradient);
 }
 
 // Losses.
@@ -535,10 +556,11 @@ struct StepPointers {
   float* first_moment;
   float* second_moment;
 
-  PENSTOCK_HD void store(std::int64_t i, float weight) const {
-    master_out[i] = weight;
-    if (working_out) working_out[i] = from_float<T>(weight);
-    gradient[i] = 0;
+  template <int N>
+  PENSTOCK_HD void store(std::int64_t i, const Pack<float, N>& weights) const {
+    kernels::store<N>(master_out + i, weights);
+    if (working_out) store_each<N>(working_out + i, [&](int k) { return weights.at[k]; });
+    kernels::store<N>(gradient + i, {});
   }
 };
 
@@ -555,15 +577,20 @@ StepPointers<T> pointers(const StepTensors& t) {
 }
 
 /// One team.
-template <class Team>
+template <int N = 1, class Team>
 PENSTOCK_HD void clip_all(const Team& team, std::int64_t n, float limit, float* gradient) {
   double squares = 0;
-  for (std::int64_t i = team.rank(); i < n; i += team.size())
-    squares += static_cast<double>(gradient[i]) * gradient[i];
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto g = load<N>(gradient + i);
+    for (int k = 0; k < N; ++k) squares += static_cast<double>(g.at[k]) * g.at[k];
+  });
   const float norm = std::sqrt(team.sum(static_cast<float>(squares)));
   if (!(norm > limit)) return;
   const float scale = limit / norm;
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) gradient[i] *= scale;
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto g = load<N>(gradient + i);
+    store_each<N>(gradient + i, [&](int k) { return g.at[k] * scale; });
+  });
 }
 
 struct SgdFactors {
@@ -581,20 +608,25 @@ inline SgdFactors factors(const SgdSettings& s) {
           static_cast<float>(s.weight_decay)};
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void sgd_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
                           SgdFactors f) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    const float w = p.master_in[i];
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    auto w = load<N>(p.master_in + i);
+    const auto gradient = load<N>(p.gradient + i);
     if (!p.first_moment) {
-      p.store(i, w * f.kept - f.rate * p.gradient[i]);
-      continue;
+      for (int k = 0; k < N; ++k) w.at[k] = w.at[k] * f.kept - f.rate * gradient.at[k];
+      return p.template store<N>(i, w);
     }
-    const float g = p.gradient[i] * f.gradient_scale + f.weight_decay * w;
-    const float velocity = f.momentum * p.first_moment[i] + g;
-    p.first_moment[i] = velocity;
-    p.store(i, w - f.learning_rate * velocity);
-  }
+    auto velocity = load<N>(p.first_moment + i);
+    for (int k = 0; k < N; ++k) {
+      const float g = gradient.at[k] * f.gradient_scale + f.weight_decay * w.at[k];
+      velocity.at[k] = f.momentum * velocity.at[k] + g;
+      w.at[k] -= f.learning_rate * velocity.at[k];
+    }
+    store<N>(p.first_moment + i, velocity);
+    p.template store<N>(i, w);
+  });
 }
 
 struct AdamwFactors {
@@ -621,18 +653,24 @@ inline AdamwFactors factors(const AdamwSettings& s, std::int64_t step) {
           static_cast<float>(s.decoupled ? 0 : s.weight_decay)};
 }
 
-template <class Team, class T>
+template <int N = 1, class Team, class T>
 PENSTOCK_HD void adamw_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
                             AdamwFactors f) {
-  for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    const float g = p.gradient[i] * f.gradient_scale + f.decay * p.master_in[i];
-    const float m = f.beta1 * p.first_moment[i] + f.one_minus_beta1 * g;
-    const float v = f.beta2 * p.second_moment[i] + f.one_minus_beta2 * g * g;
-    p.first_moment[i] = m;
-    p.second_moment[i] = v;
-    const float deviation = std::sqrt(v * f.second_correction) + f.epsilon;
-    p.store(i, p.master_in[i] * f.kept - f.rate * (m * f.first_correction) / deviation);
-  }
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    auto w = load<N>(p.master_in + i), m = load<N>(p.first_moment + i),
+         v = load<N>(p.second_moment + i);
+    const auto gradient = load<N>(p.gradient + i);
+    for (int k = 0; k < N; ++k) {
+      const float g = gradient.at[k] * f.gradient_scale + f.decay * w.at[k];
+      m.at[k] = f.beta1 * m.at[k] + f.one_minus_beta1 * g;
+      v.at[k] = f.beta2 * v.at[k] + f.one_minus_beta2 * g * g;
+      const float deviation = std::sqrt(v.at[k] * f.second_correction) + f.epsilon;
+      w.at[k] = w.at[k] * f.kept - f.rate * (m.at[k] * f.first_correction) / deviation;
+    }
+    store<N>(p.first_moment + i, m);
+    store<N>(p.second_moment + i, v);
+    p.template store<N>(i, w);
+  });
 }
 
 }  // namespace penstock::kernels

@@ -93,6 +93,15 @@ void wait_for_all(Group& group, double deadline_s, const std::function<Share(dou
   }
 }
 
+/// Devices of other processes than that of device 0.
+std::vector<int> far_from_0(const RunPlan& plan, const Group& group) {
+  std::vector<int> far;
+  const int devices = plan.program.placement.devices();
+  for (int d = 0; d < devices; ++d)
+    if (group.rank_of(d, devices) != 0) far.push_back(d);
+  return far;
+}
+
 /// Everything of one process while the plan runs.
 class LocalRun {
  public:
@@ -106,7 +115,7 @@ class LocalRun {
         group_(group) {
     const auto mine = group.devices_of(group.rank(), plan.program.placement.devices());
     backend_ = open_backend(options.backend, {plan, settings_, control_, group, mine});
-    if (waits_for_no_other(plan)) {
+    if (waits_for_no_other(plan) && group.rank() == 0) {
       Device& first = backend_->device(0);
       const int element_bytes = first.math().element_bytes();
       server_ = std::make_unique<ParameterServer>(
@@ -131,27 +140,27 @@ class LocalRun {
     }
     backend_->start();
     std::vector<std::future<void>> issuing;
-    for (const auto& e : executors_) {
-      issuing.push_back(std::async(std::launch::async, [this, executor = e.get()] {
-        ::pthread_setname_np(::pthread_self(),
-                             fmt::format("device {}", executor->device()).c_str());
-        try {
-          executor->run();
-        } catch (const InternalBug& bug) {
-          control_.fail(std::string("this is a bug: ") + bug.what());
-        } catch (const std::exception& error) {
-          control_.fail(what_of(error));
-        }
-      }));
-    }
+    for (const auto& e : executors_)
+      issuing.push_back(in_thread(fmt::format("device {}", e->device()), [&] { e->run(); }));
+    if (server_)
+      issuing.push_back(in_thread(
+          "server", [this] { server_->serve(far_from_0(plan_, group_), *backend_, control_); }));
     supervise([&](double wait_s) { return all_ready(issuing, wait_s); });
   }
 
   RunControl& control() { return control_; }
 
-  /// As they came about, of replicas that wait for no other; else none.
-  std::vector<LoneUpdate> lone_updates() const {
-    return server_ ? server_->updates() : std::vector<LoneUpdate>{};
+  /// As they came about, of replicas that wait for no other; else none. After share_updates().
+  const std::vector<LoneUpdate>& lone_updates() const { return lone_updates_; }
+  /// All ranks learn them from the server's. Not of a run that was stopped.
+  void share_updates() {
+    if (!waits_for_no_other(plan_) || control_.stopped()) return;
+    std::string text;
+    for (const auto& [replica, version] : server_ ? server_->updates() : std::vector<LoneUpdate>{})
+      text += fmt::format("{} {} ", replica, version);
+    std::istringstream in(group_.broadcast(text, 0));
+    for (LoneUpdate update; in >> update.replica >> update.version;)
+      lone_updates_.push_back(update);
   }
 
   RecordedRun record() const {
@@ -165,6 +174,7 @@ class LocalRun {
   /// "stage digest" lines of the weights here.
   std::string digests() const {
     std::string lines;
+    if (waits_for_no_other(plan_) && !server_) return lines;  // the weights are elsewhere
     for (const auto& e : executors_) {
       for (const std::uint32_t stage : stages_on(plan_, e->device()))
         lines += fmt::format("{} {}\n", stage, digest(e->weights(stage)));
@@ -173,6 +183,20 @@ class LocalRun {
   }
 
  private:
+  /// What goes wrong there stops the run.
+  std::future<void> in_thread(const std::string& name, const std::function<void()>& work) {
+    return std::async(std::launch::async, [this, name, work] {
+      ::pthread_setname_np(::pthread_self(), name.c_str());
+      try {
+        work();
+      } catch (const InternalBug& bug) {
+        control_.fail(std::string("this is a bug: ") + bug.what());
+      } catch (const std::exception& error) {
+        control_.fail(what_of(error));
+      }
+    });
+  }
+
   static bool all_ready(const std::vector<std::future<void>>& all, double wait_s) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
     return std::ranges::all_of(all, [&](const std::future<void>& one) {
@@ -241,9 +265,12 @@ class LocalRun {
 
   std::uint32_t version_of(const Op& op, int device) const {
     const Program& program = plan_.program;
-    const std::uint32_t own = program.version(op);
-    if (!server_ || control_.stopped()) return own;
-    return server_->version(static_cast<std::uint32_t>(program.placement.replica_of(device)), own);
+    std::uint32_t own = program.version(op);
+    if (lone_updates_.empty()) return own;
+    const auto replica = static_cast<std::uint32_t>(program.placement.replica_of(device));
+    for (const LoneUpdate& update : lone_updates_)
+      if (update.replica == replica && own-- == 0) return update.version;
+    throw InternalBug("an update of a replica is asked for that was not made");
   }
 
   void record_memory(const DeviceExecutor& e, RecordedRun& run) const {
@@ -265,6 +292,7 @@ class LocalRun {
   Group& group_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ParameterServer> server_;
+  std::vector<LoneUpdate> lone_updates_;
   std::vector<std::unique_ptr<DeviceExecutor>> executors_;
 };
 
@@ -398,22 +426,17 @@ std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequ
   return name == "cuda" ? open_cuda_backend(request) : open_host_backend(request);
 }
 
-void require_threads(const RunPlan& plan, const RunOptions& options, bool several_processes) {
-  if (!waits_for_no_other(plan)) return;
-  const char* wrong = nullptr;
-  if (several_processes) wrong = "--processes";
-  if (options.backend != "host") wrong = "--backend";
-  if (options.settings.clock == Clock::virtual_clock) wrong = "--clock";
-  if (wrong == nullptr) return;
-  throw InputError(
-      wrong,
-      "replicas that wait for no other are threads of one process on the host, on a wall clock");
+void require_wall_clock(const RunPlan& plan, const RunOptions& options) {
+  if (waits_for_no_other(plan) && options.settings.clock == Clock::virtual_clock)
+    throw InputError("--clock", "replicas that wait for no other run on a wall clock");
 }
 
 RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& group,
                      Description* description) {
+  require_wall_clock(stated, given);
   RunPlan plan = with_update_channels(stated);
-  require_threads(plan, given, group.size() > 1);
+  if (waits_for_no_other(plan))
+    plan = with_server_channels(std::move(plan), far_from_0(plan, group));
   RunOptions options = given;
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;
@@ -424,6 +447,11 @@ RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& grou
     LocalRun local(plan, options, group);
     if (description != nullptr) *description = local.describe();
     local.run();
+    try {
+      local.share_updates();
+    } catch (const SystemError& error) {
+      return stopped(local.record(), error);
+    }
     run = local.record();
     if (!run.complete) return run;
     if (description != nullptr) *description = local.describe();  // what only a run shows, too

@@ -23,9 +23,9 @@ struct RunOptions {
 /// Opens the backend of this name for these devices. Throws InputError, NoHardware, SystemError.
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequest& request);
 
-/// Throws InputError where replicas that wait for no other (hw/parameter_server.hpp) cannot be run
-/// so.
-void require_threads(const RunPlan& plan, const RunOptions& options, bool several_processes);
+/// Throws InputError where replicas that wait for no other (hw/parameter_server.hpp) would have to
+/// run on a clock that decides who comes first.
+void require_wall_clock(const RunPlan& plan, const RunOptions& options);
 
 /// Runs the plan once. Rank 0 gets the run of all devices; another rank its own part. A run that
 /// was stopped is returned, too: `complete` is false, `stopped_because` says why, and every rank

@@ -9,6 +9,7 @@
 #include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "hw/calibration.hpp"
+#include "hw/cuda/module.hpp"
 #include "hw/host/gloo_group.hpp"
 #include "hw/launch.hpp"
 #include "hw/reference.hpp"
@@ -67,6 +68,7 @@ constexpr OptionRow kOptions[] = {
     {"jobs", "N", "", "of --train: programs at a time, to FILE.0, FILE.1 ...; default 1"},
     {"checkpoint", "FILE", "", "of --train: kept up to date, and --resume goes on from it"},
     {"probe", "", "", "say in one line whether the backend can run here"},
+    {"examine", "", "", "cuda: say what GPU 0 is like: partitions, events, launches, copies"},
     {"help", "", "", "this text"},
 };
 
@@ -585,10 +587,20 @@ int probe(const std::string& backend) {
   return exit_ok;
 }
 
+int examine(const std::string& backend) {
+  if (backend != "cuda") throw InputError("--examine", "is of a GPU: add --backend cuda");
+  examine_cuda([](const char* line) {
+    std::puts(line);
+    flush_output();
+  });
+  return exit_ok;
+}
+
 int main_checked(int argc, char** argv) {
   const Options options(argc, argv);
   if (options.has("help")) return print_help(), exit_ok;
   if (options.has("probe")) return probe(options.get("backend", "host"));
+  if (options.has("examine")) return examine(options.get("backend", "host"));
   if (options.has("calibrate")) return run_calibration(options);
   if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
@@ -602,7 +614,7 @@ int main_checked(int argc, char** argv) {
     throw InputError("training.data", "a text is on the host alone; use markov, or --backend host");
   if (asked.settings.precision == Precision::bf16 && plan.compute == Compute::quadratic)
     throw InputError("--precision", "problem: quadratic is computed in fp32 alone");
-  require_threads(plan, asked, options.has("processes"));
+  require_wall_clock(plan, asked);
   options.count("repeats", 1);
   require_folder_of(options);
   if (options.has("processes")) return launch_processes(options, argc, argv, plan);

@@ -1,5 +1,7 @@
 #include "hw/run_plan.hpp"
 
+#include "base/error.hpp"
+
 #include "program/op_costs.hpp"
 #include "program/walk.hpp"
 
@@ -62,17 +64,37 @@ void add_norm_channels(RunPlan& plan) {
   }
 }
 
+/// Of gradients, or what takes as little time in the plan.
+void add_gradient_channel(RunPlan& plan, int source, int destination) {
+  plan.channels.push_back({.source = source,
+                           .destination = destination,
+                           .bytes_per_s = std::numeric_limits<double>::infinity(),
+                           .kind = ChannelPlan::Kind::gradients});
+}
+
 }  // namespace
+
+RunPlan with_server_channels(RunPlan plan, const std::vector<int>& devices) {
+  for (const int d : devices) {
+    add_gradient_channel(plan, d, 0);
+    add_gradient_channel(plan, 0, d);
+  }
+  return plan;
+}
+
+int channel_between(const RunPlan& plan, int from, int to, bool backward, ChannelPlan::Kind kind) {
+  const auto found = std::ranges::find_if(plan.channels, [&](const ChannelPlan& c) {
+    return c.source == from && c.destination == to && c.backward == backward && c.kind == kind;
+  });
+  invariant(found != plan.channels.end(), "the plan lacks a channel its program uses");
+  return static_cast<int>(found - plan.channels.begin());
+}
 
 RunPlan with_update_channels(RunPlan plan) {
   if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
     for (const int other : adders_of(plan, d)) {
-      if (other == d) continue;
-      plan.channels.push_back({.source = d,
-                               .destination = other,
-                               .bytes_per_s = std::numeric_limits<double>::infinity(),
-                               .kind = ChannelPlan::Kind::gradients});
+      if (other != d) add_gradient_channel(plan, d, other);
     }
   }
   return plan;

@@ -91,6 +91,13 @@ std::vector<int> adders_of(const RunPlan& plan, int device);
 /// Precondition for norms: the forward channels that they follow are there.
 RunPlan with_update_channels(RunPlan plan);
 
+/// The plan with the channels by which replicas that wait for no other, on these devices, send
+/// gradients to the server on device 0 and get weights back.
+RunPlan with_server_channels(RunPlan plan, const std::vector<int>& devices);
+
+/// The number of a channel that the plan has.
+int channel_between(const RunPlan& plan, int from, int to, bool backward, ChannelPlan::Kind kind);
+
 /// Why no machine could hold so many layers of it, or its sizes are none; empty: sizes are sound.
 std::string why_too_large(const TransformerSpec& spec, std::int64_t microbatch_size,
                           std::int64_t layers);

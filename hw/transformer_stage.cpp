@@ -237,17 +237,22 @@ class Pass {
     return {at(slot), s, s * s, spec_.num_attention_heads * s * s};
   }
 
-  /// C = op(A) op(B) for every head; the sequences one by one, since their strides differ.
+  /// C = op(A) op(B) for every head of every sequence. No one stride leads to all of them, so what
+  /// there are more of is a batch: as many products are issued as there are of the others.
   void attend(std::int64_t n, std::int64_t k, const Heads& a, const Heads& b, const Heads& c) {
+    const bool heads = spec_.num_attention_heads >= sequences_;
+    const auto inner = [=](const Heads& x) { return heads ? x.stride : x.sequence_stride; };
+    const auto outer = [=](const Heads& x) { return heads ? x.sequence_stride : x.stride; };
     Gemm g;
     g.m = spec_.seq_length, g.n = n, g.k = k;
     g.transpose_a = a.transpose, g.transpose_b = b.transpose;
     g.lda = a.leading, g.ldb = b.leading, g.ldc = c.leading;
-    g.batch = spec_.num_attention_heads;
-    g.stride_a = a.stride, g.stride_b = b.stride, g.stride_c = c.stride;
-    for (std::int64_t i = 0; i < sequences_; ++i) {
-      math_.gemm(g, a.start.at(i * a.sequence_stride * e_), b.start.at(i * b.sequence_stride * e_),
-                 c.start.at(i * c.sequence_stride * e_));
+    g.batch = heads ? spec_.num_attention_heads : sequences_;
+    g.stride_a = inner(a), g.stride_b = inner(b), g.stride_c = inner(c);
+    const std::int64_t products = heads ? sequences_ : spec_.num_attention_heads;
+    for (std::int64_t i = 0; i < products; ++i) {
+      const auto at = [=, this](const Heads& x) { return x.start.at(i * outer(x) * e_); };
+      math_.gemm(g, at(a), at(b), at(c));
     }
   }
 

@@ -93,16 +93,21 @@ void WeightStore::step(std::int64_t position) {
 void WeightStore::take(std::int64_t position, Tensor weights) {
   Version& next = target(position);
   next.number = ++made_;
-  device_.math().copy(stage_.sizes().parameters * 4, weights, {next.block});
+  const std::int64_t n = stage_.sizes().parameters;
+  if (mixed_) return device_.math().round(n, weights, {next.block});
+  device_.math().copy(n * 4, weights, {next.block});
 }
 
 void WeightStore::warm_up() {
-  constexpr std::int64_t kElements = 64;
+  for (const std::int64_t elements : {64, 63}) warm_up(elements);  // by pieces, and one by one
+}
+
+void WeightStore::warm_up(std::int64_t elements) {
   Math& math = device_.math();
   std::vector<Block*> scratch;
   const auto zeros = [&] {
-    scratch.push_back(allocate(kElements * 4));
-    math.zero(kElements * 4, {scratch.back()});
+    scratch.push_back(allocate(elements * 4));
+    math.zero(elements * 4, {scratch.back()});
     return Tensor{scratch.back()};
   };
   const Tensor master = zeros(), working = zeros();
@@ -112,9 +117,10 @@ void WeightStore::warm_up() {
                 .gradient = zeros()};
   if (plan_.optimizer.moments() > 0) t.first_moment = zeros();
   if (plan_.optimizer.moments() > 1) t.second_moment = zeros();
-  issue_optimizer_step(math, plan_, number_, kElements, t, 1, 1);
-  math.blend(kElements, 1, working, 1, working, working);
-  math.accumulate(kElements, master, t.gradient);
+  issue_optimizer_step(math, plan_, number_, elements, t, 1, 1);
+  math.blend(elements, 1, working, 1, working, working);
+  math.accumulate(elements, master, t.gradient);
+  if (mixed_) math.round(elements, master, working);
   for (Block* block : scratch) device_.release(kComputeQueue, block);
   math.zero(gradients_->bytes, {gradients_});
 }

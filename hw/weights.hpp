@@ -30,7 +30,7 @@ class WeightStore {
   Tensor gradients() const { return {gradients_}; }
   /// Makes the next version, as the op at `position`; zeroes the gradient.
   void step(std::int64_t position);
-  /// The next version, as the op at `position`, is a copy of these weights; fp32 alone.
+  /// The next version, as the op at `position`, is these fp32 weights.
   void take(std::int64_t position, Tensor weights);
   /// Issues what a step, a blend of versions and a sum of gradients do, on scratch memory, and
   /// clears the gradients.
@@ -40,6 +40,7 @@ class WeightStore {
   int versions_peak() const { return static_cast<int>(versions_.size()); }
 
  private:
+  void warm_up(std::int64_t elements);
   struct Version {
     std::uint32_t number;
     Block* block;

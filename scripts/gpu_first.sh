@@ -27,8 +27,8 @@ if [ -x "$bin/cuda_test" ]; then
   done
 fi
 
-at 180 # what the machine is, where somebody put a probe into the session
-[ -x "$bin/hwprobe" ] && try hwprobe "$bin/hwprobe"
+at 180 # what the GPU is like: partitions, streams, timer, events, launches, memory, copies
+try examination "$bin/penstock-run" --backend cuda --examine
 
 at 260 # what partitions do to each other
 for request in "$programs"/interference-*.json; do calibrate "$request"; done

@@ -3,6 +3,7 @@
 
 #include "hw/cuda/clock.hpp"
 #include "hw/cuda/description.hpp"
+#include "hw/cuda/examination.hpp"
 #include "hw/cuda/layout.hpp"
 #include "hw/cuda/local_links.hpp"
 #include "hw/cuda/module.hpp"
@@ -489,6 +490,18 @@ extern "C" PENSTOCK_EXPORT penstock::Backend* penstock_cuda_backend(
     std::snprintf(why, why_bytes, "%s", none.what());
     return nullptr;
   }
+}
+
+extern "C" PENSTOCK_EXPORT bool penstock_cuda_examine(void (*say)(const char*)) {
+  using namespace penstock::cuda;
+  try {
+    set_environment();
+    count_gpus();
+  } catch (const NoGpu&) {
+    return false;
+  }
+  examine_gpu(0, [say](const std::string& line) { say(line.c_str()); });
+  return true;
 }
 
 extern "C" PENSTOCK_EXPORT const char* penstock_cuda_probe() {

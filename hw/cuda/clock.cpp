@@ -1,8 +1,8 @@
 #include "hw/cuda/clock.hpp"
 
 #include "hw/cuda/kernels.hpp"
+#include "hw/cuda/mapped.hpp"
 
-#include <atomic>
 #include <limits>
 #include <numeric>
 
@@ -14,28 +14,6 @@ constexpr int kFewTrips = 20;     // where they take long, on a busy machine, th
 constexpr double kTrips_s = 0.5;  // ... after so long
 constexpr int kBrackets = 32;
 constexpr int kSpins = 10000;  // some tens of microseconds; a trip takes a few
-
-/// Host memory that the GPU reads and writes in place.
-class Mapped {
- public:
-  explicit Mapped(std::size_t words) {
-    void* memory = nullptr;
-    check(cudaHostAlloc(&memory, words * sizeof *words_, cudaHostAllocMapped),
-          "allocate mapped memory");
-    words_ = static_cast<unsigned long long*>(memory);
-    for (std::size_t i = 0; i < words; ++i) words_[i] = 0;
-  }
-  ~Mapped() { cudaFreeHost(words_); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  unsigned long long* at(std::size_t i) const { return words_ + i; }
-  std::atomic_ref<unsigned long long> word(std::size_t i) const {
-    return std::atomic_ref(words_[i]);
-  }
-
- private:
-  unsigned long long* words_ = nullptr;
-};
 
 struct Offset {
   double timer_minus_steady_s = 0;

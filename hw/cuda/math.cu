@@ -51,9 +51,7 @@ class CudaMath : public Math {
     enqueue_([=, this] {
       if (!gemm_.run(shape, a, b, c, e)) return multiply_then(shape, a, b, c, e);
       if (e.kind != Epilogue::Kind::bias_gradient) return;
-      float* gradient = fp32(e.bias);
-      launch_grid<&k::add_each<1, GridTeam, float>>(stream_, sms_, shape.m, shape.m,
-                                                    fp32_in(e.bias), sums(), gradient);
+      accumulate_now(shape.m, gemm_.bias_sums(), e.bias);
     });
   }
 
@@ -89,15 +87,19 @@ class CudaMath : public Math {
 
   void attention_softmax(const AttentionRows& shape, Tensor scores) override {
     enqueue_([=, this] {
-      launch_rows<&k::attention_softmax_row<BlockTeam, T>>(stream_, shape.rows, 1, shape,
-                                                           out(scores));
+      with_pieces(shape.keys, {scores}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::attention_softmax_row<n, BlockTeam, T>>(stream_, shape.rows, 1, shape,
+                                                                out(scores));
+      });
     });
   }
   void attention_softmax_backward(const AttentionRows& shape, Tensor probabilities,
                                   Tensor gradient) override {
     enqueue_([=, this] {
-      launch_rows<&k::attention_softmax_backward_row<BlockTeam, T>>(
-          stream_, shape.rows, 1, shape, in(probabilities), out(gradient));
+      with_pieces(shape.keys, {probabilities, gradient}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::attention_softmax_backward_row<n, BlockTeam, T>>(
+            stream_, shape.rows, 1, shape, in(probabilities), out(gradient));
+      });
     });
   }
 
@@ -156,14 +158,14 @@ class CudaMath : public Math {
   }
   void blend(int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) override {
     enqueue_([=, this] {
-      launch_grid<&k::blend_each<GridTeam, T>>(stream_, sms_, n, n, a, in(x), b, in(y), out(sum));
+      with_pieces(n, {x, y, sum}, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::blend_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, a, in(x), b,
+                                                         in(y), out(sum));
+      });
     });
   }
   void accumulate(int64_t n, Tensor x, Tensor sum) override {
-    enqueue_([=, this] {
-      launch_grid<&k::add_each<1, GridTeam, float>>(stream_, sms_, n, n, fp32_in(sum), fp32_in(x),
-                                                    fp32(sum));
-    });
+    enqueue_([=, this] { accumulate_now(n, fp32_in(x), sum, x); });
   }
   void copy(int64_t bytes, Tensor from, Tensor to) override {
     enqueue_([=, this] {
@@ -180,12 +182,18 @@ class CudaMath : public Math {
   }
   void round(int64_t n, Tensor from, Tensor working) override {
     enqueue_([=, this] {
-      launch_grid<&k::round_each<GridTeam, T>>(stream_, sms_, n, n, fp32_in(from), out(working));
+      with_pieces(n, {from, working}, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::round_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n,
+                                                         fp32_in(from), out(working));
+      });
     });
   }
   void fill_uniform(int64_t n, std::uint64_t seed, std::uint64_t stream, Tensor to) override {
     enqueue_([=, this] {
-      launch_grid<&k::fill_uniform_each<GridTeam, T>>(stream_, sms_, n, n, seed, stream, out(to));
+      with_pieces(n, {to}, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::fill_uniform_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, seed,
+                                                                stream, out(to));
+      });
     });
   }
 
@@ -198,18 +206,22 @@ class CudaMath : public Math {
   void embedding(int64_t rows, int64_t cols, int64_t seq_length, Tensor tokens, Tensor token_table,
                  Tensor position_table, Tensor y) override {
     enqueue_([=, this] {
-      launch_rows<&k::embedding_row<BlockTeam, T>>(stream_, rows, 1, cols, seq_length,
-                                                   ids_in(tokens), in(token_table),
-                                                   in(position_table), out(y));
+      with_pieces(cols, {token_table, position_table, y}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::embedding_row<n, BlockTeam, T>>(stream_, rows, 1, cols, seq_length,
+                                                        ids_in(tokens), in(token_table),
+                                                        in(position_table), out(y));
+      });
     });
   }
   void embedding_backward(int64_t rows, int64_t cols, int64_t seq_length, Tensor tokens, Tensor dy,
                           Tensor dtoken_table, Tensor dposition_table) override {
     enqueue_([=, this] {
-      launch_rows<&k::token_table_backward_row<BlockTeam, T>>(
-          stream_, rows, 1, rows, cols, ids_in(tokens), in(dy), fp32(dtoken_table));
-      launch_rows<&k::position_table_backward_row<BlockTeam, T>>(
-          stream_, seq_length, 1, rows, cols, seq_length, in(dy), fp32(dposition_table));
+      with_pieces(cols, {dy, dtoken_table, dposition_table}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::token_table_backward_row<n, BlockTeam, T>>(
+            stream_, rows, 1, rows, cols, ids_in(tokens), in(dy), fp32(dtoken_table));
+        launch_rows<&k::position_table_backward_row<n, BlockTeam, T>>(
+            stream_, seq_length, 1, rows, cols, seq_length, in(dy), fp32(dposition_table));
+      });
     });
   }
 
@@ -240,27 +252,35 @@ class CudaMath : public Math {
   }
 
   void clip(int64_t n, float limit, Tensor gradient) override {
-    enqueue_(
-        [=, this] { launch_block<&k::clip_all<BlockTeam>>(stream_, n, limit, fp32(gradient)); });
+    enqueue_([=, this] {
+      with_pieces(n, {gradient}, [&]<int pieces>(Piece<pieces>) {
+        launch_block<&k::clip_all<pieces, BlockTeam>>(stream_, n, limit, fp32(gradient));
+      });
+    });
   }
   void sgd_step(int64_t n, const StepTensors& t, const SgdSettings& settings) override {
     enqueue_([=, this] {
-      launch_grid<&k::sgd_each<GridTeam, T>>(stream_, sms_, n, n, k::pointers<T>(t),
-                                             k::factors(settings));
+      with_step_pieces(n, t, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::sgd_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n,
+                                                       k::pointers<T>(t), k::factors(settings));
+      });
     });
   }
   void adamw_step(int64_t n, const StepTensors& t, const AdamwSettings& settings,
                   int64_t step) override {
     enqueue_([=, this] {
-      launch_grid<&k::adamw_each<GridTeam, T>>(stream_, sms_, n, n, k::pointers<T>(t),
-                                               k::factors(settings, step));
+      with_step_pieces(n, t, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::adamw_each<pieces, GridTeam, T>>(
+            stream_, sms_, n / pieces, n, k::pointers<T>(t), k::factors(settings, step));
+      });
     });
   }
 
  private:
   template <int n>
   using Piece = std::integral_constant<int, n>;
-  /// f(how many elements are loaded at once): 16 bytes where all rows of all of them allow it.
+  /// f(how many elements are loaded at once): 16 bytes of the working type where all rows of all
+  /// of them allow it. Of fp32 beside bf16 that is two loads.
   template <class F>
   static void with_pieces(int64_t cols, std::initializer_list<Tensor> tensors, const F& f) {
     constexpr int kPiece = 16 / sizeof(T);
@@ -270,6 +290,21 @@ class CudaMath : public Math {
     f(Piece<1>{});
   }
 
+  template <class F>
+  static void with_step_pieces(int64_t n, const StepTensors& t, const F& f) {
+    with_pieces(n,
+                {t.master_in, t.master_out, t.working_out, t.gradient, t.first_moment,
+                 t.second_moment},
+                f);
+  }
+
+  /// `at`: where x is, if it does not begin a block.
+  void accumulate_now(int64_t n, const float* x, Tensor sum, Tensor at = {}) {
+    with_pieces(n, {at, sum}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::add_each<pieces, GridTeam, float>>(stream_, sms_, n / pieces, n, fp32_in(sum),
+                                                         x, fp32(sum));
+    });
+  }
   void gelu_now(int64_t n, Tensor z, Tensor y) {
     with_pieces(n, {z, y}, [&]<int pieces>(Piece<pieces>) {
       launch_grid<&k::gelu_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, in(z), out(y));
@@ -306,8 +341,6 @@ class CudaMath : public Math {
     }
     if (gelu_follows) gelu_now(shape.m * shape.n, product, c);
   }
-  const float* sums() const { return gemm_.bias_sums(); }
-
   // Arguments of kernels, with their exact types; null for a tensor left out.
   static const T* in(Tensor x) { return x ? x.data<T>() : nullptr; }
   static T* out(Tensor x) { return x ? x.data<T>() : nullptr; }

@@ -16,7 +16,14 @@ inline constexpr const char* kCudaProbe = "penstock_cuda_probe";
 /// One line: the GPUs that are there, or why not ("no ..."). Valid until the next call.
 using CudaProbe = const char*();
 
+inline constexpr const char* kCudaExamine = "penstock_cuda_examine";
+/// Says what GPU 0 is like (cuda/examination.hpp), a line at a time. False where there is none.
+using CudaExamine = bool(void (*say)(const char* line));
+
 /// What the module and its probe say; the loader's reason where there is no module.
 std::string probe_cuda();
+
+/// As CudaExamine. Throws NoHardware where there is no module or no GPU.
+void examine_cuda(void (*say)(const char* line));
 
 }  // namespace penstock

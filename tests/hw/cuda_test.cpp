@@ -586,21 +586,95 @@ TEST_F(Gpu, ProductsWithEpiloguesAgreeWithTheHost) {
   }
 }
 
-TEST_F(Gpu, AdamwAgreesWithTheHost) {
-  expect_as_on_host(
-      [](Device& device, Math& math) {
-        constexpr std::size_t n = 3001;
-        const Tensor weights = uploaded(device, numbers(n, 1));
-        const StepTensors t{.master_in = weights,
-                            .master_out = weights,
-                            .working_out = {},
-                            .gradient = uploaded(device, numbers(n, 2)),
-                            .first_moment = uploaded(device, std::vector<float>(n, 0)),
-                            .second_moment = uploaded(device, std::vector<float>(n, 0))};
-        math.adamw_step(n, t, {}, 1);
-        return downloaded(device, weights, n);
-      },
-      1e-6F);
+/// Every element kernel of `math` on arrays of n, each of them `offset` numbers into its block.
+std::vector<float> element_by_element(Device& device, Math& math, std::int64_t n,
+                                      std::int64_t offset) {
+  const std::int64_t e = math.element_bytes();
+  const auto fp32 = [&](int seed) {
+    return uploaded(device, numbers(static_cast<std::size_t>(n + offset), seed)).at(4 * offset);
+  };
+  const auto short_ones = [&](int seed) {
+    return working(device, short_numbers(n + offset, seed)).at(e * offset);
+  };
+  std::vector<float> all;
+  const auto keep_fp32 = [&](Tensor t) {
+    const auto more = downloaded(device, t, static_cast<std::size_t>(n));
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  for (const bool momentum : {false, true}) {
+    const StepTensors t{fp32(1), fp32(2), short_ones(3), fp32(4), momentum ? fp32(5) : Tensor{}};
+    math.sgd_step(n, t, {0.3, 0.5, momentum ? 0.9 : 0, 0.1});
+    for (const Tensor x : {t.master_out, t.gradient}) keep_fp32(x);
+    if (momentum) keep_fp32(t.first_moment);
+    append(all, device, t.working_out, n);
+  }
+  StepTensors t{fp32(1), fp32(2), short_ones(3), fp32(4), fp32(5), fp32(6)};
+  math.zero(4 * n, t.second_moment);
+  math.adamw_step(n, t, {.learning_rate = 0.1}, 3);
+  for (const Tensor x : {t.master_out, t.gradient, t.first_moment, t.second_moment}) keep_fp32(x);
+  append(all, device, t.working_out, n);
+  const Tensor x = short_ones(7), y = short_ones(8), clipped = fp32(9), sum = fp32(10);
+  math.blend(n, 0.5F, x, -2, y, y);
+  math.add(n, x, y, x);
+  math.clip(n, 0.25F, clipped);
+  math.accumulate(n, clipped, sum);
+  for (const Tensor z : {x, y}) append(all, device, z, n);
+  keep_fp32(sum);
+  math.fill_uniform(n, 3, 4, x);
+  append(all, device, x, n);
+  return all;
+}
+
+TEST_F(Gpu, ElementKernelsAgreeWithTheHostWhateverTheAlignment) {
+  for (const std::int64_t n : {3001, 3000}) {
+    for (const std::int64_t offset : {0, 1, 8}) {
+      for (const auto& [precision, tolerance] : kBothPrecisions) {
+        SCOPED_TRACE(fmt::format("{} numbers from {} on{}", n, offset,
+                                 precision == Precision::bf16 ? ", bf16" : ""));
+        expect_as_on_host([&](Device& d, Math& m) { return element_by_element(d, m, n, offset); },
+                          tolerance, precision);
+      }
+    }
+  }
+}
+
+TEST_F(Gpu, EmbeddingsAndStoredProbabilitiesAgreeWithTheHost) {
+  for (const std::int64_t cols : {27, 32}) {
+    for (const auto& [precision, tolerance] : kBothPrecisions) {
+      SCOPED_TRACE(fmt::format("{}{}", cols, precision == Precision::bf16 ? ", bf16" : ""));
+      expect_as_on_host(
+          [&](Device& device, Math& math) {
+            constexpr std::int64_t rows = 12, length = 6, vocabulary = 9;
+            const Tensor tokens{device.allocate(kComputeQueue, rows * 4)};
+            math.generate_tokens({5, 1, 2, length, vocabulary}, tokens, {});
+            const Tensor table = working(device, short_numbers(vocabulary * cols, 1));
+            const Tensor places = working(device, short_numbers(length * cols, 2));
+            const Tensor y = working(device, short_numbers(rows * cols, 3));
+            math.embedding(rows, cols, length, tokens, table, places, y);
+            const auto sums = [&](std::int64_t n, int seed) {
+              return uploaded(device, numbers(static_cast<std::size_t>(n), seed));
+            };
+            const Tensor dtable = sums(vocabulary * cols, 4), dplaces = sums(length * cols, 5);
+            math.embedding_backward(rows, cols, length, tokens, y, dtable, dplaces);
+            const Tensor p = working(device, short_numbers(2 * cols * cols, 6));
+            const Tensor d = working(device, short_numbers(2 * cols * cols, 7));
+            const AttentionRows shape{2 * cols, cols, true, 0.3F};
+            math.attention_softmax(shape, p);
+            math.attention_softmax_backward(shape, p, d);
+            std::vector<float> all;
+            for (const auto& [t, n] :
+                 {std::pair{y, rows * cols}, {p, 2 * cols * cols}, {d, 2 * cols * cols}})
+              append(all, device, t, n);
+            for (const auto& [t, n] :
+                 {std::pair{dtable, vocabulary * cols}, {dplaces, length * cols}}) {
+              const auto more = downloaded(device, t, static_cast<std::size_t>(n));
+              all.insert(all.end(), more.begin(), more.end());
+            }
+            return all;
+          },
+          tolerance, precision);
+    }
+  }
 }
 
 // --- whole runs

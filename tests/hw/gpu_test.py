@@ -93,8 +93,10 @@ class OneGpu(Emulated):
 
     def test_replicas(self):
         for precision in ("fp32", "bf16"):
-            program = self.program("pipedream-2bw", stages=2, model=TRANSFORMER, width=2)
-            self.assert_right(program, "--precision", precision)
+            for schedule, stages in (("pipedream-2bw", 2), ("asp", 1)):
+                with self.subTest(schedule, precision=precision):
+                    program = self.program(schedule, stages=stages, model=TRANSFORMER, width=2)
+                    self.assert_right(program, "--precision", precision)
 
     def test_partitions_that_cannot_be_made_are_not_recorded_as_such(self):
         program, record = self.program(stages=2), self.folder / "r.json"
@@ -242,8 +244,8 @@ class Nccl(Emulated):
                 self.assert_right(program, "--processes")
 
     def test_replicas(self):
-        for schedule, width in (("1f1b", 2), ("pipedream-2bw", 4), ("data-parallel", 3)):
-            shape = {"stages": 1} if schedule == "data-parallel" else {"stages": 2}
+        for schedule, width in (("1f1b", 2), ("pipedream-2bw", 4), ("data-parallel", 3), ("asp", 3)):
+            shape = {"stages": 1 if schedule in ("data-parallel", "asp") else 2}
             for model in (None, TRANSFORMER):
                 with self.subTest(schedule, width=width, transformer=model is not None):
                     program = self.program(schedule, **shape, model=model, width=width)

@@ -421,6 +421,28 @@ TEST(RowKernels, SquaredErrorAndItsGradientAreTheirFormulas) {
               want, 1e-6);
 }
 
+/// Kernels that load neighbours at once give the bits of those that do not, where no sum is theirs.
+TEST(RowKernels, PiecesOfElementKernelsAreTheirElements) {
+  constexpr std::int64_t n = 40;
+  const std::vector<float> x = random_values(n, 1), gradient = random_values(n, 2);
+  const auto after = [&]<int N>(std::integral_constant<int, N>) {
+    std::vector<float> w = x, out = nans(n), working = nans(n), g = gradient, m = x,
+                       v = std::vector<float>(n, 0.5F), filled = nans(n);
+    const kernels::StepPointers<float> p{w.data(), out.data(), working.data(),
+                                         g.data(), m.data(),   v.data()};
+    kernels::adamw_each<N>(HostTeam{}, n, p, kernels::factors(AdamwSettings{}, 2));
+    kernels::sgd_each<N>(HostTeam{}, n, p, kernels::factors(SgdSettings{.momentum = 0.9}));
+    kernels::blend_each<N>(HostTeam{}, n, 2, out.data(), -1, m.data(), g.data());
+    kernels::fill_uniform_each<N>(HostTeam{}, n, 3, 4, filled.data());
+    for (const auto* more : {&working, &g, &m, &v, &filled})
+      out.insert(out.end(), more->begin(), more->end());
+    return out;
+  };
+  const std::vector<float> one_by_one = after(std::integral_constant<int, 1>{});
+  EXPECT_EQ(after(std::integral_constant<int, 4>{}), one_by_one);
+  EXPECT_EQ(after(std::integral_constant<int, 8>{}), one_by_one);
+}
+
 struct StepCase {
   std::vector<float> weights = random_values(kCols, 1), none = std::vector<float>(kCols);
   Memory in{weights}, out{nans(kCols)}, working{nans(kCols)}, gradient{none}, m{none}, v{none};

@@ -147,6 +147,8 @@ class StageRig {
   }
 
   float loss() const { return loss_.values()[0]; }
+  /// Kernels and products so far.
+  int issued() const { return issued_; }
 
  private:
   void check(const Memory& workspace) const {
@@ -157,7 +159,11 @@ class StageRig {
   }
 
   const Stage& stage_;
-  HostMath math_ = immediate_math();
+  int issued_ = 0;
+  HostMath math_{[this](const std::function<void()>& work) {
+    ++issued_;
+    work();
+  }};
   std::uint32_t microbatch_;
   Memory input_, output_, saved_, saved_for_weight_, output_gradient_, input_gradient_, kept_,
       loss_;

@@ -118,6 +118,34 @@ TEST(TransformerStage, FlashAttentionIsAttentionAndRecomputationChangesNoBitOfIt
   }
 }
 
+/// What a forward and a backward of so many sequences issue.
+int issued(std::int64_t sequences) {
+  const TransformerStage stage(small_model(), {0, 2, true, true}, sequences, Recompute::none, 4,
+                               TrainingSpec{.seed = kSeed});
+  const std::vector<float> weights = lively_weights(stage);
+  StageRig rig(stage);
+  rig.forward(weights, {});
+  rig.backward_input(weights, {});
+  std::vector<float> gradients(weights.size());
+  rig.backward_weight(gradients);
+  return rig.issued();
+}
+
+TEST(TransformerStage, AttentionsProductsAreBatchesOfHeadsOrSequencesWhicheverAreMore) {
+  EXPECT_EQ(issued(2) - issued(1), 6 * 2);  // of two layers
+  EXPECT_EQ(issued(3) - issued(2), 6 * 2);
+  EXPECT_EQ(issued(4), issued(3));  // there are three heads
+  EXPECT_EQ(issued(30), issued(3));
+  for (const Family family : {Family::gpt, Family::bert})
+    expect_gradients({small_model(family),
+                      {0, 1, true, true},
+                      4,
+                      Recompute::none,
+                      4,
+                      TrainingSpec{.seed = kSeed}},
+                     "more sequences than heads");
+}
+
 TEST(TransformerStage, AGradientOnePercentTooLargeIsSeenInEveryParameter) {
   const TransformerStage stage = make({0, 1, true, true});
   const Objective objective(stage, lively_weights(stage));

@@ -452,7 +452,12 @@ extern "C" cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAt
   // A pool that keeps everything has as many blocks of 2 MiB as it ever needed.
   constexpr std::uint64_t kBlock = 2 << 20;
   const auto most = static_cast<std::uint64_t>(pool->most.load());
-  const bool reserved = attribute == cudaMemPoolAttrReservedMemHigh;
+  if (attribute == cudaMemPoolAttrUsedMemCurrent) {
+    *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used.load());
+    return cudaSuccess;
+  }
+  const bool reserved = attribute == cudaMemPoolAttrReservedMemHigh ||
+                        attribute == cudaMemPoolAttrReservedMemCurrent;
   if (!reserved && attribute != cudaMemPoolAttrUsedMemHigh) return said(cudaErrorInvalidValue);
   *static_cast<std::uint64_t*>(value) = reserved ? (most + kBlock - 1) / kBlock * kBlock : most;
   return cudaSuccess;
