@@ -372,9 +372,10 @@ std::string scenarios_text(const std::vector<std::pair<std::string, std::string>
 
 Report report_of(const Arguments& arguments, const Json& result, const std::vector<Json>& rows,
                  std::vector<std::string> sections, std::string scenarios) {
-  const std::string scenario = arguments.positional.size() > 1 ? arguments.positional[1]
-                               : rows.empty()                  ? "the scenario of each row"
-                                                               : "the recording's own";
+  const std::string scenario = arguments.positional.size() > 1            ? arguments.positional[1]
+                               : arguments.value("as", "") == "predicted" ? "what the rows say"
+                               : rows.empty() ? "the scenario of each row"
+                                              : "the recording's own";
   if (!rows.empty()) sections.insert(sections.begin(), comparison_section(rows));
   return {.title = "Predicted against measured",
           .summary = "measured: " + arguments.positional[0] + "; predicted from: " + scenario,

