@@ -147,6 +147,7 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
   for (const MeasuredRowResult& r : report.rows) {
     out.push_back({{"name", r.name},
                    {"depth", r.pipeline_depth},
+                   {"class", r.row_class.empty() ? Json() : Json(r.row_class)},
                    {"measured_s", nullable(r.measured_s)},
                    {"predicted_s", nullable(r.predicted_s)},
                    {"error", nullable(r.error())},

@@ -50,9 +50,15 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
   const Simulation s = simulate(std::move(scenario), engine, programs);
   MeasuredRowResult result;
   result.name = row.id;
+  result.row_class = row.row_class;
   result.pipeline_depth = row.pipeline_depth;
   result.measured_s = row.measured_s;
-  result.predicted_s = iteration_time_s(s);
+  const Rates predicted = rates(s);
+  result.predicted_s = predicted.iteration_time_s;
+  // As many FLOPs at the measured rate.
+  if (row.measured_tflops.value_or(0) > 0 && predicted.iteration_time_s)
+    result.measured_s = *predicted.iteration_time_s * predicted.tflops_per_device.value_or(0) /
+                        *row.measured_tflops;
   if (row.measured_bytes) result.measured_bytes = std::llround(*row.measured_bytes);
   predict_memory(s, row, result);
   return result;

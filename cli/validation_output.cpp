@@ -226,6 +226,7 @@ std::string shared_columns_csv(const Json& result) {
                             "predicted_bytes", "memory_error", "file"})
       cells.emplace_back(key, row[key]);
     cells.emplace_back("calibrated", row.value("calibrated", false));
+    cells.emplace_back("class", row.value("class", Json()));
   }
   return to_csv(rows);
 }
@@ -306,14 +307,13 @@ std::vector<std::string> out_of_tolerance(const Json& result) {
   return names;
 }
 
-std::string summary_line(const char* what, const Json& summary) {
+std::string summary_line(const char* what, const Json& summary, const char* of) {
   const auto n = summary["n"].get<std::int64_t>();
   if (n == 0) return "";
   return fmt::format(
       "{}: mean |error| {:.1f} %, median {:.1f} %, largest {:.1f} %, bias {:+.1f} % over {}\n",
       what, 100 * summary["mape"].get<double>(), 100 * summary["median"].get<double>(),
-      100 * summary["max"].get<double>(), 100 * summary["bias"].get<double>(),
-      counted(n, "recording"));
+      100 * summary["max"].get<double>(), 100 * summary["bias"].get<double>(), counted(n, of));
 }
 
 std::string validation_table(const Json& result) {

@@ -23,6 +23,6 @@ std::string validation_markdown(const Json& result);
 std::string validation_csv(const Json& result);
 
 /// "time: mean |error| 1.2 %, median 1.0 %, largest 3.4 %, bias -0.3 % over 12 recordings".
-std::string summary_line(const char* what, const Json& summary);
+std::string summary_line(const char* what, const Json& summary, const char* of = "recording");
 
 }  // namespace penstock

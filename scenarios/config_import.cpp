@@ -626,10 +626,18 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   ImportNotes notes(titan_options(text, origin, defined), "", kTitanKnown);
   Titan titan(notes, where);
   const std::string model = titan.model();
-  const Division d = titan.division();
+  Division d = titan.division();
   const std::string cluster_part =
       where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
-  notes.assume("stack: neutral (none is fitted on torchtitan)");
+  const auto is_on = [&](const char* name) {
+    return notes.has(name, "stack") && notes.word(name, "stack") != "false";
+  };
+  const bool compiled = is_on("compile.enable") || is_on("training.compile");
+  d.stack = compiled ? "torchtitan" : "torchtitan-eager";
+  notes.assume(
+      fmt::format("stack: {} (one number of it is fitted, most are assumed; leave it out "
+                  "for a neutral one)",
+                  d.stack));
   return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
 }
 

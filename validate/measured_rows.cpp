@@ -1,10 +1,65 @@
 #include "validate/measured_rows.hpp"
 
+#include "base/csv.hpp"
+#include "base/error.hpp"
 #include "traces/recording.hpp"
 #include "validate/run_table.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
 namespace penstock {
 namespace {
+
+constexpr const char* kPredictedColumns[] = {"name", "measured_s", "predicted_s"};
+
+bool is_predicted_table(const std::vector<std::string>& columns) {
+  return std::ranges::all_of(kPredictedColumns, [&](const char* name) {
+    return std::ranges::find(columns, name) != columns.end();
+  });
+}
+
+/// The cells of a row of `parse_predicted_rows`.
+class PredictedCells {
+ public:
+  PredictedCells(const CsvTable& table, const CsvTable::Row& row, const std::string& origin,
+                 std::vector<Diagnostic>& wrong)
+      : table_(table), row_(row), origin_(origin), wrong_(wrong) {}
+
+  std::string text(const char* column) const {
+    const std::size_t at = table_.place(column);
+    return at < row_.cells.size() ? row_.cells[at] : "";
+  }
+
+  std::optional<double> number(const char* column) {
+    const std::string cell = text(column);
+    if (cell.empty()) return std::nullopt;
+    double value = 0;
+    const char* end = cell.data() + cell.size();
+    const auto [stopped, error] = std::from_chars(cell.data(), end, value);
+    if (error == std::errc() && stopped == end && std::isfinite(value) && value >= 0) return value;
+    wrong_.push_back({{origin_, row_.line, 0},
+                      fmt::format("'{}': must be a number >= 0, got '{}'", column, cell),
+                      "",
+                      1});
+    return std::nullopt;
+  }
+
+  std::optional<std::int64_t> whole(const char* column) {
+    const auto value = number(column);
+    if (!value || *value > 9e15) return std::nullopt;
+    return std::llround(*value);
+  }
+
+ private:
+  const CsvTable& table_;
+  const CsvTable::Row& row_;
+  const std::string& origin_;
+  std::vector<Diagnostic>& wrong_;
+};
 
 bool chosen(const MeasuredRowResult& row, RowChoice choice) {
   return choice == RowChoice::all || row.calibrated == (choice == RowChoice::calibrated);
@@ -51,10 +106,38 @@ FinishSummary finish_summary(const MeasuredReport& report) {
   return s;
 }
 
+MeasuredReport parse_predicted_rows(const std::string& text, const std::string& origin) {
+  const CsvTable table = parse_csv(text, origin);
+  std::vector<Diagnostic> wrong;
+  for (const char* name : kPredictedColumns)
+    if (table.place(name) == table.columns.size())
+      wrong.push_back({{origin, 1, 1}, fmt::format("column '{}' is missing", name), "", 1});
+  MeasuredReport report;
+  report.file = origin;
+  report.format = "predicted rows";
+  report.protocol = "predicted elsewhere: these rows say what was predicted and what was measured";
+  for (const CsvTable::Row& row : table.rows) {
+    PredictedCells cells(table, row, origin, wrong);
+    MeasuredRowResult result;
+    result.name = cells.text("name");
+    result.row_class = cells.text("class");
+    result.pipeline_depth =
+        static_cast<int>(std::clamp<std::int64_t>(cells.whole("depth").value_or(1), 1, 1 << 20));
+    result.measured_s = cells.number("measured_s");
+    result.predicted_s = cells.number("predicted_s");
+    result.measured_bytes = cells.whole("measured_bytes");
+    result.predicted_bytes = cells.whole("predicted_bytes");
+    report.rows.push_back(std::move(result));
+  }
+  if (!wrong.empty()) throw InputError(std::move(wrong));
+  return report;
+}
+
 MeasuredFormat measured_format(std::string_view path, std::string_view text) {
   if (path.ends_with(".csv")) {
-    const std::string_view header = text.substr(0, text.find('\n'));
-    return is_run_table(csv_cells(header)) ? MeasuredFormat::runs : MeasuredFormat::unknown;
+    const auto columns = csv_cells(text.substr(0, text.find('\n')));
+    if (is_run_table(columns)) return MeasuredFormat::runs;
+    return is_predicted_table(columns) ? MeasuredFormat::predicted : MeasuredFormat::unknown;
   }
   if (is_recording(text)) return MeasuredFormat::recording;
   if (text.find("\"pipeline_list\"") != std::string_view::npos) return MeasuredFormat::sailor;

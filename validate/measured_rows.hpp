@@ -25,6 +25,7 @@ struct MeasuredRowResult {
   std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
   bool calibrated = false;  ///< a parameter of the prediction was fitted on this row
   std::optional<bool> finished = {}, predicted_finished = {};  ///< did it run; does it fit
+  std::string row_class = {};  ///< as the table calls it; may be empty
 
   std::optional<double> error() const;  ///< of the time
   std::optional<double> memory_error() const;
@@ -72,8 +73,15 @@ enum class MeasuredFormat {
   recording,  ///< of our own runs (traces/recording.hpp)
   sailor,     ///< JSON of Sailor: one configuration with times and memory
   runs,       ///< CSV of training runs, a scenario per line (validate/run_table.hpp)
+  predicted,  ///< CSV of rows that somebody predicted (`parse_predicted_rows`)
   unknown
 };
+
+/// Rows that were predicted elsewhere, by another tool or by fits that had not seen them: columns
+/// name, measured_s, predicted_s, [depth, class, measured_bytes, predicted_bytes], which are among
+/// those of `penstock validate --format csv`. Empty cells are unknown. Throws InputError with
+/// everything that is wrong.
+MeasuredReport parse_predicted_rows(const std::string& text, const std::string& origin);
 
 /// Tells by name and content. `text` may be the file's beginning alone.
 MeasuredFormat measured_format(std::string_view path, std::string_view text);

@@ -67,8 +67,10 @@ class RowReader {
     RunRow run;
     run.line = row_.line;
     run.id = has("id") ? cell("id") : fmt::format("line {}", row_.line);
+    run.row_class = cell("class");
     run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
-    run.measured_s = number("iteration_s");
+    run.measured_s = measured_time();
+    if (!run.measured_s) run.measured_tflops = number("tflops_per_gpu");
     constexpr double kGib = 1024.0 * 1024 * 1024;
     if (const auto gib = number("peak_gib")) run.measured_bytes = *gib * kGib;
     if (const auto finished = number("finished")) run.finished = *finished != 0;
@@ -80,6 +82,7 @@ class RowReader {
     write_cluster();
     write_stack();
     write("schedule", has("schedule") ? cell("schedule") : "1f1b");
+    if (has("transfers")) write("transfers", cell("transfers"));
     write_pipeline();
     run.scenario = std::move(text_);
     return run;
@@ -103,7 +106,22 @@ class RowReader {
       refuse(column, fmt::format("must be a number >= 0, got '{}'", cell(column)));
     return value;
   }
+  Json map_in(std::string_view column) {
+    const auto given = Json::parse_if(cell(column));
+    if (given && given->is_object()) return *given;
+    refuse(column, "must be a map");
+    return Json::object();
+  }
   bool yes(std::string_view column) { return number(column).value_or(0) != 0; }
+
+  /// Seconds of an iteration; of `samples_per_s` those of all its samples.
+  std::optional<double> measured_time() {
+    if (const auto time = number("iteration_s")) return time;
+    const auto rate = number("samples_per_s");
+    if (!rate || *rate == 0) return std::nullopt;
+    return number("dp").value_or(1) * number("microbatch").value_or(1) *
+           number("microbatches").value_or(1) / *rate;
+  }
 
   void write(std::string_view key, const std::string& value) {
     text_ += fmt::format("{}: {}\n", key, yaml_scalar(value));
@@ -138,17 +156,15 @@ class RowReader {
     if (has("grad_bytes"))
       text_ += fmt::format("  bytes_per_parameter: {{gradients: {}}}\n",
                            yaml_scalar(cell("grad_bytes")));
+    if (has("bytes_json"))
+      text_ += fmt::format("  bytes_per_parameter: {}\n", map_in("bytes_json").dump());
   }
 
   void write_cluster() {
     Json cluster = Json::object();
     const auto* known = std::ranges::find(kClusters, cell("gpu"), &GpuCluster::gpu);
     if (has("cluster_json")) {
-      const auto given = Json::parse_if(cell("cluster_json"));
-      if (given && given->is_object())
-        cluster = *given;
-      else
-        refuse("cluster_json", "must be a map");
+      cluster = map_in("cluster_json");
       // A cluster may be the nearest one that was known; which GPU it was is said by itself.
       if (known != std::end(kClusters) && !cluster.contains("device"))
         cluster["device"] = known->device;
@@ -193,6 +209,7 @@ class RowReader {
     take("chunks", "chunks");
     take("width", "dp");
     take("tensor", "tp");
+    take("context", "cp");
     if (sequence_parallel()) write("  sequence_parallel", "true");
     take("microbatch_size", "microbatch");
     take("microbatches", "microbatches");
@@ -200,7 +217,9 @@ class RowReader {
     if (yes("zero") && number("dp").value_or(1) > 1) write("  distributed_optimizer", "true");
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
-    if (number("dp").value_or(1) > 1) text_ += "  reduction: {algorithm: formula}\n";
+    if (number("dp").value_or(1) > 1)
+      text_ += fmt::format("  reduction: {{algorithm: {}}}\n",
+                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula");
   }
 
   /// 3/2/0 as [3, 2, 0].

@@ -5,9 +5,10 @@
 //
 // Columns (others are ignored; those in brackets may be missing or empty): id, model, [family],
 // layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
-// grad_bytes], gpu or cluster_json, [nodes], dp, tp, pp, microbatch, microbatches, [zero],
-// [sequence_parallel or tp_mode], [schedule, chunks, recompute, split, stack, source],
-// [iteration_s, peak_gib, peak_of, finished].
+// grad_bytes or bytes_json], gpu or cluster_json, [nodes], dp, tp, [cp], pp, microbatch,
+// microbatches, [zero], [sequence_parallel or tp_mode], [schedule, transfers, chunks, recompute,
+// split, reduction, stack, source], [iteration_s, samples_per_s or tflops_per_gpu, peak_gib,
+// peak_of, finished, class].
 //
 // Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
 // global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data
@@ -32,8 +33,12 @@ struct RunRow {
   std::string id;
   int line = 0;  ///< in the file
   int pipeline_depth = 1;
-  std::string scenario;  ///< as YAML
+  std::string row_class;  ///< of its column `class`; may be empty
+  std::string scenario;   ///< as YAML
   std::optional<double> measured_s, measured_bytes;
+  /// TFLOP/s per GPU of the model's FLOPs, where no time was measured: `simulate` counts those
+  /// (docs/metrics.md), and the time follows.
+  std::optional<double> measured_tflops;
   PeakOf peak_of = PeakOf::fullest_stage;
   /// As nvidia-smi shows it: with the CUDA context and what the allocator keeps unused.
   bool of_whole_gpu = false;

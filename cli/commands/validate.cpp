@@ -10,6 +10,7 @@
 #include "cli/validation_output.hpp"
 #include "report/comparison_section.hpp"
 #include "report/report.hpp"
+#include "report/scatter_section.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "validate/sections.hpp"
@@ -58,6 +59,7 @@ InputFile named_file(const std::string& path, const Arguments& arguments) {
   const std::string form = arguments.value("as", "");
   if (form == "runs" || form == "vtrain") return {path, MeasuredFormat::runs};
   if (form == "sailor") return {path, MeasuredFormat::sailor};
+  if (form == "predicted") return {path, MeasuredFormat::predicted};
   const MeasuredFormat format = measured_format(path, read_file(path));
   if (format != MeasuredFormat::unknown) return {path, format};
   if (path.ends_with(".csv")) return {path, MeasuredFormat::runs};
@@ -106,7 +108,11 @@ std::vector<InputFile> inputs_in(const std::string& path, const Arguments& argum
     left_out.unless_refused([&] {
       const std::string text = read_file(file);
       const MeasuredFormat format = measured_format(file, text);
-      if (format != MeasuredFormat::unknown)
+      // A result of ours that was left in the folder is no measurement, unless it is asked for.
+      const bool asked = arguments.value("as", "") == "predicted";
+      if (asked || format == MeasuredFormat::predicted) {
+        if (asked && format == MeasuredFormat::predicted) files.push_back({file, format});
+      } else if (format != MeasuredFormat::unknown)
         files.push_back({file, format});
       else if (!file.ends_with(".csv") && !looks_like_json(text))
         throw InputError(file, "is named as JSON and is none: a broken recording?");
@@ -301,14 +307,50 @@ std::string comparison_section(const std::vector<Json>& rows) {
   return section_text(section);
 }
 
+/// The rows of a table by their class, or where it says none by their depth.
+std::string class_of(const MeasuredRowResult& row) {
+  if (!row.row_class.empty()) return row.row_class;
+  return fmt::format("depth {}", row.pipeline_depth);
+}
+
+using Numbers = std::pair<std::optional<double>, std::optional<double>>;  // measured, predicted
+
+void add_point(ScatterPanel& panel, const MeasuredRowResult& row, const Numbers& numbers) {
+  if (!numbers.first || !numbers.second) return;
+  const std::string name = class_of(row);
+  auto group = std::ranges::find(panel.groups, name, &ScatterGroup::name);
+  if (group == panel.groups.end()) group = panel.groups.insert(group, {name, {}});
+  group->points.push_back({row.name, *numbers.first, *numbers.second});
+}
+
+/// Predicted over measured of the rows of a table.
+std::string scatter_section(const MeasuredReport& report) {
+  ScatterPanel time{"time of an iteration", "s", {}}, memory{"peak memory", "bytes", {}};
+  std::vector<MeasuredRowResult> rows = report.rows;
+  std::ranges::stable_sort(rows, {}, &MeasuredRowResult::pipeline_depth);  // as the legend has them
+  for (const MeasuredRowResult& row : rows) {
+    add_point(time, row, {row.measured_s, row.predicted_s});
+    add_point(memory, row, {row.measured_bytes, row.predicted_bytes});
+  }
+  ScatterSection section{{fs::path(report.file).stem().string(), report.protocol + "\n"}, {}};
+  const MeasuredSummary s = summarize(report, RowChoice::all);
+  for (const auto& [panel, errors] : {std::pair{&time, &s.time}, std::pair{&memory, &s.memory}}) {
+    if (panel->groups.empty()) continue;
+    section.text.note += summary_line(panel->quantity.c_str(), summary_json(*errors), "row");
+    section.panels.push_back(std::move(*panel));
+  }
+  return section_text(section);
+}
+
 /// The error of the times, and of memory, over all recordings.
-std::vector<KeyFigure> error_figures(const Json& result) {
+std::vector<KeyFigure> error_figures(const Json& result, const char* of) {
   std::vector<KeyFigure> figures;
   for (const char* what : {"time", "memory"}) {
     const Json& summary = result[what];
     if (!summary.is_object() || !summary["mape"].is_number()) continue;
     figures.push_back({fmt::format("Error of {}", what),
-                       format_percent(summary["mape"].get<double>()), summary_line(what, summary)});
+                       format_percent(summary["mape"].get<double>()),
+                       summary_line(what, summary, of)});
   }
   return figures;
 }
@@ -330,12 +372,14 @@ std::string scenarios_text(const std::vector<std::pair<std::string, std::string>
 
 Report report_of(const Arguments& arguments, const Json& result, const std::vector<Json>& rows,
                  std::vector<std::string> sections, std::string scenarios) {
-  const std::string scenario =
-      arguments.positional.size() > 1 ? arguments.positional[1] : "the recording's own";
-  sections.insert(sections.begin(), comparison_section(rows));
+  const std::string scenario = arguments.positional.size() > 1            ? arguments.positional[1]
+                               : arguments.value("as", "") == "predicted" ? "what the rows say"
+                               : rows.empty() ? "the scenario of each row"
+                                              : "the recording's own";
+  if (!rows.empty()) sections.insert(sections.begin(), comparison_section(rows));
   return {.title = "Predicted against measured",
           .summary = "measured: " + arguments.positional[0] + "; predicted from: " + scenario,
-          .figures = error_figures(result),
+          .figures = error_figures(result, rows.empty() ? "row" : "recording"),
           .sections = std::move(sections),
           .command = arguments.command_line,
           .scenario = std::move(scenarios),
@@ -352,6 +396,9 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
   std::vector<std::string> sailor;
   for (const InputFile& file : files) {
     if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
+    if (file.format == MeasuredFormat::predicted)
+      left_out.unless_refused(
+          [&] { reports.push_back(parse_predicted_rows(read_file(file.path), file.path)); });
     if (file.format == MeasuredFormat::runs)
       left_out.unless_refused([&] {
         reports.push_back(
@@ -375,7 +422,7 @@ std::vector<MeasuredReport> measured_reports(const std::vector<InputFile>& files
 }
 
 void refuse_for_tables(const Arguments& arguments) {
-  for (const char* option : {"report", "trace", "markdown"}) {
+  for (const char* option : {"trace", "markdown"}) {
     if (arguments.flag(option))
       throw InputError(std::string("--") + option,
                        fmt::format("is for recordings; '{}' holds none", arguments.positional[0]));
@@ -468,8 +515,10 @@ int run_validate(const Arguments& arguments) {
   }
   if (rows.empty() && left_out.count() > 0) return exit_usage;
   Json result = validation_json(rows, tolerance);
-  for (const MeasuredReport& report : reports)
+  for (const MeasuredReport& report : reports) {
     result["measured"].push_back(measured_report_json(report));
+    if (arguments.flag("report")) sections.push_back(scatter_section(report));
+  }
   if (arguments.flag("report"))
     write_report(
         report_of(arguments, result, recorded, std::move(sections), scenarios_text(scenarios)),

@@ -20,6 +20,7 @@ const FIGURES = {
   bubble: section => [new Bubble(section)],
   comparison: section => section.panels.map(panel => new Comparison(section, panel)),
   learning: section => LEARNING_AXES.map((_, axis) => new Learning(section, axis)),
+  scatter: section => section.panels.map(panel => new Scatter(section, panel)),
   sweep: sweepFigures,
 };
 

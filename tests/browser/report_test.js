@@ -248,7 +248,7 @@ const tests = {
   },
 
   async 'fits every width'() {
-    const files = [sample('sections'), sample('sweep'), simulated()];
+    const files = [sample('sections'), sample('sweep'), sample('scatter'), simulated()];
     for (const file of files) {
       for (const width of [360, 768, 1920, 3840]) {
         const page = await open(file, {width, height: 1000});
@@ -256,7 +256,8 @@ const tests = {
         const wide = await page.evaluate(() => document.documentElement.scrollWidth);
         assert.ok(wide <= width, `${file} is ${wide} wide on ${width}`);
         const box = await canvas(page, 0).boundingBox();
-        assert.ok(box.width > 0.85 * width && box.x + box.width <= width);
+        const besides = file === files[2] && width > 800;  // two panels side by side
+        assert.ok(box.width > (besides ? 0.4 : 0.85) * width && box.x + box.width <= width);
         if (file === files[0])
           await page.screenshot({path: join(screenshots, `report-${width}.png`)});
         await close(page);
@@ -330,6 +331,31 @@ const tests = {
     await figure(page, 2).getByLabel('iteration time').uncheck();
     assert.equal(await figure(page, 2).locator('th').count(), 7);
     await close(page);
+  },
+
+  async 'shows predicted over measured, and names every row'() {
+    for (const dark of [false, true]) {
+      const page = await open(sample('scatter'), {dark});
+      await see(page, 0);
+      const both = await picture(page, 0);
+      await figure(page, 0).locator('.canvas').focus();
+      await page.keyboard.press('ArrowRight');  // the furthest off comes first
+      await page.waitForFunction(
+          () => document.querySelector('.unseen').textContent.startsWith('<b>slow</b>'));
+      assert.match(
+          await figure(page, 0).locator('.tip').first().innerText(),
+          /^<b>slow<\/b>\s+depth 1\s+−90 %\s+predicted\s+2 s\s+measured\s+20 s$/);
+      await page.keyboard.press('Escape');
+      await button(page, 0, 'depth 2').click();
+      await settled(page);
+      assert.notEqual(await picture(page, 0), both);
+      await button(page, 0, 'Table').click();
+      assert.match(await figure(page, 0).locator('.pager').innerText(), /of 41/);
+      assert.equal(await figure(page, 0).locator('tbody td').first().innerText(), '<b>slow</b>');
+      await button(page, 1, 'Table').click();
+      assert.equal(await figure(page, 1).locator('tbody tr').count(), 1, 'no place for 0 bytes');
+      await close(page);
+    }
   },
 
   async 'opens on the first update and shows all when told to'() {

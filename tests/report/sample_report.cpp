@@ -1,9 +1,11 @@
 // Writes pages for the browser's tests: sample_report KIND FILE.
-//   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; sections: one of each
+//   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; scatter: predicted
+//   over measured of a table; sections: one of each
 #include "report/bubble_section.hpp"
 #include "report/comparison_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/report.hpp"
+#include "report/scatter_section.hpp"
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
 
@@ -80,6 +82,18 @@ ComparisonSection comparison() {
            {"peak memory", "bytes", {{"", {8e9, 4e9, 4e9}}}}}};
 }
 
+/// Two classes and two panels; one row is ten times as slow as predicted, one has no memory.
+ScatterSection scatter() {
+  ScatterPanel time{"time of an iteration", "s", {{"depth 1", {}}, {"depth 2", {}}}};
+  for (int i = 1; i <= 40; ++i)
+    time.groups[i % 2].points.push_back(
+        {fmt::format("row {}", i), 0.1 * i, 0.1 * i * (1 + 0.001 * i)});
+  time.groups[0].points.push_back({"<b>slow</b>", 20, 2});
+  ScatterPanel memory{
+      "peak memory", "bytes", {{"depth 1", {{"row 1", 8e9, 9e9}, {"row 2", 8e9, 0}}}}};
+  return {{"A table", "Made by hand."}, {time, memory}};
+}
+
 /// 5 schedules x 25 stages x 80 microbatches; too many stages times microbatches do not fit.
 SweepSection sweep() {
   SweepSection section{{"Sweep", "Made by hand."},
@@ -135,6 +149,7 @@ Report report_of(std::string_view kind) {
                 .scenario = "name: </script><script>alert(1)</script>\n",
                 .version = "0"};
   if (kind == "timeline") report.sections = {section_text(timeline_of(64, 512))};
+  if (kind == "scatter") report.sections = {section_text(scatter())};
   if (kind == "sweep") report.sections = {section_text(sweep())};
   if (kind == "sections")
     report.sections = {section_text(timeline_of(4, 8)), section_text(two_clocks()),

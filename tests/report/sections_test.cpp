@@ -1,6 +1,7 @@
 #include "report/bubble_section.hpp"
 #include "report/comparison_section.hpp"
 #include "report/memory_section.hpp"
+#include "report/scatter_section.hpp"
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
 
@@ -176,6 +177,15 @@ TEST(SweepSection, WithoutPointsHasItsColumns) {
 TEST(Sections, ReplaceWhatIsNoText) {
   EXPECT_EQ(parsed(section_text(TableSection{{"a\xff"}, {{"c"}}, {{"b\xfe"}}}))["heading"],
             "a\xef\xbf\xbd");
+}
+
+TEST(Scatter, HasARowsNameMeasuredAndPredictedAndNoneThatLogAxesCannotShow) {
+  const auto json = parsed(section_text(ScatterSection{
+      {"Rows"},
+      {{"time", "s", {{"depth 1", {{"a", 2, 1.5}, {"b", 0, 1}, {"c", 1, NAN}, {"d", 1, -1}}}}}}}));
+  EXPECT_EQ(json["kind"], "scatter");
+  EXPECT_EQ(json["panels"][0]["unit"], "s");
+  EXPECT_EQ(json["panels"][0]["groups"][0]["points"].dump(), R"([["a",2.0,1.5]])");
 }
 
 }  // namespace

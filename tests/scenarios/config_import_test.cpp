@@ -28,7 +28,7 @@ const std::string kNanotron =
 
 const std::string kTitan =
     "[model]\nname = \"llama3\"\nflavor = \"70B\"  # of three\n"
-    "[training]\nlocal_batch_size = 8\nseq_len = 8192\nsteps = 10\n"
+    "[training]\nlocal_batch_size = 8\nseq_len = 8192\nsteps = 10\ncompile = false\n"
     "[parallelism]\ndata_parallel_shard_degree = 2\ntensor_parallel_degree = 8 # a node\n"
     "pipeline_parallel_degree = 4\npipeline_parallel_schedule = 'Interleaved1F1B'\n"
     "[activation_checkpoint]\nmode = \"full\"\n[float8]\nrecipe_name = \"rowwise\"\n";
@@ -98,6 +98,7 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
             std::string::npos)
       << text;
   EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
+  EXPECT_EQ(s.stack.name, "torchtitan-eager");
   EXPECT_TRUE(
       has_line(text, "#   float8.recipe_name rowwise: fp8 is not modelled: bf16 is predicted"))
       << text;
@@ -108,8 +109,9 @@ TEST(TorchtitanImport, IsTheJobOfFlags) {
       "torchrun --nproc_per_node=8 --nnodes 2 -m torchtitan.train --model.name llama3 "
       "--model.flavor 8B --training.local_batch_size 4 --parallelism.pipeline_parallel_degree 2 "
       "--parallelism.tensor_parallel_degree=4 --training.seq_len 4096 "
-      "--parallelism.pipeline_parallel_schedule ZBVZeroBubble",
+      "--parallelism.pipeline_parallel_schedule ZBVZeroBubble --compile.enable",
       "run.sh", "dgx-a100"));
+  EXPECT_EQ(s.stack.name, "torchtitan");
   EXPECT_EQ(s.schedule->name, "zb-v");
   EXPECT_EQ(s.gpu_count(), 16);  // the shards take what is left of two nodes
   EXPECT_EQ(s.samples_per_update(), 8);

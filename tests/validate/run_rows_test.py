@@ -45,6 +45,58 @@ class RunRows(unittest.TestCase):
                 if row["name"] != "wide":  # which is what nvidia-smi shows, not what is allocated
                     self.assertEqual(simulated["devices"][0]["peak_memory_bytes"], row["predicted_bytes"])
 
+    def test_published_tables_of_the_project_are_what_simulate_says(self):
+        """The schedules of the 2BW paper, shared links and rates, and Llama's contexts and FLOPs."""
+        published = pathlib.Path(os.environ["PENSTOCK_SOURCE"]) / "tests" / "published"
+        path = pathlib.Path(self.folder.name) / "row.yaml"
+        for name in ("pipedream_2bw", "llama3", "torchtitan", "zero_bubble", "selene"):
+            table = published / f"{name}.csv"
+            rows = json.loads(run("validate", table, "--as", "runs", "--format", "json").stdout)["rows"]
+            self.assertGreater(len(rows), 2)
+            # Of Llama's the one with eight replicas: what would help, of 64, takes `simulate` long.
+            some = slice(2, 3) if name == "llama3" else slice(0, None, 1 + len(rows) // 7)
+            for number, row in list(enumerate(rows, 1))[some]:
+                with self.subTest(row=row["name"]):
+                    path.write_text(run("validate", table, "--print", number).stdout)
+                    simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
+                    self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
+                    self.assertEqual(max(d["peak_memory_bytes"] for d in simulated["devices"]), row["predicted_bytes"])
+                    if name == "llama3":
+                        self.assertAlmostEqual(row["measured_s"] * 380,
+                                               row["predicted_s"] * simulated["tflops_per_device"])
+
+    def test_rows_that_were_predicted_elsewhere_are_reported_when_asked_for(self):
+        folder = pathlib.Path(self.folder.name)
+        result = folder / "result.csv"
+        result.write_text(run("validate", self.table, "--format", "csv").stdout)
+        again = json.loads(run("validate", result, "--format", "json").stdout)
+        for row, was in zip(again["rows"], self.result()["rows"]):
+            for key in ("name", "depth", "measured_s", "predicted_s", "memory_error"):
+                self.assertEqual(row[key], was[key])
+        # A result that lies beside its table is no measurement.
+        self.assertEqual(len(json.loads(run("validate", folder, "--format", "json").stdout)["rows"]), 3)
+        page = folder / "page.html"
+        asked = run("validate", folder, "--as", "predicted", "--report", page, "--format", "json")
+        self.assertEqual(len(json.loads(asked.stdout)["rows"]), 3, asked.stderr)
+        text = page.read_text()
+        self.assertEqual(text.count('"kind":"scatter"'), 1)
+        self.assertIn('"heading":"result"', text)
+
+    def test_the_report_of_a_table_has_every_row_by_its_class(self):
+        page = pathlib.Path(self.folder.name) / "page.html"
+        done = run("validate", self.table, "--report", page)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        text = page.read_text()
+        self.assertIn('"kind":"scatter"', text)
+        self.assertNotIn('"kind":"comparison"', text)
+        for part in ('"name":"depth 4"', '["deep",1.0,', "time of an iteration", "peak memory"):
+            self.assertIn(part, text)
+        self.table.write_text(HEADER.replace("peak_of", "peak_of,class") +
+                              ROWS.replace('"stage 0"\n', '"stage 0",mine\n').replace("smi\n", "smi,others\n"))
+        run("validate", self.table, "--report", page)
+        for name in ("mine", "others"):
+            self.assertIn(f'"name":"{name}"', page.read_text())
+
     def test_rows_of_vtrain_are_scenarios(self):
         self.table.write_text("# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
                               "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"

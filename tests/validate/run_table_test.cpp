@@ -125,5 +125,65 @@ TEST(RunTable, RefusesWhatIsNoNumberAndGpusThatNoClusterHas) {
   EXPECT_NE(errors_of("").find("holds no row"), std::string::npos);
 }
 
+TEST(RunTable, WhatItsColumnsSayOfContextTransfersBytesAndReductionIsInTheScenario) {
+  const std::string columns =
+      "layers,hidden,heads,vocab,seq,cluster_json,dp,tp,cp,pp,microbatch,microbatches,transfers,"
+      "reduction,bytes_json,class\n";
+  const RunRow row =
+      parse_run_table(
+          columns +
+              "8,512,8,1000,256,\"{\"\"base\"\": \"\"dgx-h100\"\"}\",2,1,2,2,1,4,coupled,"
+              "ring,\"{\"\"version\"\": 4}\",odd\n",
+          "t.csv")
+          .at(0);
+  for (const char* line : {"transfers: coupled\n", "  context: 2\n", "{algorithm: ring}\n",
+                           "  bytes_per_parameter: {\"version\":4}\n"})
+    EXPECT_NE(row.scenario.find(line), std::string::npos) << line << row.scenario;
+  EXPECT_EQ(row.row_class, "odd");
+}
+
+TEST(RunTable, ARateStandsForATime) {
+  const auto row = [](const std::string& column, const std::string& cell) {
+    return parse_run_table(
+               "layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,microbatch,microbatches,iteration_s," +
+                   column + "\n8,512,8,1000,256,h100,2,1,1,4,8," + cell + "\n",
+               "t.csv")
+        .at(0);
+  };
+  EXPECT_EQ(row("samples_per_s", ",16").measured_s, 4);
+  EXPECT_EQ(row("samples_per_s", "3,16").measured_s, 3) << "the time that was measured goes first";
+  EXPECT_FALSE(row("samples_per_s", ",0").measured_s);
+  EXPECT_EQ(row("tflops_per_gpu", ",430").measured_tflops, 430);
+  EXPECT_FALSE(row("tflops_per_gpu", "3,430").measured_tflops);
+}
+
+TEST(PredictedRows, AreReadAsTheyAreWritten) {
+  const std::string text =
+      "name,measured_s,predicted_s,depth,class,measured_bytes,predicted_bytes\n"
+      "\"a, b\",2,1,4,T,8e9,\nc,,1,,,,\n";
+  EXPECT_EQ(measured_format("t.csv", text), MeasuredFormat::predicted);
+  const MeasuredReport report = parse_predicted_rows(text, "t.csv");
+  EXPECT_EQ(report.rows[0].name, "a, b");
+  EXPECT_EQ(report.rows[0].error(), -0.5);
+  EXPECT_EQ(report.rows[0].pipeline_depth, 4);
+  EXPECT_EQ(report.rows[0].row_class, "T");
+  EXPECT_EQ(report.rows[0].measured_bytes, 8'000'000'000);
+  EXPECT_FALSE(report.rows[0].predicted_bytes);
+  EXPECT_FALSE(report.rows[1].measured_s);
+}
+
+TEST(PredictedRows, SayEverythingThatIsWrong) {
+  try {
+    parse_predicted_rows("name,measured_s\na,two\nb,-1\n", "t.csv");
+    FAIL();
+  } catch (const InputError& error) {
+    const std::string said = error.what();
+    for (const char* part :
+         {"t.csv:1:1: column 'predicted_s' is missing", "t.csv:2:0: 'measured_s': must be a number",
+          "t.csv:3:0: 'measured_s': must be a number"})
+      EXPECT_NE(said.find(part), std::string::npos) << said;
+  }
+}
+
 }  // namespace
 }  // namespace penstock::run_table_test

@@ -3,12 +3,14 @@
 import importlib.util
 import os
 import pathlib
+import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 SHARED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", SOURCE / ".." / "shared"))
 SAMPLE = ("bigscience, A100", "SimuMax, dense Llama-3 layers on 8 B200", "nanotron, H100, finished or not",
-          "Zero Bubble, 1.5 to 28.3 billion parameters on A100")
+          "Zero Bubble, 1.5 to 28.3 billion parameters on A100", "PipeDream-2BW, GPT and BERT on 8 and 64 V100",
+          "Llama 3 405B on 8,192 and 16,384 H100", "torchtitan, Llama 3.1 8B on H100")
 FITTED = ("Selene, 22 billion to 1 trillion parameters", "Sailor, OPT-350 on GH200", "vTrain, one node of A100", "vTrain, 64 to 512 A100")
 
 
@@ -32,8 +34,41 @@ class Scoreboard(unittest.TestCase):
                 board.add(next(one for one in module.SETS if one["title"] == title))
                 lines = [*board.lines, *board.memory, *board.baselines]
                 self.assertTrue(lines)
-                for line in [*lines, *board.notes]:
+                for line in [*lines, *board.notes, *board.aims()]:
                     self.assertIn(line, written)
+
+    def test_every_aim_is_judged_and_every_row_left_out_has_its_reason(self):
+        module = scoreboard()
+        written = (SOURCE / "docs" / "scoreboard.md").read_text()
+        for aim in module.AIMS:
+            line = next((line for line in written.splitlines() if line.startswith(f"| {aim['what']} | {aim['aim']} |")), "")
+            self.assertRegex(line, r"\| (met|\*\*missed\*\*|–) \|", aim["what"])
+            self.assertTrue(aim["why"] or "missed" not in line, line)
+        for one in module.SETS:
+            if one["left_out"]:
+                self.assertIn(f"* {one['title']}: left out are {one['left_out']}.", written)
+
+    def test_an_aim_that_is_missed_is_said(self):
+        module = scoreboard()
+        board = module.Board(SHARED)
+        aim = next(aim for aim in module.AIMS if aim.get("class") == "tensor <= 8, depth > 1" and aim["of"] == "time")
+        for error, verdict in ((0.04, "| met |"), (-0.06, "| **missed** |")):
+            board.errors = {(aim["title"], aim["class"]): {"time": [error, -error, error]}}
+            self.assertIn(verdict, board.aims()[0])
+        board.errors = {}
+        self.assertEqual(board.aims(), [])
+
+    def test_the_page_is_the_programs_report_of_every_row(self):
+        module = scoreboard()
+        board = module.Board(SHARED)
+        row = {"depth": 2, "class": "odd", "measured_s": 2.0, "predicted_s": 1.0, "measured_bytes": None, "predicted_bytes": 5}
+        board.plots = {"A set, of two": [row | {"name": "one"}, row | {"name": "two"}]}
+        with tempfile.TemporaryDirectory() as place:
+            page = pathlib.Path(place) / "page.html"
+            board.page(page)
+            text = page.read_text()
+        for part in ('"heading":"A set, of two"', '["one",2.0,1.0],["two",2.0,1.0]', '"name":"odd"'):
+            self.assertIn(part, text)
 
     def test_fits_that_have_not_seen_a_row_predict_it_as_written(self):
         if not (SHARED / "data" / "measured").is_dir():
@@ -58,11 +93,26 @@ class Scoreboard(unittest.TestCase):
         module = scoreboard()
         row = {"layers": 8, "hidden": 1024, "heads": 16, "vocab": 32000, "seq": 2048, "gpu": "h100", "dp": 1, "tp": 1,
                "microbatch": 1}
-        rows = [row | {"pp": pp, "microbatches": m, "iteration_s": (m + pp - 1) / pp} for pp, m in ((1, 8), (4, 8), (4, 16))]
+        rows = [row | {"pp": pp, "microbatches": m, "measured_s": (m + pp - 1) / pp} for pp, m in ((1, 8), (4, 8), (4, 16))]
         for error in module.constant_mfu(rows):
             self.assertAlmostEqual(error, 0)
-        slow = rows[:2] + [rows[2] | {"iteration_s": 2 * rows[2]["iteration_s"]}]
+        slow = rows[:2] + [rows[2] | {"measured_s": 2 * rows[2]["measured_s"]}]
         self.assertAlmostEqual(module.constant_mfu(slow)[2], -0.5)
+
+    def test_the_closed_form_is_right_where_bubble_and_a_ring_alone_differ(self):
+        module = scoreboard()
+        row = {"layers": 8, "hidden": 1024, "heads": 16, "vocab": 32000, "seq": 2048, "gpu": "h100", "tp": 1, "microbatch": 1}
+        rows = [row | {"pp": pp, "dp": dp, "microbatches": 8} for pp, dp in ((1, 1), (4, 8), (4, 16))]
+        # Llama's layers: 4 h^2 of attention, 3 h 4h of the MLP.
+        parameters = 8 * (4 * 1024 ** 2 + 12 * 1024 ** 2) + 2 * 1024 * 32000
+        self.assertAlmostEqual(module.reduction_s(rows[1], None), 2 * 7 / 8 * 4 * parameters / 4 / 450e9)
+        self.assertAlmostEqual(module.reduction_s(rows[2], 1e11), 2 * 15 / 16 * 4 * parameters / 4 / 1e11)
+        for one in rows:
+            one["measured_s"] = module.compute_s(one) / 0.4 + module.reduction_s(one, 1e11)
+        for error in module.closed_form(rows, 1e11):
+            self.assertAlmostEqual(error, 0)
+        rows[0]["measured_s"] *= 2  # its own fold does not see it, and the others' median stays
+        self.assertAlmostEqual(module.closed_form(rows, 1e11)[0], -0.5)
 
 
 if __name__ == "__main__":
