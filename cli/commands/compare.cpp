@@ -507,7 +507,10 @@ Compared results_of(const Arguments& arguments, Sources& sources) {
             if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
             Json json = to_json(s, result, options);
             if (const auto split = fitting_split(scenario, result))
-              json["notes"].push_back(fmt::format("with split: {} it would fit", *split));
+              json["notes"].push_back(
+                  fmt::format("split: {} would fit; without it layers are split by time or number, "
+                              "not by memory",
+                              *split));
             return json;
           },
           fine);
