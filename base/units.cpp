@@ -262,13 +262,16 @@ std::string format_bytes(double bytes) {
 }
 
 std::string ByteUnit::text(std::int64_t value) const {
-  return fmt::format("{:.2f}", static_cast<double>(value) / bytes);
+  if (value == 0) return "0";
+  const std::string digits = fmt::format("{:.{}f}", static_cast<double>(value) / bytes, decimals);
+  const bool nothing = value > 0 && digits.find_first_not_of("0.") == std::string::npos;
+  return nothing ? "<" + digits.substr(0, digits.size() - 1) + "1" : digits;
 }
 
 ByteUnit byte_unit(std::int64_t largest) {
   constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
   if (largest < kMiB) return {"KiB", 1024};
-  if (largest < kGiB / 10) return {"MiB", kMiB};
+  if (largest < kGiB) return {"MiB", kMiB, largest < 100 * kMiB ? 2 : 1};
   return {"GiB", kGiB};
 }
 

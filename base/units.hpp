@@ -30,8 +30,9 @@ std::string format_bytes(double bytes);
 struct ByteUnit {
   const char* name;
   double bytes;
+  int decimals = 2;
 
-  std::string text(std::int64_t value) const;  ///< "17.23", without the name
+  std::string text(std::int64_t value) const;  ///< "17.23", "0", "<0.01", without the name
 };
 
 /// That of the largest of them: KiB, MiB or GiB.

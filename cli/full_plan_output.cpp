@@ -77,6 +77,34 @@ std::string recompute_column(const Choice& choice) {
 
 namespace {
 
+/// Those that have its schedule: Megatron-LM by its flags, PyTorch's pipelining by a class of its
+/// own or from a table.
+std::vector<std::string> frameworks_of(const Offer& offer) {
+  const Schedule& schedule = *offer.plan.choice.family.schedule;
+  std::vector<std::string> found;
+  if (!offer.megatron.empty()) found.emplace_back("Megatron-LM");
+  const auto is_class = [](std::string_view alias) { return alias.starts_with("Schedule"); };
+  const auto at = std::ranges::find_if(schedule.aliases, is_class);
+  if (at != schedule.aliases.end())
+    found.push_back(fmt::format("PyTorch ({})", *at));
+  else if (!offer.torch_csv.empty() && offer.plan.choice.family.shape.depth > 1)
+    found.emplace_back("PyTorch (from its table, --write)");
+  return found;
+}
+
+}  // namespace
+
+std::string frameworks_text(const Offer& offer) {
+  const auto known = frameworks_of(offer);
+  std::vector<std::string> parts;
+  if (!known.empty()) parts.push_back(fmt::format("runs in: {}", fmt::join(known, ", ")));
+  if (offer.scenario.transformer && !offer.no_megatron.empty())
+    parts.push_back(fmt::format("not in Megatron-LM: {}", offer.no_megatron));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+namespace {
+
 Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
   const FoundPlan& plan = offer.plan;
   const PlanFamily& family = plan.choice.family;
@@ -102,6 +130,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"rank_order", family.arrangement.rank_order},
           {"peak_memory_bytes", plan.judgement.memory_bytes},
           {"optimistic", offer.scenario.optimistic},
+          {"missing", offer.scenario.missing.empty() ? Json() : Json(offer.scenario.missing)},
           {"engine", plan.judgement.engine},
           {"price_per_update", asked(terms.gpu_hour > 0, hours * terms.gpu_hour)},
           {"training_s", asked(updates > 0, time_s * updates)},
@@ -109,6 +138,8 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
            asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
           {"limited_by", offer.reasons},
           {"would_help", offer.would_help},
+          {"runs_in", frameworks_of(offer)},
+          {"not_in_megatron", offer.no_megatron.empty() ? Json() : Json(offer.no_megatron)},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
           {"layout", offer.layout.empty() ? Json() : Json(offer.layout)},
           {"scenario", offer.scenario.text},
@@ -180,7 +211,9 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
                                    {"t", "GPUs of a stage (tensor parallel)"},
                                    {"b", "samples of a microbatch"},
                                    {"m", "microbatches per update"},
-                                   {"memory", "of the fullest device"},
+                                   {"memory", offers.front().scenario.missing.empty()
+                                                  ? "of the fullest device"
+                                                  : "of the fullest device, at least"},
                                    {"engine", "that simulated it"},
                                    {"ranks", "their order on the GPUs"}},
                                   width);
@@ -336,8 +369,6 @@ std::string files_text(const Offer& offer) {
   std::string text = fmt::format("  files: {}\n", fmt::join(offer.files, ", "));
   if (!offer.no_torch_csv.empty())
     text += fmt::format("  no table of torch: {}\n", offer.no_torch_csv);
-  if (!offer.no_megatron.empty())
-    text += fmt::format("  no Megatron-LM arguments: {}\n", offer.no_megatron);
   return text;
 }
 
@@ -356,6 +387,7 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
     out += "\n";
     for (const auto* lines : {&offer.reasons, &offer.placed})
       for (const std::string& line : *lines) out += "  " + line + "\n";
+    if (const std::string text = frameworks_text(offer); !text.empty()) out += "  " + text + "\n";
     for (const std::string& change : offer.would_help) out += "  would help: " + change + "\n";
     if (!offer.plan.also.empty())
       out += fmt::format("  {} order the same ops alike\n", fmt::join(offer.plan.also, ", "));
@@ -363,6 +395,8 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
   }
   const Offer& best = full.offers.front();
   out += "\n" + terms_text(best, full.problem, full.terms) + proof(full);
+  if (best.scenario.transformer && best.megatron.empty())
+    out += "for Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b --uniform-recompute\n";
   if (!best.megatron.empty() && best.files.empty())
     out += "\nMegatron-LM runs plan 1 with\n" + best.megatron;
   if (best.files.empty())

@@ -85,11 +85,13 @@ std::string plans_section(const std::vector<Offer>& offers) {
 }
 
 std::string limits_section(const std::vector<Offer>& offers) {
-  TableSection table{{"What limits each"}, {{"plan"}, {"layers per stage"}, {"limited by"}}, {}};
+  TableSection table{{"What limits each"},
+                     {{"plan"}, {"layers per stage"}, {"limited by"}, {"where it runs"}},
+                     {}};
   for (const Offer& offer : offers)
-    table.rows.push_back({static_cast<double>(table.rows.size() + 1),
-                          layers_text(offer.plan.choice.layers),
-                          fmt::format("{}", fmt::join(offer.reasons, "; "))});
+    table.rows.push_back(
+        {static_cast<double>(table.rows.size() + 1), layers_text(offer.plan.choice.layers),
+         fmt::format("{}", fmt::join(offer.reasons, "; ")), frameworks_text(offer)});
   return section_text(table);
 }
 

@@ -14,6 +14,8 @@ inline constexpr const char* kOptimistic =
 
 /// "full", or how many stages: "full 3, none 5".
 std::string recompute_column(const Choice& choice);
+/// "runs in: PyTorch (from its table, --write); not in Megatron-LM: ..."; "": nothing is known.
+std::string frameworks_text(const Offer& offer);
 /// "6 6 6 5", or "6" where all have as many.
 std::string layers_text(const std::vector<int>& layers);
 /// Replicas; "8z": they share the optimizer (ZeRO-1).

@@ -51,10 +51,6 @@ Json events_json(const Simulation& s) {
 
 Json to_json(const Simulation& s, const Result& r, const OutputOptions& options) {
   Json out = to_json(Summary{s.scenario, &s, &r, options.reproducible});
-  if (!s.scenario.missing.empty()) {
-    out["missing"] = s.scenario.missing;
-    if (out.value("feasible", false)) out["feasible"] = Json();  // of what is missing nobody knows
-  }
   if (options.events) out["events"] = events_json(s);
   return out;
 }

@@ -100,6 +100,18 @@ std::size_t updates_shown_first(const ScheduleShape& shape, const std::vector<do
   return filled + 1 < ends_s.size() && !std::isnan(ends_s[filled]) ? filled : 0;
 }
 
+/// Where a device has so many boxes that none can be told from the next, the time of its first
+/// ones, of any device; else, or where what is shown first is shorter, 0.
+double beginning_of(const TimelineSection& section) {
+  constexpr std::size_t kMostAtOnce = 256, kShown = 48;
+  double to_s = std::numeric_limits<double>::infinity();
+  for (const TimelineLane& lane : section.lanes)
+    if (lane.bars.size() > kMostAtOnce) to_s = std::min(to_s, lane.bars[kShown].span.start_s);
+  const double first_s =
+      section.end_update > 0 ? section.clocks[0].update_ends_s[section.end_update] : to_s;
+  return std::isfinite(to_s) && to_s <= first_s ? to_s : 0;
+}
+
 std::string memory_section(const Simulation& s, const Result& r) {
   MemorySection section{{"Memory"}, {}, r.makespan_s};
   for (const DeviceResult& d : r.devices)
@@ -157,14 +169,21 @@ std::string timeline_section(const Simulation& s, SectionText text, std::uint32_
         "move; Shift and arrows go from op to op.");
   section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
   section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
-  if (section.end_update > 0 && replicas == 0)
-    add(fmt::format(
-        "It opens on the first {}: All, or 0, shows the whole run.",
-        section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update)));
   const Placement& placement = s.program.placement;
   for (int d = 0; d < s.program.ops.devices(); ++d)
     if (replicas == 0 || placement.replica_of(d) < replicas)
       section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
+  if (const double end_s = beginning_of(section); end_s > 0) {
+    section.end_update = 0;
+    section.open_to_s = end_s;
+    if (!section.text.sub)
+      add("It opens on the beginning, where microbatches can be told apart: All, or 0, shows the "
+          "whole run.");
+  }
+  if (section.end_update > 0 && replicas == 0)
+    add(fmt::format(
+        "It opens on the first {}: All, or 0, shows the whole run.",
+        section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update)));
   if (std::isfinite(window.to_s)) {
     add(fmt::format("Only {} to {} of {}.", format_time(window.from_s), format_time(window.to_s),
                     format_time(s.timeline->makespan_s)));

@@ -53,7 +53,7 @@ PointStatus status_of(const std::string& name) {
 
 std::vector<KeyFigure> figures(const Overview& overview) {
   const auto best = overview.best_point();
-  const std::uint64_t ok = overview.count(0);
+  const std::uint64_t ok = overview.count(0), unknown = overview.count(1);
   return {{"What is best?", best ? best->rate : "nothing fits",
            best ? "with " + best->settings : "no point is feasible",
            best ? Verdict::good : Verdict::bad},
@@ -61,7 +61,7 @@ std::vector<KeyFigure> figures(const Overview& overview) {
            fmt::format("{} of {}", format_count(static_cast<std::int64_t>(ok)),
                        format_count(static_cast<std::int64_t>(overview.points()))),
            fmt::format("{}", fmt::join(overview.others(), "; ")),
-           ok > 0 ? Verdict::neutral : Verdict::bad}};
+           ok + unknown > 0 ? Verdict::neutral : Verdict::bad}};
 }
 
 }  // namespace
@@ -109,6 +109,7 @@ Report SweepReport::report(const Overview& overview, const Arguments& arguments)
   report.figures = figures(overview);
   report.sections = {section_text(section_)};
   report.notes = notes();
+  if (const std::string splits = overview.splits(); !splits.empty()) report.notes.push_back(splits);
   report.command = arguments.command_line;
   report.scenario = scenarios_;
   report.version = PENSTOCK_VERSION;

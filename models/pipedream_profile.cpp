@@ -85,8 +85,8 @@ class Splitter {
       again = false;
       for (std::size_t s = 0; s + 1 < counts.size(); ++s) {
         if (positions[s] == positions[s + 1]) continue;
-        while (cut[s + 1] - cut[s] > 1 && moved(s, cut[s + 1] - 1)) again = true;
-        while (cut[s + 2] - cut[s + 1] > 1 && moved(s, cut[s + 1] + 1)) again = true;
+        while (cut[s + 1] > cut[s] && moved(s, cut[s + 1] - 1)) again = true;
+        while (cut[s + 2] > cut[s + 1] && moved(s, cut[s + 1] + 1)) again = true;
       }
     }
     for (std::size_t s = 0; s < counts.size(); ++s)
@@ -184,13 +184,14 @@ void finish_times(StageCosts& c, double scale, bool recompute) {
 std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
                                              const std::vector<int>& layers,
                                              const ProfileUse& use) {
-  const std::vector<double> cut = profiled_cut_bytes(profile);
+  std::vector<double> cut = profiled_cut_bytes(profile);
+  cut[0] = profile.input_bytes;  // through a first stage without layers
   const std::vector<bool> recompute = use.recompute.values();
   std::vector<StageCosts> costs(layers.size());
   std::size_t begin = 0;
   for (std::size_t s = 0; s < layers.size(); ++s) {
     const std::size_t end = begin + static_cast<std::size_t>(layers[s]);
-    const double input = use.scale * (s == 0 ? profile.input_bytes : cut[begin]);
+    const double input = use.scale * cut[begin];
     double parameters = 0, kept = 0;
     for (std::size_t i = begin; i < end; ++i)
       add_layer(costs[s], parameters, kept, profile.layers[i]);

@@ -72,8 +72,8 @@ std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
 /// Layers per stage so that the slowest stage's F + B (F again where it recomputes), divided by the
 /// stage's replicas, is as small as possible; among those splits, one that sends the fewest bytes.
 /// Where `positions` gives several stages to a device, its cuts are then moved, a layer at a time,
-/// as long as that makes the slower of two devices faster. Precondition: no more stages than
-/// layers.
+/// as long as that makes the slower of two devices faster, which may leave a stage without layers.
+/// Precondition: no more stages than layers.
 std::vector<int> profiled_balanced_split(const PipedreamProfile& profile,
                                          const std::vector<int>& widths,
                                          const PerStage<bool>& recompute = false,

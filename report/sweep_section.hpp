@@ -20,8 +20,9 @@ struct SweptColumn {
   Better better = Better::lower;  ///< of a measure
 };
 
-enum class PointStatus : std::uint8_t { ok, infeasible, refused, failed };
-inline constexpr std::string_view kPointStatusNames[] = {"ok", "infeasible", "refused", "failed"};
+enum class PointStatus : std::uint8_t { ok, unknown, infeasible, refused, failed };
+inline constexpr std::string_view kPointStatusNames[] = {"ok", "unknown", "infeasible", "refused",
+                                                         "failed"};
 
 struct SweepPoint {
   std::vector<Cell> cells;  ///< per column; of what was not computed: monostate

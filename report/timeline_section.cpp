@@ -154,12 +154,16 @@ std::vector<std::string> on_one_scale(const std::vector<std::string>& timelines)
     const auto shown = section["end_update"].get<std::size_t>();
     const Json& ends = section["clocks"][0]["ends"];
     axis_s = std::max(axis_s, end_s);
-    window_s = std::max(window_s, shown > 0 ? ends[shown].get<double>() : end_s);
+    const auto open_s = section["open_to_s"].get<double>();
+    window_s = std::max(window_s, shown > 0    ? ends[shown].get<double>()
+                                  : open_s > 0 ? open_s
+                                               : end_s);
   }
   std::vector<std::string> out;
   for (Json& section : sections) {
     section["axis_s"] = axis_s;
     section["window_s"] = window_s;
+    section["open_to_s"] = 0;
     out.push_back(to_text(section));
   }
   return out;

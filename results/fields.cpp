@@ -36,6 +36,11 @@ std::vector<std::string> infeasible_because(const Result& r) {
   return reasons;
 }
 
+std::optional<bool> feasible(const Scenario& scenario, const Result& r) {
+  const bool fits = infeasible_because(r).empty();
+  return fits && !scenario.missing.empty() ? std::nullopt : std::optional(fits);
+}
+
 template <Cause cause>
 struct BubbleShare {
   double operator()(const Result& r) const { return r.bubble[static_cast<std::size_t>(cause)]; }
@@ -344,8 +349,14 @@ const std::vector<Field<Summary>>& result_fields() {
        [](const Scenario& s) { return s.shape.batches; },
        "updates that were simulated",
        {.place = 5, .setting = true}},
-      {"feasible", Unit::none, [](const Result& r) { return infeasible_because(r).empty(); },
-       "does it fit, and does the run end?"},
+      {"feasible", Unit::none,
+       [](const Simulation& s, const Result& r) { return feasible(s.scenario, r); },
+       "does it fit, and does the run end? `null`: it may, but for what is `missing`"},
+      {"missing", Unit::none,
+       [](const Scenario& s) {
+         return s.missing.empty() ? std::nullopt : std::optional<Json>(s.missing);
+       },
+       "what of the real model is left out (`model.missing`); only of such"},
       {"infeasible_because", Unit::none,
        [](const Result& r) { return Json(infeasible_because(r)); },
        "which device, how much, of what, at which op; what stands still. In CSV the first"},

@@ -1,7 +1,7 @@
 #include "results/fitting_split.hpp"
 
 #include "base/error.hpp"
-#include "results/simulation.hpp"
+#include "scenarios/document.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -81,6 +81,15 @@ std::optional<std::string> fitting_split(const Scenario& scenario) {
   } catch (const InputError&) {  // a split that the scenario does not admit
   }
   return std::nullopt;
+}
+
+std::optional<std::string> fitting_split(const Scenario& scenario, const Result& result) {
+  if (result.infeasible_because.empty() || scenario.shape.stages() == 1) return std::nullopt;
+  const auto& document = parse_document(scenario.text, scenario.origin);
+  const Value* pipeline = document.find("pipeline");
+  const Value* split = pipeline == nullptr ? nullptr : pipeline->find("split");
+  if (split != nullptr && split->text != "balanced") return std::nullopt;
+  return fitting_split(scenario);
 }
 
 }  // namespace penstock

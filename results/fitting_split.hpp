@@ -3,7 +3,7 @@
 // has room for one more.
 #pragma once
 
-#include "scenarios/scenario.hpp"
+#include "results/simulation.hpp"
 
 #include <optional>
 #include <string>
@@ -14,5 +14,8 @@ namespace penstock {
 /// None: the scenario fits as it is, none was found, or it is no model of layers, or too large a
 /// run to repeat (100,000 ops).
 std::optional<std::string> fitting_split(const Scenario& scenario);
+
+/// The same of a scenario that does not fit and whose layers nobody listed; else none.
+std::optional<std::string> fitting_split(const Scenario& scenario, const Result& result);
 
 }  // namespace penstock

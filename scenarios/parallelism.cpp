@@ -3,6 +3,7 @@
 #include "program/iterations.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -175,6 +176,26 @@ void check_schedule(const Specification& spec, const Parallelism& job,
   check_step_sync(spec, job.lowering.step_sync);
 }
 
+/// "16 or 32": the batches next to this one whose microbatches the schedule admits; "": none near.
+std::string nearest_batches(const Specification& spec, ScheduleShape shape, std::int64_t batch) {
+  constexpr std::uint32_t kFurthest = 4096;
+  const std::uint32_t m = shape.microbatches_per_update;
+  if (spec.schedule == nullptr || m == 0 || batch % m != 0) return "";
+  const auto admits = [&](std::uint32_t count) {
+    shape.microbatches_per_update = count;
+    return spec.schedule->refuse(shape).empty();
+  };
+  std::vector<std::int64_t> batches;
+  for (std::uint32_t below = m - 1; below > 0 && batches.empty(); --below)
+    if (admits(below)) batches.push_back(batch / m * below);
+  for (std::uint32_t above = m + 1; above < m + kFurthest; ++above) {
+    if (!admits(above)) continue;
+    batches.push_back(batch / m * above);
+    break;
+  }
+  return fmt::format("{}", fmt::join(batches, " or "));
+}
+
 }  // namespace
 
 bool cluster_broken(const Specification& spec) {
@@ -201,10 +222,11 @@ void add_refusal(const Refusal& refused, const Specification& spec, const Schedu
       refused.key == "microbatches" && !keys.microbatches.there && keys.global_batch_size.value;
   if (!of_batch) return keys.section.refuse(refused.key, refused.why);
   const std::uint32_t m = shape.microbatches_per_update;
+  const std::string nearest = nearest_batches(spec, shape, *keys.global_batch_size.value);
   keys.global_batch_size.refuse(
-      fmt::format("{}; 'global_batch_size' must say the same or be left out ({} samples per update "
-                  "are {} microbatch{})",
-                  refused.why, *keys.global_batch_size.value, m, m == 1 ? "" : "es"));
+      fmt::format("{}; {} samples per update are {} microbatch{}: 'global_batch_size' must be {}",
+                  refused.why, *keys.global_batch_size.value, m, m == 1 ? "" : "es",
+                  nearest.empty() ? "another or left out" : nearest));
 }
 
 Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width,

@@ -72,8 +72,9 @@ class Columns : public SweepColumns {
   std::vector<std::string> scenarios_;  ///< what each is called, whatever becomes of its points
 };
 
-inline constexpr std::string_view kStatusNames[] = {"ok", "infeasible", "refused", "failed"};
-inline constexpr std::string_view kFailed = kStatusNames[3];
+inline constexpr std::string_view kStatusNames[] = {"ok", "unknown", "infeasible", "refused",
+                                                    "failed"};
+inline constexpr std::string_view kFailed = kStatusNames[4];
 
 /// Numbers as short as reads back to the same; NaN is "".
 std::string number_cell(double value);

@@ -1,6 +1,7 @@
 #include "sweep/evaluate.hpp"
 
 #include "base/error.hpp"
+#include "results/fitting_split.hpp"
 
 #include <fmt/format.h>
 
@@ -83,6 +84,12 @@ Row row_of(const Simulation& simulation) {
   row.why = !result.infeasible_because.empty() ? result.infeasible_because.front()
                                                : result.stalled_because;
   row.status = row.why.empty() ? Row::Status::ok : Row::Status::infeasible;
+  if (const auto split = fitting_split(simulation.scenario, result))
+    row.why = fmt::format("{}{}{}", row.why, kOtherSplit, *split);
+  if (row.why.empty() && !simulation.scenario.missing.empty()) {
+    row.status = Row::Status::unknown;
+    row.why = one_line("without " + simulation.scenario.missing);
+  }
   return row;
 }
 

@@ -11,6 +11,9 @@
 
 namespace penstock {
 
+/// In `why`, before the layers of a split that would fit (results/fitting_split.hpp).
+inline constexpr std::string_view kOtherSplit = "; it would fit with split: ";
+
 /// The row of a simulated scenario: the numbers of `simulate --format csv`.
 Row row_of(const Simulation& simulation);
 

@@ -4,6 +4,7 @@
 #include "base/suggest.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "sweep/evaluate.hpp"
 
 #include <fmt/format.h>
 
@@ -21,6 +22,7 @@ constexpr std::size_t kMostCells = 1'000'000;  // of the heat map
 constexpr std::size_t kWidestReason = 100;
 constexpr std::size_t kWidestLabel = 24;
 constexpr std::size_t kWidestName = 30;  // of an axis
+constexpr std::size_t kNotShown = 2;     // from this status on: its place in kStatusNames
 constexpr const char* kOptimistic =
     "microbatches smaller than the device's efficiency curve was measured with: optimistic";
 constexpr const char* kNoSteadyState =
@@ -135,9 +137,10 @@ void Overview::add(const Cells& row) {
                                                std::begin(kStatusNames));
   if (status >= counts_.size()) return;
   ++counts_[status];
-  if (status != 0) {
-    add_reason(row);
+  if (status != 0) add_reason(row);
+  if (status >= kNotShown) {
     add_to_empty(row, status);
+    add_split(row);
     return;
   }
   batches_.add(number_of(row[batch_]));
@@ -170,17 +173,46 @@ std::string Overview::gpus() const {
 void Overview::add_reason(const Cells& row) {
   auto& reasons = reasons_[static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
                                                     std::begin(kStatusNames))];
-  std::string words = without_numbers(row[why_]);
+  const std::string why = row[why_].substr(0, row[why_].find(kOtherSplit));
+  std::string words = without_numbers(why);
   if (reasons.size() >= kMostReasons && !reasons.contains(words)) words.clear();
   Reason& reason = reasons[words];
-  if (reason.count++ == 0) reason.example = row[why_];
+  if (reason.count++ == 0) reason.example = why;
+}
+
+void Overview::add_split(const Cells& row) {
+  const std::size_t at = row[why_].find(kOtherSplit);
+  if (at == std::string::npos) return;
+  ++splits_;
+  const double rate = number_of(row[throughput_]).value_or(0);
+  if (rate <= best_split_) return;
+  best_split_ = rate;
+  split_point_ = fmt::format("{} with split: {} ({:.4g} samples/s if it fitted as it is)",
+                             settings(row), row[why_].substr(at + kOtherSplit.size()), rate);
+}
+
+std::string Overview::splits() const {
+  if (splits_ == 0) return "";
+  return fmt::format(
+      "{} not fit would with other layers on the stages, which `why` says; the fastest: {}",
+      splits_ == 1 ? "1 point that does"
+                   : format_count(static_cast<std::int64_t>(splits_)) + " points that do",
+      split_point_);
+}
+
+std::string Overview::settings(const Cells& row) const {
+  std::vector<std::string> parts;
+  if (space_.files().size() > 1) parts.push_back(row[1]);
+  for (std::size_t a = 0; a < columns_.axes(); ++a)
+    parts.push_back(columns_.all()[2 + a].name + "=" + row[2 + a]);
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 void Overview::add_to_empty(const Cells& row, std::size_t status) {
   if (map_.empty()) return;
   const auto digits = space_.digits(std::strtoull(row[0].c_str(), nullptr, 10));
   std::uint8_t& empty = map_empty_[digits[mapped_[0]]][digits[mapped_[1]]];
-  empty = std::min(empty, static_cast<std::uint8_t>(status - 1));
+  empty = std::min(empty, static_cast<std::uint8_t>(status - kNotShown));
 }
 
 void Overview::add_to_axes(const Cells& row) {
@@ -191,12 +223,7 @@ void Overview::add_to_axes(const Cells& row) {
   if (!map_.empty()) raise(map_[digits[mapped_[0]]][digits[mapped_[1]]], *value);
   if (*value <= best_) return;
   best_ = *value;
-  std::vector<std::string> parts;
-  if (space_.files().size() > 1) parts.push_back(row[1]);
-  for (std::size_t a = 0; a < columns_.axes(); ++a)
-    parts.push_back(columns_.all()[2 + a].name + "=" + row[2 + a]);
-  best_point_ = {fmt::format("{:.4g} samples/s", *value),
-                 fmt::format("{}", fmt::join(parts, ", "))};
+  best_point_ = {fmt::format("{:.4g} samples/s", *value), settings(row)};
 }
 
 /// Numbers before texts; what is equal in the order of the points.
@@ -253,7 +280,8 @@ std::vector<std::string> Overview::others() const {
 
 std::string Overview::counts() const {
   std::vector<std::string> parts;
-  for (std::size_t s = 0; s < counts_.size(); ++s) parts.push_back(count_text(s));
+  for (std::size_t s = 0; s < counts_.size(); ++s)
+    if (counts_[s] > 0 || kStatusNames[s] != "unknown") parts.push_back(count_text(s));
   return fmt::format("{} point{}: {}", format_count(static_cast<std::int64_t>(points())),
                      points() == 1 ? "" : "s", fmt::join(parts, ", "));
 }
@@ -319,6 +347,9 @@ std::string Overview::top_table(const Canvas& canvas) const {
     if (count < shown.size())
       text +=
           fmt::format("({} more columns do not fit; --columns chooses)\n", shown.size() - count);
+    if (counts_[1] > 0)
+      text += fmt::format("whether they fit is unknown: the model is one {}\n",
+                          reasons_[1].begin()->second.example);
     if (any_marked) text += fmt::format("*: {}\n", kOptimistic);
     if (any_short) text += fmt::format("+: {}\n", kNoSteadyState);
     return text;
@@ -375,7 +406,8 @@ std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t 
 }
 
 std::string Overview::table(const Canvas& canvas) const {
-  return top_table(canvas) + heat_map(canvas) + lines(canvas);
+  const std::string other = splits();
+  return top_table(canvas) + (other.empty() ? "" : other + "\n") + heat_map(canvas) + lines(canvas);
 }
 
 }  // namespace penstock

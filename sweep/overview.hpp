@@ -41,13 +41,16 @@ class Overview {
   std::string batches() const;
   /// Likewise where they use different numbers of GPUs.
   std::string gpus() const;
+  /// Of rows that would fit with other layers on their stages, how many there are and the fastest;
+  /// else "".
+  std::string splits() const;
   const std::optional<BestPoint>& best_point() const { return best_point_; }
   /// Of one status, by its place in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
   std::uint64_t points() const;
   /// "200 infeasible (most often: ...)": those that there are, but for the feasible.
   std::vector<std::string> others() const;
-  std::uint64_t failed() const { return counts_[3]; }
+  std::uint64_t failed() const { return counts_[4]; }
 
   /// The best rows, a heat map of the two axes with the most values, a line for each axis.
   std::string table(const Canvas& canvas) const;
@@ -78,6 +81,9 @@ class Overview {
   void add_to_axes(const Cells& row);
   void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
+  void add_split(const Cells& row);
+  /// "stages=8, width=2", where there are several files with which.
+  std::string settings(const Cells& row) const;
   std::string header(std::size_t column) const;
   std::string top_table(const Canvas& canvas) const;
   std::string heat_map(const Canvas& canvas) const;
@@ -98,11 +104,13 @@ class Overview {
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
   std::vector<std::vector<double>> map_;     ///< the same by the values of two levels
-  std::vector<std::vector<std::uint8_t>> map_empty_;  ///< of HeatMap
-  std::array<std::uint64_t, 4> counts_{};             ///< by status
-  std::array<std::map<std::string, Reason>, 4> reasons_;
+  std::vector<std::vector<std::uint8_t>> map_empty_;             ///< of HeatMap
+  std::array<std::uint64_t, std::size(kStatusNames)> counts_{};  ///< by status
+  std::array<std::map<std::string, Reason>, std::size(kStatusNames)> reasons_;
   std::vector<Best> top_;
-  double best_ = 0;
+  double best_ = 0, best_split_ = 0;
+  std::uint64_t splits_ = 0;
+  std::string split_point_;
   std::optional<BestPoint> best_point_;
 };
 

@@ -17,6 +17,7 @@ std::string one_line(std::string text);
 struct Row {
   enum class Status : std::uint8_t {
     ok,
+    unknown,     ///< fits as far as is modelled: the model is one without `why`
     infeasible,  ///< simulated, and does not fit or never ends
     refused,     ///< the scenario cannot be simulated: what `simulate` calls an error
     failed,      ///< its worker crashed or ran out of time

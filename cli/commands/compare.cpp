@@ -351,8 +351,10 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
     const Json why = results[i].value("infeasible_because", Json::array());
     section.points.add({{names[i], number_or_0(results[i], "throughput_samples_per_s"),
                          most(results[i], "peak_memory_bytes")},
-                        fits(results[i]) ? PointStatus::ok : PointStatus::infeasible,
-                        why.empty() ? "" : why[0].get<std::string>()});
+                        !fits(results[i])                ? PointStatus::infeasible
+                        : results[i].contains("missing") ? PointStatus::unknown
+                                                         : PointStatus::ok,
+                        why.empty() ? results[i].value("missing", "") : why[0].get<std::string>()});
   }
   return section_text(section);
 }
@@ -442,17 +444,6 @@ std::string point_text(const std::vector<Override>& point) {
   return text;
 }
 
-/// Of a split that balances time and does not fit: the nearest that does.
-std::string split_that_fits(const Scenario& scenario, const Result& result) {
-  const auto& pipeline = parse_document(scenario.text, scenario.origin);
-  const Value* split = value_at(pipeline, {"pipeline", "split"});
-  if (result.infeasible_because.empty() || split == nullptr || split->text != "balanced") return "";
-  const auto other = fitting_split(scenario);
-  return other
-             ? fmt::format("split: balanced balances time, not memory; split: {} would fit", *other)
-             : "";
-}
-
 /// What is wrong, in a line: where the file is fine, its lines say nothing.
 std::string messages(const InputError& error) {
   std::string text;
@@ -515,8 +506,11 @@ Compared results_of(const Arguments& arguments, Sources& sources) {
             result.perturbed = perturbed;
             if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
             Json json = to_json(s, result, options);
-            if (const std::string split = split_that_fits(scenario, result); !split.empty())
-              json["notes"].push_back(split);
+            if (const auto split = fitting_split(scenario, result))
+              json["notes"].push_back(
+                  fmt::format("split: {} would fit; without it layers are split by time or number, "
+                              "not by memory",
+                              *split));
             return json;
           },
           fine);

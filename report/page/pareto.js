@@ -2,6 +2,15 @@
 const MOST_GROUPS = OKABE_ITO.length;
 const FRONT = 'Pareto front';
 
+/** Of an axis: from 0, unless the points would lie on each other. */
+function extent(values, unit) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  if (!(least > 0.5 * most) || least === most) return {min: 0};
+  const {factor} = scaleOf(unit, most);
+  const step = roundStep((most - least) / factor) * factor;
+  return {min: Math.floor(least / step) * step, interval: step};
+}
+
 class Pareto extends Figure {
   constructor(section, points) {
     super(section);
@@ -89,13 +98,18 @@ class Pareto extends Figure {
       grid: {left: 64, right: 20, top: 30, bottom: 46},
       xAxis: this.axis({
         type: 'value',
-        min: 0,
         nameLocation: 'middle',
         nameGap: 28,
         ...xAxis,
+        ...extent(rows.map(x.value), x.unit),
         axisLabel: {...xAxis.axisLabel, hideOverlap: true}
       }),
-      yAxis: this.axis({type: 'value', min: 0, ...yAxis, nameTextStyle: {align: 'left'}}),
+      yAxis: this.axis({
+        type: 'value',
+        ...yAxis,
+        ...extent(rows.map(y.value), y.unit),
+        nameTextStyle: {align: 'left'}
+      }),
       series: [
         ...this.rows.map((mine, g) => ({
                            type: 'scatter',

@@ -48,7 +48,7 @@ class Points {
     return true;
   }
 
-  ok(row) { return this.status(row) === 'ok'; }
+  ok(row) { return ['ok', 'unknown'].includes(this.status(row)); }
   named(name) { return this.columns.find(c => c.name === name); }
 
   /** "stages 8, schedule 1f1b". */
@@ -58,7 +58,7 @@ class Points {
 
   tipOf(row) {
     const rows = this.measures.map(m => [spaced(m.name), format(m.value(row) ?? null, m.unit)]);
-    if (!this.ok(row)) rows.unshift([this.status(row), this.reason(row)]);
+    if (this.status(row) !== 'ok') rows.unshift([this.status(row), this.reason(row)]);
     return tip(this.describe(row), rows);
   }
 }

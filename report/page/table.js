@@ -11,6 +11,8 @@ function reader({values}) {
   return {numbers, value: numbers ? row => values[row] : row => values.words[values.at[row]]};
 }
 
+const heading = ({name, unit}) => label(name, PREFIXES[unit] ? '' : unit);
+
 class Table {
   static all = [];
 
@@ -68,12 +70,11 @@ class Table {
   head(shown) {
     const row = element('tr');
     for (const i of shown) {
-      const {name, unit} = this.data.columns[i];
       const mine = this.sorted?.column === i;
       const arrow = mine ? (this.sorted.down ? ' ▼' : ' ▲') : '';
-      const heading = label(name, PREFIXES[unit] ? '' : unit) + arrow;
       const button = element(
-          'button', {type: 'button', 'data-column': i, onclick: () => this.sortBy(i)}, heading);
+          'button', {type: 'button', 'data-column': i, onclick: () => this.sortBy(i)},
+          heading(this.data.columns[i]) + arrow);
       const sort = mine ? (this.sorted.down ? 'descending' : 'ascending') : null;
       const text = this.data.rows > 0 && typeof this.data.cell(0, i) === 'string' ? 'text' : null;
       row.append(element('th', {scope: 'col', 'aria-sort': sort, class: text}, button));
@@ -91,7 +92,10 @@ class Table {
         const text = typeof value === 'string';
         const {unit} = this.data.columns[i];  // stands in the heading, unless it has prefixes
         line.append(element(
-            'td', text ? {class: value.length > LONG_TEXT ? 'text long' : 'text'} : {},
+            'td', {
+              class: !text ? null : value.length > LONG_TEXT ? 'text long' : 'text',
+              'data-name': heading(this.data.columns[i])
+            },
             format(value, PREFIXES[unit] ? unit : '')));
       }
       body.append(line);

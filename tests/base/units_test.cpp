@@ -219,6 +219,10 @@ TEST(ByteUnit, IsThatOfTheLargest) {
   EXPECT_STREQ(byte_unit(3 << 20).name, "MiB");
   EXPECT_STREQ(byte_unit(std::int64_t{1} << 30).name, "GiB");
   EXPECT_EQ(byte_unit(std::int64_t{1} << 34).text(std::int64_t{3} << 29), "1.50");
+  EXPECT_EQ(byte_unit(std::int64_t{1} << 34).text(0), "0");
+  EXPECT_EQ(byte_unit(std::int64_t{1} << 34).text(1 << 20), "<0.01");
+  EXPECT_STREQ(byte_unit(std::int64_t{400} << 20).name, "MiB");
+  EXPECT_EQ(byte_unit(std::int64_t{400} << 20).text(1 << 28), "256.0");
 }
 
 }  // namespace

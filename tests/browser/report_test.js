@@ -258,6 +258,11 @@ const tests = {
         const box = await canvas(page, 0).boundingBox();
         const besides = file === files[2] && width > 800;  // two panels side by side
         assert.ok(box.width > (besides ? 0.4 : 0.85) * width && box.x + box.width <= width);
+        const cut = await page.evaluate(
+            () => [...document.querySelectorAll('.table td')].filter(
+                td => td.checkVisibility() &&
+                    td.getBoundingClientRect().right > innerWidth).length);
+        if (width < 600) assert.equal(cut, 0, `cells of ${file} that are cut`);
         if (file === files[0])
           await page.screenshot({path: join(screenshots, `report-${width}.png`)});
         await close(page);

@@ -212,7 +212,7 @@ class Memory(Case):
 
     def test_a_balanced_split_that_does_not_fit_names_one_that_does(self):
         table = self.run_it("compare", *self.CASE, "--over", "schedule=1f1b,v-half").stdout
-        named = re.search(r"split: balanced balances time, not memory; split: (\[.*\]) would fit",
+        named = re.search(r"split: (\[.*\]) would fit; without it layers are split by time",
                           table)
         self.assertIsNotNone(named, table)
         result = self.json("simulate", *self.CASE)
@@ -444,6 +444,14 @@ class Models(Case):
         self.assertNotIn(" yes ", table)
         full = self.json("simulate", case, "--set", "model.num_layers=8000")
         self.assertIs(full["feasible"], False)
+        swept = self.run_it("sweep", case, "--over", "model.num_layers=8,8000", "--format", "csv")
+        self.assertRegex(swept.stdout, r"(?m),unknown,\"without the other experts' weights.*all-to-all\"")
+        self.assertRegex(swept.stdout, r"(?m),infeasible,")
+        self.assertNotRegex(swept.stdout, r"(?m),ok,")
+        self.assertIn("whether they fit is unknown: the model is one without the other experts'",
+                      self.run_it("sweep", case, "--over", "microbatch_size=1,2").stdout)
+        plan = self.json("plan", case, "--search", "full", "--effort", "5")
+        self.assertTrue(all("experts" in p["missing"] for p in plan["plans"]))
 
     def test_more_than_experts_is_left_out_by_name(self):
         more = {**self.MIXTURE, "n_routed_experts": 64, "n_shared_experts": 2, "kv_lora_rank": 512,

@@ -209,6 +209,24 @@ TEST(PipedreamProfileSplit, IsTheFastestAndAmongThoseTheOneThatSendsLeast) {
   }
 }
 
+TEST(PipedreamProfile, ADeviceWithALongHeadMayHaveNoOtherLayers) {
+  std::string text;
+  for (int i = 0; i < 5; ++i) {
+    const std::string id = std::to_string(i);
+    text += node("node" + id, "Linear", "1", "2", "8", "4");
+    if (i > 0) text += "\tnode" + std::to_string(i - 1) + " -- node" + id + "\n";
+  }
+  text += node("head", "Linear", "5", "10", "8", "4") + "\tnode4 -- head\n";
+  PipedreamProfile p = read(text);
+  p.input_bytes = 16;
+  const auto split = profiled_balanced_split(p, {1, 1, 1, 1}, false, {0, 1, 1, 0});
+  EXPECT_EQ(split.front(), 0);
+  EXPECT_EQ(split.back(), 1);
+  const auto costs = profiled_stage_costs(p, split, {});
+  EXPECT_EQ(costs[0].output_bytes, 16) << "it passes on what it gets";
+  EXPECT_EQ(costs[1].activation_bytes, 16 + 8 * split[1]);
+}
+
 // --- mistakes -----------------------------------------------------------------------------------
 
 struct Mistake {

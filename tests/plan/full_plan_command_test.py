@@ -250,7 +250,22 @@ class Files(Case):
         text = self.ok("plan", self.small, "--search", "full", "--write", self.plans)
         for name in self.names():
             self.assertIn(name, text)
-        self.assertIn("no Megatron-LM arguments: Megatron-LM runs 1f1b", text)
+        self.assertIn("not in Megatron-LM: Megatron-LM runs 1f1b", text)
+
+    def test_each_says_which_frameworks_have_its_schedule(self):
+        wanted = ("--schedule", "1f1b", "--schedule", "zb-h1", "--stages", 2, "--top", 2)
+        text = self.ok("plan", self.small, "--search", "full", *wanted)
+        self.assertIn("  runs in: Megatron-LM, PyTorch (Schedule1F1B)\n", text)
+        self.assertIn("  runs in: PyTorch (from its table, --write); not in Megatron-LM: "
+                      "Megatron-LM runs 1f1b and interleaved-1f1b, not 'zb-h1'\n", text)
+        self.assertIn("\nfor Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b", text)
+        plans = json.loads(self.ok("plan", self.small, "--search", "full", *wanted, "--format",
+                                   "json"))["plans"]
+        by_schedule = {p["schedule"]: p for p in plans}
+        self.assertIn("Megatron-LM", by_schedule["1f1b"]["runs_in"])
+        self.assertIsNone(by_schedule["1f1b"]["not_in_megatron"])
+        self.assertNotIn("Megatron-LM", by_schedule["zb-h1"]["runs_in"])
+        self.assertIn("not 'zb-h1'", by_schedule["zb-h1"]["not_in_megatron"])
 
     def test_plans_are_replaced_when_told_so_and_all_of_them(self):
         self.write("--top", 3)

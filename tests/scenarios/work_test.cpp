@@ -160,7 +160,7 @@ TEST(Batch, ARefusedNumberOfMicrobatchesIsSaidOfTheBatch) {
       "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: pipedream\n"
       "pipeline: {stages: 8, global_batch_size: 64}\n");
   EXPECT_NE(why.find("global_batch_size"), std::string::npos) << why;
-  EXPECT_NE(why.find("(64 samples per update are 64 microbatches"), std::string::npos) << why;
+  EXPECT_NE(why.find("64 samples per update are 64 microbatches"), std::string::npos) << why;
 }
 
 TEST(Batch, APipelineOfOneMicrobatchIsNoted) {

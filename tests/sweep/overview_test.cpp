@@ -29,6 +29,42 @@ TEST(Overview, CountsWhatBecameOfPointsWithTheMostFrequentReason) {
             "refused (because: 48 layers do not divide evenly into 5 stages), 0 failed");
 }
 
+TEST(Overview, WhatWouldFitWithOtherLayersIsSaidBelowTheTable) {
+  const SpaceRig rig;
+  Overview overview(rig.space, rig.columns, {});
+  for (const std::uint64_t point : {0, 1, 2}) {
+    Row row = made_up_row(point);
+    if (point > 0) row.status = Row::Status::infeasible;
+    if (point > 0) row.why = "device 0 needs 9 GiB; it would fit with split: [3, 5]";
+    overview.add(rig.columns.cells(row));
+  }
+  EXPECT_EQ(overview.counts(),
+            "3 points: 1 ok, 2 infeasible (because: device 0 needs 9 GiB), 0 refused, 0 failed");
+  EXPECT_NE(
+      overview.table(kPlain).find(
+          "\n2 points that do not fit would with other layers on the stages, which `why` says; "
+          "the fastest: stages=1, microbatches=2 with split: [3, 5] (0.5 samples/s if it "
+          "fitted as it is)\n"),
+      std::string::npos)
+      << overview.table(kPlain);
+}
+
+TEST(Overview, WhatFitsAsFarAsIsModelledIsShownAndSaysWhatIsMissing) {
+  const SpaceRig rig;
+  Overview overview(rig.space, rig.columns, {});
+  Row row = made_up_row(1);
+  row.status = Row::Status::unknown;
+  row.why = "without its experts";
+  overview.add(rig.columns.cells(row));
+  EXPECT_EQ(overview.best(), "0.5 samples/s (stages=1, microbatches=2)");
+  EXPECT_EQ(overview.counts(),
+            "1 point: 0 ok, 1 unknown (because: without its experts), 0 infeasible, 0 refused, "
+            "0 failed");
+  EXPECT_NE(overview.table(kPlain).find(
+                "\nwhether they fit is unknown: the model is one without its experts\n"),
+            std::string::npos);
+}
+
 TEST(Overview, TheBestIsFeasible) {
   const SpaceRig rig;
   EXPECT_EQ(overview_of(rig).best(), "1 samples/s (stages=1, microbatches=1)");

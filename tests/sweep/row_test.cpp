@@ -55,7 +55,7 @@ TEST(Row, CutShortOrTooLongIsSaid) {
 
 TEST(Row, OfAnUnknownStatusIsNone) {
   std::string bytes = encode(some_row());
-  bytes[sizeof(std::uint64_t)] = 4;
+  bytes[sizeof(std::uint64_t)] = 5;
   EXPECT_THROW(decode(bytes), Garbled);
 }
 
