@@ -146,7 +146,8 @@ def many(cluster, folder, millions):
     if process.returncode:
         raise SystemExit(said)
     most = " and ".join(f"{p / 1e6:.0f} MB" for p in sorted(peaks.values()))
-    print(f"{said.strip().splitlines()[-1]}; most memory: program and its Python {most}, scheduler "
+    rate = next(line for line in said.splitlines() if "points/s" in line)
+    print(f"{rate}; most memory: program and its Python {most}, scheduler "
           f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
 
 

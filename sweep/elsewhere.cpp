@@ -106,7 +106,8 @@ std::uint64_t Elsewhere::chunk_size(const WorkItems& items, const WorkerOptions&
   const std::uint64_t left = options.left();
   const std::uint64_t here = left - std::min(left, away_);
   constexpr std::uint64_t kLeastShare = 16;  // of what is wanted: 30 ms of half a second
-  return std::min(most, std::max({std::uint64_t{1}, most / kLeastShare, here / (2 * most_wanted_)}));
+  return std::min(most,
+                  std::max({std::uint64_t{1}, most / kLeastShare, here / (2 * most_wanted_)}));
 }
 
 void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
