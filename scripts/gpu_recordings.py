@@ -345,7 +345,7 @@ def collect(out, traces, gpu):
             continue
         with gzip.GzipFile(traces / path.name, "wb", mtime=0) as file:
             file.write(json.dumps(recording, separators=(",", ":")).encode())
-    for pattern in ("nvidia-smi*.txt", "gpu.txt", "session.log"):
+    for pattern in ("nvidia-smi*.txt", "gpu.txt", "examination.log", "session.log"):
         for path in out.glob(pattern):
             shutil.copy(path, traces)
     print(f"{len(recordings)} recordings in {traces}; now: penstock validate {traces}")

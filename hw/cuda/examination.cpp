@@ -119,11 +119,11 @@ void look_at_events(int gpu, const Say& say) {
     missing.push_back(static_cast<double>(stamps.word(1).load() - stamps.word(0).load()) * 1e-9 -
                       apart.back());
   }
-  say(fmt::format(
-      "events across {}partitions: {:.1f} us from one to the next, between stamps of the "
-      "timer {:.1f} us farther apart (at least {:.1f})",
-      partitions.problem().empty() ? "" : "what are no ", median(apart) * 1e6,
-      median(missing) * 1e6, std::ranges::min(missing) * 1e6));
+  say(
+      fmt::format("events across {}: {:.1f} us from one to the next, between stamps of the "
+                  "timer {:.1f} us farther apart (at least {:.1f})",
+                  partitions.problem().empty() ? "partitions" : "streams without partitions",
+                  median(apart) * 1e6, median(missing) * 1e6, std::ranges::min(missing) * 1e6));
   constexpr int kEvents = 2000;
   std::vector<TimedEvent> events(kEvents);
   const double began = steady_s();

@@ -91,6 +91,26 @@ class OneGpu(Emulated):
         for mib, device in zip(reserved, self.recorded(record)["runs"][0]["devices"], strict=True):
             self.assertGreaterEqual(float(mib) * 2**20, device["allocator_peak_bytes"])
 
+    def test_what_it_is_like(self):
+        self.environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+        code, out, err = self.run_program("--backend", "cuda", "--examine")
+        self.assertEqual((code, err), (0, ""))
+        for count, sms in ((2, 64), (4, 32), (8, 16), (16, 8)):
+            self.assertRegex(out, f"{count} partitions: {count} x {sms} of 132 SMs.* SMs 0-{sms - 1}, ")
+        for words in ("32 streams: kernels of 5 ms on each take ", "timer tick: 32 ns",
+                      "events across partitions: ", "events back to back: ", "launches by 1 thread: ",
+                      "launches by 8 threads: ", "0 MiB used, 64 reserved", "copies of 64 KiB: to the",
+                      "copies of 262144 KiB"):
+            self.assertIn(words, out)
+        self.assertNotIn("FAILED", out)
+        self.environment["PENSTOCK_EMULATED_SPLIT"] = "none"
+        out = self.run_program("--backend", "cuda", "--examine")[1]
+        self.assertIn("2 partitions: none: 132 SMs do not make 2 partitions", out)
+        self.assertIn("events across streams without partitions: ", out)
+        self.assertIn("--backend cuda", self.one_line(2, "--examine"))
+        self.environment["PENSTOCK_EMULATED_GPUS"] = "0"
+        self.assertIn("no GPU on this machine", self.one_line(4, "--backend", "cuda", "--examine"))
+
     def test_replicas(self):
         for precision in ("fp32", "bf16"):
             for schedule, stages in (("pipedream-2bw", 2), ("asp", 1)):
@@ -445,6 +465,7 @@ class Recording(Emulated):
         self.script("gpu_recordings.py", "collect", rest, traces, "--gpu", "h100")
         self.assertRegex((traces / "layers.txt").read_text(), r"F .* ms, B .* ms, .*% of the peak")
         self.assertRegex((traces / "launches.txt").read_text(), "1 to 2 sequences, .* times the time")
+        self.assertIn("launches by 8 threads", (traces / "examination.log").read_text())
         self.assertEqual((traces / "interference.txt").read_text().count("interference-"), 4 * 2)
         profile = (traces / "gpt-1024-p4-pinned.yaml").read_text()
         self.assertRegex(profile, r"measured_interference:\n.*products_by_steps: [\d.]+")
