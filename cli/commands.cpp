@@ -453,7 +453,7 @@ const std::vector<CommandSpec>& table() {
         {"as",
          "FORM",
          "what a table holds; default: by its header",
-         "runs|vtrain|sailor|predicted",
+         "runs|vtrain|sailor|simumax|predicted",
          false,
          {}},
         {"print", "N", "tables: only the scenario of row N (from 1, or its id)", {}, false, {}},

@@ -73,6 +73,10 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
   const auto documents = std::make_shared<Documents>();
   std::set<std::string> stacks;
   for (const RunRow& row : rows) {
+    if (!row.left_out.empty()) {
+      report.notes.push_back(fmt::format("{} left out: {}", row.id, row.left_out));
+      continue;
+    }
     try {
       Scenario scenario =
           ScenarioTemplate(row.scenario, fmt::format("{}:{}", path, row.line), documents)
@@ -92,12 +96,17 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
 }
 
 std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& row) {
+  const auto scenario_in = [&](const RunRow& chosen) {
+    if (!chosen.left_out.empty())
+      throw InputError("--print", fmt::format("{} has no scenario: {}", row, chosen.left_out));
+    return chosen.scenario;
+  };
   const auto named = std::ranges::find(rows, row, &RunRow::id);
-  if (named != rows.end()) return named->scenario;
+  if (named != rows.end()) return scenario_in(*named);
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), number);
   const bool whole = error == std::errc() && end == row.data() + row.size();
-  if (whole && number >= 1 && number <= rows.size()) return rows[number - 1].scenario;
+  if (whole && number >= 1 && number <= rows.size()) return scenario_in(rows[number - 1]);
   std::vector<std::string> ids;
   for (const RunRow& known : rows) ids.push_back(known.id);
   throw InputError("--print", fmt::format("must be a row from 1 to {}, or its id, got '{}'{}",

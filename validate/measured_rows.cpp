@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "traces/recording.hpp"
 #include "validate/run_table.hpp"
+#include "validate/simumax.hpp"
 
 #include <fmt/format.h>
 
@@ -139,6 +140,7 @@ MeasuredFormat measured_format(std::string_view path, std::string_view text) {
     if (is_run_table(columns)) return MeasuredFormat::runs;
     return is_predicted_table(columns) ? MeasuredFormat::predicted : MeasuredFormat::unknown;
   }
+  if (is_simumax(text)) return MeasuredFormat::runs;
   if (is_recording(text)) return MeasuredFormat::recording;
   if (text.find("\"pipeline_list\"") != std::string_view::npos) return MeasuredFormat::sailor;
   return MeasuredFormat::unknown;

@@ -72,7 +72,7 @@ MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice);
 enum class MeasuredFormat {
   recording,  ///< of our own runs (traces/recording.hpp)
   sailor,     ///< JSON of Sailor: one configuration with times and memory
-  runs,       ///< CSV of training runs, a scenario per line (validate/run_table.hpp)
+  runs,       ///< training runs, a scenario per row (validate/run_table.hpp)
   predicted,  ///< CSV of rows that somebody predicted (`parse_predicted_rows`)
   unknown
 };

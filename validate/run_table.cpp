@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/suggest.hpp"
+#include "validate/simumax.hpp"
 
 #include <fmt/format.h>
 
@@ -68,6 +69,8 @@ class RowReader {
     run.line = row_.line;
     run.id = has("id") ? cell("id") : fmt::format("line {}", row_.line);
     run.row_class = cell("class");
+    run.left_out = cell("left_out");
+    if (!run.left_out.empty()) return run;
     run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
     run.measured_s = measured_time();
     if (!run.measured_s) run.measured_tflops = number("tflops_per_gpu");
@@ -214,7 +217,8 @@ class RowReader {
     take("microbatch_size", "microbatch");
     take("microbatches", "microbatches");
     take("recompute", "recompute");
-    if (yes("zero") && number("dp").value_or(1) > 1) write("  distributed_optimizer", "true");
+    if (yes("zero") && number("dp").value_or(1) * number("cp").value_or(1) > 1)
+      write("  distributed_optimizer", "true");
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
     if (number("dp").value_or(1) > 1)
@@ -354,7 +358,7 @@ bool is_run_table(const std::vector<std::string>& columns) {
 }
 
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {
-  CsvTable table = parse_csv(text, origin);
+  CsvTable table = is_simumax(text) ? simumax_as_runs(text, origin) : parse_csv(text, origin);
   if (is_vtrain(table.columns)) table = vtrain_as_runs(std::move(table), origin);
   require_columns(table, origin);
   std::vector<RunRow> rows;

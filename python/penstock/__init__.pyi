@@ -158,7 +158,7 @@ def validate(
     *files: Any,
     tolerance: Any = ...,
     engine: Literal['auto', 'exact', 'fluid', 'simgrid'] = ...,
-    as: Literal['runs', 'vtrain', 'sailor', 'predicted'] = ...,
+    as: Literal['runs', 'vtrain', 'sailor', 'simumax', 'predicted'] = ...,
     print: Any = ...,
     rows: bool = ...,
     profiles: Any = ...,

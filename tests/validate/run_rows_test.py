@@ -65,6 +65,16 @@ class RunRows(unittest.TestCase):
                         self.assertAlmostEqual(row["measured_s"] * 380,
                                                row["predicted_s"] * simulated["tflops_per_device"])
 
+    def test_a_row_without_a_scenario_is_left_out_and_said(self):
+        table = pathlib.Path(self.folder.name) / "simumax.json"
+        row = {"model": "llama3-70b", "layer_num": 2, "mbc": 4, "real_ms": 300, "real_alloc_gib": 20}
+        table.write_text(json.dumps({"rows": [{"case": "llama3_70b_l2_tp2_pp1_dp4_mbc4"} | row,
+                                              {"case": "moe_ep8"} | row | {"model": "moe"}]}))
+        done = json.loads(run("validate", table, "--as", "simumax", "--format", "json").stdout)
+        self.assertEqual([row["name"] for row in done["rows"]], ["llama3_70b_l2_tp2_pp1_dp4_mbc4"])
+        self.assertIn("moe_ep8 left out: 'moe' is no dense model that is known here", done["measured"][0]["notes"])
+        self.assertIn("has no scenario: 'moe' is no", run("validate", table, "--print", "2").stderr)
+
     def test_rows_that_were_predicted_elsewhere_are_reported_when_asked_for(self):
         folder = pathlib.Path(self.folder.name)
         result = folder / "result.csv"

@@ -157,6 +157,33 @@ TEST(RunTable, ARateStandsForATime) {
   EXPECT_FALSE(row("tflops_per_gpu", "3,430").measured_tflops);
 }
 
+const std::string kSimumax = R"({"system": "b200", "rows": [
+  {"case": "llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4_cef", "model": "llama3-70b", "layer_num": 12,
+   "mbc": 4, "real_ms": 1758.0, "real_alloc_gib": 68.43},
+  {"case": "deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef", "model": "deepseekv2", "layer_num": 4, "mbc": 4,
+   "real_ms": 1, "real_alloc_gib": 1}]})";
+
+TEST(Simumax, ACaseIsARunAndAMixtureOfExpertsIsLeftOutWithItsReason) {
+  EXPECT_EQ(measured_format("t.json", kSimumax), MeasuredFormat::runs);
+  const auto rows = parse_run_table(kSimumax, "t.json");
+  EXPECT_EQ(rows.at(0).measured_s, 1.758);
+  EXPECT_EQ(rows[0].measured_bytes, 68.43 * 1024 * 1024 * 1024);
+  for (const char* line :
+       {"num_layers: 12\n", "seq_length: 32768\n", "  tensor: 2\n", "  context: 4\n",
+        "  width: 1\n", "microbatches: 4\n", "distributed_optimizer: true", "stack: megatron\n"})
+    EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
+  EXPECT_EQ(rows.at(1).left_out, "'deepseekv2' is no dense model that is known here");
+  EXPECT_TRUE(rows[1].scenario.empty());
+  EXPECT_FALSE(rows[1].measured_s);
+}
+
+TEST(Simumax, RefusesWhatIsNone) {
+  for (const char* text :
+       {R"({"real_ms": 1})", R"({"rows": [{"real_ms": 1}]})", R"({"rows": [], "real_ms": 1})",
+        R"({"rows": 3, "real_ms": 1})", "{\"real_ms\":"})
+    EXPECT_NE(errors_of(text), "") << text;
+}
+
 TEST(PredictedRows, AreReadAsTheyAreWritten) {
   const std::string text =
       "name,measured_s,predicted_s,depth,class,measured_bytes,predicted_bytes\n"
