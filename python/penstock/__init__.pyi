@@ -29,7 +29,8 @@ class Result:
     samples_per_update: float
     microbatch_size: int
     batches: int
-    feasible: bool
+    feasible: Optional[bool]
+    missing: Any
     infeasible_because: Any
     makespan_s: float
     iteration_time_s: Optional[float]
