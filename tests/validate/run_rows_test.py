@@ -51,18 +51,18 @@ class RunRows(unittest.TestCase):
         path = pathlib.Path(self.folder.name) / "row.yaml"
         for name in ("pipedream_2bw", "llama3", "torchtitan", "zero_bubble", "selene"):
             table = published / f"{name}.csv"
-            rows = json.loads(run("validate", table, "--as", "runs", "--format", "json").stdout)["rows"]
+            # What would help thousands of GPUs takes `simulate` long: of Llama's one replica is asked.
+            fewer = ["--set", "pipeline.width=1"] if name == "llama3" else []
+            rows = json.loads(run("validate", table, "--as", "runs", *fewer, "--format", "json").stdout)["rows"]
             self.assertGreater(len(rows), 2)
-            # Of Llama's the one with eight replicas: what would help, of 64, takes `simulate` long.
-            some = slice(2, 3) if name == "llama3" else slice(0, None, 1 + len(rows) // 7)
-            for number, row in list(enumerate(rows, 1))[some]:
+            for number, row in list(enumerate(rows, 1))[::1 + len(rows) // 7]:
                 with self.subTest(row=row["name"]):
                     path.write_text(run("validate", table, "--print", number).stdout)
-                    simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
+                    simulated = json.loads(run("simulate", path, *fewer, "--engine", "auto", "--format", "json").stdout)
                     self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
                     self.assertEqual(max(d["peak_memory_bytes"] for d in simulated["devices"]), row["predicted_bytes"])
                     if name == "llama3":
-                        self.assertAlmostEqual(row["measured_s"] * 380,
+                        self.assertAlmostEqual(row["measured_s"] * (430, 400, 380)[number - 1],
                                                row["predicted_s"] * simulated["tflops_per_device"])
 
     def test_a_row_without_a_scenario_is_left_out_and_said(self):
