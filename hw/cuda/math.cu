@@ -292,10 +292,9 @@ class CudaMath : public Math {
 
   template <class F>
   static void with_step_pieces(int64_t n, const StepTensors& t, const F& f) {
-    with_pieces(n,
-                {t.master_in, t.master_out, t.working_out, t.gradient, t.first_moment,
-                 t.second_moment},
-                f);
+    with_pieces(
+        n, {t.master_in, t.master_out, t.working_out, t.gradient, t.first_moment, t.second_moment},
+        f);
   }
 
   /// `at`: where x is, if it does not begin a block.

@@ -271,6 +271,15 @@ class Nccl(Emulated):
                     program = self.program(schedule, **shape, model=model, width=width)
                     self.assert_right(program, "--processes")
 
+    def test_kernels_for_what_is_no_whole_pieces_are_loaded_before_the_run(self):
+        for schedule, stages in (("1f1b", 2), ("asp", 1)):
+            for vocabulary in (33, 35):
+                odd = re.sub(r"vocab_size: \d+", f"vocab_size: {vocabulary}", TRANSFORMER)
+                odd = re.sub(r"hidden_size: \d+", "hidden_size: 18", odd)
+                program = self.program(schedule, stages=stages, model=odd, width=3)
+                with self.subTest(schedule, vocabulary=vocabulary):
+                    self.assert_right(program, "--processes", "--precision", "bf16")
+
     def test_a_message_does_not_arrive_before_it_left_though_clocks_differ(self):
         self.environment["PENSTOCK_EMULATED_TICK_NS"] = "3000000"
         program, record = self.program(stages=4), self.folder / "r.json"
