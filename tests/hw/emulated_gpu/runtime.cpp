@@ -456,8 +456,8 @@ extern "C" cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAt
     *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used.load());
     return cudaSuccess;
   }
-  const bool reserved = attribute == cudaMemPoolAttrReservedMemHigh ||
-                        attribute == cudaMemPoolAttrReservedMemCurrent;
+  const bool reserved =
+      attribute == cudaMemPoolAttrReservedMemHigh || attribute == cudaMemPoolAttrReservedMemCurrent;
   if (!reserved && attribute != cudaMemPoolAttrUsedMemHigh) return said(cudaErrorInvalidValue);
   *static_cast<std::uint64_t*>(value) = reserved ? (most + kBlock - 1) / kBlock * kBlock : most;
   return cudaSuccess;
