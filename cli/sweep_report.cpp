@@ -109,7 +109,7 @@ Report SweepReport::report(const Overview& overview, const Arguments& arguments)
   report.figures = figures(overview);
   report.sections = {section_text(section_)};
   report.notes = notes();
-  if (const std::string splits = overview.splits(); !splits.empty()) report.notes.push_back(splits);
+  if (!overview.other_split().empty()) report.notes.push_back(overview.other_split());
   report.command = arguments.command_line;
   report.scenario = scenarios_;
   report.version = PENSTOCK_VERSION;

@@ -83,8 +83,8 @@ std::optional<std::string> fitting_split(const Scenario& scenario) {
   return std::nullopt;
 }
 
-std::optional<std::string> fitting_split(const Scenario& scenario, const Result& result) {
-  if (result.infeasible_because.empty() || scenario.shape.stages() == 1) return std::nullopt;
+std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario) {
+  if (scenario.shape.stages() == 1) return std::nullopt;
   const auto& document = parse_document(scenario.text, scenario.origin);
   const Value* pipeline = document.find("pipeline");
   const Value* split = pipeline == nullptr ? nullptr : pipeline->find("split");

@@ -15,7 +15,7 @@ namespace penstock {
 /// run to repeat (100,000 ops).
 std::optional<std::string> fitting_split(const Scenario& scenario);
 
-/// The same of a scenario that does not fit and whose layers nobody listed; else none.
-std::optional<std::string> fitting_split(const Scenario& scenario, const Result& result);
+/// The same where nobody listed the layers; else none.
+std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario);
 
 }  // namespace penstock

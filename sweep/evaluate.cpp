@@ -84,8 +84,6 @@ Row row_of(const Simulation& simulation) {
   row.why = !result.infeasible_because.empty() ? result.infeasible_because.front()
                                                : result.stalled_because;
   row.status = row.why.empty() ? Row::Status::ok : Row::Status::infeasible;
-  if (const auto split = fitting_split(simulation.scenario, result))
-    row.why = fmt::format("{}{}{}", row.why, kOtherSplit, *split);
   if (row.why.empty() && !simulation.scenario.missing.empty()) {
     row.status = Row::Status::unknown;
     row.why = one_line("without " + simulation.scenario.missing);
@@ -137,6 +135,14 @@ Row Evaluator::row(const Point& point) const {
     }
   });
   return row;
+}
+
+std::optional<std::string> Evaluator::fitting_split(const Point& point) const {
+  try {
+    return fitting_split_unless_listed(parts_->scenario(point));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace penstock

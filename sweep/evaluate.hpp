@@ -8,11 +8,9 @@
 #include "sweep/row.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace penstock {
-
-/// In `why`, before the layers of a split that would fit (results/fitting_split.hpp).
-inline constexpr std::string_view kOtherSplit = "; it would fit with split: ";
 
 /// The row of a simulated scenario: the numbers of `simulate --format csv`.
 Row row_of(const Simulation& simulation);
@@ -28,6 +26,10 @@ class Evaluator {
 
   /// Whatever is wrong with the point is in the row.
   Row row(const Point& point) const;
+
+  /// Of a point that does not fit: layers with which it would, "[18, 21, 21, 20]", where nobody
+  /// listed them and there are some (results/fitting_split.hpp). Takes as long as up to 64 rows.
+  std::optional<std::string> fitting_split(const Point& point) const;
 
  private:
   struct Parts;

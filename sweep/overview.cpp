@@ -4,7 +4,6 @@
 #include "base/suggest.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
-#include "sweep/evaluate.hpp"
 
 #include <fmt/format.h>
 
@@ -22,7 +21,8 @@ constexpr std::size_t kMostCells = 1'000'000;  // of the heat map
 constexpr std::size_t kWidestReason = 100;
 constexpr std::size_t kWidestLabel = 24;
 constexpr std::size_t kWidestName = 30;  // of an axis
-constexpr std::size_t kNotShown = 2;     // from this status on: its place in kStatusNames
+constexpr std::size_t kMostUnfit = 5;
+constexpr std::size_t kNotShown = 2;  // from this status on: its place in kStatusNames
 constexpr const char* kOptimistic =
     "microbatches smaller than the device's efficiency curve was measured with: optimistic";
 constexpr const char* kNoSteadyState =
@@ -140,7 +140,7 @@ void Overview::add(const Cells& row) {
   if (status != 0) add_reason(row);
   if (status >= kNotShown) {
     add_to_empty(row, status);
-    add_split(row);
+    add_unfit(row);
     return;
   }
   batches_.add(number_of(row[batch_]));
@@ -173,31 +173,33 @@ std::string Overview::gpus() const {
 void Overview::add_reason(const Cells& row) {
   auto& reasons = reasons_[static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
                                                     std::begin(kStatusNames))];
-  const std::string why = row[why_].substr(0, row[why_].find(kOtherSplit));
-  std::string words = without_numbers(why);
+  std::string words = without_numbers(row[why_]);
   if (reasons.size() >= kMostReasons && !reasons.contains(words)) words.clear();
   Reason& reason = reasons[words];
-  if (reason.count++ == 0) reason.example = why;
+  if (reason.count++ == 0) reason.example = row[why_];
 }
 
-void Overview::add_split(const Cells& row) {
-  const std::size_t at = row[why_].find(kOtherSplit);
-  if (at == std::string::npos) return;
-  ++splits_;
+void Overview::add_unfit(const Cells& row) {
   const double rate = number_of(row[throughput_]).value_or(0);
-  if (rate <= best_split_) return;
-  best_split_ = rate;
-  split_point_ = fmt::format("{} with split: {} ({:.4g} samples/s if it fitted as it is)",
-                             settings(row), row[why_].substr(at + kOtherSplit.size()), rate);
+  if (rate <= 0) return;
+  const auto slower = [&](const Unfit& other) { return other.rate < rate; };
+  unfit_.insert(std::ranges::find_if(unfit_, slower),
+                {std::strtoull(row[0].c_str(), nullptr, 10), rate, settings(row)});
+  if (unfit_.size() > kMostUnfit) unfit_.pop_back();
 }
 
-std::string Overview::splits() const {
-  if (splits_ == 0) return "";
-  return fmt::format(
-      "{} not fit would with other layers on the stages, which `why` says; the fastest: {}",
-      splits_ == 1 ? "1 point that does"
-                   : format_count(static_cast<std::int64_t>(splits_)) + " points that do",
-      split_point_);
+std::vector<std::uint64_t> Overview::faster_unfit() const {
+  std::vector<std::uint64_t> points;
+  for (const Unfit& row : unfit_)
+    if (row.rate > best_) points.push_back(row.point);
+  return points;
+}
+
+void Overview::would_fit(std::uint64_t point, const std::string& split) {
+  const auto row = std::ranges::find(unfit_, point, &Unfit::point);
+  other_split_ = fmt::format(
+      "{} would be faster ({:.4g} samples/s if it fitted as it is), and fits with split: {}",
+      row->settings, row->rate, split);
 }
 
 std::string Overview::settings(const Cells& row) const {
@@ -406,8 +408,8 @@ std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t 
 }
 
 std::string Overview::table(const Canvas& canvas) const {
-  const std::string other = splits();
-  return top_table(canvas) + (other.empty() ? "" : other + "\n") + heat_map(canvas) + lines(canvas);
+  return top_table(canvas) + (other_split_.empty() ? "" : other_split_ + "\n") + heat_map(canvas) +
+         lines(canvas);
 }
 
 }  // namespace penstock

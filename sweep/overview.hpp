@@ -41,9 +41,11 @@ class Overview {
   std::string batches() const;
   /// Likewise where they use different numbers of GPUs.
   std::string gpus() const;
-  /// Of rows that would fit with other layers on their stages, how many there are and the fastest;
-  /// else "".
-  std::string splits() const;
+  /// Points that do not fit and would be faster than all that do, the fastest first, at most five.
+  std::vector<std::uint64_t> faster_unfit() const;
+  /// One of them fits with this split: it is said below the table.
+  void would_fit(std::uint64_t point, const std::string& split);
+  const std::string& other_split() const { return other_split_; }
   const std::optional<BestPoint>& best_point() const { return best_point_; }
   /// Of one status, by its place in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
@@ -81,7 +83,7 @@ class Overview {
   void add_to_axes(const Cells& row);
   void add_to_empty(const Cells& row, std::size_t status);
   void add_reason(const Cells& row);
-  void add_split(const Cells& row);
+  void add_unfit(const Cells& row);
   /// "stages=8, width=2", where there are several files with which.
   std::string settings(const Cells& row) const;
   std::string header(std::size_t column) const;
@@ -108,9 +110,14 @@ class Overview {
   std::array<std::uint64_t, std::size(kStatusNames)> counts_{};  ///< by status
   std::array<std::map<std::string, Reason>, std::size(kStatusNames)> reasons_;
   std::vector<Best> top_;
-  double best_ = 0, best_split_ = 0;
-  std::uint64_t splits_ = 0;
-  std::string split_point_;
+  double best_ = 0;
+  struct Unfit {
+    std::uint64_t point;
+    double rate;
+    std::string settings;
+  };
+  std::vector<Unfit> unfit_;  ///< the fastest that do not fit
+  std::string other_split_;
   std::optional<BestPoint> best_point_;
 };
 

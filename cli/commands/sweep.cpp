@@ -215,6 +215,15 @@ class Watch {
   double seconds_ = 0;
 };
 
+/// Is the fastest of what does not fit out of reach, or only its split?
+void look_for_split(Overview& overview, const Evaluator& evaluator, const Space& space) {
+  for (const std::uint64_t point : overview.faster_unfit()) {
+    if (stop_wanted) return;
+    const auto split = evaluator.fitting_split(space.point(point));
+    if (split) return overview.would_fit(point, *split);
+  }
+}
+
 void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
@@ -303,6 +312,7 @@ int run_sweep(const Arguments& given) {
   watch.emplace(run.left());
   const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
   watch->end();
+  if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space);
   if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
   flush_output();
   say_end(arguments, overview, run, *watch, complete);
