@@ -3,7 +3,7 @@
 
     scripts/speed.py [--build build] [--filter REGEX] [--no-jobs]
 
-Prints the table's rows for the engines (CPU seconds, bench/engines.cpp; --filter takes some of its
+Prints the table's rows for the engines (seconds on one core, bench/engines.cpp; --filter takes some of its
 benchmarks), then wall seconds and peak memory of the whole commands named below. On a quiet machine: nothing here
 notices that others compute, too. Other simulators: scripts/compare_simulators.sh."""
 import argparse
@@ -32,7 +32,7 @@ def engines(build, only):
     rows = collections.defaultdict(dict)
     for run in json.loads(done.stdout)["benchmarks"]:
         name, stages, microbatches = run["name"].split("/")[:3]
-        seconds = run["cpu_time"] * TO_SECONDS[run["time_unit"]]
+        seconds = run["real_time"] * TO_SECONDS[run["time_unit"]]  # SimGrid computes in a process of its own
         rows[int(stages), int(microbatches)].setdefault(name, seconds)
     print("| stages x microbatches |", " | ".join(COLUMNS.values()), "|\n|---|" + "---|" * len(COLUMNS))
     for (stages, microbatches), times in sorted(rows.items()):
