@@ -55,13 +55,19 @@ std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files
   return reports;
 }
 
+bool given_as_runs(const Arguments& arguments) {
+  const std::string form = arguments.value("as", "");
+  return form == "runs" || form == "vtrain" || form == "simumax";
+}
+
 std::vector<RunRow> rows_in(const std::string& path, const Arguments& arguments) {
   std::vector<RunRow> rows;
   const bool folder = std::filesystem::is_directory(path);
   for (const std::string& file : folder ? files_below(path) : std::vector<std::string>{path}) {
     if (folder && !file.ends_with(".csv") && !file.ends_with(".json")) continue;
     const std::string text = read_file(file);
-    const MeasuredFormat format = measured_format(file, text);
+    const MeasuredFormat format =
+        !folder && given_as_runs(arguments) ? MeasuredFormat::runs : measured_format(file, text);
     if (format == MeasuredFormat::runs)
       std::ranges::move(parse_run_table(text, file), std::back_inserter(rows));
     if (format == MeasuredFormat::sailor)

@@ -19,6 +19,9 @@ std::vector<SailorRow> sailor_rows(const std::vector<std::string>& files,
 std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files,
                                            const Arguments& arguments);
 
+/// Does `--as` say that what is named is a table of training runs, in whichever of its forms?
+bool given_as_runs(const Arguments& arguments);
+
 /// All rows of a table, of a configuration, or of those in a folder and below it. Throws
 /// InputError.
 std::vector<RunRow> rows_in(const std::string& path, const Arguments& arguments);

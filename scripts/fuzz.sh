@@ -9,7 +9,7 @@ usage='usage: scripts/fuzz.sh [MINUTES] [TARGET...]
 Builds the readers with clang 16, its fuzzer and its sanitizers in build-fuzz-long/, and runs every target
 (tests/fuzz/fuzz.cpp has them), one on each core, for its share of MINUTES (10). What it learns stays in
 build-fuzz-long/corpus/ for the next time. Every run adds a line to build-fuzz-long/runs: when, commit, targets, seconds of
-each, executions, crashes; their sum is printed last. A crash is a file in build-fuzz-long/found/; it happens again with
+each, executions, crashes (also of one that Ctrl-C ends); their sum is printed last. A crash is a file in build-fuzz-long/found/; it happens again with
   build-fuzz-long/tests/fuzz/penstock-fuzz --target=TARGET FILE
 
 --coverage says how much of each reader is reached by the seeds, what was learned, and EXECUTIONS (3000) more, always
@@ -105,7 +105,7 @@ fuzz_one() {
     -print_final_stats=1 -dict="$dir/tests/fuzz/seeds/$target.dict" \
     -artifact_prefix="$dir/found/$target-" "$dir/corpus/$target" "$dir/tests/fuzz/seeds/$target" \
     >"$log" 2>&1 </dev/null || status=$?
-  if ((status)); then
+  if ((status)) && ! grep -q '^==[0-9]*== libFuzzer: run interrupted' "$log"; then
     crash=$(sed -n 's/.*Test unit written to //p' "$log" | head -n 1)
     grep -m 1 -B 2 -A 12 -E 'runtime error|ERROR: ' "$log" >&2 || tail -n 15 "$log" >&2
     crash=${crash:-$log}
@@ -124,10 +124,11 @@ fuzz_one() {
 export -f fuzz_one
 export dir fuzzer seconds
 
+trap : INT  # ends the fuzzers; what they have done still counts
 mkdir -p "$dir/found"
 printf '%-20s %11s %7s %9s %8s  %s\n' target executions edges features per_s crash
 # shellcheck disable=SC2016  # expands there
-printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one "$1"' - {} | tee "$dir/found/table"
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c 'fuzz_one "$1"' - {} | tee -i "$dir/found/table"
 counts=$(awk '{ executions += $2; crashes += $6 != "-" } END { print executions, crashes }' "$dir/found/table")
 printf '%s %s %d %d %s\n' "$(date -u +%FT%TZ)" "$(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo -)" \
   "${#targets[@]}" "$seconds" "$counts" >>"$dir/runs"

@@ -57,7 +57,7 @@ bool looks_like_json(std::string_view text) {
 /// is wrong with it.
 InputFile named_file(const std::string& path, const Arguments& arguments) {
   const std::string form = arguments.value("as", "");
-  if (form == "runs" || form == "vtrain" || form == "simumax") return {path, MeasuredFormat::runs};
+  if (given_as_runs(arguments)) return {path, MeasuredFormat::runs};
   if (form == "sailor") return {path, MeasuredFormat::sailor};
   if (form == "predicted") return {path, MeasuredFormat::predicted};
   const MeasuredFormat format = measured_format(path, read_file(path));

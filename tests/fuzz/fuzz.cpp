@@ -204,7 +204,8 @@ void read_layers(const std::string& text) { use_profile(parse_layer_table(text, 
 
 void read_runs(const std::string& text) {
   for (const RunRow& row : parse_run_table(text, "a.csv"))
-    invariant(!row.id.empty() && !row.scenario.empty(), "a row that is no scenario");
+    invariant(!row.id.empty() && row.scenario.empty() != row.left_out.empty(),
+              "a row that is neither a scenario nor left out");
 }
 
 /// Each of Sailor's four kinds of files: the first letter says which.
