@@ -22,7 +22,11 @@ std::string section_text(const ScatterSection& scatter) {
   json["panels"] = Json::array();
   for (const ScatterPanel& panel : scatter.panels) {
     Json groups = Json::array();
-    for (const ScatterGroup& group : panel.groups) groups.push_back(group_json(group));
+    for (const ScatterGroup& group : panel.groups) {
+      Json drawn = group_json(group);
+      if (!drawn["points"].empty()) groups.push_back(std::move(drawn));
+    }
+    if (groups.empty()) continue;  // nothing that a logarithmic axis could show
     json["panels"].push_back(
         {{"quantity", panel.quantity}, {"unit", panel.unit}, {"groups", groups}});
   }

@@ -186,7 +186,8 @@ std::string nearest_batches(const Specification& spec, ScheduleShape shape, std:
     return spec.schedule->refuse(shape).empty();
   };
   std::vector<std::int64_t> batches;
-  for (std::uint32_t below = m - 1; below > 0 && batches.empty(); --below)
+  const std::uint32_t least = m > kFurthest ? m - kFurthest : 0;
+  for (std::uint32_t below = m - 1; below > least && batches.empty(); --below)
     if (admits(below)) batches.push_back(batch / m * below);
   for (std::uint32_t above = m + 1; above < m + kFurthest; ++above) {
     if (!admits(above)) continue;
@@ -222,6 +223,8 @@ void add_refusal(const Refusal& refused, const Specification& spec, const Schedu
       refused.key == "microbatches" && !keys.microbatches.there && keys.global_batch_size.value;
   if (!of_batch) return keys.section.refuse(refused.key, refused.why);
   const std::uint32_t m = shape.microbatches_per_update;
+  const std::int64_t at_once = keys.microbatch_size.value_or(1) * shape.replicas.of(0);
+  if (*keys.global_batch_size.value % at_once != 0) return;  // refused: it has no microbatches
   const std::string nearest = nearest_batches(spec, shape, *keys.global_batch_size.value);
   keys.global_batch_size.refuse(
       fmt::format("{}; {} samples per update are {} microbatch{}: 'global_batch_size' must be {}",

@@ -37,6 +37,9 @@ packaging_packages=(
   'dpkg|writes Debian packages|tool dpkg-deb'
   'dpkg-dev|finds the packages that programs need|tool dpkg-shlibdeps'
   'binutils|strips programs|tool strip'
+)
+#: of a build, what it then also makes
+building_packages=(
   'pybind11-dev|C++ for Python|header pybind11/pybind11.h'
   'emscripten|C++ for browsers|tool em++'
   'python3-yaml|YAML for Python|python_module yaml'
@@ -47,7 +50,7 @@ optional=(python playground/index.html)
 build_everything_to_install() {
   build_parts runtime execution
   lock_build
-  install_missing "${packaging_packages[@]}"
+  install_missing "${packaging_packages[@]}" "${building_packages[@]}"
   knows "${optional[@]}" || configure_again "$build"
   compile "$build" 'building the library, the package for Python and the playground' written "${optional[@]}"
   unlock_build

@@ -22,6 +22,7 @@ constexpr std::size_t kWidestReason = 100;
 constexpr std::size_t kWidestLabel = 24;
 constexpr std::size_t kWidestName = 30;  // of an axis
 constexpr std::size_t kMostUnfit = 5;
+constexpr double kRounding = 1e-9;
 constexpr std::size_t kNotShown = 2;  // from this status on: its place in kStatusNames
 constexpr const char* kOptimistic =
     "microbatches smaller than the device's efficiency curve was measured with: optimistic";
@@ -195,11 +196,14 @@ std::vector<std::uint64_t> Overview::faster_unfit() const {
   return points;
 }
 
-void Overview::would_fit(std::uint64_t point, const std::string& split) {
+bool Overview::would_fit(std::uint64_t point, const std::string& split, const Row& as_split) {
+  const double rate = number_of(columns_.cells(as_split)[throughput_]).value_or(0);
+  if (rate <= best_ * (1 + kRounding)) return false;
   const auto row = std::ranges::find(unfit_, point, &Unfit::point);
-  other_split_ = fmt::format(
-      "{} would be faster ({:.4g} samples/s if it fitted as it is), and fits with split: {}",
-      row->settings, row->rate, split);
+  other_split_ =
+      fmt::format("{} does not fit; with split: {} it does, and is faster: {:.4g} samples/s",
+                  row->settings, split, rate);
+  return true;
 }
 
 std::string Overview::settings(const Cells& row) const {

@@ -43,8 +43,9 @@ class Overview {
   std::string gpus() const;
   /// Points that do not fit and would be faster than all that do, the fastest first, at most five.
   std::vector<std::uint64_t> faster_unfit() const;
-  /// One of them fits with this split: it is said below the table.
-  void would_fit(std::uint64_t point, const std::string& split);
+  /// One of them fits with this split, and `row` is what it then comes to: said below the table
+  /// where that is faster than all others. False: it is not.
+  bool would_fit(std::uint64_t point, const std::string& split, const Row& row);
   const std::string& other_split() const { return other_split_; }
   const std::optional<BestPoint>& best_point() const { return best_point_; }
   /// Of one status, by its place in kStatusNames.

@@ -219,8 +219,12 @@ class Watch {
 void look_for_split(Overview& overview, const Evaluator& evaluator, const Space& space) {
   for (const std::uint64_t point : overview.faster_unfit()) {
     if (stop_wanted) return;
-    const auto split = evaluator.fitting_split(space.point(point));
-    if (split) return overview.would_fit(point, *split);
+    Point other = space.point(point);
+    const auto split = evaluator.fitting_split(other);
+    if (!split) continue;
+    other.changes.push_back({"pipeline.split", *split});
+    const Row row = evaluator.row(other);
+    if (row.status == Row::Status::ok && overview.would_fit(point, *split, row)) return;
   }
 }
 

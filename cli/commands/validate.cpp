@@ -370,12 +370,13 @@ std::string scenarios_text(const std::vector<std::pair<std::string, std::string>
   return all;
 }
 
+/// `elsewhere`: all predictions are those of a table.
 Report report_of(const Arguments& arguments, const Json& result, const std::vector<Json>& rows,
-                 std::vector<std::string> sections, std::string scenarios) {
-  const std::string scenario = arguments.positional.size() > 1            ? arguments.positional[1]
-                               : arguments.value("as", "") == "predicted" ? "what the rows say"
-                               : rows.empty() ? "the scenario of each row"
-                                              : "the recording's own";
+                 bool elsewhere, std::vector<std::string> sections, std::string scenarios) {
+  const std::string scenario = elsewhere                         ? "what the rows say"
+                               : arguments.positional.size() > 1 ? arguments.positional[1]
+                               : rows.empty()                    ? "the scenario of each row"
+                                                                 : "the recording's own";
   if (!rows.empty()) sections.insert(sections.begin(), comparison_section(rows));
   return {.title = "Predicted against measured",
           .summary = "measured: " + arguments.positional[0] + "; predicted from: " + scenario,
@@ -520,9 +521,13 @@ int run_validate(const Arguments& arguments) {
     if (arguments.flag("report")) sections.push_back(scatter_section(report));
   }
   if (arguments.flag("report"))
-    write_report(
-        report_of(arguments, result, recorded, std::move(sections), scenarios_text(scenarios)),
-        arguments.value("report"));
+    write_report(report_of(arguments, result, recorded,
+                           std::ranges::all_of(files,
+                                               [](const InputFile& file) {
+                                                 return file.format == MeasuredFormat::predicted;
+                                               }),
+                           std::move(sections), scenarios_text(scenarios)),
+                 arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
   const auto beyond = out_of_tolerance(result);
   if (!beyond.empty())

@@ -42,11 +42,16 @@ TEST(Overview, WhatWouldFitWithOtherLayersIsSaidBelowTheTable) {
   EXPECT_EQ(overview.counts(),
             "3 points: 1 ok, 2 infeasible (because: device 0 needs 9 GiB), 0 refused, 0 failed");
   EXPECT_EQ(overview.faster_unfit(), (std::vector<std::uint64_t>{2, 1}));
-  overview.would_fit(2, "[3, 5]");
-  EXPECT_NE(overview.table(kPlain).find(
-                "\nstages=1, microbatches=3 would be faster (4 samples/s if it fitted as it is), "
-                "and fits with split: [3, 5]\n"),
-            std::string::npos)
+  Row split = made_up_row(2);
+  split.numbers[8] = 1;
+  EXPECT_FALSE(overview.would_fit(2, "[3, 5]", split)) << "no faster than what fits";
+  split.numbers[8] = 3;
+  EXPECT_TRUE(overview.would_fit(2, "[3, 5]", split));
+  EXPECT_NE(
+      overview.table(kPlain).find(
+          "\nstages=1, microbatches=3 does not fit; with split: [3, 5] it does, and is faster: 3 "
+          "samples/s\n"),
+      std::string::npos)
       << overview.table(kPlain);
 }
 
