@@ -277,6 +277,8 @@ std::vector<std::string> not_searched(const FullPlan& full) {
     out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
                               problem.accumulation_steps()));
   if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
+  if (!problem.selective_frees())
+    out.emplace_back("selective recomputation, which frees nothing with flash attention");
   for (const char* always :
        {"recomputation of single layers", "sharded gradients or weights (ZeRO-2, ZeRO-3)",
         "context and expert parallelism", "offloading"})
@@ -390,7 +392,8 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
     if (const std::string text = frameworks_text(offer); !text.empty()) out += "  " + text + "\n";
     for (const std::string& change : offer.would_help) out += "  would help: " + change + "\n";
     if (!offer.plan.also.empty())
-      out += fmt::format("  {} order the same ops alike\n", fmt::join(offer.plan.also, ", "));
+      out +=
+          fmt::format("  the same order by another name: {}\n", fmt::join(offer.plan.also, ", "));
     out += files_text(offer);
   }
   const Offer& best = full.offers.front();

@@ -282,12 +282,17 @@ Axes Problem::axes(bool asynchronous) const {
   axes.microbatch_sizes = divisors(batch_);
   for (const std::int64_t w : axes.microbatch_sizes)
     if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
-  axes.recomputes = base_.profile
-                        ? std::vector{Recompute::none, Recompute::full}
-                        : std::vector{Recompute::none, Recompute::selective, Recompute::full};
+  axes.recomputes = {Recompute::none, Recompute::full};
+  if (!base_.profile && selective_frees())
+    axes.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
   axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
   return axes;
+}
+
+bool Problem::selective_frees() const {
+  const bool kept = !base_.transformer || !base_.transformer->flash_attention;
+  return kept || base_.measured || base_.stack.kept_per_hidden > 0;
 }
 
 bool Problem::admits_sequence_parallel(int tensor) const {

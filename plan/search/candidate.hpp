@@ -129,6 +129,8 @@ class Problem {
 
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
+  /// Does selective recomputation free memory? Not where flash attention keeps no probabilities.
+  bool selective_frees() const;
   /// Can a model of this sequence length be divided so? Never among one.
   bool admits_sequence_parallel(int tensor) const;
   /// What the scenario says; none: the search chooses.
