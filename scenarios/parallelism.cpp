@@ -189,6 +189,7 @@ std::string nearest_batches(const Specification& spec, ScheduleShape shape, std:
   const std::uint32_t least = m > kFurthest ? m - kFurthest : 0;
   for (std::uint32_t below = m - 1; below > least && batches.empty(); --below)
     if (admits(below)) batches.push_back(batch / m * below);
+  if (batches.empty() && least > 0 && admits(1)) batches.push_back(batch / m);
   for (std::uint32_t above = m + 1; above < m + kFurthest; ++above) {
     if (!admits(above)) continue;
     batches.push_back(batch / m * above);

@@ -188,5 +188,15 @@ TEST(Scatter, HasARowsNameMeasuredAndPredictedAndNoneThatLogAxesCannotShow) {
   EXPECT_EQ(json["panels"][0]["groups"][0]["points"].dump(), R"([["a",2.0,1.5]])");
 }
 
+TEST(Scatter, LeavesOutPanelsAndClassesOfWhichNothingCanBeShown) {
+  const auto json = parsed(section_text(
+      ScatterSection{{"Rows"},
+                     {{"time", "s", {{"none", {{"a", 0, 1}}}}},
+                      {"memory", "bytes", {{"none", {{"a", 0, 1}}}, {"some", {{"b", 2, 1}}}}}}}));
+  ASSERT_EQ(json["panels"].size(), 1U);
+  EXPECT_EQ(json["panels"][0]["quantity"], "memory");
+  EXPECT_EQ(json["panels"][0]["groups"].size(), 1U);
+}
+
 }  // namespace
 }  // namespace penstock::sections_test

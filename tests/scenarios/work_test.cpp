@@ -163,6 +163,21 @@ TEST(Batch, ARefusedNumberOfMicrobatchesIsSaidOfTheBatch) {
   EXPECT_NE(why.find("64 samples per update are 64 microbatches"), std::string::npos) << why;
 }
 
+TEST(Batch, TheNearestAreLookedForNearbyHoweverLargeItIs) {
+  const std::string why = refused(
+      "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: pipedream\n"
+      "pipeline: {stages: 8, global_batch_size: 1000000000}\n");
+  EXPECT_NE(why.find("'global_batch_size' must be 1"), std::string::npos) << why;
+}
+
+TEST(Batch, OneThatDoesNotDivideIsNotTakenForOneMicrobatch) {
+  const std::string why = refused(
+      "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
+      "pipeline: {stages: 2, width: 4, chunks: 2, global_batch_size: 33}\n");
+  EXPECT_NE(why.find("the nearest that are: 32 and 36"), std::string::npos) << why;
+  EXPECT_EQ(why.find("'global_batch_size' must be"), std::string::npos) << why;
+}
+
 TEST(Batch, APipelineOfOneMicrobatchIsNoted) {
   const auto notes = [](const std::string& keys) { return scenario(pipeline(keys)).notes; };
   const auto one = [](const std::vector<std::string>& all) {

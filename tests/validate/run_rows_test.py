@@ -74,6 +74,8 @@ class RunRows(unittest.TestCase):
         self.assertEqual([row["name"] for row in done["rows"]], ["llama3_70b_l2_tp2_pp1_dp4_mbc4"])
         self.assertIn("moe_ep8 left out: 'moe' is no dense model that is known here", done["measured"][0]["notes"])
         self.assertIn("has no scenario: 'moe' is no", run("validate", table, "--print", "2").stderr)
+        named = table.rename(table.with_suffix(".csv"))  # a name that says otherwise
+        self.assertIn("num_layers: 2", run("validate", named, "--as", "simumax", "--print", "1").stdout)
 
     def test_rows_that_were_predicted_elsewhere_are_reported_when_asked_for(self):
         folder = pathlib.Path(self.folder.name)
@@ -91,6 +93,9 @@ class RunRows(unittest.TestCase):
         text = page.read_text()
         self.assertEqual(text.count('"kind":"scatter"'), 1)
         self.assertIn('"heading":"result"', text)
+        self.assertIn("predicted from: what the rows say", text)
+        run("validate", result, "--report", page)
+        self.assertIn("predicted from: what the rows say", page.read_text(), "guessed from the header")
 
     def test_the_report_of_a_table_has_every_row_by_its_class(self):
         page = pathlib.Path(self.folder.name) / "page.html"

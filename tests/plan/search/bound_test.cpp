@@ -54,6 +54,21 @@ Problem with_memory(const std::string& memory) {
       "small", 32);
 }
 
+TEST(Axes, SelectiveRecomputationIsAmongThemWhereItFreesSomething) {
+  const auto problem = [](const char* attention) {
+    return Problem(fmt::format("model: {{family: gpt, num_layers: 4, hidden_size: 64, "
+                               "num_attention_heads: 4, vocab_size: 400, seq_length: 64, "
+                               "precision: mixed-fp16, flash_attention: {}}}\n"
+                               "cluster: p3.16xlarge\n",
+                               attention),
+                   "small", 8);
+  };
+  const std::vector all{Recompute::none, Recompute::selective, Recompute::full};
+  EXPECT_EQ(problem("false").axes(false).recomputes, all);
+  EXPECT_EQ(problem("true").axes(false).recomputes,
+            (std::vector{Recompute::none, Recompute::full}));
+}
+
 TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
   const PlanFamily family{{8, 1, 1, 2, 16}, find_schedule("zb-v-search"), 2, {}};
   std::vector<double> bound_s;
