@@ -21,6 +21,7 @@ for argument in "$@"; do
 done
 PENSTOCK_SHARED=$(realpath -m -- "${PENSTOCK_SHARED:-$root/../shared}")
 export PENSTOCK_SHARED TIMEFORMAT='%R s wall, %U s user, %S s system'
+export CCACHE_DISABLE=1  # meson takes a compiler cache where there is one, and it knows an edited comment already
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -61,10 +62,11 @@ done
 if [[ $edit ]]; then
   clone edit
   meson setup "$folder/edit/build-dev" "$folder/edit" -Dunity=off >/dev/null
-  for pair in cli/result_table.cpp:'cli transcripts' program/check.cpp:schedules \
+  for pair in cli/result_table.cpp:'cli result' program/check.cpp:schedules \
     sim/exact.cpp:'sim exact' sim/simgrid/engine.cpp:'sim communication' models/collectives.cpp:models base/units.cpp:base; do
     meson test -C "$folder/edit/build-dev" "${pair#*:}" >/dev/null || true
     echo '// edited' >>"$folder/edit/${pair%%:*}"
     timed "edit ${pair%%:*}" meson test -C "$folder/edit/build-dev" "${pair#*:}"
+    grep -q '^Ok: *[1-9]' "$folder/log" || printf '%s: no test ran\n' "${pair#*:}"
   done
 fi
