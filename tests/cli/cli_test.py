@@ -5,6 +5,7 @@ $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an arg
 """
 
 import collections
+import concurrent.futures
 import csv
 import gzip
 import fcntl
@@ -467,11 +468,12 @@ class Result(Case):
                  [stepping, *keys("schedule=pipemare", "microbatches=3", "batches=9", "stages=5")],
                  *([stepping, *keys(f"schedule={s}", "microbatches=3", "batches=20", "stages=8")]
                    for s in WHOLE_BACKWARD)]
-        for arguments in many:
+        keyed = {(a[0] == stepping or a[0], *a[1:]): a for a in many}
+        new = [key for key in keyed if key not in self.RAN]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.RAN.update(zip(new, pool.map(lambda key: self.result(*keyed[key], "--events"), new)))
+        for key, arguments in keyed.items():
             with self.subTest(arguments):
-                key = (arguments[0] == stepping or arguments[0], *arguments[1:])
-                if key not in self.RAN:
-                    self.RAN[key] = self.result(*arguments, "--events")
                 yield self.RAN[key]
 
     def of_type(self, thing, fields):
@@ -648,9 +650,12 @@ pipeline: {stages: 4, microbatches: 8}
             update = k // width // per_update(r)
             oldest[update] = min(version, oldest.get(update, version))
         self.assertEqual(device["staleness_max"], max(u - v for u, v in oldest.items()))
-        held = max(len({made[i]} | {version for version in map(used.get, map(parsed, events[i:]))
-                                    if version is not None and version <= made[i]})
-                   for i in range(len(events) + 1))
+        held, later = 0, set()  # what ops from i on use
+        for i in range(len(events), -1, -1):
+            if i < len(events):
+                later.add(events[i]["weight_version"])
+            known = {v for v in later if v is not None and v <= made[i]}
+            held = max(held, len({made[i]} | known))
         self.assertEqual(device["weight_versions_peak"], held)
         if r["schedule"] in ONE_VERSION:
             self.assertEqual(held, 1)
@@ -757,7 +762,7 @@ def is_asynchronous(r):
 
 
 def virtual_stages(r):
-    return 1 + max(parsed(e)[0] for e in r["events"])
+    return 1 + max(stage for d in r["devices"] for stage in d["stages"])
 
 
 def position_of(r, stage):

@@ -17,6 +17,7 @@ import re
 TOKEN = re.compile(r"(\d+)(REDUCE_GRAD|STEP|F|B|I|W)(\d+)$")
 
 
+@functools.lru_cache(maxsize=1 << 16)  # the same ops are looked at again and again
 def parse(token):
     """('stage', 'kind', 'microbatch') of a token such as 2F5."""
     stage, kind, microbatch = TOKEN.match(token).groups()
