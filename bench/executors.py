@@ -3,11 +3,13 @@
 turns, as many points as are asked for with the memory of who hands them out, and a search of plans with
 and without them.
 
-  PYTHONPATH=build/python bench/executors.py [--rounds N] [--points MILLIONS] [--search N]
+  PYTHONPATH=build/python bench/executors.py [--rounds N] [--share S] [--points MILLIONS] [--search N]
 
 A scheduler and workers of one thread each are started here. Wall clocks compare one worker with two on a
 machine with three idle cores, and say nothing on a busy one; beside them stands what depends on that less:
-CPU seconds of workers, and of everything else (the program, its Python, the scheduler)."""
+CPU seconds of workers, and of everything else (the program, its Python, the scheduler). With --share 0.5 a
+worker gets half a core (a control group, which needs root): two workers then leave the rest of a machine of
+two cores to the scheduler and the program, which have machines of their own where workers do."""
 import argparse
 import os
 import pathlib
@@ -53,9 +55,34 @@ def children(pid):
     return found
 
 
+class Share:
+    """A control group for each process, with this part of a core, in slices that a point does not notice."""
+    PERIOD_US = 5000
+
+    def __init__(self, of_core):
+        self.of_core, self.groups = of_core, []
+
+    def limit(self, pid):
+        old = pathlib.Path("/sys/fs/cgroup/cpu")
+        group = (old if old.is_dir() else old.parent) / f"penstock-bench-{pid}"
+        group.mkdir()
+        self.groups.append(group)
+        quota = round(self.of_core * self.PERIOD_US)
+        if old.is_dir():
+            (group / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+        (group / "cgroup.procs").write_text(str(pid))
+
+    def end(self):
+        for group in self.groups:
+            group.rmdir()
+
+
 class Cluster:
-    def __init__(self, folder):
-        self.folder, self.processes = folder, []
+    def __init__(self, folder, share=None):
+        self.folder, self.processes, self.share = folder, [], share
         self.scheduler = self.start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         self.address = self.said(self.scheduler, r"Scheduler at: *tcp://([0-9.:]+)")
 
@@ -83,6 +110,8 @@ class Cluster:
         process = self.start("dask_worker", f"tcp://{self.address}", "--nthreads", "1", "--no-nanny", "--no-dashboard",
                              "--local-directory", self.folder)
         self.said(process, r"(Registered) to")
+        if self.share:
+            self.share.limit(process.pid)
         return process
 
     def lose(self, worker):
@@ -93,6 +122,8 @@ class Cluster:
         for process in self.processes:
             process.send_signal(signal.SIGKILL)
             process.wait()
+        if self.share:
+            self.share.end()
 
 
 def by_the_package(cluster, axes, output):
@@ -116,6 +147,17 @@ def ours():
                for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
+def without_workers(folder):
+    """How much faster two threads of the program itself are than one: what this machine gives anybody."""
+    times = {}
+    for jobs in (2, 1):
+        start = time.monotonic()
+        penstock.sweep(pathlib.Path(folder, "sweep.yaml"), over=AXES, engine="exact", output=f"{folder}/own.csv", force=True,
+                       jobs=jobs)
+        times[jobs] = time.monotonic() - start
+    return times[1] / times[2]
+
+
 def two_against_one(cluster, folder, rounds):
     output = f"{folder}/rows.csv"
     workers = [cluster.worker(), cluster.worker()]
@@ -132,13 +174,17 @@ def two_against_one(cluster, folder, rounds):
             times[count] = seconds
             print(f"{count} worker(s): {seconds:.2f} s, {11_520 / seconds:.0f} points/s; CPU: workers {theirs:.2f} s, all else {rest:.2f} s",
                   flush=True)
-        print(f"two against one: {times[1] / times[2]:.2f} times as fast, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        print(f"two against one: {times[1] / times[2]:.2f} times as fast, two threads of the program against one "
+              f"{without_workers(folder):.2f}, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
               flush=True)
         workers.append(cluster.worker())
+    for worker in workers:
+        cluster.lose(worker)
 
 
 def many(cluster, folder, millions):
-    """By the command, whose most memory and whose Python's is looked at all the time."""
+    """By the command and two workers; its most memory and its Python's is looked at all the time."""
+    workers = [cluster.worker(), cluster.worker()]
     steps = round(millions * 1e6 / 4)
     path = pathlib.Path(folder, "many.yaml")
     path.write_text(pathlib.Path(penstock._core.data_folder(), "scenarios/small-1f1b.yaml").read_text())
@@ -156,7 +202,9 @@ def many(cluster, folder, millions):
     most = " and ".join(f"{p / 1e6:.0f} MB" for p in sorted(peaks.values()))
     rate = next(line for line in said.splitlines() if "points/s" in line)
     print(f"{rate}; most memory: program and its Python {most}, scheduler "
-          f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB")
+          f"{peak_rss(cluster.scheduler.pid) / 1e6:.0f} MB", flush=True)
+    for worker in workers:
+        cluster.lose(worker)
 
 
 def search(cluster, rounds):
@@ -183,12 +231,13 @@ def search(cluster, rounds):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--share", type=float)
     options.add_argument("--points", type=float, default=0)
     options.add_argument("--search", type=int, default=0)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "sweep.yaml").write_text(SCENARIO)
-        cluster = Cluster(folder)
+        cluster = Cluster(folder, Share(given.share) if given.share else None)
         try:
             if given.rounds:
                 two_against_one(cluster, folder, given.rounds)

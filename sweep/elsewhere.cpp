@@ -105,7 +105,7 @@ std::uint64_t Elsewhere::chunk_size(const WorkItems& items, const WorkerOptions&
   if (!options.left) return most;
   const std::uint64_t left = options.left();
   const std::uint64_t here = left - std::min(left, away_);
-  constexpr std::uint64_t kLeastShare = 16;  // of what is wanted: 30 ms of half a second
+  constexpr std::uint64_t kLeastShare = 8;  // of what is wanted: 40 ms of what a task lasts
   return std::min(most,
                   std::max({std::uint64_t{1}, most / kLeastShare, here / (2 * most_wanted_)}));
 }
