@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 from needs import need
 
@@ -45,6 +46,19 @@ class Executors(unittest.TestCase):
     def test_threads(self):
         with concurrent.futures.ThreadPoolExecutor(2) as executor:
             self.assertEqual(list(penstock.sweep("small-1f1b", over=AXES, batches=8, executor=executor)), self.rows)
+
+    def test_tasks_end_with_their_time_and_the_rest_of_their_points_is_another(self):
+        tasks = []
+
+        class Counting(concurrent.futures.ThreadPoolExecutor):
+            def submit(self, function, recipe, items):
+                tasks.append(len(items))
+                return super().submit(function, recipe, items)
+
+        with unittest.mock.patch("penstock.elsewhere._TASK_S", 0), Counting(2) as executor:
+            rows = penstock.sweep("small-1f1b", over=AXES, batches=8, executor=executor)
+        self.assertEqual(list(rows), self.rows)
+        self.assertEqual(len(tasks), 200)  # a point is the least
 
     def test_processes_also_for_scenarios_that_are_no_files(self):
         import yaml
