@@ -172,8 +172,8 @@ def two_against_one(cluster, folder, rounds):
             theirs = sum(cpu_s(w.pid) for w in workers) - before[0]
             rest = used + cpu_s(cluster.scheduler.pid) - before[1]
             times[count] = seconds
-            print(f"{count} worker(s): {seconds:.2f} s, {11_520 / seconds:.0f} points/s; CPU: workers {theirs:.2f} s, all else {rest:.2f} s",
-                  flush=True)
+            print(f"{count} worker(s): {seconds:.2f} s, {11_520 / seconds:.0f} points/s; CPU: workers {theirs:.2f} s "
+                  f"({theirs / seconds / count / (cluster.share.of_core if cluster.share else 1):.1%} of what they may), all else {rest:.2f} s", flush=True)
         print(f"two against one: {times[1] / times[2]:.2f} times as fast, two threads of the program against one "
               f"{without_workers(folder):.2f}, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
               flush=True)
