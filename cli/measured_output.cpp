@@ -180,14 +180,17 @@ Json measured_report_json(const MeasuredReport& report) {
           {"memory", summary_json(s.memory)},
           {"memory_calibrated", summary_json(fitted.memory)},
           {"finished", finish_json(finish_summary(report))},
+          {"left_out", report.left_out},
           {"notes", report.notes}};
 }
 
 std::string measured_table(const Json& report, const Json& rows, bool all_rows) {
-  std::string text = fmt::format("{}: {}, {}\n{}\n", report["file"].get<std::string>(),
-                                 report["format"].get<std::string>(),
-                                 counted(static_cast<std::int64_t>(rows.size()), "row"),
-                                 report["protocol"].get<std::string>());
+  const auto left_out = report["left_out"].get<std::int64_t>();
+  std::string text = fmt::format(
+      "{}: {}, {}{}\n{}\n", report["file"].get<std::string>(), report["format"].get<std::string>(),
+      counted(static_cast<std::int64_t>(rows.size()), "row"),
+      left_out == 0 ? "" : fmt::format(", {} left out (see the notes)", left_out),
+      report["protocol"].get<std::string>());
   text += fmt::format("{} fitted\n\n",
                       counted(report["parameter_count"].get<std::int64_t>(), "parameter"));
   text += summaries_text(report) + finish_text(report["finished"]) + parameters_text(report) +

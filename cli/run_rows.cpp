@@ -75,6 +75,7 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
   for (const RunRow& row : rows) {
     if (!row.left_out.empty()) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, row.left_out));
+      if (row.unsupported) ++report.left_out;
       continue;
     }
     try {
@@ -88,6 +89,7 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
           predict_row(row, std::move(scenario), engine_of(arguments, EngineChoice::automatic)));
     } catch (const InputError& error) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, first_line_of(error.what())));
+      ++report.left_out;
     }
   }
   if (report.rows.empty()) throw InputError(path, report.notes.front());

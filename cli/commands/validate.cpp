@@ -529,6 +529,9 @@ int run_validate(const Arguments& arguments) {
                            std::move(sections), scenarios_text(scenarios)),
                  arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
+  std::size_t unseen = 0;
+  for (const MeasuredReport& report : reports) unseen += report.left_out;
+  if (unseen > 0) say("{} left out\n", counted(static_cast<std::int64_t>(unseen), "row"));
   const auto beyond = out_of_tolerance(result);
   if (!beyond.empty())
     say("out of the tolerance of {}: {}\n", format_percent(*tolerance), fmt::join(beyond, ", "));
@@ -536,6 +539,7 @@ int run_validate(const Arguments& arguments) {
     say("{} left out\n", counted(static_cast<std::int64_t>(left_out.count()), "file"));
     return exit_usage;
   }
+  if (unseen > 0 && tolerance) return exit_usage;  // no verdict of rows that nobody saw
   return beyond.empty() ? exit_ok : exit_out_of_tolerance;
 }
 
