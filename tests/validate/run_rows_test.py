@@ -126,6 +126,12 @@ class RunRows(unittest.TestCase):
             simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
             self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
         self.assertIn("was fitted on", "".join(result["measured"][0]["notes"]))
+        # Nothing was fitted on them now, which is not to say that nothing was.
+        page = pathlib.Path(self.folder.name) / "page.html"
+        said = run("validate", self.table, "--report", page).stdout
+        of_stack = "nothing fitted here; stack 'megatron-a100-node' was fitted on "
+        for text in (said, page.read_text()):
+            self.assertIn(of_stack, text)
 
     def test_the_form_is_guessed_and_rows_keep_their_names(self):
         self.assertEqual([row["name"] for row in self.result()["rows"]], ["one", "deep", "wide"])
@@ -150,6 +156,16 @@ class RunRows(unittest.TestCase):
         self.assertIn("one left out", result["measured"][0]["notes"][0])
         self.assertEqual(result["measured"][0]["left_out"], 1)
         self.assertIn("2 rows, 1 left out", run("validate", self.table).stdout)
+
+    def test_the_report_has_the_notes_of_the_table(self):
+        self.table.write_text(HEADER + ROWS.replace("small,8,", "small,9,", 1))
+        page = pathlib.Path(self.folder.name) / "page.html"
+        said = run("validate", self.table, "--report", page).stdout
+        notes = [line for line in said.splitlines() if line.startswith("note: ")]
+        self.assertTrue(notes)
+        for note in notes:
+            self.assertIn(json.dumps(note, ensure_ascii=False)[1:-1], page.read_text())
+        self.assertIn("nothing fitted here\n", said)
 
     def test_a_tolerance_does_not_pass_over_rows_that_nobody_saw(self):
         for rows, code, says in ((ROWS, 0, ""),
