@@ -166,7 +166,8 @@ Json measured_report_json(const MeasuredReport& report) {
   const MeasuredSummary s = summarize(report, RowChoice::predicted);
   const MeasuredSummary fitted = summarize(report, RowChoice::calibrated);
   const MeasuredSummary& by_depth = s.time.n > 0 ? s : fitted;
-  Json parameters = Json::array();
+  Json parameters = Json::array(), notes = report.notes;
+  for (const std::string& stack : report.stacks) notes.push_back(stack);
   for (const ReportedParameter& p : report.parameters) parameters.push_back(parameter_json(p));
   return {{"file", report.file},
           {"format", report.format},
@@ -180,20 +181,39 @@ Json measured_report_json(const MeasuredReport& report) {
           {"memory", summary_json(s.memory)},
           {"memory_calibrated", summary_json(fitted.memory)},
           {"finished", finish_json(finish_summary(report))},
-          {"notes", report.notes}};
+          {"left_out", report.left_out},
+          {"stacks", report.stacks},
+          {"notes", notes}};
+}
+
+std::string fitted_text(const Json& report) {
+  const auto count = report["parameter_count"].get<std::int64_t>();
+  if (count > 0) return counted(count, "parameter") + " fitted\n";
+  std::string text = "nothing fitted here";
+  for (const Json& stack : report["stacks"]) text += "; " + stack.get<std::string>();
+  if (!report["stacks"].empty())
+    text += ": for those of these rows, errors say how well it fits, not how well it predicts";
+  return text + "\n";
+}
+
+std::string notes_text(const Json& report) {
+  std::string text;
+  for (const Json& note : report["notes"])
+    if (std::ranges::find(report["stacks"], note) == report["stacks"].end())
+      text += "note: " + note.get<std::string>() + "\n";
+  return text;
 }
 
 std::string measured_table(const Json& report, const Json& rows, bool all_rows) {
-  std::string text = fmt::format("{}: {}, {}\n{}\n", report["file"].get<std::string>(),
-                                 report["format"].get<std::string>(),
-                                 counted(static_cast<std::int64_t>(rows.size()), "row"),
-                                 report["protocol"].get<std::string>());
-  text += fmt::format("{} fitted\n\n",
-                      counted(report["parameter_count"].get<std::int64_t>(), "parameter"));
-  text += summaries_text(report) + finish_text(report["finished"]) + parameters_text(report) +
-          rows_text(rows, all_rows);
-  for (const Json& note : report["notes"]) text += "note: " + note.get<std::string>() + "\n";
-  return text;
+  const auto left_out = report["left_out"].get<std::int64_t>();
+  std::string text = fmt::format(
+      "{}: {}, {}{}\n{}\n", report["file"].get<std::string>(), report["format"].get<std::string>(),
+      counted(static_cast<std::int64_t>(rows.size()), "row"),
+      left_out == 0 ? "" : fmt::format(", {} left out (see the notes)", left_out),
+      report["protocol"].get<std::string>());
+  text += fitted_text(report) + "\n" + summaries_text(report) + finish_text(report["finished"]) +
+          parameters_text(report) + rows_text(rows, all_rows);
+  return text + notes_text(report);
 }
 
 }  // namespace penstock

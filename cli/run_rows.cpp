@@ -71,10 +71,11 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
   report.format = "training runs";
   report.protocol = "each row as a scenario (--print N shows it), predicted as `simulate` does";
   const auto documents = std::make_shared<Documents>();
-  std::set<std::string> stacks;
+  std::set<std::string> fitted;
   for (const RunRow& row : rows) {
     if (!row.left_out.empty()) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, row.left_out));
+      if (row.unsupported) ++report.left_out;
       continue;
     }
     try {
@@ -82,16 +83,17 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
           ScenarioTemplate(row.scenario, fmt::format("{}:{}", path, row.line), documents)
               .resolve(overrides_of(arguments));
       if (!scenario.stack.fitted_on.empty())
-        stacks.insert(fmt::format("stack '{}' was fitted on {}", scenario.stack.name,
+        fitted.insert(fmt::format("stack '{}' was fitted on {}", scenario.stack.name,
                                   scenario.stack.fitted_on));
       report.rows.push_back(
           predict_row(row, std::move(scenario), engine_of(arguments, EngineChoice::automatic)));
     } catch (const InputError& error) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, first_line_of(error.what())));
+      ++report.left_out;
     }
   }
   if (report.rows.empty()) throw InputError(path, report.notes.front());
-  report.notes.insert(report.notes.end(), stacks.begin(), stacks.end());
+  report.stacks.assign(fitted.begin(), fitted.end());
   return report;
 }
 

@@ -232,6 +232,23 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
 }
 
+/// What a capacity is made of, where not the device's file alone says it.
+void note_capacity(const Simulation& s, Result& r) {
+  const StackSpec& stack = s.scenario.stack;
+  const DeviceSpec& device = s.scenario.cluster.device;
+  if ((!stack.allocator_slack && !stack.reserved_bytes) || device.memory_bytes == 0) return;
+  std::string text = fmt::format(
+      "of a GPU's {} jobs can use {}: {} are reserved for context, libraries and communicators, "
+      "{} of the rest is lost to the allocator (stack '{}')",
+      format_bytes(static_cast<double>(device.memory_bytes)),
+      format_bytes(static_cast<double>(device.capacity_bytes())),
+      format_bytes(static_cast<double>(device.reserved_bytes)),
+      format_percent(device.allocator_slack), stack.name);
+  if (device.headroom > 0)
+    text += fmt::format(", {} are left free", format_percent(device.headroom));
+  r.notes.push_back(std::move(text));
+}
+
 /// What is to be known of its times.
 void add_notes(const Simulation& s, Result& r) {
   r.stalled_because = s.timeline->stalled_because;
@@ -429,6 +446,7 @@ Result outline(const Simulation& s, std::size_t most_reasons) {
   for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
   add_bubble(s, r);
   add_notes(s, r);
+  note_capacity(s, r);
   r.ops = count_ops(s);
   judge_memory(s, most_reasons, r);
   return r;

@@ -98,7 +98,8 @@ constexpr UnmodelledOption kNanotronUnmodelled[] = {
     {"parallelism.expert_parallel_size", kNoExperts},
     {"parallelism.moe", kNoExperts},
     {"model.model_config.moe", kNoExperts},
-    {"model.model_config.pretraining_tp", "not modelled"}};
+    {"model.model_config.pretraining_tp",
+     "products in so many slices, as Hugging Face's Llama computes them, are not modelled"}};
 constexpr KnownOptions kNanotronKnown{kNanotronIgnored, kNanotronIgnoredBeginnings,
                                       kNanotronUnmodelled};
 
@@ -156,6 +157,8 @@ Division nanotron_division(ImportNotes& notes) {
   d.context = notes.number("parallelism.context_parallel_size", "pipeline.context").value_or(1);
   const char* const experts = "parallelism.expert_parallel_size";
   notes.unless_one(experts, notes.number(experts, "").value_or(1));
+  const char* const slices = "model.model_config.pretraining_tp";
+  notes.unless_one(slices, notes.number(slices, "").value_or(1));
   for (const char* overlap :
        {"parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather"}) {
     const bool on = is_true(notes.word(overlap, "")) && d.tensor > 1;
@@ -427,6 +430,11 @@ class Titan {
     const bool to_fp8 =
         converters.find("float8") != converters.npos || converters.find("mx") != converters.npos;
     notes_.unless_one("model.converters", to_fp8 ? 2 : 1);
+    // Earlier versions had a key of its own.
+    if (to_fp8 || is_true(notes_.word("float8.enable_float8_linear", "")))
+      notes_.assume("bf16's speed: devices have no curve of fp8, so its speed-up is missing here");
+    notes_.unless_one("float8.enable_float8_linear",
+                      is_true(notes_.word("float8.enable_float8_linear", "")) ? 2 : 1);
     width();
     schedule();
     batch();

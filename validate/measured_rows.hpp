@@ -47,6 +47,9 @@ struct MeasuredReport {
   std::vector<ReportedParameter> parameters;
   std::vector<MeasuredRowResult> rows;
   std::vector<std::string> notes;
+  std::vector<std::string> stacks =
+      {};                    ///< what the stacks of the predictions were fitted on, if anything
+  std::size_t left_out = 0;  ///< rows that should have been predicted and could not; notes say why
 };
 
 /// Of runs that are known to have finished or not, which of them were said to fit the memory.

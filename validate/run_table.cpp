@@ -69,7 +69,8 @@ class RowReader {
     run.line = row_.line;
     run.id = has("id") ? cell("id") : fmt::format("line {}", row_.line);
     run.row_class = cell("class");
-    run.left_out = cell("left_out");
+    run.unsupported = !has("left_out") && has("unsupported");
+    run.left_out = cell(run.unsupported ? "unsupported" : "left_out");
     if (!run.left_out.empty()) return run;
     run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
     run.measured_s = measured_time();

@@ -8,7 +8,8 @@
 // grad_bytes or bytes_json], gpu or cluster_json, [nodes], dp, tp, [cp], pp, microbatch,
 // microbatches, [zero], [sequence_parallel or tp_mode], [schedule, transfers, chunks, recompute,
 // split, reduction, stack, source], [iteration_s, samples_per_s or tflops_per_gpu, peak_gib,
-// peak_of, finished, class], [left_out: why a row is none].
+// peak_of, finished, class], [left_out: why a row is none, by whoever made the table; unsupported:
+// why it cannot be predicted, which leaves it out, too, but as an error].
 //
 // Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
 // global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data
@@ -33,9 +34,10 @@ struct RunRow {
   std::string id;
   int line = 0;  ///< in the file
   int pipeline_depth = 1;
-  std::string row_class;  ///< of its column `class`; may be empty
-  std::string left_out;   ///< why there is no scenario; empty: there is one
-  std::string scenario;   ///< as YAML
+  std::string row_class;     ///< of its column `class`; may be empty
+  std::string left_out;      ///< why there is no scenario; empty: there is one
+  bool unsupported = false;  ///< it is left out because it cannot be predicted, not as asked for
+  std::string scenario;      ///< as YAML
   std::optional<double> measured_s, measured_bytes;
   /// TFLOP/s per GPU of the model's FLOPs, where no time was measured: `simulate` counts those
   /// (docs/metrics.md), and the time follows.

@@ -40,7 +40,7 @@ Cells cells_of(const Json& row) {
   const auto* known = std::ranges::find(kKnownModels, model, &KnownModel::name);
   if (known == std::end(kKnownModels))
     return {{"id", name},
-            {"left_out", fmt::format("'{}' is no dense model that is known here", model)}};
+            {"unsupported", fmt::format("'{}' is no dense model that is known here", model)}};
   return {{"id", name},
           {"source", "SimuMax"},
           {"family", "llama"},

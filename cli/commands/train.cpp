@@ -75,14 +75,61 @@ std::string closing(const LearnedScenario& s, bool reproducible) {
   return text;
 }
 
+/// On held-out data where there is one.
+std::vector<Band> judged_by(const LearnedScenario& s) {
+  std::vector<Band> held_out = bands(s, true);
+  return held_out.empty() ? bands(s, false) : held_out;
+}
+
+/// Who had the lowest last loss, and what that is worth.
+struct Outcome {
+  std::string who, why;
+  bool any = true;
+};
+
+/// The scenarios whose seeds reach as low as the best's do: its mean is lower by chance.
+std::vector<std::string> not_told_from(const LearnedScenario& best,
+                                       const std::vector<LearnedScenario>& all) {
+  const double most = judged_by(best).back().most;
+  std::vector<std::string> names;
+  for (const LearnedScenario& s : all) {
+    const std::vector<Band> of_s = judged_by(s);
+    if (&s != &best && !of_s.empty() && (of_s.back().least <= most || s.runs.size() == 1))
+      names.push_back(s.name);
+  }
+  return names;
+}
+
+Outcome outcome_of(const std::vector<LearnedScenario>& all) {
+  const LearnedScenario* best = nullptr;
+  for (const LearnedScenario& s : all) {
+    const std::vector<Band> of_s = judged_by(s);
+    if (of_s.empty() || !std::isfinite(of_s.back().mean)) continue;
+    if (best == nullptr || of_s.back().mean < judged_by(*best).back().mean) best = &s;
+  }
+  if (best == nullptr) return {"nothing", "no run came to a loss", false};
+  const Band last = judged_by(*best).back();
+  const std::string loss =
+      fmt::format("loss {} after {} updates, {} on its cluster", loss_text(last.mean), last.update,
+                  format_time(last.simulated_s));
+  const auto rivals = not_told_from(*best, all);
+  if (rivals.empty()) return {best->name, loss};
+  if (best->runs.size() == 1)
+    return {"within noise", fmt::format("{} has the lowest {}; one seed does not say how far seeds "
+                                        "lie apart: --seeds 5",
+                                        best->name, loss)};
+  return {"within noise",
+          fmt::format("{} has the lowest mean {}; its seeds and those of {} overlap", best->name,
+                      loss, fmt::join(rivals, ", "))};
+}
+
 /// The last point of a scenario, and when its mean first came as low as the worst of all ends: what
 /// every scenario reached, at its own time.
 std::string comparison_of(const std::vector<LearnedScenario>& all) {
   std::vector<std::vector<Band>> curves;
   double reached = 0;  // by all
   for (const LearnedScenario& s : all) {
-    const auto held_out = bands(s, true);
-    curves.push_back(held_out.empty() ? bands(s, false) : held_out);
+    curves.push_back(judged_by(s));
     double least = std::numeric_limits<double>::infinity();
     for (const Band& b : curves.back()) least = std::min(least, b.mean);
     reached = std::max(reached, least);
@@ -106,7 +153,8 @@ std::string comparison_of(const std::vector<LearnedScenario>& all) {
                came ? format_time(first->simulated_s) : "never",
                stopped > 0 ? fmt::format("{} of {}", stopped, s.runs.size()) : ""});
   }
-  return table.render();
+  const Outcome outcome = outcome_of(all);
+  return table.render() + fmt::format("learned most: {} ({})\n", outcome.who, outcome.why);
 }
 
 std::string table_of(const std::vector<LearnedScenario>& all, bool reproducible) {
@@ -165,29 +213,14 @@ LearningSection section_of(const std::vector<LearnedScenario>& all, const std::s
   return section;
 }
 
-/// The lowest last loss, on held-out data where there is one.
-KeyFigure best_figure(const std::vector<LearnedScenario>& all) {
-  KeyFigure figure{"What learned most?", "nothing", "no run came to a loss", Verdict::bad};
-  double best = std::numeric_limits<double>::infinity();
-  for (const LearnedScenario& s : all) {
-    const auto held_out = bands(s, true);
-    const auto of_s = held_out.empty() ? bands(s, false) : held_out;
-    if (of_s.empty() || !(of_s.back().mean < best)) continue;
-    best = of_s.back().mean;
-    figure = {"What learned most?", s.name,
-              fmt::format("loss {} after {} updates, {} on its cluster", loss_text(best),
-                          of_s.back().update, format_time(of_s.back().simulated_s)),
-              Verdict::neutral};
-  }
-  return figure;
-}
-
 Report report_of(const std::vector<LearnedScenario>& all, const Arguments& arguments) {
   Report report;
   report.title =
       fmt::format("What {} learn{}", counted(static_cast<std::int64_t>(all.size()), "scenario"),
                   all.size() == 1 ? "s" : "");
-  report.figures = {best_figure(all)};
+  const Outcome outcome = outcome_of(all);
+  report.figures = {{"What learned most?", outcome.who, outcome.why,
+                     outcome.any ? Verdict::neutral : Verdict::bad}};
   for (const char* quantity : {"held-out loss", "loss"}) {
     const LearningSection section = section_of(all, quantity);
     if (!section.lines.empty()) report.sections.push_back(section_text(section));

@@ -324,7 +324,7 @@ void add_point(ScatterPanel& panel, const MeasuredRowResult& row, const Numbers&
 }
 
 /// Predicted over measured of the rows of a table.
-std::string scatter_section(const MeasuredReport& report) {
+std::string scatter_section(const MeasuredReport& report, const Json& json) {
   ScatterPanel time{"time of an iteration", "s", {}}, memory{"peak memory", "bytes", {}};
   std::vector<MeasuredRowResult> rows = report.rows;
   std::ranges::stable_sort(rows, {}, &MeasuredRowResult::pipeline_depth);  // as the legend has them
@@ -332,13 +332,15 @@ std::string scatter_section(const MeasuredReport& report) {
     add_point(time, row, {row.measured_s, row.predicted_s});
     add_point(memory, row, {row.measured_bytes, row.predicted_bytes});
   }
-  ScatterSection section{{fs::path(report.file).stem().string(), report.protocol + "\n"}, {}};
+  ScatterSection section{
+      {fs::path(report.file).stem().string(), report.protocol + "\n" + fitted_text(json)}, {}};
   const MeasuredSummary s = summarize(report, RowChoice::all);
   for (const auto& [panel, errors] : {std::pair{&time, &s.time}, std::pair{&memory, &s.memory}}) {
     if (panel->groups.empty()) continue;
     section.text.note += summary_line(panel->quantity.c_str(), summary_json(*errors), "row");
     section.panels.push_back(std::move(*panel));
   }
+  section.text.note += notes_text(json);
   return section_text(section);
 }
 
@@ -518,7 +520,8 @@ int run_validate(const Arguments& arguments) {
   Json result = validation_json(rows, tolerance);
   for (const MeasuredReport& report : reports) {
     result["measured"].push_back(measured_report_json(report));
-    if (arguments.flag("report")) sections.push_back(scatter_section(report));
+    if (arguments.flag("report"))
+      sections.push_back(scatter_section(report, result["measured"].back()));
   }
   if (arguments.flag("report"))
     write_report(report_of(arguments, result, recorded,
@@ -529,6 +532,9 @@ int run_validate(const Arguments& arguments) {
                            std::move(sections), scenarios_text(scenarios)),
                  arguments.value("report"));
   put_output(arguments, text_of(result, arguments));
+  std::size_t unseen = 0;
+  for (const MeasuredReport& report : reports) unseen += report.left_out;
+  if (unseen > 0) say("{} left out\n", counted(static_cast<std::int64_t>(unseen), "row"));
   const auto beyond = out_of_tolerance(result);
   if (!beyond.empty())
     say("out of the tolerance of {}: {}\n", format_percent(*tolerance), fmt::join(beyond, ", "));
@@ -536,6 +542,7 @@ int run_validate(const Arguments& arguments) {
     say("{} left out\n", counted(static_cast<std::int64_t>(left_out.count()), "file"));
     return exit_usage;
   }
+  if (unseen > 0 && tolerance) return exit_usage;  // no verdict of rows that nobody saw
   return beyond.empty() ? exit_ok : exit_out_of_tolerance;
 }
 

@@ -10,19 +10,34 @@ const VIRIDIS = [
   '#fde725'
 ];
 
-/** A colour of viridis for a share from 0 to 1. */
-function viridis(share) {
-  return VIRIDIS[Math.round(Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1))];
+const VIRIDIS_ON_DARK = 4;  // from this one on they stand 3:1 off dark paper
+
+/** Viridis, as far as it can be seen on the page's paper. */
+function ramp() {
+  return VIRIDIS.slice(document.documentElement.dataset.theme === 'dark' ? VIRIDIS_ON_DARK : 0);
+}
+
+/** What lies at a share from 0 to 1 of the way through these colours. */
+function between(colours, share) {
+  const at = Math.min(Math.max(share, 0), 1) * (colours.length - 1);
+  const from = Math.min(Math.floor(at), colours.length - 2);
+  const part = (colour, i) => parseInt(colour.slice(i, i + 2), 16);
+  const mixed = [1, 3, 5].map(i => {
+    const [a, b] = [part(colours[from], i), part(colours[from + 1], i)];
+    return Math.round(a + (b - a) * (at - from)).toString(16).padStart(2, '0');
+  });
+  return `#${mixed.join('')}`;
 }
 
 /**
-   Colours for `count` things in order: told apart while they are few, else a ramp without the end
-    that is near to the paper's colour.
+   Colours for `count` things in order: told apart while they are few, else a ramp, on light paper
+    without its end that is near to the paper's colour.
  */
 function palette(count) {
   if (count <= OKABE_ITO.length) return OKABE_ITO.slice(0, count);
-  const from = document.documentElement.dataset.theme === 'dark' ? 0.2 : 0;
-  return Array.from({length: count}, (_, i) => viridis(from + 0.8 * i / (count - 1)));
+  const colours = ramp();
+  const until = colours.length < VIRIDIS.length ? 1 : 0.8;
+  return Array.from({length: count}, (_, i) => between(colours, until * i / (count - 1)));
 }
 
 function theme() {

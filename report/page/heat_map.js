@@ -129,7 +129,7 @@ class HeatMap extends Figure {
         top: 0,
         itemWidth: 14,
         itemHeight: 160,
-        inRange: {color: VIRIDIS},
+        inRange: {color: ramp()},
         textStyle: {color: ink},
         formatter: value => formatIn(value, scale),
         dimension: 2,

@@ -36,7 +36,8 @@ class Learning extends Figure {
       {
         type: 'line',
         name: line.name,
-        symbol: 'none',
+        symbol: line.points.length === 1 ? 'circle' : 'none',  // one point makes no line
+        symbolSize: 8,
         data: line.points.map(p => [p[this.x], p[LEARNING_MEAN]]),
         lineStyle: {width: 2, color: colour},
         itemStyle: {color: colour},
@@ -50,6 +51,7 @@ class Learning extends Figure {
     const most = largest(this.points.map(p => p[this.x]));
     const top = largest(this.points.map(p => p[LEARNING_MOST]));
     const bottom = Math.min(...this.points.map(p => p[LEARNING_LEAST]));
+    const margin = (top - bottom || Math.abs(top) || 1) * 0.05;
     const along = axisText(this.quantity, this.unit, most);
     const scale = axisText(this.section.quantity, '', top);
     return {
@@ -66,8 +68,8 @@ class Learning extends Figure {
       }),
       yAxis: this.axis({
         type: 'value',
-        min: Math.max(0, bottom - (top - bottom) * 0.05),
-        max: top,
+        min: Math.max(0, bottom - margin),
+        max: top > bottom ? top : top + margin,
         ...scale,
         axisLabel: {...scale.axisLabel, showMinLabel: false, showMaxLabel: false},
         nameTextStyle: {align: 'left'}

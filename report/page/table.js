@@ -1,5 +1,9 @@
 // A table of any length: sorted by its headings, a page of rows at a time, columns to choose.
 const ROWS_PER_PAGE = 25;
+// Where a row is a list of its cells (page.css), more would be a page of many screens.
+const ROWS_PER_NARROW_PAGE = 10;
+const NARROW_COLUMNS = 8;
+const narrow = matchMedia('(max-width: 600px)');
 const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7;  // columns
 const LONG_TEXT = 40;
@@ -25,10 +29,21 @@ class Table {
     this.order = Uint32Array.from(data.order ?? Array(data.rows).keys());
     this.page = 0;
     this.sorted = null;  // {column, down}
-    this.hidden = new Set(data.columns.flatMap((c, i) => (c.hidden ? [i] : [])));
-    this.perPage = ROWS_PER_PAGE;
     this.node = element('div', {class: 'table'});
     Table.all.push(this);
+    this.fold();
+    narrow.addEventListener('change', () => this.fold());
+  }
+
+  /** As much as there is room for; the chooser and the pager have the rest. */
+  fold() {
+    const most = narrow.matches && !this.printed ? NARROW_COLUMNS : Infinity;
+    if (!this.columnsChosen)
+      this.hidden = new Set(this.data.columns.flatMap((c, i) => (c.hidden || i >= most ? [i] : [])));
+    this.perPage = this.printed ? ROWS_IN_PRINT :
+        narrow.matches          ? ROWS_PER_NARROW_PAGE :
+                                  ROWS_PER_PAGE;
+    this.page = 0;
     this.draw();
   }
 
@@ -62,9 +77,8 @@ class Table {
 
   /** Paper holds more rows at once, and cannot turn pages. */
   print(on) {
-    this.perPage = on ? ROWS_IN_PRINT : ROWS_PER_PAGE;
-    this.page = 0;
-    this.draw();
+    this.printed = on;
+    this.fold();
   }
 
   head(shown) {
@@ -130,11 +144,13 @@ class Table {
     const {columns} = this.data;
     if (columns.length < CHOOSABLE_FROM) return [];
     this.open ??= false;
+    const shown = columns.length - this.hidden.size;
     const boxes = columns.map((column, i) => {
       const box = element('input', {
         type: 'checkbox',
         checked: !this.hidden.has(i),
         onchange: () => {
+          this.columnsChosen = true;
           this.hidden[box.checked ? 'delete' : 'add'](i);
           this.draw();
         }
@@ -149,6 +165,7 @@ class Table {
             this.open = event.target.open;
           }
         },
-        element('summary', {}, 'Columns'), ...boxes)];
+        element('summary', {}, this.hidden.size > 0 ? `Columns (${shown} of ${columns.length})` : 'Columns'),
+        ...boxes)];
   }
 }

@@ -104,6 +104,17 @@ function simulated() {
   return file;
 }
 
+/** A page of a sweep with every result that it has. */
+function sweptWidely() {
+  const file = join(folder, 'swept.html');
+  execFileSync(binary, [
+    'sweep', join(source, 'scenarios/gpt-2.2b-2bw.yaml'), '--over', 'stages=2,4,8', '--over',
+    'microbatch_size=1:8:*2', '--over', 'schedule=1f1b,gpipe,pipedream-2bw', '--report', file, '-o',
+    join(folder, 'swept.csv')
+  ], {stdio: 'ignore'});
+  return file;
+}
+
 const tests = {
   async 'draws every kind of section'() {
     const page = await open(sample('sections'));
@@ -268,6 +279,38 @@ const tests = {
         await close(page);
       }
     }
+  },
+
+  async 'is some screens long on a phone, and has everything'() {
+    const page = await open(sample('sweep'), {width: 390, height: 844});
+    const table = figure(page, 2);
+    await table.scrollIntoViewIfNeeded();
+    const tall = await page.evaluate(() => document.documentElement.scrollHeight);
+    assert.ok(tall < 6000, `${tall} px`);
+    assert.match(await table.locator('.pager').innerText(), /rows 1 to 10 of 10,000/);
+    await table.getByRole('button', {name: 'last page'}).click();
+    assert.equal(await table.locator('tbody tr').count(), 10);
+    await page.setViewportSize({width: 1280, height: 844});
+    await eventually(async () => await table.locator('tbody tr').count() === 25, 'wide again');
+    await close(page);
+    const many = await open(sweptWidely(), {width: 390, height: 844});
+    assert.ok(await many.evaluate(() => document.documentElement.scrollHeight) < 6000);
+    const columns = figure(many, 2);
+    const shown = await columns.locator('th').count();
+    assert.match(await columns.locator('summary').innerText(), /^Columns \(8 of \d\d\)$/);
+    assert.equal(shown, 8);
+    await columns.locator('summary').click();
+    await columns.getByLabel('mfu', {exact: true}).check();
+    assert.equal(await columns.locator('th').count(), 9);
+    await close(many);
+  },
+
+  async 'marks a line of one point'() {
+    const page = await open(sample('learning'));
+    await see(page, 0);
+    const [one] = await countPixels(page, 0, [FORWARD]);
+    assert.ok(one > 20, `${one}`);
+    await close(page);
   },
 
   async 'draws and zooms 65,536 ops'() {

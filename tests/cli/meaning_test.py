@@ -322,6 +322,18 @@ class Several(Case):
         self.assertIn("at most 64 rows",
                       self.run_it("compare", good, "--over", "microbatches=1:99", code=2).stderr)
 
+    def test_a_stacks_capacity_says_what_it_is_made_of(self):
+        job = self.file("model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\n"
+                        "pipeline: {stages: 2, tensor: 4, microbatches: 4}\n")
+        of_stack = self.json("simulate", job, "--set", "stack=nanotron")
+        has = (81559 * 2**20 - 2e9) * (1 - 0.009)
+        self.assertAlmostEqual(of_stack["devices"][0]["capacity_bytes"], has, delta=1)
+        (note,) = [note for note in of_stack["notes"] if "jobs can use" in note]
+        self.assertEqual(note, "of a GPU's 79.6 GiB jobs can use 77.1 GiB: 1.86 GiB are reserved for context, libraries "
+                               "and communicators, 0.9 % of the rest is lost to the allocator (stack 'nanotron')")
+        for stack in ("stack=torchtitan", "microbatches=8"):  # the device's own numbers
+            self.assertNotIn("jobs can use", "".join(self.json("simulate", job, "--set", stack)["notes"]))
+
     def test_validate_leaves_out_what_is_wrong(self):
         good = self.file(self.GOOD)
         for name in ("a.json", "b.json"):

@@ -190,12 +190,26 @@ class Curves(Case):
         page = self.folder / "page.html"
         done = run("train", "--compare", *paths, "--seeds", "2", "--report", str(page), "--set", "training.evaluate_every=2")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(len(done.stdout.splitlines()), 3, done.stdout)
+        self.assertEqual(len(done.stdout.splitlines()), 4, done.stdout)
         self.assertIn("time to", done.stdout)
         self.assertIn('"kind":"learning"', page.read_text().replace('\\"', '"').replace(" ", ""))
         rows = list(csv.DictReader(io.StringIO(run("train", *paths, "--seeds", "2", "--format", "csv").stdout)))
         self.assertEqual(len(rows), 2 * 2 * 4)
         self.assertEqual({row["seed"] for row in rows}, {"1", "2"})
+
+    def test_a_winner_is_named_only_where_seeds_tell(self):
+        good, bad = self.gpt("good.yaml", updates=30), self.gpt("bad.yaml", updates=2)
+        said = run("train", "--compare", bad, good, "--seeds", "2").stdout
+        self.assertRegex(said, r"learned most: \S*good\S* \(loss ")
+        page = self.folder / "page.html"
+        # The same update rule, so the same losses but for what seeds do.
+        alike = [self.gpt(f"{schedule}.yaml", schedule, updates=2) for schedule in ("1f1b", "gpipe")]
+        said = run("train", "--compare", *alike, "--seeds", "2", "--report", str(page)).stdout
+        self.assertRegex(said, r"learned most: within noise \(.* has the lowest mean loss .*; its seeds and those of .* overlap")
+        self.assertIn("<b>within noise</b>", page.read_text())
+        said = run("train", "--compare", bad, good).stdout
+        self.assertRegex(said, r"learned most: within noise \(\S*good\S* has the lowest loss ")
+        self.assertIn("one seed does not say", said)
 
     def test_an_interrupted_run_keeps_its_curve_and_goes_on(self):
         path, checkpoint, kept = self.gpt(updates=120), self.folder / "run.ckpt", self.folder / "curve.json"

@@ -1,8 +1,9 @@
 // Writes pages for the browser's tests: sample_report KIND FILE.
 //   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; scatter: predicted
-//   over measured of a table; sections: one of each
+//   over measured of a table; learning: two scenarios of one point each; sections: one of each
 #include "report/bubble_section.hpp"
 #include "report/comparison_section.hpp"
+#include "report/learning_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/report.hpp"
 #include "report/scatter_section.hpp"
@@ -132,6 +133,13 @@ SweepSection sweep() {
   return section;
 }
 
+/// As a run of one update leaves them: no line has two ends.
+LearningSection learning() {
+  return {{"Learning", "Made by hand."},
+          "loss",
+          {{"one", {{1, 16, 0.5, 2.5, 2.5, 2.5}}}, {"other", {{1, 16, 0.25, 2.75, 2.75, 2.75}}}}};
+}
+
 TableSection plans() {
   return {{"Plans"},
           {{"plan"}, {"time per stage", "s"}, {"depth"}},
@@ -150,6 +158,7 @@ Report report_of(std::string_view kind) {
                 .version = "0"};
   if (kind == "timeline") report.sections = {section_text(timeline_of(64, 512))};
   if (kind == "scatter") report.sections = {section_text(scatter())};
+  if (kind == "learning") report.sections = {section_text(learning())};
   if (kind == "sweep") report.sections = {section_text(sweep())};
   if (kind == "sections")
     report.sections = {section_text(timeline_of(4, 8)), section_text(two_clocks()),
@@ -163,7 +172,7 @@ Report report_of(std::string_view kind) {
 
 int main(int count, char** arguments) {
   if (count != 3) {
-    std::fputs("usage: sample_report timeline|sweep|sections FILE\n", stderr);
+    std::fputs("usage: sample_report timeline|scatter|sweep|learning|sections FILE\n", stderr);
     return 2;
   }
   penstock::write_report(penstock::report_of(arguments[1]), arguments[2]);

@@ -50,6 +50,22 @@ TEST(NanotronImport, SaysOfEveryOptionWhatItBecame) {
       << text;
 }
 
+TEST(NanotronImport, SlicesOfProductsMeanNothingWhereThereIsOne) {
+  const auto with = [](const std::string& slices) {
+    return scenario_of_nanotron("model:\n  model_config: {num_hidden_layers: 4, pretraining_tp: " +
+                                    slices + "}\nparallelism: {dp: 1, pp: 2}\n",
+                                "a.yaml", "");
+  };
+  const std::string one = with("1"), two = with("2");
+  EXPECT_EQ(one.find("cannot be modelled"), std::string::npos) << one;
+  EXPECT_GT(one.find("#   model.model_config.pretraining_tp 1\n"),
+            one.find("# changes nothing that is predicted:"))
+      << one;
+  EXPECT_LT(two.find("# cannot be modelled:\n#   model.model_config.pretraining_tp 2: products in"),
+            two.size())
+      << two;
+}
+
 TEST(NanotronImport, IsTheJob) {
   const Scenario s = scenario_in(scenario_of_nanotron(kNanotron, "a.yaml", ""));
   EXPECT_EQ(s.shape.depth, 2u);
@@ -238,6 +254,13 @@ TEST(TorchtitanImport, Fp8IsSaidNotToBeModelled) {
       has_line(text("[\"float8\"]"),
                "#   model.converters [\"float8\"]: fp8 is not modelled: bf16 is predicted"));
   EXPECT_TRUE(has_line(text("[]"), "#   model.converters []"));
+  const std::string speed =
+      "#   bf16's speed: devices have no curve of fp8, so its speed-up is missing here";
+  EXPECT_TRUE(has_line(text("[\"float8\"]"), speed));
+  EXPECT_FALSE(has_line(text("[]"), speed));
+  for (const char* on : {"true", "false"})
+    EXPECT_EQ(has_line(text(std::string("[]\n[float8]\nenable_float8_linear = ") + on), speed),
+              std::string(on) == "true");
 }
 
 TEST(TorchtitanImport, AScriptsFileIsReadAndItsFlagsGoOverIt) {

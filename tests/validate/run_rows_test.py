@@ -73,6 +73,8 @@ class RunRows(unittest.TestCase):
         done = json.loads(run("validate", table, "--as", "simumax", "--format", "json").stdout)
         self.assertEqual([row["name"] for row in done["rows"]], ["llama3_70b_l2_tp2_pp1_dp4_mbc4"])
         self.assertIn("moe_ep8 left out: 'moe' is no dense model that is known here", done["measured"][0]["notes"])
+        self.assertEqual(done["measured"][0]["left_out"], 1)
+        self.assertEqual(run("validate", table, "--tolerance", "100%").returncode, 2)
         self.assertIn("has no scenario: 'moe' is no", run("validate", table, "--print", "2").stderr)
         named = table.rename(table.with_suffix(".csv"))  # a name that says otherwise
         self.assertIn("num_layers: 2", run("validate", named, "--as", "simumax", "--print", "1").stdout)
@@ -124,6 +126,12 @@ class RunRows(unittest.TestCase):
             simulated = json.loads(run("simulate", path, "--engine", "auto", "--format", "json").stdout)
             self.assertEqual(simulated["iteration_time_s"], row["predicted_s"])
         self.assertIn("was fitted on", "".join(result["measured"][0]["notes"]))
+        # Nothing was fitted on them now, which is not to say that nothing was.
+        page = pathlib.Path(self.folder.name) / "page.html"
+        said = run("validate", self.table, "--report", page).stdout
+        of_stack = "nothing fitted here; stack 'megatron-a100-node' was fitted on "
+        for text in (said, page.read_text()):
+            self.assertIn(of_stack, text)
 
     def test_the_form_is_guessed_and_rows_keep_their_names(self):
         self.assertEqual([row["name"] for row in self.result()["rows"]], ["one", "deep", "wide"])
@@ -146,6 +154,38 @@ class RunRows(unittest.TestCase):
         result = self.result()
         self.assertEqual(len(result["rows"]), 2)
         self.assertIn("one left out", result["measured"][0]["notes"][0])
+        self.assertEqual(result["measured"][0]["left_out"], 1)
+        self.assertIn("2 rows, 1 left out", run("validate", self.table).stdout)
+
+    def test_the_report_has_the_notes_of_the_table(self):
+        self.table.write_text(HEADER + ROWS.replace("small,8,", "small,9,", 1))
+        page = pathlib.Path(self.folder.name) / "page.html"
+        said = run("validate", self.table, "--report", page).stdout
+        notes = [line for line in said.splitlines() if line.startswith("note: ")]
+        self.assertTrue(notes)
+        for note in notes:
+            self.assertIn(json.dumps(note, ensure_ascii=False)[1:-1], page.read_text())
+        self.assertIn("nothing fitted here\n", said)
+
+    def test_a_tolerance_does_not_pass_over_rows_that_nobody_saw(self):
+        for rows, code, says in ((ROWS, 0, ""),
+                                 (ROWS.replace("small,8,", "small,9,", 1), 2, "1 row left out"),  # refused
+                                 (ROWS.replace("small,8,", "small,", 1), 2, "")):  # no table
+            self.table.write_text(HEADER + rows)
+            done = run("validate", self.table, "--tolerance", "100%")
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+        # Also where another row is beyond the tolerance.
+        self.table.write_text(HEADER + ROWS.replace("small,8,", "small,9,", 1))
+        done = run("validate", self.table, "--tolerance", "0.1%")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("out of the tolerance", done.stderr)
+        # Whoever made the table left it out: nothing is unseen.
+        self.table.write_text(HEADER.replace("peak_of", "peak_of,left_out") +
+                              ROWS.replace("\n", ",\n").replace(",\n", ",another code\n", 1))
+        done = run("validate", self.table, "--tolerance", "100%")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("note: one left out: another code", done.stdout)
 
     def test_a_row_that_is_not_there(self):
         for row in ("0", "4", "dep"):

@@ -173,6 +173,7 @@ TEST(Simumax, ACaseIsARunAndAMixtureOfExpertsIsLeftOutWithItsReason) {
         "  width: 1\n", "microbatches: 4\n", "distributed_optimizer: true", "stack: megatron\n"})
     EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
   EXPECT_EQ(rows.at(1).left_out, "'deepseekv2' is no dense model that is known here");
+  EXPECT_TRUE(rows.at(1).unsupported);
   EXPECT_TRUE(rows[1].scenario.empty());
   EXPECT_FALSE(rows[1].measured_s);
 }
