@@ -291,7 +291,7 @@ const std::vector<CommandSpec>& table() {
        1,
        {{"search",
          "NAME",
-         "planner; full: our own, over all choices; default pipedream for a profile, else 2bw",
+         "planner; full (default): our own, over all choices; of a profile by default pipedream",
          "full|pipedream|2bw|dapple|torchgpipe|uniform",
          false,
          {}},
@@ -378,11 +378,9 @@ const std::vector<CommandSpec>& table() {
         kOutput},
        "penstock plan vgg16/graph.txt --level 4x12GB/s --level 4x1.25GB/s\n"
        "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search 2bw --top 5\n"
-       "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536 --search "
-       "full\n"
+       "penstock plan gpt3-175b --cluster '{base: dgx-a100, nodes: 128}' --batch 1536\n"
        "penstock plan vgg16/graph.txt --level 8x10GB/s --profile-batch 64 --compare\n"
-       "penstock plan laptop.yaml --batch 64 --search full --write plans    # by `penstock "
-       "calibrate`",
+       "penstock plan laptop.yaml --batch 64 --write plans    # by `penstock calibrate`",
        run_plan,
        "model",
        true},

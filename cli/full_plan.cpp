@@ -152,6 +152,16 @@ Problem problem_of(const Arguments& arguments, const Asked& asked) {
                  asked.headroom);
 }
 
+/// Throws InputError for a microbatch size of which nothing was measured.
+void check_size(const Asked& asked, const Problem& problem) {
+  const auto& measured = problem.base().measured;
+  if (!measured || asked.microbatch_size == 0) return;
+  const std::string why =
+      measured->refuse_size(measured->use(static_cast<double>(asked.microbatch_size),
+                                          Recompute::none, problem.base().cluster.devices()));
+  if (!why.empty()) throw InputError("--microbatch-size", why);
+}
+
 /// Costs that were measured are known of few microbatches and recomputations.
 void keep_measured(const Scenario& base, Axes& axes) {
   if (!base.measured) return;
@@ -400,9 +410,10 @@ bool wants_full_plan(const Arguments& arguments) {
   return std::ranges::any_of(kOnlyFull, [&](const char* o) { return arguments.flag(o); });
 }
 
-int run_full_plan(const Arguments& arguments) {
-  const Asked asked = asked_by(arguments);
-  const Problem problem = problem_of(arguments, asked);
+namespace {
+
+/// Asks for the plans and says them.
+void put_plans(const Arguments& arguments, const Asked& asked, const Problem& problem) {
   const Terms terms = terms_of(asked.terms, problem);
   std::optional<PlanFolder> folder;  // before the search, which takes its time
   if (arguments.flag("write")) folder.emplace(arguments.value("write"));
@@ -427,7 +438,31 @@ int run_full_plan(const Arguments& arguments) {
   if (!full.offers.empty()) full.alone = kinds_alone(problem, arguments, asked, options, versions);
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
+}
+
+}  // namespace
+
+int run_full_plan(const Arguments& arguments) {
+  const Asked asked = asked_by(arguments);
+  const Problem problem = problem_of(arguments, asked);
+  check_size(asked, problem);
+  put_plans(arguments, asked, problem);
   return exit_ok;
+}
+
+std::optional<InputError> full_plan_unless_refused(const Arguments& arguments) {
+  std::optional<Asked> asked;
+  std::optional<Problem> problem;
+  try {
+    asked.emplace(asked_by(arguments));
+    problem.emplace(problem_of(arguments, *asked));
+    check_size(*asked, *problem);
+  } catch (const InputError& error) {
+    if (arguments.positional[0] == "-") throw;  // it is read once
+    return error;
+  }
+  put_plans(arguments, *asked, *problem);
+  return std::nullopt;
 }
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 // and, with --compare, what the published planners would run there, simulated alike.
 #pragma once
 
+#include "base/error.hpp"
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/planner_comparison.hpp"
@@ -55,10 +56,13 @@ struct FullPlan {
   std::string model_name() const;
 };
 
-/// Does `penstock plan` mean our own search?
+/// Do the options of `penstock plan` name our own search?
 bool wants_full_plan(const Arguments& arguments);
 
 int run_full_plan(const Arguments& arguments);
+
+/// The default: what `run_full_plan` does, or why it cannot be asked.
+std::optional<InputError> full_plan_unless_refused(const Arguments& arguments);
 
 Json to_json(const FullPlan& plan);
 std::string to_text(const FullPlan& plan, std::size_t width);

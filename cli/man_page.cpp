@@ -155,7 +155,7 @@ constexpr const char* kExamples =
     "penstock compare gpt-2.2b-2bw gpt-2.2b-flush gpt-2.2b-gpipe\n"
     "penstock init my.yaml && penstock simulate my.yaml\n"
     "penstock sweep my.yaml --over stages=2,4,8 --over microbatch_size=1:8:*2\n"
-    "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512 --search full";
+    "penstock plan gpt-3.8b --cluster p3.16xlarge-x8 --batch 512";
 
 }  // namespace
 

@@ -143,7 +143,7 @@ def commands(folder):
                                 given=half_a_sweep(folder, "jsonl")),
         "resume sqlite": Command(*SWEEP, "-o", "rows.sqlite", "--resume", sweep="rows.sqlite",
                                  given=half_a_sweep(folder, "sqlite")),
-        "plan": Command("plan", LAYERS, "--level", "2x10GB/s", "--format", "json", "-o", "out.json",
+        "plan": Command("plan", LAYERS, "--level", "2x10GB/s", "--search", "pipedream", "--format", "json", "-o", "out.json",
                         files=["out.json"]),
         "plan full": Command("plan", LAYERS, "--level", "2x10GB/s", "--batch", "8", "--search", "full", "--effort",
                              "20", "--write", "plans", whole=lambda text: text.endswith(b"\n"), heavy=True),

@@ -143,7 +143,8 @@ def commands(folder):
                    folder / "r.html"),
         "program": ([BINARY, "export", SMALL, "--to", "program", "-o", target], target),
         "scenario": ([BINARY, "import", plan, "-o", target], target),
-        "plan": ([BINARY, "plan", plan, "--level", "2x10GB/s", "--format", "json", "-o", target], target),
+        "plan": ([BINARY, "plan", plan, "--level", "2x10GB/s", "--search", "pipedream", "--format", "json", "-o",
+                  target], target),
         "comparison": ([BINARY, "compare", SMALL, "--over", "schedule=1f1b,gpipe", "--reproducible", "--engine",
                         "exact", "--format", "json", "-o", target], target),
     }

@@ -1,4 +1,4 @@
-// penstock plan MODEL | SCENARIO | graph.txt: what a published planner would run.
+// penstock plan MODEL | SCENARIO | graph.txt: what our own search or a published planner would run.
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
@@ -6,8 +6,10 @@
 #include "cli/full_plan.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
+#include "cli/planning.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace penstock {
 namespace {
@@ -151,15 +153,14 @@ std::string plans_csv(const Json& result) {
   return to_csv(rows);
 }
 
-}  // namespace
-
-int run_plan(const Arguments& arguments) {
-  if (wants_full_plan(arguments)) return run_full_plan(arguments);
+int put_published(const Arguments& arguments, const std::string& note = "") {
   const PlanTask task = plan_task(arguments);
   PlanResult result = ask(*task.planner, task.request);
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
+  if (!note.empty()) result.notes.insert(result.notes.begin(), note);
   const std::string format = arguments.value("format", "table");
   const Json json = answer_json(task, result);
+  if (format == "csv" && !note.empty()) say("note: {}\n", note);
   if (format == "csv" && result.plans.empty()) say("no plan: {}\n", result.infeasible_because);
   if (arguments.flag("report"))
     write_report(plan_report(task, result, arguments), arguments.value("report"));
@@ -167,6 +168,30 @@ int run_plan(const Arguments& arguments) {
                         : format == "csv" ? plans_csv(json)
                                           : to_text(task, result));
   return exit_ok;
+}
+
+/// What is wrong, in a line.
+std::string why_refused(const InputError& error) {
+  std::vector<std::string> parts;
+  for (const Diagnostic& d : error.diagnostics()) {
+    const bool option = d.where.origin.starts_with("--");
+    parts.push_back(option ? d.where.origin + " " + d.message : d.message);
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  if (wants_full_plan(arguments)) return run_full_plan(arguments);
+  if (arguments.flag("search") || input_of(arguments.positional[0]) == PlanInput::profile)
+    return put_published(arguments);
+  const std::optional<InputError> refused = full_plan_unless_refused(arguments);
+  if (!refused) return exit_ok;
+  return put_published(
+      arguments, fmt::format("this is 2bw's plan: our own search (--search full), the default, "
+                             "cannot be asked: {}",
+                             why_refused(*refused)));
 }
 
 }  // namespace penstock

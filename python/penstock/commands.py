@@ -246,8 +246,9 @@ def schedule(name: str, **keys: Any) -> Dict[str, Any]:
 
 
 def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: Any) -> Dict[str, Any]:
-    """What to run: the best partition, degrees, microbatch and schedule; `search="full"` is our own
-    search over all of them, whose candidates are tasks of the executor, if there is one."""
+    """What to run: the best partition, degrees, microbatch and schedule, by our own search over all
+    of them, `search="full"`, whose candidates are tasks of the executor, if there is one. Of a
+    profile `search="pipedream"` is the default; `search` names another published planner."""
     return json.loads(_asked(executor, "plan", [source], {**options, "format": "json"}))
 
 

@@ -251,8 +251,8 @@ class Reproducible(Case):
         kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
                  ("compare", CONTENDED, "--reproducible"): {"comparison", "timeline"},
                  ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
-                 ("plan", "gpt-3.8b", *cluster): {"comparison", "table"},
-                 ("plan", "scenarios/gpt-2.2b-2bw.yaml"): {"comparison", "table"}}
+                 ("plan", "gpt-3.8b", *cluster, "--search", "2bw"): {"comparison", "table"},
+                 ("plan", "scenarios/gpt-2.2b-2bw.yaml", "--search", "2bw"): {"comparison", "table"}}
         for command, expected in kinds.items():
             contents = []
             for _ in range(2):

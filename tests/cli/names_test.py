@@ -45,7 +45,7 @@ class Names(Case):
                         ["replay", NAME, "--clock", "virtual", "--reproducible"],
                         ["sweep", NAME, "--over", "microbatches=4,8", "--reproducible",
                          "--format", "csv"],
-                        ["plan", "gpt-2.2b-2bw"]):
+                        ["plan", "gpt-2.2b-2bw", "--search", "2bw"]):
             with self.subTest(command):
                 by_file = [str(SOURCE / "scenarios" / (word + ".yaml")) if word in SHIPPED else word
                            for word in command]

@@ -118,7 +118,8 @@ class Transformers(Case):
         """It leaves out that the eight reductions of a server share its NIC."""
         for model in ("gpt-2.2b", "bert-2.2b"):
             with self.subTest(model):
-                result = self.plan(model, "--cluster", "p3.16xlarge-x8", "--batch", "512", "--top", 100)
+                result = self.plan(model, "--cluster", "p3.16xlarge-x8", "--batch", "512", "--search", "2bw",
+                                   "--top", 100)
                 best = result["plans"][0]
                 rates = [p["simulated_samples_per_s"] for p in result["plans"]]
                 self.assertEqual(rates, sorted(rates, reverse=True))
@@ -180,7 +181,7 @@ class Transformers(Case):
         nodes = "{base: dgx-a100, nodes: 4}"
         for model in ("gpt-2.2b", self.layers):
             with self.subTest(model):
-                result = self.plan(model, "--cluster", nodes, "--batch", 512)
+                result = self.plan(model, "--cluster", nodes, "--batch", 512, "--search", "2bw")
                 self.assertEqual(result["devices"], 32)
                 self.assertTrue(result["plans"])
         self.assertIn("--cluster", self.no_plan(self.layers, "--cluster", "{base: "))
@@ -190,6 +191,42 @@ class Transformers(Case):
 def part_s(layers, embedding, head):
     """F + B in tiny.yaml, two devices at work, microbatches of 2."""
     return layers * 3e-3 + embedding * 1.2e-3 + head * 2.7e-3
+
+
+class Default(Case):
+    """What answers where nobody says who: our own search, where it can be asked."""
+    CLUSTER = "{devices: 4, link: 10 GB/s, device: {name: d, peak: {fp16: 10 TFLOP/s}, memory: 8 GB, efficiency: [[1024, 50%]]}}"
+    MODEL = ("{family: gpt, num_layers: 8, hidden_size: 1024, num_attention_heads: 8, vocab_size: 8000, seq_length: 512, "
+             "precision: mixed-fp16}")
+
+    def searched(self, *words):
+        result = self.plan(*words)
+        return result["search"], [note for note in result["notes"] if "cannot be asked" in note]
+
+    def test_of_a_model_a_scenario_and_a_calibration_it_is_our_own_search(self):
+        scenario = self.folder / "case.yaml"
+        scenario.write_text(f"model: {self.MODEL}\ncluster: {self.CLUSTER}\nschedule: 1f1b\n"
+                            "pipeline: {stages: 4, global_batch_size: 16}\n")
+        for words in ((self.MODEL, "--cluster", self.CLUSTER, "--batch", 16), (scenario,), (MEASURED, "--batch", 8)):
+            with self.subTest(words[0]):
+                self.assertEqual(self.searched(*words), ("full", []))
+        self.assertEqual(self.searched(scenario, "--search", "2bw"), ("2bw", []))
+
+    def test_of_a_profile_it_is_pipedream(self):
+        self.assertEqual(self.searched(self.layers, "--level", "2x10GB/s"), ("pipedream", []))
+
+    def test_where_ours_cannot_be_asked_2bw_answers_and_a_line_says_why(self):
+        asp = pathlib.Path(os.environ["PENSTOCK_SOURCE"]) / "scenarios/gpt-355m-asp.yaml"
+        model = (self.MODEL, "--cluster", self.CLUSTER)
+        for why, words in (("needs --batch", model), ("'servers' needs algorithm", (asp,)),
+                           ("--no-transfers is pipedream's", (*model, "--batch", 16, "--no-transfers"))):
+            with self.subTest(why):
+                search, notes = self.searched(*words)
+                self.assertEqual((search, len(notes)), ("2bw", 1))
+                self.assertIn("this is 2bw's plan: our own search", notes[0])
+                self.assertIn(why, notes[0])
+                self.assertIn(f"note: {notes[0]}\n", self.ok("plan", *words))
+                self.assertIn(notes[0], self.run_command("plan", *words, "--format", "csv").stderr)
 
 
 class Calibrations(Case):
@@ -252,7 +289,7 @@ class Imports(Case):
         model = self.folder / "model.yaml"
         model.write_text(self.ok("import", config))
         self.assertIn("no peak rate for bf16", self.no_plan(model, "--cluster", "p3.16xlarge"))
-        words = ("--cluster", "dgx-a100", "--batch", "64")
+        words = ("--cluster", "dgx-a100", "--batch", "64", "--search", "2bw")
         self.assertEqual(self.plan(model, *words)["plans"], self.plan(config, *words)["plans"])
 
     def test_more_stages_than_layers_are_refused(self):
