@@ -165,15 +165,15 @@ void check_size(const Asked& asked, const Problem& problem) {
 /// Costs that were measured are known of few microbatches and recomputations.
 void keep_measured(const Scenario& base, Axes& axes) {
   if (!base.measured) return;
-  const auto known = [&](std::int64_t size, Recompute recompute) {
-    const MeasuredUse use =
-        base.measured->use(static_cast<double>(size), recompute, base.cluster.devices());
+  const auto known = [&](std::int64_t size, const Recomputation& recompute) {
+    const MeasuredUse use = base.measured->use(static_cast<double>(size), recompute.granularity,
+                                               base.cluster.devices());
     return base.measured->refuse_recompute(use).empty() && base.measured->refuse_size(use).empty();
   };
   std::erase_if(axes.microbatch_sizes, [&](std::int64_t size) {
-    return std::ranges::none_of(axes.recomputes, [&](Recompute r) { return known(size, r); });
+    return std::ranges::none_of(axes.recomputes, [&](const auto& r) { return known(size, r); });
   });
-  std::erase_if(axes.recomputes, [&](Recompute recompute) {
+  std::erase_if(axes.recomputes, [&](const Recomputation& recompute) {
     return std::ranges::none_of(axes.microbatch_sizes,
                                 [&](std::int64_t size) { return known(size, recompute); });
   });
@@ -182,7 +182,8 @@ void keep_measured(const Scenario& base, Axes& axes) {
 Axes axes_of(const Arguments& arguments, const Asked& asked, const Problem& problem,
              bool versions) {
   Axes axes = problem.axes(versions);
-  if (!asked.recomputes.empty()) axes.recomputes = asked.recomputes;
+  if (!asked.recomputes.empty())
+    axes.recomputes.assign(asked.recomputes.begin(), asked.recomputes.end());
   if (asked.microbatch_size > 0) axes.microbatch_sizes = {asked.microbatch_size};
   keep_measured(problem.base(), axes);
   if (!asked.schedules.empty()) axes.schedules = asked.schedules;

@@ -40,13 +40,9 @@ Json stages_of(const Choice& choice) {
   return stages;
 }
 
-std::string_view name_of(Recompute recompute) {
-  return kRecomputeNames[static_cast<std::size_t>(recompute)];
-}
-
-PerStage<Recompute> recompute_of(const Choice& choice) {
+PerStage<Recomputation> recompute_of(const Choice& choice) {
   if (choice.recompute.empty()) return Recompute::none;
-  return PerStage<Recompute>(choice.recompute);
+  return PerStage<Recomputation>(choice.recompute);
 }
 
 /// "none", or the name of the checkpoints of schedules that have them.
@@ -56,11 +52,11 @@ std::string alike_text(const Choice& choice) {
   return recompute_text(recompute_of(choice));
 }
 
-/// As in a scenario.
+/// One name, or a list with one per stage.
 Json recompute_json(const Choice& choice) {
   if (recompute_of(choice).alike()) return alike_text(choice);
   Json stages = Json::array();
-  for (const Recompute r : choice.recompute) stages.push_back(name_of(r));
+  for (const Recomputation& r : choice.recompute) stages.push_back(to_string(r));
   return stages;
 }
 
@@ -69,9 +65,16 @@ Json recompute_json(const Choice& choice) {
 std::string recompute_column(const Choice& choice) {
   if (recompute_of(choice).alike()) return alike_text(choice);
   std::vector<std::string> parts;
-  for (const Recompute r : {Recompute::full, Recompute::selective, Recompute::none})
-    if (const auto stages = std::ranges::count(choice.recompute, r); stages > 0)
-      parts.push_back(fmt::format("{} {}", name_of(r), stages));
+  const auto stages_of = [&](const auto& is) {
+    return std::ranges::count_if(choice.recompute, is);
+  };
+  const auto in_part = [](const Recomputation& r) { return !r.plain(); };
+  for (const Recompute r : {Recompute::full, Recompute::selective, Recompute::none}) {
+    if (const auto stages = stages_of([&](const Recomputation& s) { return s == r; }); stages > 0)
+      parts.push_back(fmt::format("{} {}", to_string(r), stages));
+    if (const auto stages = stages_of(in_part); r == Recompute::full && stages > 0)
+      parts.push_back(fmt::format("block {}", stages));
+  }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -75,9 +75,8 @@ KeyFigure bubble(const Result& r) {
 std::string setting(const Scenario& s) {
   std::string text = s.transformer ? s.transformer->name : "";
   if (!s.cluster.name.empty()) text += (text.empty() ? "on " : " on ") + s.cluster.name;
-  std::vector<std::string_view> recompute;
-  for (const Recompute r : s.recompute.distinct())
-    recompute.push_back(kRecomputeNames[static_cast<std::size_t>(r)]);
+  std::vector<std::string> recompute;
+  for (const Recomputation& r : s.recompute.distinct()) recompute.push_back(to_string(r));
   if (!text.empty()) text += ", ";
   return text + fmt::format("recompute {}", fmt::join(recompute, " and "));
 }

@@ -61,7 +61,7 @@ struct RunPlan {
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
   std::int64_t microbatch_size = 1;
-  PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
+  PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage
   OptimizerSpec optimizer;
   TrainingSpec training;
   /// Program::asynchronous with replicas: from a simulated timeline, so that slow replicas are

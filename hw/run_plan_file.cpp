@@ -31,21 +31,25 @@ constexpr const auto& names_of(Transfers) { return kTransfersNames; }
 constexpr const auto& names_of(StepSync) { return kStepSyncNames; }
 constexpr const auto& names_of(Compute) { return kComputeNames; }
 
-/// A name for all stages, or a list with one of each.
-/// (A single Recompute converts to this, and is a name like any enum.)
-Json field_json(const std::same_as<PerStage<Recompute>> auto& recompute) {
-  const Json names = to_field(recompute.values());
+/// A name for all stages ("full", "block 3"), or a list with one of each.
+Json field_json(const std::same_as<PerStage<Recomputation>> auto& recompute) {
+  Json names = Json::array();
+  for (const Recomputation& r : recompute.values()) names.push_back(to_string(r));
   return recompute.alike() ? names[0] : names;
 }
 
-void take_field(const char* key, const Json& json, PerStage<Recompute>& recompute) {
-  if (json.is_array() && json.empty()) wrong_field(key, "a name, or a list of names", json);
-  std::vector<Recompute> each(1);
-  if (json.is_array())
-    take(key, json, each);
-  else
-    take(key, json, each[0]);
-  recompute = PerStage<Recompute>(std::move(each));
+Recomputation recomputation_in(const char* key, const Json& json) {
+  const auto named = json.is_string() ? recomputation_named(json.get<std::string>()) : std::nullopt;
+  if (!named) wrong_field(key, "one of none, selective, full, block N, uniform N", json);
+  return *named;
+}
+
+void take_field(const char* key, const Json& json, PerStage<Recomputation>& recompute) {
+  if (!json.is_array()) return void(recompute = recomputation_in(key, json));
+  if (json.empty()) wrong_field(key, "a name, or a list of names", json);
+  std::vector<Recomputation> each;
+  for (const Json& name : json) each.push_back(recomputation_in(key, name));
+  recompute = PerStage<Recomputation>(std::move(each));
 }
 
 /// What an order says of an op behind its token, in this order; sends, receives, reductions and

@@ -29,7 +29,7 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
   const auto before = plan.layers.begin() + stage;
   const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0), *before, first, last};
   return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
-                                            stored ? Recompute::none : plan.recompute.of(stage),
+                                            stored ? Recomputation() : plan.recompute.of(stage),
                                             element_bytes, plan.training, plan.text);
 }
 

@@ -1,6 +1,7 @@
 #include "hw/transformer_layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace penstock {
@@ -129,22 +130,24 @@ class SlotPlanner {
 class MicrobatchPlanner {
  public:
   MicrobatchPlanner(TransformerLayout& layout, const TransformerSpec& spec,
-                    const TransformerPart& part, std::int64_t microbatch_size, Recompute recompute,
-                    int element_bytes)
+                    const TransformerPart& part, std::int64_t microbatch_size,
+                    const Recomputation& recompute, int element_bytes)
       : layout_(layout),
         spec_(spec),
         part_(part),
-        recompute_(recompute),
+        selective_(recompute.granularity == Recompute::selective && !spec.flash_attention),
         layers_(static_cast<std::size_t>(part.layers)),
+        recomputed_(static_cast<std::size_t>(recompute.recomputed(part.layers))),
+        group_(static_cast<std::size_t>(recompute.group(part.layers))),
         slots_(spec, microbatch_size, element_bytes),
         message_bytes_(microbatch_size * spec.seq_length * spec.hidden_size * element_bytes),
         attention_bytes_(microbatch_size * spec.num_attention_heads * spec.seq_length *
-                         (spec.flash_attention ? 4 : spec.seq_length * element_bytes)) {
-    if (spec.flash_attention && recompute == Recompute::selective) recompute_ = Recompute::none;
-  }
+                         (spec.flash_attention ? 4 : spec.seq_length * element_bytes)) {}
 
   void place() {
+    begin_forward_layer();
     for (std::size_t i = 0; i <= layers_; ++i) place_between(i);
+    slots_.reuse_workspace();
     if (part_.last) place_head();
     place_forward();
     place_backward_input();
@@ -159,13 +162,24 @@ class MicrobatchPlanner {
   }
 
  private:
+  /// Is a layer's input made again, too?
+  bool within_group(std::size_t i) const { return i < recomputed_ && i % group_ != 0; }
+
+  /// The workspace of F: what goes on within a group is one layer's output and the next one's.
+  void begin_forward_layer() {
+    slots_.reuse_workspace();
+    if (group_ > 1)
+      for (Slot& slot : passed_on_) slot = slots_.hidden(Area::workspace);
+  }
+
   /// W reads the gradient of the output after its message has gone, so it is in `kept` too.
   void place_between(std::size_t i) {
     const bool from_before = i == 0 && !part_.first;
     const bool goes_on = i == layers_ && !part_.last;
-    layout_.x.push_back(from_before ? Slot{Area::input, 0}
-                        : goes_on   ? Slot{Area::output, 0}
-                                    : slots_.hidden(Area::saved_for_weight));
+    layout_.x.push_back(from_before       ? Slot{Area::input, 0}
+                        : goes_on         ? Slot{Area::output, 0}
+                        : within_group(i) ? passed_on_[i % 2]
+                                          : slots_.hidden(Area::saved_for_weight));
     layout_.dx.push_back(from_before ? Slot{Area::input_gradient, 0} : slots_.hidden(Area::kept));
   }
 
@@ -175,9 +189,9 @@ class MicrobatchPlanner {
     layout_.logits = slots_.matrix(Area::saved_for_weight, spec_.vocab_size);
   }
 
-  LayerSlots layer(std::size_t i, Area for_weight, Area qkv, Area attention) {
+  LayerSlots layer(const Slot& x, Area for_weight, Area qkv, Area attention) {
     LayerSlots l;
-    l.ln1 = slots_.norm(layout_.x[i], for_weight);
+    l.ln1 = slots_.norm(x, for_weight);
     l.qkv = slots_.matrix(qkv, 3 * spec_.hidden_size);
     l.attention = slots_.bytes(attention, attention_bytes_);
     l.context = slots_.hidden(for_weight);
@@ -189,7 +203,7 @@ class MicrobatchPlanner {
   void place_forward() {
     if (part_.first) layout_.tokens = slots_.column(Area::workspace);
     for (std::size_t i = 0; i < layers_; ++i) {
-      slots_.reuse_workspace();
+      begin_forward_layer();
       layout_.in_forward.push_back(forward_layer(i));
       layout_.in_forward[i].activated = activated();
     }
@@ -203,34 +217,36 @@ class MicrobatchPlanner {
 
   LayerSlots forward_layer(std::size_t i) {
     constexpr Area scratch = Area::workspace;
-    switch (recompute_) {
-      case Recompute::none: return layer(i, Area::saved_for_weight, Area::saved, Area::saved);
-      case Recompute::selective: return layer(i, Area::saved_for_weight, Area::saved, scratch);
-      case Recompute::full: break;
-    }
-    return layer(i, scratch, scratch, scratch);
+    const Slot& x = layout_.x[i];
+    if (i < recomputed_) return layer(x, scratch, scratch, scratch);
+    return layer(x, Area::saved_for_weight, Area::saved, selective_ ? scratch : Area::saved);
   }
 
   Slot activated() { return slots_.matrix(Area::workspace, spec_.ffn_hidden_size); }
 
   void place_backward_input() {
     for (std::size_t i = 0; i < layers_; ++i) {
-      slots_.reuse_workspace();
+      if (!within_group(i)) begin_group();
       layout_.in_backward.push_back(backward_layer(i));
-      layout_.dattention = slots_.bytes(Area::workspace, attention_bytes_);
-      layout_.dcontext = slots_.hidden(Area::workspace);
       layout_.gradients.push_back(layer_gradients(i));
     }
   }
 
+  /// At the same place for all layers, however much of each is made again.
+  void begin_group() {
+    slots_.reuse_workspace();
+    layout_.dattention = slots_.bytes(Area::workspace, attention_bytes_);
+    layout_.dcontext = slots_.hidden(Area::workspace);
+    if (group_ > 1) layout_.activated_again = activated();
+  }
+
   LayerSlots backward_layer(std::size_t i) {
-    if (recompute_ == Recompute::full) {
-      return layer(i, Area::kept, Area::workspace, Area::workspace);
+    if (i < recomputed_) {
+      const Slot x = within_group(i) ? slots_.hidden(Area::kept) : layout_.x[i];
+      return layer(x, Area::kept, Area::workspace, Area::workspace);
     }
     LayerSlots l = layout_.in_forward[i];
-    if (recompute_ == Recompute::selective) {
-      l.attention = slots_.bytes(Area::workspace, attention_bytes_);
-    }
+    if (selective_) l.attention = slots_.bytes(Area::workspace, attention_bytes_);
     return l;
   }
 
@@ -259,8 +275,9 @@ class MicrobatchPlanner {
   TransformerLayout& layout_;
   const TransformerSpec& spec_;
   const TransformerPart& part_;
-  Recompute recompute_;
-  std::size_t layers_;
+  bool selective_;  // and it leaves out something
+  std::size_t layers_, recomputed_, group_;
+  std::array<Slot, 2> passed_on_{};
   SlotPlanner slots_;
   std::int64_t message_bytes_;
   std::int64_t attention_bytes_;
@@ -276,7 +293,7 @@ Tensor Slot::in(const StageBuffers& b) const {
 }
 
 TransformerLayout::TransformerLayout(const TransformerSpec& spec, const TransformerPart& part,
-                                     std::int64_t microbatch_size, Recompute recompute,
+                                     std::int64_t microbatch_size, const Recomputation& recompute,
                                      int element_bytes) {
   place_parameters(*this, spec, part);
   MicrobatchPlanner(*this, spec, part, microbatch_size, recompute, element_bytes).place();

@@ -15,9 +15,11 @@
 //                     y1 = LN(x), context, x2 = x + attention, y2 = LN(x2), z = up(y2), and the
 //                     norms' fp32 mean and rstd
 //   kept              e (7 N h + N f): the gradients of all these and of the layer's output
-// Recompute::selective leaves out the probabilities (of flash attention, nothing); Recompute::full
-// all but x, and moves what W needs to `kept`, where I puts it. The last stage adds x, y, mean and
-// rstd of the final norm and the gradient of the logits (N V e) to saved_for_weight, in every mode.
+// Recompute::selective leaves out the probabilities (of flash attention, nothing); a layer that is
+// recomputed in full all but x, and moves what W needs to `kept`, where I puts it; so goes the x of
+// those behind the first of a group, which F passes on in two buffers of the workspace. The last
+// stage adds x, y, mean and rstd of the final norm and the gradient of the logits (N V e) to
+// saved_for_weight, in every mode.
 #pragma once
 
 #include "hw/stage.hpp"
@@ -84,7 +86,8 @@ struct LayerParameters {
 
 struct TransformerLayout {
   TransformerLayout(const TransformerSpec& spec, const TransformerPart& part,
-                    std::int64_t microbatch_size, Recompute recompute, int element_bytes);
+                    std::int64_t microbatch_size, const Recomputation& recompute,
+                    int element_bytes);
 
   StageSizes sizes;
   std::vector<Parameter> parameters;
@@ -93,7 +96,7 @@ struct TransformerLayout {
   std::vector<LayerParameters> layer_parameters;
   std::int64_t final_gamma = 0, final_beta = 0, head = 0;
 
-  std::vector<Slot> x, dx;  ///< between layers: layers + 1 of each
+  std::vector<Slot> x, dx;  ///< between layers: layers + 1 of each; x in the forward
   std::vector<LayerSlots> in_forward, in_backward;
   std::vector<LayerGradientSlots> gradients;
   NormSlots final_norm;
@@ -102,6 +105,7 @@ struct TransformerLayout {
   // In the workspace, which embedding, layers and head use one after the other.
   Slot tokens, targets, row_losses;
   Slot dattention, dcontext;  ///< in I: the gradient of the probabilities, or flash's scratch
+  Slot activated_again;       ///< in I: gelu(z) of a layer that is made again for the next one
 };
 
 }  // namespace penstock

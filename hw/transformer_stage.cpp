@@ -46,12 +46,22 @@ class Pass {
                              gradient(layout_.token_table), gradient(layout_.position_table));
   }
 
-  void layer_forward(std::size_t i, const LayerSlots& l) {
+  void layer_forward(std::size_t i, const LayerSlots& l, const Slot& output) {
     layer_to_norm(i, l);
     const Linear& w = up(layout_.layer_parameters[i]);
     math_.gemm_with(forward_product(w), at(l.ln2.y), weight(w.weight), at(l.activated),
                     {Epilogue::Kind::bias_gelu, weight(w.bias), at(l.z)});
-    linear(down(layout_.layer_parameters[i]), l.activated, layout_.x[i + 1], l.ln2.x);
+    linear(down(layout_.layer_parameters[i]), l.activated, output, l.ln2.x);
+  }
+
+  /// All layers that are made again for the backward of the last one.
+  void group_to_z(std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i + 1 < end; ++i) {
+      LayerSlots l = layout_.in_backward[i];
+      l.activated = layout_.activated_again;
+      layer_forward(i, l, layout_.in_backward[i + 1].ln1.x);
+    }
+    layer_to_z(end - 1, layout_.in_backward[end - 1]);
   }
 
   /// As far as z, which is all that a backward needs.
@@ -336,7 +346,7 @@ std::string why_not_executable(const TransformerSpec& spec) {
 }
 
 TransformerStage::TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
-                                   std::int64_t microbatch_size, Recompute recompute,
+                                   std::int64_t microbatch_size, const Recomputation& recompute,
                                    int element_bytes, const TrainingSpec& training,
                                    std::shared_ptr<const std::string> text)
     : spec_(spec),
@@ -371,7 +381,7 @@ void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t 
   Pass pass(math, b, spec_, microbatch_size_, layout_);
   if (part_.first) pass.embed(tokens(microbatch));
   for (std::size_t i = 0; i < layout_.in_forward.size(); ++i) {
-    pass.layer_forward(i, layout_.in_forward[i]);
+    pass.layer_forward(i, layout_.in_forward[i], layout_.x[i + 1]);
   }
   if (part_.last) pass.head(tokens(microbatch));
 }
@@ -383,10 +393,14 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
   } else {
     pass.keep_output_gradient();
   }
+  const auto recomputed = static_cast<std::size_t>(recompute_.recomputed(part_.layers));
+  const auto group = static_cast<std::size_t>(recompute_.group(part_.layers));
+  const bool selective = recompute_.granularity == Recompute::selective && !spec_.flash_attention;
   for (std::size_t i = layout_.in_backward.size(); i-- > 0;) {
     const LayerSlots& layer = layout_.in_backward[i];
-    if (recompute_ == Recompute::full) pass.layer_to_z(i, layer);
-    if (recompute_ == Recompute::selective && !spec_.flash_attention) pass.probabilities(layer);
+    const bool ends_group = i + 1 == recomputed || (i + 1) % group == 0;
+    if (i < recomputed && ends_group) pass.group_to_z(i - i % group, i + 1);
+    if (selective) pass.probabilities(layer);
     pass.layer_backward_input(i, layer);
   }
 }

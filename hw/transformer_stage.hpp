@@ -24,7 +24,7 @@ class TransformerStage : public Stage {
  public:
   /// `spec` is executable. `element_bytes` is Math's. `text`: of a plan that has one.
   TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
-                   std::int64_t microbatch_size, Recompute recompute, int element_bytes,
+                   std::int64_t microbatch_size, const Recomputation& recompute, int element_bytes,
                    const TrainingSpec& training, std::shared_ptr<const std::string> text = {});
 
   const StageSizes& sizes() const override { return layout_.sizes; }
@@ -43,7 +43,7 @@ class TransformerStage : public Stage {
   TransformerSpec spec_;
   TransformerPart part_;
   std::int64_t microbatch_size_;
-  Recompute recompute_;
+  Recomputation recompute_;
   TrainingSpec training_;
   std::shared_ptr<const std::string> text_;
   TransformerLayout layout_;

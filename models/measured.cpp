@@ -158,9 +158,10 @@ std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model,
                                              const PerStage<MeasuredStep>& steps,
                                              const std::vector<int>& layers) {
   // What does not depend on the device: parameters, FLOPs, messages.
-  std::vector<StageCosts> costs = stage_costs(
-      model, DeviceSpec{}, layers,
-      {rows.of(0).microbatch_size, rows.map([](const MeasuredRow& row) { return row.recompute; })});
+  std::vector<StageCosts> costs =
+      stage_costs(model, DeviceSpec{}, layers,
+                  {rows.of(0).microbatch_size,
+                   rows.map([](const MeasuredRow& row) { return Recomputation(row.recompute); })});
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const bool first = i == 0, last = i + 1 == costs.size();
     set_measured(costs[i], StageSum(rows.of(i), layers[i], first, last));

@@ -71,7 +71,8 @@ class StageModel {
     rate_ = peak_ * device.efficiency_at(static_cast<double>(model.hidden_size) /
                                          std::sqrt(tensor_.degree));
     if (!stack_.takes_layers_apart()) return;
-    layer_times_ = layer_times();
+    layer_times_ = layer_times(false);
+    again_times_ = layer_times(true);
     head_times_ = head_times();
   }
 
@@ -124,7 +125,7 @@ class StageModel {
   }
 
   double recompute_layer_flops() const {
-    switch (recompute_) {
+    switch (recompute_.granularity) {
       case Recompute::none: return 0;
       case Recompute::selective: return model_.layer_attention_flops(b_);
       case Recompute::full: return layer_flops_;
@@ -132,16 +133,16 @@ class StageModel {
     return 0;
   }
 
-  double recomputed_attention_flops() const {
-    if (recompute_ == Recompute::none) return 0;
-    if (recompute_ == Recompute::selective) return layer_again_flops_;
-    return model_.layer_attention_flops(b_);
+  bool selective() const { return recompute_.granularity == Recompute::selective; }
+  /// Of a stage's layers, those of which something is computed again.
+  int layers_again(int layers) const {
+    return selective() ? layers : recompute_.recomputed(layers);
   }
 
   Flops flops_of(int layers, bool last) const {
     const double head = last ? head_flops_ : 0;
     const double forward = layers * layer_flops_ / tensor_.degree + head;
-    return {forward, 2 * forward, layers * layer_again_flops_ / tensor_.degree,
+    return {forward, 2 * forward, layers_again(layers) * layer_again_flops_ / tensor_.degree,
             layers * layer_weight_flops_ / tensor_.degree + head};
   }
 
@@ -210,18 +211,18 @@ class StageModel {
     return streaming_s(stack_.accumulation * static_cast<double>(parameters));
   }
 
-  /// A layer by its parts, with the host's launches (see models/stack.hpp).
-  OpTimes layer_times() const {
+  /// A layer by its parts, with the host's launches (see models/stack.hpp). `in_full`: recomputed.
+  OpTimes layer_times(bool in_full) const {
     const double matrices = layer_weight_flops_ / (tensor_.degree * matrix_rate()) +
                             operands_s(model_.layer_operand_bytes(b_, tensor_));
-    const double again = recompute_ == Recompute::full ? 1 : 0;
+    const double again = in_full ? 1 : 0;
     const double host = tensor_.degree > 1 ? stack_.tensor_host_s : 0;
     const double host_back = (stack_.backward_host_s + host) / 2;
     const double back = traffic_s(stack_.backward_traffic) / 2;
     OpTimes t{matrices + attention_s() + traffic_s(stack_.forward_traffic), 0, 0};
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
     // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
-    if (recompute_ == Recompute::selective) input += attention_s();
+    if (selective()) input += attention_s();
     const double exchange = 2 * all_reduce_s();
     t.input_s =
         joined(input, host_back + again * (stack_.forward_host_s + host), (1 + again) * exchange);
@@ -243,7 +244,9 @@ class StageModel {
   Times times_of_parts(int layers, bool first, bool last) const {
     const OpTimes head = last ? head_times_ : OpTimes{};
     const double embedding = first ? accumulation_s(parameters_.embedding) : 0;
-    const double input_s = layers * layer_times_.input_s + head.input_s;
+    const int again = recompute_.recomputed(layers);
+    const double input_s =
+        (layers - again) * layer_times_.input_s + again * again_times_.input_s + head.input_s;
     const double weight_s = layers * layer_times_.weight_s + head.weight_s + embedding;
     return {layers * layer_times_.forward_s + head.forward_s, input_s + weight_s, input_s,
             weight_s};
@@ -264,9 +267,9 @@ class StageModel {
                  std::int64_t weights) const {
     if (stack_.takes_layers_apart()) return times_of_parts(layers, first, last);
     const double read_s = streaming_s(static_cast<double>(weights));
-    const double again = recompute_ == Recompute::none ? 0 : kForwardKernels * layers;
+    const double again = kForwardKernels * layers_again(layers);
     const double repeated = layers * repeated_s_;
-    const double repeated_back = recompute_ == Recompute::full ? 2 * repeated : repeated;
+    const double repeated_back = repeated + recompute_.recomputed(layers) * repeated_s_;
     const double half = kBackwardKernels / 2 * layers;
     return {
         op_time(flops.forward, kForwardKernels * layers, read_s, repeated),
@@ -298,24 +301,36 @@ class StageModel {
     return stack_.logits_kept > 0 ? fp32 / 4 * stack_.logits_kept : fp32;
   }
 
+  /// Activations that the backward makes again at once, beyond the inputs that are kept.
+  double recomputed_bytes(int layers) const {
+    if (selective()) return kept_bytes(Recompute::none) - kept_bytes(Recompute::selective);
+    if (!recompute_.in_full()) return 0;
+    return recompute_.group(layers) * kept_bytes(Recompute::none) - kept_bytes(Recompute::full);
+  }
+
   void add_activations(StageCosts& c, int layers, bool last) const {
-    const double kept = kept_bytes(recompute_);
+    const int again = recompute_.recomputed(layers);
+    const int group = recompute_.group(layers);
+    // Whole groups, and one of what remains.
+    const double inputs = (again + group - 1) / group * kept_bytes(Recompute::full);
+    const double kept = kept_bytes(selective() ? Recompute::selective : Recompute::none);
     const double input = model_.held_input_bytes(b_, tensor_);
     const double logits = last ? kept_logits_bytes() + input : 0;
     const double logits_workspace = last ? model_.logits_workspace_bytes(b_, tensor_) : 0;
-    const double recomputed =
-        recompute_ == Recompute::none ? 0 : kept_bytes(Recompute::none) - kept;
     // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
     const double gathered = tensor_.sequence ? model_.layer_input_bytes(b_) : 0;
     c.output_bytes = whole(gathers_messages() ? input / tensor_.degree : input);
-    c.activation_bytes = whole(layers * kept + logits);
-    c.activation_after_input_bytes =
-        std::min(c.activation_bytes, whole(layers * model_.layer_after_input_bytes(b_, tensor_)));
-    if (recompute_ == Recompute::full) c.activation_after_input_bytes = c.activation_bytes;
-    // A layer that runs without keeping its activations still makes them, one layer at a time.
+    c.activation_bytes = whole((layers - again) * kept + inputs + logits);
+    c.activation_after_input_bytes = std::min(
+        c.activation_bytes, whole((layers - again) * model_.layer_after_input_bytes(b_, tensor_) +
+                                  (recompute_.in_full() ? inputs + logits : 0)));
+    // A layer that runs without keeping its activations still makes them, one layer at a time; the
+    // backward those of a group.
+    const double recomputed = recomputed_bytes(layers);
+    const double made = std::min(recomputed, kept_bytes(Recompute::none));
     // What comes round next arrives while attention is computed, in the backward with its gradient.
     const double next = context_ > 1 && layers > 0 ? passed_bytes() : 0;
-    c.forward_workspace_bytes = whole(std::max(recomputed, logits_workspace) + gathered + next);
+    c.forward_workspace_bytes = whole(std::max(made, logits_workspace) + gathered + next);
     c.backward_workspace_bytes =
         whole(std::max(recomputed, logits_workspace) + gathered + 2 * next);
   }
@@ -335,14 +350,14 @@ class StageModel {
     }
   };
 
-  /// Of an op that computes attention for this share of its time, while the ranks pass on all that
-  /// they have `rounds` times: layer by layer, then what the tensor ranks exchange of it in two
-  /// calls.
+  /// Of an op that computes attention for this share of its time, while the ranks pass on what they
+  /// have of a layer `rounds` times: layer by layer, then what the tensor ranks exchange of it in
+  /// two calls.
   Recipe recipe(int layers, double attention, int rounds, const Exchanged& tensor) const {
-    if (context_ == 1 || layers == 0 || rounds == 0)
+    if (context_ == 1 || rounds == 0)
       return tensor_.degree > 1 ? all_reduces(tensor.bytes, tensor.calls) : Recipe{};
     // c-1 steps of y are as much as an all-reduce of y c/2.
-    const std::int64_t ring = whole(layers * rounds * passed_bytes() * context_ / 2);
+    const std::int64_t ring = whole(rounds * passed_bytes() * context_ / 2);
     const double hiding = attention * (context_ - 1) / context_;
     Recipe r{{{.share = hiding},
               {.lane = Lane::exchange, .axis = Axis::context, .bytes = ring},
@@ -360,9 +375,9 @@ class StageModel {
     const std::int64_t x = whole(model_.layer_input_bytes(b_));
     const std::int64_t numbers = whole(4 * b_ * static_cast<double>(model_.seq_length));
     const bool sequence = tensor_.sequence;
-    const int again = recompute_ == Recompute::full ? 2 : 1;
+    const int passes = layers + recompute_.recomputed(layers);  // of layers, those made again twice
     Exchanged forward{2 * layers * x, 2 * layers};
-    Exchanged input{2 * layers * again * x, 2 * layers * again};
+    Exchanged input{2 * passes * x, 2 * passes};
     const bool gathers_again = sequence && !keeps_gathered();
     Exchanged weight{gathers_again ? layers * x : 0, gathers_again ? layers : 0};
     if (gathers_messages() && !first) forward.add(x / 2, 1);
@@ -376,13 +391,14 @@ class StageModel {
     weight.add(gathers * (x / 2), gathers);
     // Which share of an op's FLOPs is attention, taken as that of its time.
     const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
-    const double recomputed = layers * recomputed_attention_flops() / tensor_.degree;
+    const double recomputed =
+        layers_again(layers) * model_.layer_attention_flops(b_) / tensor_.degree;
     const double back = c.backward_flops + c.recompute_flops;
     const double weight_flops = flops_of(layers, last).weight;
     const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
-    const int rounds = 1 + again;  // keys, values and their gradients count as two
+    const int rounds = layers + passes;  // keys, values and their gradients count as two
     c.recipes = {
-        recipe(layers, share(attention, c.forward_flops), 1, forward),
+        recipe(layers, share(attention, c.forward_flops), layers, forward),
         recipe(layers, share(2 * attention + recomputed, back), rounds,
                {input.bytes + weight.bytes, input.calls + weight.calls}),
         recipe(layers, share(2 * attention + recomputed, back - weight_flops), rounds, input),
@@ -393,7 +409,7 @@ class StageModel {
   const DeviceSpec& device_;
   double b_;
   int context_;
-  Recompute recompute_;
+  Recomputation recompute_;
   TensorParallel tensor_;
   int shards_;
   const StackSpec& stack_;
@@ -401,7 +417,7 @@ class StageModel {
   // Of one layer and of the LM head, whatever stage they are in.
   PartParameters parameters_;
   double layer_flops_, layer_weight_flops_, layer_again_flops_, head_flops_, repeated_s_;
-  OpTimes layer_times_, head_times_;
+  OpTimes layer_times_, again_times_, head_times_;  // a layer's: kept, and recomputed in full
   double peak_ = 0, rate_ = 0;
 };
 
@@ -439,7 +455,8 @@ std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int lay
   std::vector<LayerGradient> parts;
   if (first) parts.push_back(gradient(model.embedding_parameters(tensor), times.embedding_s));
   for (int i = 0; i < layers; ++i)
-    parts.push_back(gradient(model.layer_parameters(tensor), times.layer_s));
+    parts.push_back(gradient(model.layer_parameters(tensor),
+                             i < times.recomputed ? times.recomputed_s : times.layer_s));
   const std::int64_t body =
       layers * model.layer_parameters(tensor) + (first ? model.embedding_parameters(tensor) : 0);
   if (last)
@@ -452,11 +469,19 @@ std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& m
                                                         const std::vector<DeviceSpec>& devices,
                                                         const std::vector<int>& layers,
                                                         const StageCostOptions& options) {
+  StageCostOptions kept = options;
+  kept.recompute = Recompute::none;
   std::vector<std::vector<LayerGradient>> stages;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const StageModel stage(model, devices[i], options, i);
-    const PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
-                             .head_s = stage.costs(0, false, true).backward_s};
+    PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
+                       .head_s = stage.costs(0, false, true).backward_s};
+    const int again = options.recompute.of(i).recomputed(layers[i]);
+    if (again > 0 && again < layers[i]) {
+      times.recomputed = again;
+      times.recomputed_s = times.layer_s;
+      times.layer_s = StageModel(model, devices[i], kept, i).costs(1, false, false).backward_s;
+    }
     stages.push_back(
         stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times, options.tensor));
   }

@@ -5,7 +5,8 @@
 // StageCosts::recipes. Per layer and microbatch, with x = bytes of s b h elements (Korthikanti et
 // al., MLSys'23, section 4.2):
 //   F             2 all-reduces of x; sequence parallel: 2 all-gathers and 2 reduce-scatters
-//   B             the same, of which all belong to I; recomputed layers: those of F once more
+//   B             the same, of which all belong to I; layers recomputed in full: those of F once
+//                 more
 //   W             nothing; sequence parallel: 2 all-gathers of x, whose results nobody kept
 //   embedding     F 1 all-reduce of x; sequence parallel: F a reduce-scatter, W an all-gather
 //   LM head       F 3 all-reduces of b s fp32 numbers (maximum, target's logit, sum), I one of x;
@@ -44,7 +45,7 @@ namespace penstock {
 
 struct StageCostOptions {
   double microbatch_size = 1;  ///< sequences per microbatch
-  PerStage<Recompute> recompute = Recompute::none;
+  PerStage<Recomputation> recompute = Recompute::none;
   TensorParallel tensor = {};
   int context = 1;  ///< ranks that divide every sequence, c
   /// Replicas, and their context ranks, that share the optimizer's state, each updating its part
@@ -77,6 +78,8 @@ std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool fir
 /// What a layer's backward takes, and what that of the embedding and of the LM head.
 struct PartBackward {
   double layer_s = 0, embedding_s = 0, head_s = 0;
+  int recomputed = 0;       ///< so many first layers take another time
+  double recomputed_s = 0;  ///< each of them
 };
 
 /// The gradients of a stage in the order of the forward pass: embedding, layers, LM head. A tied

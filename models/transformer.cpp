@@ -1,7 +1,5 @@
 #include "models/transformer.hpp"
 
-#include <fmt/format.h>
-
 namespace penstock {
 namespace {
 
@@ -10,13 +8,6 @@ constexpr std::int64_t kVocabMultiple = 128;
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 }  // namespace
-
-std::string recompute_text(const PerStage<Recompute>& recompute) {
-  std::vector<std::string_view> names;
-  for (const Recompute value : recompute.values())
-    names.push_back(kRecomputeNames[static_cast<std::size_t>(value)]);
-  return recompute.alike() ? std::string(names[0]) : fmt::format("[{}]", fmt::join(names, ", "));
-}
 
 std::int64_t TransformerSpec::layer_matrix_parameters() const {
   const std::int64_t attention = 2 * hidden_size * hidden_size + 2 * hidden_size * kv_size();

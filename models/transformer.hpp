@@ -17,7 +17,7 @@
 // does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
 #pragma once
 
-#include "program/per_stage.hpp"
+#include "models/recomputation.hpp"
 
 #include <cstdint>
 #include <string>
@@ -29,12 +29,6 @@ enum class Family : std::uint8_t {
   bert,   ///< as gpt, bidirectional
   llama,  ///< rotary positions, no biases, gated MLP of three matrices, RMS norm, no dropout
 };
-
-enum class Recompute : std::uint8_t { none, selective, full };
-inline constexpr std::string_view kRecomputeNames[] = {"none", "selective", "full"};
-
-/// "full"; where stages differ "[full, none]".
-std::string recompute_text(const PerStage<Recompute>& recompute);
 
 /// Bytes a parameter costs. Mixed precision: 2 + 4 + 12 (fp32 master and Adam's two moments).
 struct ParameterBytes {

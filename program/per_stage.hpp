@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ class PerStage {
  public:
   /// The same for all stages.
   PerStage(T all = {}) : all_(std::move(all)) {}
+  template <class From>
+    requires(std::is_class_v<T> && std::is_enum_v<From> && std::is_convertible_v<From, T>)
+  PerStage(From all) : all_(all) {}
   /// One for each stage. Precondition: there are some.
   explicit PerStage(std::vector<T> each) {
     if (std::ranges::adjacent_find(each, std::not_equal_to()) == each.end())

@@ -104,7 +104,14 @@ class Changes {
   void recomputation() {
     for (const std::string_view name : kRecomputeNames) {
       if (scenario_.measured && name == "selective") continue;
-      add(fmt::format("recompute: {}", name), {fmt::format("pipeline.recompute={}", name)});
+      std::vector<std::string> set{fmt::format("pipeline.recompute={}", name)};
+      const bool in_part = std::ranges::any_of(scenario_.recompute.values(),
+                                               [](const auto& r) { return !r.plain(); });
+      if (in_part && name == "full") {
+        set.emplace_back("pipeline.recompute_method=uniform");
+        set.emplace_back("pipeline.recompute_layers=1");
+      }
+      add(fmt::format("recompute: {}", name), set);
     }
   }
 

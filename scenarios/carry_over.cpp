@@ -60,7 +60,10 @@ class Carrying {
     drop("weight_copies", to_.update == UpdateRule::stash);
     drop("accumulation_steps", to_.flushes() && to_.layout != Layout::mirrored);
     if (to_.checkpoints) checkpoints();
-    split();
+    drop("recompute_method", !to_.checkpoints);
+    drop("recompute_layers", !to_.checkpoints);
+    deal_out("split", "layers");
+    deal_out("recompute_layers", "recomputed layers");
     recomputation();
     return changes_.empty() ? ""
                             : fmt::format("from '{}' to '{}': {}", from_.name, to_.name, changes_);
@@ -134,8 +137,8 @@ class Carrying {
   }
 
   /// Every device keeps its layers, evenly in its chunks.
-  void split() {
-    Value* list = list_to_divide("split");
+  void deal_out(const char* key, const char* what) {
+    Value* list = list_to_divide(key);
     if (list == nullptr) return;
     std::vector<std::uint32_t> layers(depth(), 0);
     for (std::uint32_t s = 0; s < list->items.size(); ++s) {
@@ -154,7 +157,7 @@ class Carrying {
       list->items[s].text = std::to_string(of_device / chunks + (one_more ? 1 : 0));
     }
     if (text_of(*list) != before)
-      say(fmt::format("split: {}, the same layers on each device", text_of(*list)));
+      say(fmt::format("{}: {}, the same {} on each device", key, text_of(*list), what));
   }
 
   /// Where all chunks of a device do the same.

@@ -154,9 +154,12 @@ MeasuredUse measured_use(const MeasuredModel& measured, const Parallelism& job,
 
 CostedStages cost_measured(const TransformerSpec& model, const MeasuredModel& measured,
                            const Parallelism& job, std::vector<int> layers) {
-  const auto use = [&](Recompute value) { return measured_use(measured, job, value); };
-  const auto rows = job.recompute.map([&](Recompute value) { return measured.row(use(value)); });
-  const auto steps = job.recompute.map([&](Recompute value) { return measured.step(use(value)); });
+  const auto use = [&](const Recomputation& value) {
+    return measured_use(measured, job, value.granularity);
+  };
+  const auto rows = job.recompute.map([&](const auto& value) { return measured.row(use(value)); });
+  const auto steps =
+      job.recompute.map([&](const auto& value) { return measured.step(use(value)); });
   if (layers.empty())
     layers = measured_balanced_split(model, rows, sharing_positions(job.placement()));
   return {.layers = layers,
@@ -251,7 +254,8 @@ void check_measured(const Specification& spec, const Parallelism& job) {
   const MeasuredModel* measured = spec.measured();
   if (measured == nullptr || measured->rows().empty() || !depth_known(spec, job.shape)) return;
   if (spec.pipeline.recompute.broken || spec.pipeline.microbatch_size.broken) return;
-  for (const Recompute value : job.recompute.distinct()) check_measured(spec, job, value);
+  for (const Recomputation& value : job.recompute.distinct())
+    check_measured(spec, job, value.granularity);
 }
 
 CostedStages cost_stages(const Specification& spec, const Parallelism& job, const Cluster& cluster,
@@ -285,8 +289,9 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
   if (scenario.profile) return note_profile(spec, scenario);
   if (!scenario.transformer) return;
   const TransformerSpec& model = *scenario.transformer;
-  for (const Recompute value : scenario.recompute.distinct()) {
+  for (const Recomputation& each : scenario.recompute.distinct()) {
     if (!scenario.measured) break;
+    const Recompute value = each.granularity;
     const int load = scenario.measured->row(measured_use(*scenario.measured, scenario, value)).load;
     spec.diagnostics.note(fmt::format(
         "costs of the stages as measured {} (recompute {})",

@@ -128,6 +128,18 @@ const std::vector<KeyRow>& table() {
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
        "none|selective|full"},
+      {"pipeline", "recompute_method", T::choice,
+       "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
+       "ones, while the others keep their activations; uniform: all, in groups of "
+       "recompute_layers, "
+       "of which only the first one's input is kept; default: all, one by one (uniform, 1)",
+       "block|uniform"},
+      {"pipeline", "recompute_layers", T::counts,
+       "layers that recompute_method recomputes (block), or of a group (uniform), as Megatron's "
+       "--recompute-num-layers; or a list with one per virtual stage; a stage with fewer "
+       "recomputes "
+       "all of them",
+       0, "recompute_num_layers"},
       {"pipeline", "split", T::split,
        "layers per virtual stage: even (default); balanced, so that the slowest device is as fast "
        "as possible, with the LM head and the embedding counted and all chunks of a device "

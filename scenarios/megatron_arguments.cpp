@@ -7,9 +7,26 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 namespace penstock {
 namespace {
+
+/// One number of layers may say what a list does: stages with fewer recompute all of them.
+std::optional<Recomputation> recomputation_of_all(const Scenario& s) {
+  if (s.recompute.alike()) return s.recompute.of(0);
+  const std::vector<Recomputation> each = s.recompute.values();
+  if (s.layers.size() != each.size()) return std::nullopt;
+  int most = 0;
+  for (std::size_t i = 0; i < each.size(); ++i)
+    most = std::max(most, each[i].recomputed(s.layers[i]));
+  const Recomputation all = Recomputation::block(most);
+  for (std::size_t i = 0; i < each.size(); ++i)
+    if (each[i].granularity == Recompute::selective || each[i].group(s.layers[i]) > 1 ||
+        each[i].recomputed(s.layers[i]) != all.recomputed(s.layers[i]))
+      return std::nullopt;
+  return all;
+}
 
 /// Megatron-LM runs 1F1B, interleaved where a device has several chunks; without a pipeline, every
 /// schedule that flushes is the same.
@@ -31,9 +48,10 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
   if (s.shape.accumulation_steps > 1)
     refuse("pipeline.accumulation_steps",
            "Megatron-LM runs all microbatches of an update in one go; leave it out");
-  if (!s.recompute.alike()) {
+  if (!recomputation_of_all(s)) {
     refuse("pipeline.recompute",
-           "Megatron-LM recomputes all stages alike; give one of none, selective, full for all");
+           "Megatron-LM recomputes all stages alike; give one of none, selective, full for all, "
+           "and one number of recompute_layers");
   }
   return out;
 }
@@ -106,12 +124,12 @@ void add_pipeline(Flags& flags, const Scenario& s) {
     flags.add("no-overlap-p2p-communication");
 }
 
-void add_recompute(Flags& flags, Recompute recompute) {
-  if (recompute == Recompute::none) return;
-  flags.add("recompute-granularity", kRecomputeNames[static_cast<int>(recompute)]);
-  if (recompute == Recompute::selective) return;
-  flags.add("recompute-method", "uniform");
-  flags.add("recompute-num-layers", 1);
+void add_recompute(Flags& flags, const Recomputation& r) {
+  if (r.granularity == Recompute::none) return;
+  flags.add("recompute-granularity", kRecomputeNames[static_cast<int>(r.granularity)]);
+  if (!r.in_full()) return;
+  flags.add("recompute-method", kRecomputeMethodNames[static_cast<int>(r.method)]);
+  flags.add("recompute-num-layers", r.layers);
 }
 
 /// Does a part of the gradient leave before the backward has ended?
@@ -135,7 +153,7 @@ std::string megatron_arguments(const Scenario& s) {
   flags.add("micro-batch-size", s.microbatch_size);
   flags.add("global-batch-size",
             s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
-  add_recompute(flags, s.recompute.of(0));
+  add_recompute(flags, *recomputation_of_all(s));
   if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
   if (overlaps_reduction(s)) flags.add("overlap-grad-reduce");
   return flags.text();

@@ -403,10 +403,10 @@ class Import : ImportNotes {
     const std::string method = word("recompute-method", "pipeline.recompute");
     const auto layers = number("recompute-num-layers", "pipeline.recompute");
     if (old || granularity == "full") {
-      if (method == "block" && layers)
-        assume(fmt::format("pipeline.recompute: full (of {} layers of each stage, here of all)",
-                           *layers));
-      return "  recompute: full\n";
+      const bool block = method == "block";
+      if (!layers || (!block && *layers == 1)) return "  recompute: full\n";
+      return fmt::format("  recompute: full\n  recompute_method: {}\n  recompute_layers: {}\n",
+                         block ? "block" : "uniform", *layers);
     }
     return selective || granularity == "selective" ? "  recompute: selective\n" : "";
   }

@@ -325,7 +325,7 @@ std::optional<MeasuredInterference> read_interference(const Section& model) {
 }
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
-                                            const PerStage<Recompute>& recompute) {
+                                            const PerStage<Recomputation>& recompute) {
   for (const char* key : kShapeKeys) {
     if (model.has(key))
       model.refuse(

@@ -33,7 +33,7 @@ struct StageShares {
 /// is sent on (a microbatch's activations are as large wherever a model is cut) and the workspace
 /// (of one layer); a list with one per virtual stage is taken as it is.
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
-                                            const PerStage<Recompute>& recompute);
+                                            const PerStage<Recomputation>& recompute);
 
 /// A cluster; `devices_needed` when it does not say how many devices it has.
 Cluster read_cluster(const Section& cluster, Library& library, int devices_needed);

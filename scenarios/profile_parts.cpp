@@ -49,7 +49,7 @@ CostedStages cost_profiled(const Specification& spec, const Parallelism& job,
   ProfileUse use;
   use.scale =
       static_cast<double>(job.microbatch_size) / static_cast<double>(profile_batch(spec, job));
-  use.recompute = job.recompute.map([](Recompute value) { return value == Recompute::full; });
+  use.recompute = job.recompute.map([](const Recomputation& value) { return value.in_full(); });
   use.bytes = spec.model->profile_bytes;
   CostedStages stages{.layers = std::move(layers)};
   if (stages.layers.empty())

@@ -48,8 +48,8 @@ bool cluster_broken(const Specification& spec);  ///< do its sizes stand in for 
 ScheduleShape shape_of(const Specification& spec);
 
 /// Of all virtual stages. `shaped`: their number is known.
-PerStage<Recompute> recompute_of(const Specification& spec, const ScheduleShape& shape,
-                                 bool shaped);
+PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleShape& shape,
+                                     bool shaped);
 /// Where this value stands: of a list, the first such item; the list itself without one.
 const Value& recompute_place(const Specification& spec, Recompute value);
 

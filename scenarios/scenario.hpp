@@ -32,7 +32,7 @@ struct Parallelism {
   LoweringOptions lowering{};
   Mesh mesh{};
   std::int64_t microbatch_size = 1;
-  PerStage<Recompute> recompute = Recompute::none;  ///< by virtual stage
+  PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage
   bool sequence_parallel = false;
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;

@@ -74,10 +74,12 @@ void refuse_without_meaning(const PipelineKeys& pipeline, const Schedule& schedu
   refuse("memory_limit", schedule.usual_limit > 0,
          "schedules that search (`penstock schedule list`)");
   refuse("correction", schedule.corrects, "pipemare");
-  if (schedule.checkpoints && pipeline.recompute.there)
-    pipeline.recompute.refuse(
-        fmt::format("'{}' recomputes as 'checkpoint' says: always, except_last (default) or never",
-                    schedule.name));
+  const std::string by_checkpoint =
+      fmt::format("'{}' recomputes as 'checkpoint' says: always, except_last (default) or never",
+                  schedule.name);
+  for (const char* key : {"recompute", "recompute_method", "recompute_layers"})
+    if (schedule.checkpoints && pipeline.section.has(key))
+      pipeline.section.refuse(key, by_checkpoint);
 }
 
 /// One for all devices as one number, those of each as so many; none: the schedule's own.
@@ -93,6 +95,43 @@ std::vector<double> memory_limits(const PipelineKeys& pipeline, std::uint32_t de
   key.refuse(
       fmt::format("'memory_limit' lists {} devices, the pipeline has {}", limits.size(), depth));
   return {};
+}
+
+/// What `recompute_layers` says; none: all layers one by one.
+std::vector<int> recomputed_layers(const Specification& spec,
+                                   const std::vector<Recompute>& values) {
+  const auto& method = spec.pipeline.recompute_method;
+  const Numbers& key = spec.pipeline.recompute_layers;
+  const auto given = key.value_or({});
+  if (method.broken || key.broken || (!method.there && !key.there)) return {};
+  if (!method.there) {
+    key.refuse(
+        "'recompute_layers' needs 'recompute_method': block (so many layers of every stage) or "
+        "uniform (groups of so many)");
+    return {};
+  }
+  const bool block = method.value == RecomputeMethod::block;
+  if (block && !key.there) {
+    method.refuse("'recompute_method: block' needs 'recompute_layers': how many of every stage");
+    return {};
+  }
+  if (std::ranges::find(values, Recompute::full) == values.end()) {
+    spec.diagnostics.note(fmt::format("{} says nothing without recompute: full",
+                                      key.there ? "recompute_layers" : "recompute_method"));
+    return {};
+  }
+  if (!block && !given.empty() && std::ranges::min(given) < 1) {
+    key.refuse(
+        "uniform recomputes in groups of at least 1 layer; recompute_method: block takes 0, too");
+    return {};
+  }
+  const bool all_alike = !block && std::ranges::all_of(given, [](double n) { return n == 1; });
+  if (!all_alike && (spec.given_costs() || spec.measured() != nullptr)) {
+    key.refuse(
+        "'recompute_layers' needs a model by shape: of this one only whole stages are known");
+    return {};
+  }
+  return {given.begin(), given.end()};
 }
 
 }  // namespace
@@ -157,22 +196,39 @@ ScheduleShape shape_of(const Specification& spec) {
   return shape;
 }
 
-PerStage<Recompute> recompute_of(const Specification& spec, const ScheduleShape& shape,
-                                 bool shaped) {
+PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleShape& shape,
+                                     bool shaped) {
   const auto& key = spec.pipeline.recompute;
   if (spec.schedule != nullptr && spec.schedule->checkpoints)  // decides itself
     return shape.checkpoint == Checkpoint::never ? Recompute::none : Recompute::full;
-  if (!key.value) return Recompute::none;
-  const std::vector<Recompute>& values = *key.value;
+  const std::vector<Recompute> values = key.value_or({Recompute::none});
   if (spec.given_costs() && std::ranges::find(values, Recompute::selective) != values.end()) {
     spec.diagnostics.add(recompute_place(spec, Recompute::selective),
                          "'selective' needs a model by shape");
   }
-  if (!key.is_list() || !shaped) return values.front();
-  if (values.size() == shape.stages()) return PerStage<Recompute>(values);
-  key.refuse(fmt::format("'recompute' lists {} stages, the pipeline has {}", values.size(),
-                         shape.stages()));
-  return values.front();  // later checks need one
+  const std::vector<int> layers = recomputed_layers(spec, values);
+  const auto is_one_each = [&](const char* name, const auto& given, const auto& list) {
+    if (!given.is_list() || !shaped || list.size() == shape.stages()) return true;
+    given.refuse(fmt::format("'{}' lists {} stages, the pipeline has {}", name, list.size(),
+                             shape.stages()));
+    return false;
+  };
+  const bool each =
+      (!key.value || is_one_each("recompute", key, values)) &&
+      (layers.empty() || is_one_each("recompute_layers", spec.pipeline.recompute_layers, layers));
+  const auto of_stage = [&](std::size_t s) -> Recomputation {
+    const Recompute all = values[s < values.size() ? s : 0];
+    if (all != Recompute::full || layers.empty()) return all;
+    const int n = layers[s < layers.size() ? s : 0];
+    return spec.pipeline.recompute_method.value == RecomputeMethod::block
+               ? Recomputation::block(n)
+               : Recomputation::uniform(n);
+  };
+  if (!each || !shaped || (values.size() == 1 && layers.size() <= 1))
+    return of_stage(0);  // later checks need one
+  std::vector<Recomputation> of_stages;
+  for (std::uint32_t s = 0; s < shape.stages(); ++s) of_stages.push_back(of_stage(s));
+  return PerStage<Recomputation>(std::move(of_stages));
 }
 
 const Value& recompute_place(const Specification& spec, Recompute value) {

@@ -96,6 +96,8 @@ struct PipelineKeys {
   Integer global_batch_size{section, "global_batch_size"};
   Integer accumulation_steps{section, "accumulation_steps"};
   Given<std::vector<Recompute>> recompute{section, "recompute"};
+  Given<RecomputeMethod> recompute_method{section, "recompute_method"};
+  Numbers recompute_layers{section, "recompute_layers"};
   Given<Split> split{section, "split"};
   Numbers split_layers{section, "split"};
   Given<StepSync> optimizer_sync{section, "optimizer_sync"};

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -52,7 +53,12 @@ void request_scenario(const std::string& path, CalibrationRequest& request) {
                      "by shape");
   request.model = *scenario.transformer;
   request.microbatch_sizes = {scenario.microbatch_size};
-  request.recompute = scenario.recompute.distinct();
+  std::set<Recompute> granularities;  // what single layers take is part of `none` and `full`
+  for (const Recomputation& r : scenario.recompute.distinct()) {
+    if (!r.plain()) granularities.insert(Recompute::none);
+    granularities.insert(r.granularity);
+  }
+  request.recompute.assign(granularities.begin(), granularities.end());
 }
 
 std::vector<std::int64_t> integers(const std::string& flag, const std::string& text) {

@@ -114,7 +114,7 @@ Bounds::Bounds(const Problem& problem, const Axes& axes)
   if (!problem.plain_reduction()) ring_near_s_ = ring_far_s_ = 0;
 }
 
-StageTable& Bounds::table(const Shape& shape, Recompute recompute) {
+StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
   const StageTable::Key key{shape.tensor, shape.distributed_optimizer ? shape.width : 1,
                             shape.sequence_parallel, shape.microbatch_size, recompute};
   return tables_.try_emplace(key, problem_, key).first->second;
@@ -132,9 +132,9 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
                    &table(family.shape, never ? Recompute::none : Recompute::full), false});
     return out;
   }
-  for (const Recompute r : recomputes_) {
+  for (const Recomputation& r : recomputes_) {
     StageTable& costs = table(family.shape, r);
-    out.push_back({r, &costs, &costs, r == Recompute::full});
+    out.push_back({r, &costs, &costs, r.in_full()});
   }
   return out;
 }
@@ -194,7 +194,7 @@ Bound Bounds::of(const Shape& shape) {
   if (problem_.base().profile) return bound;
   const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
   double least = kInfinite;
-  for (const Recompute r : recomputes_) {
+  for (const Recomputation& r : recomputes_) {
     const StagePart part = table(shape, r).lightest(most);
     least = std::min(least, part.static_bytes + part.activation_bytes + part.workspace_bytes);
   }
@@ -595,7 +595,7 @@ double Bounds::least_held_bytes(const Cut& cut, std::size_t d, std::uint32_t sta
   return bytes;
 }
 
-std::vector<Recompute> Bounds::least_recompute(const Candidate& candidate) {
+std::vector<Recomputation> Bounds::least_recompute(const Candidate& candidate) {
   if (candidate.family.schedule->checkpoints) return {};
   const Cut cut = cut_of(candidate);
   std::vector<std::size_t> at(candidate.layers.size(), 0);
@@ -607,7 +607,7 @@ std::vector<Recompute> Bounds::least_recompute(const Candidate& candidate) {
         ++l;
     }
   }
-  std::vector<Recompute> out;
+  std::vector<Recomputation> out;
   for (const std::size_t l : at) out.push_back(cut.levels[l].recompute);
   return out;
 }

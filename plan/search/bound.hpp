@@ -82,7 +82,7 @@ class Bounds {
   Bound of_what_fits(const Candidate& candidate, const std::vector<bool>& more);
 
   /// Per stage: the least that all candidates with these layers recompute which fit.
-  std::vector<Recompute> least_recompute(const Candidate& candidate);
+  std::vector<Recomputation> least_recompute(const Candidate& candidate);
   /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
   /// false: it never does. `overfull`: what a simulation said of its devices.
   bool make_fit(Candidate& candidate, const Overfull& overfull = {});
@@ -94,14 +94,14 @@ class Bounds {
  private:
   /// A recomputation of a stage: what runs of layers then take and hold.
   struct Level {
-    Recompute recompute;
+    Recomputation recompute;
     StageTable* time;
     StageTable* held;
     bool until_weights;  ///< activations are kept until W
   };
   struct Cut;
 
-  StageTable& table(const Shape& shape, Recompute recompute);
+  StageTable& table(const Shape& shape, const Recomputation& recompute);
   /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
   std::vector<Level> levels(const PlanFamily& family);
   Cut cut_of(const Candidate& candidate);
@@ -140,8 +140,8 @@ class Bounds {
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;
-  std::vector<Recompute> recomputes_;  // that a stage may choose, the least first
-  bool all_flush_;                     // no schedule without a flush may be chosen
+  std::vector<Recomputation> recomputes_;  // that a stage may choose, the least first
+  bool all_flush_;                         // no schedule without a flush may be chosen
   double capacity_;
   double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
   double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes

@@ -200,12 +200,12 @@ std::string PlanFamily::describe() const {
                      arrangement.rank_order, arrangement.placement);
 }
 
-std::vector<Recompute> recomputes_of(const Axes& axes) {
-  const std::set<Recompute> each(axes.recomputes.begin(), axes.recomputes.end());
+std::vector<Recomputation> recomputes_of(const Axes& axes) {
+  const std::set<Recomputation> each(axes.recomputes.begin(), axes.recomputes.end());
   return {each.begin(), each.end()};
 }
 
-std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages) {
+std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages) {
   const auto has = [&](Recompute r) { return std::ranges::find(stages, r) != stages.end(); };
   std::vector<Checkpoint> out;
   if (has(Recompute::none)) out.push_back(Checkpoint::never);
@@ -313,6 +313,29 @@ Choice Problem::choice(const Candidate& candidate) const {
   return {candidate.family, in_model(candidate.layers), candidate.recompute};
 }
 
+std::vector<std::pair<const char*, std::string>> recompute_keys(const Choice& choice) {
+  if (choice.recompute.empty()) return {};
+  const PerStage<Recomputation> of_stages(choice.recompute);
+  const auto in_part = [](const Recomputation& r) { return !r.plain(); };
+  if (std::ranges::none_of(choice.recompute, in_part))
+    return {{"recompute", recompute_text(of_stages)}};
+  // Stages without recomputation recompute none of their layers, those in full all.
+  const auto text = [](const auto& per_stage) {
+    const auto values = per_stage.values();
+    return values.size() == 1 ? fmt::format("{}", values[0])
+                              : fmt::format("[{}]", fmt::join(values, ", "));
+  };
+  std::vector<int> layers;
+  for (std::size_t s = 0; s < choice.recompute.size(); ++s)
+    layers.push_back(choice.recompute[s].recomputed(choice.layers[s]));
+  const auto granularity = of_stages.map([](const Recomputation& r) -> std::string {
+    return r.granularity == Recompute::selective ? "selective" : "full";
+  });
+  return {{"recompute", text(granularity)},
+          {"recompute_method", "block"},
+          {"recompute_layers", text(PerStage<int>(layers))}};
+}
+
 int Choice::gpus() const {
   if (widths.empty()) return family.shape.gpus();
   return std::accumulate(widths.begin(), widths.end(), 0) * family.shape.tensor;
@@ -345,8 +368,7 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   };
   add(family.schedule->checkpoints, "checkpoint",
       std::string(kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]));
-  if (!choice.recompute.empty())
-    add(true, "recompute", recompute_text(PerStage<Recompute>(choice.recompute)));
+  for (auto& [key, value] : recompute_keys(choice)) add(true, key, value);
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(shape.sequence_parallel, "sequence_parallel", "true");
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", "true");

@@ -55,16 +55,16 @@ struct PlanFamily {
 struct Candidate {
   PlanFamily family;
   std::vector<int> layers;  ///< per virtual stage, each at least 1; counted as the problem does
-  std::vector<Recompute> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
+  std::vector<Recomputation> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
 };
 
 /// All that a plan says: a candidate's, or that of a published planner, whose stages may have
 /// different numbers of replicas and GPUs of their own.
 struct Choice {
-  PlanFamily family;                   ///< its width: of the stage with the most replicas
-  std::vector<int> layers;             ///< per virtual stage, of the model; empty: balanced
-  std::vector<Recompute> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
-  std::vector<int> widths{};           ///< per stage; empty: all have the family's
+  PlanFamily family;                       ///< its width: of the stage with the most replicas
+  std::vector<int> layers;                 ///< per virtual stage, of the model; empty: balanced
+  std::vector<Recomputation> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
+  std::vector<int> widths{};               ///< per stage; empty: all have the family's
   bool split = false;         ///< the replicas of a stage divide each microbatch among them
   std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
 
@@ -76,7 +76,7 @@ struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
   std::vector<std::int64_t> microbatch_sizes;
-  std::vector<Recompute> recomputes;                           ///< of a stage, the least first
+  std::vector<Recomputation> recomputes;                       ///< of a stage, the least first
   std::vector<bool> sequence_parallel, distributed_optimizer;  ///< what is tried first before
 
   std::vector<int> chunks;
@@ -85,11 +85,15 @@ struct Axes {
 
 inline constexpr std::string_view kCheckpointNames[] = {"always", "except_last", "never"};
 
+/// The keys of `pipeline` that say what a choice recomputes; the one key where stages are alike or
+/// recompute in whole.
+std::vector<std::pair<const char*, std::string>> recompute_keys(const Choice& choice);
+
 /// Of the axes, the least first, each once.
-std::vector<Recompute> recomputes_of(const Axes& axes);
+std::vector<Recomputation> recomputes_of(const Axes& axes);
 
 /// What a schedule with checkpoints may do where stages may recompute so.
-std::vector<Checkpoint> checkpoints_of(const std::vector<Recompute>& stages);
+std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages);
 
 /// What is trained on what: a scenario without its choices.
 class Problem {

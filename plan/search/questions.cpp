@@ -26,7 +26,19 @@ void take_field(const char* key, const Json& json, const Schedule*& schedule) {
 }
 
 constexpr const auto& names_of(Checkpoint) { return kCheckpointNames; }
-constexpr const auto& names_of(Recompute) { return kRecomputeNames; }
+
+Json field_json(const std::vector<Recomputation>& stages) {
+  Json json = Json::array();
+  for (const Recomputation& r : stages) json.push_back(to_string(r));
+  return json;
+}
+void take_field(const char* key, const Json& json, std::vector<Recomputation>& stages) {
+  for (const Json& text : json) {
+    const auto named = recomputation_named(text.get<std::string>());
+    if (!named) wrong_field(key, "recomputations", json);
+    stages.push_back(*named);
+  }
+}
 
 void each_field(Like<PlanFamily> auto& f, auto&& visit) {
   visit("shape", f.shape);

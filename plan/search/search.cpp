@@ -246,7 +246,7 @@ class Search {
   }
 
   /// One step more in this stage; false: there is none.
-  bool recompute_more(std::vector<Recompute>& stages, std::size_t s) const {
+  bool recompute_more(std::vector<Recomputation>& stages, std::size_t s) const {
     if (stages.empty()) return false;
     const auto at = std::ranges::find(recomputes_, stages[s]);
     if (at == recomputes_.end() || at + 1 == recomputes_.end()) return false;
@@ -569,7 +569,7 @@ class Search {
   }
 
   /// Counts; false after the last.
-  bool next_way(std::vector<Recompute>& stages) const {
+  bool next_way(std::vector<Recomputation>& stages) const {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       if (recompute_more(stages, s)) return true;
       stages[s] = recomputes_.front();
@@ -584,7 +584,7 @@ class Search {
     };
     if (candidate.family.schedule->checkpoints) return file_this();
     if (options_.objective == Objective::memory) {
-      for (const Recompute r : recomputes_) {
+      for (const Recomputation& r : recomputes_) {
         candidate.recompute.assign(candidate.layers.size(), r);
         file_this();
       }
@@ -725,7 +725,7 @@ class Search {
     Candidate& candidate = node.candidate;
     if (candidate.recompute.empty() || options_.objective == Objective::memory) return;
     if (++node.tries > kMostTries) return;
-    const std::vector<Recompute> before = candidate.recompute;
+    const std::vector<Recomputation> before = candidate.recompute;
     const bool fits = bounds_.make_fit(candidate, overfull);
     const bool changed = candidate.recompute != before;
     if (!fits || (!changed && !recompute_more_on(candidate, overfull))) {
@@ -852,7 +852,7 @@ class Search {
   const Problem& problem_;
   const Axes& axes_;
   const SearchOptions& options_;
-  const std::vector<Recompute> recomputes_;  // of a stage, the least first
+  const std::vector<Recomputation> recomputes_;  // of a stage, the least first
   Bounds bounds_;
   KeptPlans kept_;
   Queue queue_, rest_, relaxed_;
@@ -941,7 +941,7 @@ void add(SearchResult& all, SearchResult one) {
 
 /// A search for each recomputation, one after the other; each begins with the best so far.
 SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options) {
-  const std::vector<Recompute> each = recomputes_of(axes);
+  const std::vector<Recomputation> each = recomputes_of(axes);
   const std::size_t starts = options.starts.size();
   options.most_seconds /= static_cast<double>(each.size());
   options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / each.size());

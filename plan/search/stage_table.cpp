@@ -92,7 +92,7 @@ void StageTable::read_profile_use() {
     bytes += layer.parameter_bytes;
   }
   use_.scale = forward_s > 0 ? costs.forward_s / forward_s : 1;
-  use_.recompute = key_.recompute == Recompute::full;
+  use_.recompute = key_.recompute.in_full();
   const double parameters = bytes > 0 ? bytes / 4 : 1;
   use_.bytes = {.weights = static_cast<double>(costs.weight_bytes) / parameters,
                 .gradients = static_cast<double>(costs.gradient_bytes) / parameters,
@@ -186,10 +186,11 @@ StagePart StageTable::make(int first, int count) const {
 void StageTable::set_measured(StagePart& part, const std::vector<int>& layers,
                               std::size_t at) const {
   std::optional<StagePart> least;
-  for (auto r = static_cast<int>(key_.recompute); r <= static_cast<int>(Recompute::full); ++r) {
+  for (auto r = static_cast<int>(key_.recompute.granularity);
+       r <= static_cast<int>(Recompute::full); ++r) {
     for (const StageCosts& c : measured(layers, at, static_cast<Recompute>(r))) {
       StagePart other = part_of(c);
-      if (least && r != static_cast<int>(key_.recompute)) {
+      if (least && r != static_cast<int>(key_.recompute.granularity)) {
         other.activation_bytes = least->activation_bytes;
         other.workspace_bytes = least->workspace_bytes;
       }

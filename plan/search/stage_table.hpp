@@ -40,7 +40,7 @@ class StageTable {
     int optimizer_shards = 1;
     bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;
-    Recompute recompute = Recompute::none;
+    Recomputation recompute = Recompute::none;
 
     auto operator<=>(const Key&) const = default;
   };

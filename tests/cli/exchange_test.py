@@ -304,6 +304,44 @@ class Layouts(Case):
         self.assertIn("Megatron-LM runs 1f1b and interleaved-1f1b, not 'gpipe'", text)
         self.assertIn("a model given by its costs has no shape", text)
 
+    def test_megatrons_recomputation_of_single_layers_goes_both_ways(self):
+        def exported(*sets):
+            return self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args",
+                           *[word for s in sets for word in ("--set", s)])
+
+        for method, layers in (("block", "2"), ("uniform", "3"), ("block", "1")):
+            text = exported(f"recompute_method={method}", f"recompute_num_layers={layers}")
+            self.assertIn("--recompute-granularity full \\\n", text)
+            self.assertIn(f"--recompute-method {method} \\\n", text)
+            self.assertIn(f"--recompute-num-layers {layers} \\\n", text)
+            scenario = self.ok("import", "megatron-args", self.file(text, "run.sh"),
+                               note="(?s:.*)")
+            self.assertIn(f"recompute: full\n  recompute_method: {method}\n"
+                          f"  recompute_layers: {layers}\n", scenario)
+        # One number says it where stages with fewer layers recompute all of theirs.
+        uneven = ("pipeline.split=[1,3,5,5,5,5,5,3]", "recompute_method=block")
+        self.assertIn("--recompute-num-layers 4 \\\n",
+                      exported(*uneven, "recompute_layers=[1,3,4,4,4,4,4,3]"))
+        self.assertIn("one number of recompute_layers", self.fails(
+            "export", "scenarios/gpt-2.2b-flush.yaml", "--to", "megatron-args", "--set",
+            "recompute_method=block", "--set", "recompute_layers=[0,1,2,2,2,2,2,2]"))
+
+    def test_recomputation_of_single_layers_takes_as_long_by_both_engines(self):
+        def seconds(engine, recompute, *sets):
+            text = self.ok("simulate", "scenarios/gpt-2.2b-flush.yaml", "--engine", engine, "--format",
+                           "json", "--set", f"recompute={recompute}",
+                           *[word for s in sets for word in ("--set", s)])
+            return json.loads(text)["iteration_time_s"]
+
+        for engine in ("exact", "simgrid"):
+            none, full = seconds(engine, "none"), seconds(engine, "full")
+            for layers in range(5):  # of 4 per stage
+                some = seconds(engine, "full", "recompute_method=block", f"recompute_layers={layers}")
+                self.assertAlmostEqual(some, none + layers / 4 * (full - none), delta=1e-3 * none)
+        self.assertEqual(
+            seconds("exact", "full", "recompute_method=block", "recompute_layers=2"),
+            seconds("simgrid", "full", "recompute_method=block", "recompute_layers=2"))
+
     def test_a_csv_becomes_a_scenario_that_simulates(self):
         path = self.file("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
         self.assertEqual(self.ok("import", path),

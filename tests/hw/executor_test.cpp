@@ -35,10 +35,10 @@ TEST_P(EverySchedule, StandInWeightsEqualTheSequentialRunFromOneToEightStages) {
 TEST_P(EverySchedule, TransformerWeightsEqualTheSequentialRunWithAndWithoutRecomputation) {
   for (const std::uint32_t p : {1U, 2U, 4U, 8U}) {
     RunPlan plan = plan_of({GetParam(), shape_of(GetParam(), p, p, 3)});
-    const PerStage<Recompute> all =
+    const PerStage<Recomputation> all =
         in_turn(plan, {Recompute::full, Recompute::none, Recompute::selective});
     for (const auto& [recompute, flash] :
-         std::initializer_list<std::pair<PerStage<Recompute>, bool>>{
+         std::initializer_list<std::pair<PerStage<Recomputation>, bool>>{
              {Recompute::none, false}, {Recompute::full, false}, {all, false}, {all, true}}) {
       make_transformer(plan, recompute);
       plan.model.flash_attention = flash;
@@ -481,7 +481,7 @@ TEST_P(EverySchedule, OnAVirtualClockThePeaksOfMemoryAreTheSimulators) {
 
 TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
   RunPlan plan = plan_of({"1f1b", {.depth = 4, .microbatches_per_update = 6, .batches = 2}});
-  const auto peaks_with = [&](const PerStage<Recompute>& recompute) {
+  const auto peaks_with = [&](const PerStage<Recomputation>& recompute) {
     make_transformer(plan, recompute, 2);
     const RecordedRun run = run_alone(plan, virtual_clock());
     EXPECT_EQ(run.weights_equal, true) << recompute_text(recompute);
@@ -498,6 +498,24 @@ TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
     EXPECT_EQ(devices[s].peak.bytes, alike[s].peak.bytes) << s;
     EXPECT_EQ(devices[s].peak[Owner::activations] < none[s], s != 1) << s;
   }
+}
+
+TEST(RecomputeByLayer, TheLedgerHoldsLessWithEveryLayerThatIsMadeAgain) {
+  RunPlan plan = plan_of({"zb-h1", {.depth = 2, .microbatches_per_update = 6, .batches = 2}});
+  const auto activations = [&](const Recomputation& recompute) {
+    make_transformer(plan, recompute, 4);
+    const RecordedRun run = run_alone(plan, virtual_clock());
+    EXPECT_EQ(run.weights_equal, true) << to_string(recompute);
+    return run.devices[0].peak[Owner::activations];
+  };
+  std::vector<std::int64_t> held;
+  for (int n = 0; n <= 4; ++n) held.push_back(activations(Recomputation::block(n)));
+  EXPECT_EQ(held.front(), activations(Recompute::none));
+  EXPECT_EQ(held.back(), activations(Recompute::full));
+  EXPECT_TRUE(std::ranges::is_sorted(held, std::greater<>()));
+  for (std::size_t n = 1; n < held.size(); ++n) EXPECT_LT(held[n], held[n - 1]) << n;
+  EXPECT_EQ(activations(Recomputation::block(9)), held.back());
+  EXPECT_LT(activations(Recomputation::uniform(2)), held.back());
 }
 
 /// What the ledger writes for each stage, as costs to predict from.

@@ -45,14 +45,16 @@ inline ScheduleShape shape_of(const std::string& name, std::uint32_t p, std::uin
 }
 
 /// Values in turn, one for each stage of a plan.
-inline PerStage<Recompute> in_turn(const RunPlan& plan, const std::vector<Recompute>& values) {
-  std::vector<Recompute> each;
+inline PerStage<Recomputation> in_turn(const RunPlan& plan,
+                                       const std::vector<Recomputation>& values) {
+  std::vector<Recomputation> each;
   for (std::size_t s = 0; s < plan.costs.size(); ++s) each.push_back(values[s % values.size()]);
-  return PerStage<Recompute>(std::move(each));
+  return PerStage<Recomputation>(std::move(each));
 }
 
 /// A small GPT of `layers` layers per stage.
-inline void make_transformer(RunPlan& plan, const PerStage<Recompute>& recompute, int layers = 1) {
+inline void make_transformer(RunPlan& plan, const PerStage<Recomputation>& recompute,
+                             int layers = 1) {
   plan.compute = Compute::transformer;
   plan.recompute = recompute;
   plan.layers.assign(plan.costs.size(), layers);

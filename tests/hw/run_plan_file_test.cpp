@@ -89,14 +89,22 @@ TEST(ProgramFile, OfATransformerIsReadAsItWasWritten) {
 
 TEST(ProgramFile, HasOneRecomputationOrOneOfEachStage) {
   RunPlan written = plan();
-  for (const auto& recompute :
-       {PerStage(Recompute::full), in_turn(written, {Recompute::full, Recompute::selective})}) {
+  for (const auto& recompute : {PerStage<Recomputation>(Recompute::full),
+                                in_turn(written, {Recompute::full, Recompute::selective})}) {
     make_transformer(written, recompute);
     const Json json = Json::parse(to_text(written));
     EXPECT_EQ(json["recompute"],
               recompute.alike() ? Json("full") : Json::array({"full", "selective", "full"}));
     EXPECT_EQ(parse_run_plan(to_text(written), "p.json").recompute, recompute);
   }
+}
+
+TEST(ProgramFile, HasTheLayersThatAreRecomputed) {
+  RunPlan written = plan();
+  make_transformer(written, in_turn(written, {Recomputation::block(3), Recompute::none}), 4);
+  EXPECT_EQ(Json::parse(to_text(written))["recompute"],
+            Json::array({"block 3", "none", "block 3"}));
+  EXPECT_EQ(parse_run_plan(to_text(written), "p.json").recompute, written.recompute);
 }
 
 TEST(ProgramFile, KeepsAnUnlimitedBandwidth) {
@@ -172,9 +180,11 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/layers", Json::array({3, 0, 0}), "stage 1 has nothing to do"},
         Change{"/layers", Json::array({1, 1, 2}), "not those of the model"},
         Change{"/layers", Json::array({3}), "layers and stages differ"},
-        Change{"/recompute", "ful", "'recompute' must be one of none, selective, full, got"},
+        Change{"/recompute", "ful",
+               "'recompute' must be one of none, selective, full, block N, uniform N, got"},
         Change{"/recompute", Json::array({"full", "ful", "none"}), "got \"ful\""},
         Change{"/recompute", Json::array({"full", "none"}), "recompute and stages differ"},
+        Change{"/recompute", "block 0", "got \"block 0\""},
         Change{"/recompute", Json::array(), "'recompute' must be a name, or a list of names"},
         Change{"/model/hidden_size", 4611686018427387904, "'hidden_size' must be an integer"},
         Change{"/model/hidden_size", 16777217, "a size of the model"},

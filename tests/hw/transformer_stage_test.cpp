@@ -31,7 +31,7 @@ TransformerSpec flash_model(Family family = Family::gpt) {
   return m;
 }
 
-TransformerStage make(const TransformerPart& part, Recompute recompute = Recompute::none,
+TransformerStage make(const TransformerPart& part, const Recomputation& recompute = Recompute::none,
                       const TransformerSpec& spec = small_model()) {
   return {spec, part, kSequences, recompute, 4, TrainingSpec{.seed = kSeed}};
 }
@@ -164,6 +164,19 @@ TEST(TransformerStage, RecomputationChangesNoBit) {
     const StageResult kept = lively_result(make(role.part));
     for (const Recompute mode : {Recompute::selective, Recompute::full}) {
       EXPECT_EQ(lively_result(make(role.part, mode)), kept) << role.name;
+    }
+  }
+}
+
+TEST(TransformerStage, LayersMadeAgainOneByOneOrInGroupsChangeNoBit) {
+  for (const bool flash : {false, true}) {
+    for (const TransformerPart& part :
+         {TransformerPart{0, 5, true, true}, {0, 5, true, false}, {1, 4, false, true}}) {
+      const TransformerSpec spec = flash ? flash_model() : small_model();
+      const StageResult kept = lively_result(make(part, Recompute::none, spec));
+      for (int n = 1; n <= 6; ++n)
+        for (const Recomputation& mode : {Recomputation::block(n), Recomputation::uniform(n)})
+          EXPECT_EQ(lively_result(make(part, mode, spec)), kept) << to_string(mode);
     }
   }
 }
@@ -313,6 +326,19 @@ TEST(TransformerStage, SizesAreTheFormulasOfTheHeader) {
   EXPECT_EQ(full.saved_bytes, 0);
   EXPECT_EQ(full.saved_for_weight_bytes, row_h);
   EXPECT_EQ(full.kept_bytes, 2 * (gradients + for_weight));
+
+  const StageSizes block = make({1, 3, false, false}, Recomputation::block(2)).sizes();
+  EXPECT_EQ(block.saved_bytes, qkv + scores);
+  EXPECT_EQ(block.saved_for_weight_bytes, 2 * row_h + for_weight);
+  EXPECT_EQ(block.kept_bytes, 3 * gradients + 2 * for_weight);
+  EXPECT_EQ(block.backward_workspace_bytes, scores + row_h + qkv + scores);
+
+  const StageSizes groups = make({1, 4, false, false}, Recomputation::uniform(2)).sizes();
+  EXPECT_EQ(groups.saved_bytes, 0);
+  EXPECT_EQ(groups.saved_for_weight_bytes, row_h) << "of the second group; the first has a message";
+  EXPECT_EQ(groups.kept_bytes, 4 * (gradients + for_weight) + 2 * row_h);
+  EXPECT_EQ(groups.forward_workspace_bytes, 2 * row_h + for_weight + qkv + scores + row_f);
+  EXPECT_EQ(groups.backward_workspace_bytes, scores + row_h + row_f + 2 * (qkv + scores));
 
   const StageSizes only = make({0, 1, true, true}).sizes();
   EXPECT_EQ(only.saved_for_weight_bytes, for_weight + 3 * row_h + stats + buffer(4 * rows * v));

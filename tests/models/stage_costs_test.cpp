@@ -20,7 +20,7 @@ constexpr double kAttentionFlops = 4 * kS * kS * kH;
 constexpr double kHeadFlops = 2 * kS * kH * kV;
 
 std::vector<StageCosts> costs(const TransformerSpec& model, const std::vector<int>& layers,
-                              Recompute recompute = Recompute::none, double b = 1) {
+                              const Recomputation& recompute = Recompute::none, double b = 1) {
   return stage_costs(model, plain_device(), layers, {b, recompute});
 }
 
@@ -97,6 +97,79 @@ TEST(StageCosts, FullRecomputationRunsTheLayersButNotTheHeadAgain) {
   EXPECT_EQ(c[0].forward_s, plain[0].forward_s);
   EXPECT_EQ(c[0].backward_weight_s, plain[0].backward_weight_s);  // it is part of I
   EXPECT_EQ(c[0].backward_flops, plain[0].backward_flops);        // model FLOPs stay
+}
+
+TEST(StageCosts, ABlockRunsItsLayersAgainAndTheOthersKeepTheirActivations) {
+  const double b = 2, kept = kS * b * kH * (34 + 5 * kA * kS / kH), input = 2 * kS * b * kH;
+  const double softmax = 4 * b * kS * kV, workspace = 6 * b * kS * kV;
+  for (int n = 0; n <= 8; ++n) {
+    const int again = std::min(n, 6);
+    const auto c = costs(gpt_small(), {6, 6}, Recomputation::block(n), b);
+    EXPECT_DOUBLE_EQ(c[0].backward_s, (2 * 6 + again) * b * kLayerFlops / 1e12) << n;
+    EXPECT_DOUBLE_EQ(c[0].backward_input_s + c[0].backward_weight_s, c[0].backward_s) << n;
+    EXPECT_DOUBLE_EQ(c[0].recompute_flops, again * b * kLayerFlops) << n;
+    EXPECT_DOUBLE_EQ(c[1].recompute_flops, again * b * kLayerFlops) << "never the head, " << n;
+    EXPECT_EQ(c[0].activation_bytes, std::llround((6 - again) * kept + again * input)) << n;
+    EXPECT_EQ(c[1].activation_bytes,
+              std::llround((6 - again) * kept + again * input + softmax + input));
+    EXPECT_EQ(c[0].backward_workspace_bytes, std::llround(again > 0 ? kept - input : 0)) << n;
+    EXPECT_EQ(c[0].forward_workspace_bytes, c[0].backward_workspace_bytes) << n;
+    EXPECT_EQ(c[1].backward_workspace_bytes,
+              std::llround(std::max(again > 0 ? kept - input : 0, workspace)));
+    EXPECT_EQ(c[0].output_bytes, std::llround(input));
+  }
+}
+
+TEST(StageCosts, UniformGroupsKeepOneInputEachAndMakeAGroupAtOnce) {
+  const double b = 2, kept = kS * b * kH * (34 + 5 * kA * kS / kH), input = 2 * kS * b * kH;
+  const auto full = costs(gpt_small(), {6, 6}, Recompute::full, b);
+  for (int n = 1; n <= 8; ++n) {
+    const auto c = costs(gpt_small(), {6, 6}, Recomputation::uniform(n), b);
+    const int group = std::min(n, 6), groups = (6 + group - 1) / group;  // 6, 3, 2, 2, 2, 1
+    EXPECT_EQ(c[0].backward_s, full[0].backward_s) << n;
+    EXPECT_EQ(c[0].recompute_flops, full[0].recompute_flops) << n;
+    EXPECT_EQ(c[0].activation_bytes, std::llround(groups * input)) << n;
+    EXPECT_EQ(c[0].activation_after_input_bytes, c[0].activation_bytes) << n;
+    EXPECT_EQ(c[0].backward_workspace_bytes, std::llround(group * kept - input)) << n;
+    EXPECT_EQ(c[0].forward_workspace_bytes, std::llround(n == 1 ? kept - input : kept)) << n;
+  }
+}
+
+TEST(StageCosts, ABlockExchangesWhatItsLayersDoOnceMore) {
+  const StageCostOptions none{1, Recompute::none, {2, true}, 2};
+  StageCostOptions options = none, full = none;
+  full.recompute = Recompute::full;
+  const auto bytes = [&](const StageCostOptions& of, OpKind kind, Axis axis) {
+    const auto c = stage_costs(gpt_small(), plain_device(), {12}, of);
+    return static_cast<double>(c[0].recipes[static_cast<std::size_t>(kind)].bytes(axis));
+  };
+  for (int n = 0; n <= 12; ++n) {
+    options.recompute = Recomputation::block(n);
+    for (const Axis axis : {Axis::tensor, Axis::context})
+      for (const OpKind kind : {OpKind::backward, OpKind::backward_input}) {
+        const double least = bytes(none, kind, axis), most = bytes(full, kind, axis);
+        ASSERT_GT(most, least);
+        EXPECT_NEAR(bytes(options, kind, axis), least + n / 12.0 * (most - least), 1.5) << n;
+      }
+    EXPECT_EQ(bytes(options, OpKind::forward, Axis::tensor),
+              bytes(none, OpKind::forward, Axis::tensor));
+  }
+}
+
+TEST(Recomputation, IsReadAsItIsWritten) {
+  for (const Recomputation& r :
+       {Recomputation(), Recomputation(Recompute::selective), Recomputation(Recompute::full),
+        Recomputation::block(3), Recomputation::uniform(12)})
+    EXPECT_EQ(recomputation_named(to_string(r)), r) << to_string(r);
+  EXPECT_EQ(to_string(Recomputation::block(3)), "block 3");
+  EXPECT_EQ(Recomputation::block(0), Recomputation(Recompute::none));
+  EXPECT_EQ(Recomputation::uniform(1), Recomputation(Recompute::full));
+  for (const char* other : {"", "ful", "block", "block ", "block 0", "block -1", "block 3x",
+                            "group 3", "block 99999999999"})
+    EXPECT_EQ(recomputation_named(other), std::nullopt) << other;
+  EXPECT_LT(Recomputation(Recompute::selective), Recomputation::block(1));
+  EXPECT_LT(Recomputation::block(1), Recomputation::block(2));
+  EXPECT_LT(Recomputation::block(2), Recomputation(Recompute::full));
 }
 
 TEST(StageCosts, SelectiveRecomputationRunsAttentionAgain) {
@@ -220,19 +293,21 @@ void every_split(std::vector<int>& layers, std::size_t at, int left, const Visit
 }
 
 /// Which stages recompute.
-enum class Recomputed : std::uint8_t { none, all, first, every_second };
+enum class Recomputed : std::uint8_t { none, all, first, every_second, two_layers };
 constexpr Recomputed kRecomputed[] = {Recomputed::none, Recomputed::all, Recomputed::first,
-                                      Recomputed::every_second};
+                                      Recomputed::every_second, Recomputed::two_layers};
 
-PerStage<Recompute> of_stages(Recomputed recomputed, int stages) {
-  std::vector<Recompute> each;
+PerStage<Recomputation> of_stages(Recomputed recomputed, int stages) {
+  std::vector<Recomputation> each;
   for (int s = 0; s < stages; ++s) {
     const bool again = recomputed == Recomputed::all ||
                        (recomputed == Recomputed::first && s == 0) ||
                        (recomputed == Recomputed::every_second && s % 2 == 1);
-    each.push_back(again ? Recompute::full : Recompute::none);
+    each.push_back(recomputed == Recomputed::two_layers ? Recomputation::block(2)
+                   : again                              ? Recompute::full
+                                                        : Recompute::none);
   }
-  return PerStage<Recompute>(std::move(each));
+  return PerStage<Recomputation>(std::move(each));
 }
 
 TEST(BalancedSplit, IsTheBestOfAllSplits) {
@@ -293,6 +368,13 @@ TEST(StageGradients, AreThoseOfEmbeddingLayersAndHead) {
   EXPECT_DOUBLE_EQ(stages[1][7].backward_s, 2 * kHeadFlops / 1e12);
 }
 
+TEST(StageGradients, LayersThatAreRecomputedComeFirstAndTakeLonger) {
+  const auto stage = stage_gradients(gpt_small(), {plain_device()}, {12},
+                                     {.recompute = Recomputation::block(5)})[0];
+  for (std::size_t layer = 1; layer <= 12; ++layer)
+    EXPECT_DOUBLE_EQ(stage[layer].backward_s, (layer <= 5 ? 3 : 2) * kLayerFlops / 1e12) << layer;
+}
+
 TEST(StageGradients, ATiedProjectionIsCompleteWithTheEmbedding) {
   const auto stage = stage_gradients(gpt_small(), {plain_device()}, {12}, {})[0];
   EXPECT_DOUBLE_EQ(stage.front().gradient_bytes, 4 * (kV + kS) * kH);
@@ -303,7 +385,9 @@ TEST(StageGradients, AddUpToTheStage) {
   for (const bool tied : {true, false}) {
     TransformerSpec model = gpt_small();
     model.tie_embeddings = tied;
-    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    for (const Recomputation& recompute :
+         {Recomputation(), Recomputation(Recompute::full), Recomputation::block(3),
+          Recomputation::block(4), Recomputation::uniform(2)}) {
       const StageCostOptions options{2, recompute, {2, true}};
       const std::vector<DeviceSpec> devices(3, plain_device());
       const auto stages = stage_gradients(model, devices, {3, 4, 5}, options);

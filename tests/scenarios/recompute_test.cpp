@@ -46,7 +46,7 @@ void expect_each_its_own(const Base& base, const std::vector<std::string>& list,
   std::string first;
   for (std::size_t s = 0; s < list.size(); ++s) {
     const Scenario alike = with(base, list[s], origin);
-    EXPECT_EQ(kRecomputeNames[static_cast<std::size_t>(mixed.recompute.of(s))], list[s]);
+    EXPECT_EQ(to_string(mixed.recompute.of(s)), list[s]);
     EXPECT_EQ(cost_text(mixed.costs[s]), cost_text(alike.costs[s])) << list[s] << " stage " << s;
     ASSERT_EQ(mixed.unlike.costs.size(), alike.unlike.costs.size());
     for (std::size_t kind = 0; kind < alike.unlike.costs.size(); ++kind)
@@ -265,12 +265,116 @@ TEST(RecomputeByStage, TorchgpipesStoredMicrobatchesAreAsBefore) {
   const Scenario s = parse_scenario(rest + "pipeline: {stages: 4, microbatches: 4}\n", "t");
   const Base gpipe{kGpt + "schedule: gpipe\n", "stages: 4, microbatches: 4"};
   const Scenario full = with(gpipe, "full"), none = with(gpipe, "none");
-  EXPECT_EQ(s.recompute, PerStage(Recompute::full));
+  EXPECT_EQ(s.recompute, PerStage<Recomputation>(Recompute::full));
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(s.costs[i].activation_bytes, full.costs[i].activation_bytes);
     EXPECT_EQ(s.costs[i].stored_activation_bytes, none.costs[i].activation_bytes);
     EXPECT_GT(s.costs[i].recompute_s, 0);
   }
+}
+
+// --- single layers ------------------------------------------------------------------------------
+
+const Base kSetUps[] = {
+    {kGpt + "schedule: 1f1b\n", "stages: 4, microbatch_size: 2"},
+    {kGpt + "schedule: 1f1b\nstack: megatron\n", "stages: 4"},
+    {kGpt + "schedule: zb-h1\n", "stages: 4, microbatches: 8"},
+    {kGpt + "schedule: interleaved-1f1b\n", "stages: 4, chunks: 2, microbatches: 4"},
+    {kGpt + "schedule: 1f1b\nstack: megatron\n", "stages: 2, tensor: 4, sequence_parallel: true"},
+    {kGpt + "schedule: 1f1b\n", "stages: 2, tensor: 2, context: 2"},
+};
+
+TEST(RecomputeByLayer, ABlockOfNoneIsNoneAndOfAllIsFullBitForBit) {
+  for (const Base& base : kSetUps) {
+    const auto text = [&](const std::string& recompute) {
+      return costs_text(with(base, recompute).costs);
+    };
+    const auto block = [&](int n) {
+      return text(fmt::format("full, recompute_method: block, recompute_layers: {}", n));
+    };
+    EXPECT_EQ(block(0), text("none")) << base.pipeline;
+    EXPECT_EQ(block(24), text("full")) << base.pipeline;
+    EXPECT_EQ(block(1000), text("full")) << base.pipeline;
+    EXPECT_NE(block(1), text("none")) << base.pipeline;
+    EXPECT_NE(block(1), text("full")) << base.pipeline;
+    EXPECT_EQ(text("full, recompute_method: uniform, recompute_layers: 1"), text("full"));
+    EXPECT_EQ(text("full, recompute_method: uniform"), text("full"));
+  }
+}
+
+TEST(RecomputeByLayer, EveryLayerMoreTakesLongerAndKeepsLess) {
+  for (const Base& base : kSetUps) {
+    const Scenario none = with(base, "none");
+    std::vector<StageCosts> before = none.costs;
+    for (int n = 1; n <= none.layers.front(); ++n) {
+      const auto now =
+          with(base, fmt::format("full, recompute_method: block, recompute_layers: {}", n)).costs;
+      for (std::size_t s = 0; s < now.size(); ++s) {
+        EXPECT_GT(now[s].backward_s, before[s].backward_s) << n;
+        EXPECT_GT(now[s].backward_input_s, before[s].backward_input_s) << n;
+        EXPECT_EQ(now[s].backward_weight_s, none.costs[s].backward_weight_s) << n;
+        EXPECT_EQ(now[s].forward_s, none.costs[s].forward_s) << n;
+        EXPECT_LT(now[s].activation_bytes, before[s].activation_bytes) << n;
+      }
+      before = now;
+    }
+  }
+}
+
+TEST(RecomputeByLayer, ListsVirtualStagesEachOfWhichCostsWhatItDoesAlone) {
+  const Base base{kGpt + "schedule: interleaved-1f1b\n", "stages: 2, chunks: 2, microbatches: 4"};
+  const auto block = [&](const std::string& layers) {
+    return with(base, "full, recompute_method: block, recompute_layers: " + layers);
+  };
+  const Scenario mixed = block("[2, 0, 99, 5]");
+  EXPECT_EQ(recompute_text(mixed.recompute), "[block 2, none, block 99, block 5]");
+  for (const auto& [stage, alone] : std::vector<std::pair<std::size_t, Scenario>>{
+           {0, block("2")}, {1, with(base, "none")}, {2, with(base, "full")}, {3, block("5")}})
+    EXPECT_EQ(cost_text(mixed.costs[stage]), cost_text(alone.costs[stage])) << stage;
+  const Scenario some = with(base,
+                             "[full, none, selective, full], recompute_method: block, "
+                             "recompute_num_layers: 3");
+  EXPECT_EQ(recompute_text(some.recompute), "[block 3, none, selective, block 3]");
+  EXPECT_TRUE(block("[3, 3, 3, 3]").recompute.alike());
+}
+
+TEST(RecomputeByLayerErrors, SayWhatIsWrongAndWhere) {
+  const Base gpt{kGpt + "schedule: 1f1b\n", "stages: 4"};
+  EXPECT_EQ(error_of(gpt, "full, recompute_method: block"),
+            "test.yaml:4:58: 'recompute_method: block' needs 'recompute_layers': how many of every "
+            "stage");
+  EXPECT_EQ(error_of(gpt, "full, recompute_layers: 3"),
+            "test.yaml:4:58: 'recompute_layers' needs 'recompute_method': block (so many layers of "
+            "every stage) or uniform (groups of so many)");
+  EXPECT_EQ(error_of(gpt, "full, recompute_method: uniform, recompute_layers: 0"),
+            "test.yaml:4:85: uniform recomputes in groups of at least 1 layer; recompute_method: "
+            "block takes 0, too");
+  EXPECT_EQ(error_of(gpt, "full, recompute_method: block, recompute_layers: [1, 2]"),
+            "test.yaml:4:83: 'recompute_layers' lists 2 stages, the pipeline has 4");
+  EXPECT_EQ(error_of(gpt, "full, recompute_method: blok, recompute_layers: 1"),
+            "test.yaml:4:58: 'recompute_method' must be one of block, uniform, got 'blok'; did you "
+            "mean 'block'?");
+  EXPECT_EQ(error_of({kGpt + "schedule: torchgpipe\n", "stages: 2, microbatches: 4"},
+                     "full, recompute_method: block, recompute_layers: 1")
+                .substr(0, 65),
+            "test.yaml:4:51: 'torchgpipe' recomputes as 'checkpoint' says: alw");
+}
+
+TEST(RecomputeByLayerErrors, NeedAModelByShape) {
+  const std::string needs =
+      "'recompute_layers' needs a model by shape: of this one only whole stages are known";
+  const Base costs{"model: {forward: 1 s, backward: 2 s}\nschedule: 1f1b\n", "stages: 3"};
+  EXPECT_EQ(error_of(costs, "full, recompute_method: block, recompute_layers: 1"),
+            "test.yaml:3:83: " + needs);
+  EXPECT_EQ(error_of(costs, "full, recompute_method: uniform, recompute_layers: 1"), "no error");
+}
+
+TEST(RecomputeByLayerErrors, WithoutFullThereIsANote) {
+  const Scenario s = with({kGpt + "schedule: 1f1b\n", "stages: 4"},
+                          "selective, recompute_method: block, recompute_layers: 1");
+  EXPECT_NE(std::ranges::find(s.notes, "recompute_layers says nothing without recompute: full"),
+            s.notes.end());
+  EXPECT_EQ(recompute_text(s.recompute), "selective");
 }
 
 // --- mistakes -----------------------------------------------------------------------------------

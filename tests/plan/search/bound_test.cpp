@@ -63,10 +63,10 @@ TEST(Axes, SelectiveRecomputationIsAmongThemWhereItFreesSomething) {
                                attention),
                    "small", 8);
   };
-  const std::vector all{Recompute::none, Recompute::selective, Recompute::full};
+  const std::vector<Recomputation> all{Recompute::none, Recompute::selective, Recompute::full};
   EXPECT_EQ(problem("false").axes(false).recomputes, all);
   EXPECT_EQ(problem("true").axes(false).recomputes,
-            (std::vector{Recompute::none, Recompute::full}));
+            (std::vector<Recomputation>{Recompute::none, Recompute::full}));
 }
 
 TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
@@ -78,8 +78,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
     axes.recomputes = {Recompute::none};
     Bounds bounds(problem, axes);
     bound_s.push_back(bounds.of(family).time_s);
-    const Candidate candidate{family, std::vector<int>(16, 1),
-                              std::vector<Recompute>(16, Recompute::none)};
+    const Candidate candidate{family, std::vector<int>(16, 1), std::vector<Recomputation>(16)};
     const std::string text = problem.resolve(candidate).text;
     double best_s = std::numeric_limits<double>::infinity();
     for (const char* limit : {"0.35", "0.4", "0.45", "0.5", "0.6", "0.75", "1"}) {
@@ -143,7 +142,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
                fmt::format(", layers [{}], recompute {}", fmt::join(candidate.layers, ", "),
                            candidate.recompute.empty()
                                ? "by checkpoints"
-                               : recompute_text(PerStage<Recompute>(candidate.recompute))));
+                               : recompute_text(PerStage<Recomputation>(candidate.recompute))));
   Judgement bound_by_one;
   double time_s = 0, bytes = 0;
   bool fits = false, flushes = false;

@@ -71,18 +71,18 @@ struct Brute {
 };
 
 /// Every way to recompute in so many stages.
-std::vector<std::vector<Recompute>> ways_of(const std::vector<Recompute>& each, int stages,
-                                            bool uniform) {
+std::vector<std::vector<Recomputation>> ways_of(const std::vector<Recomputation>& each, int stages,
+                                                bool uniform) {
   if (uniform) {
-    std::vector<std::vector<Recompute>> alike;
-    for (const Recompute r : each) alike.emplace_back(static_cast<std::size_t>(stages), r);
+    std::vector<std::vector<Recomputation>> alike;
+    for (const Recomputation& r : each) alike.emplace_back(static_cast<std::size_t>(stages), r);
     return alike;
   }
-  std::vector<std::vector<Recompute>> out{{}};
+  std::vector<std::vector<Recomputation>> out{{}};
   for (int s = 0; s < stages; ++s) {
-    std::vector<std::vector<Recompute>> longer;
+    std::vector<std::vector<Recomputation>> longer;
     for (const auto& way : out)
-      for (const Recompute r : each) {
+      for (const Recomputation& r : each) {
         longer.push_back(way);
         longer.back().push_back(r);
       }
@@ -92,7 +92,7 @@ std::vector<std::vector<Recompute>> ways_of(const std::vector<Recompute>& each, 
 }
 
 void try_all_cuts(const Problem& problem, const PlanFamily& family,
-                  const std::vector<std::vector<Recompute>>& ways, Objective objective,
+                  const std::vector<std::vector<Recomputation>>& ways, Objective objective,
                   Brute& brute) {
   std::vector<std::vector<int>> cuts;
   cuts_of(problem.layers(), family.stages(), {}, cuts);
@@ -173,7 +173,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
     ASSERT_EQ(ours.plans.empty(), brute.best == kInfinite);
     if (ours.plans.empty()) continue;
     ++found;
-    const std::vector<Recompute>& chosen = ours.plans.front().choice.recompute;
+    const std::vector<Recomputation>& chosen = ours.plans.front().choice.recompute;
     const bool alike = std::ranges::adjacent_find(chosen, std::not_equal_to()) == chosen.end();
     EXPECT_TRUE(alike || !options.uniform_recompute);
     mixed += alike ? 0 : 1;

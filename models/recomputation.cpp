@@ -1,0 +1,49 @@
+#include "models/recomputation.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+namespace penstock {
+
+Recomputation Recomputation::block(int layers) {
+  if (layers == 0) return Recompute::none;
+  Recomputation r = Recompute::full;
+  r.method = RecomputeMethod::block;
+  r.layers = layers;
+  return r;
+}
+
+Recomputation Recomputation::uniform(int layers) {
+  Recomputation r = Recompute::full;
+  r.layers = layers;
+  return r;
+}
+
+std::string to_string(const Recomputation& r) {
+  if (r.plain()) return std::string(kRecomputeNames[static_cast<std::size_t>(r.granularity)]);
+  return fmt::format("{} {}", kRecomputeMethodNames[static_cast<std::size_t>(r.method)], r.layers);
+}
+
+std::optional<Recomputation> recomputation_named(std::string_view text) {
+  for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full})
+    if (text == kRecomputeNames[static_cast<std::size_t>(r)]) return r;
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const std::string_view number = text.substr(space + 1);
+  int layers = 0;
+  const auto [end, error] = std::from_chars(number.begin(), number.end(), layers);
+  if (error != std::errc() || end != number.end() || layers < 1) return std::nullopt;
+  if (text.substr(0, space) == "block") return Recomputation::block(layers);
+  if (text.substr(0, space) == "uniform") return Recomputation::uniform(layers);
+  return std::nullopt;
+}
+
+std::string recompute_text(const PerStage<Recomputation>& recompute) {
+  std::vector<std::string> names;
+  for (const Recomputation& value : recompute.values()) names.push_back(to_string(value));
+  return recompute.alike() ? names[0] : fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+}  // namespace penstock

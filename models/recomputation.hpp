@@ -1,0 +1,64 @@
+// Which activations a stage does not keep but computes again in the backward, in Megatron-LM's
+// words: a granularity, and for `full` a method with a number of layers N.
+//
+//   full, uniform   groups of N layers: of each the input is kept, and all of the group's
+//                   activations are made again before its backward; N = 1: layer by layer
+//   full, block     the first N layers of a stage one by one; the others keep their activations
+//
+// A stage with fewer than N layers recomputes all of them (block), or is one group (uniform).
+#pragma once
+
+#include "program/per_stage.hpp"
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+enum class Recompute : std::uint8_t { none, selective, full };
+inline constexpr std::string_view kRecomputeNames[] = {"none", "selective", "full"};
+
+enum class RecomputeMethod : std::uint8_t { block, uniform };
+inline constexpr std::string_view kRecomputeMethodNames[] = {"block", "uniform"};
+
+/// Of a stage. Ordered from the least that is recomputed to the most.
+struct Recomputation {
+  Recompute granularity = Recompute::none;
+  RecomputeMethod method = RecomputeMethod::uniform;
+  int layers = 1;
+
+  Recomputation() = default;
+  Recomputation(Recompute all) : granularity(all) {}
+  /// Of no layer: the same as `none`.
+  static Recomputation block(int layers);
+  /// In groups of one: the same as `full`.
+  static Recomputation uniform(int layers);
+
+  bool in_full() const { return granularity == Recompute::full; }
+  /// Does one of the three granularities say it all?
+  bool plain() const { return *this == Recomputation(granularity); }
+  /// How many of a stage's layers are recomputed in full: its first ones.
+  int recomputed(int of_layers) const {
+    if (!in_full()) return 0;
+    return method == RecomputeMethod::block ? std::min(layers, of_layers) : of_layers;
+  }
+  /// Layers of a group: made again together, only the input of the first one kept.
+  int group(int of_layers) const {
+    return method == RecomputeMethod::block ? 1 : std::clamp(of_layers, 1, layers);
+  }
+
+  friend auto operator<=>(const Recomputation&, const Recomputation&) = default;
+};
+
+/// "none", "selective", "full", "block 3", "uniform 2"; and back: none where it is no such text.
+std::string to_string(const Recomputation& recomputation);
+std::optional<Recomputation> recomputation_named(std::string_view text);
+
+/// "full"; where stages differ "[block 3, none]".
+std::string recompute_text(const PerStage<Recomputation>& recompute);
+
+}  // namespace penstock
