@@ -272,11 +272,21 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
   const Form megatron = in_form(megatron_arguments, offer.scenario);
   offer.megatron = megatron.text;
   offer.no_megatron = megatron.why_not;
-  if (megatron.text.empty()) offer.layout = in_form(layout_text, offer.scenario).text;
   const Form table = in_form(torch_csv, offer.scenario);
   offer.torch_csv = table.text;
   offer.no_torch_csv = table.why_not;
   return offer;
+}
+
+/// Of each that Megatron-LM does not run, the fastest that it does.
+void name_those_for_megatron(std::vector<Offer>& offers) {
+  const auto runs = [](const Offer& offer) { return !offer.megatron.empty(); };
+  const auto fastest = std::ranges::min_element(offers, {}, [&](const Offer& offer) {
+    return std::pair(!runs(offer), offer.plan.judgement.iteration_time_s);
+  });
+  if (fastest == offers.end() || !runs(*fastest)) return;
+  for (Offer& offer : offers)
+    if (!runs(offer)) offer.megatron_plan = static_cast<int>(fastest - offers.begin()) + 1;
 }
 
 void write_offers(const Arguments& arguments, PlanFolder& folder, std::vector<Offer>& offers) {
@@ -288,7 +298,6 @@ void write_offers(const Arguments& arguments, PlanFolder& folder, std::vector<Of
     };
     add("csv", offer.torch_csv);
     add("megatron.txt", offer.megatron);
-    add("layout.txt", offer.layout);
     offer.files = folder.write(static_cast<int>(i) + 1, files);
   }
   if (arguments.flag("force") && !offers.empty()) folder.remove_others();
@@ -434,6 +443,7 @@ void put_plans(const Arguments& arguments, const Asked& asked, const Problem& pr
     find_plans(full, arguments, asked, options, published);
   for (const FoundPlan& plan : full.result.plans)
     full.offers.push_back(offer_of(problem, plan, reasons));
+  name_those_for_megatron(full.offers);
   if (!full.offers.empty())
     full.offers[0].would_help = help_for(full.offers[0].scenario, full.offers[0].plan.judgement);
   if (!full.offers.empty()) full.alone = kinds_alone(problem, arguments, asked, options, versions);

@@ -29,7 +29,7 @@ struct Offer {
   std::vector<std::string> would_help;  ///< changes outside of the search, where stages differ
   std::vector<std::string> placed;      ///< stages by kind of GPU, where there are several
   std::string megatron, no_megatron;    ///< Megatron-LM's arguments, or why there are none
-  std::string layout;                   ///< its layout string, where there are no arguments
+  int megatron_plan = 0;                ///< where there are none: the fastest that has; 0: none
   std::string torch_csv, no_torch_csv;  ///< the table of torch, or why there is none
   std::vector<std::string> files;       ///< it was written to; the scenario first
 };

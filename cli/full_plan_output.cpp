@@ -144,7 +144,7 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"runs_in", frameworks_of(offer)},
           {"not_in_megatron", offer.no_megatron.empty() ? Json() : Json(offer.no_megatron)},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
-          {"layout", offer.layout.empty() ? Json() : Json(offer.layout)},
+          {"megatron_plan", offer.megatron_plan > 0 ? Json(offer.megatron_plan) : Json()},
           {"scenario", offer.scenario.text},
           {"files", offer.files},
           {"best_at", plan.best_at},
@@ -374,6 +374,11 @@ std::string files_text(const Offer& offer) {
   std::string text = fmt::format("  files: {}\n", fmt::join(offer.files, ", "));
   if (!offer.no_torch_csv.empty())
     text += fmt::format("  no table of torch: {}\n", offer.no_torch_csv);
+  if (offer.scenario.transformer && !offer.no_megatron.empty())
+    text +=
+        fmt::format("  no files for Megatron-LM, which does not run it; {}\n",
+                    offer.megatron_plan > 0 ? fmt::format("it runs plan {}", offer.megatron_plan)
+                                            : "nor any other of these plans");
   return text;
 }
 
@@ -534,8 +539,7 @@ std::string plans_csv(const FullPlan& full) {
     for (const auto& [key, value] : plan.items())
       if (key == "recompute")  // a list where stages differ
         row.emplace_back(key, value.is_array() ? Json(value.dump()) : value);
-      else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
-               key != "layout")
+      else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
         row.emplace_back(key, value);
     rows.push_back(std::move(row));
   }

@@ -1,6 +1,6 @@
 // The files of `penstock plan --write FOLDER`: plan-N.yaml, the scenario; plan-N.csv, the table of
-// torch.distributed.pipelining; plan-N.megatron.txt, Megatron-LM's arguments; plan-N.layout.txt,
-// its layout string, where it does not run the schedule.
+// torch.distributed.pipelining; plan-N.megatron.txt, Megatron-LM's arguments, where it runs the
+// plan.
 #pragma once
 
 #include <string>
@@ -14,6 +14,7 @@ struct PlanFile {
   std::string text;
 };
 
+/// With that of layout strings, which were written once, so that --force removes them, too.
 inline constexpr const char* kPlanEndings[] = {"yaml", "csv", "megatron.txt", "layout.txt"};
 
 /// Where plans are written. A folder that it made is gone again if nothing was written to it.

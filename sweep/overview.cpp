@@ -171,6 +171,29 @@ std::string Overview::gpus() const {
       gpu_counts_.least, gpu_counts_.most);
 }
 
+std::string Overview::fixed_width() const {
+  bool degrees = false;
+  for (const SweepAxis& axis : space_.axes())
+    for (const std::string& key : axis.keys) {
+      if (key == "pipeline.width") return "";
+      degrees |= key == "pipeline.stages" || key == "pipeline.tensor";
+    }
+  const std::string_view cluster = " devices, the cluster '", has = "' has ";
+  std::uint64_t points = 0;
+  std::string gpus;
+  for (const auto& [words, reason] : reasons_[3]) {  // refused
+    const std::size_t at = reason.example.rfind(has);
+    if (at == std::string::npos || reason.example.find(cluster) == std::string::npos) continue;
+    points += reason.count;
+    gpus = reason.example.substr(at + has.size());
+  }
+  if (!degrees || points == 0) return "";
+  return fmt::format(
+      "{} need more GPUs than there are, as pipeline.width is the same for all: with --over "
+      "width=1:{} --where 'stages*tensor*width == {}' every row has all",
+      points, gpus, gpus);
+}
+
 void Overview::add_reason(const Cells& row) {
   auto& reasons = reasons_[static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
                                                     std::begin(kStatusNames))];

@@ -41,6 +41,9 @@ class Overview {
   std::string batches() const;
   /// Likewise where they use different numbers of GPUs.
   std::string gpus() const;
+  /// Where points were refused as they need more GPUs than there are, since degrees vary and the
+  /// width does not: how to vary it, too; else "".
+  std::string fixed_width() const;
   /// Points that do not fit and would be faster than all that do, the fastest first, at most five.
   std::vector<std::uint64_t> faster_unfit() const;
   /// One of them fits with this split, and `row` is what it then comes to: said below the table

@@ -506,14 +506,8 @@ Compared results_of(const Arguments& arguments, Sources& sources) {
             result.perturbed = perturbed;
             if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
             Json json = to_json(s, result, options);
-            const auto split = result.infeasible_because.empty()
-                                   ? std::nullopt
-                                   : fitting_split_unless_listed(scenario);
-            if (split)
-              json["notes"].push_back(
-                  fmt::format("split: {} would fit; without it layers are split by time or number, "
-                              "not by memory",
-                              *split));
+            if (!result.infeasible_because.empty())
+              if (const auto note = fitting_split_note(scenario)) json["notes"].push_back(*note);
             return json;
           },
           fine);

@@ -2,6 +2,7 @@
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
+#include "results/fitting_split.hpp"
 #include "results/advice.hpp"
 #include "cli/output.hpp"
 #include "results/perturbation_study.hpp"
@@ -71,7 +72,9 @@ int run_simulate(const Arguments& arguments) {
   if (format == "table") {
     put_output(arguments, to_table(simulation, result, options));
   } else {
-    const Json json = to_json(simulation, result, options);
+    Json json = to_json(simulation, result, options);
+    if (!result.infeasible_because.empty())  // for `compare`, which shows notes of saved results
+      if (const auto note = fitting_split_note(scenario)) json["notes"].push_back(*note);
     put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
   }
   return exit_ok;

@@ -232,7 +232,7 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  for (const std::string& differ : {overview.batches(), overview.gpus()})
+  for (const std::string& differ : {overview.batches(), overview.gpus(), overview.fixed_width()})
     if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))

@@ -232,6 +232,16 @@ class Batch(Case):
         table = self.run_it("compare", *sets).stdout
         self.assertIn("the batches differ", table)
 
+    def test_degrees_that_vary_with_one_width_say_how_to_free_it(self):
+        sweep = ["sweep", "llama-3-70b-h100", "--set", "split=balanced", "--over", "tensor=4,8", "--over", "stages=4,8"]
+        said = self.run_it(*sweep).stderr
+        self.assertEqual(said.count("need more GPUs than there are"), 1, said)
+        width, where = re.search(r"with --over (width=1:64) --where '(.*)' every row has all", said).groups()
+        free = self.run_it(*sweep, "--over", width, "--where", where).stderr
+        self.assertIn(" 0 refused", free)
+        self.assertNotIn("pipeline.width", free)
+        self.assertNotIn("pipeline.width", self.run_it(*sweep[:4], "--over", "width=1,8").stderr)
+
     def test_a_given_batch_is_the_same_for_all_rows(self):
         case = self.file("model: gpt-355m\ncluster: {base: p3.16xlarge, nodes: 4}\n"
                          "schedule: 1f1b\n"

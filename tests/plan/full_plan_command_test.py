@@ -229,8 +229,7 @@ class Files(Case):
         for i, plan in enumerate(plans):
             scenario = self.plans / f"plan-{i + 1}.yaml"
             self.assertEqual(plan["files"][0], str(scenario))
-            for ending, form in (("csv", "torch-csv"), ("megatron.txt", "megatron-args"),
-                                 ("layout.txt", "layout")):
+            for ending, form in (("csv", "torch-csv"), ("megatron.txt", "megatron-args")):
                 file = self.plans / f"plan-{i + 1}.{ending}"
                 self.assertEqual(str(file) in plan["files"], file.exists())
                 if file.exists():
@@ -241,10 +240,23 @@ class Files(Case):
         return found
 
     def test_each_is_what_export_gives(self):
-        for schedule, form in (("1f1b", "megatron.txt"), ("interleaved-zb", "layout.txt")):
+        for schedule, forms in (("1f1b", {"csv", "megatron.txt"}), ("interleaved-zb", {"csv"})):
             with self.subTest(schedule):
                 plans = self.write("--schedule", schedule, "--stages", 2, "--top", 2, "--force")
-                self.assertEqual(self.check_forms(plans), {"csv", form})
+                self.assertEqual(self.check_forms(plans), forms)
+
+    def test_what_megatron_does_not_run_is_not_written_for_it(self):
+        """And the fastest plan that it runs is named, where there is one."""
+        words = ("--schedule", "1f1b", "--schedule", "zb-h1", "--stages", 2, "--top", 2)
+        found = self.write(*words)
+        plans = {p["schedule"]: p for p in found}
+        mine = found.index(plans["1f1b"]) + 1
+        self.assertEqual({s: plans[s]["megatron_plan"] for s in plans}, {"1f1b": None, "zb-h1": mine})
+        self.assertFalse(any("megatron" in f or "layout" in f for f in plans["zb-h1"]["files"]))
+        said = ("plan", self.small, "--search", "full", "--write", self.plans, "--force")
+        self.assertIn(f"no files for Megatron-LM, which does not run it; it runs plan {mine}\n", self.ok(*said, *words))
+        self.assertIn("which does not run it; nor any other of these plans\n",
+                      self.ok(*said, "--schedule", "zb-h1", "--stages", 2))
 
     def test_text_names_them_and_says_why_one_is_missing(self):
         text = self.ok("plan", self.small, "--search", "full", "--write", self.plans)
