@@ -1,5 +1,7 @@
 #include "plan/search/search.hpp"
 
+#include "plan/search/moves.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +53,9 @@ class Search {
       : problem_(problem),
         axes_(axes),
         options_(options),
-        recomputes_(recomputes_of(axes)),
+        steps_(axes),
+        recomputes_(steps_.whole()),
+        moves_(problem, steps_),
         bounds_(problem, axes),
         kept_(problem) {}
 
@@ -150,8 +154,6 @@ class Search {
     }
   }
 
-  /// Of many cuts only those best by their bounds, which take all devices for alike, were
-  /// simulated, of a start one: tries others.
   void improve_best() {
     const auto had_all_cuts = [&] {
       return represented_.empty() && left_.empty() && kept_.best().from.empty();
@@ -159,24 +161,9 @@ class Search {
     bool better = !kept_.empty() && !had_all_cuts();
     while (better) {
       const FoundPlan plan = kept_.best();
-      better = balances_layers(plan) || recomputes_less(plan) || moves_layers(plan);
+      better = moves_.improve(
+          plan, [&](const Choice& choice) { return improves(choice, plan.from, best()); });
     }
-  }
-
-  /// As `split: balanced` has them; empty where it cannot be.
-  std::vector<int> balanced_layers(const Choice& choice) const {
-    try {
-      return problem_.balanced(choice);
-    } catch (const InputError&) {
-      return {};
-    }
-  }
-
-  bool balances_layers(const FoundPlan& plan) {
-    Choice balanced = plan.choice;
-    balanced.layers = balanced_layers(plan.choice);
-    return !balanced.layers.empty() && balanced.layers != plan.choice.layers &&
-           improves(balanced, plan.from, plan.cost);
   }
 
   /// Of unlike devices, whose stages were cut as if they were alike.
@@ -184,43 +171,12 @@ class Search {
     if (problem_.base().cluster.groups.empty()) return;
     const std::vector<FoundPlan> found = kept_.all();
     for (const FoundPlan& plan : found)
-      if (plan.from.empty()) balances_layers(plan);
+      if (plan.from.empty())
+        moves_.balances_layers(
+            plan, [&](const Choice& choice) { return improves(choice, plan.from, plan.cost); });
   }
 
-  bool recomputes_less(const FoundPlan& plan) {
-    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s) {
-      Choice less = plan.choice;
-      const auto at = std::ranges::find(recomputes_, less.recompute[s]);
-      if (at == recomputes_.begin() || at == recomputes_.end()) continue;
-      less.recompute[s] = *(at - 1);
-      if (improves(less, plan.from)) return true;
-    }
-    return false;
-  }
-
-  bool moves_layers(const FoundPlan& plan) {
-    for (int layers = std::max(1, problem_.layers() / 8); layers > 0; layers /= 2)
-      for (std::size_t s = 0; s + 1 < plan.choice.layers.size(); ++s)
-        if (moves(plan, s, layers) || moves(plan, s, -layers)) return true;
-    return false;
-  }
-
-  /// Is the plan better with so many layers of stage s + 1 in stage s?
-  bool moves(const FoundPlan& plan, std::size_t s, int layers) {
-    Choice moved = plan.choice;
-    moved.layers[s] += layers;
-    moved.layers[s + 1] -= layers;
-    if (std::min(moved.layers[s], moved.layers[s + 1]) < 1) return false;
-    if (improves(moved, plan.from)) return true;
-    const std::size_t longer = layers > 0 ? s : s + 1;  // it may have to recompute for that
-    return recompute_more(moved.recompute, longer) && improves(moved, plan.from);
-  }
-
-  /// Keeps the plan when it is better than the best.
-  bool improves(const Choice& choice, const std::string& from) {
-    return improves(choice, from, best());
-  }
-  /// Keeps it when it costs less.
+  /// Keeps the plan when it costs less.
   bool improves(const Choice& choice, const std::string& from, double than) {
     if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
     ++out_.moves;
@@ -243,15 +199,6 @@ class Search {
     } catch (const SystemError&) {
       return false;
     }
-  }
-
-  /// One step more in this stage; false: there is none.
-  bool recompute_more(std::vector<Recomputation>& stages, std::size_t s) const {
-    if (stages.empty()) return false;
-    const auto at = std::ranges::find(recomputes_, stages[s]);
-    if (at == recomputes_.end() || at + 1 == recomputes_.end()) return false;
-    stages[s] = *(at + 1);
-    return true;
   }
 
   /// Files what was made under what becomes of it; in the queue when it is worth a look.
@@ -525,7 +472,7 @@ class Search {
 
   /// Takes the balanced cut; false: it has none that the search can make.
   bool follow_unlike_devices(Candidate& candidate) const {
-    std::vector<int> balanced = balanced_layers(problem_.choice(candidate));
+    std::vector<int> balanced = moves_.balanced_layers(problem_.choice(candidate));
     const int layers = std::accumulate(balanced.begin(), balanced.end(), 0);
     if (layers != problem_.layers() || std::ranges::min(balanced) < 1) return false;
     candidate.layers = std::move(balanced);
@@ -571,7 +518,7 @@ class Search {
   /// Counts; false after the last.
   bool next_way(std::vector<Recomputation>& stages) const {
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      if (recompute_more(stages, s)) return true;
+      if (steps_.take_more(stages, s)) return true;
       stages[s] = recomputes_.front();
     }
     return false;
@@ -712,7 +659,7 @@ class Search {
     std::vector<bool> more = node.more;
     for (const std::uint32_t s : stages) {
       Candidate longer = node.candidate;
-      if (!more[s] || !recompute_more(longer.recompute, s)) continue;
+      if (!more[s] || !steps_.take_more(longer.recompute, s)) continue;
       file_with_more(longer, more);
       more[s] = false;
     }
@@ -746,7 +693,7 @@ class Search {
     for (const auto& [device, held] : overfull)
       any = std::ranges::any_of(shares[static_cast<std::size_t>(device)],
                                 [&](const Share& share) {
-                                  return recompute_more(candidate.recompute, share.stage);
+                                  return steps_.take_more(candidate.recompute, share.stage);
                                 }) ||
             any;
     return any;
@@ -852,7 +799,9 @@ class Search {
   const Problem& problem_;
   const Axes& axes_;
   const SearchOptions& options_;
-  const std::vector<Recomputation> recomputes_;  // of a stage, the least first
+  const RecomputeSteps steps_;
+  const std::vector<Recomputation>& recomputes_;  // of a stage, the least first
+  const Moves moves_;
   Bounds bounds_;
   KeptPlans kept_;
   Queue queue_, rest_, relaxed_;
