@@ -27,7 +27,7 @@ bool Moves::balances_layers(const FoundPlan& plan, const Improves& improves) con
 
 bool Moves::recomputes_less(const FoundPlan& plan, const Improves& improves) const {
   for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s) {
-    const auto step = steps_.less(plan.choice.recompute[s]);
+    const auto step = steps_.less(plan.choice.recompute[s], plan.choice.layers[s]);
     if (!step) continue;
     Choice less = plan.choice;
     less.recompute[s] = *step;
@@ -52,7 +52,7 @@ bool Moves::moves(const FoundPlan& plan, std::size_t s, int layers,
   if (std::min(moved.layers[s], moved.layers[s + 1]) < 1) return false;
   if (improves(moved)) return true;
   const std::size_t longer = layers > 0 ? s : s + 1;  // it may have to recompute for that
-  return steps_.take_more(moved.recompute, longer) && improves(moved);
+  return steps_.take_more(moved.recompute, moved.layers, longer) && improves(moved);
 }
 
 }  // namespace penstock

@@ -73,6 +73,13 @@ class Search {
     return std::move(out_);
   }
 
+  /// Only what the options begin with.
+  SearchResult judge_starts() {
+    take_up_starts();
+    finish();
+    return std::move(out_);
+  }
+
  private:
   double cost(double time_s, double memory_bytes, const Shape& shape) const {
     return cost_of(options_.objective, time_s, memory_bytes, shape.gpus());
@@ -443,7 +450,8 @@ class Search {
   /// Ways to recompute for which each cut is looked into; more than `most_cuts`: too many.
   double ways_to_recompute(const PlanFamily& family) const {
     if (family.schedule->checkpoints || more_takes_longer(family)) return 1;
-    return std::pow(static_cast<double>(recomputes_.size()), family.stages());
+    const int longest = problem_.layers() - family.stages() + 1;
+    return std::pow(steps_.ways(longest), family.stages());
   }
 
   void open_family(Node node) {
@@ -505,7 +513,7 @@ class Search {
       candidate.recompute.assign(candidate.layers.size(), recomputes_.front());
       do {
         file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
-      } while (next_way(candidate.recompute));
+      } while (next_way(candidate.recompute, candidate.layers));
     }
   }
 
@@ -516,9 +524,9 @@ class Search {
   }
 
   /// Counts; false after the last.
-  bool next_way(std::vector<Recomputation>& stages) const {
+  bool next_way(std::vector<Recomputation>& stages, const std::vector<int>& layers) const {
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      if (steps_.take_more(stages, s)) return true;
+      if (steps_.take_more(stages, layers, s)) return true;
       stages[s] = recomputes_.front();
     }
     return false;
@@ -659,7 +667,7 @@ class Search {
     std::vector<bool> more = node.more;
     for (const std::uint32_t s : stages) {
       Candidate longer = node.candidate;
-      if (!more[s] || !steps_.take_more(longer.recompute, s)) continue;
+      if (!more[s] || !steps_.take_more(longer.recompute, longer.layers, s)) continue;
       file_with_more(longer, more);
       more[s] = false;
     }
@@ -693,7 +701,8 @@ class Search {
     for (const auto& [device, held] : overfull)
       any = std::ranges::any_of(shares[static_cast<std::size_t>(device)],
                                 [&](const Share& share) {
-                                  return steps_.take_more(candidate.recompute, share.stage);
+                                  return steps_.take_more(candidate.recompute, candidate.layers,
+                                                          share.stage);
                                 }) ||
             any;
     return any;
@@ -772,6 +781,7 @@ class Search {
     out_.lower_bound = std::min(best(), open_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
+    out_.single_layers = steps_.single_layers();
     out_.plans = kept_.offer(options_.top);
     out_.found = kept_.all();
   }
@@ -888,12 +898,43 @@ void add(SearchResult& all, SearchResult one) {
   if (all.infeasible_because.empty()) all.infeasible_because = std::move(one.infeasible_because);
 }
 
+/// The plans of a search that chooses layers stage by stage, each with as many of every stage.
+std::vector<Start> alike_layers(const std::vector<FoundPlan>& found) {
+  std::vector<Start> out;
+  for (const FoundPlan& plan : found) {
+    int most = 0;
+    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s)
+      most = std::max(most, plan.choice.recompute[s].recomputed(plan.choice.layers[s]));
+    if (most == 0) continue;
+    Choice choice = plan.choice;
+    choice.recompute.assign(choice.recompute.size(), Recomputation::block(most));
+    out.push_back({"", std::move(choice)});
+  }
+  return out;
+}
+
+/// Single layers, as many of every stage: what a search that tells stages apart has found, and its
+/// bound, which holds for these, too.
+void search_alike_layers(const Problem& problem, const Axes& axes, SearchOptions options,
+                         KeptPlans& kept, SearchResult& all) {
+  options.starts.clear();
+  SearchResult free = Search(problem, axes, options).run();
+  options.starts = alike_layers(free.found);
+  const SearchResult alike = Search(problem, axes, options).judge_starts();
+  for (const FoundPlan& plan : alike.found) kept.keep(plan);
+  free.confirmations += options.starts.size();
+  add(all, std::move(free));
+  all.single_layers = true;
+}
+
 /// A search for each recomputation, one after the other; each begins with the best so far.
 SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options) {
   const std::vector<Recomputation> each = recomputes_of(axes);
   const std::size_t starts = options.starts.size();
-  options.most_seconds /= static_cast<double>(each.size());
-  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / each.size());
+  const bool single_layers = RecomputeSteps(axes).single_layers();
+  const std::size_t searches = each.size() + (single_layers ? 1 : 0);
+  options.most_seconds /= static_cast<double>(searches);
+  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / searches);
   KeptPlans kept(problem);
   SearchResult all;
   for (std::size_t i = 0; i < each.size(); ++i) {
@@ -909,6 +950,7 @@ SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOpti
     }
     if (!kept.empty()) options.starts.assign(1, {kept.best().from, kept.best().choice});
   }
+  if (single_layers) search_alike_layers(problem, axes, options, kept, all);
   all.found = kept.all();
   all.plans = kept.offer(options.top);
   all.gap.reset();
