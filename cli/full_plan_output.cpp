@@ -52,12 +52,22 @@ std::string alike_text(const Choice& choice) {
   return recompute_text(recompute_of(choice));
 }
 
-/// One name, or a list with one per stage.
+/// As in a scenario: a value, or a list with one per stage.
+template <class T>
+Json per_stage_json(const PerStage<T>& values) {
+  const Json each = values.values();
+  return values.alike() ? each[0] : each;
+}
+
 Json recompute_json(const Choice& choice) {
-  if (recompute_of(choice).alike()) return alike_text(choice);
-  Json stages = Json::array();
-  for (const Recomputation& r : choice.recompute) stages.push_back(to_string(r));
-  return stages;
+  if (choice.family.schedule->checkpoints) return alike_text(choice);
+  return per_stage_json(recompute_keys(choice).recompute.map(
+      [](Recompute r) { return std::string(kRecomputeNames[static_cast<std::size_t>(r)]); }));
+}
+
+Json recompute_layers_json(const Choice& choice) {
+  const RecomputeKeys keys = recompute_keys(choice);
+  return keys.layers ? per_stage_json(*keys.layers) : Json();
 }
 
 }  // namespace
@@ -128,6 +138,8 @@ Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
           {"microbatch_size", family.shape.microbatch_size},
           {"microbatches", family.shape.microbatches},
           {"recompute", recompute_json(plan.choice)},
+          {"recompute_method", recompute_keys(plan.choice).layers ? Json("block") : Json()},
+          {"recompute_layers", recompute_layers_json(plan.choice)},
           {"schedule", family.schedule->name},
           {"placement", family.arrangement.placement},
           {"rank_order", family.arrangement.rank_order},
@@ -282,9 +294,9 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
   if (!problem.selective_frees())
     out.emplace_back("selective recomputation, which frees nothing with flash attention");
-  for (const char* always :
-       {"recomputation of single layers", "sharded gradients or weights (ZeRO-2, ZeRO-3)",
-        "context and expert parallelism", "offloading"})
+  if (!full.result.single_layers) out.emplace_back("recomputation of single layers");
+  for (const char* always : {"sharded gradients or weights (ZeRO-2, ZeRO-3)",
+                             "context and expert parallelism", "offloading"})
     out.emplace_back(always);
   return out;
 }
@@ -537,7 +549,7 @@ std::string plans_csv(const FullPlan& full) {
   for (const Json& plan : result["plans"]) {
     std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
-      if (key == "recompute")  // a list where stages differ
+      if (key.starts_with("recompute"))  // lists where stages differ
         row.emplace_back(key, value.is_array() ? Json(value.dump()) : value);
       else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
         row.emplace_back(key, value);

@@ -78,10 +78,10 @@ struct Bounds::Cut {
   std::vector<std::uint32_t> position;
   std::vector<std::vector<Share>> shares;  // by device
   std::vector<int> first, count;           // layers of a stage
-  std::vector<std::size_t> at;             // level of a stage
+  std::vector<Level> at;                   // of a stage
   const Stash& stash;
 
-  const Level& level(std::size_t stage) const { return levels[at[stage]]; }
+  const Level& level(std::size_t stage) const { return at[stage]; }
   const StagePart& time(std::size_t stage) const {
     return level(stage).time->part(first[stage], count[stage]);
   }
@@ -92,7 +92,8 @@ struct Bounds::Cut {
 
 Bounds::Bounds(const Problem& problem, const Axes& axes)
     : problem_(problem),
-      recomputes_(recomputes_of(axes)),
+      steps_(axes),
+      recomputes_(steps_.whole()),
       all_flush_(all_flush(axes)),
       capacity_(capacity_of(problem.base().cluster)) {
   const Cluster& cluster = problem.base().cluster;
@@ -132,11 +133,21 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
                    &table(family.shape, never ? Recompute::none : Recompute::full), false});
     return out;
   }
-  for (const Recomputation& r : recomputes_) {
-    StageTable& costs = table(family.shape, r);
-    out.push_back({r, &costs, &costs, r.in_full()});
-  }
+  for (const Recomputation& r : recomputes_) out.push_back(level_of(family.shape, r));
   return out;
+}
+
+Bounds::Level Bounds::level_of(const Shape& shape, const Recomputation& recompute) {
+  StageTable& costs = table(shape, recompute);
+  return {recompute, &costs, &costs, recompute == Recompute::full};
+}
+
+/// One step more in a stage; false: there is none.
+bool Bounds::more(Cut& cut, std::size_t stage) {
+  if (cut.family.schedule->checkpoints) return false;
+  const auto next = steps_.more(cut.at[stage].recompute, cut.count[stage]);
+  if (next) cut.at[stage] = level_of(cut.family.shape, *next);
+  return next.has_value();
 }
 
 Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
@@ -147,11 +158,8 @@ Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
   for (std::size_t s = 0; s < candidate.layers.size(); ++s) {
     cut.first.push_back(first);
     first += candidate.layers[s];
-    std::size_t level = 0;
-    if (!candidate.recompute.empty() && !family.schedule->checkpoints)
-      while (level + 1 < cut.levels.size() && cut.levels[level].recompute != candidate.recompute[s])
-        ++level;
-    cut.at.push_back(level);
+    const bool chosen = !candidate.recompute.empty() && !family.schedule->checkpoints;
+    cut.at.push_back(chosen ? level_of(family.shape, candidate.recompute[s]) : cut.levels.front());
   }
   return cut;
 }
@@ -222,7 +230,8 @@ std::vector<int> Bounds::most_layers(const PlanFamily& family) {
     const auto [found, added] = known.try_emplace(k, 0);
     const auto some_level_holds = [&](int n) {
       return std::ranges::any_of(all, [&](const Level& level) {
-        const bool alone = family.stages() == family.shape.depth || all.size() == 1;
+        const bool alone =
+            (family.stages() == family.shape.depth && !steps_.single_layers()) || all.size() == 1;
         return holds(level, level.until_weights && alone ? k.second : k.first, n);
       });
     };
@@ -268,14 +277,15 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   const bool flushes = family.schedule->flushes();
   const StagePart& first = time.part(0, 1);
   const double last_s = flushes ? first.step_s + reduce_s(family, first.reduced_bytes) : 0;
+  const bool single = steps_.single_layers() && all.size() > 1;
+  const double added_s = single ? least_added_s(family.shape) : 0;
   const auto fits = [&](const Level& level, std::size_t d, int before, int n) {
     if (capacity_ == kInfinite) return true;
     const StagePart& b = level.held->part(before, n);
     const double k = level.until_weights ? stash.until_weights[d] : stash.until_input[d];
     return b.static_bytes + k * b.activation_bytes + b.workspace_bytes <= capacity_;
   };
-  const auto cost_at = [&](const Level& level, int d, int before, int n) {
-    const StagePart& part = level.time->part(before, n);
+  const auto cost_at = [&](const StagePart& part, int d, int before) {
     if (!flushes) return d == 0 ? m * part.work_s() : 0.0;
     const double end_s = part.step_s + reduce_s(family, part.reduced_bytes);
     if (d == 0) return m * part.work_s() + end_s;
@@ -289,10 +299,18 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
            std::max(m * part.work_s() + end_s, m * work + others.input_s + message + last_s);
   };
   const auto cost = [&](int d, int before, int n) {
+    const auto at = static_cast<std::size_t>(d);
     const auto level = std::ranges::find_if(all, [&](const Level& l) {  // the fastest that fits
-      return fits(l, static_cast<std::size_t>(d), before, n);
+      return fits(l, at, before, n);
     });
-    return level == all.end() ? kInfinite : cost_at(*level, d, before, n);
+    if (level != all.begin() && single) {
+      StagePart part = time.part(before, n);
+      const int again =
+          least_layers_again(part, all.back().held->part(before, n), n, stash.until_input[at]);
+      part.backward_s += again * added_s;
+      if (again < n) return cost_at(part, d, before);
+    }
+    return level == all.end() ? kInfinite : cost_at(level->time->part(before, n), d, before);
   };
   double enough = good_cut_s(family, most);
   const auto columns = static_cast<std::size_t>(layers + 1);
@@ -339,6 +357,34 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   return {.time_s = best.back()};
 }
 
+/// Of n layers, of which a device cannot hold k microbatches without recomputation: those that must
+/// be recomputed, at least.
+int Bounds::least_layers_again(const StagePart& none, const StagePart& full, int n,
+                               double k) const {
+  constexpr double kWholeBytes = 1e-6;  // they are rounded
+  const double over =
+      none.static_bytes + k * none.activation_bytes + full.workspace_bytes - capacity_;
+  const double freed = k * (none.activation_bytes - full.activation_bytes) / n;
+  if (over <= 0) return 1;
+  return over >= freed * n ? n
+                           : std::max(1, static_cast<int>(std::ceil(over / freed - kWholeBytes)));
+}
+
+/// What a layer adds to the work of its stage when it is recomputed, whatever the others do.
+double Bounds::least_added_s(const Shape& shape) {
+  StageTable& none = table(shape, Recompute::none);
+  StageTable& one = table(shape, steps_.more(Recompute::none, problem_.layers()).value());
+  const auto [found, added] = added_s_.try_emplace(one.key(), kInfinite);
+  const int layers = problem_.layers();
+  // Of stages that are sums over their layers it is the same in all; others are maxima of such.
+  const int most = problem_.base().stack.takes_layers_apart() ? 1 : layers;
+  for (int n = 1; added && n <= most; ++n)
+    for (const int first : {0, std::min(1, layers - n), layers - n})
+      found->second =
+          std::min(found->second, one.part(first, n).backward_s - none.part(first, n).backward_s);
+  return std::max(0.0, found->second * (1 - 1e-9));
+}
+
 /// What recomputation adds to the work of a device with n layers, per microbatch; [n].
 std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
   const int layers = problem_.layers();
@@ -353,6 +399,8 @@ std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
       bytes = std::min(bytes, level.held->part(i, 1).activation_bytes);
       extra = std::min(extra, level.time->part(i, 1).work_s() - all[0].time->part(i, 1).work_s());
     }
+    if (steps_.single_layers() && &level != &all.front())
+      extra = std::min(extra, least_added_s(family.shape));
     bytes_and_extra.emplace_back(k * bytes, std::max(extra, 0.0));
   }
   for (int n = 1; n <= layers; ++n) {
@@ -448,8 +496,10 @@ double Bounds::occupied_s(const PlanFamily& family) {
   std::vector<std::pair<double, double>> choices;
   for (const Level& level : all) {
     const StagePart part = level.time->lightest(1);
-    choices.emplace_back(std::max(0.0, part.work_s() - time.lightest(1).work_s()),
-                         level.held->lightest(1).activation_bytes);
+    double extra = std::max(0.0, part.work_s() - time.lightest(1).work_s());
+    if (steps_.single_layers() && &level != &all.front())
+      extra = std::min(extra, least_added_s(family.shape));
+    choices.emplace_back(extra, level.held->lightest(1).activation_bytes);
   }
   std::vector<double> life_s;
   for (int l = 0; l < layers; ++l) {
@@ -511,8 +561,21 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
     return sum;
   };
   std::map<std::pair<double, int>, std::size_t> known;
+  std::map<std::pair<double, int>, int> known_again;
+  const bool single = steps_.single_layers() && all.size() > 1;
+  const double added_s = single ? least_added_s(family.shape) : 0;
+  /// Of single layers what those add that must be recomputed.
+  const auto again_s = [&](std::size_t d) {
+    if (!single) return 0.0;
+    const int n = held(d);
+    const auto [found, added] = known_again.try_emplace({stash.until_weights[d], n}, 0);
+    if (added && !holds(all.front(), stash.until_weights[d], n))
+      found->second = least_layers_again(all.front().held->lightest(n),
+                                         all.back().held->lightest(n), n, stash.until_weights[d]);
+    return found->second * added_s;
+  };
   const auto level_of = [&](std::size_t d) {
-    if (all.size() == 1 || problem_.base().profile) return std::size_t{0};
+    if (all.size() == 1 || problem_.base().profile || single) return std::size_t{0};
     const int n = held(d);
     const auto [found, added] = known.try_emplace({stash.until_weights[d], n}, 0);
     std::size_t& l = found->second;
@@ -521,7 +584,7 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
     return l;
   };
   const auto load = [&](std::size_t d) {
-    double sum = 0;
+    double sum = shares[d].front().microbatches * again_s(d);
     StageTable& time = *all[level_of(d)].time;
     for (const Share& share : shares[d]) {
       const int n = cut[share.stage];
@@ -597,19 +660,16 @@ double Bounds::least_held_bytes(const Cut& cut, std::size_t d, std::uint32_t sta
 
 std::vector<Recomputation> Bounds::least_recompute(const Candidate& candidate) {
   if (candidate.family.schedule->checkpoints) return {};
-  const Cut cut = cut_of(candidate);
-  std::vector<std::size_t> at(candidate.layers.size(), 0);
-  for (std::size_t d = 0; d < cut.shares.size(); ++d) {
-    for (const Share& share : cut.shares[d]) {
-      std::size_t& l = at[share.stage];
-      while (l + 1 < cut.levels.size() &&
-             least_held_bytes(cut, d, share.stage, cut.levels[l]) > capacity_)
-        ++l;
-    }
-  }
-  std::vector<Recomputation> out;
-  for (const std::size_t l : at) out.push_back(cut.levels[l].recompute);
-  return out;
+  Candidate least = candidate;
+  least.recompute.assign(candidate.layers.size(), recomputes_.front());
+  Cut cut = cut_of(least);
+  for (std::size_t d = 0; d < cut.shares.size(); ++d)
+    for (const Share& share : cut.shares[d])
+      while (least_held_bytes(cut, d, share.stage, cut.level(share.stage)) > capacity_ &&
+             more(cut, share.stage)) {
+      }
+  for (std::size_t s = 0; s < cut.at.size(); ++s) least.recompute[s] = cut.level(s).recompute;
+  return least.recompute;
 }
 
 bool Bounds::make_fit(Candidate& candidate, const Overfull& overfull) {
@@ -645,20 +705,20 @@ bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
     double best = 0, then = 0;  // bytes per second, bytes
     for (const Share& share : cut.shares[d]) {
       const std::size_t s = share.stage;
-      if (cut.at[s] + 1 == cut.levels.size()) continue;
       const double before_s = cut.time(s).work_s();
-      ++cut.at[s];
+      const Level before = cut.level(s);
+      if (!more(cut, s)) continue;
       const double fewer = held();
       const double worth =
           std::max(bytes - fewer, 0.0) / std::max(cut.time(s).work_s() - before_s, 1e-12);
-      --cut.at[s];
+      cut.at[s] = before;
       if (chosen < cut.at.size() && worth <= best) continue;
       chosen = s;
       best = worth;
       then = fewer;
     }
     if (chosen == cut.at.size()) return false;
-    ++cut.at[chosen];
+    more(cut, chosen);
     bytes = then;
   }
   return true;
@@ -674,7 +734,9 @@ Bound Bounds::of_what_fits(const Candidate& candidate, const std::vector<bool>& 
   std::vector<double> extra_s(cut.shares.size(), 0);
   for (std::size_t d = 0; d < extra_s.size(); ++d) {
     constexpr double kMostWays = 1000;
-    if (std::pow(cut.levels.size(), cut.shares[d].size()) > kMostWays) continue;
+    double ways = 1;
+    for (const Share& share : cut.shares[d]) ways *= steps_.ways(cut.count[share.stage]);
+    if (ways > kMostWays) continue;
     extra_s[d] = least_extra_s(cut, more, d, 0);
     if (extra_s[d] == kInfinite) return {.time_s = kInfinite, .fits = false};
   }
@@ -685,18 +747,18 @@ Bound Bounds::of_what_fits(const Candidate& candidate, const std::vector<bool>& 
 
 /// The least work that must be added to a device so that it holds its stages, by recomputing more
 /// in those from the given one on; infinite: it never does.
-double Bounds::least_extra_s(Cut& cut, const std::vector<bool>& more, std::size_t d,
-                             std::size_t share) const {
+double Bounds::least_extra_s(Cut& cut, const std::vector<bool>& may, std::size_t d,
+                             std::size_t share) {
   if (held_bytes(cut, d) <= capacity_) return 0;
   if (share == cut.shares[d].size()) return kInfinite;
-  const std::size_t s = cut.shares[d][share].stage, level = cut.at[s];
+  const std::size_t s = cut.shares[d][share].stage;
+  const Level level = cut.level(s);
   const double before_s = cut.time(s).work_s(), m = cut.shares[d][share].microbatches;
   double least = kInfinite;
-  for (; cut.at[s] < cut.levels.size(); ++cut.at[s]) {
+  do {
     const double added_s = m * (cut.time(s).work_s() - before_s);
-    least = std::min(least, added_s + least_extra_s(cut, more, d, share + 1));
-    if (!more[s]) break;
-  }
+    least = std::min(least, added_s + least_extra_s(cut, may, d, share + 1));
+  } while (may[s] && more(cut, s));
   cut.at[s] = level;
   return least;
 }

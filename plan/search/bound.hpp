@@ -25,8 +25,10 @@
 // having at least one layer; and the largest load where layers are dealt out as evenly as can be,
 // one device having the LM head beside its layers.
 //
-// Recomputation is chosen stage by stage. The least time of a stage is that of the least
-// recomputation with which its device holds it; work with n layers, of which x_r recompute as r
+// Recomputation is chosen stage by stage, perhaps layer by layer. The least time of a stage is that
+// of the least recomputation with which its device holds it; of single layers, each adds at least
+// what the first one does (an op is as long as the longest of sums over its layers: convex in the
+// number of those made again); work with n layers, of which x_r recompute as r
 // says, is at least that without recomputation and sum x_r delta_r, delta_r what one layer adds.
 // Where a device has several stages: the least sum for which static(n) + k(d) sum x_r a_r fits, a_r
 // the activations of a layer, x_r real numbers; layers are dealt out so that the sum over all
@@ -51,6 +53,7 @@
 #pragma once
 
 #include "plan/search/judgement.hpp"
+#include "plan/search/recompute_steps.hpp"
 #include "plan/search/stage_table.hpp"
 #include "plan/search/stash.hpp"
 
@@ -101,6 +104,8 @@ class Bounds {
   };
   struct Cut;
 
+  Level level_of(const Shape& shape, const Recomputation& recompute);
+  bool more(Cut& cut, std::size_t stage);
   StageTable& table(const Shape& shape, const Recomputation& recompute);
   /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
   std::vector<Level> levels(const PlanFamily& family);
@@ -112,9 +117,11 @@ class Bounds {
   }
   bool make_fit(Cut& cut, std::size_t device, double k, double capacity);
   double least_extra_s(Cut& cut, const std::vector<bool>& more, std::size_t device,
-                       std::size_t share) const;
+                       std::size_t share);
   Bound bound_of(const Cut& cut, const std::vector<double>& extra_s) const;
   double stash_in(const Cut& cut, std::size_t device, const TooMany& held) const;
+  int least_layers_again(const StagePart& none, const StagePart& full, int n, double k) const;
+  double least_added_s(const Shape& shape);
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;
   /// A message between two devices, and the reduction of a stage.
@@ -140,12 +147,14 @@ class Bounds {
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;
-  std::vector<Recomputation> recomputes_;  // that a stage may choose, the least first
-  bool all_flush_;                         // no schedule without a flush may be chosen
+  const RecomputeSteps steps_;
+  const std::vector<Recomputation>& recomputes_;  // that a stage may choose, the least first
+  bool all_flush_;                                // no schedule without a flush may be chosen
   double capacity_;
   double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
   double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes
   std::map<StageTable::Key, StageTable> tables_;
+  std::map<StageTable::Key, double> added_s_;  // by one layer that is recomputed, at least
   Stashes stashes_;
 };
 

@@ -285,6 +285,7 @@ Axes Problem::axes(bool asynchronous) const {
   axes.recomputes = {Recompute::none, Recompute::full};
   if (!base_.profile && selective_frees())
     axes.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
+  axes.single_layers = base_.transformer && !base_.measured;
   axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
   return axes;
@@ -313,27 +314,21 @@ Choice Problem::choice(const Candidate& candidate) const {
   return {candidate.family, in_model(candidate.layers), candidate.recompute};
 }
 
-std::vector<std::pair<const char*, std::string>> recompute_keys(const Choice& choice) {
+RecomputeKeys recompute_keys(const Choice& choice) {
   if (choice.recompute.empty()) return {};
   const PerStage<Recomputation> of_stages(choice.recompute);
   const auto in_part = [](const Recomputation& r) { return !r.plain(); };
   if (std::ranges::none_of(choice.recompute, in_part))
-    return {{"recompute", recompute_text(of_stages)}};
+    return {of_stages.map([](const Recomputation& r) { return r.granularity; }), std::nullopt};
   // Stages without recomputation recompute none of their layers, those in full all.
-  const auto text = [](const auto& per_stage) {
-    const auto values = per_stage.values();
-    return values.size() == 1 ? fmt::format("{}", values[0])
-                              : fmt::format("[{}]", fmt::join(values, ", "));
-  };
   std::vector<int> layers;
   for (std::size_t s = 0; s < choice.recompute.size(); ++s)
-    layers.push_back(choice.recompute[s].recomputed(choice.layers[s]));
-  const auto granularity = of_stages.map([](const Recomputation& r) -> std::string {
-    return r.granularity == Recompute::selective ? "selective" : "full";
+    layers.push_back(of_stages.alike() ? choice.recompute[s].layers
+                                       : choice.recompute[s].recomputed(choice.layers[s]));
+  const auto granularity = of_stages.map([](const Recomputation& r) {
+    return r.granularity == Recompute::selective ? Recompute::selective : Recompute::full;
   });
-  return {{"recompute", text(granularity)},
-          {"recompute_method", "block"},
-          {"recompute_layers", text(PerStage<int>(layers))}};
+  return {granularity, PerStage<int>(std::move(layers))};
 }
 
 int Choice::gpus() const {
@@ -368,7 +363,14 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   };
   add(family.schedule->checkpoints, "checkpoint",
       std::string(kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]));
-  for (auto& [key, value] : recompute_keys(choice)) add(true, key, value);
+  const RecomputeKeys keys = recompute_keys(choice);
+  add(!choice.recompute.empty(), "recompute",
+      recompute_text(keys.recompute.map([](Recompute r) { return Recomputation(r); })));
+  add(keys.layers.has_value(), "recompute_method", "block");
+  if (keys.layers)
+    add(true, "recompute_layers",
+        keys.layers->alike() ? fmt::format("{}", keys.layers->of(0))
+                             : fmt::format("[{}]", fmt::join(keys.layers->values(), ", ")));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(shape.sequence_parallel, "sequence_parallel", "true");
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", "true");

@@ -76,7 +76,8 @@ struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
   std::vector<std::int64_t> microbatch_sizes;
-  std::vector<Recomputation> recomputes;                       ///< of a stage, the least first
+  std::vector<Recomputation> recomputes;  ///< of a stage, the least first
+  bool single_layers = false;  ///< a stage that may recompute none or all may recompute some
   std::vector<bool> sequence_parallel, distributed_optimizer;  ///< what is tried first before
 
   std::vector<int> chunks;
@@ -85,9 +86,13 @@ struct Axes {
 
 inline constexpr std::string_view kCheckpointNames[] = {"always", "except_last", "never"};
 
-/// The keys of `pipeline` that say what a choice recomputes; the one key where stages are alike or
-/// recompute in whole.
-std::vector<std::pair<const char*, std::string>> recompute_keys(const Choice& choice);
+/// What a scenario's keys say of what a choice recomputes. `layers`: of `recompute_method: block`,
+/// where stages recompute some of theirs; with it the others are `full`, too, of none or of all.
+struct RecomputeKeys {
+  PerStage<Recompute> recompute = Recompute::none;
+  std::optional<PerStage<int>> layers{};
+};
+RecomputeKeys recompute_keys(const Choice& choice);
 
 /// Of the axes, the least first, each once.
 std::vector<Recomputation> recomputes_of(const Axes& axes);

@@ -1,5 +1,7 @@
 #include "plan/search/search.hpp"
 
+#include "plan/search/moves.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +53,9 @@ class Search {
       : problem_(problem),
         axes_(axes),
         options_(options),
-        recomputes_(recomputes_of(axes)),
+        steps_(axes),
+        recomputes_(steps_.whole()),
+        moves_(problem, steps_),
         bounds_(problem, axes),
         kept_(problem) {}
 
@@ -65,6 +69,13 @@ class Search {
     confirm_alternatives();
     balance_alternatives();
     leave_rest();
+    finish();
+    return std::move(out_);
+  }
+
+  /// Only what the options begin with.
+  SearchResult judge_starts() {
+    take_up_starts();
     finish();
     return std::move(out_);
   }
@@ -150,8 +161,6 @@ class Search {
     }
   }
 
-  /// Of many cuts only those best by their bounds, which take all devices for alike, were
-  /// simulated, of a start one: tries others.
   void improve_best() {
     const auto had_all_cuts = [&] {
       return represented_.empty() && left_.empty() && kept_.best().from.empty();
@@ -159,24 +168,9 @@ class Search {
     bool better = !kept_.empty() && !had_all_cuts();
     while (better) {
       const FoundPlan plan = kept_.best();
-      better = balances_layers(plan) || recomputes_less(plan) || moves_layers(plan);
+      better = moves_.improve(
+          plan, [&](const Choice& choice) { return improves(choice, plan.from, best()); });
     }
-  }
-
-  /// As `split: balanced` has them; empty where it cannot be.
-  std::vector<int> balanced_layers(const Choice& choice) const {
-    try {
-      return problem_.balanced(choice);
-    } catch (const InputError&) {
-      return {};
-    }
-  }
-
-  bool balances_layers(const FoundPlan& plan) {
-    Choice balanced = plan.choice;
-    balanced.layers = balanced_layers(plan.choice);
-    return !balanced.layers.empty() && balanced.layers != plan.choice.layers &&
-           improves(balanced, plan.from, plan.cost);
   }
 
   /// Of unlike devices, whose stages were cut as if they were alike.
@@ -184,43 +178,12 @@ class Search {
     if (problem_.base().cluster.groups.empty()) return;
     const std::vector<FoundPlan> found = kept_.all();
     for (const FoundPlan& plan : found)
-      if (plan.from.empty()) balances_layers(plan);
+      if (plan.from.empty())
+        moves_.balances_layers(
+            plan, [&](const Choice& choice) { return improves(choice, plan.from, plan.cost); });
   }
 
-  bool recomputes_less(const FoundPlan& plan) {
-    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s) {
-      Choice less = plan.choice;
-      const auto at = std::ranges::find(recomputes_, less.recompute[s]);
-      if (at == recomputes_.begin() || at == recomputes_.end()) continue;
-      less.recompute[s] = *(at - 1);
-      if (improves(less, plan.from)) return true;
-    }
-    return false;
-  }
-
-  bool moves_layers(const FoundPlan& plan) {
-    for (int layers = std::max(1, problem_.layers() / 8); layers > 0; layers /= 2)
-      for (std::size_t s = 0; s + 1 < plan.choice.layers.size(); ++s)
-        if (moves(plan, s, layers) || moves(plan, s, -layers)) return true;
-    return false;
-  }
-
-  /// Is the plan better with so many layers of stage s + 1 in stage s?
-  bool moves(const FoundPlan& plan, std::size_t s, int layers) {
-    Choice moved = plan.choice;
-    moved.layers[s] += layers;
-    moved.layers[s + 1] -= layers;
-    if (std::min(moved.layers[s], moved.layers[s + 1]) < 1) return false;
-    if (improves(moved, plan.from)) return true;
-    const std::size_t longer = layers > 0 ? s : s + 1;  // it may have to recompute for that
-    return recompute_more(moved.recompute, longer) && improves(moved, plan.from);
-  }
-
-  /// Keeps the plan when it is better than the best.
-  bool improves(const Choice& choice, const std::string& from) {
-    return improves(choice, from, best());
-  }
-  /// Keeps it when it costs less.
+  /// Keeps the plan when it costs less.
   bool improves(const Choice& choice, const std::string& from, double than) {
     if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
     ++out_.moves;
@@ -243,15 +206,6 @@ class Search {
     } catch (const SystemError&) {
       return false;
     }
-  }
-
-  /// One step more in this stage; false: there is none.
-  bool recompute_more(std::vector<Recomputation>& stages, std::size_t s) const {
-    if (stages.empty()) return false;
-    const auto at = std::ranges::find(recomputes_, stages[s]);
-    if (at == recomputes_.end() || at + 1 == recomputes_.end()) return false;
-    stages[s] = *(at + 1);
-    return true;
   }
 
   /// Files what was made under what becomes of it; in the queue when it is worth a look.
@@ -496,7 +450,8 @@ class Search {
   /// Ways to recompute for which each cut is looked into; more than `most_cuts`: too many.
   double ways_to_recompute(const PlanFamily& family) const {
     if (family.schedule->checkpoints || more_takes_longer(family)) return 1;
-    return std::pow(static_cast<double>(recomputes_.size()), family.stages());
+    const int longest = problem_.layers() - family.stages() + 1;
+    return std::pow(steps_.ways(longest), family.stages());
   }
 
   void open_family(Node node) {
@@ -525,7 +480,7 @@ class Search {
 
   /// Takes the balanced cut; false: it has none that the search can make.
   bool follow_unlike_devices(Candidate& candidate) const {
-    std::vector<int> balanced = balanced_layers(problem_.choice(candidate));
+    std::vector<int> balanced = moves_.balanced_layers(problem_.choice(candidate));
     const int layers = std::accumulate(balanced.begin(), balanced.end(), 0);
     if (layers != problem_.layers() || std::ranges::min(balanced) < 1) return false;
     candidate.layers = std::move(balanced);
@@ -558,7 +513,7 @@ class Search {
       candidate.recompute.assign(candidate.layers.size(), recomputes_.front());
       do {
         file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
-      } while (next_way(candidate.recompute));
+      } while (next_way(candidate.recompute, candidate.layers));
     }
   }
 
@@ -569,9 +524,9 @@ class Search {
   }
 
   /// Counts; false after the last.
-  bool next_way(std::vector<Recomputation>& stages) const {
+  bool next_way(std::vector<Recomputation>& stages, const std::vector<int>& layers) const {
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      if (recompute_more(stages, s)) return true;
+      if (steps_.take_more(stages, layers, s)) return true;
       stages[s] = recomputes_.front();
     }
     return false;
@@ -712,7 +667,7 @@ class Search {
     std::vector<bool> more = node.more;
     for (const std::uint32_t s : stages) {
       Candidate longer = node.candidate;
-      if (!more[s] || !recompute_more(longer.recompute, s)) continue;
+      if (!more[s] || !steps_.take_more(longer.recompute, longer.layers, s)) continue;
       file_with_more(longer, more);
       more[s] = false;
     }
@@ -746,7 +701,8 @@ class Search {
     for (const auto& [device, held] : overfull)
       any = std::ranges::any_of(shares[static_cast<std::size_t>(device)],
                                 [&](const Share& share) {
-                                  return recompute_more(candidate.recompute, share.stage);
+                                  return steps_.take_more(candidate.recompute, candidate.layers,
+                                                          share.stage);
                                 }) ||
             any;
     return any;
@@ -825,6 +781,7 @@ class Search {
     out_.lower_bound = std::min(best(), open_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
+    out_.single_layers = steps_.single_layers();
     out_.plans = kept_.offer(options_.top);
     out_.found = kept_.all();
   }
@@ -852,7 +809,9 @@ class Search {
   const Problem& problem_;
   const Axes& axes_;
   const SearchOptions& options_;
-  const std::vector<Recomputation> recomputes_;  // of a stage, the least first
+  const RecomputeSteps steps_;
+  const std::vector<Recomputation>& recomputes_;  // of a stage, the least first
+  const Moves moves_;
   Bounds bounds_;
   KeptPlans kept_;
   Queue queue_, rest_, relaxed_;
@@ -939,12 +898,43 @@ void add(SearchResult& all, SearchResult one) {
   if (all.infeasible_because.empty()) all.infeasible_because = std::move(one.infeasible_because);
 }
 
+/// The plans of a search that chooses layers stage by stage, each with as many of every stage.
+std::vector<Start> alike_layers(const std::vector<FoundPlan>& found) {
+  std::vector<Start> out;
+  for (const FoundPlan& plan : found) {
+    int most = 0;
+    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s)
+      most = std::max(most, plan.choice.recompute[s].recomputed(plan.choice.layers[s]));
+    if (most == 0) continue;
+    Choice choice = plan.choice;
+    choice.recompute.assign(choice.recompute.size(), Recomputation::block(most));
+    out.push_back({"", std::move(choice)});
+  }
+  return out;
+}
+
+/// Single layers, as many of every stage: what a search that tells stages apart has found, and its
+/// bound, which holds for these, too.
+void search_alike_layers(const Problem& problem, const Axes& axes, SearchOptions options,
+                         KeptPlans& kept, SearchResult& all) {
+  options.starts.clear();
+  SearchResult free = Search(problem, axes, options).run();
+  options.starts = alike_layers(free.found);
+  const SearchResult alike = Search(problem, axes, options).judge_starts();
+  for (const FoundPlan& plan : alike.found) kept.keep(plan);
+  free.confirmations += options.starts.size();
+  add(all, std::move(free));
+  all.single_layers = true;
+}
+
 /// A search for each recomputation, one after the other; each begins with the best so far.
 SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options) {
   const std::vector<Recomputation> each = recomputes_of(axes);
   const std::size_t starts = options.starts.size();
-  options.most_seconds /= static_cast<double>(each.size());
-  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / each.size());
+  const bool single_layers = RecomputeSteps(axes).single_layers();
+  const std::size_t searches = each.size() + (single_layers ? 1 : 0);
+  options.most_seconds /= static_cast<double>(searches);
+  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / searches);
   KeptPlans kept(problem);
   SearchResult all;
   for (std::size_t i = 0; i < each.size(); ++i) {
@@ -960,6 +950,7 @@ SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOpti
     }
     if (!kept.empty()) options.starts.assign(1, {kept.best().from, kept.best().choice});
   }
+  if (single_layers) search_alike_layers(problem, axes, options, kept, all);
   all.found = kept.all();
   all.plans = kept.offer(options.top);
   all.gap.reset();

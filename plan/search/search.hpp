@@ -106,6 +106,7 @@ struct SearchResult {
   std::size_t unanswered = 0;      ///< of those that `confirm` was asked, by SystemError
   std::string unanswered_because;  ///< the last of them
   bool out_of_time = false;
+  bool single_layers = false;  ///< were plans looked into that recompute some layers of a stage?
   std::vector<StartResult> starts;  ///< as in the options
   std::string infeasible_because;   ///< where there is no plan
 };

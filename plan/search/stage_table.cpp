@@ -62,7 +62,7 @@ StageTable::StageTable(const Problem& problem, const Key& key)
       device_(fastest(problem.base())),
       stack_(problem.base().stack) {
   const auto n = static_cast<std::size_t>(layers_);
-  parts_.resize(n * (n + 1));
+  parts_.resize((problem.base().profile ? n : std::size_t{3}) * (n + 1));
   known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
@@ -103,8 +103,12 @@ void StageTable::read_profile_use() {
 
 const StagePart& StageTable::part(int first, int count) {
   // The layers of a transformer are alike: only the ends differ.
-  if (!problem_.base().profile && first > 0 && first + count < layers_) first = 1;
-  const std::size_t at = static_cast<std::size_t>(first) * static_cast<std::size_t>(layers_ + 1) +
+  int row = first;
+  if (!problem_.base().profile) {
+    if (first > 0 && first + count < layers_) first = 1;
+    row = first == 0 ? 0 : first + count == layers_ ? 2 : 1;
+  }
+  const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(layers_ + 1) +
                          static_cast<std::size_t>(count);
   if (!known_[at]) {
     parts_[at] = make(first, count);

@@ -47,6 +47,7 @@ class StageTable {
 
   StageTable(const Problem& problem, const Key& key);
 
+  const Key& key() const { return key_; }
   /// Of layers first ... first + count - 1. Precondition: count >= 1.
   const StagePart& part(int first, int count);
   /// Any so many layers of a transformer, at least: those in the middle, which have neither the

@@ -153,6 +153,21 @@ class Plans(Case):
         self.assertEqual(alike["recompute"], "full")
         self.assertLess(alike["throughput_samples_per_s"], best["throughput_samples_per_s"])
 
+    def test_single_layers_are_recomputed_where_that_is_enough(self):
+        search = self.small_cluster("737 MiB")
+        flash = search[1].replace("precision:", "flash_attention: true, precision:")
+        search = (search[0], flash, *search[2:])
+        found = self.json(*search)
+        for plan in found["plans"]:
+            layers = plan["recompute_layers"]
+            self.assertEqual(plan["recompute_method"], None if layers is None else "block")
+            if layers is None:
+                continue
+            self.assertEqual(plan["recompute"], "full")
+            self.assertIn(f"recompute_layers: {layers}", plan["scenario"])
+        self.assertTrue(any(plan["recompute_layers"] for plan in found["plans"]), found["plans"])
+        self.assertNotIn("recomputation of single layers", found["not_searched"])
+
     def test_all_stages_recompute_alike_where_that_is_asked(self):
         search = self.small_cluster("737 MiB")
         mixed = self.json(*search)["plans"][0]

@@ -114,13 +114,20 @@ std::optional<Candidate> random_candidate(const Problem& problem, const Axes& ax
   for (int given = stages; given < layers; ++given)
     ++out.layers[static_cast<std::size_t>(between(random, 0, stages - 1))];
   if (!out.family.schedule->checkpoints)
-    for (int s = 0; s < stages; ++s) out.recompute.push_back(one_of(random, axes.recomputes));
+    for (const int n : out.layers) {
+      out.recompute.push_back(one_of(random, axes.recomputes));
+      const RecomputeSteps steps(axes);
+      if (steps.single_layers() && between(random, 0, 2) > 0)
+        out.recompute.back() = between(random, 0, n) == n
+                                   ? Recomputation(Recompute::full)
+                                   : Recomputation::block(between(random, 0, n - 1));
+    }
   return out;
 }
 
 /// What became of the properties that not every plan has.
 struct Seen {
-  int answered = 0, contended = 0, too_large = 0, made_fit = 0;
+  int answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0;
 };
 
 /// Time of an update, memory of the fullest device, 1 when it fits: as an engine says. None: the
@@ -161,6 +168,8 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
   }
   ++seen.answered;
   seen.too_large += fits ? 0 : 1;
+  if (std::ranges::any_of(candidate.recompute, [](const auto& r) { return !r.plain(); }))
+    seen.in_part += fits ? 1 : 0;
   const auto expect = [&](const char* what, const Bound& bound, bool of_time = true) {
     SCOPED_TRACE(what);
     EXPECT_TRUE(bound.fits || !fits);
@@ -200,7 +209,8 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
                                           : with_batch(model + random_nodes(random), random);
     SCOPED_TRACE(small.text);
     const Problem problem(small.text, "small", small.batch);
-    const Axes axes = problem.axes(small.asynchronous);
+    Axes axes = problem.axes(small.asynchronous);
+    if (i % 2 == 0) axes.recomputes = {Recompute::none, Recompute::full};
     for (int tries = 0; tries < 12; ++tries)
       if (const auto candidate = random_candidate(problem, axes, random))
         expect_bounds(problem, axes, *candidate, seen);
@@ -211,6 +221,7 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   EXPECT_GT(seen.contended, seen.answered / 10);
   EXPECT_GT(seen.too_large, seen.answered / 20);
   EXPECT_GT(seen.made_fit, seen.answered / 4);
+  EXPECT_GT(seen.in_part, seen.answered / 40);
 }
 
 }  // namespace

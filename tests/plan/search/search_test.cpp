@@ -48,6 +48,17 @@ Axes thinned(Axes axes, int layers, std::mt19937_64& random) {
   };
   if (std::ranges::any_of(axes.depths, [&](int p) { return most(p) > kMostOfFamily; }))
     axes.recomputes.resize(1);
+  const auto single = [&](int p) {
+    double out = 0;
+    for (const int v : axes.chunks)
+      if (p * v <= layers)
+        out = std::max(out, std::pow(layers / (p * v) + 1.5, p * v) *
+                                static_cast<double>(count_cuts(layers, p * v, 100'000)));
+    return out;
+  };
+  axes.single_layers = axes.single_layers && std::ranges::none_of(axes.depths, [&](int p) {
+                         return single(p) > kMostOfFamily / 5;
+                       });
   return axes;
 }
 
@@ -70,19 +81,27 @@ struct Brute {
   std::size_t simulated = 0;
 };
 
-/// Every way to recompute in so many stages.
-std::vector<std::vector<Recomputation>> ways_of(const std::vector<Recomputation>& each, int stages,
+/// Every way to recompute in stages of so many layers.
+std::vector<std::vector<Recomputation>> ways_of(const Axes& axes, const std::vector<int>& layers,
                                                 bool uniform) {
+  const std::vector<Recomputation>& each = axes.recomputes;
+  const auto has = [&](Recompute r) { return std::ranges::find(each, r) != each.end(); };
+  const bool single = axes.single_layers && each.size() == 2 && !has(Recompute::selective);
   if (uniform) {
     std::vector<std::vector<Recomputation>> alike;
-    for (const Recomputation& r : each) alike.emplace_back(static_cast<std::size_t>(stages), r);
+    for (const Recomputation& r : each) alike.emplace_back(layers.size(), r);
+    for (int again = 1; single && again < std::ranges::max(layers); ++again)
+      alike.emplace_back(layers.size(), Recomputation::block(again));
     return alike;
   }
   std::vector<std::vector<Recomputation>> out{{}};
-  for (int s = 0; s < stages; ++s) {
+  for (const int n : layers) {
+    std::vector<Recomputation> of_stage = each;
+    for (int again = 1; single && again < n; ++again)
+      of_stage.push_back(Recomputation::block(again));
     std::vector<std::vector<Recomputation>> longer;
     for (const auto& way : out)
-      for (const Recomputation& r : each) {
+      for (const Recomputation& r : of_stage) {
         longer.push_back(way);
         longer.back().push_back(r);
       }
@@ -91,12 +110,14 @@ std::vector<std::vector<Recomputation>> ways_of(const std::vector<Recomputation>
   return out;
 }
 
-void try_all_cuts(const Problem& problem, const PlanFamily& family,
-                  const std::vector<std::vector<Recomputation>>& ways, Objective objective,
-                  Brute& brute) {
+void try_all_cuts(const Problem& problem, const PlanFamily& family, const Axes& axes,
+                  const SearchOptions& options, Brute& brute) {
+  const Objective objective = options.objective;
   std::vector<std::vector<int>> cuts;
   cuts_of(problem.layers(), family.stages(), {}, cuts);
-  for (const auto& cut : cuts)
+  for (const auto& cut : cuts) {
+    const auto ways = family.schedule->checkpoints ? std::vector<std::vector<Recomputation>>{{}}
+                                                   : ways_of(axes, cut, options.uniform_recompute);
     for (const auto& way : ways) {
       try {
         const Scenario scenario = problem.resolve(Candidate{family, cut, way});
@@ -109,22 +130,19 @@ void try_all_cuts(const Problem& problem, const PlanFamily& family,
         continue;  // this schedule cannot run it
       }
     }
+  }
 }
 
 void try_family(const Problem& problem, PlanFamily family, const Axes& axes,
                 const SearchOptions& options, Brute& brute) {
-  const Objective objective = options.objective;
   if (!family.schedule->checkpoints) {
-    if (family.admitted())
-      try_all_cuts(problem, family,
-                   ways_of(axes.recomputes, family.stages(), options.uniform_recompute), objective,
-                   brute);
+    if (family.admitted()) try_all_cuts(problem, family, axes, options, brute);
     return;
   }
   for (const Checkpoint checkpoint : checkpoints_of(axes.recomputes)) {
     if (options.uniform_recompute && checkpoint == Checkpoint::except_last) continue;
     family.checkpoint = checkpoint;
-    if (family.admitted()) try_all_cuts(problem, family, {{}}, objective, brute);
+    if (family.admitted()) try_all_cuts(problem, family, axes, options, brute);
   }
 }
 
@@ -150,7 +168,7 @@ Brute brute_force(const Problem& problem, const Axes& axes, const SearchOptions&
 
 TEST(Search, FindsWhatBruteForceFinds) {
   std::mt19937_64 random(20261121);
-  std::size_t simulated = 0, evaluated = 0, found = 0, mixed = 0;
+  std::size_t simulated = 0, evaluated = 0, found = 0, mixed = 0, in_part = 0;
   for (int i = 0; i < kCases; ++i) {
     const SmallProblem small =
         random_problem(random, i % 6 == 5 ? random_measured(random) : random_model(random));
@@ -177,6 +195,13 @@ TEST(Search, FindsWhatBruteForceFinds) {
     const bool alike = std::ranges::adjacent_find(chosen, std::not_equal_to()) == chosen.end();
     EXPECT_TRUE(alike || !options.uniform_recompute);
     mixed += alike ? 0 : 1;
+    in_part += std::ranges::any_of(chosen, [](const auto& r) { return !r.plain(); }) ? 1 : 0;
+    EXPECT_EQ(ours.single_layers, RecomputeSteps(axes).single_layers());
+    if (options.uniform_recompute && ours.single_layers) {  // not all numbers of layers are tried
+      EXPECT_GE(ours.plans.front().cost, brute.best * (1 - 1e-9));
+      EXPECT_LE(ours.lower_bound, brute.best * (1 + 1e-9));
+      continue;
+    }
     EXPECT_NEAR(ours.plans.front().cost / brute.best, 1, 1e-9)
         << ours.plans.front().choice.family.describe();
     EXPECT_NEAR(ours.gap.value(), 0, 1e-8);
@@ -184,8 +209,66 @@ TEST(Search, FindsWhatBruteForceFinds) {
   EXPECT_GT(found, kCases / 2);
   if (!kBrief) {
     EXPECT_GT(mixed, 0U) << "stages that recompute differently are never best";
+    EXPECT_GT(in_part, 0U) << "stages that recompute single layers are never best";
   }
   EXPECT_LT(evaluated, simulated / 2) << "the bounds prune nothing";
+}
+
+/// 16 layers whose activations fit in part: 4 devices, 1F1B, of which the first holds the most.
+Axes one_shape(const Problem& problem) {
+  Axes axes = problem.axes(false);
+  std::erase_if(axes.schedules, [](const Schedule* s) { return s->name != "1f1b"; });
+  axes.depths = {4};
+  axes.widths = axes.tensors = axes.chunks = {1};
+  axes.microbatch_sizes = {1};
+  axes.recomputes = {Recompute::none, Recompute::full};
+  return axes;
+}
+
+TEST(Search, RecomputesOnlyTheLayersThatMemoryAsksFor) {
+  const auto problem = [](const std::string& memory) {
+    return Problem(
+        "model: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: 16, "
+        "vocab_size: 2000, seq_length: 1024, precision: mixed-fp16, flash_attention: true}\n"
+        "cluster: {devices: 4, link: 100 GB/s, device: {name: d, memory: " +
+            memory + ", peak: {fp16: 100 TFLOP/s}, memory_bandwidth: 1000 GB/s}}\n",
+        "small", 16);
+  };
+  const Problem tight = problem("1250 MiB");
+  Axes axes = one_shape(tight);
+  const auto best = [](const Problem& of, const Axes& among, bool uniform = false) {
+    SearchOptions options;
+    options.uniform_recompute = uniform;
+    return search(of, among, options).plans.front();
+  };
+  const FoundPlan plan = best(tight, axes);
+  int kept = 0, again = 0;
+  for (std::size_t s = 0; s < 4; ++s) {
+    const int n = plan.choice.recompute[s].recomputed(plan.choice.layers[s]);
+    again += n;
+    kept += plan.choice.layers[s] - n;
+    if (s > 0) {
+      EXPECT_LE(n, plan.choice.recompute[s - 1].recomputed(plan.choice.layers[s - 1])) << s;
+    }
+    if (n == 0) continue;  // one layer less does not fit
+    Choice less = plan.choice;
+    less.recompute[s] = Recomputation::block(n - 1);
+    EXPECT_FALSE(judge(tight.resolve(less), EngineChoice::exact).fits) << s;
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(again, 0);
+
+  const FoundPlan alike = best(tight, axes, true);
+  EXPECT_TRUE(PerStage<Recomputation>(alike.choice.recompute).alike());
+  axes.single_layers = false;
+  const FoundPlan whole = best(tight, axes), whole_alike = best(tight, axes, true);
+  EXPECT_LT(plan.cost, whole.cost);
+  EXPECT_LT(alike.cost, whole_alike.cost);
+  EXPECT_LE(plan.cost, alike.cost);
+
+  const Problem roomy = problem("80 GiB");
+  for (const Recomputation& r : best(roomy, one_shape(roomy)).choice.recompute)
+    EXPECT_EQ(r, Recompute::none);
 }
 
 TEST(Search, NoPlanIsBeatenByItsOwnWithAnotherScheduleHoweverShortTheSearch) {
