@@ -45,6 +45,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Device& device(int device) = 0;
+  /// Queues of their own beside a device's, for work that its ops must not hold up; same bits.
+  /// Blocks of either may be used on both. Asked for before start(); the same one every time.
+  virtual Device& beside(int device) = 0;
   /// Ends of `plan.channels[channel]`; only on the process that owns the device.
   virtual SendingEnd& sending(int channel) = 0;
   virtual ReceivingEnd& receiving(int channel) = 0;

@@ -34,10 +34,12 @@ struct ParameterServer::Remote {
   bool done() const { return made == steps.size(); }
 };
 
-ParameterServer::ParameterServer(const RunPlan& plan, const Stage& stage, Device& device)
+ParameterServer::ParameterServer(const RunPlan& plan, const Stage& stage, Device& device,
+                                 Device& own)
     : plan_(plan),
       parameters_(stage.sizes().parameters),
       device_(device),
+      own_(own),
       pulled_(static_cast<std::size_t>(plan.program.placement.devices())) {
   const std::int64_t bytes = parameters_ * 4;
   std::vector<float> weights(static_cast<std::size_t>(parameters_));
@@ -106,15 +108,18 @@ void ParameterServer::post(Remote& remote) {
 void ParameterServer::answer(Remote& remote) {
   const std::int64_t bytes = parameters_ * 4;
   const Op& step = remote.steps[remote.made++];
-  Block* copy = device_.allocate(kComputeQueue, bytes);
-  {
+  Block* copy = device_.allocate(remote.weights.queue(), bytes);
+  own_.wait(kComputeQueue, device_.record(remote.weights.queue()));
+  own_.wait(kComputeQueue, remote.arrived);
+  const Event done = [&] {
     const std::lock_guard turn(mutex_);
-    device_.wait(kComputeQueue, remote.arrived);
-    update(remote.replica, {remote.gradient}, device_);
-    device_.math().copy(bytes, {weights_}, {copy});
-    device_.record(kComputeQueue)->time_s();
-  }
-  remote.weights.send(device_.record(kComputeQueue), copy, bytes, step);
+    update(remote.replica, {remote.gradient}, own_);
+    own_.math().copy(bytes, {weights_}, {copy});
+    Event end = own_.record(kComputeQueue);
+    end->time_s();
+    return end;
+  }();
+  remote.weights.send(done, copy, bytes, step);
   device_.release(remote.weights.queue(), copy);
   device_.release(remote.gradients.queue(), remote.gradient);
   if (!remote.done()) post(remote);

@@ -3,7 +3,8 @@
 // It has the weights and the optimizer's state. A replica that has the gradient of its microbatches
 // comes when it likes; those that come at once take turns. It makes the update with its gradient,
 // takes the weights as they are then, and goes on. Replicas of other processes send the gradient
-// and get the weights as messages. Which weights an update was made with depends on
+// and get the weights as messages; their updates are made on queues of the server's own, so that
+// ops of the replica beside it hold up nobody. Which weights an update was made with depends on
 // who came when, and is written down: with that order a sequential run ends with the same bits.
 #pragma once
 
@@ -17,8 +18,8 @@ namespace penstock {
 class ParameterServer {
  public:
   /// Of a plan with one stage. `device`: where its memory is; every device of the process reaches
-  /// it.
-  ParameterServer(const RunPlan& plan, const Stage& stage, Device& device);
+  /// it. `own`: where it works for other processes.
+  ParameterServer(const RunPlan& plan, const Stage& stage, Device& device, Device& own);
 
   /// As the op at `position` of a replica: an update with the gradient in `own`, and the weights
   /// after it to `own`. Waits until `device`, the replica's, has done both.
@@ -41,7 +42,7 @@ class ParameterServer {
 
   const RunPlan& plan_;
   std::int64_t parameters_;
-  Device& device_;
+  Device &device_, &own_;
   mutable std::mutex mutex_;
   Block* weights_ = nullptr;
   Block* moments_[2] = {nullptr, nullptr};

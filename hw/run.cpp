@@ -118,8 +118,9 @@ class LocalRun {
     if (waits_for_no_other(plan) && group.rank() == 0) {
       Device& first = backend_->device(0);
       const int element_bytes = first.math().element_bytes();
+      Device& own = far_from_0(plan, group).empty() ? first : backend_->beside(0);
       server_ = std::make_unique<ParameterServer>(
-          plan, *options.make_stage(plan, 0, element_bytes, false), first);
+          plan, *options.make_stage(plan, 0, element_bytes, false), first, own);
     }
     const ExecutionInput input{
         plan_, table_, settings_, control_, *backend_, options.make_stage, server_.get()};

@@ -40,6 +40,7 @@ class CudaBackend : public Backend {
   ~CudaBackend() override;
 
   Device& device(int device) override { return *devices_.at(device); }
+  Device& beside(int device) override;
   SendingEnd& sending(int channel) override { return *sending_[static_cast<std::size_t>(channel)]; }
   ReceivingEnd& receiving(int channel) override {
     return *receiving_[static_cast<std::size_t>(channel)];
@@ -75,7 +76,7 @@ class CudaBackend : public Backend {
   void describe_memory(Description& description) const;
   std::string describe_links() const;
   void open_gpus();
-  void open_device(int device);
+  std::unique_ptr<CudaDevice> open_device(int device);
   void connect_gpus();
   int ends(int device, bool sending) const;
   cudaStream_t stream_for(int device, bool sending);
@@ -94,7 +95,7 @@ class CudaBackend : public Backend {
   LocalLink link_;
   std::map<int, GpuPlace> places_;  // per device of the Program
   std::map<int, Gpu> gpus_;
-  std::map<int, std::unique_ptr<CudaDevice>> devices_;
+  std::map<int, std::unique_ptr<CudaDevice>> devices_, besides_;
   std::map<int, EndStreams> shared_streams_;  // per device
   std::shared_ptr<RemoteChannels> remote_;
   std::vector<std::unique_ptr<SendingEnd>> sending_;
@@ -121,7 +122,7 @@ CudaBackend::CudaBackend(const BackendRequest& request, int gpus)
   open_gpus();
   choose_product_sms();
   if (!gpus_.empty()) in_use_.with_context = bytes_in_use(gpus_.begin()->first);
-  for (const int d : request.devices) open_device(d);
+  for (const int d : request.devices) devices_[d] = open_device(d);
   if (!gpus_.empty()) in_use_.with_devices = bytes_in_use(gpus_.begin()->first);
   for (const auto& [number, gpu] : gpus_) restart_now(number);
   sending_.resize(request.plan.channels.size());
@@ -239,7 +240,7 @@ void CudaBackend::connect_gpus() {
   }
 }
 
-void CudaBackend::open_device(int device) {
+std::unique_ptr<CudaDevice> CudaBackend::open_device(int device) {
   const GpuPlace& p = places_.at(device);
   Gpu& gpu = gpus_.at(p.gpu);
   std::vector<int> peers;
@@ -257,7 +258,16 @@ void CudaBackend::open_device(int device) {
   s.pace = request_.settings.pace;
   // A receive that NCCL has posted occupies SMs until its message comes.
   s.receive_ahead = request_.group.size() > 1 ? 2 : 4;
-  devices_[device] = std::make_unique<CudaDevice>(s, peers, gpu.events, request_.control);
+  return std::make_unique<CudaDevice>(s, peers, gpu.events, request_.control);
+}
+
+Device& CudaBackend::beside(int device) {
+  auto& made = besides_[device];
+  if (!made) {
+    made = open_device(device);
+    restart_now(places_.at(device).gpu);
+  }
+  return *made;
 }
 
 cudaStream_t CudaBackend::stream_for(int device, bool sending) {
@@ -381,7 +391,11 @@ void CudaBackend::restart_now(int number) {
 
 void CudaBackend::restart(int gpu, const StampPtr& root, double time_s) {
   root->set_time(time_s);
-  for (const int d : gpus_.at(gpu).devices) devices_.at(d)->events().restart(root);
+  for (const int d : gpus_.at(gpu).devices) {
+    devices_.at(d)->events().restart(root);
+    if (const auto own = besides_.find(d); own != besides_.end())
+      own->second->events().restart(root);
+  }
 }
 
 Description CudaBackend::describe() const {
@@ -444,9 +458,11 @@ bool CudaBackend::at_rest() const {
 
 /// Rather leaked than waited for: a GPU that does not come to rest hangs whoever frees its memory.
 void CudaBackend::abandon() {
-  for (auto& [number, device] : devices_) {
-    device->abandon();
-    static_cast<void>(device.release());
+  for (auto* devices : {&devices_, &besides_}) {
+    for (auto& [number, device] : *devices) {
+      device->abandon();
+      static_cast<void>(device.release());
+    }
   }
   for (auto& end : sending_) static_cast<void>(end.release());
   for (auto& end : receiving_) static_cast<void>(end.release());
@@ -456,11 +472,13 @@ void CudaBackend::abandon() {
 // Threads first, then what they use, then the memory, and the streams last.
 CudaBackend::~CudaBackend() {
   clocks_ = nullptr;
-  for (auto& [number, device] : devices_) device->close();
+  for (auto* devices : {&devices_, &besides_})
+    for (auto& [number, device] : *devices) device->close();
   if (!at_rest()) abandon();
   sending_.clear();
   receiving_.clear();
   remote_ = nullptr;
+  besides_.clear();
   devices_.clear();
 }
 

@@ -99,12 +99,18 @@ class HostBackend : public Backend {
 
   // Threads first, then what they use, and the memory last.
   ~HostBackend() override {
-    for (auto& [number, device] : devices_) device->close();
+    for (auto* devices : {&devices_, &besides_})
+      for (auto& [number, device] : *devices) device->close();
     sending_.clear();
     receiving_.clear();
   }
 
   Device& device(int device) override { return *devices_.at(device); }
+  Device& beside(int device) override {
+    auto& made = besides_[device];
+    if (!made) made = std::make_unique<HostDevice>(device, request_.control, clock_);
+    return *made;
+  }
   SendingEnd& sending(int channel) override { return *sending_[static_cast<std::size_t>(channel)]; }
   ReceivingEnd& receiving(int channel) override {
     return *receiving_[static_cast<std::size_t>(channel)];
@@ -182,7 +188,7 @@ class HostBackend : public Backend {
 
   BackendRequest request_;
   HostClock clock_;
-  std::map<int, std::unique_ptr<HostDevice>> devices_;
+  std::map<int, std::unique_ptr<HostDevice>> devices_, besides_;
   std::vector<std::unique_ptr<HostSendingEnd>> sending_;
   std::vector<std::unique_ptr<HostReceivingEnd>> receiving_;
 };

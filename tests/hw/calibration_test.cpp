@@ -195,6 +195,7 @@ class ScriptedBackend : public Backend {
       channels_.push_back(std::make_unique<ScriptedChannel>(machine, c));
   }
   Device& device(int device) override { return *devices_.at(static_cast<std::size_t>(device)); }
+  Device& beside(int number) override { return device(number); }
   SendingEnd& sending(int c) override { return *channels_.at(static_cast<std::size_t>(c)); }
   ReceivingEnd& receiving(int c) override { return *channels_.at(static_cast<std::size_t>(c)); }
   void start() override {}

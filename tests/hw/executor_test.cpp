@@ -3,14 +3,18 @@
 #include "tests/hw/plan_rig.hpp"
 
 #include "hw/accounting.hpp"
+#include "hw/parameter_server.hpp"
 #include "hw/stages.hpp"
 #include "tests/parameter_name.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <optional>
 #include <random>
+#include <thread>
 
 namespace penstock::executor_test {
 namespace {
@@ -190,6 +194,57 @@ TEST(Replicas, ThatWaitForNoOtherAreRightInTheOrderInWhichTheyCame) {
   RunOptions options = unpaced();
   options.make_stage = wrong_at(0, losing([](std::uint32_t k) { return k == 5; }));
   EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
+}
+
+/// An op that lasts until it is told to end.
+class Gate : public EventState {
+ public:
+  explicit Gate(RunControl& control) : control_(control) {}
+  void open() { open_ = true; }
+  bool fired() override { return open_; }
+  double time_s() override {
+    for (; !open_; std::this_thread::yield()) control_.throw_if_stopped();
+    return 0;
+  }
+
+ private:
+  RunControl& control_;
+  std::atomic<bool> open_{false};
+};
+
+TEST(Replicas, OfOtherProcessesAreServedWhileAnOpBesideTheServerGoesOn) {
+  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  const RunPlan plan = with_server_channels(replicated("asp", 2).value(), {1});
+  RunControl control(5);
+  SingleProcess alone;
+  const auto backend = open_host_backend({plan, {}, control, alone, {0, 1}});
+  const auto stage = make_stage(plan, 0, 4, false);
+  ParameterServer server(plan, *stage, backend->device(0), backend->beside(0));
+  backend->start();
+  const auto gate = std::make_shared<Gate>(control);
+  backend->device(0).wait(kComputeQueue, gate);
+  auto served = std::async(std::launch::async, [&] { server.serve({1}, *backend, control); });
+  Device& other = backend->device(1);
+  SendingEnd& to = backend->sending(channel_between(plan, 1, 0, false, kKind));
+  ReceivingEnd& from = backend->receiving(channel_between(plan, 0, 1, false, kKind));
+  const std::int64_t bytes = 4 * stage->sizes().parameters;
+  std::size_t steps = 0;
+  for (const Op& op : plan.program.ops.of(1)) {
+    if (op.kind != OpKind::step) continue;
+    ++steps;
+    Block* gradient = other.allocate(kComputeQueue, bytes);
+    other.math().zero(bytes, {gradient});
+    to.send(other.record(kComputeQueue), gradient, bytes, op);
+    other.release(to.queue(), gradient);
+    Block* weights = other.allocate(from.queue(), bytes);
+    ASSERT_NO_THROW(from.receive(nullptr, weights, bytes, op).arrived->time_s());
+    other.release(from.queue(), weights);
+  }
+  served.get();
+  EXPECT_EQ(server.updates().size(), steps);
+  EXPECT_GT(steps, 1U);
+  EXPECT_FALSE(gate->fired());
+  gate->open();
 }
 
 TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
