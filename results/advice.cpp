@@ -346,6 +346,11 @@ void add_help(const Simulation& today, Result& result) {
   if (help.none_because.empty() && !advice.incomplete_because.empty())
     help.none_because =
         fmt::format("what would help is not complete: {}", advice.incomplete_because);
+  // What can be changed is simulated for larger runs than what the time depends on.
+  if (!help.too_large.empty() && advice.tried)
+    help.none_because =
+        fmt::format("what faster links and stages and longer updates would change is left out: {}",
+                    help.too_large);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
 }
 

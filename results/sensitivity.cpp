@@ -95,10 +95,11 @@ Sensitivities study_sensitivities(const Simulation& today) {
   const std::uint32_t most = engine == EngineChoice::exact ? kMostExact : kMostFluid;
   Sensitivities found;
   if (today.program.ops.size() > most) {
-    found.none_because = fmt::format(
-        "what would help is left out: {} ops, more than the {} of a run that {} repeats; "
-        "take fewer batches",
-        today.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)]);
+    found.too_large =
+        fmt::format("{} ops, more than the {} of a run that {} repeats; take fewer {}",
+                    today.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)],
+                    today.scenario.shape.batches > 1 ? "batches" : "microbatches");
+    found.none_because = "what would help is left out: " + found.too_large;
     return found;
   }
   // Nothing helps a run that is too short for an iteration, or that never ends.

@@ -124,6 +124,7 @@ struct Advice {
 struct Sensitivities {
   std::vector<Sensitivity> changes;
   std::string none_because;  ///< why there are none, or not all
+  std::string too_large;     ///< of the run, which is why there are none; else empty
 };
 
 struct Percentiles {

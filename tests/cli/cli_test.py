@@ -579,8 +579,8 @@ pipeline: {stages: 4, microbatches: 8}
                                   and "searches within" not in n
                                   and "costs are those of each of" not in n
                                   and "vocabulary of" not in n
-                                 and "updates of other replicas" not in n
-                                 and "would fit; without it" not in n], [])
+                                  and "updates of other replicas" not in n
+                                  and "would fit; without it" not in n], [])
             microbatches = r["microbatches"] * math.lcm(*widths(r))
             rate = microbatches * r["microbatch_size"] / expected
             self.assertAlmostEqual(r["throughput_samples_per_s"] / rate, 1, delta=1e-9)
