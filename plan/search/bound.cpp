@@ -36,16 +36,20 @@ bool all_flush(const Axes& axes) {
   return std::ranges::all_of(axes.schedules, [](const Schedule* s) { return s->flushes(); });
 }
 
+constexpr double kWholeBytes = 1e-6;  // of a layer: bytes are rounded
+
 /// The least sum of x_r * extra_r over real x_r >= 0 that add up to n and of which x_r * bytes_r
 /// add up to no more than `room`: at most two of them are not 0. Infinite: there are none.
+/// `whole`: of two, they are integers.
 double least_extra(const std::vector<std::pair<double, double>>& bytes_and_extra, int n,
-                   double room) {
+                   double room, bool whole) {
   double least = kInfinite;
   for (const auto& [bytes, extra] : bytes_and_extra) {
     if (n * bytes <= room) least = std::min(least, n * extra);
     for (const auto& [fewer, more] : bytes_and_extra) {
       if (n * bytes <= room || n * fewer > room) continue;
-      const double x = (n * bytes - room) / (bytes - fewer);
+      double x = (n * bytes - room) / (bytes - fewer);
+      if (whole) x = std::min<double>(n, std::ceil(x - kWholeBytes));
       least = std::min(least, (n - x) * extra + x * more);
     }
   }
@@ -361,7 +365,6 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
 /// be recomputed, at least.
 int Bounds::least_layers_again(const StagePart& none, const StagePart& full, int n,
                                double k) const {
-  constexpr double kWholeBytes = 1e-6;  // they are rounded
   const double over =
       none.static_bytes + k * none.activation_bytes + full.workspace_bytes - capacity_;
   const double freed = k * (none.activation_bytes - full.activation_bytes) / n;
@@ -386,9 +389,10 @@ double Bounds::least_added_s(const Shape& shape) {
 }
 
 /// What recomputation adds to the work of a device with n layers, per microbatch; [n].
-std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
+Bounds::Extra Bounds::extra_s(const PlanFamily& family, double k) {
   const int layers = problem_.layers();
-  std::vector<double> out(static_cast<std::size_t>(layers) + 1, 0);
+  const std::vector<double> nothing(static_cast<std::size_t>(layers) + 1, 0);
+  Extra out{nothing, nothing};
   // Of measured stages some is taken once, whatever their layers.
   if (capacity_ == kInfinite || problem_.base().profile || problem_.base().measured) return out;
   const std::vector<Level> all = levels(family);
@@ -405,7 +409,10 @@ std::vector<double> Bounds::extra_s(const PlanFamily& family, double k) {
   }
   for (int n = 1; n <= layers; ++n) {
     const double held = all[0].held->lightest(n).static_bytes;
-    out[static_cast<std::size_t>(n)] = least_extra(bytes_and_extra, n, capacity_ - held);
+    const auto at = static_cast<std::size_t>(n);
+    out.convex[at] = least_extra(bytes_and_extra, n, capacity_ - held, false);
+    out.whole[at] =
+        all.size() == 2 ? least_extra(bytes_and_extra, n, capacity_ - held, true) : out.convex[at];
   }
   return out;
 }
@@ -419,8 +426,8 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   const auto m = static_cast<double>(family.shape.microbatches);
   const std::vector<Level> all = levels(family);
   StageTable& time = *all.front().time;
-  std::map<double, std::vector<double>> known;
-  std::vector<const std::vector<double>*> extra;
+  std::map<double, Extra> known;
+  std::vector<const Extra*> extra;
   for (int d = 0; d < p / pair; ++d) {
     double k = least_stash(family, all, d);
     if (pair == 2) k = std::max(k, least_stash(family, all, p - 1 - d));
@@ -432,18 +439,18 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   const std::size_t last = pair == 1 ? positions_of(family).back() : extra.size();
   const auto load = [&](std::size_t d, int n) {
     const StagePart part = d == last ? time.part(layers - n, n) : time.lightest(n);
-    return m / pair * (part.work_s() + (*extra[d])[static_cast<std::size_t>(n)]) + part.step_s +
+    return m / pair * (part.work_s() + extra[d]->whole[static_cast<std::size_t>(n)]) + part.step_s +
            reduce_s(family, part.reduced_bytes);
   };
   const auto added = [&](std::size_t d, int n) {
-    const double more = (*extra[d])[static_cast<std::size_t>(n)];
-    return more == kInfinite ? more : more - (*extra[d])[static_cast<std::size_t>(n) - 1];
+    const double more = extra[d]->convex[static_cast<std::size_t>(n)];
+    return more == kInfinite ? more : more - extra[d]->convex[static_cast<std::size_t>(n) - 1];
   };
   const std::vector<int> least = deal(layers, family.stages() / (p / pair), extra.size(), added);
   const std::vector<int> even = deal(layers, family.stages() / (p / pair), extra.size(), load);
   Dealt out;
   for (std::size_t d = 0; d < extra.size(); ++d) {
-    out.extra_s += (*extra[d])[static_cast<std::size_t>(least[d])];
+    out.extra_s += extra[d]->convex[static_cast<std::size_t>(least[d])];
     out.largest_s = std::max(out.largest_s, load(d, even[d]));
   }
   return out;

@@ -32,7 +32,8 @@
 // says, is at least that without recomputation and sum x_r delta_r, delta_r what one layer adds.
 // Where a device has several stages: the least sum for which static(n) + k(d) sum x_r a_r fits, a_r
 // the activations of a layer, x_r real numbers; layers are dealt out so that the sum over all
-// devices is least (it is convex in n), or the largest load of a device.
+// devices is least (it is convex in n), or the largest load of a device (which need only grow with
+// n: there x_r are integers where there are two).
 //
 // An order that is searched for stashes what it may, which no order tells beforehand. But a layer's
 // activations are held from its F to its I, at least while that microbatch passes the layers from
@@ -132,7 +133,11 @@ class Bounds {
   /// Of a device with one stage of n layers in the middle of the model, holding k microbatches.
   bool holds(const Level& level, double k, int n) const;
   std::vector<int> most_layers(const PlanFamily& family);
-  std::vector<double> extra_s(const PlanFamily& family, double k);
+  /// By layers of a device; `convex`: of real numbers of recomputed layers, `whole`: of integers.
+  struct Extra {
+    std::vector<double> convex, whole;
+  };
+  Extra extra_s(const PlanFamily& family, double k);
   Candidate balanced(const PlanFamily& family, const std::vector<int>& most);
   double good_cut_s(const PlanFamily& family, const std::vector<int>& most);
   Bound of_line(const PlanFamily& family, const std::vector<int>& most, Candidate* good);

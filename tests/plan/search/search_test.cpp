@@ -57,7 +57,7 @@ Axes thinned(Axes axes, int layers, std::mt19937_64& random) {
     return out;
   };
   axes.single_layers = axes.single_layers && std::ranges::none_of(axes.depths, [&](int p) {
-                         return single(p) > kMostOfFamily / 5;
+                         return single(p) > kMostOfFamily;
                        });
   return axes;
 }
