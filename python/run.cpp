@@ -4,6 +4,7 @@
 #include "cli/scenario_names.hpp"
 #include "cli/simulation_report.hpp"
 #include "results/advice.hpp"
+#include "results/fitting_split.hpp"
 #include "results/perturbation_study.hpp"
 
 namespace penstock {
@@ -73,6 +74,9 @@ const Result& Run::whole_once() {
     Result result = summarize(simulation_);
     result.perturbed = std::move(perturbed);
     add_help(simulation_, result);
+    if (!result.infeasible_because.empty())
+      if (auto note = fitting_split_note(simulation_.scenario))
+        result.notes.push_back(std::move(*note));
     whole_ = std::move(result);
   });
   return whole_;
