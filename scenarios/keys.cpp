@@ -131,14 +131,13 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "recompute_method", T::choice,
        "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
        "ones, while the others keep their activations; uniform: all, in groups of "
-       "recompute_layers, "
-       "of which only the first one's input is kept; default: all, one by one (uniform, 1)",
+       "recompute_layers, of which only the first one's input is kept; default: all, one by one "
+       "(uniform, 1)",
        "block|uniform"},
       {"pipeline", "recompute_layers", T::counts,
        "layers that recompute_method recomputes (block), or of a group (uniform), as Megatron's "
        "--recompute-num-layers; or a list with one per virtual stage; a stage with fewer "
-       "recomputes "
-       "all of them",
+       "recomputes all of them",
        0, "recompute_num_layers"},
       {"pipeline", "split", T::split,
        "layers per virtual stage: even (default); balanced, so that the slowest device is as fast "

@@ -1,6 +1,7 @@
 #include "plan/search/search.hpp"
 
 #include "plan/search/moves.hpp"
+#include "plan/search/uniform.hpp"
 
 #include <fmt/format.h>
 
@@ -843,129 +844,14 @@ double cost_of(Objective objective, double time_s, double memory_bytes, int gpus
   }
 }
 
-std::size_t count_cuts(int layers, int stages, std::size_t most) {
-  double count = 1;  // layers - 1 over stages - 1
-  for (int i = 1; i < stages; ++i) {
-    count = count * (layers - i) / i;
-    if (count > static_cast<double>(most) * 1e6) return most + 1;
-  }
-  return count > static_cast<double>(most) ? most + 1 : static_cast<std::size_t>(count + 0.5);
-}
-
-void for_each_cut(int layers, int stages,
-                  const std::function<void(const std::vector<int>&)>& visit) {
-  std::vector<int> cut;
-  const std::function<void(int)> extend = [&](int rest) {
-    const int behind = stages - static_cast<int>(cut.size()) - 1;
-    if (behind == 0) {
-      cut.push_back(rest);
-      visit(cut);
-      cut.pop_back();
-      return;
-    }
-    for (int n = 1; n <= rest - behind; ++n) {
-      cut.push_back(n);
-      extend(rest - n);
-      cut.pop_back();
-    }
-  };
-  extend(layers);
-}
-
-namespace {
-
-Tally operator+(const Tally& a, const Tally& b) {
-  return {a.made + b.made,   a.refused + b.refused, a.too_large + b.too_large,
-          a.worse + b.worse, a.opened + b.opened,   a.left + b.left};
-}
-
-/// Adds what another search of the same problem found among other plans; but for the plans.
-void add(SearchResult& all, SearchResult one) {
-  if (one.lower_bound < all.lower_bound) {
-    all.lower_bound = one.lower_bound;
-    all.gap_held_by = one.gap_held_by;
-  }
-  all.shapes = all.shapes + one.shapes;
-  all.families = all.families + one.families;
-  all.cuts = all.cuts + one.cuts;
-  all.represented += one.represented;
-  all.evaluations += one.evaluations;
-  all.confirmations += one.confirmations;
-  all.moves += one.moves;
-  all.unanswered += one.unanswered;
-  if (one.unanswered > 0) all.unanswered_because = std::move(one.unanswered_because);
-  all.out_of_time |= one.out_of_time;
-  if (all.infeasible_because.empty()) all.infeasible_because = std::move(one.infeasible_because);
-}
-
-/// The plans of a search that chooses layers stage by stage, each with as many of every stage.
-std::vector<Start> alike_layers(const std::vector<FoundPlan>& found) {
-  std::vector<Start> out;
-  for (const FoundPlan& plan : found) {
-    int most = 0;
-    for (std::size_t s = 0; s < plan.choice.recompute.size(); ++s)
-      most = std::max(most, plan.choice.recompute[s].recomputed(plan.choice.layers[s]));
-    if (most == 0) continue;
-    Choice choice = plan.choice;
-    choice.recompute.assign(choice.recompute.size(), Recomputation::block(most));
-    out.push_back({"", std::move(choice)});
-  }
-  return out;
-}
-
-/// Single layers, as many of every stage: what a search that tells stages apart has found, and its
-/// bound, which holds for these, too.
-void search_alike_layers(const Problem& problem, const Axes& axes, SearchOptions options,
-                         KeptPlans& kept, SearchResult& all) {
-  options.starts.clear();
-  SearchResult free = Search(problem, axes, options).run();
-  options.starts = alike_layers(free.found);
-  const SearchResult alike = Search(problem, axes, options).judge_starts();
-  for (const FoundPlan& plan : alike.found) kept.keep(plan);
-  free.confirmations += options.starts.size();
-  add(all, std::move(free));
-  all.single_layers = true;
-}
-
-/// A search for each recomputation, one after the other; each begins with the best so far.
-SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options) {
-  const std::vector<Recomputation> each = recomputes_of(axes);
-  const std::size_t starts = options.starts.size();
-  const bool single_layers = RecomputeSteps(axes).single_layers();
-  const std::size_t searches = each.size() + (single_layers ? 1 : 0);
-  options.most_seconds /= static_cast<double>(searches);
-  options.most_evaluations = std::max<std::size_t>(1, options.most_evaluations / searches);
-  KeptPlans kept(problem);
-  SearchResult all;
-  for (std::size_t i = 0; i < each.size(); ++i) {
-    Axes alike = axes;
-    alike.recomputes = {each[i]};
-    SearchResult one = search(problem, alike, options);
-    for (const FoundPlan& plan : one.found) kept.keep(plan);
-    if (i == 0) {
-      one.starts.resize(starts);
-      all = std::move(one);
-    } else {
-      add(all, std::move(one));
-    }
-    if (!kept.empty()) options.starts.assign(1, {kept.best().from, kept.best().choice});
-  }
-  if (single_layers) search_alike_layers(problem, axes, options, kept, all);
-  all.found = kept.all();
-  all.plans = kept.offer(options.top);
-  all.gap.reset();
-  if (kept.empty()) return all;
-  all.infeasible_because.clear();
-  if (all.lower_bound > 0) all.gap = kept.best().cost / all.lower_bound - 1;
-  return all;
-}
-
-}  // namespace
-
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options) {
   if (options.uniform_recompute && recomputes_of(axes).size() > 1)
     return search_uniform(problem, axes, options);
   return Search(problem, axes, options).run();
+}
+
+SearchResult judge_starts(const Problem& problem, const Axes& axes, const SearchOptions& options) {
+  return Search(problem, axes, options).judge_starts();
 }
 
 }  // namespace penstock

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "plan/search/bound.hpp"
+#include "plan/search/cuts.hpp"
 #include "plan/search/kept_plans.hpp"
 #include "plan/search/questions.hpp"
 
@@ -113,12 +114,8 @@ struct SearchResult {
 
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);
 
-/// Number of ways to cut so many layers into stages; at most `most` + 1.
-std::size_t count_cuts(int layers, int stages, std::size_t most);
-
-/// Calls `visit` with every cut, in lexical order.
-void for_each_cut(int layers, int stages,
-                  const std::function<void(const std::vector<int>&)>& visit);
+/// Only what the options begin with.
+SearchResult judge_starts(const Problem& problem, const Axes& axes, const SearchOptions& options);
 
 /// What an answer costs by this objective.
 double cost_of(Objective objective, double time_s, double memory_bytes, int gpus);

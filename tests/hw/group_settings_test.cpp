@@ -3,6 +3,7 @@
 #include "hw/host/gloo_group.hpp"
 
 #include "base/error.hpp"
+#include "tests/hw/says.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,28 +11,6 @@
 
 namespace penstock::group_settings_test {
 namespace {
-
-using testing::AssertionFailure;
-using testing::AssertionResult;
-using testing::AssertionSuccess;
-
-AssertionResult says(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts)
-    if (text.find(part) == std::string::npos)
-      return AssertionFailure() << "no '" << part << "' in: " << text;
-  return AssertionSuccess();
-}
-
-/// What a call throws.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 using Variables = std::map<std::string, std::string>;
 
