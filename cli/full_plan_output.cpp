@@ -83,7 +83,7 @@ std::string recompute_column(const Choice& choice) {
     if (const auto stages = stages_of([&](const Recomputation& s) { return s == r; }); stages > 0)
       parts.push_back(fmt::format("{} {}", to_string(r), stages));
     if (const auto stages = stages_of(in_part); r == Recompute::full && stages > 0)
-      parts.push_back(fmt::format("block {}", stages));
+      parts.push_back(fmt::format("in part {}", stages));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -394,6 +394,18 @@ std::string files_text(const Offer& offer) {
   return text;
 }
 
+/// How many of each stage's layers are recomputed in full, where stages differ.
+std::string recomputed_text(const Choice& choice) {
+  const auto selective = [](const Recomputation& r) {
+    return r.granularity == Recompute::selective;
+  };
+  if (recompute_of(choice).alike() || std::ranges::any_of(choice.recompute, selective)) return "";
+  std::vector<int> layers;
+  for (std::size_t s = 0; s < choice.recompute.size(); ++s)
+    layers.push_back(choice.recompute[s].recomputed(choice.layers[s]));
+  return fmt::format("  of these recomputed {}\n", layers_text(layers));
+}
+
 std::string offers_text(const FullPlan& full, std::size_t width) {
   std::string out = "\n" + plans_table(full.offers, width) + "\n";
   for (const std::string& line : alone_lines(full)) out += line + "\n";
@@ -406,7 +418,7 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
     out +=
         fmt::format("plan {}: layers per stage {}", i + 1, layers_text(offer.plan.choice.layers));
     if (!offer.plan.from.empty()) out += fmt::format(" (began with {}'s)", offer.plan.from);
-    out += "\n";
+    out += "\n" + recomputed_text(offer.plan.choice);
     for (const auto* lines : {&offer.reasons, &offer.placed})
       for (const std::string& line : *lines) out += "  " + line + "\n";
     if (const std::string text = frameworks_text(offer); !text.empty()) out += "  " + text + "\n";

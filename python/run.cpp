@@ -74,9 +74,7 @@ const Result& Run::whole_once() {
     Result result = summarize(simulation_);
     result.perturbed = std::move(perturbed);
     add_help(simulation_, result);
-    if (!result.infeasible_because.empty())
-      if (auto note = fitting_split_note(simulation_.scenario))
-        result.notes.push_back(std::move(*note));
+    note_fitting_split(simulation_.scenario, result);
     whole_ = std::move(result);
   });
   return whole_;

@@ -92,11 +92,12 @@ std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario)
   return fitting_split(scenario);
 }
 
-std::optional<std::string> fitting_split_note(const Scenario& scenario) {
-  const auto fits = fitting_split_unless_listed(scenario);
-  if (!fits) return std::nullopt;
-  return fmt::format(
-      "split: {} would fit; without it layers are split by time or number, not by memory", *fits);
+void note_fitting_split(const Scenario& scenario, Result& result) {
+  if (result.infeasible_because.empty()) return;
+  if (const auto fits = fitting_split_unless_listed(scenario))
+    result.notes.push_back(fmt::format(
+        "split: {} would fit; without it layers are split by time or number, not by memory",
+        *fits));
 }
 
 }  // namespace penstock

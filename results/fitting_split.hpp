@@ -18,7 +18,7 @@ std::optional<std::string> fitting_split(const Scenario& scenario);
 /// The same where nobody listed the layers; else none.
 std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario);
 
-/// Where nobody listed the layers: a sentence with that split; else none.
-std::optional<std::string> fitting_split_note(const Scenario& scenario);
+/// Where nobody listed the layers and they do not fit: notes that split.
+void note_fitting_split(const Scenario& scenario, Result& result);
 
 }  // namespace penstock

@@ -505,10 +505,8 @@ Compared results_of(const Arguments& arguments, Sources& sources) {
             Result result = summarize(s);
             result.perturbed = perturbed;
             if (shown) all.timelines.push_back(timeline_of(s, all.timelines.size()));
-            Json json = to_json(s, result, options);
-            if (!result.infeasible_because.empty())
-              if (const auto note = fitting_split_note(scenario)) json["notes"].push_back(*note);
-            return json;
+            note_fitting_split(scenario, result);
+            return to_json(s, result, options);
           },
           fine);
     }

@@ -155,7 +155,8 @@ int run_list(const Arguments& arguments) {
                                                      {"stacks", stacks}};
   const auto list_of = lists.find(what);
   if (list_of == lists.end()) {
-    const std::vector<std::string> known{"scenarios", "models", "devices", "clusters", "schedules"};
+    std::vector<std::string> known{"schedules"};
+    for (const auto& list : lists) known.emplace_back(list.first);
     throw InputError("penstock list",
                      fmt::format("'{}' is not one of {}{}", what, fmt::join(known, ", "),
                                  did_you_mean(what, known)));

@@ -72,9 +72,8 @@ int run_simulate(const Arguments& arguments) {
   if (format == "table") {
     put_output(arguments, to_table(simulation, result, options));
   } else {
-    Json json = to_json(simulation, result, options);
-    if (!result.infeasible_because.empty())  // for `compare`, which shows notes of saved results
-      if (const auto note = fitting_split_note(scenario)) json["notes"].push_back(*note);
+    note_fitting_split(scenario, result);  // for `compare`, which shows notes of saved results
+    const Json json = to_json(simulation, result, options);
     put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
   }
   return exit_ok;
