@@ -538,17 +538,23 @@ std::vector<int> balanced_split(int layers, int stages, const std::function<doub
   // optimal; of those as fast, to the slowest: the faster ones stay as they are. Within a device,
   // to the chunk with the least to do.
   constexpr double kSame = 1e-12;
-  const auto better = [&](std::size_t a, std::size_t b) {
+  const auto is_better_device = [&](std::size_t a, std::size_t b) {
     const double before_a = device_s[positions[a]], before_b = device_s[positions[b]];
-    if (positions[a] == positions[b]) return now[a] < now[b] * (1 - kSame);
     const double with_a = before_a + more[a], with_b = before_b + more[b];
     if (std::abs(with_a - with_b) > kSame * with_b) return with_a < with_b;
     return before_a > before_b * (1 + kSame);
   };
+  constexpr std::size_t kNone = SIZE_MAX;
+  std::vector<std::size_t> shortest(split.size());  // chunk of each device
   for (int given = 0; given < layers; ++given) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < split.size(); ++i)
-      if (better(i, best)) best = i;
+    std::ranges::fill(shortest, kNone);
+    for (std::size_t i = 0; i < split.size(); ++i) {
+      std::size_t& chunk = shortest[positions[i]];
+      if (chunk == kNone || now[i] < now[chunk] * (1 - kSame)) chunk = i;
+    }
+    std::size_t best = kNone;
+    for (std::size_t i = 0; i < split.size(); ++i)
+      if (shortest[positions[i]] == i && (best == kNone || is_better_device(i, best))) best = i;
     device_s[positions[best]] += more[best];
     now[best] += more[best];
     ++split[best];

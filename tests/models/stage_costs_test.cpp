@@ -344,6 +344,16 @@ TEST(BalancedSplit, LeavesTheFasterOfTwoStagesWhereEitherCouldHaveALayerMore) {
             (std::vector<int>{4, 2}));
 }
 
+TEST(BalancedSplit, GivesChunksOfADeviceAboutAsManyLayersWhereTheirFirstOneTakesLongest) {
+  // As where one layer of every chunk is recomputed; the last chunk has the head, too.
+  const auto time = [](int layers, int stage) {
+    return 3.0 * layers + (layers > 0 ? 1 : 0) + (stage == 7 ? 3 : 0);
+  };
+  const auto split = balanced_split(39, 8, time, {0, 1, 2, 3, 3, 2, 1, 0});
+  EXPECT_EQ(split[0] + split[7], 9);
+  for (const int layers : split) EXPECT_NEAR(layers, 5, 1) << testing::PrintToString(split);
+}
+
 TEST(BalancedSplit, TakesLayersFromTheStageWithTheHead) {
   TransformerSpec model = gpt_small();  // its head weighs 5.1 layers
   model.num_layers = 24;
