@@ -145,10 +145,6 @@ std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order) {
   return word;
 }
 
-namespace {
-
-/// Where passes begin, `length` of them, in which each kind stands as often: the place nearest to
-/// the middle; the end when there is none.
 std::size_t period_in(std::span<const Pass> passes, std::size_t length) {
   if (passes.size() < length) return passes.size();
   const std::size_t last = passes.size() - length, middle = last / 2;
@@ -163,8 +159,6 @@ std::size_t period_in(std::span<const Pass> passes, std::size_t length) {
   }
   return passes.size();
 }
-
-}  // namespace
 
 std::vector<Pass> lengthened(const PairProblem& problem, const std::vector<Pass>& word) {
   const std::size_t before = word.size() / problem.devices;

@@ -92,6 +92,10 @@ bool admissible(const PairProblem& problem, const std::vector<Pass>& word);
 /// The word of an order; a B becomes an I and a W.
 std::vector<Pass> word_of(const PairProblem& problem, const OpLists& order);
 
+/// Where passes begin, `length` of them, in which each kind stands as often: the place nearest to
+/// the middle; the end when there is none.
+std::size_t period_in(std::span<const Pass> passes, std::size_t length);
+
 /// The word of a shorter problem made as long as that of `problem`: on every device, ops from its
 /// middle in which each kind of op stands as often are repeated. Empty when there are none.
 std::vector<Pass> lengthened(const PairProblem& problem, const std::vector<Pass>& word);

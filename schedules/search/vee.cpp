@@ -1,6 +1,7 @@
 #include "schedules/search/vee.hpp"
 
 #include "schedules/catalog.hpp"
+#include "schedules/search/pair_cycles.hpp"
 #include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "schedules/search/pair_rules.hpp"
@@ -66,17 +67,58 @@ double least_room(const PairProblem& problem) {
   return least;
 }
 
+/// The schedules of two chunks there and back whose order does not depend on costs, the one that
+/// holds least first.
+std::vector<Schedule> published() { return {v_min(), v_half(), v_zb(), zb_v()}; }
+
 PairProblem shortened(const PairProblem& problem, std::uint32_t microbatches) {
   PairProblem shorter = problem;
   shorter.microbatches = std::min(problem.microbatches, microbatches);
   return shorter;
 }
 
+/// A batch long enough for what repeats to show.
+std::uint32_t repeats_in(const PairProblem& problem) { return 2 * problem.devices + 8; }
+
+ScheduleShape shape_of(const PairProblem& problem) {
+  return {.depth = problem.devices,
+          .microbatches_per_update = problem.microbatches,
+          .chunks = 2,
+          .times = problem.times,
+          .transfer = problem.transfer};
+}
+
+/// From the cycle of the published order that exceeds the limits least.
+std::optional<PairCycle> repeating(const PairProblem& problem, std::uint32_t budget) {
+  constexpr std::size_t kVisits = 1'500'000, kPerPair = 50;  // of passes; evaluations
+  constexpr std::uint32_t kRounds = 3;
+  if (problem.microbatches <= problem.devices) return std::nullopt;
+  const PairProblem short_one = shortened(problem, repeats_in(problem));
+  std::optional<PairCycle> first;
+  for (const Schedule& schedule : published()) {
+    OpLists lists;
+    schedule.generate(shape_of(short_one), lists);
+    const std::optional<PairCycle> cycle = cycle_in(short_one, word_of(short_one, lists));
+    if (cycle && (!first || excess_of(problem, *cycle) <= excess_of(problem, *first)))
+      first = cycle;
+  }
+  if (!first) return std::nullopt;
+  const std::size_t passes = std::size_t{kPasses} * problem.devices;
+  std::mt19937_64 random(kSeed);
+  std::optional<PairCycle> best;
+  for (std::uint32_t round = 0; round < kRounds * budget; ++round) {
+    const std::size_t evaluations = std::min(kVisits / passes, kPerPair * passes * passes);
+    auto found = improved(problem, best ? *best : *first, evaluations, random);
+    if (found) best = std::move(found);
+  }
+  return best;
+}
+
 class VeeSearch {
  public:
   VeeSearch(const PairProblem& problem, const Effort& effort)
       : problem_(problem),
-        short_(shortened(problem, 2 * problem.devices + 8)),
+        short_(shortened(problem, repeats_in(problem))),
         effort_(effort),
         room_(least_room(problem)),
         best_(kImproved) {}
@@ -142,37 +184,28 @@ class VeeSearch {
 
   void try_block(const PairSlots& slots, Reorder reorder) {
     OpLists lists;
-    generate_from_block(block_of(slots), short_shape(), lists, reorder,
+    generate_from_block(block_of(slots), shape_of(short_), lists, reorder,
                         static_cast<std::int32_t>(room_));
     const PairOrder order = evaluated(lists);
     best_.offer(aim_.cost(order), order, order.word);
   }
 
-  /// The schedules of two chunks there and back whose order does not depend on costs; where there
-  /// are many ops, only those that by their own formula hold about as much as they may.
+  /// Where there are many ops, only those that by their own formula hold about as much as they may.
   void know_published() {
     constexpr std::size_t kManyOps = 50'000;
     constexpr double kFarFromFull = 1.5;
-    for (const Schedule& schedule : {v_min(), v_half(), v_zb(), zb_v()}) {
-      const double peak = schedule.peak(short_shape(), problem_.devices - 1);
+    for (const Schedule& schedule : published()) {
+      const double peak = schedule.peak(shape_of(short_), problem_.devices - 1);
       if (peak <= room_) published_ = std::max(published_, peak);
       if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
       OpLists lists;
-      schedule.generate(short_shape(), lists);
+      schedule.generate(shape_of(short_), lists);
       const PairOrder order = evaluated(lists);
       aim_.add(order);
       know(order);
     }
   }
 
-  /// The shape of a batch long enough for what repeats to show.
-  ScheduleShape short_shape() const {
-    return {.depth = problem_.devices,
-            .microbatches_per_update = short_.microbatches,
-            .chunks = 2,
-            .times = problem_.times,
-            .transfer = problem_.transfer};
-  }
   PairOrder evaluated(const OpLists& short_order) const {
     return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
   }
@@ -223,9 +256,13 @@ PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
   const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
   VeeSearch search(problem, (whole ? kWhole : kAfterShorter).times(budget));
   PairMoves times(problem, {});
+  const std::optional<PairCycle> cycle = repeating(problem, budget);
+  if (cycle) search.know(times.evaluated(word_of(problem, *cycle)));
   for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
   if (whole) return search.run().front();
-  for (const PairOrder& order : VeeSearch(shorter, kWhole.times(budget)).run())
+  VeeSearch short_search(shorter, kWhole.times(budget));
+  if (cycle) short_search.know(PairMoves(shorter, {}).evaluated(word_of(shorter, *cycle)));
+  for (const PairOrder& order : short_search.run())
     search.know(times.evaluated(lengthened(problem, order.word)));
   return search.run().front();
 }

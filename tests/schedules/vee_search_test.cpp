@@ -4,6 +4,8 @@
 
 #include "program/check.hpp"
 #include "schedules/evaluate.hpp"
+#include "schedules/search/pair_cycles.hpp"
+#include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "tests/effort.hpp"
 #include "tests/schedules/recorded.hpp"
@@ -227,6 +229,61 @@ TEST(VeeSearch, MoreMemoryIsUsedToSaveTime) {
   EXPECT_GT(taken[6], taken[8]);
   EXPECT_GT(taken[8], taken[10]);
   EXPECT_GT(taken[10], taken[12]);
+}
+
+/// 8 devices of 5 + 5 layers of 14.7, 16.7 and 12.7 ms, but 6 + 5 and 5 + 4 with an LM head.
+ScheduleShape large_model(std::uint32_t m, double limit) {
+  ScheduleShape shape = even_shape(8, m, limit);
+  for (const int layers : {5, 6, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4}) {
+    const double n = layers;
+    shape.times.push_back({14.7 * n, 16.7 * n, 12.7 * n, 1.05 * n, 1.05 * n});
+  }
+  StageTimes& last = shape.times.back();
+  last = {last.forward + 15.7, last.backward_input + 15.6, last.backward_weight + 15.6,
+          last.activation + 2, last.activation_after_input};
+  shape.transfer = 1.4;
+  return shape;
+}
+
+TEST(VeeSearch, ManyMicrobatchesOfUnlikeStagesLeaveLittleBubbleInHalfTheMemory) {
+  const ScheduleShape shape = large_model(256, 0.5);
+  const OpLists order = generated("v-search", shape);
+  expect_valid(order, shape, std::vector<double>(8, limit_of(shape, 0.5)), "large model");
+  const double busiest = 256 * 11 * (14.7 + 16.7 + 12.7);
+  EXPECT_LT(evaluated(order, shape).makespan, 1.08 * busiest);
+}
+
+TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
+  std::mt19937_64 random(3);
+  for (const double limit : {0.45, 0.6, 1.0}) {
+    const ScheduleShape shape = large_model(64, limit);
+    const PairProblem problem = pair_problem(shape, placement(shape), limit);
+    const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
+    ASSERT_TRUE(published);
+    const auto cycle = improved(problem, *published, 20'000, random);
+    ASSERT_TRUE(cycle) << limit;
+    EXPECT_EQ(excess_of(problem, *cycle), 0);
+    const std::vector<Pass> word = word_of(problem, *cycle);
+    EXPECT_TRUE(admissible(problem, word)) << limit;
+    const auto again = cycle_in(problem, word);
+    ASSERT_TRUE(again);
+    EXPECT_EQ(word_of(problem, *again), word);
+    PairProblem longer = problem;
+    longer.microbatches = 128;
+    const double one = PairMoves(problem, {}).evaluated(word).makespan;
+    const double two = PairMoves(longer, {}).evaluated(word_of(longer, *cycle)).makespan;
+    EXPECT_GE((two - one) / 64, problem.work(1) / 64 * (1 - 1e-9)) << limit;
+    EXPECT_LE((two - one) / 64, period_of(problem, *cycle) * (1 + 1e-9)) << limit;
+  }
+}
+
+TEST(PairCycles, ALimitThatNoCycleKeepsHasNone) {
+  std::mt19937_64 random(3);
+  const ScheduleShape shape = large_model(64, 0.5);
+  PairProblem problem = pair_problem(shape, placement(shape), 0.5);
+  const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
+  problem.limits[3] = 10;  // of 5.25 each chunk: not one of both
+  EXPECT_FALSE(improved(problem, *published, 2'000, random));
 }
 
 TEST(VeeSearch, TooLittleMemoryIsRefusedWithTheLeastThatIsEnough) {
