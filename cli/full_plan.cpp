@@ -447,6 +447,8 @@ void put_plans(const Arguments& arguments, const Asked& asked, const Problem& pr
   if (!full.offers.empty())
     full.offers[0].would_help = help_for(full.offers[0].scenario, full.offers[0].plan.judgement);
   if (!full.offers.empty()) full.alone = kinds_alone(problem, arguments, asked, options, versions);
+  full.without_headroom = search_without_headroom(
+      problem, axes_of(arguments, asked, problem, versions), options, full.result);
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
 }

@@ -6,7 +6,7 @@
 #include "cli/options.hpp"
 #include "cli/output.hpp"
 #include "cli/planner_comparison.hpp"
-#include "plan/search/search.hpp"
+#include "plan/search/headroom.hpp"
 #include "report/report.hpp"
 
 namespace penstock {
@@ -52,6 +52,7 @@ struct FullPlan {
   std::vector<std::string> compared_notes;  ///< what the published planners took for granted
   std::vector<KindAlone> alone;             ///< by kind of GPU, where there are several
   bool several_versions = false;            ///< schedules with several weight versions, too
+  std::optional<WithoutHeadroom> without_headroom = {};  ///< none: it makes no difference
 
   std::string model_name() const;
 };

@@ -316,10 +316,12 @@ std::string why_not_proven(const SearchResult& result) {
          "orders too many to visit: --stages, --schedule and --microbatch-size leave fewer\n";
 }
 
-/// By the objective: what a better plan would be.
-constexpr const char* kBetter[] = {"faster", "smaller", "cheaper", "faster"};
-
 }  // namespace
+
+std::string better_word(Objective objective) {
+  constexpr const char* kBetter[] = {"faster", "smaller", "cheaper", "faster"};
+  return kBetter[static_cast<std::size_t>(objective)];
+}
 
 std::string proof(const FullPlan& full) {
   const SearchResult& result = full.result;
@@ -329,8 +331,7 @@ std::string proof(const FullPlan& full) {
       other ? "plan of whole layers with as many replicas in every stage" : "plan";
   const std::string left =
       result.gap ? fmt::format("no {} of this search can be more than {:.3g} % {}", kind,
-                               *result.gap * 100,
-                               kBetter[static_cast<std::size_t>(full.options.objective)])
+                               *result.gap * 100, better_word(full.options.objective))
                  : "no bound: some plans that were not simulated are bounded by nothing";
   const bool proven = result.gap && *result.gap <= 1e-8;
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
@@ -368,15 +369,18 @@ std::string infeasible_because(const FullPlan& full) {
                      format_bytes(state_bytes), full.problem.gpus(), format_bytes(there_bytes));
 }
 
-}  // namespace
-
-std::string no_plan(const FullPlan& full) {
+/// Why there is no plan.
+std::string nothing_found(const FullPlan& full) {
   const SearchResult& result = full.result;
   if (result.unanswered > 0) return "no plan was confirmed; " + failed_simulations(result);
   return result.infeasible_because.empty()
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
              : fmt::format("no plan: {}\n", infeasible_because(full));
 }
+
+}  // namespace
+
+std::string no_plan(const FullPlan& full) { return nothing_found(full) + headroom_text(full); }
 
 namespace {
 
@@ -409,7 +413,8 @@ std::string recomputed_text(const Choice& choice) {
 std::string offers_text(const FullPlan& full, std::size_t width) {
   std::string out = "\n" + plans_table(full.offers, width) + "\n";
   for (const std::string& line : alone_lines(full)) out += line + "\n";
-  if (!full.alone.empty()) out += "\n";
+  out += headroom_text(full);
+  if (!full.alone.empty() || full.without_headroom) out += "\n";
   if (full.result.out_of_time)
     out +=
         "the time limit ended the search, so another run may find another plan (--time-limit)\n\n";
@@ -503,6 +508,7 @@ Json to_json(const FullPlan& full) {
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
           {"headroom", full.problem.headroom()},
+          {"without_headroom", headroom_json(full)},
           {"layers", layers_of_model(full.problem)},
           {"searched_layers", full.problem.layers()},
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},

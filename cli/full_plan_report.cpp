@@ -38,6 +38,10 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
        fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
       {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),
        "on the device that holds the most"}};
+  if (full.without_headroom)
+    figures.push_back({"What does headroom cost?",
+                       fmt::format("{:.1f} % at least", 100 * full.without_headroom->saved),
+                       headroom_text(full)});
   const std::string terms = terms_text(best, full.problem, full.terms);
   if (!terms.empty())
     figures.push_back({"What does it take?", terms.substr(0, terms.find('\n')),

@@ -26,6 +26,12 @@ std::string tensor_text(const Shape& shape);
 std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms);
 /// What GPUs of one kind reach alone, where there are several: a line for each kind.
 std::vector<std::string> alone_lines(const FullPlan& plan);
+/// What a better plan would be: "faster", "smaller", "cheaper".
+std::string better_word(Objective objective);
+/// What leaving memory free costs, a line; "": it makes no difference.
+std::string headroom_text(const FullPlan& plan);
+/// The same; null: it makes no difference.
+Json headroom_json(const FullPlan& plan);
 /// How much better another plan could be. Precondition: there is a plan.
 std::string proof(const FullPlan& plan);
 std::string no_plan(const FullPlan& plan);

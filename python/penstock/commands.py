@@ -248,7 +248,8 @@ def schedule(name: str, **keys: Any) -> Dict[str, Any]:
 def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: Any) -> Dict[str, Any]:
     """What to run: the best partition, degrees, microbatch and schedule, by our own search over all
     of them, `search="full"`, whose candidates are tasks of the executor, if there is one. Of a
-    profile `search="pipedream"` is the default; `search` names another published planner."""
+    profile `search="pipedream"` is the default; `search` names another published planner.
+    `without_headroom` of our own search says what leaving memory free costs (docs/plan.md)."""
     return json.loads(_asked(executor, "plan", [source], {**options, "format": "json"}))
 
 

@@ -188,6 +188,63 @@ class Plans(Case):
         self.assertIn("10 % of memory left free", self.ok(*search, "--headroom", "10%"))
         self.assertIn("a share below 100%", self.no_plan(*search[1:], "--headroom", "100%"))
 
+    def test_what_headroom_costs_is_said_and_no_more_than_it_does(self):
+        search = self.small_cluster("737 MiB")
+        for words in (), ("--uniform-recompute",), ("--objective", "price"):
+            with self.subTest(words):
+                result = self.json(*search, *words)
+                without, best = result["without_headroom"], result["plans"][0]
+                self.assertTrue(without["fits"])
+                self.assertGreater(without["saved"], 0)
+                self.assertAlmostEqual(without["saved"],
+                                       1 - without["iteration_time_s"] / best["iteration_time_s"], 9)
+                self.assertGreater(without["peak_memory_bytes"], 0.95 * 737 * 2**20)
+                file = self.folder / "without.yaml"
+                file.write_text(without["scenario"])
+                simulated = self.json("simulate", file, "--engine", "auto")
+                self.assertTrue(simulated["feasible"])
+                self.assertAlmostEqual(simulated["throughput_samples_per_s"] /
+                                       without["throughput_samples_per_s"], 1, 9)
+                all_memory = self.json(*search, *words, "--headroom", "0%")
+                self.assertLessEqual(all_memory["lower_bound"],
+                                     without["iteration_time_s"] * best["gpus"])
+        page = self.folder / "plan.html"
+        text = self.ok(*search, "--report", page)
+        self.assertRegex(text, r"headroom: with all memory used \(--headroom 0%\) an update would "
+                               r"take at most [0-9.]+ ms, [0-9.]+ % less \(tried: ")
+        self.assertIn("What does headroom cost?", page.read_text())
+        self.assertRegex(self.ok(*search, "--objective", "price"), "of GPU time, [0-9.]+ % less")
+
+    def test_a_plan_that_fits_without_headroom_alone_is_said(self):
+        search = self.small_cluster("650 MiB")
+        page = self.folder / "plan.html"
+        for words in (), ("--uniform-recompute",):
+            with self.subTest(words):
+                command = *search, *words
+                self.assertIn("headroom: no plan fits with 5 % of memory left free; with all memory "
+                              "used (--headroom 0%) one fits, of ", self.ok(*command, "--report", page))
+                self.assertIn("one fits, of ", page.read_text())
+                result = self.json(*command)
+                self.assertEqual(result["plans"], [])
+                self.assertTrue(result["without_headroom"]["fits"])
+                self.assertIsNone(result["without_headroom"]["saved"])
+        self.assertIn("headroom: with all memory used (--headroom 0%) no plan fits, either",
+                      self.ok(*self.small_cluster("100 MiB")))
+        self.assertIs(self.json(*self.small_cluster("100 MiB"))["without_headroom"]["fits"], False)
+
+    def test_headroom_that_costs_nothing_is_said_so(self):
+        search = self.small_cluster("8 GiB")
+        self.assertIn("(--headroom 0%) nothing faster was found (tried: ", self.ok(*search))
+        self.assertEqual(self.json(*search)["without_headroom"]["saved"], 0)
+
+    def test_nothing_is_said_where_headroom_makes_no_difference(self):
+        search = self.small_cluster("737 MiB")
+        unknown = "plan", self.layers, "--search", "full", "--level", "4x10GB/s"
+        for command in ((*search, "--headroom", "0%"), (*search, "--objective", "memory"), unknown):
+            with self.subTest(command):
+                self.assertIsNone(self.json(*command)["without_headroom"])
+                self.assertNotIn("headroom: ", self.ok(*command))
+
     def test_plans_say_what_they_are_best_at(self):
         search = self.small_cluster("4 GiB")
         result = self.json(*search[:search.index("--schedule")])

@@ -186,6 +186,12 @@ class Commands(unittest.TestCase):
         ours = penstock.plan("gpt-3.8b", cluster="p3.16xlarge-x8", batch=512, search="2bw")
         self.same(ours, "plan", "gpt-3.8b", *options)
 
+    def test_a_plan_says_what_headroom_costs(self):
+        options = "--cluster", "p3.16xlarge", "--batch", "64", "--effort", "1"
+        ours = penstock.plan("gpt-3.8b", cluster="p3.16xlarge", batch=64, effort=1)
+        self.assertTrue(ours["without_headroom"]["fits"])
+        self.same(ours, "plan", "gpt-3.8b", *options)
+
     def test_sweep(self):
         rows = penstock.sweep("small-1f1b", over={"stages": [2, 4], "microbatches": range(4, 9)},
                               where="stages*2 <= microbatches", reproducible=True)
