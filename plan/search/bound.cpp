@@ -134,8 +134,12 @@ double Bounds::least_message_s(StageTable& time) const {
 
 double Bounds::reduce_s(const Shape& shape, double bytes) const {
   if (shape.width == 1) return 0;
-  const bool far = shape.width * shape.tensor > problem_.base().cluster.devices_per_node;
-  return 2.0 * (shape.width - 1) / shape.width * bytes * (far ? ring_far_s_ : ring_near_s_);
+  const int node = problem_.base().cluster.devices_per_node;
+  const bool far = shape.width * shape.tensor > node;
+  // Over nodes with several replicas each as many rings share the bytes, each with a NIC.
+  const int rings = std::clamp(node / shape.tensor, 1, shape.width);
+  const double per_byte_s = far ? std::max(ring_far_s_ / rings, ring_near_s_) : ring_near_s_;
+  return 2.0 * (shape.width - 1) / shape.width * bytes * per_byte_s;
 }
 
 double Bounds::reduce_s(const PlanFamily& family, double bytes) const {

@@ -202,7 +202,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
 TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   std::mt19937_64 random(20261122);
   Seen seen;
-  const int kProblems = kBrief ? 30 : 300;
+  const int kProblems = kBrief ? 60 : 300;
   for (int i = 0; i < kProblems; ++i) {
     const std::string model = i % 5 == 4 ? random_measured(random) : random_model(random);
     const SmallProblem small = i % 3 == 0 ? random_problem(random, model)

@@ -77,14 +77,19 @@ inline SmallProblem random_problem(std::mt19937_64& random, const std::string& m
 
 /// On nodes of GPUs, of one kind or two, with shared links or without.
 inline std::string random_nodes(std::mt19937_64& random) {
+  int devices = 0;
   const auto node = [&] {
+    devices = between(random, 1, 4);
     return fmt::format("{}, devices_per_node: {}, intra: {{{}, attachment: {}}}",
-                       random_device(random), between(random, 1, 4), random_link(random),
+                       random_device(random), devices, random_link(random),
                        one_of<std::string>(random, {"pairs", "switch"}));
   };
-  if (between(random, 0, 2) > 0)
-    return fmt::format("cluster: {{nodes: {}, {}, inter: {{{}}}}}\n", between(random, 1, 3), node(),
-                       random_link(random));
+  if (between(random, 0, 2) > 0) {
+    const int nodes = between(random, 1, 3);
+    const std::string each = node();
+    return fmt::format("cluster: {{nodes: {}, {}, inter: {{{}, nics: {}}}}}\n", nodes, each,
+                       random_link(random), between(random, 0, 2) == 0 ? devices : 1);
+  }
   return fmt::format("cluster: {{inter: {{{}}}, groups: [{{nodes: 1, {}}}, {{nodes: {}, {}}}]}}\n",
                      random_link(random), node(), between(random, 1, 2), node());
 }
