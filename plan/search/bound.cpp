@@ -68,6 +68,11 @@ std::vector<int> deal(int layers, int first, std::size_t devices, const Next& ne
   return has;
 }
 
+double stash_bytes(const StagePart& part, const Held& stash) {
+  return std::max(stash.until_input * part.activation_bytes,
+                  stash.until_weights * part.weight_input_bytes);
+}
+
 }  // namespace
 
 Bounds::Bounds(const Problem& problem, const Axes& axes)
@@ -110,7 +115,7 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
     const bool never = family.checkpoint == Checkpoint::never;
     out.push_back({Recompute::none,
                    &table(family.shape, always ? Recompute::full : Recompute::none),
-                   &table(family.shape, never ? Recompute::none : Recompute::full), false});
+                   &table(family.shape, never ? Recompute::none : Recompute::full)});
     return out;
   }
   for (const Recomputation& r : recomputes_) out.push_back(level_of(family.shape, r));
@@ -119,7 +124,7 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
 
 Bounds::Level Bounds::level_of(const Shape& shape, const Recomputation& recompute) {
   StageTable& costs = table(shape, recompute);
-  return {recompute, &costs, &costs, recompute == Recompute::full};
+  return {recompute, &costs, &costs};
 }
 
 double Bounds::message_s(double bytes) const { return latency_s_ + bytes * s_per_byte_; }
@@ -173,10 +178,8 @@ Bound Bounds::of(const Shape& shape) {
   return bound;
 }
 
-/// Can a device hold a stage of n layers in the middle of the model, k microbatches of it?
-bool Bounds::holds(const Level& level, double k, int n) const {
-  const StagePart part = level.held->lightest(n);
-  return part.static_bytes + k * part.activation_bytes + part.workspace_bytes <= capacity_;
+bool Bounds::holds(const StagePart& part, const Held& stash) const {
+  return part.static_bytes + stash_bytes(part, stash) + part.workspace_bytes <= capacity_;
 }
 
 /// Layers that each device can hold.
@@ -186,16 +189,12 @@ std::vector<int> Bounds::most_layers(const PlanFamily& family) {
   std::vector<int> most(stash.until_input.size(), layers);
   if (capacity_ == kInfinite || problem_.base().profile) return most;
   const std::vector<Level> all = levels(family);
-  std::map<std::pair<double, double>, int> known;
+  std::map<Held, int> known;
   for (std::size_t d = 0; d < most.size(); ++d) {
-    const std::pair k{stash.until_input[d], stash.until_weights[d]};
-    const auto [found, added] = known.try_emplace(k, 0);
+    const auto [found, added] = known.try_emplace(stash.of(d), 0);
     const auto some_level_holds = [&](int n) {
-      return std::ranges::any_of(all, [&](const Level& level) {
-        const bool alone =
-            (family.stages() == family.shape.depth && !steps_.single_layers()) || all.size() == 1;
-        return holds(level, level.until_weights && alone ? k.second : k.first, n);
-      });
+      return std::ranges::any_of(
+          all, [&](const Level& level) { return holds(level.held->lightest(n), stash.of(d)); });
     };
     if (added)
       while (found->second < layers && some_level_holds(found->second + 1)) ++found->second;
@@ -243,9 +242,7 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   const double added_s = single ? least_added_s(family.shape) : 0;
   const auto fits = [&](const Level& level, std::size_t d, int before, int n) {
     if (capacity_ == kInfinite) return true;
-    const StagePart& b = level.held->part(before, n);
-    const double k = level.until_weights ? stash.until_weights[d] : stash.until_input[d];
-    return b.static_bytes + k * b.activation_bytes + b.workspace_bytes <= capacity_;
+    return holds(level.held->part(before, n), stash.of(d));
   };
   const auto cost_at = [&](const StagePart& part, int d, int before) {
     if (!flushes) return d == 0 ? m * part.work_s() : 0.0;
@@ -267,8 +264,7 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
     });
     if (level != all.begin() && single) {
       StagePart part = time.part(before, n);
-      const int again =
-          least_layers_again(part, all.back().held->part(before, n), n, stash.until_input[at]);
+      const int again = least_layers_again(part, all.back().held->part(before, n), n, stash.of(at));
       part.backward_s += again * added_s;
       if (again < n) return cost_at(part, d, before);
     }
@@ -319,16 +315,19 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   return {.time_s = best.back()};
 }
 
-/// Of n layers, of which a device cannot hold k microbatches without recomputation: those that must
-/// be recomputed, at least.
+/// Of n layers, of which a device cannot hold all of its stash without recomputation: those that
+/// must be recomputed, at least.
 int Bounds::least_layers_again(const StagePart& none, const StagePart& full, int n,
-                               double k) const {
-  const double over =
-      none.static_bytes + k * none.activation_bytes + full.workspace_bytes - capacity_;
-  const double freed = k * (none.activation_bytes - full.activation_bytes) / n;
-  if (over <= 0) return 1;
-  return over >= freed * n ? n
-                           : std::max(1, static_cast<int>(std::ceil(over / freed - kWholeBytes)));
+                               const Held& stash) const {
+  const auto least = [&](double k, double StagePart::*kept) {
+    const double over = none.static_bytes + k * none.*kept + full.workspace_bytes - capacity_;
+    const double freed = k * (none.*kept - full.*kept) / n;
+    if (over <= 0) return 1;
+    return over >= freed * n ? n
+                             : std::max(1, static_cast<int>(std::ceil(over / freed - kWholeBytes)));
+  };
+  return std::max(least(stash.until_input, &StagePart::activation_bytes),
+                  least(stash.until_weights, &StagePart::weight_input_bytes));
 }
 
 /// What a layer adds to the work of its stage when it is recomputed, whatever the others do.
@@ -347,30 +346,36 @@ double Bounds::least_added_s(const Shape& shape) {
 }
 
 /// What recomputation adds to the work of a device with n layers, per microbatch; [n].
-Bounds::Extra Bounds::extra_s(const PlanFamily& family, double k) {
+Bounds::Extra Bounds::extra_s(const PlanFamily& family, const Held& stash) {
   const int layers = problem_.layers();
   const std::vector<double> nothing(static_cast<std::size_t>(layers) + 1, 0);
   Extra out{nothing, nothing};
   // Of measured stages some is taken once, whatever their layers.
   if (capacity_ == kInfinite || problem_.base().profile || problem_.base().measured) return out;
   const std::vector<Level> all = levels(family);
-  std::vector<std::pair<double, double>> bytes_and_extra;
+  using Choices = std::vector<std::pair<double, double>>;  // bytes and extra
+  Choices until_input, until_weights;
   for (const Level& level : all) {
-    double bytes = kInfinite, extra = kInfinite;
+    double bytes = kInfinite, late_bytes = kInfinite, extra = kInfinite;
     for (const int i : {0, std::min(1, layers - 1), layers - 1}) {
       bytes = std::min(bytes, level.held->part(i, 1).activation_bytes);
+      late_bytes = std::min(late_bytes, level.held->part(i, 1).weight_input_bytes);
       extra = std::min(extra, level.time->part(i, 1).work_s() - all[0].time->part(i, 1).work_s());
     }
     if (steps_.single_layers() && &level != &all.front())
       extra = std::min(extra, least_added_s(family.shape));
-    bytes_and_extra.emplace_back(k * bytes, std::max(extra, 0.0));
+    until_input.emplace_back(stash.until_input * bytes, std::max(extra, 0.0));
+    until_weights.emplace_back(stash.until_weights * late_bytes, std::max(extra, 0.0));
   }
+  const auto least = [&](int n, double room, bool whole) {
+    return std::max(least_extra(until_input, n, room, whole),
+                    least_extra(until_weights, n, room, whole));
+  };
   for (int n = 1; n <= layers; ++n) {
     const double held = all[0].held->lightest(n).static_bytes;
     const auto at = static_cast<std::size_t>(n);
-    out.convex[at] = least_extra(bytes_and_extra, n, capacity_ - held, false);
-    out.whole[at] =
-        all.size() == 2 ? least_extra(bytes_and_extra, n, capacity_ - held, true) : out.convex[at];
+    out.convex[at] = least(n, capacity_ - held, false);
+    out.whole[at] = all.size() == 2 ? least(n, capacity_ - held, true) : out.convex[at];
   }
   return out;
 }
@@ -384,11 +389,16 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   const auto m = static_cast<double>(family.shape.microbatches);
   const std::vector<Level> all = levels(family);
   StageTable& time = *all.front().time;
-  std::map<double, Extra> known;
+  const Stash& stash = stashes_.of(family);
+  std::map<Held, Extra> known;
   std::vector<const Extra*> extra;
   for (int d = 0; d < p / pair; ++d) {
-    double k = least_stash(family, all, d);
-    if (pair == 2) k = std::max(k, least_stash(family, all, p - 1 - d));
+    Held k = stash.of(static_cast<std::size_t>(d));
+    if (pair == 2) {
+      const Held other = stash.of(static_cast<std::size_t>(p - 1 - d));
+      k = {std::max(k.until_input, other.until_input),
+           std::max(k.until_weights, other.until_weights)};
+    }
     const auto [found, added] = known.try_emplace(k);
     if (added) found->second = extra_s(family, k);
     extra.push_back(&found->second);
@@ -412,13 +422,6 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
     out.largest_s = std::max(out.largest_s, load(d, even[d]));
   }
   return out;
-}
-
-/// Microbatches of its layers that a device holds however it recomputes.
-double Bounds::least_stash(const PlanFamily& family, const std::vector<Level>& all, int device) {
-  const bool late = all.size() == 1 && all.front().until_weights;
-  const Stash& stash = stashes_.of(family);
-  return (late ? stash.until_weights : stash.until_input)[static_cast<std::size_t>(device)];
 }
 
 /// The mean over the devices; `extra_s`: what recomputation adds to the work on a microbatch.
@@ -457,14 +460,21 @@ double Bounds::occupied_s(const PlanFamily& family) {
   if (free <= 0) return 0;  // others say that it does not fit
   const auto m = static_cast<double>(family.shape.microbatches);
   const double work_s = family.shape.depth * mean_s(family, 0);
-  // Of one layer, per level: what it adds to the work, and the bytes that it keeps.
-  std::vector<std::pair<double, double>> choices;
+  // Of one layer, per level: what it adds to the work, the bytes that it keeps until I, and what
+  // those that it keeps until W take while W runs.
+  struct Choice {
+    double extra_s, bytes, weight_byte_s;
+  };
+  std::vector<Choice> choices;
+  const StagePart one = time.lightest(1);
+  const double weight_s = std::max(0.0, one.backward_s - one.input_s);
   for (const Level& level : all) {
     const StagePart part = level.time->lightest(1);
     double extra = std::max(0.0, part.work_s() - time.lightest(1).work_s());
     if (steps_.single_layers() && &level != &all.front())
       extra = std::min(extra, least_added_s(family.shape));
-    choices.emplace_back(extra, level.held->lightest(1).activation_bytes);
+    const StagePart held = level.held->lightest(1);
+    choices.push_back({extra, held.activation_bytes, held.weight_input_bytes * weight_s});
   }
   std::vector<double> life_s;
   for (int l = 0; l < layers; ++l) {
@@ -475,15 +485,15 @@ double Bounds::occupied_s(const PlanFamily& family) {
     double sum = 0;
     for (const double life : life_s) {
       double least = kInfinite;
-      for (const auto& [extra, bytes] : choices)
-        least = std::min(least, extra + lambda * life * bytes);
+      for (const auto& [extra, bytes, weight_byte_s] : choices)
+        least = std::min(least, extra + lambda * (life * bytes + weight_byte_s));
       sum += least;
     }
     return (work_s + m * sum) / (family.shape.depth + lambda * free);
   };
   double best = 0;  // each lambda proves its own bound
   constexpr int kSteps = 48;
-  const double most = choices.front().second * life_s.front();
+  const double most = choices.front().bytes * life_s.front();
   for (int i = 0; i < kSteps; ++i)
     best = std::max(best, least_s(work_s / m / most * std::exp2(i / 3.0 - kSteps / 4.0)));
   return best;
@@ -525,27 +535,27 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
     for (const Share& share : shares[d]) sum += cut[share.stage];
     return sum;
   };
-  std::map<std::pair<double, int>, std::size_t> known;
-  std::map<std::pair<double, int>, int> known_again;
+  std::map<std::pair<Held, int>, std::size_t> known;
+  std::map<std::pair<Held, int>, int> known_again;
   const bool single = steps_.single_layers() && all.size() > 1;
   const double added_s = single ? least_added_s(family.shape) : 0;
   /// Of single layers what those add that must be recomputed.
   const auto again_s = [&](std::size_t d) {
     if (!single) return 0.0;
     const int n = held(d);
-    const auto [found, added] = known_again.try_emplace({stash.until_weights[d], n}, 0);
-    if (added && !holds(all.front(), stash.until_weights[d], n))
+    const auto [found, added] = known_again.try_emplace({stash.of(d), n}, 0);
+    if (added && !holds(all.front().held->lightest(n), stash.of(d)))
       found->second = least_layers_again(all.front().held->lightest(n),
-                                         all.back().held->lightest(n), n, stash.until_weights[d]);
+                                         all.back().held->lightest(n), n, stash.of(d));
     return found->second * added_s;
   };
   const auto level_of = [&](std::size_t d) {
     if (all.size() == 1 || problem_.base().profile || single) return std::size_t{0};
     const int n = held(d);
-    const auto [found, added] = known.try_emplace({stash.until_weights[d], n}, 0);
+    const auto [found, added] = known.try_emplace({stash.of(d), n}, 0);
     std::size_t& l = found->second;
     if (added)
-      while (l + 1 < all.size() && !holds(all[l], stash.until_weights[d], n)) ++l;
+      while (l + 1 < all.size() && !holds(all[l].held->lightest(n), stash.of(d))) ++l;
     return l;
   };
   const auto load = [&](std::size_t d) {

@@ -37,17 +37,20 @@
 //
 // An order that is searched for stashes what it may, which no order tells beforehand. But a layer's
 // activations are held from its F to its I, at least while that microbatch passes the layers from
-// it on, there and back; so over an update, of all devices together,
-//   T * free >= m * sum_l a_r(l) * sum_{l' >= l} (F_l' + I_l')    free = p * capacity - static
+// it on, there and back, L_l, and w_r of them while W runs, too; so over an update, of all devices
+// together,
+//   T * free >= m * sum_l (a_r(l) * L_l + w_r(l) * W_l),    L_l = sum_{l' >= l} (F_l' + I_l')
+//   free = p * capacity - static
 // With recomputation r(l) of each layer still to choose, T is at least, for any lambda >= 0,
-//   (fill + m * sum_l (F_l + B_l + min_r (delta_r + lambda * a_r * L_l)) + ...)
+//   (fill + m * sum_l (F_l + B_l + min_r (delta_r + lambda * (a_r * L_l + w_r * W_l))) + ...)
 //   / (p + lambda * free)
 // (Little's law, and the dual of the linear program that chooses the recomputation).
 //
 // Memory: a device with n layers holds their weights, gradients and optimizer state, and the
 // activations that its order of ops (which no engine changes) stashes at most: k(d) microbatches of
 // each layer, with several stages the least over all ways to spread the layers over them; so
-// n <= n_max(d), and the family is infeasible when no cut respects all n_max(d).
+// n <= n_max(d), and the family is infeasible when no cut respects all n_max(d). At one time k(d)
+// is of all activations until I, at another of those that are kept until W: the larger one counts.
 //
 // For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p; where
 // schedules without a flush may be chosen, no more than m times the first layer's work.
@@ -101,7 +104,6 @@ class Bounds {
     Recomputation recompute;
     StageTable* time;
     StageTable* held;
-    bool until_weights;  ///< activations are kept until W
   };
   struct Cut;
 
@@ -111,17 +113,15 @@ class Bounds {
   /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
   std::vector<Level> levels(const PlanFamily& family);
   Cut cut_of(const Candidate& candidate);
-  double stash_of(const Cut& cut, std::size_t device) const;
-  double held_bytes(const Cut& cut, std::size_t device, double k) const;
-  double held_bytes(const Cut& cut, std::size_t device) const {
-    return held_bytes(cut, device, stash_of(cut, device));
-  }
+  double held_bytes(const Cut& cut, std::size_t device, const Held& stash) const;
+  double held_bytes(const Cut& cut, std::size_t device) const;
   bool make_fit(Cut& cut, std::size_t device, double k, double capacity);
   double least_extra_s(Cut& cut, const std::vector<bool>& more, std::size_t device,
                        std::size_t share);
   Bound bound_of(const Cut& cut, const std::vector<double>& extra_s) const;
   double stash_in(const Cut& cut, std::size_t device, const TooMany& held) const;
-  int least_layers_again(const StagePart& none, const StagePart& full, int n, double k) const;
+  int least_layers_again(const StagePart& none, const StagePart& full, int n,
+                         const Held& stash) const;
   double least_added_s(const Shape& shape);
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;
@@ -130,14 +130,14 @@ class Bounds {
   double least_message_s(StageTable& time) const;
   double reduce_s(const PlanFamily& family, double bytes) const;
   double reduce_s(const Shape& shape, double bytes) const;
-  /// Of a device with one stage of n layers in the middle of the model, holding k microbatches.
-  bool holds(const Level& level, double k, int n) const;
+  /// Can a device hold a stage that recomputes so, with all of a stash?
+  bool holds(const StagePart& part, const Held& stash) const;
   std::vector<int> most_layers(const PlanFamily& family);
   /// By layers of a device; `convex`: of real numbers of recomputed layers, `whole`: of integers.
   struct Extra {
     std::vector<double> convex, whole;
   };
-  Extra extra_s(const PlanFamily& family, double k);
+  Extra extra_s(const PlanFamily& family, const Held& stash);
   Candidate balanced(const PlanFamily& family, const std::vector<int>& most);
   double good_cut_s(const PlanFamily& family, const std::vector<int>& most);
   Bound of_line(const PlanFamily& family, const std::vector<int>& most, Candidate* good);
@@ -146,7 +146,6 @@ class Bounds {
     double extra_s = 0, largest_s = 0;
   };
   Dealt deal_out(const PlanFamily& family);
-  double least_stash(const PlanFamily& family, const std::vector<Level>& all, int device);
   double mean_s(const PlanFamily& family, double extra_s);
   double occupied_s(const PlanFamily& family);
   double first_layer_s(const PlanFamily& family);

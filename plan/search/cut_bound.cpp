@@ -58,42 +58,45 @@ Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
   return cut;
 }
 
-double Bounds::stash_of(const Cut& cut, std::size_t d) const {
-  const bool late = std::ranges::all_of(
-      cut.shares[d], [&](const Share& share) { return cut.level(share.stage).until_weights; });
-  return late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
-}
-
-double Bounds::held_bytes(const Cut& cut, std::size_t d, double k) const {
+double Bounds::held_bytes(const Cut& cut, std::size_t d, const Held& stash) const {
   const std::vector<Share>& shares = cut.shares[d];
-  double bytes = 0;
+  double bytes = 0, until_input = 0, until_weights = 0;
   for (const Share& share : shares) {
     const StagePart& part = cut.held(share.stage, cut.level(share.stage));
-    bytes += part.static_bytes + (share.microbatches > 0 ? k * part.activation_bytes : 0);
-    if (shares.size() == 1) bytes += part.workspace_bytes;
+    bytes += part.static_bytes + (shares.size() == 1 ? part.workspace_bytes : 0);
+    if (share.microbatches == 0) continue;
+    until_input += part.activation_bytes;
+    until_weights += part.weight_input_bytes;
   }
-  return bytes;
+  return bytes + std::max(stash.until_input * until_input, stash.until_weights * until_weights);
+}
+
+double Bounds::held_bytes(const Cut& cut, std::size_t d) const {
+  return held_bytes(cut, d, cut.stash.of(d));
 }
 
 /// Whatever the other stages of the device recompute.
 double Bounds::least_held_bytes(const Cut& cut, std::size_t d, std::uint32_t stage,
                                 const Level& level) const {
   const std::vector<Share>& shares = cut.shares[d];
-  const bool late = level.until_weights && (shares.size() == 1 || cut.levels.size() == 1);
-  const double k = late ? cut.stash.until_weights[d] : cut.stash.until_input[d];
-  double bytes = 0;
+  const Held stash = cut.stash.of(d);
+  double until_input = 0, until_weights = 0;
   for (const Share& share : shares) {
-    const auto held = [&](const Level& as) {
-      const StagePart& part = cut.held(share.stage, as);
-      return part.static_bytes + (share.microbatches > 0 ? k * part.activation_bytes : 0) +
-             (shares.size() == 1 ? part.workspace_bytes : 0);
+    const auto least = [&](double k, double StagePart::*kept) {
+      const auto held = [&](const Level& as) {
+        const StagePart& part = cut.held(share.stage, as);
+        return part.static_bytes + (share.microbatches > 0 ? k * part.*kept : 0) +
+               (shares.size() == 1 ? part.workspace_bytes : 0);
+      };
+      double bytes = held(level);
+      if (share.stage != stage)
+        for (const Level& other : cut.levels) bytes = std::min(bytes, held(other));
+      return bytes;
     };
-    double least = held(level);
-    if (share.stage != stage)
-      for (const Level& other : cut.levels) least = std::min(least, held(other));
-    bytes += least;
+    until_input += least(stash.until_input, &StagePart::activation_bytes);
+    until_weights += least(stash.until_weights, &StagePart::weight_input_bytes);
   }
-  return bytes;
+  return std::max(until_input, until_weights);
 }
 
 std::vector<Recomputation> Bounds::least_recompute(const Candidate& candidate) {
@@ -126,7 +129,7 @@ bool Bounds::make_fit(Candidate& candidate, const Overfull& overfull) {
 
 /// Microbatches that a device holds at once if that is what takes all its bytes.
 double Bounds::stash_in(const Cut& cut, std::size_t d, const TooMany& held) const {
-  const double none = held_bytes(cut, d, 0), of_one = held_bytes(cut, d, 1) - none;
+  const double none = held_bytes(cut, d, {0, 0}), of_one = held_bytes(cut, d, {1, 0}) - none;
   return of_one > 0 ? (held.bytes - none) / of_one : 0;
 }
 
@@ -137,7 +140,7 @@ bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
     k = std::min(cut.family.schedule->usual_limit * shape.depth,
                  static_cast<double>(shape.microbatches));
   }
-  const auto held = [&] { return held_bytes(cut, d, std::max(k, stash_of(cut, d))); };
+  const auto held = [&] { return std::max(held_bytes(cut, d, {k, 0}), held_bytes(cut, d)); };
   for (double bytes = held(); bytes > capacity;) {
     std::size_t chosen = cut.at.size();
     double best = 0, then = 0;  // bytes per second, bytes

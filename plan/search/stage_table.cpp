@@ -50,7 +50,7 @@ void StagePart::take_less(const StagePart& other) {
   for (double StagePart::*number :
        {&StagePart::forward_s, &StagePart::backward_s, &StagePart::input_s, &StagePart::step_s,
         &StagePart::reduced_bytes, &StagePart::static_bytes, &StagePart::activation_bytes,
-        &StagePart::workspace_bytes, &StagePart::output_bytes})
+        &StagePart::weight_input_bytes, &StagePart::workspace_bytes, &StagePart::output_bytes})
     this->*number = std::min(this->*number, other.*number);
   saving_s = std::max(saving_s, other.saving_s);
 }
@@ -170,6 +170,7 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   part.saving_s = c.overlap_saving_s;
   part.step_s = c.step_s;
   part.activation_bytes = static_cast<double>(c.activation_bytes);
+  part.weight_input_bytes = static_cast<double>(c.activation_after_input_bytes);
   part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
   part.reduced_bytes = static_cast<double>(c.reduced_bytes);
   part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
@@ -196,6 +197,7 @@ void StageTable::set_measured(StagePart& part, const std::vector<int>& layers,
       StagePart other = part_of(c);
       if (least && r != static_cast<int>(key_.recompute.granularity)) {
         other.activation_bytes = least->activation_bytes;
+        other.weight_input_bytes = least->weight_input_bytes;
         other.workspace_bytes = least->workspace_bytes;
       }
       least ? least->take_less(other) : void(least = other);

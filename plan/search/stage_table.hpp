@@ -22,10 +22,11 @@ struct StagePart {
   double saving_s = 0;    ///< what a pair of F and B may take less
   double step_s = 0;
   double reduced_bytes = 0;
-  double static_bytes = 0;      ///< weights, gradients, optimizer
-  double activation_bytes = 0;  ///< kept of a microbatch
-  double workspace_bytes = 0;   ///< while F runs
-  double output_bytes = 0;      ///< of a message
+  double static_bytes = 0;        ///< weights, gradients, optimizer
+  double activation_bytes = 0;    ///< kept of a microbatch, from F until I or B
+  double weight_input_bytes = 0;  ///< of these, what is kept until W
+  double workspace_bytes = 0;     ///< while F runs
+  double output_bytes = 0;        ///< of a message
 
   double work_s() const { return forward_s + backward_s - saving_s; }
   /// Sets every number to the less one.

@@ -21,10 +21,20 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family);
 /// [virtual stage]: the device that has it; of mirrored ones that of the first direction.
 std::vector<std::uint32_t> positions_of(const PlanFamily& family);
 
+/// Microbatches of every layer of a device that are held at one time until their I or B, and at
+/// another until their W.
+struct Held {
+  double until_input = 0, until_weights = 0;
+
+  auto operator<=>(const Held&) const = default;
+};
+
 /// Per device: k microbatches of every layer, at least, however the layers are spread over its
-/// stages; activations that are freed by B or I, and those that are kept until W.
+/// stages.
 struct Stash {
   std::vector<double> until_input, until_weights;
+
+  Held of(std::size_t device) const { return {until_input[device], until_weights[device]}; }
 };
 
 /// Keeps what it computed.
