@@ -304,10 +304,12 @@ int run_sweep(const Arguments& given) {
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);
-  SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
+  SweepRun run(space, columns, *output, shard, [&](const Cells& row, const Row* evaluated) {
     overview.add(row);
     if (report) report->add(row);
-    if (is_new) watch->saw_another(overview);
+    if (evaluated == nullptr) return;
+    overview.add_shortage(*evaluated);
+    watch->saw_another(overview);
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
