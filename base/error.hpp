@@ -34,8 +34,9 @@ struct Diagnostic {
   std::int64_t devices = 0;  ///< that there are, of too_few_devices
 };
 
-/// `file:line:column: message`, and the source line with a caret where there is one.
-std::string render(const Diagnostic& diagnostic);
+/// `file:line:column: message`, and the source line with a caret where there is one, cut around it
+/// to so many characters.
+std::string render(const Diagnostic& diagnostic, int characters = 100);
 
 class InputError : public std::runtime_error {
  public:
@@ -43,6 +44,8 @@ class InputError : public std::runtime_error {
   /// An error about `origin` as a whole (a flag, a missing file).
   InputError(const std::string& origin, const std::string& message);
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+  /// As what() says it, but with source lines of at most so many characters.
+  std::string rendered(int characters) const;
 
  private:
   std::vector<Diagnostic> diagnostics_;

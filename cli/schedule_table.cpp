@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 namespace penstock {
 namespace {
@@ -59,25 +58,11 @@ Json schedule_json(const Schedule& s) {
           {"building_block", s.block != nullptr}};
 }
 
-std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream words{std::string(text)};
-  words.exceptions(std::ios::badbit);  // no memory is not the end of the text
-  for (std::string word; words >> word;) {
-    for (; word.size() > width; word.erase(0, width)) lines.push_back(word.substr(0, width));
-    if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)
-      lines.push_back(word);
-    else
-      lines.back() += " " + word;
-  }
-  return lines;
-}
-
 /// Columns of words that are wrapped, side by side.
 class WrappedColumns {
  public:
   WrappedColumns(std::string_view longest_name, std::size_t columns)
-      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 60) - name_ - 6) {
+      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 48) - name_ - 6) {
     const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
     const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
     widths_ = {name_, std::min<std::size_t>(room_ - bubble - stash, 60), bubble, stash};
@@ -87,7 +72,7 @@ class WrappedColumns {
     std::vector<std::vector<std::string>> lines;
     std::size_t height = 0;
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      lines.push_back(wrapped(cells[c], widths_[c]));
+      lines.push_back(lines_of_words(cells[c], widths_[c]));
       height = std::max(height, lines.back().size());
     }
     std::string text;
@@ -105,7 +90,7 @@ class WrappedColumns {
   /// Below the row, under its second column.
   std::string below(std::string_view words) const {
     std::string text;
-    for (const std::string& line : wrapped(words, std::min<std::size_t>(room_ + 4, 120)))
+    for (const std::string& line : lines_of_words(words, std::min<std::size_t>(room_ + 4, 120)))
       text += std::string(name_ + 2, ' ') + line + '\n';
     return text;
   }
@@ -137,7 +122,7 @@ std::string schedules_text(std::size_t columns) {
   const WrappedColumns table(longest.name, columns);
   std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
   for (const std::string_view name : kFamilies) {
-    text += fmt::format("\n{}\n\n", fmt::join(wrapped(name, columns), "\n"));
+    text += fmt::format("\n{}\n\n", fmt::join(lines_of_words(name, columns), "\n"));
     for (const Schedule& s : schedules()) {
       if (family(s) != name) continue;
       text += table.row({s.name, s.summary, s.bubble, s.stash});

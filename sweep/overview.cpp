@@ -366,7 +366,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
       }
       table.add(std::move(cells));
     }
-    std::string text = table.render();
+    std::string text = table.render(0, 0);
     const bool fits =
         display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
     if (!fits && count > 1) continue;
@@ -428,7 +428,7 @@ std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t 
                shortened(names.back(), label),
                shortened(names[static_cast<std::size_t>(best - values.begin())], label)});
   }
-  return table.render();
+  return table.render(0, 0);
 }
 
 std::string Overview::table(const Canvas& canvas) const {
