@@ -84,7 +84,9 @@ std::string wrapped_line(std::string_view line, std::string_view next, std::size
   if (indent > 0 && is_command(line.substr(indent))) return command_lines(line);
   const std::size_t first = hang_of(line, next, width);  // of what is broken
   const bool apart = first == indent || indent_of(next) == first;
-  const std::size_t column = display_width(line.substr(0, first)) + (apart ? 2 : 0);
+  const bool remark = line.substr(indent).starts_with('#');  // so is what follows of it
+  const std::size_t column =
+      display_width(line.substr(0, first)) + (apart ? 2 : 0) + (remark ? 2 : 0);
   const std::size_t room = width > column + 8 ? width - column : 8;
   std::string out, now(line.substr(0, first));
   bool any = false;
@@ -95,6 +97,7 @@ std::string wrapped_line(std::string_view line, std::string_view next, std::size
     if (any && display_width(now) + display_width(word) > width) {
       out += now.substr(0, now.find_last_not_of(' ') + 1) + '\n';
       now = std::string(column, ' ');
+      if (remark) now[indent] = '#';
     }
     now += std::string(word) + std::string(after - end, ' ');
     any = true;

@@ -41,6 +41,10 @@ TEST(Wrapped, CommandsAreForPasting) {
   EXPECT_EQ(wrapped("as often: penstock list models", 24), "as often:\n  penstock list models");
 }
 
+TEST(Wrapped, WhatFollowsARemarkIsOneToo) {
+  EXPECT_EQ(wrapped("# one two three\na: b", 10), "# one two\n#   three\na: b");
+}
+
 TEST(Wrapped, WhatBelongsTogetherStaysOnALine) {
   EXPECT_EQ(wrapped("a cluster of it, 'x y z' or so", 20), "a cluster of it,\n  'x y z' or so");
   EXPECT_EQ(wrapped("take this: --set stages=4", 20), "take this:\n  --set stages=4");
