@@ -61,10 +61,12 @@ Json schedule_json(const Schedule& s) {
 /// Columns of words that are wrapped, side by side.
 class WrappedColumns {
  public:
+  static constexpr std::size_t kLeast = 96;  // the formulas' longest words have room
+
   WrappedColumns(std::string_view longest_name, std::size_t columns)
-      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 48) - name_ - 6) {
+      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, kLeast) - name_ - 6) {
     const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
-    const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
+    const std::size_t stash = std::min<std::size_t>(room_ * 5 / 16, 24);
     widths_ = {name_, std::min<std::size_t>(room_ - bubble - stash, 60), bubble, stash};
   }
 
@@ -108,6 +110,17 @@ std::string details(const Schedule& s) {
   return text + (s.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(s.aliases, ", ")));
 }
 
+/// Where columns have no room side by side.
+std::string paragraphs(const Schedule& s, std::size_t columns) {
+  std::string text = fmt::format("{}\n", s.name);
+  for (const std::string& paragraph :
+       {std::string(s.summary), fmt::format("bubble: {}", s.bubble),
+        fmt::format("stash at stage s: {}", s.stash), std::string(s.when), details(s)})
+    for (const std::string& line : lines_of_words(paragraph, columns - 2))
+      text += "  " + line + "\n";
+  return text;
+}
+
 }  // namespace
 
 Json schedules_json() {
@@ -119,17 +132,21 @@ Json schedules_json() {
 std::string schedules_text(std::size_t columns) {
   const auto longest =
       std::ranges::max(schedules(), {}, [](const Schedule& s) { return s.name.size(); });
+  const bool narrow = columns < WrappedColumns::kLeast;
   const WrappedColumns table(longest.name, columns);
-  std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
+  std::string text =
+      narrow ? "" : table.row({"schedule", "rule", "bubble", "stash at stage s"}) + "\n";
   for (const std::string_view name : kFamilies) {
-    text += fmt::format("\n{}\n\n", fmt::join(lines_of_words(name, columns), "\n"));
+    text += fmt::format("{}\n\n", fmt::join(lines_of_words(name, columns), "\n"));
     for (const Schedule& s : schedules()) {
       if (family(s) != name) continue;
-      text += table.row({s.name, s.summary, s.bubble, s.stash});
-      text += table.below(s.when);
-      text += table.below(details(s));
+      text += narrow ? paragraphs(s, columns)
+                     : table.row({s.name, s.summary, s.bubble, s.stash}) + table.below(s.when) +
+                           table.below(details(s));
     }
+    text += '\n';
   }
+  text.pop_back();
   return text;
 }
 

@@ -182,7 +182,8 @@ int run_schedule_show(const Arguments& arguments) {
                                    {.colour = colour, .versions = arguments.flag("versions")});
   text += claims_text(simulation, result);
   if (scenario.schedule->block != nullptr) text += block_text(scenario, result, width);
-  put_output(arguments, wrapped(text, static_cast<std::size_t>(width)));
+  const std::size_t given = arguments.flag("width") ? static_cast<std::size_t>(width) : 0;
+  put_output(arguments, wrapped(text, std::max(given, results_width())));
   return exit_ok;
 }
 

@@ -1309,7 +1309,7 @@ class OtherCommands(Case):
         for width in (60, 80, 160):
             text = self.ok("schedule", "list", "--width", str(width))
             self.assertLessEqual(max(map(len, text.splitlines())), width)
-            self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s} ", text)], [])
+            self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s}( |$)", text)], [])
         self.assertFalse(by_name["pipedream-2bw"]["flush"])
 
     def test_doctor(self):
