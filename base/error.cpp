@@ -10,8 +10,6 @@
 namespace penstock {
 namespace {
 
-constexpr int kWidth = 100;  // longer source lines are cut around the caret
-
 /// The line as characters, tabs as one blank each so that the caret stays in its column.
 std::vector<std::string> characters_of(const std::string& line) {
   std::vector<std::string> out;
@@ -26,12 +24,12 @@ std::vector<std::string> characters_of(const std::string& line) {
   return out;
 }
 
-std::string excerpt(const Diagnostic& d) {
+std::string excerpt(const Diagnostic& d, int width) {
   const std::vector<std::string> line = characters_of(d.source_line);
   const int size = static_cast<int>(line.size());
   const int caret = std::clamp(d.where.column - 1 - d.source_offset, 0, size);
-  const int from = size > kWidth && caret > kWidth - 20 ? caret - kWidth / 2 : 0;
-  const int to = std::min(size, from + kWidth);
+  const int from = size > width && caret > width - 20 ? std::max(caret - width / 2, 0) : 0;
+  const int to = std::min(size, from + width);
   const bool cut = from > 0 || d.source_offset > 0;
   std::string shown = cut ? "…" : "";
   for (int i = from; i < to; ++i) shown += line[static_cast<std::size_t>(i)];
@@ -43,22 +41,22 @@ std::string excerpt(const Diagnostic& d) {
                      blanks, "", underlined);
 }
 
-std::string join(const std::vector<Diagnostic>& diagnostics) {
+std::string join(const std::vector<Diagnostic>& diagnostics, int characters = 100) {
   std::string text;
   for (const Diagnostic& d : diagnostics) {
     if (!text.empty()) text += '\n';
-    text += render(d);
+    text += render(d, characters);
   }
   return text;
 }
 
 }  // namespace
 
-std::string render(const Diagnostic& d) {
+std::string render(const Diagnostic& d, int characters) {
   std::string text = d.where.origin;
   if (d.where.line > 0) text += fmt::format(":{}:{}", d.where.line, d.where.column);
   text += ": " + d.message;
-  if (d.where.line > 0 && !d.source_line.empty()) text += excerpt(d);
+  if (d.where.line > 0 && !d.source_line.empty()) text += excerpt(d, characters);
   return text;
 }
 
@@ -67,6 +65,8 @@ InputError::InputError(std::vector<Diagnostic> diagnostics)
 
 InputError::InputError(const std::string& origin, const std::string& message)
     : InputError(std::vector<Diagnostic>(1, Diagnostic{Position{origin, 0, 0}, message, "", 1})) {}
+
+std::string InputError::rendered(int characters) const { return join(diagnostics_, characters); }
 
 SystemError SystemError::from_errno(const std::string& operation, const std::string& object) {
   return SystemError(fmt::format("cannot {} '{}': {}", operation, object, std::strerror(errno)));

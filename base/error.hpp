@@ -5,6 +5,7 @@
 // Errors are thrown where they are found and caught once, in main.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,9 @@ struct Position {
   int column = 0;  ///< in characters
 };
 
+/// What is wrong, where a program acts on it: a message is for people.
+enum class Reason : std::uint8_t { other, too_few_devices };
+
 /// One thing wrong with an input.
 struct Diagnostic {
   Position where;
@@ -26,10 +30,13 @@ struct Diagnostic {
   std::string source_line;  ///< the line of the file, for the caret; may be empty
   int length = 1;           ///< characters to underline
   int source_offset = 0;  ///< characters of the line before `source_line` (0: it is the whole line)
+  Reason reason = Reason::other;
+  std::int64_t devices = 0;  ///< that there are, of too_few_devices
 };
 
-/// `file:line:column: message`, and the source line with a caret where there is one.
-std::string render(const Diagnostic& diagnostic);
+/// `file:line:column: message`, and the source line with a caret where there is one, cut around it
+/// to so many characters.
+std::string render(const Diagnostic& diagnostic, int characters = 100);
 
 class InputError : public std::runtime_error {
  public:
@@ -37,6 +44,8 @@ class InputError : public std::runtime_error {
   /// An error about `origin` as a whole (a flag, a missing file).
   InputError(const std::string& origin, const std::string& message);
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+  /// As what() says it, but with source lines of at most so many characters.
+  std::string rendered(int characters) const;
 
  private:
   std::vector<Diagnostic> diagnostics_;

@@ -1,11 +1,10 @@
 #include "base/progress.hpp"
 
-#include "base/table.hpp"
 #include "base/say.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,9 +16,8 @@ namespace {
 
 /// Cut to the terminal, since a line that wraps cannot be drawn over.
 std::string cut_to_terminal(std::string text) {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  const std::size_t width = known ? size.ws_col : 80;
+  const std::size_t known = terminal_width(STDERR_FILENO);
+  const std::size_t width = known > 0 ? known : 80;
   while (display_width(text) >= width) text.pop_back();
   return text;
 }

@@ -1,6 +1,7 @@
 #include "base/say.hpp"
 
 #include "base/error.hpp"
+#include "base/terminal.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -56,13 +57,18 @@ std::string without_controls(std::string_view text) {
   return out;
 }
 
-void say_text(std::string_view text) noexcept {
+void say_text(std::string_view text, Lines lines) noexcept {
   try {
-    const std::string shown = without_controls(text);
+    const std::size_t width = lines == Lines::whole ? 0 : terminal_width(STDERR_FILENO);
+    const std::string shown = wrapped(without_controls(text), width);
     std::fwrite(shown.data(), 1, shown.size(), stderr);
   } catch (const std::exception&) {  // no memory to say it
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
+}
+
+void print_text(std::string_view text) {
+  fmt::print("{}", wrapped(text, terminal_width(STDOUT_FILENO)));
 }
 
 void flush_output() noexcept {

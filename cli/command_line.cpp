@@ -5,11 +5,15 @@
 #include "base/json.hpp"
 #include "base/last_words.hpp"
 #include "base/say.hpp"
+#include "base/terminal.hpp"
 #include "cli/options.hpp"
 #include "cli/scenario_names.hpp"
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <system_error>
@@ -40,7 +44,7 @@ int dispatch(const std::vector<std::string>& words) {
     return exit_usage;
   }
   if (words[0] == "--help" || words[0] == "-h") {
-    fmt::print("{}", general_help());
+    print_text(general_help());
     return exit_ok;
   }
   if (words[0] == "--version") {
@@ -52,11 +56,12 @@ int dispatch(const std::vector<std::string>& words) {
   Arguments arguments =
       parse_arguments(command, {words.begin() + static_cast<std::ptrdiff_t>(used), words.end()});
   if (arguments.flag("help")) {
-    fmt::print("{}", help_text(command));
+    print_text(help_text(command));
     return exit_ok;
   }
   name_scenario_files(command, arguments);
   arguments.command_line = shell_command(words);
+  set_results_to_file(arguments.value("output", "-") != "-");
   return command.run(arguments);
 }
 
@@ -64,7 +69,7 @@ int answer(const std::vector<std::string>& words) {
   try {
     return dispatch(words);
   } catch (const HelpWanted& help) {
-    fmt::print("{}", help.text);
+    print_text(help.text);
     return exit_ok;
   }
 }
@@ -75,7 +80,14 @@ void complain(const char* kind, const std::string& text, const std::string& mess
               const Json& diagnostics = Json::array()) {
   const char* form = std::getenv("PENSTOCK_ERRORS");
   if (form == nullptr || std::string_view(form) != "json") return say("{}\n", text);
-  say("{}\n", Json{{"kind", kind}, {"message", message}, {"diagnostics", diagnostics}}.dump());
+  const Json json{{"kind", kind}, {"message", message}, {"diagnostics", diagnostics}};
+  say_text(json.dump() + "\n", Lines::whole);
+}
+
+std::string for_terminal(const InputError& error) {
+  constexpr int kMost = 100, kLeast = 20, kBeside = 12;  // the line's number and what marks a cut
+  const auto width = static_cast<int>(std::min<std::size_t>(terminal_width(STDERR_FILENO), 1000));
+  return width == 0 ? error.what() : error.rendered(std::clamp(width - kBeside, kLeast, kMost));
 }
 
 Json diagnostics_json(const InputError& error) {
@@ -97,7 +109,7 @@ int run_command_line(const std::vector<std::string>& words) {
     require_output();
     return code;
   } catch (const InputError& error) {
-    complain("input", error.what(), error.what(), diagnostics_json(error));
+    complain("input", for_terminal(error), error.what(), diagnostics_json(error));
     return exit_usage;
   } catch (const InternalBug& bug) {
     complain(

@@ -4,6 +4,7 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/suggest.hpp"
+#include "base/terminal.hpp"
 #include "results/advice.hpp"
 #include "scenarios/exchange_forms.hpp"
 #include "scenarios/megatron_arguments.hpp"
@@ -374,9 +375,9 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
   if (arguments.flag("report"))
     write_report(plan_report(full, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
-  put_output(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
+  put_result(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
                         : format == "csv" ? plans_csv(full)
-                                          : to_text(full, table_width(arguments)));
+                                          : to_text(full, results_width()));
 }
 
 /// Fills in what our search and, with --compare, the published planners find.

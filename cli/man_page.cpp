@@ -110,6 +110,10 @@ std::string environment() {
        "json: what is wrong is a line of JSON, the last of standard error: kind, message, "
        "diagnostics (file, line, column, message, rendered)."},
       {"PENSTOCK_RUN", "The program that executes, instead of the penstock-run beside penstock."},
+      {"COLUMNS",
+       "Characters in a line of texts and tables; by default as many as the terminal has, and in "
+       "pipes "
+       "and files lines stay whole."},
       {"NO_COLOR", "Set to anything: no colours."}};
   std::string text = section("ENVIRONMENT");
   for (const auto& [name, meaning] : kVariables) text += item(bold(name), meaning);

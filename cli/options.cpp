@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/suggest.hpp"
+#include "base/terminal.hpp"
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
@@ -110,13 +111,14 @@ void check_positional(const CommandSpec& command, const Arguments& arguments) {
 
 /// In lines of at most 100 columns.
 std::string exit_codes_text() {
-  constexpr std::size_t kColumns = 100;
+  const std::size_t width = terminal_width(),
+                    columns = width == 0 ? 100 : std::min<std::size_t>(width, 100);
   std::string text, line = "exit codes:";
   const char* between = " ";
   for (const auto& [code, meaning] : exit_meanings()) {
     const std::string item = fmt::format("{} {}", code, meaning);
     line += std::exchange(between, ", ");
-    if (line.size() + item.size() >= kColumns) {
+    if (line.size() + item.size() >= columns) {
       line.pop_back();
       text += std::exchange(line, "") + "\n";
     }

@@ -43,10 +43,9 @@ std::string counted(std::int64_t count, std::string_view what);
 /// than after it; empty: its folder is there, or the option was not given.
 std::string missing_folder(const Arguments& arguments, const char* option);
 
-/// Of a line of a table that goes to --output or standard output; 0: any.
-std::size_t table_width(const Arguments& arguments);
-
-/// Writes to --output, or standard output.
+/// Writes a file to --output, or standard output.
 void put_output(const Arguments& arguments, const std::string& text);
+/// Likewise what --format makes of a result: the table in lines as wide as there is room.
+void put_result(const Arguments& arguments, const std::string& text);
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 #include "cli/output.hpp"
 
 #include "base/table.hpp"
+#include "base/terminal.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -128,12 +129,13 @@ std::string missing_folder(const Arguments& arguments, const char* option) {
   return fs::is_directory(folder) ? "" : fmt::format("there is no folder '{}'", folder.string());
 }
 
-std::size_t table_width(const Arguments& arguments) {
-  return arguments.value("output", "-") == "-" ? terminal_width() : 0;
-}
-
 void put_output(const Arguments& arguments, const std::string& text) {
   write_file(arguments.value("output", "-"), text);
+}
+
+void put_result(const Arguments& arguments, const std::string& text) {
+  const bool for_people = arguments.value("format", "table") == "table";
+  put_output(arguments, for_people ? wrapped(text, results_width()) : text);
 }
 
 }  // namespace penstock

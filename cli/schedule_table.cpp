@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 namespace penstock {
 namespace {
@@ -59,27 +58,15 @@ Json schedule_json(const Schedule& s) {
           {"building_block", s.block != nullptr}};
 }
 
-std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream words{std::string(text)};
-  words.exceptions(std::ios::badbit);  // no memory is not the end of the text
-  for (std::string word; words >> word;) {
-    for (; word.size() > width; word.erase(0, width)) lines.push_back(word.substr(0, width));
-    if (lines.empty() || display_width(lines.back()) + 1 + display_width(word) > width)
-      lines.push_back(word);
-    else
-      lines.back() += " " + word;
-  }
-  return lines;
-}
-
 /// Columns of words that are wrapped, side by side.
 class WrappedColumns {
  public:
+  static constexpr std::size_t kLeast = 96;  // the formulas' longest words have room
+
   WrappedColumns(std::string_view longest_name, std::size_t columns)
-      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, 60) - name_ - 6) {
+      : name_(longest_name.size()), room_(std::max<std::size_t>(columns, kLeast) - name_ - 6) {
     const std::size_t bubble = std::min<std::size_t>(room_ * 3 / 10, 34);
-    const std::size_t stash = std::min<std::size_t>(room_ / 4, 24);
+    const std::size_t stash = std::min<std::size_t>(room_ * 5 / 16, 24);
     widths_ = {name_, std::min<std::size_t>(room_ - bubble - stash, 60), bubble, stash};
   }
 
@@ -87,7 +74,7 @@ class WrappedColumns {
     std::vector<std::vector<std::string>> lines;
     std::size_t height = 0;
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      lines.push_back(wrapped(cells[c], widths_[c]));
+      lines.push_back(lines_of_words(cells[c], widths_[c]));
       height = std::max(height, lines.back().size());
     }
     std::string text;
@@ -105,7 +92,7 @@ class WrappedColumns {
   /// Below the row, under its second column.
   std::string below(std::string_view words) const {
     std::string text;
-    for (const std::string& line : wrapped(words, std::min<std::size_t>(room_ + 4, 120)))
+    for (const std::string& line : lines_of_words(words, std::min<std::size_t>(room_ + 4, 120)))
       text += std::string(name_ + 2, ' ') + line + '\n';
     return text;
   }
@@ -123,6 +110,17 @@ std::string details(const Schedule& s) {
   return text + (s.aliases.empty() ? "" : fmt::format("; also {}", fmt::join(s.aliases, ", ")));
 }
 
+/// Where columns have no room side by side.
+std::string paragraphs(const Schedule& s, std::size_t columns) {
+  std::string text = fmt::format("{}\n", s.name);
+  for (const std::string& paragraph :
+       {std::string(s.summary), fmt::format("bubble: {}", s.bubble),
+        fmt::format("stash at stage s: {}", s.stash), std::string(s.when), details(s)})
+    for (const std::string& line : lines_of_words(paragraph, columns - 2))
+      text += "  " + line + "\n";
+  return text;
+}
+
 }  // namespace
 
 Json schedules_json() {
@@ -134,17 +132,21 @@ Json schedules_json() {
 std::string schedules_text(std::size_t columns) {
   const auto longest =
       std::ranges::max(schedules(), {}, [](const Schedule& s) { return s.name.size(); });
+  const bool narrow = columns < WrappedColumns::kLeast;
   const WrappedColumns table(longest.name, columns);
-  std::string text = table.row({"schedule", "rule", "bubble", "stash at stage s"});
+  std::string text =
+      narrow ? "" : table.row({"schedule", "rule", "bubble", "stash at stage s"}) + "\n";
   for (const std::string_view name : kFamilies) {
-    text += fmt::format("\n{}\n\n", fmt::join(wrapped(name, columns), "\n"));
+    text += fmt::format("{}\n\n", fmt::join(lines_of_words(name, columns), "\n"));
     for (const Schedule& s : schedules()) {
       if (family(s) != name) continue;
-      text += table.row({s.name, s.summary, s.bubble, s.stash});
-      text += table.below(s.when);
-      text += table.below(details(s));
+      text += narrow ? paragraphs(s, columns)
+                     : table.row({s.name, s.summary, s.bubble, s.stash}) + table.below(s.when) +
+                           table.below(details(s));
     }
+    text += '\n';
   }
+  text.pop_back();
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/stack_calibration.hpp"
 
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "cli/measured_output.hpp"
 #include "cli/sailor_measurements.hpp"
@@ -260,7 +261,7 @@ int calibrate_stack(const Arguments& arguments) {
   if (arguments.value("format", "table") == "json")
     fmt::print("{}\n", Json({{"rows", of_rows}, {"measured", Json::array({json})}}).dump(2));
   else
-    fmt::print("{}", measured_table(json, of_rows, false));
+    print_text(measured_table(json, of_rows, false));
   return exit_ok;
 }
 

@@ -83,6 +83,13 @@ const COLOURS = {F: "--F", B: "--B", I: "--I", W: "--W", REDUCE_GRAD: "--R", STE
 const WORDS = {F: "forward", B: "backward", I: "backward, inputs", W: "backward, weights", REDUCE_GRAD: "reduction of gradients", STEP: "optimizer step"};
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Black or white, which stands out more from a colour: at least 4.5:1 from any. */
+function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16) / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
+}
+
 // --- one side ------------------------------------------------------------------------------------
 const view = {from: 0, to: 1};  // of both sides' time, in seconds
 class Side {
@@ -177,7 +184,7 @@ class Side {
     context.font = "10px system-ui, sans-serif";
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const on = ink("--on"), seen = new Set();
+    const inks = colours.map(inkOn), seen = new Set();
     for (let d = 0, g = 0; d < devices; ++d) {
       const top = d * row + 1;
       let until = -1;  // pixels that are drawn: of many ops in one, the first is enough
@@ -189,7 +196,7 @@ class Side {
         context.fillStyle = colours[kind];
         context.fillRect(left, top, wide > 3 ? wide - 0.7 : wide, row - 2);
         if (Math.min(end, width) - left > 4 + 6 * String(ops[2 * g]).length && row > 11) {
-          context.fillStyle = on;
+          context.fillStyle = inks[kind];
           context.fillText(ops[2 * g], (left + Math.min(end, width)) / 2, top + row / 2 - 0.5);
         }
         until = Math.floor(end);

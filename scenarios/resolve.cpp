@@ -46,9 +46,13 @@ Cluster cluster_of(const Specification& spec, const Parallelism& job) {
                      !cluster_broken(spec);
   if (!known || cluster.devices() >= needed) return cluster;
   const PipelineKeys& keys = spec.pipeline;
-  spec.diagnostics.add(keys.stages.there ? keys.stages.at : keys.width.at,
-                       fmt::format("{} need {} devices, the cluster '{}' has {}", ranks(job),
-                                   needed, printable(cluster.name), cluster.devices()));
+  const Value& at = keys.stages.there ? keys.stages.at : keys.width.at;
+  Diagnostic refusal =
+      at.diagnostic(fmt::format("{} need {} devices, the cluster '{}' has {}", ranks(job), needed,
+                                printable(cluster.name), cluster.devices()));
+  refusal.reason = Reason::too_few_devices;
+  refusal.devices = cluster.devices();
+  spec.diagnostics.add(std::move(refusal));
   return cluster;
 }
 

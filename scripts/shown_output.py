@@ -31,7 +31,7 @@ MACHINE = re.compile(r"\([0-9.]+ [mun]?s CPU\)")
 def printed(command):
     shell = re.sub(r"(^|\| *)\./penstock\b", r'\1"$PROGRAM"', command)
     environment = os.environ | {"PROGRAM": PROGRAM, "PENSTOCK_HOME": str(ROOT), "LC_ALL": "C.UTF-8",
-                                "COLUMNS": "160"}
+                                "COLUMNS": ""}  # lines stay whole
     done = subprocess.run(["bash", "-c", shell], cwd=ROOT, env=environment, text=True,
                           capture_output=True, timeout=300)
     if done.returncode != 0:

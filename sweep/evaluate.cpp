@@ -59,6 +59,8 @@ void guarded(Row& row, const Work& work) {
     work();
   } catch (const InputError& error) {
     end(Row::Status::refused, messages(error));
+    for (const Diagnostic& d : error.diagnostics())
+      if (d.reason == Reason::too_few_devices) row.too_few_devices = d.devices;
   } catch (const std::exception& error) {
     end(Row::Status::failed, what_of(error));
   }

@@ -150,6 +150,12 @@ void Overview::add(const Cells& row) {
   add_to_top(row);
 }
 
+void Overview::add_shortage(const Row& row) {
+  if (row.too_few_devices == 0) return;
+  ++short_of_devices_;
+  devices_ = row.too_few_devices;
+}
+
 std::string Overview::batches() const {
   const auto chosen = [](const SweepAxis& axis) {
     return std::ranges::any_of(axis.keys, [](const std::string& key) {
@@ -178,20 +184,11 @@ std::string Overview::fixed_width() const {
       if (key == "pipeline.width") return "";
       degrees |= key == "pipeline.stages" || key == "pipeline.tensor";
     }
-  const std::string_view cluster = " devices, the cluster '", has = "' has ";
-  std::uint64_t points = 0;
-  std::string gpus;
-  for (const auto& [words, reason] : reasons_[3]) {  // refused
-    const std::size_t at = reason.example.rfind(has);
-    if (at == std::string::npos || reason.example.find(cluster) == std::string::npos) continue;
-    points += reason.count;
-    gpus = reason.example.substr(at + has.size());
-  }
-  if (!degrees || points == 0) return "";
+  if (!degrees || short_of_devices_ == 0) return "";
   return fmt::format(
       "{} need more GPUs than there are, as pipeline.width is the same for all: with --over "
       "width=1:{} --where 'stages*tensor*width == {}' every row has all",
-      points, gpus, gpus);
+      short_of_devices_, devices_, devices_);
 }
 
 void Overview::add_reason(const Cells& row) {
@@ -369,7 +366,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
       }
       table.add(std::move(cells));
     }
-    std::string text = table.render();
+    std::string text = table.render(0, 0);
     const bool fits =
         display_width(text.substr(0, text.find('\n'))) <= static_cast<std::size_t>(canvas.width);
     if (!fits && count > 1) continue;
@@ -431,7 +428,7 @@ std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t 
                shortened(names.back(), label),
                shortened(names[static_cast<std::size_t>(best - values.begin())], label)});
   }
-  return table.render();
+  return table.render(0, 0);
 }
 
 std::string Overview::table(const Canvas& canvas) const {

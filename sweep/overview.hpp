@@ -29,6 +29,8 @@ class Overview {
   Overview(const Space& space, const Columns& columns, TableOptions options);
 
   void add(const Cells& row);
+  /// Whether a point was refused as there are too few devices, which its cells do not say.
+  void add_shortage(const Row& row);
 
   /// "43.4 samples/s (stages=8, width=2)"; "" before a point is feasible.
   std::string best() const;
@@ -106,6 +108,8 @@ class Overview {
   std::vector<std::size_t> shown_;  ///< columns of the table
   std::size_t sort_, status_, why_, throughput_, batch_, gpus_, optimistic_, iteration_;
   Range batches_, gpu_counts_;
+  std::uint64_t short_of_devices_ = 0;       ///< points refused for that
+  std::int64_t devices_ = 0;                 ///< that there are for them
   std::vector<std::size_t> levels_;          ///< that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value

@@ -2,9 +2,9 @@
 
 #include "base/progress.hpp"
 #include "base/table.hpp"
+#include "base/terminal.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -171,8 +171,8 @@ std::string draw_blocks(const HeatMap& map, std::size_t label, const Canvas& can
 
 Canvas canvas_of_terminal() {
   Canvas canvas;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) canvas.width = size.ws_col;
+  if (const std::size_t width = terminal_width(); width >= 40)
+    canvas.width = static_cast<int>(std::min<std::size_t>(width, kWidest));
   canvas.width = std::min(canvas.width, kWidest);
   canvas.colour = colour_allowed(STDOUT_FILENO);
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {

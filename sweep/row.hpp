@@ -26,6 +26,8 @@ struct Row {
   std::uint64_t point = 0;
   Status status = Status::ok;
   std::string why;  ///< one line; empty when ok
+  /// Those of a cluster that has too few, for which this point was refused; 0: it was not for that.
+  std::int64_t too_few_devices = 0;
   std::string scenario, engine, schedule, transfers, width, replication;
   /// By number of measures(); NaN: an empty cell.
   std::vector<double> numbers = std::vector<double>(measures().size(), std::nan(""));

@@ -44,7 +44,7 @@ void SweepRun::resume() {
       failed_.push_back(*number);
     } else {
       ++done_;
-      watch_(row, false);
+      watch_(row, nullptr);
     }
   });
 }
@@ -74,7 +74,7 @@ void SweepRun::take_row(Row&& row) {
 void SweepRun::put(const Row& row) {
   Cells cells = columns_.cells(row);
   ++done_;
-  watch_(cells, true);
+  watch_(cells, &row);
   if (row.point < first_new_) {
     redone_.push_back(std::move(cells));
     return;

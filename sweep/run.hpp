@@ -31,8 +31,9 @@ class Numbers {
 
 class SweepRun {
  public:
-  /// Sees every row once, in order of points but for those that are redone.
-  using Watch = std::function<void(const Cells& row, bool is_new)>;
+  /// Sees every row once, in order of points but for those that are redone; of what is evaluated
+  /// now, not read from the output of an earlier run, also as `evaluated` (else null).
+  using Watch = std::function<void(const Cells& row, const Row* evaluated)>;
 
   SweepRun(const Space& space, const Columns& columns, Output& output, Shard shard, Watch watch);
 

@@ -1,5 +1,6 @@
 // penstock calibrate: measures on this machine and writes a profile.
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
@@ -234,9 +235,10 @@ void print_measured(const std::string& format, const CalibrationResult& result,
     for (CsvRow& row : link_rows(result)) rows.push_back(std::move(row));
     fmt::print("{}", to_csv(rows));
   } else {
-    fmt::print("{}", op_table(result));
-    if (!result.links.empty()) fmt::print("\n{}", link_table(result));
-    fmt::print("\nprofile written to {0}; use it with `model: {0}` and `cluster: {0}`\n", profile);
+    print_text(op_table(result));
+    if (!result.links.empty()) print_text("\n" + link_table(result));
+    print_text(fmt::format(
+        "\nprofile written to {0}; use it with `model: {0}` and `cluster: {0}`\n", profile));
   }
 }
 
@@ -276,12 +278,12 @@ int write_profile(const Arguments& arguments, const CalibrationResult& result) {
 int write_request(const std::string& path, const std::string& backend,
                   const CalibrationRequest& request) {
   write_file(path, to_json(request));
-  fmt::print(
-      "request written to {0}; where it is to be measured:\n"
-      "  penstock-run --calibrate {0} --backend {1} --output result.json\n"
-      "and then here:\n"
-      "  penstock calibrate --result result.json -o profile.yaml\n",
-      path, backend);
+  print_text(
+      fmt::format("request written to {0}; where it is to be measured:\n"
+                  "  penstock-run --calibrate {0} --backend {1} --output result.json\n"
+                  "and then here:\n"
+                  "  penstock calibrate --result result.json -o profile.yaml\n",
+                  path, backend));
   return exit_ok;
 }
 
@@ -292,6 +294,7 @@ CalibrationResult read_result(const std::string& path) {
 }  // namespace
 
 int run_calibrate(const Arguments& arguments) {
+  set_results_to_file(false);  // --output is the profile
   refuse_without_table(arguments);
   if (arguments.flag("from")) return calibrate_stack(arguments);
   if (arguments.flag("result")) {

@@ -525,13 +525,13 @@ int run_compare(const Arguments& arguments) {
     write_report(comparison_report(all, arguments, sources), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   if (format == "json") {
-    put_output(arguments, Json(results).dump(2) + "\n");
+    put_result(arguments, Json(results).dump(2) + "\n");
   } else if (format == "csv") {
     std::vector<std::vector<std::pair<std::string, Json>>> rows;
     for (const Json& r : results) rows.push_back(summary_row(r));
-    put_output(arguments, to_csv(rows));
+    put_result(arguments, to_csv(rows));
   } else {
-    put_output(arguments, comparison_table(results, table_width(arguments)));
+    put_result(arguments, comparison_table(results, results_width()));
   }
   if (refused == 0) return exit_ok;
   say("{} of {} were left out\n", refused, refused + results.size());

@@ -1,6 +1,7 @@
 // penstock doctor: what this machine can run, and why not.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
@@ -72,7 +73,7 @@ int run_doctor(const Arguments& arguments) {
     using enum TextTable::Align;
     TextTable table({"what", "works", "detail"}, {left, left, left});
     for (const Finding& f : findings) table.add({f.what, f.works ? "yes" : "no", f.detail});
-    fmt::print("{}", table.render());
+    print_text(table.render());
     return exit_ok;
   }
   std::vector<std::vector<std::pair<std::string, Json>>> rows;

@@ -1,6 +1,7 @@
 // penstock help [COMMAND]
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "cli/man_page.hpp"
 #include "cli/options.hpp"
 
@@ -27,7 +28,10 @@ int run_help(const Arguments& arguments) {
   if (man && !arguments.positional.empty())
     throw InputError("--man",
                      "is one page of all commands; leave out '" + arguments.positional[0] + "'");
-  fmt::print("{}", man ? man_page() : help_of(arguments.positional));
+  if (man)
+    fmt::print("{}", man_page());
+  else
+    print_text(help_of(arguments.positional));
   return exit_ok;
 }
 

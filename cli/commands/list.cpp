@@ -170,9 +170,9 @@ int run_list(const Arguments& arguments) {
       for (const auto& [key, value] : row) object[key] = value;
       list.push_back(object);
     }
-    put_output(arguments, list.dump(2) + "\n");
+    put_result(arguments, list.dump(2) + "\n");
   } else {
-    put_output(arguments, format == "csv" ? to_csv(rows) : to_text(rows));
+    put_result(arguments, format == "csv" ? to_csv(rows) : to_text(rows));
   }
   return exit_ok;
 }

@@ -15,11 +15,10 @@ int run_merge(const Arguments& arguments) {
       merge_shards(arguments.positional, arguments.value("output"),
                    arguments.flag("force") ? Existing::overwrite : Existing::refuse);
   const auto count = [](std::uint64_t n) { return format_count(static_cast<std::int64_t>(n)); };
-  say("{} rows of {} shards", count(merged.rows), arguments.positional.size());
-  if (merged.failed > 0)
-    say("; {} failed: the sweep's own command with --resume tries them again",
-        count(merged.failed));
-  say("\n");
+  const std::string failed = fmt::format(
+      "; {} failed: the sweep's own command with --resume tries them again", count(merged.failed));
+  say("{} rows of {} shards{}\n", count(merged.rows), arguments.positional.size(),
+      merged.failed > 0 ? failed : "");
   return exit_ok;
 }
 

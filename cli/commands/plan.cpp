@@ -164,7 +164,7 @@ int put_published(const Arguments& arguments, const std::string& note = "") {
   if (format == "csv" && result.plans.empty()) say("no plan: {}\n", result.infeasible_because);
   if (arguments.flag("report"))
     write_report(plan_report(task, result, arguments), arguments.value("report"));
-  put_output(arguments, format == "json"  ? json.dump(2) + "\n"
+  put_result(arguments, format == "json"  ? json.dump(2) + "\n"
                         : format == "csv" ? plans_csv(json)
                                           : to_text(task, result));
   return exit_ok;

@@ -1,6 +1,7 @@
 // penstock replay: executes a scenario for real, and shows what was measured as `simulate` shows
 // what is predicted.
 #include "base/exit_codes.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
 #include "cli/execution.hpp"
 #include "cli/output.hpp"
@@ -191,15 +192,15 @@ int show(const Arguments& arguments, Simulation& s, const Recording& recording, 
   const Result result = measured_result(s, run);
   if (arguments.flag("trace")) write_trace(s, arguments.value("trace"));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
-                              table_width(arguments)};
+                              results_width()};
   const std::string format = arguments.value("format", "table");
   if (format == "table") {
-    put_output(arguments, to_table(s, result, options) + closing_lines(run, recording));
+    put_result(arguments, to_table(s, result, options) + closing_lines(run, recording));
     return status;
   }
   Json json = to_json(s, result, options);
   add_fields(json, run, recording);
-  put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
+  put_result(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
   return status;
 }
 

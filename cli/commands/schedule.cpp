@@ -2,6 +2,7 @@
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
 #include "cli/drawing.hpp"
 #include "cli/running.hpp"
@@ -13,7 +14,6 @@
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,9 +33,8 @@ int columns(const Arguments& arguments) {
     }
     return value;
   }
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
-  return 100;
+  const std::size_t width = results_width();
+  return width == 0 ? 100 : static_cast<int>(std::clamp<std::size_t>(width, 40, 10000));
 }
 
 struct ComputeTable {
@@ -143,12 +142,12 @@ std::string block_text(const Scenario& scenario, const Result& result, int colum
 int run_schedule_list(const Arguments& arguments) {
   const std::string format = arguments.value("format", "table");
   if (format == "table") {
-    put_output(arguments, schedules_text(static_cast<std::size_t>(columns(arguments))));
+    put_result(arguments, schedules_text(static_cast<std::size_t>(columns(arguments))));
     return exit_ok;
   }
   const Json rows = schedules_json();
   if (format == "json") {
-    put_output(arguments, rows.dump(2) + "\n");
+    put_result(arguments, rows.dump(2) + "\n");
     return exit_ok;
   }
   std::vector<std::vector<std::pair<std::string, Json>>> cells;
@@ -161,7 +160,7 @@ int run_schedule_list(const Arguments& arguments) {
                    : value);
     }
   }
-  put_output(arguments, to_csv(cells));
+  put_result(arguments, to_csv(cells));
   return exit_ok;
 }
 
@@ -183,7 +182,8 @@ int run_schedule_show(const Arguments& arguments) {
                                    {.colour = colour, .versions = arguments.flag("versions")});
   text += claims_text(simulation, result);
   if (scenario.schedule->block != nullptr) text += block_text(scenario, result, width);
-  put_output(arguments, text);
+  const std::size_t given = arguments.flag("width") ? static_cast<std::size_t>(width) : 0;
+  put_output(arguments, wrapped(text, std::max(given, results_width())));
   return exit_ok;
 }
 

@@ -116,7 +116,7 @@ int run_schedule_check(const Arguments& arguments) {
     if (format == "table") throw;
     result = wrong(error, file);
   }
-  put_output(arguments, format == "table"  ? table_text(result)
+  put_result(arguments, format == "table"  ? table_text(result)
                         : format == "json" ? result.dump(2) + "\n"
                                            : csv_text(result));
   return result["ok"].get<bool>() ? exit_ok : exit_usage;

@@ -1,6 +1,7 @@
 // penstock simulate
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
 #include "results/fitting_split.hpp"
 #include "results/advice.hpp"
@@ -49,7 +50,7 @@ int run_simulate(const Arguments& arguments) {
   auto perturbed = study_perturbations(scenario, engine_of(arguments));
   const Simulation simulation = simulate(scenario, engine_of(arguments));
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
-                              table_width(arguments)};
+                              results_width()};
   const std::string format = arguments.value("format", "table");
   const bool events_only = format == "csv" && options.events;
   Result result = summarize(simulation);
@@ -66,15 +67,15 @@ int run_simulate(const Arguments& arguments) {
       auto& row = rows.emplace_back();
       for (const auto& [key, value] : event.items()) row.emplace_back(key, value);
     }
-    put_output(arguments, to_csv(rows));
+    put_result(arguments, to_csv(rows));
     return exit_ok;
   }
   if (format == "table") {
-    put_output(arguments, to_table(simulation, result, options));
+    put_result(arguments, to_table(simulation, result, options));
   } else {
     note_fitting_split(scenario, result);  // for `compare`, which shows notes of saved results
     const Json json = to_json(simulation, result, options);
-    put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
+    put_result(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
   }
   return exit_ok;
 }

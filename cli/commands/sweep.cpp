@@ -304,10 +304,12 @@ int run_sweep(const Arguments& given) {
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);
-  SweepRun run(space, columns, *output, shard, [&](const Cells& row, bool is_new) {
+  SweepRun run(space, columns, *output, shard, [&](const Cells& row, const Row* evaluated) {
     overview.add(row);
     if (report) report->add(row);
-    if (is_new) watch->saw_another(overview);
+    if (evaluated == nullptr) return;
+    overview.add_shortage(*evaluated);
+    watch->saw_another(overview);
   });
   workers.full = [&run] { return run.full(); };
   workers.tick = [&run] { run.tick(); };
@@ -317,7 +319,7 @@ int run_sweep(const Arguments& given) {
   const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
   watch->end();
   if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space);
-  if (shows_table(arguments)) fmt::print("{}", overview.table(canvas_of_terminal()));
+  if (shows_table(arguments)) print_text(overview.table(canvas_of_terminal()));
   flush_output();
   say_end(arguments, overview, run, *watch, complete);
   if (report) write_report(report->report(overview, arguments), arguments.value("report"));

@@ -1,5 +1,6 @@
 // penstock trace check
 #include "base/exit_codes.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
 #include "traces/trace_check.hpp"
@@ -30,17 +31,17 @@ int run_trace_check(const Arguments& arguments) {
     }
     fmt::print("{}", to_csv({row}));
   } else {
-    for (const std::string& violation : r.first) fmt::print("{}\n", violation);
+    for (const std::string& violation : r.first) print_text(violation + "\n");
     if (r.violations > static_cast<std::int64_t>(r.first.size()))
       fmt::print("... and {} more\n", r.violations - static_cast<std::int64_t>(r.first.size()));
-    fmt::print(
+    print_text(fmt::format(
         "{}: {} events ({} slices on {} lanes of {} processes, {} counter samples, {} flow ends), "
         "{}\n",
         arguments.positional[0], format_count(r.events), format_count(r.slices), r.lanes,
         r.processes, format_count(r.counters), format_count(r.flows),
         r.violations == 0
             ? "no violations"
-            : format_count(r.violations) + (r.violations == 1 ? " violation" : " violations"));
+            : format_count(r.violations) + (r.violations == 1 ? " violation" : " violations")));
   }
   return r.violations == 0 ? exit_ok : exit_failed;
 }

@@ -252,7 +252,7 @@ int run_train(const Arguments& arguments) {
   if (!any) return status == exit_ok ? exit_failed : status;
   const bool reproducible = arguments.flag("reproducible");
   const std::string format = arguments.value("format", "table");
-  put_output(arguments, format == "csv"             ? csv_of(learned)
+  put_result(arguments, format == "csv"             ? csv_of(learned)
                         : format == "json"          ? json_of(learned, reproducible)
                         : arguments.flag("compare") ? comparison_of(learned)
                                                     : table_of(learned, reproducible));

@@ -531,7 +531,7 @@ int run_validate(const Arguments& arguments) {
                                                }),
                            std::move(sections), scenarios_text(scenarios)),
                  arguments.value("report"));
-  put_output(arguments, text_of(result, arguments));
+  put_result(arguments, text_of(result, arguments));
   std::size_t unseen = 0;
   for (const MeasuredReport& report : reports) unseen += report.left_out;
   if (unseen > 0) say("{} left out\n", counted(static_cast<std::int64_t>(unseen), "row"));

@@ -93,8 +93,9 @@ class Comparison extends Figure {
   constructor(section, panel) {
     super(section);
     this.panel = panel;
-    this.palette = palette(panel.bars.length);
   }
+
+  get palette() { return palette(this.panel.bars.length); }
 
   title() { return this.panel.quantity; }
   legend() {

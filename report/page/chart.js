@@ -4,17 +4,31 @@
 // Charts are made when they come near the screen, and again whenever colours change.
 const ZOOM_STEP = 1.5;
 const PAN_STEP = 0.1;  // of what is seen
+// Okabe's and Ito's, on light paper with those darkened that would hardly be seen on it.
 const OKABE_ITO = ['#0072b2', '#e69f00', '#009e73', '#d55e00', '#56b4e9', '#cc79a7', '#f0e442'];
+const OKABE_ITO_ON_LIGHT =
+    ['#00588b', '#b07800', '#00946c', '#d55e00', '#2a8fcb', '#b8619a', '#6b6300'];
 const VIRIDIS = [
   '#440154', '#482878', '#3e4989', '#31688e', '#26828e', '#1f9e89', '#35b779', '#6ece58', '#b5de2b',
   '#fde725'
 ];
 
-const VIRIDIS_ON_DARK = 4;  // from this one on they stand 3:1 off dark paper
+// From the one on, and until before the other, they stand 3:1 off dark and light paper.
+const VIRIDIS_ON_DARK = 4, VIRIDIS_ON_LIGHT = 6;
+const isDark = () => document.documentElement.dataset.theme === 'dark';
 
 /** Viridis, as far as it can be seen on the page's paper. */
 function ramp() {
-  return VIRIDIS.slice(document.documentElement.dataset.theme === 'dark' ? VIRIDIS_ON_DARK : 0);
+  return isDark() ? VIRIDIS.slice(VIRIDIS_ON_DARK) : VIRIDIS.slice(0, VIRIDIS_ON_LIGHT);
+}
+
+/** Black or white, which stands out more from a colour: at least 4.5:1 from any. */
+function inkOn(colour) {
+  const [red, green, blue] =
+      [1, 3, 5]
+          .map(i => parseInt(colour.slice(i, i + 2), 16) / 255)
+          .map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? '#000' : '#fff';
 }
 
 /** What lies at a share from 0 to 1 of the way through these colours. */
@@ -29,15 +43,11 @@ function between(colours, share) {
   return `#${mixed.join('')}`;
 }
 
-/**
-   Colours for `count` things in order: told apart while they are few, else a ramp, on light paper
-    without its end that is near to the paper's colour.
- */
+/** Colours for `count` things in order: told apart while they are few, else a ramp. */
 function palette(count) {
-  if (count <= OKABE_ITO.length) return OKABE_ITO.slice(0, count);
-  const colours = ramp();
-  const until = colours.length < VIRIDIS.length ? 1 : 0.8;
-  return Array.from({length: count}, (_, i) => between(colours, until * i / (count - 1)));
+  const few = isDark() ? OKABE_ITO : OKABE_ITO_ON_LIGHT;
+  if (count <= few.length) return few.slice(0, count);
+  return Array.from({length: count}, (_, i) => between(ramp(), i / (count - 1)));
 }
 
 function theme() {

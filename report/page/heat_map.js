@@ -92,6 +92,8 @@ class HeatMap extends Figure {
     this.crossed = cells.filter(c => c.value === null);
     const values = this.good.map(c => c.value);
     const [least, most] = values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
+    this.limits = [least, most > least ? most : least + 1];
+    this.chosen = this.limits;
     const scale = scaleOf(this.measure.unit, most);
     const text = axis => axis.choices.map(value => format(value, axis.unit));
     const {faint, ink} = this.colours;
@@ -121,8 +123,8 @@ class HeatMap extends Figure {
       }),
       visualMap: {
         seriesIndex: 0,
-        min: least,
-        max: most > least ? most : least + 1,
+        min: this.limits[0],
+        max: this.limits[1],
         calculable: true,
         orient: 'horizontal',
         left: 'right',
@@ -140,7 +142,7 @@ class HeatMap extends Figure {
           type: 'heatmap',
           name: this.measure.name,
           progressive: 0,
-          data: this.good.map(c => [c.x, c.y, c.value]),
+          data: this.labelled(),
           itemStyle: {
             borderColor: this.colours.paper,
             borderWidth: Math.min(cellWidth, cellHeight) > 12 ? 1 : 0
@@ -163,6 +165,23 @@ class HeatMap extends Figure {
         },
       ],
     };
+  }
+
+  /** The cells, each with the ink of its number. */
+  labelled() {
+    const [least, most] = this.limits, [from, to] = this.chosen;
+    const ink = v => v < from || v > to ? this.colours.ink :
+                                          inkOn(between(ramp(), (v - least) / (most - least)));
+    return this.good.map(
+        ({x, y, value}) => ({value: [x, y, value], label: {color: ink(value)}}));
+  }
+
+  connect(chart) {
+    chart.on('datarangeselected', ({selected}) => {
+      this.chosen = selected;
+      chart.setOption({series: [{name: this.measure.name, data: this.labelled()}]});
+    });
+    return super.connect(chart);
   }
 
   /** A grey cell with a diagonal cross. */

@@ -12,6 +12,8 @@ const KINDS = [
 const RECOMPUTATION = 'recomputation';
 const MESSAGES = 'messages to the device';
 const UPDATES = 'ends of updates';
+const PALE = 0.5;        // of two timelines above each other the first, predicted
+const RECOMPUTED = 0.3;  // of a box's height
 const NO_TIME = 0xffffffff;
 const MOST_LABELS = 1500;
 const MOST_UPDATE_LINES = 300;
@@ -265,6 +267,8 @@ class Timeline extends Figure {
     };
   }
 
+  isPale(lane) { return this.section.clocks.length > 1 && lane.clock === 0; }
+
   /** A shape per lane; `boxes` gives the rectangles. */
   series(name, fill, boxes, {silent = true, stroke = null} = {}) {
     return {
@@ -275,10 +279,9 @@ class Timeline extends Figure {
         const box = this.laneBox(params, api, index);
         if (!box) return null;
         const wide = stroke && this.pixelsPerOp(box) > 6;
-        // Of two timelines above each other the first, predicted, is pale.
-        const pale = silent && this.section.clocks.length > 1 && this.lanes[index].clock === 0;
+        const opacity = silent && this.isPale(this.lanes[index]) ? PALE : 1;
         const style =
-            {fill, opacity: pale ? 0.5 : 1, stroke: wide ? stroke : null, lineWidth: wide ? 1 : 0};
+            {fill, opacity, stroke: wide ? stroke : null, lineWidth: wide ? 1 : 0};
         return {
           type: 'boxes',
           shape: {rects: boxes(this.lanes[index], box)},
@@ -386,7 +389,7 @@ class Timeline extends Figure {
       const [top, height] = this.span(lane, i, box);
       list.add(
           Math.max(box.left, box.x(lane.startOf(i))), Math.min(box.right, box.x(end)),
-          top + height * 0.7, height * 0.3);
+          top + height * (1 - RECOMPUTED), height * RECOMPUTED);
     });
     return list.rects;
   }
@@ -420,13 +423,16 @@ class Timeline extends Figure {
     const box = this.laneBox(params, api, index);
     if (!box || this.pixelsPerOp(box) < 2 || box.height < 10) return null;
     const children = [];
-    const fill = css('--on-bar');
+    const pale = colour => between([css('--idle'), colour], PALE);
+    const inks = KINDS.map(kind => css(kind.colour))
+                     .map(colour => inkOn(this.isPale(lane) ? pale(colour) : colour));
     this.inView(lane, box, i => {
       const left = Math.max(box.left, box.x(lane.startOf(i)));
       const right = Math.min(box.right, box.x(lane.endOf(i)));
       const text = String(lane.microbatch[i]);
-      const [top, height] = this.span(lane, i, box);
-      if (right - left < 4 + 6.2 * text.length || height < 9 || !this.shown(lane.kindOf(i))) return;
+      const [top, whole] = this.span(lane, i, box);
+      const height = whole * (lane.recompute[i] ? 1 - RECOMPUTED : 1);
+      if (right - left < 4 + 6.2 * text.length || height < 7.5 || !this.shown(lane.kindOf(i))) return;
       if (++this.labelled > MOST_LABELS) return;
       children.push({
         type: 'text',
@@ -437,7 +443,7 @@ class Timeline extends Figure {
           y: top + height / 2,
           align: 'center',
           verticalAlign: 'middle',
-          fill,
+          fill: inks[lane.kindOf(i)],
           font: '10.5px system-ui, sans-serif'
         }
       });

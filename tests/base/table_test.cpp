@@ -41,7 +41,7 @@ TEST(Table, TakesOutTheLeastWhereThereIsNoRoom) {
   EXPECT_EQ(some.fit(24, {"least", "little"}),
             "(no room for least: a wider terminal or --format json has them)\n");
   EXPECT_EQ(some.render(), "name  much  little\nx        1      22\n");
-  EXPECT_EQ(few.fit(3, {"no such", "least", "little"}),
+  EXPECT_EQ(few.fit(10, {"no such", "least", "little"}),
             "(no room for least, little: a wider terminal or --format json has them)\n");
   EXPECT_EQ(few.render(), "name  much\nx        1\n");
 }
@@ -71,6 +71,29 @@ TEST(Table, CountsCharactersNotBytes) {
   TextTable table({"ä", "b"});
   table.add({"xy", "1"});
   EXPECT_EQ(table.render(), "ä   b\nxy  1\n");
+}
+
+TEST(TextTable, WordsOfALastColumnOfTextsAreWrapped) {
+  TextTable table({"what", "n", "detail"},
+                  {TextTable::Align::left, TextTable::Align::right, TextTable::Align::left});
+  table.add({"a", "10", "one two three four five six seven"});
+  EXPECT_EQ(table.render(0, 34),
+            "what   n  detail\n"
+            "a     10  one two three four five\n"
+            "          six seven\n");
+  EXPECT_EQ(table.render(0, 0), "what   n  detail\na     10  one two three four five six seven\n");
+}
+
+TEST(TextTable, ColumnsThatHaveNoRoomStandBelowBesideTheFirst) {
+  TextTable table({"name", "much", "little", "least"});
+  table.add({"x", "1", "22", "333"});
+  EXPECT_EQ(table.render(0, 18),
+            "name  much  little\nx        1      22\n\nname  least\nx       333\n");
+  EXPECT_EQ(table.render(2, 14),
+            "  name  much\n  x        1\n\n  name  little\n  x         22\n\n  name  least\n"
+            "  x       333\n");
+  EXPECT_EQ(table.fit(7, {"least"}), "") << "not even without it";
+  EXPECT_EQ(table.render(0, 0), "name  much  little  least\nx        1      22    333\n");
 }
 
 }  // namespace

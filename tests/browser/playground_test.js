@@ -106,10 +106,10 @@ const tests = {
     const page = await open();
     for (const side of [0, 1]) {
       const selector = `.side:nth-of-type(${side + 1}) .timeline`;
-      assert.ok(await pixels(page, selector, [0x00, 0x72, 0xb2]) > 2000, `side ${side}: forward`);
+      assert.ok(await pixels(page, selector, [0x00, 0x58, 0x8b]) > 2000, `side ${side}: forward`);
     }
-    assert.ok(await pixels(page, '.side:nth-of-type(1) .timeline', [0x00, 0x9e, 0x73]) > 2000, 'backward');
-    assert.ok(await pixels(page, '.side:nth-of-type(2) .timeline', [0xe6, 0x9f, 0x00]) > 1000, 'backward of the weights');
+    assert.ok(await pixels(page, '.side:nth-of-type(1) .timeline', [0x00, 0x94, 0x6c]) > 2000, 'backward');
+    assert.ok(await pixels(page, '.side:nth-of-type(2) .timeline', [0xb0, 0x78, 0x00]) > 1000, 'backward of the weights');
     const [one, two] = await page.evaluate(() => playground.sides.map(side => side.result.bubble_fraction));
     assert.ok(two < one, 'zb-h1 has the smaller bubble');
     await close(page);
@@ -174,7 +174,7 @@ const tests = {
 
   async 'keys move and zoom the timeline'() {
     const page = await open({hash: '#beside='});
-    const ink = () => pixels(page, '.timeline', [0x00, 0x72, 0xb2]);
+    const ink = () => pixels(page, '.timeline', [0x00, 0x58, 0x8b]);
     const before = await ink();
     await page.locator('.timeline').first().focus();
     for (let i = 0; i < 6; ++i) await page.keyboard.press('+');

@@ -1309,7 +1309,7 @@ class OtherCommands(Case):
         for width in (60, 80, 160):
             text = self.ok("schedule", "list", "--width", str(width))
             self.assertLessEqual(max(map(len, text.splitlines())), width)
-            self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s} ", text)], [])
+            self.assertEqual([s for s in SCHEDULES if not re.search(rf"(?m)^{s}( |$)", text)], [])
         self.assertFalse(by_name["pipedream-2bw"]["flush"])
 
     def test_doctor(self):
@@ -1614,6 +1614,79 @@ class Terminal(Case):
 
     def test_other_output_is_plain(self):
         self.assertNotIn("\x1b", on_terminal("simulate", SMALL))
+
+
+class Narrow(Case):
+    """What people read keeps to $COLUMNS and to the terminal; in pipes and files lines stay whole."""
+
+    GPT, SPLIT = "gpt-2.2b-2bw", ["llama-3-70b-h100", "--set", "split=balanced"]
+    COMMANDS = [
+        [], ["--help"], ["schedule", "--help"], ["help", "nothing"], ["doctor"],
+        *(["list", what] for what in ("scenarios", "models", "devices", "clusters", "stacks", "schedules", "nothing")),
+        ["simulate", GPT], ["simulate", "perturbed-links"], ["simulate", "perturbed-failures"],
+        ["simulate", GPT, "--set", "stages=2"], ["simulate", "gpt-355m-uneven"],
+        ["simulate", "nothing"], ["simulate", GPT, "--nothing"], ["simulate", GPT, "--set", "width=1000"],
+        ["compare", GPT, "gpt-2.2b-flush", "small-1f1b"], ["compare", GPT, "--over", "schedule=1f1b,gpipe,zb-h1"],
+        ["sweep", GPT], ["sweep", GPT, "--over", "stages=2,4,8", "--over", "microbatch_size=1:8:*2"],
+        ["sweep", *SPLIT, "--over", "tensor=4,8", "--over", "stages=4,8"],
+        ["plan", "gpt-355m", "--cluster", "dgx-a100", "--batch", "64", "--effort", "20", "--stages", "2"],
+        ["plan", "gpt-2.2b", "--cluster", "p3.16xlarge"], ["validate"], ["validate", "nothing.csv"],
+        *(["schedule", "show", name] for name in ("1f1b", "zb-h1", "interleaved-1f1b", "v-half", "pipedream-2bw")),
+        ["import", "megatron-args", "-", "--cluster", "dgx-a100"]]
+    JOB = ("run --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --bf16 --vocab-size 51200 "
+           "--micro-batch-size 1 --global-batch-size 64 --pipeline-model-parallel-size 4 --overlap-grad-reduce "
+           "--num-experts 8 --use-flash-attn --nnodes 1 --nproc-per-node 8")
+
+    def said(self, *command, **environment):
+        done = subprocess.run([BINARY, *command], cwd=SOURCE, env=ENVIRONMENT | environment, text=True,
+                              capture_output=True, input=self.JOB, timeout=120)
+        return done.stderr if command[:1] == ("import",) else done.stdout + done.stderr
+
+    @staticmethod
+    def cannot_be_broken(line):
+        """A command to paste, or one word."""
+        return re.match(r" +penstock", line) or " " not in line.strip()
+
+    def commands(self):
+        helped = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", self.said("--help"), re.M)
+        self.assertGreater(len(helped), 15)
+        return [*self.COMMANDS, *(["help", *name.split()] for name in helped)]
+
+    def test_no_line_is_longer_than_columns(self):
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            asked = [(width, command) for width in (60, 80) for command in self.commands()]
+            texts = pool.map(lambda one: self.said(*one[1], COLUMNS=str(one[0])), asked)
+        for (width, command), text in zip(asked, texts):
+            self.assertTrue(text, command)
+            for line in text.splitlines():
+                if len(line) > width:
+                    self.assertTrue(self.cannot_be_broken(line), f"{width}: {command}: {line}")
+
+    def test_the_same_words_are_said_in_lines_of_any_width(self):
+        for command in (["list", "scenarios"], ["doctor"], ["help", "plan"], ["simulate", "nothing"],
+                        ["sweep", self.GPT]):
+            whole = self.said(*command)
+            self.assertGreater(max(map(len, whole.splitlines())), 60)
+            self.assertCountEqual(self.said(*command, COLUMNS="60").split(), whole.split())
+
+    def test_pipes_and_files_have_whole_lines(self):
+        for command in (["list", "clusters"], ["simulate", self.GPT, "--reproducible"]):
+            whole = self.said(*command)
+            self.assertGreater(max(map(len, whole.splitlines())), 90)
+            file = self.folder / "result.txt"
+            self.said(*command, "-o", str(file), COLUMNS="60")
+            self.assertEqual(file.read_text(), whole)
+
+    def test_a_terminal_is_as_good_as_columns(self):
+        for command in (["list", "models"], ["help", "sweep"]):
+            self.assertEqual(on_terminal(*command, columns=60).replace("\r", ""), self.said(*command, COLUMNS="60"))
+
+    def test_what_programs_read_stays_whole(self):
+        for command in (["list", "clusters", "--format", "csv"], ["simulate", self.GPT, "--reproducible", "--format", "csv"],
+                        ["export", "gpt-2.2b-flush", "--to", "megatron-args"], ["init", "-"]):
+            self.assertEqual(self.said(*command, COLUMNS="40"), self.said(*command), command)
+        wrong = self.said("simulate", self.GPT, "--set", "width=1000", COLUMNS="40", PENSTOCK_ERRORS="json")
+        self.assertEqual(json.loads(wrong)["kind"], "input")
 
 
 if __name__ == "__main__":

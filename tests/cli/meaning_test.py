@@ -16,7 +16,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
-                            "LC_ALL": "C.UTF-8", "COLUMNS": "200"}
+                            "LC_ALL": "C.UTF-8"}
 CHUNKED = ["interleaved-1f1b", "looped-bfs", "zb-v", "v-half", "v-min", "1f1b-v", "hanayo",
            "dualpipev", "interleaved-zb"]
 COSTS = "model: {forward: 8 ms, backward_input: 8 ms, backward_weight: 8 ms, parameters: 1 GiB}\n"

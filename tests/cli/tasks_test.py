@@ -14,7 +14,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 ENVIRONMENT = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "PENSTOCK_HOME": str(SOURCE),
-                            "LC_ALL": "C.UTF-8", "COLUMNS": "200", "PROGRAM": BINARY}
+                            "LC_ALL": "C.UTF-8", "PROGRAM": BINARY}
 
 
 def sections():

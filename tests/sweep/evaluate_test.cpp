@@ -119,6 +119,13 @@ TEST(Evaluator, AMistakeIsARowWithItsReason) {
   EXPECT_TRUE(std::isnan(row.numbers[0]));
 }
 
+TEST(Evaluator, WhatNeedsMoreDevicesThanThereAreSaysHowManyThereAre) {
+  const Row row = row_at({{"pipeline.width", "1000"}});
+  EXPECT_EQ(row.status, Row::Status::refused);
+  EXPECT_EQ(row.too_few_devices, 8) << row.why;
+  EXPECT_EQ(row_at({{"pipeline.stages", "four"}}).too_few_devices, 0);
+}
+
 TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
   const Evaluator evaluator({shipped("small-1f1b")}, {}, EngineChoice::exact);
   const Row fits = evaluator.row(Point{});

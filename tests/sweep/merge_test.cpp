@@ -29,7 +29,7 @@ Manifest manifest_of(const SpaceRig& rig, const Shard& shard) {
 void sweep(const std::string& path, const Shard& shard, std::size_t most = 1000,
            std::uint64_t failing = ~std::uint64_t{0}, const SpaceRig& rig = SpaceRig()) {
   const auto output = open_output(path, rig.columns, manifest_of(rig, shard), Existing::overwrite);
-  SweepRun run(rig.space, rig.columns, *output, shard, [](const Cells&, bool) {});
+  SweepRun run(rig.space, rig.columns, *output, shard, [](const Cells&, const Row*) {});
   while (const auto point = most-- > 0 ? run.next_point() : std::nullopt) {
     Row row = made_up_row(point->number);
     if (row.point == failing) row.status = Row::Status::failed;

@@ -28,7 +28,7 @@ void sweep(const std::string& path, Existing existing, unsigned seed, std::size_
            std::uint64_t broken = ~std::uint64_t{0}) {
   const SpaceRig rig;
   const auto output = open_output(path, rig.columns, manifest_of(rig.space), existing);
-  SweepRun run(rig.space, rig.columns, *output, {}, [](const Cells&, bool) {});
+  SweepRun run(rig.space, rig.columns, *output, {}, [](const Cells&, const Row*) {});
   if (existing == Existing::resume) run.resume();
   std::mt19937 random(seed);
   std::vector<std::uint64_t> handed;

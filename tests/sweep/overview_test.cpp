@@ -55,6 +55,22 @@ TEST(Overview, WhatWouldFitWithOtherLayersIsSaidBelowTheTable) {
       << overview.table(kPlain);
 }
 
+TEST(Overview, TooFewDevicesAreKnownByTheReasonNotByTheWords) {
+  const SpaceRig rig;
+  Overview overview(rig.space, rig.columns, {});
+  for (const std::uint64_t point : {0, 1, 2}) {
+    Row row = made_up_row(point);
+    row.status = Row::Status::refused;
+    row.why = point == 0 ? "needs 9 devices, the cluster 'x' has 8" : "in other words";
+    if (point > 0) row.too_few_devices = 64;
+    overview.add(rig.columns.cells(row));
+    overview.add_shortage(row);
+  }
+  EXPECT_EQ(overview.fixed_width(),
+            "2 need more GPUs than there are, as pipeline.width is the same for all: with --over "
+            "width=1:64 --where 'stages*tensor*width == 64' every row has all");
+}
+
 TEST(Overview, WhatFitsAsFarAsIsModelledIsShownAndSaysWhatIsMissing) {
   const SpaceRig rig;
   Overview overview(rig.space, rig.columns, {});

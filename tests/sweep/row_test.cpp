@@ -17,6 +17,7 @@ Row some_row() {
   row.point = 1ULL << 40U;
   row.status = Row::Status::infeasible;
   row.why = "device 3 needs 92.4 GiB, has 80 GiB";
+  row.too_few_devices = 64;
   row.scenario = std::string("a\0b", 3);
   row.engine = "exact";
   row.width = "[15, 1]";
@@ -32,6 +33,7 @@ TEST(Row, IsReadBackAsItWas) {
   EXPECT_EQ(read.point, row.point);
   EXPECT_EQ(read.status, row.status);
   EXPECT_EQ(read.why, row.why);
+  EXPECT_EQ(read.too_few_devices, row.too_few_devices);
   EXPECT_EQ(read.scenario, row.scenario);
   EXPECT_EQ(read.engine, row.engine);
   EXPECT_EQ(read.schedule, "");
