@@ -303,6 +303,8 @@ std::vector<std::string> not_searched(const FullPlan& full) {
 
 namespace {
 
+constexpr double kProven = 1e-8;  // a gap that is rounding
+
 /// What keeps the gap from being closed, and what would.
 std::string why_not_proven(const SearchResult& result) {
   if (result.out_of_time)
@@ -314,6 +316,17 @@ std::string why_not_proven(const SearchResult& result) {
          "layers "
          "and "
          "orders too many to visit: --stages, --schedule and --microbatch-size leave fewer\n";
+}
+
+/// What is proven of more than all plans together.
+std::string known_orders(const FullPlan& full) {
+  const SearchResult& result = full.result;
+  if (!result.gap || !result.known_orders_gap || *result.known_orders_gap >= *result.gap) return "";
+  const std::string better = better_word(full.options.objective);
+  constexpr const char* kWhich = "no plan of a schedule with a fixed order of ops";
+  if (*result.known_orders_gap <= kProven) return fmt::format("{} is {}\n", kWhich, better);
+  return fmt::format("{} can be more than {:.3g} % {}; not ruled out: {}\n", kWhich,
+                     *result.known_orders_gap * 100, better, result.known_orders_gap_held_by);
 }
 
 }  // namespace
@@ -333,11 +346,11 @@ std::string proof(const FullPlan& full) {
       result.gap ? fmt::format("no {} of this search can be more than {:.3g} % {}", kind,
                                *result.gap * 100, better_word(full.options.objective))
                  : "no bound: some plans that were not simulated are bounded by nothing";
-  const bool proven = result.gap && *result.gap <= 1e-8;
+  const bool proven = result.gap && *result.gap <= kProven;
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
   if (!proven)
     text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
-  if (!proven) text += why_not_proven(result);
+  if (!proven) text += known_orders(full) + why_not_proven(result);
   return text + joined_layers(problem) + failed_simulations(result);
 }
 
@@ -514,6 +527,8 @@ Json to_json(const FullPlan& full) {
           {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
           {"gap", result.gap ? Json(*result.gap) : Json()},
           {"gap_held_by", result.gap_held_by},
+          {"known_orders_gap", result.known_orders_gap ? Json(*result.known_orders_gap) : Json()},
+          {"known_orders_gap_held_by", result.known_orders_gap_held_by},
           {"out_of_time", result.out_of_time},
           {"evaluations", result.evaluations},
           {"confirmations", result.confirmations},

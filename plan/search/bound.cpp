@@ -141,9 +141,11 @@ double Bounds::reduce_s(const Shape& shape, double bytes) const {
   if (shape.width == 1) return 0;
   const int node = problem_.base().cluster.devices_per_node;
   const bool far = shape.width * shape.tensor > node;
-  // Over nodes with several replicas each as many rings share the bytes, each with a NIC.
-  const int rings = std::clamp(node / shape.tensor, 1, shape.width);
-  const double per_byte_s = far ? std::max(ring_far_s_ / rings, ring_near_s_) : ring_near_s_;
+  // Over nodes with several replicas each as many rings share the bytes: each replica sends one
+  // ring's over its NIC and the others' within the node.
+  const double rings = std::clamp(node / shape.tensor, 1, shape.width);
+  const double far_s = std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings;
+  const double per_byte_s = far ? far_s : ring_near_s_;
   return 2.0 * (shape.width - 1) / shape.width * bytes * per_byte_s;
 }
 
@@ -345,6 +347,27 @@ double Bounds::least_added_s(const Shape& shape) {
   return std::max(0.0, found->second * (1 - 1e-9));
 }
 
+std::vector<Bounds::LevelUse> Bounds::level_uses(const PlanFamily& family) {
+  const int layers = problem_.layers();
+  const std::vector<Level> all = levels(family);
+  std::vector<LevelUse> out;
+  for (const Level& level : all) {
+    LevelUse use{kInfinite, kInfinite, kInfinite};
+    for (const int i : {0, std::min(1, layers - 1), layers - 1}) {
+      const StagePart& held = level.held->part(i, 1);
+      use.bytes = std::min(use.bytes, held.activation_bytes);
+      use.late_bytes = std::min(use.late_bytes, held.weight_input_bytes);
+      use.extra_s =
+          std::min(use.extra_s, level.time->part(i, 1).work_s() - all[0].time->part(i, 1).work_s());
+    }
+    if (steps_.single_layers() && &level != &all.front())
+      use.extra_s = std::min(use.extra_s, least_added_s(family.shape));
+    use.extra_s = std::max(use.extra_s, 0.0);
+    out.push_back(use);
+  }
+  return out;
+}
+
 /// What recomputation adds to the work of a device with n layers, per microbatch; [n].
 Bounds::Extra Bounds::extra_s(const PlanFamily& family, const Held& stash) {
   const int layers = problem_.layers();
@@ -352,30 +375,21 @@ Bounds::Extra Bounds::extra_s(const PlanFamily& family, const Held& stash) {
   Extra out{nothing, nothing};
   // Of measured stages some is taken once, whatever their layers.
   if (capacity_ == kInfinite || problem_.base().profile || problem_.base().measured) return out;
-  const std::vector<Level> all = levels(family);
-  using Choices = std::vector<std::pair<double, double>>;  // bytes and extra
-  Choices until_input, until_weights;
-  for (const Level& level : all) {
-    double bytes = kInfinite, late_bytes = kInfinite, extra = kInfinite;
-    for (const int i : {0, std::min(1, layers - 1), layers - 1}) {
-      bytes = std::min(bytes, level.held->part(i, 1).activation_bytes);
-      late_bytes = std::min(late_bytes, level.held->part(i, 1).weight_input_bytes);
-      extra = std::min(extra, level.time->part(i, 1).work_s() - all[0].time->part(i, 1).work_s());
-    }
-    if (steps_.single_layers() && &level != &all.front())
-      extra = std::min(extra, least_added_s(family.shape));
-    until_input.emplace_back(stash.until_input * bytes, std::max(extra, 0.0));
-    until_weights.emplace_back(stash.until_weights * late_bytes, std::max(extra, 0.0));
+  const std::vector<LevelUse> uses = level_uses(family);
+  std::vector<std::pair<double, double>> until_input, until_weights;  // bytes and extra
+  for (const LevelUse& use : uses) {
+    until_input.emplace_back(stash.until_input * use.bytes, use.extra_s);
+    until_weights.emplace_back(stash.until_weights * use.late_bytes, use.extra_s);
   }
   const auto least = [&](int n, double room, bool whole) {
     return std::max(least_extra(until_input, n, room, whole),
                     least_extra(until_weights, n, room, whole));
   };
   for (int n = 1; n <= layers; ++n) {
-    const double held = all[0].held->lightest(n).static_bytes;
+    const double held = levels(family).front().held->lightest(n).static_bytes;
     const auto at = static_cast<std::size_t>(n);
     out.convex[at] = least(n, capacity_ - held, false);
-    out.whole[at] = all.size() == 2 ? least(n, capacity_ - held, true) : out.convex[at];
+    out.whole[at] = uses.size() == 2 ? least(n, capacity_ - held, true) : out.convex[at];
   }
   return out;
 }

@@ -52,6 +52,13 @@
 // n <= n_max(d), and the family is infeasible when no cut respects all n_max(d). At one time k(d)
 // is of all activations until I, at another of those that are kept until W: the larger one counts.
 //
+// Where the order of ops is known, every chain of ops that wait for one another is a bound, linear
+// in the layers of the stages and in those that recompute, and so is what a device holds at any
+// time. The least T over all numbers of them that keep these rows is a bound of the family: a
+// linear program, to which the longest chains of its own solution are added until there are none
+// (Kelley, "The cutting-plane method for solving convex programs", J. SIAM 8, 1960), and branches
+// where layers are no integers (Land and Doig, Econometrica 28, 1960).
+//
 // For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p; where
 // schedules without a flush may be chosen, no more than m times the first layer's work.
 #pragma once
@@ -71,6 +78,12 @@ struct Bound {
   double memory_bytes = 0;  ///< of the fullest device
   bool fits = true;         ///< false: proven not to fit
   int overfull = -1;        ///< of a candidate that does not fit: the fullest device
+};
+
+struct OrderBound {
+  double time_s = 0;              ///< 0: nothing is known
+  std::int64_t ops = 0;           ///< that were run
+  std::vector<Candidate> good{};  ///< nearly as fast as that, if they fit
 };
 
 /// Bounds of one problem; keeps what it computed. Not thread-safe.
@@ -93,6 +106,9 @@ class Bounds {
   /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
   /// false: it never does. `overfull`: what a simulation said of its devices.
   bool make_fit(Candidate& candidate, const Overfull& overfull = {});
+  /// Of a family whose order is known, over all cuts and recomputations. What is `enough` ends it,
+  /// and so do `most_ops` that are run.
+  OrderBound of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops);
   /// Less than of(family), but at once: without orders of ops and without cuts.
   Bound rough(const PlanFamily& family);
 
@@ -138,6 +154,12 @@ class Bounds {
     std::vector<double> convex, whole;
   };
   Extra extra_s(const PlanFamily& family, const Held& stash);
+  /// Of one layer at least, by level: what it adds to the work, and keeps of a microbatch until I
+  /// and until W.
+  struct LevelUse {
+    double extra_s, bytes, late_bytes;
+  };
+  std::vector<LevelUse> level_uses(const PlanFamily& family);
   Candidate balanced(const PlanFamily& family, const std::vector<int>& most);
   double good_cut_s(const PlanFamily& family, const std::vector<int>& most);
   Bound of_line(const PlanFamily& family, const std::vector<int>& most, Candidate* good);

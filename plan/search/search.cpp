@@ -19,6 +19,7 @@ namespace {
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 /// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
 constexpr double kRounding = 1e-9;
+constexpr std::int64_t kShares = 5;  // one of what may be spent on all orders is for each
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
 struct Node {
@@ -66,6 +67,7 @@ class Search {
     try_usual_ones();
     while (step()) report();
     try_other_schedules();
+    look_into_orders();
     improve_best();
     confirm_alternatives();
     balance_alternatives();
@@ -337,6 +339,10 @@ class Search {
       return true;
     }
     if (!open || !more_evaluations()) return confirm_last();
+    if (out_.evaluations >= orders_at_) {
+      orders_at_ *= 4;
+      look_into_orders();
+    }
     const Node node = take(hopeless(least(queue_)) ? rest_ : queue_);
     switch (node.level) {
       case Node::shape: open_shape(node.candidate.family.shape); break;
@@ -741,9 +747,50 @@ class Search {
   }
 
   void leave_open(double least, const PlanFamily& family) {
-    if (hopeless(least) || least >= open_) return;
-    open_ = least;
-    out_.gap_held_by = family.describe();
+    if (hopeless(least)) return;
+    if (least < open_) {
+      open_ = least;
+      out_.gap_held_by = family.describe();
+    }
+    const bool searched = family.schedule != nullptr && family.schedule->looks_at_costs;
+    if (searched || least >= open_of_known_orders_) return;
+    open_of_known_orders_ = least;
+    out_.known_orders_gap_held_by = family.describe();
+  }
+
+  /// Families whose cuts are not all visited, the least bound first: what their orders prove, and
+  /// the cuts that are nearest to it.
+  void look_into_orders() {
+    if (options_.objective == Objective::memory) return;
+    std::ranges::stable_sort(represented_, {}, &Open::least);
+    for (Open& open : represented_) {
+      if (hopeless(open.least)) return;
+      PlanFamily family = open.family;
+      family.arrangement = {};
+      const auto [found, added] = of_orders_.try_emplace(family.describe(), 0);
+      if (added) {
+        const std::int64_t left = options_.most_order_ops - order_ops_;
+        if (left <= 0 || !more_evaluations()) return;
+        const double one_s = cost(1, 0, family.shape);
+        const OrderBound bound = bounds_.of_order(
+            open.family, best() / one_s, std::min(left, options_.most_order_ops / kShares));
+        order_ops_ += bound.ops;
+        found->second = bound.time_s * one_s;
+        for (const Candidate& good : bound.good) try_cut(good);
+      }
+      open.least = std::max(open.least, found->second);
+    }
+  }
+
+  void try_cut(Candidate candidate) {
+    if (!bounds_.make_fit(candidate)) return;
+    const Bound bound = bounds_.of(candidate);
+    const double least = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
+    if (hopeless(least)) return;
+    ++out_.cuts.made;
+    evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
+    while (affordable() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+      confirm(take(relaxed_));
   }
 
   /// What is still in the queues is proven worse, or left.
@@ -780,7 +827,9 @@ class Search {
 
   void finish() {
     out_.lower_bound = std::min(best(), open_);
+    const double of_known_orders = std::min(best(), open_of_known_orders_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
+    if (!kept_.empty() && of_known_orders > 0) out_.known_orders_gap = best() / of_known_orders - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
     out_.single_layers = steps_.single_layers();
     out_.plans = kept_.offer(options_.top);
@@ -817,10 +866,13 @@ class Search {
   KeptPlans kept_;
   Queue queue_, rest_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
-  std::int64_t confirmed_ops_ = 0;
+  std::int64_t confirmed_ops_ = 0, order_ops_ = 0;
+  std::size_t orders_at_ = kBeforeConfirmations;
+  std::map<std::string, double> of_orders_;  ///< bounds of families on any ranks
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;      ///< that an answer took
   double open_ = kUnlimited;  ///< the least bound of what will not be visited
+  double open_of_known_orders_ = kUnlimited;
   struct Open {
     double least;
     PlanFamily family;

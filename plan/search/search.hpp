@@ -62,12 +62,14 @@ struct SearchOptions {
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
   std::int64_t most_searched_ops = 2048;
+  /// Ops that are run to look into families by their order (Bounds::of_order).
+  std::int64_t most_order_ops = 30'000'000;
   std::size_t top = 5;             ///< plans (kept_plans.hpp)
   bool uniform_recompute = false;  ///< every stage recomputes alike
   std::vector<Start> starts = {};
   /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
   /// are tried at most.
-  std::size_t most_moves = 200;
+  std::size_t most_moves = 400;
   /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
   /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
   double most_seconds = std::numeric_limits<double>::infinity();
@@ -101,6 +103,9 @@ struct SearchResult {
   /// best / lower_bound - 1; 0: proven best; none: there is no plan, or no bound above 0.
   std::optional<double> gap;
   std::string gap_held_by;  ///< the family whose cuts could be that good; empty: none
+  /// The same of plans whose order of ops does not depend on costs: of others little is proven.
+  std::optional<double> known_orders_gap;
+  std::string known_orders_gap_held_by;
   Tally shapes, families, cuts;
   std::size_t represented = 0;  ///< families with more cuts than were visited
   std::size_t evaluations = 0, confirmations = 0, moves = 0;

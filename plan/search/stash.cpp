@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <unordered_set>
 
 namespace penstock {
 namespace {
@@ -20,16 +21,28 @@ bool frees(const Op& op, bool until_weights) {
 /// Microbatches of each stage of a device, at all times when it has just taken up another.
 using Holdings = std::set<std::vector<int>>;
 
+/// A number of each stage, whose sums tell what is held; what they might mix up would be left out.
+std::uint64_t number_of(std::size_t stage) {
+  std::uint64_t x = (stage + 1) * 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
 Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, bool until_weights) {
   Holdings out;
   std::vector<int> held(shares.size(), 0);
+  std::unordered_set<std::uint64_t> seen;
+  std::uint64_t sum = 0;
   for (const Op& op : ops) {
     const bool freed = frees(op, until_weights);
     if (!takes(op) && !freed) continue;
-    const auto stage =
+    const auto place =
         std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
-    held[static_cast<std::size_t>(stage - shares.begin())] += freed ? -1 : 1;
-    if (!freed) out.insert(held);
+    const auto stage = static_cast<std::size_t>(place - shares.begin());
+    held[stage] += freed ? -1 : 1;
+    sum += freed ? -number_of(stage) : number_of(stage);
+    if (!freed && seen.insert(sum).second) out.insert(held);
   }
   return out;
 }
@@ -93,6 +106,19 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family) {
     shares[p - 1 - s].push_back({s, m - down});
   }
   return shares;
+}
+
+std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vector<Share>& shares,
+                                        bool until_weights) {
+  const Holdings times = holdings(ops, shares, until_weights);
+  std::vector<std::vector<int>> out;
+  for (const std::vector<int>& held : times) {
+    const auto no_less = [&](const std::vector<int>& other) {
+      return &other != &held && std::ranges::equal(held, other, std::ranges::less_equal{});
+    };
+    if (std::ranges::none_of(times, no_less)) out.push_back(held);
+  }
+  return out;
 }
 
 const Stash& Stashes::of(const PlanFamily& family) {

@@ -4,6 +4,7 @@
 #include "plan/search/candidate.hpp"
 
 #include <map>
+#include <span>
 #include <vector>
 
 namespace penstock {
@@ -36,6 +37,11 @@ struct Stash {
 
   Held of(std::size_t device) const { return {until_input[device], until_weights[device]}; }
 };
+
+/// Microbatches that a device holds of each of its stages, where it holds most: at times at which
+/// it holds more of some than at any other.
+std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vector<Share>& shares,
+                                        bool until_weights);
 
 /// Keeps what it computed.
 class Stashes {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 namespace penstock::bound_test {
@@ -127,7 +128,8 @@ std::optional<Candidate> random_candidate(const Problem& problem, const Axes& ax
 
 /// What became of the properties that not every plan has.
 struct Seen {
-  int answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0;
+  int answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0, by_order = 0,
+      higher = 0;
 };
 
 /// Time of an update, memory of the fullest device, 1 when it fits: as an engine says. None: the
@@ -145,6 +147,7 @@ std::optional<std::vector<double>> answer_of(const Scenario& scenario, Seen& see
 void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& candidate,
                    Seen& seen) {
   constexpr double kRounding = 1e-9;
+  constexpr std::int64_t kMostOrderOps = 100'000;
   SCOPED_TRACE(candidate.family.describe() +
                fmt::format(", layers [{}], recompute {}", fmt::join(candidate.layers, ", "),
                            candidate.recompute.empty()
@@ -184,6 +187,15 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
   // Of all that fits: what does not may well be faster.
   expect("family", bounds.of(candidate.family), fits);
   expect("candidate", bounds.of(candidate));
+  if (fits) {
+    const OrderBound by_order =
+        bounds.of_order(candidate.family, std::numeric_limits<double>::infinity(), kMostOrderOps);
+    EXPECT_LE(by_order.time_s, time_s * (1 + kRounding)) << "by order";
+    seen.by_order += by_order.time_s > 0 ? 1 : 0;
+    seen.higher += by_order.time_s > bounds.of(candidate.family).time_s * 1.001 ? 1 : 0;
+    for (const Candidate& good : by_order.good)
+      EXPECT_EQ(std::accumulate(good.layers.begin(), good.layers.end(), 0), problem.layers());
+  }
   // Without a flush one replica's time is a bound of neither of the two that are subtracted.
   expect("one replica",
          {bound_by_one.iteration_time_s, bound_by_one.memory_bytes, bound_by_one.fits, -1},
@@ -222,6 +234,8 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   EXPECT_GT(seen.too_large, seen.answered / 20);
   EXPECT_GT(seen.made_fit, seen.answered / 4);
   EXPECT_GT(seen.in_part, seen.answered / 40);
+  EXPECT_GT(seen.by_order, seen.answered / 10);
+  EXPECT_GT(seen.higher, seen.by_order / 10);
 }
 
 }  // namespace
