@@ -38,6 +38,7 @@ void LinearProgram::add(const std::vector<double>& row, double at_most) {
 
 void LinearProgram::pivot(std::size_t row, std::size_t column) {
   std::vector<double>& from = rows_[row];
+  work_ += static_cast<double>(rows_.size()) * static_cast<double>(variables_);
   const double by = from[column];
   for (double& number : from) number /= by;
   from[column] = 1 / by;

@@ -19,6 +19,8 @@ class LinearProgram {
   double solve();
   /// The variables where it is least.
   std::vector<double> values() const;
+  /// Multiplications of all pivots so far.
+  double work() const { return work_; }
 
  private:
   void pivot(std::size_t row, std::size_t column);
@@ -29,7 +31,7 @@ class LinearProgram {
   std::vector<std::size_t> basic_;         // likewise; [row]
   std::vector<std::vector<double>> rows_;  // what each column takes away from its basic variable
   std::vector<double> values_;             // of basic variables where all others are 0
-  double value_ = 0;
+  double value_ = 0, work_ = 0;
 };
 
 }  // namespace penstock

@@ -83,8 +83,9 @@ class CutProgram {
 
   /// Branch and bound, the least first.
   void run() {
+    constexpr std::size_t kMostOpen = 200;  // each has all rows
     for (bool root = true; !open_.empty() && open_.front().value_s < whole_s_; root = false) {
-      if (ops_ >= most_ops_) return;
+      if (ops_ >= most_ops_ || open_.size() > kMostOpen) return;
       const Node least = pop();
       const std::vector<double> values = least.program.values();
       const std::optional<Split> split = split_of(values);
@@ -227,10 +228,12 @@ class CutProgram {
   /// its value.
   double cut_off(LinearProgram& program) {
     constexpr int kMostRounds = 60;
-    constexpr double kEnough = 1e-3, kRounding = 1e-7;
+    constexpr double kEnough = 1e-3, kRounding = 1e-7, kMultiplicationsPerOp = 50;
     double value_s = 0;
     for (int round = 0; round < kMostRounds && (round == 0 || ops_ < most_ops_); ++round) {
+      const double before = program.work();
       value_s = program.solve() * (1 - kRounding);
+      ops_ += static_cast<std::int64_t>((program.work() - before) / kMultiplicationsPerOp);
       if (value_s >= enough_s_) break;
       const std::vector<double> values = program.values();
       const std::vector<double> ends = run_.run(durations(values), costs_.message_s);
@@ -362,6 +365,8 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
   for (const LevelUse& use : level_uses(family))
     costs.uses.push_back({use.extra_s, use.bytes, use.late_bytes});
 
+  constexpr std::size_t kMostNumbers = 250;
+  if (stages * costs.uses.size() > kMostNumbers) return {};
   const auto shares = shares_of(family);
   const std::vector<std::uint32_t> position = positions_of(family);
   CutProgram program(costs, order, position, shares, m, layers, enough_s, most_ops);

@@ -494,9 +494,17 @@ class Search {
     return true;
   }
 
-  void open_all_cuts(const Node& node) {
+  void open_all_cuts(Node node) {
+    constexpr std::int64_t kMostOps = 300'000;  // take about as long as all cuts
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
+    if (options_.objective != Objective::memory) {
+      const double bound = by_order(family, kMostOps).first;
+      if (bound > node.bound) {
+        node.bound = node.estimate = bound;
+        return hopeless(bound) ? dispose(node) : rest_.push(std::move(node));
+      }
+    }
     const std::size_t cuts = count_cuts(layers, stages, options_.most_cuts);
     const bool all_ways = static_cast<double>(cuts) * ways_to_recompute(family) <=
                           static_cast<double>(options_.most_cuts);
@@ -664,6 +672,10 @@ class Search {
     const PlanFamily& family = node.candidate.family;
     if (node.sample) return try_again(node, overfull);
     if (node.more.empty()) return;
+    if (++too_large_cuts_[family.describe()] > options_.most_cuts) {
+      represented_.push_back({node.bound, family});
+      return;
+    }
     const auto device = static_cast<std::size_t>(overfull.begin()->first);
     std::vector<std::uint32_t> stages;
     const auto shares = shares_of(family);
@@ -765,21 +777,27 @@ class Search {
     std::ranges::stable_sort(represented_, {}, &Open::least);
     for (Open& open : represented_) {
       if (hopeless(open.least)) return;
-      PlanFamily family = open.family;
-      family.arrangement = {};
-      const auto [found, added] = of_orders_.try_emplace(family.describe(), 0);
-      if (added) {
-        const std::int64_t left = options_.most_order_ops - order_ops_;
-        if (left <= 0 || !more_evaluations()) return;
-        const double one_s = cost(1, 0, family.shape);
-        const OrderBound bound = bounds_.of_order(
-            open.family, best() / one_s, std::min(left, options_.most_order_ops / kShares));
-        order_ops_ += bound.ops;
-        found->second = bound.time_s * one_s;
-        for (const Candidate& good : bound.good) try_cut(good);
-      }
-      open.least = std::max(open.least, found->second);
+      const std::int64_t left = options_.most_order_ops - order_ops_;
+      if (left <= 0 || !more_evaluations()) return;
+      const auto [bound, ops] =
+          by_order(open.family, std::min(left, options_.most_order_ops / kShares));
+      order_ops_ += ops;
+      open.least = std::max(open.least, bound);
     }
+  }
+
+  /// The bound on the cost that a family's order proves, and the ops that were run for it now. The
+  /// cuts that are nearest to it are tried.
+  std::pair<double, std::int64_t> by_order(const PlanFamily& family, std::int64_t most_ops) {
+    PlanFamily on_any_ranks = family;
+    on_any_ranks.arrangement = {};
+    const auto [found, added] = of_orders_.try_emplace(on_any_ranks.describe(), 0);
+    if (!added) return {found->second, 0};
+    const double one_s = cost(1, 0, family.shape);
+    const OrderBound bound = bounds_.of_order(family, best() / one_s, most_ops);
+    found->second = bound.time_s * one_s;
+    for (const Candidate& good : bound.good) try_cut(good);
+    return {bound.time_s * one_s, bound.ops};
   }
 
   void try_cut(Candidate candidate) {
@@ -868,7 +886,8 @@ class Search {
   std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
   std::int64_t confirmed_ops_ = 0, order_ops_ = 0;
   std::size_t orders_at_ = kBeforeConfirmations;
-  std::map<std::string, double> of_orders_;  ///< bounds of families on any ranks
+  std::map<std::string, double> of_orders_;            ///< bounds of families on any ranks
+  std::map<std::string, std::size_t> too_large_cuts_;  ///< of families
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;      ///< that an answer took
   double open_ = kUnlimited;  ///< the least bound of what will not be visited

@@ -175,18 +175,19 @@ TEST(Search, GoesOnWhenOneConfirmationDiesOrIsRefused) {
   axes.depths = {2, 3};
   axes.widths = {2};
   SearchOptions options;
-  int asked = 0;
+  std::vector<double> asked;  // what is as fast as the first one dies, as the second is refused
   options.confirm = [&](const Scenario& scenario) -> Judgement {
-    ++asked;
-    if (asked == 1) throw SystemError("it died");
-    if (asked == 2) throw InputError(scenario.origin, "refused");
     Judgement judgement = relaxed(scenario, true);
     judgement.engine = "stub";
+    auto known = std::ranges::find(asked, judgement.iteration_time_s);
+    if (known == asked.end()) known = asked.insert(known, judgement.iteration_time_s);
+    if (known == asked.begin()) throw SystemError("it died");
+    if (known == asked.begin() + 1) throw InputError(scenario.origin, "refused");
     return judgement;
   };
   const SearchResult result = search(problem, axes, options);
   ASSERT_FALSE(result.plans.empty());
-  EXPECT_EQ(result.unanswered, 1U);
+  EXPECT_GE(result.unanswered, 1U);
   EXPECT_EQ(result.unanswered_because, "it died");
   EXPECT_GE(result.cuts.refused, 1U);
   EXPECT_GE(result.cuts.left, 1U) << "what died may be better";
