@@ -16,7 +16,8 @@ namespace penstock {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr double kWhole = 1e-6;  // what is so near to an integer is one
+constexpr double kLongest = 1e9;  // seconds
+constexpr double kWhole = 1e-6;   // what is so near to an integer is one
 
 /// A number of a stage of n layers is at least `by_layer` n, with the embedding or the LM head so
 /// much more.
@@ -59,9 +60,10 @@ class CutProgram {
         variables_(1 + stages_ * (1 + levels_)),
         enough_s_(enough_s),
         most_ops_(most_ops) {
-    std::vector<double> time(variables_, 0);
+    std::vector<double> time(variables_, 0), most(variables_, layers);
     time[0] = 1;
-    LinearProgram program(std::move(time));
+    most[0] = std::min(enough_s, kLongest);
+    LinearProgram program(std::move(time), std::move(most));
     std::vector<double> all(variables_, 0);
     for (std::size_t s = 0; s < stages_; ++s) all[layers_at(s)] = -1;
     program.add(all, static_cast<double>(stages_) - layers);
@@ -83,7 +85,7 @@ class CutProgram {
 
   /// Branch and bound, the least first.
   void run() {
-    constexpr std::size_t kMostOpen = 200;  // each has all rows
+    constexpr std::size_t kMostOpen = 100;  // each has all rows
     for (bool root = true; !open_.empty() && open_.front().value_s < whole_s_; root = false) {
       if (ops_ >= most_ops_ || open_.size() > kMostOpen) return;
       const Node least = pop();
@@ -300,10 +302,11 @@ std::vector<int> whole_layers(const RealCut& cut, int layers) {
   return out;
 }
 
-bool runs_alone(const OpLists& order) {
+/// An F and a B that overlap end together, which is later than one after the other.
+bool only_computes(const OpLists& order) {
   for (int d = 0; d < order.devices(); ++d)
     for (const Op& op : order.of(d))
-      if (!is_compute(op.kind) || op.has(Op::paired) || op.has(Op::stored)) return false;
+      if (!is_compute(op.kind) || op.has(Op::stored)) return false;
   return true;
 }
 
@@ -315,12 +318,12 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
   const Schedule& schedule = *family.schedule;
   const bool alike = !problem_.base().profile && !problem_.base().measured;
   const bool known = schedule.flushes() && !schedule.looks_at_costs && !schedule.checkpoints &&
-                     !schedule.whole_model && schedule.layout != Layout::mirrored;
+                     !schedule.whole_model;
   if (!alike || !known || stages < 2 || static_cast<std::int64_t>(3 * stages * m) > most_ops)
     return {};
   OpLists order;
   schedule.generate(family.schedule_shape(), order);
-  if (!runs_alone(order)) return {};
+  if (!only_computes(order)) return {};
 
   const int layers = problem_.layers(), longest = layers - static_cast<int>(stages) + 1;
   const std::vector<Level> all = levels(family);

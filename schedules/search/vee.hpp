@@ -2,7 +2,8 @@
 // and W; for any times, transfer and memory limits of the devices (zb-v-search, v-search).
 //
 // Candidates come from ZB-V's heuristic (pair_rounds.hpp), from the building blocks of the
-// controllable-memory paper where they fit, and from pipelines run by many rules (pair_rules.hpp);
+// controllable-memory paper where they fit, from pipelines run by many rules (pair_rules.hpp), and
+// from what can repeat with every microbatch (pair_cycles.hpp), which decides when there are many;
 // the best few are improved by moves of single ops (pair_moves.hpp). All are evaluated with the
 // times of the shape. What is found is no worse than any known order in stage time and makespan,
 // where one order can be both, and has the least sum of the two. The work is linear in ops: as many

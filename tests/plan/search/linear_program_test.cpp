@@ -17,7 +17,7 @@ struct Row {
 };
 
 TEST(LinearProgram, HasTheLeastValueOfAllThatKeepsItsRows) {
-  LinearProgram program({2, 3});
+  LinearProgram program({2, 3}, {100, 100});
   program.add({-1, -1}, -4);  // x + y >= 4
   EXPECT_DOUBLE_EQ(program.solve(), 8);
   program.add({1, -1}, 1);  // x <= y + 1
@@ -53,7 +53,7 @@ TEST(LinearProgram, IsThatOfTheBestVertexWhateverOrderRowsComeIn) {
   int infeasible = 0;
   for (int i = 0; i < 2000; ++i) {
     const std::vector<double> costs{std::abs(number(random)) + 0.5, std::abs(number(random)) + 0.5};
-    LinearProgram program(costs);
+    LinearProgram program(costs, {1e4, 1e4});
     std::vector<Row> rows;
     for (int r = 0; r < 6; ++r) {
       rows.push_back({{1.0 * number(random), 1.0 * number(random)}, 1.0 * number(random)});
