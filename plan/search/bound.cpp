@@ -143,8 +143,9 @@ double Bounds::reduce_s(const Shape& shape, double bytes) const {
   const bool far = shape.width * shape.tensor > node;
   // Over nodes with several replicas each as many rings share the bytes: each replica sends one
   // ring's over its NIC and the others' within the node.
-  const double rings = std::clamp(node / shape.tensor, 1, shape.width);
-  const double far_s = std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings;
+  double far_s = ring_far_s_;
+  for (int rings = 2; rings <= std::min(node / shape.tensor, shape.width); ++rings)
+    far_s = std::min(far_s, std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings);
   const double per_byte_s = far ? far_s : ring_near_s_;
   return 2.0 * (shape.width - 1) / shape.width * bytes * per_byte_s;
 }
