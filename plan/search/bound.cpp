@@ -315,7 +315,12 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
     }
     good->recompute = least_recompute(*good);
   }
-  return {.time_s = best.back()};
+  // Where device 0 holds one microbatch at a time, the next begins when it has been there and back.
+  const bool one_by_one = !family.schedule->looks_at_costs && flushes && stash.until_input[0] <= 1;
+  const StagePart& whole = time.part(0, layers);
+  const double there_and_back_s = whole.forward_s + std::min(whole.backward_s, whole.input_s) -
+                                  whole.saving_s + 2 * (p - 1) * least_message_s(time);
+  return {.time_s = std::max(best.back(), one_by_one ? m * there_and_back_s : 0)};
 }
 
 /// Of n layers, of which a device cannot hold all of its stash without recomputation: those that
