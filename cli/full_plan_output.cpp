@@ -313,9 +313,8 @@ std::string why_not_proven(const SearchResult& result) {
     return "simulations ended before all candidates were looked into (--effort), or wait for an "
            "answer on shared links\n";
   return "a larger --effort would look into nothing more; what is left is a bound on cuts of "
-         "layers "
-         "and "
-         "orders too many to visit: --stages, --schedule and --microbatch-size leave fewer\n";
+         "layers and orders too many to visit: --stages, --schedule and --microbatch-size leave "
+         "fewer\n";
 }
 
 /// What is proven of more than all plans together.

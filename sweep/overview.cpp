@@ -150,6 +150,11 @@ void Overview::add(const Cells& row) {
   add_to_top(row);
 }
 
+void Overview::add_resumed(const Cells& row) {
+  resumed_ = true;
+  add(row);
+}
+
 void Overview::add_shortage(const Row& row) {
   if (row.too_few_devices == 0) return;
   ++short_of_devices_;
@@ -186,9 +191,9 @@ std::string Overview::fixed_width() const {
     }
   if (!degrees || short_of_devices_ == 0) return "";
   return fmt::format(
-      "{} need more GPUs than there are, as pipeline.width is the same for all: with --over "
+      "{}{} need more GPUs than there are, as pipeline.width is the same for all: with --over "
       "width=1:{} --where 'stages*tensor*width == {}' every row has all",
-      short_of_devices_, devices_, devices_);
+      short_of_devices_, resumed_ ? " of the new points" : "", devices_, devices_);
 }
 
 void Overview::add_reason(const Cells& row) {

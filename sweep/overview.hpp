@@ -29,6 +29,8 @@ class Overview {
   Overview(const Space& space, const Columns& columns, TableOptions options);
 
   void add(const Cells& row);
+  /// Its row is of an earlier run, of which only cells are left.
+  void add_resumed(const Cells& row);
   /// Whether a point was refused as there are too few devices, which its cells do not say.
   void add_shortage(const Row& row);
 
@@ -109,6 +111,7 @@ class Overview {
   std::size_t sort_, status_, why_, throughput_, batch_, gpus_, optimistic_, iteration_;
   Range batches_, gpu_counts_;
   std::uint64_t short_of_devices_ = 0;       ///< points refused for that
+  bool resumed_ = false;                     ///< of some points that is not known
   std::int64_t devices_ = 0;                 ///< that there are for them
   std::vector<std::size_t> levels_;          ///< that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none

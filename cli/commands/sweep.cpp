@@ -305,7 +305,7 @@ int run_sweep(const Arguments& given) {
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, const Row* evaluated) {
-    overview.add(row);
+    evaluated == nullptr ? overview.add_resumed(row) : overview.add(row);
     if (report) report->add(row);
     if (evaluated == nullptr) return;
     overview.add_shortage(*evaluated);

@@ -339,17 +339,17 @@ int Bounds::least_layers_again(const StagePart& none, const StagePart& full, int
 }
 
 /// What a layer adds to the work of its stage when it is recomputed, whatever the others do.
-double Bounds::least_added_s(const Shape& shape) {
+double Bounds::least_added_s(const Shape& shape, double StagePart::*part) {
   StageTable& none = table(shape, Recompute::none);
   StageTable& one = table(shape, steps_.more(Recompute::none, problem_.layers()).value());
-  const auto [found, added] = added_s_.try_emplace(one.key(), kInfinite);
+  auto& known = part == &StagePart::input_s ? added_to_input_s_ : added_s_;
+  const auto [found, added] = known.try_emplace(one.key(), kInfinite);
   const int layers = problem_.layers();
   // Of stages that are sums over their layers it is the same in all; others are maxima of such.
   const int most = problem_.base().stack.takes_layers_apart() ? 1 : layers;
   for (int n = 1; added && n <= most; ++n)
     for (const int first : {0, std::min(1, layers - n), layers - n})
-      found->second =
-          std::min(found->second, one.part(first, n).backward_s - none.part(first, n).backward_s);
+      found->second = std::min(found->second, one.part(first, n).*part - none.part(first, n).*part);
   return std::max(0.0, found->second * (1 - 1e-9));
 }
 

@@ -138,7 +138,8 @@ class Bounds {
   double stash_in(const Cut& cut, std::size_t device, const TooMany& held) const;
   int least_layers_again(const StagePart& none, const StagePart& full, int n,
                          const Held& stash) const;
-  double least_added_s(const Shape& shape);
+  double least_added_s(const Shape& shape, double StagePart::*part = &StagePart::backward_s);
+  double added_to_both_s(const PlanFamily& family, std::size_t level);
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;
   /// A message between two devices, and the reduction of a stage.
@@ -180,7 +181,8 @@ class Bounds {
   double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
   double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes
   std::map<StageTable::Key, StageTable> tables_;
-  std::map<StageTable::Key, double> added_s_;  // by one layer that is recomputed, at least
+  /// By one layer that is recomputed, at least: to B and to I.
+  std::map<StageTable::Key, double> added_s_, added_to_input_s_;
   Stashes stashes_;
 };
 

@@ -50,6 +50,8 @@ SearchOptions short_options(SearchOptions options) {
   options.most_evaluations = std::min(options.most_evaluations, kMostEvaluations);
   options.most_confirmations = std::min(options.most_confirmations, kMostConfirmations);
   options.most_moves = std::min(options.most_moves, kMostMoves);
+  options.most_order_ops =
+      static_cast<std::int64_t>(static_cast<double>(options.most_order_ops) * kShareOfTime);
   options.top = 1;
   options.starts.clear();
   options.others.reset();

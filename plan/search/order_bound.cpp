@@ -293,7 +293,7 @@ std::vector<int> whole_layers(const RealCut& cut, int layers) {
   std::vector<int> out;
   std::vector<std::size_t> by_rest(cut.layers.size());
   std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
-  for (const double n : cut.layers) out.push_back(static_cast<int>(n + kWhole));
+  for (const double n : cut.layers) out.push_back(std::max(1, static_cast<int>(n + kWhole)));
   std::ranges::sort(by_rest, std::greater{}, [&](std::size_t s) { return cut.layers[s] - out[s]; });
   int given = std::accumulate(out.begin(), out.end(), 0);
   for (std::size_t i = 0; given < layers; ++i, ++given) ++out[by_rest[i % out.size()]];
@@ -311,6 +311,21 @@ bool only_computes(const OpLists& order) {
 }
 
 }  // namespace
+
+/// What recomputing a layer adds at least, whether its backward is a B or an I and a W: one may
+/// hide what the other does not.
+double Bounds::added_to_both_s(const PlanFamily& family, std::size_t level) {
+  const int layers = problem_.layers(), longest = layers - family.stages() + 1;
+  const std::vector<Level> all = levels(family);
+  StageTable &none = *all.front().time, &again = *all[level].time;
+  double least =
+      steps_.single_layers() ? least_added_s(family.shape, &StagePart::input_s) : kUnbounded;
+  for (int n = 1; n <= longest; ++n)
+    for (const int first : {0, std::min(1, layers - n), layers - n})
+      for (double StagePart::*part : {&StagePart::input_s, &StagePart::backward_s})
+        least = std::min(least, (again.part(first, n).*part - none.part(first, n).*part) / n);
+  return std::max(0.0, least);
+}
 
 OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops) {
   const auto stages = static_cast<std::size_t>(family.stages());
@@ -365,8 +380,11 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
       .uses = {},
       .message_s = least_message_s(time),
       .capacity = capacity_};
-  for (const LevelUse& use : level_uses(family))
-    costs.uses.push_back({use.extra_s, use.bytes, use.late_bytes});
+  for (const LevelUse& use : level_uses(family)) {
+    const std::size_t level = costs.uses.size();
+    const double added_s = level == 0 ? 0 : std::min(use.extra_s, added_to_both_s(family, level));
+    costs.uses.push_back({added_s, use.bytes, use.late_bytes});
+  }
 
   constexpr std::size_t kMostNumbers = 250;
   if (stages * costs.uses.size() > kMostNumbers) return {};

@@ -807,7 +807,11 @@ class Search {
     if (hopeless(least)) return;
     ++out_.cuts.made;
     evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
-    while (affordable() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+    const auto may_confirm = [&] {
+      return options_.confirm && out_.confirmations < 2 * options_.most_confirmations &&
+             affordable();
+    };
+    while (may_confirm() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
       confirm(take(relaxed_));
   }
 
@@ -845,9 +849,10 @@ class Search {
 
   void finish() {
     out_.lower_bound = std::min(best(), open_);
-    const double of_known_orders = std::min(best(), open_of_known_orders_);
+    out_.known_orders_lower_bound = std::min(best(), open_of_known_orders_);
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
-    if (!kept_.empty() && of_known_orders > 0) out_.known_orders_gap = best() / of_known_orders - 1;
+    if (!kept_.empty() && out_.known_orders_lower_bound > 0)
+      out_.known_orders_gap = best() / out_.known_orders_lower_bound - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
     out_.single_layers = steps_.single_layers();
     out_.plans = kept_.offer(options_.top);

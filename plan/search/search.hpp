@@ -104,6 +104,7 @@ struct SearchResult {
   std::optional<double> gap;
   std::string gap_held_by;  ///< the family whose cuts could be that good; empty: none
   /// The same of plans whose order of ops does not depend on costs: of others little is proven.
+  double known_orders_lower_bound = 0;
   std::optional<double> known_orders_gap;
   std::string known_orders_gap_held_by;
   Tally shapes, families, cuts;

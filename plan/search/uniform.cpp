@@ -16,6 +16,10 @@ void add(SearchResult& all, SearchResult one) {
     all.lower_bound = one.lower_bound;
     all.gap_held_by = one.gap_held_by;
   }
+  if (one.known_orders_lower_bound < all.known_orders_lower_bound) {
+    all.known_orders_lower_bound = one.known_orders_lower_bound;
+    all.known_orders_gap_held_by = one.known_orders_gap_held_by;
+  }
   all.shapes = all.shapes + one.shapes;
   all.families = all.families + one.families;
   all.cuts = all.cuts + one.cuts;
@@ -87,9 +91,13 @@ SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOpti
   all.found = kept.all();
   all.plans = kept.offer(options.top);
   all.gap.reset();
+  all.known_orders_gap.reset();
   if (kept.empty()) return all;
   all.infeasible_because.clear();
-  if (all.lower_bound > 0) all.gap = kept.best().cost / all.lower_bound - 1;
+  const double best = kept.best().cost;
+  if (all.lower_bound > 0) all.gap = best / all.lower_bound - 1;
+  if (all.known_orders_lower_bound > 0)
+    all.known_orders_gap = std::max(0.0, best / all.known_orders_lower_bound - 1);
   return all;
 }
 

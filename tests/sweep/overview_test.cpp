@@ -69,6 +69,8 @@ TEST(Overview, TooFewDevicesAreKnownByTheReasonNotByTheWords) {
   EXPECT_EQ(overview.fixed_width(),
             "2 need more GPUs than there are, as pipeline.width is the same for all: with --over "
             "width=1:64 --where 'stages*tensor*width == 64' every row has all");
+  overview.add_resumed(rig.columns.cells(made_up_row(3)));
+  EXPECT_EQ(overview.fixed_width().substr(0, 20), "2 of the new points ");
 }
 
 TEST(Overview, WhatFitsAsFarAsIsModelledIsShownAndSaysWhatIsMissing) {

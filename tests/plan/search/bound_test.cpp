@@ -126,10 +126,52 @@ std::optional<Candidate> random_candidate(const Problem& problem, const Axes& ax
   return out;
 }
 
+/// The bound of a family's order is no more than this plan of it takes.
+void expect_order_bound(const std::string& text, int batch, const Candidate& plan, bool single) {
+  const Problem problem(text, "small", batch);
+  Axes axes = problem.axes(false);
+  axes.recomputes = {Recompute::none, Recompute::full};
+  axes.single_layers = single;
+  const Judgement judged = judge(problem.resolve(plan), EngineChoice::exact);
+  ASSERT_TRUE(judged.fits);
+  const OrderBound bound =
+      Bounds(problem, axes)
+          .of_order(plan.family, std::numeric_limits<double>::infinity(), 3'000'000);
+  EXPECT_GT(bound.time_s, 0);
+  EXPECT_LE(bound.time_s, judged.iteration_time_s * (1 + 1e-9));
+}
+
+TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
+  std::vector<Recomputation> recompute(8, Recomputation::block(2));
+  recompute.front() = recompute.back() = Recomputation::block(3);
+  expect_order_bound(
+      "model: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, vocab_size: "
+      "1000, seq_length: 112, precision: mixed-fp16, flash_attention: true}\n"
+      "cluster: {devices: 8, device: {name: d, memory: 113 MiB, peak: {fp16: 40 TFLOP/s}, "
+      "memory_bandwidth: 300 GB/s}, link: {latency: 1 us, bandwidth: 40 GB/s}}\n"
+      "transfers: free\n",
+      8, {{{8, 1, 1, 1, 8}, find_schedule("zb-h1"), 1, {}}, std::vector<int>(8, 6), recompute},
+      true);
+}
+
+TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
+  expect_order_bound(
+      "model: {family: llama, num_layers: 11, hidden_size: 384, num_attention_heads: 4, "
+      "vocab_size: "
+      "1800, seq_length: 192, precision: mixed-fp16, flash_attention: false}\n"
+      "cluster: {devices: 3, device: {name: d, memory: 394 MiB, peak: {fp16: 14 TFLOP/s}, "
+      "memory_bandwidth: 90 GB/s}, link: {latency: 46 us, bandwidth: 10 GB/s}}\n",
+      8,
+      {{{3, 1, 1, 4, 2}, find_schedule("interleaved-zb"), 3, {}},
+       {2, 2, 1, 1, 1, 1, 1, 1, 1},
+       std::vector<Recomputation>(9)},
+      false);
+}
+
 /// What became of the properties that not every plan has.
 struct Seen {
   int answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0, by_order = 0,
-      higher = 0;
+      higher = 0, near = 0;
 };
 
 /// Time of an update, memory of the fullest device, 1 when it fits: as an engine says. None: the
@@ -193,8 +235,18 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
     EXPECT_LE(by_order.time_s, time_s * (1 + kRounding)) << "by order";
     seen.by_order += by_order.time_s > 0 ? 1 : 0;
     seen.higher += by_order.time_s > bounds.of(candidate.family).time_s * 1.001 ? 1 : 0;
-    for (const Candidate& good : by_order.good)
+    for (Candidate good : by_order.good) {
       EXPECT_EQ(std::accumulate(good.layers.begin(), good.layers.end(), 0), problem.layers());
+      EXPECT_GE(*std::ranges::min_element(good.layers), 1);
+      if (!bounds.make_fit(good)) continue;
+      const Scenario scenario = problem.resolve(good);
+      const auto judged = answer_of(scenario, seen).value();
+      const double updates = static_cast<double>(problem.batch()) / scenario.samples_per_update();
+      if (judged[2] != 1) continue;
+      EXPECT_LE(by_order.time_s, judged[0] * updates * (1 + kRounding))
+          << "of " << fmt::format("[{}]", fmt::join(good.layers, ", "));
+      ++seen.near;
+    }
   }
   // Without a flush one replica's time is a bound of neither of the two that are subtracted.
   expect("one replica",
@@ -236,6 +288,7 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   EXPECT_GT(seen.in_part, seen.answered / 40);
   EXPECT_GT(seen.by_order, seen.answered / 10);
   EXPECT_GT(seen.higher, seen.by_order / 10);
+  EXPECT_GT(seen.near, seen.by_order / 4);
 }
 
 }  // namespace
