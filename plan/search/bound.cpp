@@ -146,7 +146,7 @@ double Bounds::reduce_s(const Shape& shape, double bytes) const {
   double far_s = ring_far_s_;
   for (int rings = 2; rings <= std::min(node / shape.tensor, shape.width); ++rings)
     far_s = std::min(far_s, std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings);
-  const double per_byte_s = far ? far_s : ring_near_s_;
+  const double per_byte_s = far ? far_s : std::min(far_s, ring_near_s_);
   return 2.0 * (shape.width - 1) / shape.width * bytes * per_byte_s;
 }
 
