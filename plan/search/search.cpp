@@ -19,7 +19,8 @@ namespace {
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 /// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
 constexpr double kRounding = 1e-9;
-constexpr std::int64_t kShares = 5;  // one of what may be spent on all orders is for each
+// Of what may be spent on all orders, so much for each family, and for each that holds the gap.
+constexpr std::int64_t kFamilies = 300, kShares = 5;
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
 struct Node {
@@ -95,9 +96,11 @@ class Search {
   bool hopeless(double bound) const { return hopeless(bound, best()); }
   static bool hopeless(double bound, double than) { return bound >= than * (1 - kRounding); }
   bool confirms() const {
-    return options_.confirm && out_.confirmations < options_.most_confirmations &&
+    return options_.confirm && confirmed() < options_.most_confirmations &&
            (out_.confirmations == 0 || affordable());
   }
+  /// Cuts nearest to the bound of an order are confirmed beside the others.
+  std::size_t confirmed() const { return out_.confirmations - of_orders_confirmed_; }
   /// Is there time for another one as long as the longest so far?
   bool affordable() const {
     return confirmed_ops_ < options_.most_confirmed_ops &&
@@ -332,7 +335,7 @@ class Search {
     const double least_open = std::min(least(queue_), least(rest_));
     const bool confirmable = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate);
     const bool confirm_now = confirmable && out_.evaluations >= confirm_at_ &&
-                             out_.confirmations < options_.most_confirmations / 2;
+                             confirmed() < options_.most_confirmations / 2;
     const bool open = !hopeless(least_open);
     if (confirm_now || (confirmable && (!open || relaxed_.top().estimate <= least_open))) {
       confirm(take(relaxed_));
@@ -598,10 +601,10 @@ class Search {
   void ask_others(const Question& question, const std::string& key, Queue& behind) {
     std::vector<Question> questions{question};
     std::vector<std::string> keys{key};
-    const std::size_t confirmed = std::min(out_.confirmations, options_.most_confirmations);
+    const std::size_t done = std::min(confirmed(), options_.most_confirmations);
     const std::size_t most =
         std::min(options_.others->at_once(),
-                 question.answer ? options_.most_confirmations - confirmed + 1 : SIZE_MAX);
+                 question.answer ? options_.most_confirmations - done + 1 : SIZE_MAX);
     std::vector<Node> passed;
     while (!behind.empty() && questions.size() < most && passed.size() < 4 * most) {
       passed.push_back(take(behind));
@@ -771,18 +774,21 @@ class Search {
   }
 
   /// Families whose cuts are not all visited, the least bound first: what their orders prove, and
-  /// the cuts that are nearest to it.
+  /// the cuts that are nearest to it. A little of each, and more of those that hold the gap.
   void look_into_orders() {
     if (options_.objective == Objective::memory) return;
-    std::ranges::stable_sort(represented_, {}, &Open::least);
-    for (Open& open : represented_) {
-      if (hopeless(open.least)) return;
+    const auto look = [&](Open& open, std::int64_t most_ops) {
       const std::int64_t left = options_.most_order_ops - order_ops_;
-      if (left <= 0 || !more_evaluations()) return;
-      const auto [bound, ops] =
-          by_order(open.family, std::min(left, options_.most_order_ops / kShares));
+      if (left <= 0 || !more_evaluations()) return false;
+      const auto [bound, ops] = by_order(open.family, std::min(left, most_ops));
       order_ops_ += ops;
       open.least = std::max(open.least, bound);
+      return true;
+    };
+    for (const std::int64_t share : {kFamilies, kShares}) {
+      std::ranges::stable_sort(represented_, {}, &Open::least);
+      for (Open& open : represented_)
+        if (hopeless(open.least) || !look(open, options_.most_order_ops / share)) break;
     }
   }
 
@@ -791,13 +797,15 @@ class Search {
   std::pair<double, std::int64_t> by_order(const PlanFamily& family, std::int64_t most_ops) {
     PlanFamily on_any_ranks = family;
     on_any_ranks.arrangement = {};
-    const auto [found, added] = of_orders_.try_emplace(on_any_ranks.describe(), 0);
-    if (!added) return {found->second, 0};
+    ByOrder& known = of_orders_[on_any_ranks.describe()];
+    if (known.most_ops >= most_ops) return {known.bound, 0};
+    known.most_ops = most_ops;
     const double one_s = cost(1, 0, family.shape);
     const OrderBound bound = bounds_.of_order(family, best() / one_s, most_ops);
-    found->second = bound.time_s * one_s;
+    known.bound = std::max(known.bound, bound.time_s * one_s);
+    const double proven = known.bound;
     for (const Candidate& good : bound.good) try_cut(good);
-    return {bound.time_s * one_s, bound.ops};
+    return {proven, bound.ops};
   }
 
   void try_cut(Candidate candidate) {
@@ -808,11 +816,13 @@ class Search {
     ++out_.cuts.made;
     evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
     const auto may_confirm = [&] {
-      return options_.confirm && out_.confirmations < 2 * options_.most_confirmations &&
+      return options_.confirm && of_orders_confirmed_ < 2 * options_.most_confirmations &&
              affordable();
     };
-    while (may_confirm() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+    while (may_confirm() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate)) {
+      ++of_orders_confirmed_;
       confirm(take(relaxed_));
+    }
   }
 
   /// What is still in the queues is proven worse, or left.
@@ -890,8 +900,12 @@ class Search {
   Queue queue_, rest_, relaxed_;
   std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
   std::int64_t confirmed_ops_ = 0, order_ops_ = 0;
-  std::size_t orders_at_ = kBeforeConfirmations;
-  std::map<std::string, double> of_orders_;            ///< bounds of families on any ranks
+  std::size_t orders_at_ = kBeforeConfirmations, of_orders_confirmed_ = 0;
+  struct ByOrder {
+    double bound = 0;
+    std::int64_t most_ops = 0;
+  };
+  std::map<std::string, ByOrder> of_orders_;           ///< of families on any ranks
   std::map<std::string, std::size_t> too_large_cuts_;  ///< of families
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   double longest_s_ = 0;      ///< that an answer took
