@@ -121,7 +121,7 @@ class VeeSearch {
         short_(shortened(problem, repeats_in(problem))),
         effort_(effort),
         room_(least_room(problem)),
-        best_(kImproved) {}
+        best_(kImproved + 1) {}  // one for what repeats
 
   /// An order to begin with.
   void know(PairOrder order) {
@@ -215,8 +215,7 @@ class VeeSearch {
   void improve() {
     constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
-    const std::size_t evaluations =
-        std::min(effort_.by_moves / problem_.ops() / orders.size(), kMost);
+    const std::size_t evaluations = std::min(effort_.by_moves / problem_.ops() / kImproved, kMost);
     if (evaluations < kTooFew) return;
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
