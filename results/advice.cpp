@@ -238,6 +238,7 @@ std::optional<Scenario> changed(const Scenario& scenario, const Advice& advice) 
   std::vector<Override> changes;
   for (const std::string& text : advice.set) changes.push_back(parse_override(text));
   Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
+  keep_free(other.cluster, scenario.cluster.device.headroom);
   // Where costs count per chunk, other chunks would be other work.
   const bool same_work = !scenario.costs_per_chunk || other.shape.chunks == scenario.shape.chunks;
   const bool alike = same_work && other.gpu_count() == scenario.gpu_count() &&

@@ -75,8 +75,10 @@ std::optional<std::string> fitting_split(const Scenario& scenario) {
       if (result.infeasible_because.empty())
         return moves == 0 ? std::nullopt : std::optional(text_of(layers));
       if (!move_a_layer(result, layers)) return std::nullopt;
-      result = result_of(
-          parse_scenario(scenario.text, scenario.origin, {{"pipeline.split", text_of(layers)}}));
+      Scenario other =
+          parse_scenario(scenario.text, scenario.origin, {{"pipeline.split", text_of(layers)}});
+      keep_free(other.cluster, scenario.cluster.device.headroom);
+      result = result_of(other);
     }
   } catch (const InputError&) {  // a split that the scenario does not admit
   }

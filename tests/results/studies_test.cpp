@@ -92,6 +92,23 @@ TEST(Advice, HelpsAsMuchAsItSays) {
   }
 }
 
+TEST(Advice, LeavesTheMemoryFreeThatTheScenarioLeaves) {
+  // Without recomputation 30.4 s an update and 330 MiB left; with it 31.9 s.
+  const auto advised = [](double headroom) {
+    Scenario scenario = parsed(
+        "model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\nbatches: 1\npipeline: {stages: 2, "
+        "width: 4, microbatch_size: 1, global_batch_size: 256, split: [17, 15], recompute: full, "
+        "recompute_method: block, recompute_layers: [2, 0], distributed_optimizer: true}\n");
+    keep_free(scenario.cluster, headroom);
+    const Simulation today = simulate(scenario, EngineChoice::automatic);
+    const auto found = study_changes(today, summarize(today)).found;
+    return std::ranges::any_of(found,
+                               [](const Advice& a) { return a.change.starts_with("recompute"); });
+  };
+  EXPECT_TRUE(advised(0));
+  EXPECT_FALSE(advised(0.05));
+}
+
 TEST(Advice, IsNoneForADisturbedRun) {
   EXPECT_TRUE(changes_for(parsed(std::string(kModel) +
                                  "perturbations: {slow_devices: [{device: 1, factor: 2}]}\n"))
