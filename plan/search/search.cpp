@@ -1,6 +1,7 @@
 #include "plan/search/search.hpp"
 
 #include "plan/search/moves.hpp"
+#include "plan/search/overfull.hpp"
 #include "plan/search/uniform.hpp"
 
 #include <fmt/format.h>
@@ -49,6 +50,18 @@ struct Later {
   }
 };
 using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
+
+/// The least bound of what will not be visited.
+struct LeastOpen {
+  double least = kUnlimited;
+  std::string held_by{};
+
+  void add(double bound, const PlanFamily& family) {
+    if (bound >= least) return;
+    least = bound;
+    held_by = family.describe();
+  }
+};
 
 class Search {
  public:
@@ -705,8 +718,8 @@ class Search {
     const std::vector<Recomputation> before = candidate.recompute;
     const bool fits = bounds_.make_fit(candidate, overfull);
     const bool changed = candidate.recompute != before;
-    if (!fits || (!changed && !recompute_more_on(candidate, overfull))) {
-      if (!takes_layers(candidate, overfull)) return;
+    if (!fits || (!changed && !recompute_more_on(candidate, overfull, steps_))) {
+      if (!move_layers_off(candidate, overfull)) return;
       candidate.recompute = bounds_.least_recompute(candidate);
       if (!bounds_.make_fit(candidate)) return;
     }
@@ -716,61 +729,15 @@ class Search {
     hopeless(node.bound) || !more_evaluations() ? dispose(node) : evaluate(node);
   }
 
-  /// A step more in a stage of each of these devices, where there is one; false: nowhere.
-  bool recompute_more_on(Candidate& candidate, const Overfull& overfull) const {
-    const auto shares = shares_of(candidate.family);
-    bool any = false;
-    for (const auto& [device, held] : overfull)
-      any = std::ranges::any_of(shares[static_cast<std::size_t>(device)],
-                                [&](const Share& share) {
-                                  return steps_.take_more(candidate.recompute, candidate.layers,
-                                                          share.stage);
-                                }) ||
-            any;
-    return any;
-  }
-
-  /// Gives layers of devices that hold too much to the shortest stages of others; false: there are
-  /// no others, or none can be given.
-  static bool takes_layers(Candidate& candidate, const Overfull& overfull) {
-    const auto shares = shares_of(candidate.family);
-    std::vector<bool> takes(candidate.layers.size(), true);
-    int given = 0;
-    for (const auto& [device, held] : overfull)
-      for (const Share& share : shares[static_cast<std::size_t>(device)]) {
-        int& layers = candidate.layers[share.stage];
-        const int kept = std::max(
-            1, std::min(layers - 1, static_cast<int>(layers * held.capacity_bytes / held.bytes)));
-        given += layers - kept;
-        layers = kept;
-        takes[share.stage] = false;
-      }
-    if (std::ranges::none_of(takes, [](bool t) { return t; })) return false;
-    for (int i = 0; i < given; ++i) {
-      std::size_t shortest = takes.size();
-      for (std::size_t s = 0; s < takes.size(); ++s)
-        if (takes[s] &&
-            (shortest == takes.size() || candidate.layers[s] < candidate.layers[shortest]))
-          shortest = s;
-      ++candidate.layers[shortest];
-    }
-    return given > 0;
-  }
-
   void keep(const Choice& choice, const Judgement& judgement, const std::string& from = {}) {
     kept_.keep({choice, judgement, cost(judgement, choice), throughput(judgement), from});
   }
 
   void leave_open(double least, const PlanFamily& family) {
     if (hopeless(least)) return;
-    if (least < open_) {
-      open_ = least;
-      out_.gap_held_by = family.describe();
-    }
+    all_orders_.add(least, family);
     const bool searched = family.schedule != nullptr && family.schedule->looks_at_costs;
-    if (searched || least >= open_of_known_orders_) return;
-    open_of_known_orders_ = least;
-    out_.known_orders_gap_held_by = family.describe();
+    if (!searched) known_orders_.add(least, family);
   }
 
   /// Families whose cuts are not all visited, the least bound first: what their orders prove, and
@@ -858,8 +825,10 @@ class Search {
   }
 
   void finish() {
-    out_.lower_bound = std::min(best(), open_);
-    out_.known_orders_lower_bound = std::min(best(), open_of_known_orders_);
+    out_.lower_bound = std::min(best(), all_orders_.least);
+    out_.gap_held_by = all_orders_.held_by;
+    out_.known_orders_lower_bound = std::min(best(), known_orders_.least);
+    out_.known_orders_gap_held_by = known_orders_.held_by;
     if (!kept_.empty() && out_.lower_bound > 0) out_.gap = best() / out_.lower_bound - 1;
     if (!kept_.empty() && out_.known_orders_lower_bound > 0)
       out_.known_orders_gap = best() / out_.known_orders_lower_bound - 1;
@@ -908,9 +877,8 @@ class Search {
   std::map<std::string, ByOrder> of_orders_;           ///< of families on any ranks
   std::map<std::string, std::size_t> too_large_cuts_;  ///< of families
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  double longest_s_ = 0;      ///< that an answer took
-  double open_ = kUnlimited;  ///< the least bound of what will not be visited
-  double open_of_known_orders_ = kUnlimited;
+  double longest_s_ = 0;  ///< that an answer took
+  LeastOpen all_orders_, known_orders_;
   struct Open {
     double least;
     PlanFamily family;
