@@ -299,7 +299,8 @@ std::optional<PairCycle> cycle_in(const PairProblem& problem, const std::vector<
     if (from == length) return std::nullopt;
     auto& first = cycle.first.emplace_back();
     for (const Pass pass : passes.first(from)) --first[index(pass)];
-    std::ranges::copy(passes.subspan(from, kPasses), cycle.order.emplace_back().begin());
+    auto& order = cycle.order.emplace_back();
+    std::copy_n(passes.begin() + static_cast<std::ptrdiff_t>(from), kPasses, order.begin());
   }
   return cycle;
 }
@@ -310,7 +311,8 @@ std::vector<Pass> word_of(const PairProblem& problem, const PairCycle& cycle) {
   const auto m = static_cast<std::int32_t>(problem.microbatches);
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     const auto& first = cycle.first[d];
-    const auto [least, most] = std::ranges::minmax(first);
+    const std::int32_t least = *std::ranges::min_element(first);
+    const std::int32_t most = *std::ranges::max_element(first);
     for (std::int32_t n = least; n < most + m; ++n)
       for (const Pass pass : cycle.order[d]) {
         const std::int32_t k = n - first[index(pass)];
