@@ -1,5 +1,6 @@
-#include "plan/search/order_run.hpp"
+#include "schedules/order_run.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace penstock {
@@ -14,84 +15,101 @@ bool has_weight_part(const Op& op) {
   return op.kind == OpKind::backward || op.kind == OpKind::backward_weight;
 }
 
+double of_op(const Op& op, const OpParts& parts) {
+  if (op.kind == OpKind::forward) return parts[kForwardPart];
+  return (has_input_part(op) ? parts[kInputPart] : 0) +
+         (has_weight_part(op) ? parts[kWeightPart] : 0);
+}
+
 }  // namespace
 
-OrderRun::OrderRun(const OpLists& order, const std::vector<std::uint32_t>& position, std::size_t m)
-    : order_(order), position_(position), m_(m) {
+OrderRun::OrderRun(const OpLists& order, std::size_t stages, std::size_t microbatches)
+    : order_(order), stages_(stages), m_(microbatches) {
   for (int d = 0; d < order.devices(); ++d) {
     first_.push_back(device_.size());
     device_.resize(device_.size() + order.of(d).size(), static_cast<std::uint32_t>(d));
   }
-  end_s_.resize(device_.size());
+  end_.resize(device_.size());
   after_.resize(device_.size());
 }
 
-std::vector<double> OrderRun::run(const std::vector<StageParts>& duration_s, double message_s) {
-  for (auto* outputs : {&forward_, &backward_}) outputs->assign(position_.size() * m_, kUnknown);
+void OrderRun::run(const std::vector<OpParts>& duration, double message) {
+  for (auto* outputs : {&forward_, &backward_}) outputs->assign(stages_ * m_, kUnknown);
+  begins_.assign(first_.size(), 0);
+  ends_.assign(first_.size(), 0);
+  stuck_.clear();
   std::vector<std::size_t> next(first_.size(), 0);
-  std::size_t done = 0;
-  for (std::size_t before = 1; before != done;) {
-    before = done;
-    for (std::size_t d = 0; d < next.size(); ++d)
-      done += advance(d, next[d], duration_s, message_s);
-  }
-  if (done != end_s_.size()) return {};
-  std::vector<double> out;
-  for (std::size_t d = 0; d < next.size(); ++d)
-    out.push_back(next[d] == 0 ? 0 : end_s_[first_[d] + next[d] - 1]);
-  return out;
-}
-
-/// Which op gives an op its input: unknown, nothing, or one that has run.
-std::size_t OrderRun::input(const Op& op) const {
-  const std::size_t at = op.stage * m_ + op.microbatch;
-  if (op.kind == OpKind::backward_weight) return kNothing;  // its I comes before it
-  if (op.kind == OpKind::forward) return op.stage == 0 ? kNothing : forward_[at - m_];
-  return op.stage + 1U == position_.size() ? forward_[at] : backward_[at + m_];
-}
-
-/// Runs a device as far as its inputs go; returns by how many ops.
-std::size_t OrderRun::advance(std::size_t d, std::size_t& next,
-                              const std::vector<StageParts>& duration_s, double message_s) {
-  const std::span<const Op> ops = order_.of(static_cast<int>(d));
-  const std::size_t from = next;
-  for (; next < ops.size(); ++next) {
-    const Op& op = ops[next];
-    const std::size_t at = first_[d] + next, gives = input(op);
-    if (gives == kUnknown) break;
-    double start = next == 0 ? 0 : end_s_[at - 1];
-    after_[at] = next == 0 ? kNothing : at - 1;
-    if (gives != kNothing) {
-      const double there = end_s_[gives] + (device_[gives] == d ? 0 : message_s);
-      if (there > start || next == 0) {
-        start = there;
-        after_[at] = gives;
-      }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t d = 0; d < next.size(); ++d) {
+      const std::size_t before = next[d];
+      next[d] = advance(d, before, duration, message);
+      moved = moved || next[d] != before;
     }
-    const StageParts& takes = duration_s[op.stage];
-    end_s_[at] = start + (op.kind == OpKind::forward ? takes[kForward] : 0) +
-                 (has_input_part(op) ? takes[kInput] : 0) +
-                 (has_weight_part(op) ? takes[kWeight] : 0);
-    const std::size_t here = op.stage * m_ + op.microbatch;
-    if (op.kind == OpKind::forward) forward_[here] = at;
-    if (has_input_part(op)) backward_[here] = at;
   }
-  return next - from;
+  for (std::size_t d = 0; d < next.size(); ++d) {
+    const std::span<const Op> ops = order_.of(static_cast<int>(d));
+    if (next[d] > 0) ends_[d] = end_[first_[d] + next[d] - 1];
+    if (next[d] < ops.size()) stuck_.push_back(ops[next[d]]);
+  }
 }
 
-Path OrderRun::path_to(std::size_t device) const {
-  Path path{std::vector<StageParts>(position_.size()), 0, device};
+/// Which op gives an op its input: unknown, nothing, or one that has run. A B or I comes after its
+/// F, a W after its I, all on one device.
+std::size_t OrderRun::input(const Op& op) const {
+  const std::size_t here = at(op.stage, op.microbatch);
+  if (op.kind == OpKind::backward_weight) return backward_[here];
+  if (op.kind == OpKind::forward) return op.stage == 0 ? kNothing : forward_[here - m_];
+  if (forward_[here] == kUnknown || op.stage + 1U == stages_) return forward_[here];
+  return backward_[here + m_];
+}
+
+/// Runs a device as far as its inputs go; returns how far.
+std::size_t OrderRun::advance(std::size_t d, std::size_t next, const std::vector<OpParts>& duration,
+                              double message) {
+  const std::span<const Op> ops = order_.of(static_cast<int>(d));
+  while (next < ops.size()) {
+    const std::size_t op = first_[d] + next, count = ops[next].has(Op::paired) ? 2 : 1;
+    double start = next == 0 ? 0 : end_[op - 1], taken = 0;
+    std::size_t after = next == 0 ? kNothing : op - 1;
+    for (const Op& one : ops.subspan(next, count)) {
+      taken += of_op(one, duration[one.stage]);
+      const std::size_t gives = input(one);
+      if (gives == kUnknown) return next;
+      if (gives == kNothing) continue;
+      const double there = end_[gives] + (device_[gives] == d ? 0 : message);
+      if (there <= start && after != kNothing) continue;
+      start = std::max(start, there);
+      after = gives;
+    }
+    if (next == 0) begins_[d] = start;
+    const std::size_t last = op + count - 1;
+    for (std::size_t i = op; i <= last; ++i) {
+      end_[i] = start + taken;
+      after_[i] = i == op ? after : i - 1;
+    }
+    for (const Op& one : ops.subspan(next, count)) {
+      if (one.kind == OpKind::forward) forward_[at(one.stage, one.microbatch)] = last;
+      if (has_input_part(one)) backward_[at(one.stage, one.microbatch)] = last;
+    }
+    next += count;
+  }
+  return next;
+}
+
+OpPath OrderRun::path_to(std::size_t device) const {
+  OpPath path{std::vector<OpParts>(stages_), 0, device};
   const std::size_t ops = order_.of(static_cast<int>(device)).size();
-  std::size_t at = ops == 0 ? kNothing : first_[device] + ops - 1;
-  while (at != kNothing) {
-    const std::size_t d = device_[at], before = after_[at];
-    const Op& op = order_.of(static_cast<int>(d))[at - first_[d]];
-    StageParts& times = path.times[op.stage];
-    times[kForward] += op.kind == OpKind::forward ? 1 : 0;
-    times[kInput] += has_input_part(op) ? 1 : 0;
-    times[kWeight] += has_weight_part(op) ? 1 : 0;
+  std::size_t op = ops == 0 ? kNothing : first_[device] + ops - 1;
+  while (op != kNothing) {
+    const std::size_t d = device_[op], before = after_[op];
+    const Op& one = order_.of(static_cast<int>(d))[op - first_[d]];
+    OpParts& times = path.times[one.stage];
+    times[kForwardPart] += one.kind == OpKind::forward ? 1 : 0;
+    times[kInputPart] += has_input_part(one) ? 1 : 0;
+    times[kWeightPart] += has_weight_part(one) ? 1 : 0;
     path.messages += before != kNothing && device_[before] != d ? 1 : 0;
-    at = before;
+    op = before;
   }
   return path;
 }

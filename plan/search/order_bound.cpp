@@ -1,7 +1,7 @@
 // Bounds of a family whose order of ops is known, over all its cuts.
 #include "plan/search/bound.hpp"
 #include "plan/search/linear_program.hpp"
-#include "plan/search/order_run.hpp"
+#include "schedules/order_run.hpp"
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ struct LayerUse {
 };
 
 struct OrderCosts {
-  std::array<Linear, kParts> part_s;
+  std::array<Linear, kOpParts> part_s;
   Linear end_s;                       ///< reduction and optimizer step
   Linear state;                       ///< bytes
   Linear until_input, until_weights;  ///< bytes beside the layers'
@@ -48,14 +48,13 @@ struct RealCut {
 /// The linear program of all cuts, and its branches.
 class CutProgram {
  public:
-  CutProgram(const OrderCosts& costs, const OpLists& order,
-             const std::vector<std::uint32_t>& position,
+  CutProgram(const OrderCosts& costs, const OpLists& order, std::size_t stages,
              const std::vector<std::vector<Share>>& shares, std::size_t microbatches, int layers,
              double enough_s, std::int64_t most_ops)
       : costs_(costs),
         shares_(shares),
-        run_(order, position, microbatches),
-        stages_(position.size()),
+        run_(order, stages, microbatches),
+        stages_(stages),
         levels_(costs.uses.size() - 1),
         variables_(1 + stages_ * (1 + levels_)),
         enough_s_(enough_s),
@@ -74,7 +73,7 @@ class CutProgram {
       program.add(row, 1);
     }
     for (std::size_t d = 0; d < shares.size(); ++d) {
-      Path work{std::vector<StageParts>(stages_), 0, d};
+      OpPath work{std::vector<OpParts>(stages_), 0, d};
       for (const Share& share : shares[d]) work.times[share.stage].fill(share.microbatches);
       add_path(program, work);
       add_memory(program, d, order.of(static_cast<int>(d)));
@@ -145,17 +144,17 @@ class CutProgram {
   }
 
   /// The time is no less than that of a path and of the end of its device.
-  void add_path(LinearProgram& program, const Path& path) const {
+  void add_path(LinearProgram& program, const OpPath& path) const {
     std::vector<double> row(variables_, 0);
     row[0] = -1;
     double one_s = path.messages * costs_.message_s;
     for (std::size_t s = 0; s < stages_; ++s) {
-      for (std::size_t part = 0; part < kParts; ++part) {
+      for (std::size_t part = 0; part < kOpParts; ++part) {
         row[layers_at(s)] += path.times[s][part] * costs_.part_s[part].by_layer;
         one_s += path.times[s][part] * of_one(costs_.part_s[part], s);
       }
       for (std::size_t r = 0; r < levels_; ++r)
-        row[again_at(s, r)] = path.times[s][kInput] * costs_.uses[r + 1].extra_s;
+        row[again_at(s, r)] = path.times[s][kInputPart] * costs_.uses[r + 1].extra_s;
     }
     for (const Share& share : shares_[path.device]) {
       row[layers_at(share.stage)] += costs_.end_s.by_layer;
@@ -238,7 +237,9 @@ class CutProgram {
       ops_ += static_cast<std::int64_t>((program.work() - before) / kMultiplicationsPerOp);
       if (value_s >= enough_s_) break;
       const std::vector<double> values = program.values();
-      const std::vector<double> ends = run_.run(durations(values), costs_.message_s);
+      run_.run(durations(values), costs_.message_s);
+      if (!run_.stuck().empty()) break;
+      const std::vector<double>& ends = run_.ends();
       ops_ += run_.ops();
       bool longer = false;
       for (std::size_t d = 0; d < ends.size(); ++d) {
@@ -255,14 +256,14 @@ class CutProgram {
     return value_s;
   }
 
-  std::vector<StageParts> durations(const std::vector<double>& values) const {
-    std::vector<StageParts> out(stages_);
+  std::vector<OpParts> durations(const std::vector<double>& values) const {
+    std::vector<OpParts> out(stages_);
     for (std::size_t s = 0; s < stages_; ++s) {
-      for (std::size_t part = 0; part < kParts; ++part)
+      for (std::size_t part = 0; part < kOpParts; ++part)
         out[s][part] =
             of_one(costs_.part_s[part], s) + costs_.part_s[part].by_layer * values[layers_at(s)];
       for (std::size_t r = 0; r < levels_; ++r)
-        out[s][kInput] += values[again_at(s, r)] * costs_.uses[r + 1].extra_s;
+        out[s][kInputPart] += values[again_at(s, r)] * costs_.uses[r + 1].extra_s;
     }
     return out;
   }
@@ -302,7 +303,6 @@ std::vector<int> whole_layers(const RealCut& cut, int layers) {
   return out;
 }
 
-/// An F and a B that overlap end together, which is later than one after the other.
 bool only_computes(const OpLists& order) {
   for (int d = 0; d < order.devices(); ++d)
     for (const Op& op : order.of(d))
@@ -389,8 +389,7 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
   constexpr std::size_t kMostNumbers = 250;
   if (stages * costs.uses.size() > kMostNumbers) return {};
   const auto shares = shares_of(family);
-  const std::vector<std::uint32_t> position = positions_of(family);
-  CutProgram program(costs, order, position, shares, m, layers, enough_s, most_ops);
+  CutProgram program(costs, order, stages, shares, m, layers, enough_s, most_ops);
   program.run();
   OrderBound out{.time_s = program.time_s(), .ops = program.ops()};
   for (const RealCut& cut : program.good()) {
