@@ -72,7 +72,7 @@ void visit(benchmark::State& state, const std::vector<Point>& points,
            EngineChoice engine = EngineChoice::exact) {
   const Evaluator evaluator({scenario}, {}, engine);
   std::size_t next = 0;
-  std::array<std::int64_t, 4> ended{};
+  std::array<std::int64_t, std::size(kStatusNames)> ended{};
   for (auto _ : state) {
     const Row row = evaluator.row(points[next]);
     ++ended[static_cast<std::size_t>(row.status)];
