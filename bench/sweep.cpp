@@ -6,6 +6,7 @@
 // pairwise: behind the ports of a switch both directions of a pipeline meet, which `exact` refuses.
 #include "base/clock.hpp"
 #include "scenarios/scenario.hpp"
+#include "sweep/columns.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/workers.hpp"
 #include "tests/rig.hpp"
