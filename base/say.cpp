@@ -57,9 +57,9 @@ std::string without_controls(std::string_view text) {
   return out;
 }
 
-void say_text(std::string_view text, Lines lines) noexcept {
+void say_text(std::string_view text, Wrap wrap) noexcept {
   try {
-    const std::size_t width = lines == Lines::whole ? 0 : terminal_width(STDERR_FILENO);
+    const std::size_t width = wrap == Wrap::no ? 0 : terminal_width(STDERR_FILENO);
     const std::string shown = wrapped(without_controls(text), width);
     std::fwrite(shown.data(), 1, shown.size(), stderr);
   } catch (const std::exception&) {  // no memory to say it

@@ -23,11 +23,11 @@ std::size_t utf8_length(std::string_view text);
 /// out: a terminal obeys none that a file's name or its content holds.
 std::string without_controls(std::string_view text);
 
-/// Writes to standard error, `without_controls`, in lines as wide as there is room (`wrapped`), or
+/// Writes to standard error, `without_controls`, in lines as wide as there is room, or
 /// whole, for programs; when that is full or closed nothing is said. Without memory the text is
 /// written as it is.
-enum class Lines { wrapped, whole };
-void say_text(std::string_view text, Lines lines = Lines::wrapped) noexcept;
+enum class Wrap { yes, no };
+void say_text(std::string_view text, Wrap wrap = Wrap::yes) noexcept;
 
 /// Writes what people read to standard output, in lines as wide as there is room.
 void print_text(std::string_view text);

@@ -81,7 +81,7 @@ void complain(const char* kind, const std::string& text, const std::string& mess
   const char* form = std::getenv("PENSTOCK_ERRORS");
   if (form == nullptr || std::string_view(form) != "json") return say("{}\n", text);
   const Json json{{"kind", kind}, {"message", message}, {"diagnostics", diagnostics}};
-  say_text(json.dump() + "\n", Lines::whole);
+  say_text(json.dump() + "\n", Wrap::no);
 }
 
 std::string for_terminal(const InputError& error) {

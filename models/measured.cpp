@@ -19,6 +19,7 @@ constexpr double MeasuredPart::*kPartFields[] = {&MeasuredPart::forward_s,
                                                  &MeasuredPart::activation_after_input_bytes,
                                                  &MeasuredPart::forward_workspace_bytes,
                                                  &MeasuredPart::backward_workspace_bytes};
+constexpr std::size_t kTimes = 4;  // the first of these
 constexpr MeasuredPart MeasuredRow::*kParts[] = {&MeasuredRow::layer, &MeasuredRow::embedding,
                                                  &MeasuredRow::head, &MeasuredRow::overhead};
 
@@ -151,6 +152,40 @@ MeasuredStep MeasuredModel::step(const MeasuredUse& use) const {
   if (steps_.empty()) return {};
   const int load = pick_load(loads_of(steps_), use);
   return *std::ranges::find(steps_, load, &MeasuredStep::load);
+}
+
+std::optional<MeasuredRow> MeasuredModel::least_row(double microbatch_size,
+                                                    Recompute recompute) const {
+  std::optional<MeasuredRow> least;
+  std::set<int> devices = loads_of(rows_);
+  devices.insert(1);
+  for (auto r = static_cast<int>(recompute); r <= static_cast<int>(Recompute::full); ++r) {
+    const bool less_kept = r != static_cast<int>(recompute);
+    for (const int d : devices) {
+      const MeasuredUse asked = use(microbatch_size, static_cast<Recompute>(r), d);
+      if (!refuse_recompute(asked).empty() || !refuse_load(asked).empty() ||
+          !refuse_size(asked).empty())
+        continue;
+      const MeasuredRow other = row(asked);
+      if (!least) least = other;
+      for (const auto part : kParts)
+        for (std::size_t i = 0; i < (less_kept ? kTimes : std::size(kPartFields)); ++i)
+          (*least).*part.*kPartFields[i] =
+              std::min((*least).*part.*kPartFields[i], other.*part.*kPartFields[i]);
+    }
+    if (!least) return least;
+  }
+  return least;
+}
+
+MeasuredStep MeasuredModel::least_step() const {
+  if (steps_.empty()) return {};
+  MeasuredStep least = steps_.front();
+  for (const MeasuredStep& step : steps_) {
+    least.overhead_s = std::min(least.overhead_s, step.overhead_s);
+    least.s_per_parameter = std::min(least.s_per_parameter, step.s_per_parameter);
+  }
+  return least;
 }
 
 std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model,

@@ -94,6 +94,11 @@ class MeasuredModel {
   /// Zero when no step was measured.
   MeasuredStep step(const MeasuredUse& use) const;
 
+  /// Each number the least of all uses, whatever the devices: times also of those that recompute
+  /// more, which noise must not make faster. None where nothing was measured of the recomputation.
+  std::optional<MeasuredRow> least_row(double microbatch_size, Recompute recompute) const;
+  MeasuredStep least_step() const;
+
  private:
   std::vector<MeasuredRow> of(Recompute recompute) const;
   std::vector<MeasuredRow> of(const MeasuredUse& use) const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <set>
 
 namespace penstock {
 namespace {
@@ -136,24 +135,6 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                       .stack = stack_});
 }
 
-/// As measured with any number of devices at work; none where this microbatch was not measured.
-std::vector<StageCosts> StageTable::measured(const std::vector<int>& layers, std::size_t at,
-                                             Recompute recompute) const {
-  const MeasuredModel& model = *problem_.base().measured;
-  std::set<int> devices{1};
-  for (const MeasuredRow& row : model.rows()) devices.insert(row.load);
-  std::vector<StageCosts> out;
-  for (const int d : devices) {
-    const MeasuredUse use = model.use(static_cast<double>(key_.microbatch_size), recompute, d);
-    const bool known = model.refuse_recompute(use).empty() && model.refuse_load(use).empty() &&
-                       model.refuse_size(use).empty();
-    if (known)
-      out.push_back(measured_stage_costs(*problem_.base().transformer, model.row(use),
-                                         model.step(use), layers)[at]);
-  }
-  return out;
-}
-
 StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(
@@ -186,29 +167,22 @@ StagePart StageTable::make(int first, int count) const {
   return part;
 }
 
-/// Times and activations, of which the shape says nothing; unknown ones are 0. Of what recomputes
-/// more all that was measured counts, too: noise must not make it faster than what recomputes less.
+/// Times and activations, of which the shape says nothing; unknown ones are 0.
 void StageTable::set_measured(StagePart& part, const std::vector<int>& layers,
                               std::size_t at) const {
-  std::optional<StagePart> least;
-  for (auto r = static_cast<int>(key_.recompute.granularity);
-       r <= static_cast<int>(Recompute::full); ++r) {
-    for (const StageCosts& c : measured(layers, at, static_cast<Recompute>(r))) {
-      StagePart other = part_of(c);
-      if (least && r != static_cast<int>(key_.recompute.granularity)) {
-        other.activation_bytes = least->activation_bytes;
-        other.weight_input_bytes = least->weight_input_bytes;
-        other.workspace_bytes = least->workspace_bytes;
-      }
-      least ? least->take_less(other) : void(least = other);
-    }
-    if (!least) break;  // nothing is known of it
+  const MeasuredModel& model = *problem_.base().measured;
+  const auto row =
+      model.least_row(static_cast<double>(key_.microbatch_size), key_.recompute.granularity);
+  StagePart least;
+  if (row) {
+    const auto costs =
+        measured_stage_costs(*problem_.base().transformer, *row, model.least_step(), layers);
+    least = part_of(costs[at]);
   }
-  if (!least) least.emplace();
-  least->reduced_bytes = part.reduced_bytes;
-  least->static_bytes = part.static_bytes;
-  least->output_bytes = part.output_bytes;
-  part = *least;
+  least.reduced_bytes = part.reduced_bytes;
+  least.static_bytes = part.static_bytes;
+  least.output_bytes = part.output_bytes;
+  part = least;
 }
 
 }  // namespace penstock

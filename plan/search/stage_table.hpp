@@ -58,8 +58,6 @@ class StageTable {
  private:
   StagePart make(int first, int count) const;
   StagePart part_of(const StageCosts& costs) const;
-  std::vector<StageCosts> measured(const std::vector<int>& layers, std::size_t at,
-                                   Recompute recompute) const;
   void set_measured(StagePart& part, const std::vector<int>& layers, std::size_t at) const;
   std::vector<StageCosts> costs(const std::vector<int>& layers, const DeviceSpec& device) const;
   void read_profile_use();

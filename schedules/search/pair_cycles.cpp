@@ -1,7 +1,7 @@
 #include "schedules/search/pair_cycles.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <random>
 
 namespace penstock {
@@ -26,6 +26,16 @@ double peak_of(const PairProblem& problem, const PairCycle& cycle, std::uint32_t
     most = std::max(most, held);
   }
   return most;
+}
+
+/// Minus the logarithm of a number drawn from (0, 1], by a line between powers of two: what a
+/// library rounds in its own way would find other orders elsewhere.
+double about_exponential(std::uint64_t bits) {
+  constexpr double kLn2 = 0.6931471805599453;
+  constexpr std::uint64_t kFractions = 4096;
+  const double fraction = static_cast<double>(bits % kFractions) / kFractions;
+  const int halvings = std::countr_one(bits / kFractions % kFractions);
+  return kLn2 * (halvings + 1 - fraction);
 }
 
 /// The search's state: a cycle, and since when each of its passes can start.
@@ -78,9 +88,8 @@ class CycleSearch {
       if (i == evaluations || best_period <= least_ * kEnough) return best;
       const double done = static_cast<double>(i) / static_cast<double>(evaluations);
       const double heat = kHeat * least_ * (1 - done) * (1 - done);
-      const double price = kFirstPrice * std::pow(kLastPrice / kFirstPrice, done);
-      const double share = static_cast<double>(random() % 4096 + 1) / 4096;
-      const double at_most = period_ * (1 + price * held) - heat * std::log(share);
+      const double price = kFirstPrice + (kLastPrice - kFirstPrice) * done * done;
+      const double at_most = period_ * (1 + price * held) + heat * about_exponential(random());
       const std::uint32_t d = change(held > 0, random);
       const double trial_held = excess_of(problem_, now_);
       if (changed_period(d, at_most / (1 + price * trial_held))) {

@@ -121,11 +121,17 @@ class VeeSearch {
         short_(shortened(problem, repeats_in(problem))),
         effort_(effort),
         room_(least_room(problem)),
-        best_(kImproved + 1) {}  // one for what repeats
+        best_(kImproved) {}
 
   /// An order to begin with.
   void know(PairOrder order) {
     if (order.found()) known_.push_back(std::move(order));
+  }
+  /// The same, and it takes no place from others.
+  void know_too(PairOrder order) {
+    if (!order.found()) return;
+    know(std::move(order));
+    best_ = BestVee(kImproved + 1);
   }
 
   std::vector<PairOrder> run() {
@@ -215,7 +221,8 @@ class VeeSearch {
   void improve() {
     constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
     std::vector<PairOrder>& orders = best_.orders();
-    const std::size_t evaluations = std::min(effort_.by_moves / problem_.ops() / kImproved, kMost);
+    const std::size_t shares = std::min(orders.size(), kImproved);
+    const std::size_t evaluations = std::min(effort_.by_moves / problem_.ops() / shares, kMost);
     if (evaluations < kTooFew) return;
     std::mt19937_64 random(kSeed);
     PairMoves moves(problem_, aim_);
@@ -230,7 +237,7 @@ class VeeSearch {
       }
       if (least >= before) break;
     }
-    std::ranges::sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
+    std::ranges::stable_sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
     orders.resize(first.size());
   }
 
@@ -256,11 +263,11 @@ PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
   VeeSearch search(problem, (whole ? kWhole : kAfterShorter).times(budget));
   PairMoves times(problem, {});
   const std::optional<PairCycle> cycle = repeating(problem, budget);
-  if (cycle) search.know(times.evaluated(word_of(problem, *cycle)));
+  if (cycle) search.know_too(times.evaluated(word_of(problem, *cycle)));
   for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
   if (whole) return search.run().front();
   VeeSearch short_search(shorter, kWhole.times(budget));
-  if (cycle) short_search.know(PairMoves(shorter, {}).evaluated(word_of(shorter, *cycle)));
+  if (cycle) short_search.know_too(PairMoves(shorter, {}).evaluated(word_of(shorter, *cycle)));
   for (const PairOrder& order : short_search.run())
     search.know(times.evaluated(lengthened(problem, order.word)));
   return search.run().front();
