@@ -1,6 +1,5 @@
 // Requests and results of a calibration as JSON, for the program that measures on another machine.
 #include "base/error.hpp"
-#include "base/say.hpp"
 #include "hw/calibration.hpp"
 #include "hw/fields.hpp"
 
@@ -105,16 +104,10 @@ constexpr int kVersion = 1;
 
 template <class T>
 T read(const std::string& text, const std::string& origin, const char* mark) {
-  try {
-    const Json json = Json::parse(text);
-    if (!json.is_object() || !json.contains(mark) || json.at(mark) != kVersion)
-      throw InputError(origin, fmt::format("has no '{}': {}", mark, kVersion));
-    return from_fields<T>(json, mark);
-  } catch (const JsonError& error) {
-    throw InputError(origin, "cannot be understood: " + without_controls(error.what()));
-  } catch (const Unsound& error) {
-    throw InputError(origin, "cannot be understood: " + without_controls(error.what()));
-  }
+  const Json json = parse_json(text, origin);
+  if (!json.is_object() || !json.contains(mark) || json.at(mark) != kVersion)
+    throw InputError(origin, fmt::format("has no '{}': {}", mark, kVersion));
+  return from_fields<T>(json, origin, mark);
 }
 
 constexpr const char* kRequest = "penstock_calibration_request";

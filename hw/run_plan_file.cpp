@@ -1,7 +1,6 @@
 #include "hw/run_plan_file.hpp"
 
 #include "base/error.hpp"
-#include "base/say.hpp"
 #include "hw/fields.hpp"
 #include "hw/training_data.hpp"
 #include "program/check.hpp"
@@ -38,17 +37,17 @@ Json field_json(const std::same_as<PerStage<Recomputation>> auto& recompute) {
   return recompute.alike() ? names[0] : names;
 }
 
-Recomputation recomputation_in(const char* key, const Json& json) {
+Recomputation recomputation_in(const Place& at, const Json& json) {
   const auto named = json.is_string() ? recomputation_named(json.get<std::string>()) : std::nullopt;
-  if (!named) wrong_field(key, "one of none, selective, full, block N, uniform N", json);
-  return *named;
+  if (!named) at.wrong("one of none, selective, full, block N, uniform N", json);
+  return named.value_or(Recomputation());
 }
 
-void take_field(const char* key, const Json& json, PerStage<Recomputation>& recompute) {
-  if (!json.is_array()) return void(recompute = recomputation_in(key, json));
-  if (json.empty()) wrong_field(key, "a name, or a list of names", json);
+void take_field(const Place& at, const Json& json, PerStage<Recomputation>& recompute) {
+  if (!json.is_array()) return void(recompute = recomputation_in(at, json));
+  if (json.empty()) return at.wrong("a name, or a list of names", json);
   std::vector<Recomputation> each;
-  for (const Json& name : json) each.push_back(recomputation_in(key, name));
+  for (const Json& name : json) each.push_back(recomputation_in(at.at(each.size()), name));
   recompute = PerStage<Recomputation>(std::move(each));
 }
 
@@ -64,7 +63,7 @@ std::string marked(const Op& op) {
   return text;
 }
 
-Op unmarked(const char* key, std::string_view text) {
+std::optional<Op> unmarked(std::string_view text) {
   const auto end = std::min(text.find_first_of("+="), text.size());
   auto op = parse_op(text.substr(0, end));
   std::string_view marks = text.substr(end);
@@ -73,9 +72,7 @@ Op unmarked(const char* key, std::string_view text) {
     op->flags = static_cast<std::uint8_t>(op->flags | flag);
     marks.remove_prefix(1);
   }
-  if (!op || !marks.empty() || !is_compute(op->kind))
-    throw Unsound(fmt::format("'{}' in '{}' is no op that computes", text.substr(0, 60), key));
-  return *op;
+  return op && marks.empty() && is_compute(op->kind) ? op : std::nullopt;
 }
 
 /// A line of tokens for each position of the pipeline.
@@ -89,14 +86,19 @@ Json field_json(const OpLists& order) {
   return lines;
 }
 
-void take_field(const char* key, const Json& json, OpLists& order) {
+void take_field(const Place& at, const Json& json, OpLists& order) {
   std::vector<std::string> lines;
-  take(key, json, lines);
-  for (const std::string& line : lines) {
-    for (std::size_t at = 0; at < line.size();) {
-      const std::size_t end = std::min(line.find(' ', at), line.size());
-      if (end > at) order.add(unmarked(key, std::string_view(line).substr(at, end - at)));
-      at = end + 1;
+  take(at, json, lines);
+  for (std::size_t device = 0; device < lines.size(); ++device) {
+    const std::string_view line = lines[device];
+    for (std::size_t from = 0; from < line.size();) {
+      const std::size_t end = std::min(line.find(' ', from), line.size());
+      const std::string_view token = line.substr(from, end - from);
+      if (const auto op = unmarked(token))
+        order.add(*op);
+      else if (!token.empty())
+        at.at(device).problem(fmt::format("'{}' is no op that computes", token.substr(0, 60)));
+      from = end + 1;
     }
     order.end_device();
   }
@@ -119,32 +121,41 @@ Json field_json(const Placement& p) {
   return to_field(PlacementParts{p.widths(), p.positions(), p.mirrored_batch()});
 }
 
-/// Positions and replicas; checked here, because the Placement is built from them.
-void take_field(const char* key, const Json& json, Placement& placement) {
+/// Positions and replicas; checked here, because the Placement is built from them. What is wrong
+/// with them; "" when nothing is.
+std::string wrong_with(const PlacementParts& parts) {
   constexpr std::uint64_t kMostDevices = 16'000'000;
-  PlacementParts parts;
-  take(key, json, parts);
-  auto& [widths, position, mirrored] = parts;
+  const auto& [widths, position, mirrored] = parts;
   if (widths.empty() || position.empty() || std::ranges::min(widths) < 1)
-    throw Unsound("the placement has no devices or no stages");
-  if (position.size() > 65535) throw Unsound("there are more than 65535 stages");
+    return "the placement has no devices or no stages";
+  if (position.size() > 65535) return "there are more than 65535 stages";
   std::uint64_t round = static_cast<std::uint64_t>(std::ranges::max(widths)) * widths.size();
   for (const int width : widths)
     if (round <= kMostDevices) round = std::lcm(round, static_cast<std::uint64_t>(width));
   if (round > kMostDevices)
-    throw Unsound(fmt::format("the placement has more than {} devices", kMostDevices));
-  if (std::ranges::any_of(position, [&](auto at) { return at >= widths.size(); }))
-    throw Unsound("a stage is placed outside of the pipeline");
+    return fmt::format("the placement has more than {} devices", kMostDevices);
+  if (std::ranges::any_of(position, [&](auto at) { return at >= parts.widths.size(); }))
+    return "a stage is placed outside of the pipeline";
   for (std::uint32_t at = 0; at < widths.size(); ++at)
     if (std::ranges::find(position, at) == position.end())
-      throw Unsound(fmt::format("position {} of the pipeline has no stage", at));
-  const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == widths[0]; });
+      return fmt::format("position {} of the pipeline has no stage", at);
+  const int width = widths[0];
+  const bool all_alike = std::ranges::all_of(widths, [&](int w) { return w == width; });
   if (mirrored > 0 && (!all_alike || position.size() != widths.size() || widths.size() % 2 != 0 ||
                        !std::ranges::equal(position, std::views::iota(0U, widths.size()))))
-    throw Unsound(
-        "a mirrored placement must have an even number of devices and one stage for each "
-        "in their order");
-  placement = {std::move(widths), std::move(position), mirrored};
+    return "a mirrored placement must have an even number of devices and one stage for each in "
+           "their order";
+  return "";
+}
+
+void take_field(const Place& at, const Json& json, Placement& placement) {
+  PlacementParts parts;
+  const std::size_t before = at.problems();
+  take(at, json, parts);
+  if (at.problems() > before) return;
+  const std::string wrong = wrong_with(parts);
+  if (!wrong.empty()) return at.problem(wrong);
+  placement = {std::move(parts.widths), std::move(parts.position), parts.mirrored_batch};
 }
 
 void each_field(Like<VersionRule> auto& v, auto&& visit) {
@@ -490,7 +501,7 @@ RunPlan lowered(OrderedPlan ordered, const std::string& origin) {
 }
 
 OrderedPlan ordered_plan(const std::string& text, const std::string& origin) {
-  const Json json = Json::parse(text);
+  const Json json = parse_json(text, origin);
   if (!json.is_object() || !json.contains(kMark))
     throw InputError(origin, "is no program; `penstock export SCENARIO --to program` writes one");
   if (json.at(kMark) != kProgramFileVersion) {
@@ -498,7 +509,7 @@ OrderedPlan ordered_plan(const std::string& text, const std::string& origin) {
                                          "export the scenario again",
                                          json.at(kMark).dump(), kProgramFileVersion));
   }
-  return from_fields<OrderedPlan>(json, kMark);
+  return from_fields<OrderedPlan>(json, origin, kMark);
 }
 
 }  // namespace
@@ -509,13 +520,7 @@ std::string to_text(const RunPlan& plan) {
 }
 
 RunPlan parse_run_plan(const std::string& text, const std::string& origin) {
-  try {
-    return lowered(ordered_plan(text, origin), origin);
-  } catch (const JsonError& error) {
-    throw InputError(origin, "is no sound program: " + without_controls(error.what()));
-  } catch (const Unsound& error) {
-    throw InputError(origin, "is no sound program: " + without_controls(error.what()));
-  }
+  return lowered(ordered_plan(text, origin), origin);
 }
 
 RunPlan read_run_plan(const std::string& path) {

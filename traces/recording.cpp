@@ -1,8 +1,7 @@
 #include "traces/recording.hpp"
 
-#include "base/error.hpp"
+#include "base/json_fields.hpp"
 #include "traces/byte_sink.hpp"
-#include "traces/json_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -17,32 +16,31 @@ namespace {
 
 constexpr std::string_view kFormat = "penstock recording";
 
-// Writing
+}  // namespace
+
+// Fields
 // ------------------------------------------------------------------------------------------
 
-template <class T>
-Json nullable(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
+Json field_json(const Op& op) { return to_string(op); }
+void take_field(const Place& at, const Json& json, Op& op) {
+  const auto parsed = json.is_string() ? parse_op(json.get<std::string>()) : std::nullopt;
+  if (!parsed) return at.wrong("an op such as \"2F5\"", json);
+  op = *parsed;
 }
 
-Json head_json(const Recording& r) {
-  return {{"format", kFormat},
-          {"version", kRecordingVersion},
-          {"name", r.name},
-          {"backend", r.backend},
-          {"clock", r.clock},
-          {"schedule", r.schedule},
-          {"transfers", r.transfers},
-          {"depth", r.depth},
-          {"microbatches", r.microbatches},
-          {"batches", r.batches},
-          {"compute", r.compute},
-          {"description", r.description},
-          {"profile", r.profile},
-          {"scenario", r.scenario}};
+constexpr FieldRange kAnyTime{-kLongestField_s};
+constexpr FieldRange kAnyDevice{0, 1 << 24}, kAnyCount{0, kNoOp - 1.0};
+
+void take_span(FieldReader& read, const Place& at, const char* start, const char* end, Span& span) {
+  const std::size_t before = at.problems();
+  read(start, span.start_s, kAnyTime);
+  read(end, span.end_s, kAnyTime);
+  if (at.problems() == before && span.end_s < span.start_s)
+    at.problem(fmt::format("{} ({}) is before {} ({})", end, span.end_s, start, span.start_s));
 }
 
-Json op_json(const RecordedOp& r) {
+/// The message's times stand beside the op's, and only where there is one.
+Json field_json(const RecordedOp& r) {
   Json out = {{"device", r.device},
               {"op", to_string(r.op)},
               {"start_s", r.span.start_s},
@@ -54,29 +52,84 @@ Json op_json(const RecordedOp& r) {
   if (r.weight_version) out["weight_version"] = *r.weight_version;
   return out;
 }
-
-Json device_json(const RecordedDevice& d) {
-  Json memory = Json::object();
-  for (std::size_t i = 0; i < kOwners; ++i) memory[std::string(kOwnerNames[i])] = d.peak.bytes[i];
-  return {{"device", d.device},
-          {"memory", memory},
-          {"peak_at_s", d.peak_at_s},
-          {"peak_op", d.peak_op ? Json(to_string(*d.peak_op)) : Json(nullptr)},
-          {"allocator_peak_bytes", nullable(d.allocator_peak_bytes)}};
+void take_field(const Place& at, const Json& json, RecordedOp& r) {
+  FieldReader read(at, json);
+  read("device", r.device, kAnyDevice);
+  read("op", r.op);
+  take_span(read, at, "start_s", "end_s", r.span);
+  const auto given = [&](const char* key) {
+    const Json* value = read.find(key, false);
+    return value != nullptr && !value->is_null();
+  };
+  if (given("message_start_s") || given("message_end_s"))
+    take_span(read, at, "message_start_s", "message_end_s", r.message.emplace());
+  read("weight_version", r.weight_version, kAnyCount);
+  read.finish();
 }
 
-Json loss_json(const RecordedLoss& l) {
+void each_field(Like<MemoryUse> auto& use, auto&& visit) {
+  for (std::size_t i = 0; i < kOwners; ++i) visit(kOwnerNames[i].data(), use.bytes[i]);
+}
+
+void each_field(Like<RecordedDevice> auto& d, auto&& visit) {
+  visit("device", d.device, kAnyDevice);
+  visit("memory", d.peak);
+  visit("peak_at_s", d.peak_at_s, kAnyTime);
+  visit("peak_op", d.peak_op);
+  visit("allocator_peak_bytes", d.allocator_peak_bytes);
+}
+
+/// null: not a finite number.
+Json field_json(const RecordedLoss& l) {
   return {{"microbatch", l.microbatch}, {"loss", std::isfinite(l.loss) ? Json(l.loss) : Json()}};
 }
+void take_field(const Place& at, const Json& json, RecordedLoss& l) {
+  FieldReader read(at, json);
+  std::optional<double> loss;
+  read("microbatch", l.microbatch, kAnyCount);
+  read("loss", loss, FieldRange{-1e300, 1e300});
+  read.finish();
+  l.loss = loss.value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+void take_field(const Place& at, const Json& json, RecordedRun& run) {
+  FieldReader read(at, json);
+  std::optional<std::string> stopped_because;
+  read("complete", run.complete);
+  read("stopped_because", stopped_because);
+  read("weights_equal", run.weights_equal);
+  read("weights_digest", run.weights_digest);
+  read("devices", run.devices);
+  read("losses", run.losses);
+  read("ops", run.ops);
+  read.finish();
+  run.stopped_because = stopped_because.value_or("");
+}
+
+/// All but the runs.
+void each_field(Like<Recording> auto& r, auto&& visit) {
+  visit("name", r.name);
+  visit("backend", r.backend);
+  visit("clock", r.clock);
+  visit("schedule", r.schedule);
+  visit("transfers", r.transfers);
+  visit("depth", r.depth, {1, 1 << 20});
+  visit("microbatches", r.microbatches, kAnyCount);
+  visit("batches", r.batches, kAnyCount);
+  visit("compute", r.compute);
+  visit("description", r.description);
+}
+
+namespace {
 
 /// `"key": [` and an element per line.
-template <class Items, class ToJson>
-void put_list(std::string& sink, std::string_view key, const Items& items, ToJson&& to_json) {
+template <class Items>
+void put_list(std::string& sink, std::string_view key, const Items& items) {
   sink.append(fmt::format("   \"{}\": [", key));
   bool first = true;
   for (const auto& item : items) {
     sink.append(first ? "\n    " : ",\n    ");
-    sink.append(dumped(to_json(item)));
+    sink.append(to_field(item).dump());
     first = false;
   }
   sink.append("]");
@@ -84,121 +137,16 @@ void put_list(std::string& sink, std::string_view key, const Items& items, ToJso
 
 void put_run(std::string& sink, const RecordedRun& run) {
   sink.append(fmt::format("  {{\n   \"complete\": {},\n   \"stopped_because\": {},\n", run.complete,
-                          dumped(run.stopped_because)));
-  sink.append(fmt::format("   \"weights_equal\": {},\n", dumped(nullable(run.weights_equal))));
+                          to_field(run.stopped_because).dump()));
+  sink.append(fmt::format("   \"weights_equal\": {},\n", to_field(run.weights_equal).dump()));
   if (run.weights_digest)
-    sink.append(fmt::format("   \"weights_digest\": {},\n", dumped(*run.weights_digest)));
-  put_list(sink, "devices", run.devices, device_json);
+    sink.append(fmt::format("   \"weights_digest\": {},\n", to_field(run.weights_digest).dump()));
+  put_list(sink, "devices", run.devices);
   sink.append(",\n");
-  put_list(sink, "losses", run.losses, loss_json);
+  put_list(sink, "losses", run.losses);
   sink.append(",\n");
-  put_list(sink, "ops", run.ops, op_json);
+  put_list(sink, "ops", run.ops);
   sink.append("\n  }");
-}
-
-// Reading
-// ------------------------------------------------------------------------------------------
-
-std::uint32_t count(JsonReader& r, const char* key) {
-  return static_cast<std::uint32_t>(r.integer(key, 0, kNoOp - 1));
-}
-
-int device(JsonReader& r) { return static_cast<int>(r.integer("device", 0, 1 << 24)); }
-
-/// An op token; `null_ok`: null means none.
-std::optional<Op> op(JsonReader& r, const char* key, bool null_ok = false) {
-  const Json* value = r.find(key, true);
-  if (value == nullptr || (null_ok && value->is_null())) return std::nullopt;
-  const auto parsed = value->is_string() ? parse_op(value->get<std::string>()) : std::nullopt;
-  if (!parsed) r.wrong(key, "must be an op such as \"2F5\"", *value);
-  return parsed;
-}
-
-Span read_span(JsonReader& r, const char* start, const char* end) {
-  const Span span{r.number(start), r.number(end)};
-  if (r.given(start) && r.given(end) && span.end_s < span.start_s)
-    r.problem(fmt::format("{} ({}) is before {} ({})", end, span.end_s, start, span.start_s));
-  return span;
-}
-
-RecordedOp read_op(const Json& json, const std::string& place, JsonProblems& problems) {
-  JsonReader r(json, place, problems);
-  RecordedOp out;
-  out.device = device(r);
-  if (const auto parsed = op(r, "op")) out.op = *parsed;
-  out.span = read_span(r, "start_s", "end_s");
-  if (r.given("message_start_s") || r.given("message_end_s"))
-    out.message = read_span(r, "message_start_s", "message_end_s");
-  if (r.given("weight_version")) out.weight_version = count(r, "weight_version");
-  r.finish();
-  return out;
-}
-
-RecordedDevice read_device(const Json& json, const std::string& place, JsonProblems& problems) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
-  JsonReader r(json, place, problems);
-  RecordedDevice out;
-  out.device = device(r);
-  JsonReader memory = r.inside("memory");
-  for (std::size_t i = 0; i < kOwners; ++i)
-    out.peak.bytes[i] = memory.integer(std::string(kOwnerNames[i]).c_str(), 0, kMost);
-  memory.finish();
-  out.peak_at_s = r.number("peak_at_s");
-  out.peak_op = op(r, "peak_op", true);
-  if (r.given("allocator_peak_bytes"))
-    out.allocator_peak_bytes = r.integer("allocator_peak_bytes", 0, kMost);
-  r.finish();
-  return out;
-}
-
-RecordedLoss read_loss(const Json& json, const std::string& place, JsonProblems& problems) {
-  JsonReader r(json, place, problems);
-  RecordedLoss out;
-  out.microbatch = count(r, "microbatch");
-  // null: not a finite number
-  out.loss = r.given("loss") ? r.number("loss") : std::numeric_limits<double>::quiet_NaN();
-  r.finish();
-  return out;
-}
-
-RecordedRun read_run(const Json& json, const std::string& place, JsonProblems& problems) {
-  JsonReader r(json, place, problems);
-  RecordedRun out;
-  out.complete = r.boolean("complete");
-  out.stopped_because = r.text("stopped_because", false);
-  if (r.given("weights_equal")) out.weights_equal = r.boolean("weights_equal");
-  if (r.given("weights_digest")) out.weights_digest = r.text("weights_digest");
-  r.list("devices", [&](const Json& one, const std::string& at) {
-    out.devices.push_back(read_device(one, at, problems));
-  });
-  r.list("losses", [&](const Json& one, const std::string& at) {
-    out.losses.push_back(read_loss(one, at, problems));
-  });
-  r.list("ops", [&](const Json& one, const std::string& at) {
-    out.ops.push_back(read_op(one, at, problems));
-  });
-  r.finish();
-  return out;
-}
-
-Recording read_head(JsonReader& r) {
-  Recording out;
-  out.name = r.text("name");
-  out.backend = r.text("backend");
-  out.clock = r.text("clock");
-  out.schedule = r.text("schedule");
-  out.transfers = r.text("transfers");
-  out.depth = static_cast<int>(r.integer("depth", 1, 1 << 20));
-  out.microbatches = count(r, "microbatches");
-  out.batches = count(r, "batches");
-  out.compute = r.text("compute");
-  r.map("description", [&](const std::string& key, const Json& value) {
-    if (!value.is_string()) return r.wrong(("description." + key).c_str(), "must be a text", value);
-    out.description[key] = value.get<std::string>();
-  });
-  out.profile = r.text("profile", false);
-  out.scenario = r.text("scenario", false);
-  return out;
 }
 
 /// The Program's op that a recorded one is; kNoOp when it has none on that device.
@@ -239,7 +187,11 @@ class Finder {
 }  // namespace
 
 std::string recording_text(const Recording& recording) {
-  std::string text = head_json(recording).dump(1);
+  Json head = {{"format", kFormat}, {"version", kRecordingVersion}};
+  each_field(recording, FieldWriter(head));
+  head["profile"] = recording.profile;
+  head["scenario"] = recording.scenario;
+  std::string text = head.dump(1);
   text.resize(text.rfind('\n'));  // without the closing brace: the runs follow
   text += ",\n \"runs\": [\n";
   for (std::size_t i = 0; i < recording.runs.size(); ++i) {
@@ -261,21 +213,26 @@ Recording parse_recording(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
   if (!json.is_object() || json.value("format", Json()) != Json(kFormat))
     throw InputError(origin, fmt::format("is not a recording: no \"format\": \"{}\"", kFormat));
-  if (json.value("version", Json()) != Json(kRecordingVersion)) {
-    throw InputError(origin, fmt::format("version must be {}, got {}", kRecordingVersion,
-                                         seen(json.value("version", Json()))));
-  }
   JsonProblems problems(origin);
-  JsonReader r(json, "", problems);
-  r.text("format");
-  r.integer("version", kRecordingVersion, kRecordingVersion);
-  Recording out = read_head(r);
-  r.list("runs", [&](const Json& run, const std::string& place) {
-    out.runs.push_back(read_run(run, place, problems));
-  });
-  r.finish();
-  if (r.has("runs") && out.runs.empty()) problems.add("runs", "must hold at least one run");
+  const Place whole(problems);
+  const Json version = json.value("version", Json());
+  if (version != Json(kRecordingVersion))
+    whole.in("version").wrong(std::to_string(kRecordingVersion), version);
   problems.throw_if_any();
+  FieldReader read(whole, json);
+  Recording out;
+  std::optional<std::string> profile, scenario;
+  for (const char* known : {"format", "version"}) read.find(known, true);
+  each_field(out, read);
+  read("profile", profile);
+  read("scenario", scenario);
+  read("runs", out.runs);
+  read.finish();
+  if (problems.count() == 0 && out.runs.empty())
+    whole.in("runs").problem("must hold at least one run");
+  problems.throw_if_any();
+  out.profile = profile.value_or("");
+  out.scenario = scenario.value_or("");
   return out;
 }
 

@@ -1,8 +1,7 @@
 #include "traces/trace_check.hpp"
 
-#include "base/error.hpp"
+#include "base/json_fields.hpp"
 #include "traces/byte_sink.hpp"
-#include "traces/json_reader.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

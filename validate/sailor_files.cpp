@@ -1,6 +1,6 @@
 #include "validate/sailor_files.hpp"
 
-#include "traces/json_reader.hpp"
+#include "base/json_fields.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMostLayers = 1 << 16;
 constexpr int kMostSequences = 1 << 20;
+constexpr double kShortestTime_s = 1e-9;
 
 std::optional<int> positive_key(const std::string& key) {
   int value = 0;
@@ -36,88 +37,56 @@ std::optional<SailorReplica> read_replica(const Json& json) {
   return SailorReplica{json[0][0][0].get<std::string>(), tensor, json[0][0][2].get<std::string>()};
 }
 
-std::vector<SailorReplica> read_stage(const Json& json, const std::string& place,
-                                      JsonProblems& problems) {
-  std::vector<SailorReplica> out;
-  if (!json.is_array() || json.empty()) problems.add(place, "must be a list of replicas");
-  for (const Json& one : json) {
-    if (const auto replica = read_replica(one)) {
-      out.push_back(*replica);
-    } else {
-      problems.add(place,
-                   "a replica must be [[[GPU, GPUs of a node, zone]], tensor degree] on one node, "
-                   "got " +
-                       seen(one));
-    }
-  }
-  return out;
-}
-
-std::vector<int> read_layers(const Json& json, const std::string& place, JsonProblems& problems) {
-  std::vector<int> out;
-  const auto is_layer = [](const Json& l) {
-    return l.is_number_integer() && l.get<std::int64_t>() >= 0 &&
-           l.get<std::int64_t>() < kMostLayers;
-  };
-  if (!json.is_array() || json.empty() || !std::ranges::all_of(json, is_layer)) {
-    problems.add(place, "must be a list of layers, 0-based, got " + seen(json));
-    return out;
-  }
-  for (const Json& layer : json) out.push_back(layer.get<int>());
-  return out;
-}
-
 /// Stages with as many replicas each; layers in order.
-void check_pipeline(const SailorPipeline& pipeline, JsonReader& r) {
-  if (pipeline.layers.empty() || pipeline.layers.size() != pipeline.replicas.size()) {
-    return r.problem(
-        fmt::format("'layers_per_stage' has {} stages, 'tmp_per_stage' {}; they must "
-                    "have equally many, at least one",
-                    pipeline.layers.size(), pipeline.replicas.size()));
-  }
+std::string wrong_with(const SailorPipeline& pipeline) {
+  if (pipeline.layers.empty() || pipeline.layers.size() != pipeline.replicas.size())
+    return fmt::format(
+        "'layers_per_stage' has {} stages, 'tmp_per_stage' {}; they must have equally many, at "
+        "least one",
+        pipeline.layers.size(), pipeline.replicas.size());
   int next = 0;
   for (const std::vector<int>& stage : pipeline.layers) {
-    for (const int layer : stage) {
-      if (layer != next++) return r.problem("layers must be 0, 1, 2, ... over the stages");
-    }
+    if (stage.empty()) return "a stage has no layers";
+    for (const int layer : stage)
+      if (layer != next++) return "layers must be 0, 1, 2, ... over the stages";
   }
   for (const auto& stage : pipeline.replicas) {
+    if (stage.empty()) return "a stage has no replicas";
     if (stage.size() != pipeline.replicas.front().size())
-      return r.problem("stages with different numbers of replicas are not modelled");
+      return "stages with different numbers of replicas are not modelled";
   }
+  return "";
 }
 
-SailorPipeline read_pipeline(const Json& json, const std::string& place, JsonProblems& problems) {
-  JsonReader r(json, place, problems);
-  SailorPipeline out;
-  r.list("layers_per_stage", [&](const Json& one, const std::string& at) {
-    out.layers.push_back(read_layers(one, at, problems));
-  });
-  r.list("tmp_per_stage", [&](const Json& one, const std::string& at) {
-    out.replicas.push_back(read_stage(one, at, problems));
-  });
-  check_pipeline(out, r);
-  return out;
+}  // namespace
+
+void take_field(const Place& at, const Json& json, SailorReplica& out) {
+  if (const auto replica = read_replica(json)) return void(out = *replica);
+  at.wrong("[[[GPU, GPUs of a node, zone]], tensor degree] on one node", json);
 }
 
-std::optional<double> measured_time(JsonReader& r, const char* key) {
-  if (!r.given(key)) return std::nullopt;
-  const double value = r.number(key);
-  if (value > 0) return value;
-  r.problem(fmt::format("'{}' must be a positive time in seconds", key));
-  return std::nullopt;
+void take_field(const Place& at, const Json& json, SailorPipeline& out) {
+  const std::size_t before = at.problems();
+  FieldReader read(at, json);
+  read("layers_per_stage", out.layers, {0, kMostLayers - 1});
+  read("tmp_per_stage", out.replicas);
+  if (at.problems() > before) return;
+  const std::string wrong = wrong_with(out);
+  if (!wrong.empty()) at.problem(wrong);
 }
 
-void check_whole(const SailorPlan& plan, JsonReader& r) {
+namespace {
+
+void check_whole(const SailorPlan& plan, const Place& at) {
   std::set<std::string> zones;
   for (const SailorPipeline& pipeline : plan.pipelines) {
     if (pipeline.layers.size() != plan.pipelines.front().layers.size())
-      r.problem("pipelines of different depths are not modelled");
+      at.problem("pipelines of different depths are not modelled");
     for (const auto& stage : pipeline.replicas) {
       for (const SailorReplica& replica : stage) zones.insert(replica.zone);
     }
   }
-  if (zones.size() > 1) r.problem("plans over several zones are not modelled");
+  if (zones.size() > 1) at.problem("plans over several zones are not modelled");
 }
 
 // Curves
@@ -159,22 +128,21 @@ std::set<std::string> SailorPlan::gpus() const {
 SailorPlan parse_sailor_plan(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
   JsonProblems problems(origin);
-  JsonReader r(json, "", problems);
+  const Place whole(problems);
+  FieldReader read(whole, json);
   SailorPlan out;
   out.file = origin;
   out.name = std::filesystem::path(origin).stem().string();
-  r.list("pipeline_list", [&](const Json& one, const std::string& at) {
-    out.pipelines.push_back(read_pipeline(one, at, problems));
-  });
-  out.microbatch_size = static_cast<int>(r.integer("mbs", 1, kMostSequences));
-  out.batch_size = static_cast<int>(r.integer("gbs", 1, kMostSequences));
-  out.measured_s = measured_time(r, "real");
-  if (r.given("max_mem")) out.max_bytes = r.integer("max_mem", 1, std::int64_t{1} << 50);
+  read("pipeline_list", out.pipelines);
+  read("mbs", out.microbatch_size, {1, kMostSequences});
+  read("gbs", out.batch_size, {1, kMostSequences});
+  read("real", out.measured_s, {kShortestTime_s});
+  read("max_mem", out.max_bytes, {1});
   problems.throw_if_any();
   if (out.pipelines.empty())
-    r.problem("'pipeline_list' holds no pipeline");
+    whole.in("pipeline_list").problem("holds no pipeline");
   else
-    check_whole(out, r);
+    check_whole(out, whole);
   problems.throw_if_any();
   return out;
 }
@@ -185,16 +153,14 @@ SailorPlan parse_sailor_plan(const std::string& text, const std::string& origin)
 namespace {
 
 /// {layer: [forward_s, backward_s, update_s]} with the layers 0, 1, 2, ...
-std::vector<LayerTimes> read_layer_times(const Json& json, const std::string& place,
-                                         JsonProblems& problems) {
+std::vector<LayerTimes> read_layer_times(const Json& json, const Place& at) {
   std::vector<LayerTimes> out(json.is_object() ? json.size() : 0);
-  if (out.empty()) problems.add(place, "must be {layer: [forward, backward, update]}");
+  if (out.empty()) at.problem("must be {layer: [forward, backward, update]}");
   for (std::size_t layer = 0; layer < out.size(); ++layer) {
     const Json* it = json.find(std::to_string(layer));
     const auto time = [](const Json& t) { return t.is_number() && t.get<double>() >= 0; };
     if (it == nullptr || !it->is_array() || it->size() != 3 || !std::ranges::all_of(*it, time)) {
-      problems.add(place,
-                   fmt::format("layer {} must have [forward, backward, update] in seconds", layer));
+      at.problem(fmt::format("layer {} must have [forward, backward, update] in seconds", layer));
       continue;
     }
     out[layer] = {(*it)[0].get<double>(), (*it)[1].get<double>(), (*it)[2].get<double>()};
@@ -204,15 +170,14 @@ std::vector<LayerTimes> read_layer_times(const Json& json, const std::string& pl
 
 /// Calls `each(number, value, place)` for an object whose keys are integers from 1.
 template <class Each>
-void each_numbered(const Json& json, const std::string& place, const char* what,
-                   JsonProblems& problems, Each&& each) {
-  if (!json.is_object() || json.empty()) return problems.add(place, "must be an object");
+void each_numbered(const Json& json, const Place& at, const char* what, Each&& each) {
+  if (!json.is_object() || json.empty()) return at.problem("must be an object");
   for (const auto& [key, value] : json.items()) {
-    const std::string at = place.empty() ? key : place + "." + key;
+    const Place inner = at.in(key);
     if (const auto number = positive_key(key))
-      each(*number, value, at);
+      each(*number, value, inner);
     else
-      problems.add(place, fmt::format("'{}' is not a {}", key, what));
+      at.problem(fmt::format("'{}' is not a {}", key, what));
   }
 }
 
@@ -229,18 +194,19 @@ SailorProfile SailorProfile::parse(const std::string& text, const std::string& o
   JsonProblems problems(origin);
   SailorProfile out;
   out.origin_ = origin;
+  const Place whole(problems);
   std::set<std::size_t> layers;
-  each_numbered(json, "", "microbatch size", problems,
-                [&](int size, const Json& by_degree, const std::string& place) {
-                  each_numbered(by_degree, place, "tensor degree", problems,
-                                [&](int degree, const Json& one, const std::string& at) {
+  each_numbered(json, whole, "microbatch size",
+                [&](int size, const Json& degrees, const Place& of) {
+                  each_numbered(degrees, of, "tensor degree",
+                                [&](int degree, const Json& one, const Place& at) {
                                   Layers& times = out.table_[size][degree];
-                                  times = read_layer_times(one, at, problems);
+                                  times = read_layer_times(one, at);
                                   layers.insert(times.size());
                                 });
                 });
   problems.throw_if_any();
-  if (layers.size() != 1) problems.add("", "every size and degree must have the same layers");
+  if (layers.size() != 1) whole.problem("every size and degree must have the same layers");
   problems.throw_if_any();
   out.layers_ = static_cast<int>(*layers.begin());
   return out;
@@ -355,19 +321,22 @@ LayerTimes SailorProfile::times(int microbatch_size, int tensor, int layer) cons
 SailorNetwork SailorNetwork::parse(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
   JsonProblems problems(origin);
-  JsonReader r(json, "", problems);
+  const Place whole(problems), inter = whole.in("inter");
   SailorNetwork out;
   out.origin_ = origin;
-  r.map("inter", [&](const std::string& gpu, const Json& by_senders) {
-    each_numbered(by_senders, "inter." + gpu, "number of GPUs", problems,
-                  [&](int senders, const Json& curve, const std::string& at) {
-                    if (!is_curve(curve))
-                      return problems.add(at, "must be [[a, b, c], bytes/s], got " + seen(curve));
+  const Json* by_gpu = FieldReader(whole, json).find("inter", true);
+  if (by_gpu != nullptr && !by_gpu->is_object()) inter.wrong("an object", *by_gpu);
+  problems.throw_if_any();
+  for (const auto& [gpu, by_senders] : by_gpu->items()) {
+    const Place of = inter.in(gpu);
+    each_numbered(by_senders, of, "number of GPUs",
+                  [&, &gpu = gpu](int senders, const Json& curve, const Place& at) {
+                    if (!is_curve(curve)) return at.wrong("[[a, b, c], bytes/s]", curve);
                     const Json& c = curve[0];
                     out.curves_[gpu][senders] = {c[0].get<double>(), c[1].get<double>(),
                                                  c[2].get<double>(), curve[1].get<double>()};
                   });
-  });
+  }
   problems.throw_if_any();
   return out;
 }
@@ -394,20 +363,21 @@ double SailorNetwork::bytes_per_s(const std::string& gpu, int senders, double by
 // ------------------------------------------------------------------------------------------
 
 TransformerSpec parse_sailor_model(const std::string& text, const std::string& origin) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  constexpr FieldRange kSize{1, 1 << 30};
   const Json json = parse_json(text, origin);
   JsonProblems problems(origin);
-  JsonReader r(json, "", problems);
+  const Place whole(problems);
+  FieldReader read(whole, json);
   TransformerSpec out;
-  out.name = r.text("model");
-  out.num_layers = static_cast<int>(r.integer("num_layers", 1, kMostLayers));
-  out.hidden_size = r.integer("hidden_size", 1, kMost);
-  out.num_attention_heads = r.integer("heads", 1, kMost);
+  read("model", out.name);
+  read("num_layers", out.num_layers, {1, kMostLayers});
+  read("hidden_size", out.hidden_size, kSize);
+  read("heads", out.num_attention_heads, kSize);
+  read("vocab_size", out.vocab_size, kSize);
+  read("sequence_length", out.seq_length, kSize);
+  problems.throw_if_any();
   out.num_query_groups = out.num_attention_heads;
   out.ffn_hidden_size = 4 * out.hidden_size;
-  out.vocab_size = r.integer("vocab_size", 1, kMost);
-  out.seq_length = r.integer("sequence_length", 1, kMost);
-  problems.throw_if_any();
   return out;
 }
 

@@ -20,9 +20,9 @@ void each_field(Like<Arrangement> auto& a, auto&& visit) {
 }
 
 Json field_json(const Schedule* const& schedule) { return schedule->name; }
-void take_field(const char* key, const Json& json, const Schedule*& schedule) {
+void take_field(const Place& at, const Json& json, const Schedule*& schedule) {
   schedule = json.is_string() ? find_schedule(json.get<std::string>()) : nullptr;
-  if (schedule == nullptr) wrong_field(key, "the name of a schedule", json);
+  if (schedule == nullptr) at.wrong("the name of a schedule", json);
 }
 
 constexpr const auto& names_of(Checkpoint) { return kCheckpointNames; }
@@ -32,10 +32,10 @@ Json field_json(const std::vector<Recomputation>& stages) {
   for (const Recomputation& r : stages) json.push_back(to_string(r));
   return json;
 }
-void take_field(const char* key, const Json& json, std::vector<Recomputation>& stages) {
+void take_field(const Place& at, const Json& json, std::vector<Recomputation>& stages) {
   for (const Json& text : json) {
     const auto named = recomputation_named(text.get<std::string>());
-    if (!named) wrong_field(key, "recomputations", json);
+    if (!named) return at.wrong("recomputations", json);
     stages.push_back(*named);
   }
 }
@@ -68,7 +68,7 @@ Json field_json(const Overfull& overfull) {
     json.push_back({position, held.bytes, held.capacity_bytes});
   return json;
 }
-void take_field(const char*, const Json& json, Overfull& overfull) {
+void take_field(const Place&, const Json& json, Overfull& overfull) {
   for (const Json& one : json)
     overfull[one.at(0).get<int>()] = {one.at(1).get<double>(), one.at(2).get<double>()};
 }
@@ -127,8 +127,11 @@ void bound_of(const Problem& problem, const Scenario& scenario, Looked& looked) 
 template <class T>
 T parsed(std::string_view text) {
   try {
+    JsonProblems problems("message");
+    const Place whole(problems);
     T value;
-    take("message", Json::parse(text), value);
+    take(whole, Json::parse(text), value);
+    problems.throw_if_any();
     return value;
   } catch (const std::exception& error) {
     throw SystemError(fmt::format("a message of the search is garbled: {}", error.what()));

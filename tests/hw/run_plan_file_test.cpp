@@ -120,6 +120,20 @@ struct Change {
   const char* reason;
 };
 
+TEST(ProgramFile, SaysEverythingThatIsWrongAtOnce) {
+  Json json = Json::parse(to_text(plan()));
+  json["costs"][1]["forward_s"] = -1;
+  json["program"]["placement"]["widths"] = "two";
+  json["order"][0] = "0F0 0X0 0B0 0B";
+  json.erase("name");
+  EXPECT_EQ(why(json),
+            "p.json: 'name' is missing\n"
+            "p.json: program.placement.widths: must be a list, got \"two\"\n"
+            "p.json: order[0]: '0X0' is no op that computes\n"
+            "p.json: order[0]: '0B' is no op that computes\n"
+            "p.json: costs[1].forward_s: must be a number from 0 to 1e+09, got -1");
+}
+
 class WrongProgramFile : public testing::TestWithParam<Change> {};
 
 TEST_P(WrongProgramFile, IsRefusedWithItsReason) {
@@ -140,16 +154,16 @@ INSTANTIATE_TEST_SUITE_P(
                "version 3; this penstock reads 6: export the scenario again"},
         Change{"/nane", 3, "unknown key 'nane'"},
         Change{"/costs/1/forward", 3, "costs[1]: unknown key 'forward'"},
-        Change{"/name", 3, "'name' must be a text"},
-        Change{"/training/seed", -1, "'seed' must be an integer from 0"},
-        Change{"/training/seed", 1.5, "'seed' must be an integer"},
-        Change{"/compute", "magic", "'compute' must be one of stand_in, transformer"},
-        Change{"/program", 1, "an object with 'schedule' is expected"},
-        Change{"/program/flushes", "yes", "'flushes' must be true or false"},
+        Change{"/name", 3, "name: must be a text"},
+        Change{"/training/seed", -1, "seed: must be an integer from 0"},
+        Change{"/training/seed", 1.5, "seed: must be an integer"},
+        Change{"/compute", "magic", "compute: must be one of stand_in, transformer"},
+        Change{"/program", 1, "p.json: program: must be an object, got 1"},
+        Change{"/program/flushes", "yes", "flushes: must be true or false"},
         Change{"/program/optimizer_sync", "never", "device, global, post-validation"},
         Change{"/program/optimizer_sync", "post-validation", "only devices that flush"},
         Change{"/program/placement/widths/0", 2147483648,
-               "'widths' must be an integer from 0 to 2147483647"},
+               "program.placement.widths[0]: must be an integer from 0 to 2147483647"},
         Change{"/program/placement/widths", Json::array(), "no devices"},
         Change{"/program/placement/widths/0", 0, "no devices"},
         Change{"/program/placement/widths/0", 4, "reduce_s must have a number for each"},
@@ -167,12 +181,12 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/reduce_s", Json::array({1}), "reduce_s must have a number for each position"},
         Change{"/lone_updates", Json::array({{{"replica", 0}, {"version", 0}}}),
                "lone_updates must have the updates of each replica"},
-        Change{"/reduce_s", Json::array({-1}), "'reduce_s' must be a number from 0"},
+        Change{"/reduce_s", Json::array({-1}), "reduce_s[0]: must be a number from 0"},
         Change{"/bucket_share", 1.5, "bucket_share must be more than 0 and at most 1"},
         Change{"/costs", Json::array(), "costs and stages differ"},
-        Change{"/costs/0/forward_s", nullptr, "'forward_s' must be a number from 0"},
-        Change{"/costs/0/forward_s", -1, "'forward_s' must be a number from 0"},
-        Change{"/costs/0/output_bytes", 9007199254740992, "'output_bytes' must be an integer"},
+        Change{"/costs/0/forward_s", nullptr, "forward_s: must be a number from 0"},
+        Change{"/costs/0/forward_s", -1, "forward_s: must be a number from 0"},
+        Change{"/costs/0/output_bytes", 9007199254740992, "output_bytes: must be an integer"},
         Change{"/channels/0/source", 7, "does not join two devices"},
         Change{"/channels/0/bytes_per_s", 0, "has no bandwidth"},
         Change{"/channels", Json::array(), "has no channel from"},
@@ -181,19 +195,19 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/layers", Json::array({1, 1, 2}), "not those of the model"},
         Change{"/layers", Json::array({3}), "layers and stages differ"},
         Change{"/recompute", "ful",
-               "'recompute' must be one of none, selective, full, block N, uniform N, got"},
+               "recompute: must be one of none, selective, full, block N, uniform N, got"},
         Change{"/recompute", Json::array({"full", "ful", "none"}), "got \"ful\""},
         Change{"/recompute", Json::array({"full", "none"}), "recompute and stages differ"},
         Change{"/recompute", "block 0", "got \"block 0\""},
-        Change{"/recompute", Json::array(), "'recompute' must be a name, or a list of names"},
-        Change{"/model/hidden_size", 4611686018427387904, "'hidden_size' must be an integer"},
+        Change{"/recompute", Json::array(), "recompute: must be a name, or a list of names"},
+        Change{"/model/hidden_size", 4611686018427387904, "hidden_size: must be an integer"},
         Change{"/model/hidden_size", 16777217, "a size of the model"},
         Change{"/model/seq_length", 16777216, "larger than any machine"},
         Change{"/model/num_attention_heads", 0, "a size of the model"},
         Change{"/microbatch_size", 0, "a size of the model"},
-        Change{"/optimizer/beta1", "x", "'beta1' must be a number"},
-        Change{"/order/0", "", "ops are stated"}, Change{"/order/0", "x", "is no op"},
-        Change{"/order/0", 4, "'order' must be a text"},
+        Change{"/optimizer/beta1", "x", "beta1: must be a number"},
+        Change{"/order/0", "", "ops are stated"}, Change{"/order/0", "x", "order[0]: 'x' is no op"},
+        Change{"/order/0", 4, "order[0]: must be a text"},
         Change{"/order", Json::array(), "order and placement differ"},
         Change{"/order/2", "2F0++", "is no op"}, Change{"/order/0", "0STEP0", "is no op"},
         Change{"/order/0", "9F0", "out of place"}, Change{"/order/0", "1F0", "out of place"},
@@ -204,7 +218,7 @@ TEST(ProgramFile, WithListedVersionsIsRefusedWhereTheyAreNotWhatAnOpCanUse) {
   const Change changes[] = {
       {"/program/versions/forward_listed", Json::array(), "must have a rising version"},
       {"/program/versions/forward_listed/0/8", 0, "must have a rising version"},
-      {"/program/versions/forward_listed/0", 3, "'forward_listed' must be a list"},
+      {"/program/versions/forward_listed/0", 3, "forward_listed[0]: must be a list"},
       {"/program/versions/backward_listed/1/8", 7, "needs weight version 7"},
       {"/program/versions/listed_held", Json::array({1}), "must have a rising version"},
       {"/program/versions/listed_held/1", 1, "weight versions at once"},

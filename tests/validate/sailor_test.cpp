@@ -116,7 +116,8 @@ TEST(SailorPlan, ErrorsNameThePlaceAndWhatIsAllowed) {
   EXPECT_NE(error(text).find("layers must be 0, 1, 2"), std::string::npos) << error(text);
   text = plan_text(1, 1, 1, 4);
   text.replace(text.find("\"z\""), 3, "7");
-  EXPECT_NE(error(text).find("tmp_per_stage[0]: a replica must be"), std::string::npos)
+  EXPECT_NE(error(text).find("pipeline_list[0].tmp_per_stage[0][0]: must be [[["),
+            std::string::npos)
       << error(text);
 }
 
