@@ -13,17 +13,17 @@ namespace penstock {
 
 struct DeviceExecutor::StageState {
   /// A way of computing a microbatch, and what it takes.
-  struct Way {
+  struct Variant {
     std::unique_ptr<Stage> stage;
     StageBytes bytes;
   };
 
   std::uint32_t number;
-  Way usual;
-  Way stored;  // without recomputation; no stage where no op asks for it
+  Variant usual;
+  Variant stored;  // without recomputation; no stage where no op asks for it
   std::unique_ptr<WeightStore> weights;
 
-  const Way& way(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
+  const Variant& variant(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
   const StageBytes& bytes() const { return usual.bytes; }
   const StageSizes& sizes() const { return usual.stage->sizes(); }
 };
@@ -69,7 +69,7 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   const auto make_way = [&](bool stored) {
     auto stage = in_.make_stage(in_.plan, number, element_bytes, stored);
     const auto bytes = accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored);
-    return StageState::Way{std::move(stage), bytes};
+    return StageState::Variant{std::move(stage), bytes};
   };
   s->usual = make_way(false);
   std::vector<std::int64_t> last_use(program.batches + 1, -1);
@@ -91,8 +91,8 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
 
 void DeviceExecutor::warm_up() {
   for (const auto& [number, s] : stages_) {
-    for (const StageState::Way* way : {&s->usual, &s->stored}) {
-      if (way->stage) try_out(*s, *way->stage);
+    for (const StageState::Variant* variant : {&s->usual, &s->stored}) {
+      if (variant->stage) try_out(*s, *variant->stage);
     }
     s->weights->warm_up();
   }
@@ -477,7 +477,8 @@ void DeviceExecutor::account(std::uint32_t g, OpPoint at, const Event& when) {
   const Op& op = ops_[g];
   ledger_.at_op(g);
   if (!is_compute(op.kind)) return;
-  for_each_holding(op, stages_.at(op.stage)->way(op).bytes, in_.plan.program.microbatches_of(op),
+  for_each_holding(op, stages_.at(op.stage)->variant(op).bytes,
+                   in_.plan.program.microbatches_of(op),
                    [&](OpPoint point, Owner owner, std::int64_t bytes) {
                      if (point == at && bytes != 0) ledger_.add(owner, bytes, when);
                    });
@@ -485,7 +486,7 @@ void DeviceExecutor::account(std::uint32_t g, OpPoint at, const Event& when) {
 
 Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
   const Op& op = ops_[g];
-  const auto& stage = s.way(op).stage;
+  const auto& stage = s.variant(op).stage;
   const StageSizes& sizes = stage->sizes();
   if (op.stage > 0) f.input = take_arrived(g);
   f.saved = allocate(sizes.saved_bytes);
@@ -505,7 +506,7 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
 void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
   const Op& op = ops_[g];
   const Program& program = in_.plan.program;
-  const auto& stage = s.way(op).stage;
+  const auto& stage = s.variant(op).stage;
   const StageSizes& sizes = stage->sizes();
   const std::uint32_t count = program.microbatches_of(op);
   const bool input = is_backward(op.kind);

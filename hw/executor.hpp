@@ -9,11 +9,11 @@
 //   coupled           the device goes on when the batch of its last send and its next receive is
 //                     done, and posts that receive when its last compute op has ended
 // Messages of a channel are received in the order they are sent, whichever stages they are for. An
-// overlapped F and B start when both may, and end together. Replicas, and twins (mirrored
-// placements), send each other their gradients and add them before their step, all in one order, so
-// that each has the same bits. With post-validation a step waits for the
-// partial norm of the position before, and hands its own on as it starts; the message is as real as
-// the others, but nothing is clipped, and so no step looks at the number in it.
+// overlapped F and B start when both may, and end together. Replicas, and devices of mirrored
+// placements, send each other their gradients and add them before their step, all in one order, so
+// that each has the same bits. With post-validation a step waits for the partial norm of the
+// position before, and hands its own on as it starts; the message is as real as the others, but
+// nothing is clipped, and so no step looks at the number in it.
 #pragma once
 
 #include "hw/backend.hpp"

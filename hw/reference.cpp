@@ -65,8 +65,8 @@ class ReferenceStage {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
     return backward_.of(version(number), {versions_.back()}, newest - number);
   }
-  /// Where a microbatch adds its gradient: replicas and twins add theirs by themselves, and then
-  /// the sums.
+  /// Where a microbatch adds its gradient: replicas and mirrored devices add theirs by themselves,
+  /// and then the sums.
   Tensor gradients(std::uint32_t microbatch) const {
     const Placement& p = plan_.program.placement;
     const std::size_t sum = p.mirrored()     ? (p.reversed(microbatch) ? 1 : 0)
@@ -167,7 +167,7 @@ class ReferenceStage {
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
-  std::vector<Block*> more_gradients_;  // of the replicas after the first, of the reversed twin
+  std::vector<Block*> more_gradients_;  // of the replicas after the first, of the mirrored stage
   Block *gradients_ = nullptr, *master_ = nullptr, *moments_[2] = {nullptr, nullptr};
 };
 

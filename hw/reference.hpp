@@ -1,8 +1,8 @@
 // The meaning of a run, without a pipeline: the same stages, microbatches and weight-version rule,
 // computed one after the other on one device. Its final weights are the proof that an execution did
 // what its schedule promises; they are equal bit for bit, because every stage adds its gradients in
-// the same order (that of its ops in the Program) and every sum has a fixed order: of twins
-// (mirrored placements) the sum of each by itself, and then of the two.
+// the same order (that of its ops in the Program) and every sum has a fixed order: of devices
+// of mirrored placements the sum of each by itself, and then of the two.
 #pragma once
 
 #include "hw/executor.hpp"

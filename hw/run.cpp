@@ -303,7 +303,7 @@ void append(RecordedRun& to, RecordedRun part) {
   to.losses.insert(to.losses.end(), part.losses.begin(), part.losses.end());
 }
 
-/// Of twins, each has the losses of half the microbatches.
+/// Of mirrored devices, each has the losses of half the microbatches.
 void sort_losses(RecordedRun& run) { std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch); }
 
 /// All ranks' parts on rank 0; elsewhere the own one.

@@ -39,11 +39,11 @@ std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
 }
 
 std::vector<int> adders_of(const RunPlan& plan, int device) {
-  const Barriers parties(plan.program);
-  const std::uint32_t party = parties.party(device);
+  const Barriers replica_groups(plan.program);
+  const std::uint32_t replica_group = replica_groups.replica_group_of(device);
   std::vector<int> devices;
-  for (std::uint32_t i = 0; i < parties.party_size(party); ++i)
-    devices.push_back(parties.of_party(party, i));
+  for (std::uint32_t i = 0; i < replica_groups.replica_group_size(replica_group); ++i)
+    devices.push_back(replica_groups.replica_group_member(replica_group, i));
   return devices;
 }
 

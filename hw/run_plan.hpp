@@ -17,7 +17,8 @@ namespace penstock {
 struct ChannelPlan {
   enum class Kind : std::uint8_t {
     messages,   ///< activations and their gradients
-    gradients,  ///< that REDUCE_GRAD adds, of replicas or twins; they cost what that op does
+    gradients,  ///< that REDUCE_GRAD adds, of replicas or mirrored devices; they cost what that op
+                ///< does
     norms,      ///< partial norms (program/norm_chain.hpp); they cost the latency
   };
   int source = 0;

@@ -35,8 +35,8 @@ void each_link(C& cluster, LinkClass links, const F& f) {
 }
 
 /// Through the NICs of both GPUs; on rails, through two of one rail, with a step inside a node.
-Way between_nodes(const Cluster& cluster, const NodePlace& source, int from,
-                  const NodePlace& destination, int to) {
+LinkPath between_nodes(const Cluster& cluster, const NodePlace& source, int from,
+                       const NodePlace& destination, int to) {
   FabricEnd out{source.number, source.spec.nic_of(from)};
   FabricEnd in{destination.number, destination.spec.nic_of(to)};
   int sender = from, receiver = to;
@@ -50,13 +50,13 @@ Way between_nodes(const Cluster& cluster, const NodePlace& source, int from,
       receiver = destination.spec.first_gpu_of(out.nic);
     }
   }
-  Way way;
-  if (sender != from) cross_node(source, from, sender, way);
-  leave_node(source, sender, out.nic, way);
-  cross_fabric(cluster.fabric, out, in, way);
-  enter_node(destination, receiver, in.nic, way);
-  if (receiver != to) cross_node(destination, receiver, to, way);
-  return way;
+  LinkPath path;
+  if (sender != from) cross_node(source, from, sender, path);
+  leave_node(source, sender, out.nic, path);
+  cross_fabric(cluster.fabric, out, in, path);
+  enter_node(destination, receiver, in.nic, path);
+  if (receiver != to) cross_node(destination, receiver, to, path);
+  return path;
 }
 
 }  // namespace
@@ -102,9 +102,9 @@ std::string device_names(const Cluster& cluster) {
 
 std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
   if (!cluster.network) return std::nullopt;
-  GraphWays ways(*cluster.network, cluster.devices());
+  GraphPaths paths(*cluster.network, cluster.devices());
   for (int device = 0; device < cluster.devices(); ++device) {
-    if (!ways.joined(0, device)) return std::pair(0, device);
+    if (!paths.joined(0, device)) return std::pair(0, device);
   }
   return std::nullopt;
 }
@@ -140,26 +140,26 @@ Network::Network(const Cluster& cluster) : cluster_(&cluster) {
   if (cluster.network) graph_.emplace(*cluster.network, cluster.devices());
 }
 
-Way Network::way(int from, int to, bool backward) {
+LinkPath Network::path(int from, int to, bool backward) {
   const Cluster& c = *cluster_;
-  if (graph_) return graph_->way(from, to);
-  Way way;
+  if (graph_) return graph_->path(from, to);
+  LinkPath path;
   if (c.link) {
     const auto kind = c.link->full_duplex ? (backward ? " B" : " F") : "";
-    way.wire("", from, to, *c.link);
-    way.links[0].name += kind;
-    return way;
+    path.wire("", from, to, *c.link);
+    path.links[0].name += kind;
+    return path;
   }
   const NodePlace source = c.node(c.node_of(from));
   const NodePlace destination = c.node(c.node_of(to));
   const int a = from - source.first_gpu, b = to - destination.first_gpu;
   if (source.number != destination.number) return between_nodes(c, source, a, destination, b);
-  cross_node(source, a, b, way);
-  return way;
+  cross_node(source, a, b, path);
+  return path;
 }
 
 Route Network::route(int from, int to, bool backward) {
-  Way found = way(from, to, backward);
+  LinkPath found = path(from, to, backward);
   Route route;
   route.latency_s = found.latency_s;
   for (NetworkLink& link : found.links) {

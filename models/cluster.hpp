@@ -71,10 +71,10 @@ class Network {
   const std::vector<NetworkLink>& links() const { return links_; }
 
  private:
-  Way way(int from, int to, bool backward);
+  LinkPath path(int from, int to, bool backward);
 
   const Cluster* cluster_;
-  std::optional<GraphWays> graph_;
+  std::optional<GraphPaths> graph_;
   std::vector<NetworkLink> links_;
   std::map<std::string, int> index_;
 };

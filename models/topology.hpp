@@ -32,7 +32,7 @@ struct NetworkLink {
 };
 
 /// The links that a message crosses, in order. Links of one name are one link.
-class Way {
+class LinkPath {
  public:
   /// A port that many wires meet behind: "NAME out" or "NAME in".
   void port(const std::string& name, const LinkSpec& spec, bool out);
@@ -100,11 +100,11 @@ struct NodePlace {
 };
 
 /// Adds the way between two GPUs of a node, numbered in the node. Precondition: they differ.
-void cross_node(const NodePlace& node, int from, int to, Way& way);
+void cross_node(const NodePlace& node, int from, int to, LinkPath& path);
 /// Adds the way of a GPU's messages through a NIC of its node, outwards or inwards. The latency of
 /// the NICs counts half at each end.
-void leave_node(const NodePlace& node, int gpu, int nic, Way& way);
-void enter_node(const NodePlace& node, int gpu, int nic, Way& way);
+void leave_node(const NodePlace& node, int gpu, int nic, LinkPath& path);
+void enter_node(const NodePlace& node, int gpu, int nic, LinkPath& path);
 
 /// The first two GPUs of a mesh with neither a link nor a PCIe tree between them.
 std::optional<std::pair<int, int>> unjoined_in_mesh(const NodeSpec& node);
@@ -154,7 +154,7 @@ struct FabricEnd {
 /// D-mod-k (Zahavi, 2010, "D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on
 /// Real Life Fat Trees"): uplink floor(d / product of the uplinks below) mod uplinks, where d is
 /// the destination's number.
-void cross_fabric(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way);
+void cross_fabric(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path);
 
 /// A network given edge by edge. Vertices below the number of devices are devices.
 struct NetworkGraph {
@@ -169,18 +169,18 @@ struct NetworkGraph {
 
 /// Ways through a graph: of fewest edges; of several, the one whose first edge is listed first,
 /// then its second edge, and so on. One search per sending device, kept.
-class GraphWays {
+class GraphPaths {
  public:
-  GraphWays(const NetworkGraph& graph, int devices);
+  GraphPaths(const NetworkGraph& graph, int devices);
   bool joined(int from, int to);
   /// Precondition: the two are joined.
-  Way way(int from, int to);
+  LinkPath path(int from, int to);
 
  private:
   const std::vector<int>& came_by(int from);
   int place(int vertex) const;
   std::string vertex_name(int vertex) const;
-  void cross(const NetworkGraph::Edge& edge, bool back, Way& way) const;
+  void cross(const NetworkGraph::Edge& edge, bool back, LinkPath& path) const;
 
   const NetworkGraph* graph_;
   int devices_;

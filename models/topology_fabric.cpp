@@ -8,10 +8,10 @@
 namespace penstock {
 namespace {
 
-void cross_rails(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way) {
+void cross_rails(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path) {
   if (!fabric.rails || from.nic == to.nic) return;  // the switch itself does not block
-  way.port(fmt::format("rail{}", from.nic), fabric.link, true);
-  way.port(fmt::format("rail{}", to.nic), fabric.link, false);
+  path.port(fmt::format("rail{}", from.nic), fabric.link, true);
+  path.port(fmt::format("rail{}", to.nic), fabric.link, false);
 }
 
 /// The subtrees that an end is in, from its leaf upwards.
@@ -26,7 +26,7 @@ std::vector<int> subtrees(const FabricSpec& fabric, FabricEnd end) {
   return numbers;
 }
 
-void cross_fat_tree(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way) {
+void cross_fat_tree(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path) {
   const auto mine = subtrees(fabric, from), theirs = subtrees(fabric, to);
   std::size_t top = 0;  // levels to climb
   while (top < mine.size() && mine[top] != theirs[top]) ++top;
@@ -43,8 +43,8 @@ void cross_fat_tree(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way&
     const std::string kind = l == 0 ? "leaf" : l == 1 ? "pod" : fmt::format("level{} ", l + 1);
     return fmt::format("{}{}{} up{}", kind, subtree, at[l], up[l]);
   };
-  for (std::size_t l = 0; l < top; ++l) way.port(name(l, mine[l]), fabric.levels[l].uplink, true);
-  for (std::size_t l = top; l-- > 0;) way.port(name(l, theirs[l]), fabric.levels[l].uplink, false);
+  for (std::size_t l = 0; l < top; ++l) path.port(name(l, mine[l]), fabric.levels[l].uplink, true);
+  for (std::size_t l = top; l-- > 0;) path.port(name(l, theirs[l]), fabric.levels[l].uplink, false);
 }
 
 /// The router of group `from` that has the cable to group `to`: cables in the order of the other
@@ -55,20 +55,20 @@ int gateway(const FabricSpec& fabric, int from, int to) {
   return from * fabric.routers + cable / per_router;
 }
 
-void cross_dragonfly(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way) {
+void cross_dragonfly(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path) {
   const int source = from.node / fabric.nodes_per_router;
   const int destination = to.node / fabric.nodes_per_router;
   const int group = source / fabric.routers, other = destination / fabric.routers;
   const auto local = [&](int a, int b) {
-    if (a != b) way.wire("router", a, b, fabric.link);
+    if (a != b) path.wire("router", a, b, fabric.link);
   };
   if (group == other) return local(source, destination);
   local(source, gateway(fabric, group, other));
-  way.wire("group", group, other, fabric.global);
+  path.wire("group", group, other, fabric.global);
   local(gateway(fabric, other, group), destination);
 }
 
-void cross_torus(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way) {
+void cross_torus(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path) {
   int at = from.node;
   int stride = 1;
   for (const int size : fabric.shape) {
@@ -77,7 +77,7 @@ void cross_torus(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& wa
       const int x = at / stride % size;
       const bool forth = 2 * ((target - x + size) % size) <= size;  // a tie goes forth
       const int next = at + ((x + (forth ? 1 : size - 1)) % size - x) * stride;
-      way.wire("router", at, next, fabric.link);
+      path.wire("router", at, next, fabric.link);
       at = next;
     }
     stride *= size;
@@ -98,12 +98,12 @@ int FabricSpec::most_hops() const {
   return 0;
 }
 
-void cross_fabric(const FabricSpec& fabric, FabricEnd from, FabricEnd to, Way& way) {
+void cross_fabric(const FabricSpec& fabric, FabricEnd from, FabricEnd to, LinkPath& path) {
   switch (fabric.topology) {
-    case Topology::one_switch: return cross_rails(fabric, from, to, way);
-    case Topology::fat_tree: return cross_fat_tree(fabric, from, to, way);
-    case Topology::dragonfly: return cross_dragonfly(fabric, from, to, way);
-    case Topology::torus: return cross_torus(fabric, from, to, way);
+    case Topology::one_switch: return cross_rails(fabric, from, to, path);
+    case Topology::fat_tree: return cross_fat_tree(fabric, from, to, path);
+    case Topology::dragonfly: return cross_dragonfly(fabric, from, to, path);
+    case Topology::torus: return cross_torus(fabric, from, to, path);
   }
 }
 

@@ -12,7 +12,7 @@ constexpr int kStart = -1;  // by no edge: the search began there
 
 }  // namespace
 
-GraphWays::GraphWays(const NetworkGraph& graph, int devices) : graph_(&graph), devices_(devices) {
+GraphPaths::GraphPaths(const NetworkGraph& graph, int devices) : graph_(&graph), devices_(devices) {
   const auto add = [&](int vertex, int edge) {
     const auto [it, added] = places_.try_emplace(vertex, static_cast<int>(places_.size()));
     if (added) edges_at_.emplace_back();
@@ -25,13 +25,13 @@ GraphWays::GraphWays(const NetworkGraph& graph, int devices) : graph_(&graph), d
 }
 
 /// -1 for a vertex without edges.
-int GraphWays::place(int vertex) const {
+int GraphPaths::place(int vertex) const {
   const auto it = places_.find(vertex);
   return it == places_.end() ? -1 : it->second;
 }
 
 /// By place, the edge over which a breadth-first search came there.
-const std::vector<int>& GraphWays::came_by(int from) {
+const std::vector<int>& GraphPaths::came_by(int from) {
   const auto [it, added] = found_.try_emplace(from, edges_at_.size(), kUnseen);
   std::vector<int>& came_by = it->second;
   if (!added || place(from) < 0) return came_by;
@@ -50,34 +50,34 @@ const std::vector<int>& GraphWays::came_by(int from) {
   return came_by;
 }
 
-bool GraphWays::joined(int from, int to) {
+bool GraphPaths::joined(int from, int to) {
   if (from == to) return true;
   const int at = place(to);
   return at >= 0 && came_by(from)[static_cast<std::size_t>(at)] != kUnseen;
 }
 
-std::string GraphWays::vertex_name(int vertex) const {
+std::string GraphPaths::vertex_name(int vertex) const {
   if (vertex < devices_) return std::to_string(vertex);
   return graph_->switches[static_cast<std::size_t>(vertex - devices_)];
 }
 
-void GraphWays::cross(const NetworkGraph::Edge& edge, bool back, Way& way) const {
+void GraphPaths::cross(const NetworkGraph::Edge& edge, bool back, LinkPath& path) const {
   const std::string from = vertex_name(edge.from), to = vertex_name(edge.to);
-  if (!back || !edge.link.full_duplex) return way.wire(from, to, edge.link);
+  if (!back || !edge.link.full_duplex) return path.wire(from, to, edge.link);
   LinkSpec reverse = edge.link;
   reverse.bytes_per_s = edge.bytes_per_s_back;
-  way.wire(to, from, reverse);
+  path.wire(to, from, reverse);
 }
 
-Way GraphWays::way(int from, int to) {
-  Way way;
+LinkPath GraphPaths::path(int from, int to) {
+  LinkPath path;
   // All that hang on one switch by one edge share its search: there are far fewer switches.
   const int home = place(from);
   if (from != to && home >= 0 && edges_at_[static_cast<std::size_t>(home)].size() == 1) {
     const int only = edges_at_[static_cast<std::size_t>(home)].front();
     const auto& edge = graph_->edges[static_cast<std::size_t>(only)];
     const bool back = edge.to == from;
-    cross(edge, back, way);
+    cross(edge, back, path);
     from = back ? edge.from : edge.to;
   }
   invariant(joined(from, to), "a message between devices that are not joined");
@@ -89,8 +89,8 @@ Way GraphWays::way(int from, int to) {
     steps.emplace_back(&edge, back);
     at = back ? edge.to : edge.from;
   }
-  for (std::size_t i = steps.size(); i-- > 0;) cross(*steps[i].first, steps[i].second, way);
-  return way;
+  for (std::size_t i = steps.size(); i-- > 0;) cross(*steps[i].first, steps[i].second, path);
+  return path;
 }
 
 }  // namespace penstock

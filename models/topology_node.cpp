@@ -41,90 +41,90 @@ PciePoint point_of_nic(const NodeSpec& node, int nic) {
   return at_switch(node, nic * switches_of(node) / node.nics_per_node);
 }
 
-void cross_tree(const NodePlace& node, PciePoint from, PciePoint to, Way& way) {
+void cross_tree(const NodePlace& node, PciePoint from, PciePoint to, LinkPath& path) {
   const PcieTree& tree = *node.spec.pcie;
   if (from.pcie_switch == to.pcie_switch && from.pcie_switch >= 0) return;
   const auto uplink = [&](const PciePoint& point, bool out) {
     if (point.pcie_switch >= 0)
-      way.port(fmt::format("node{} pcie{}", node.number, point.pcie_switch), tree.uplink, out);
+      path.port(fmt::format("node{} pcie{}", node.number, point.pcie_switch), tree.uplink, out);
   };
   uplink(from, true);
   if (from.socket != to.socket)
-    way.wire(fmt::format("node{} socket", node.number), from.socket, to.socket, tree.host);
+    path.wire(fmt::format("node{} socket", node.number), from.socket, to.socket, tree.host);
   uplink(to, false);
 }
 
-void gpu_to_tree(const NodePlace& node, int local, bool out, Way& way) {
-  way.port(gpu_name(node, local) + " pcie", node.spec.pcie->link, out);
+void gpu_to_tree(const NodePlace& node, int local, bool out, LinkPath& path) {
+  path.port(gpu_name(node, local) + " pcie", node.spec.pcie->link, out);
 }
 
-void cross_pcie(const NodePlace& node, int from, int to, Way& way) {
-  gpu_to_tree(node, from, true, way);
-  cross_tree(node, point_of_gpu(node.spec, from), point_of_gpu(node.spec, to), way);
-  gpu_to_tree(node, to, false, way);
+void cross_pcie(const NodePlace& node, int from, int to, LinkPath& path) {
+  gpu_to_tree(node, from, true, path);
+  cross_tree(node, point_of_gpu(node.spec, from), point_of_gpu(node.spec, to), path);
+  gpu_to_tree(node, to, false, path);
 }
 
-void nic_port(const NodePlace& node, int nic, bool out, Way& way) {
+void nic_port(const NodePlace& node, int nic, bool out, LinkPath& path) {
   LinkSpec half = node.spec.inter;
   half.latency_s /= 2;
-  way.port(fmt::format("node{} nic{}", node.number, nic), half, out);
+  path.port(fmt::format("node{} nic{}", node.number, nic), half, out);
 }
 
 }  // namespace
 
-void Way::port(const std::string& name, const LinkSpec& spec, bool out) {
+void LinkPath::port(const std::string& name, const LinkSpec& spec, bool out) {
   links.push_back(
       {spec.full_duplex ? name + (out ? " out" : " in") : name, spec.bytes_per_s, spec.fifo});
   latency_s += spec.latency_s;
 }
 
-void Way::wire(const std::string& from, const std::string& to, const LinkSpec& spec) {
+void LinkPath::wire(const std::string& from, const std::string& to, const LinkSpec& spec) {
   links.push_back({from + (spec.full_duplex ? "->" : "--") + to, spec.bytes_per_s, spec.fifo});
   latency_s += spec.latency_s;
 }
 
-void Way::wire(const std::string& kind, int from, int to, const LinkSpec& spec) {
+void LinkPath::wire(const std::string& kind, int from, int to, const LinkSpec& spec) {
   const auto [low, high] = std::minmax(from, to);
   const auto end = [&](int number) { return kind + std::to_string(number); };
   spec.full_duplex ? wire(end(from), end(to), spec) : wire(end(low), end(high), spec);
 }
 
-void cross_node(const NodePlace& node, int from, int to, Way& way) {
+void cross_node(const NodePlace& node, int from, int to, LinkPath& path) {
   invariant(from != to, "a message from a GPU to itself");
   const NodeSpec& spec = node.spec;
   const auto direct = [&](int links) {
     LinkSpec all = spec.intra;
     all.bytes_per_s *= links;
-    way.wire("gpu", node.first_gpu + from, node.first_gpu + to, all);
+    path.wire("gpu", node.first_gpu + from, node.first_gpu + to, all);
   };
   switch (spec.attachment) {
     case Attachment::pairs: return direct(1);
     case Attachment::port: {
       LinkSpec half = spec.intra;
       half.latency_s /= 2;
-      way.port(gpu_name(node, from), half, true);
-      return way.port(gpu_name(node, to), half, false);
+      path.port(gpu_name(node, from), half, true);
+      return path.port(gpu_name(node, to), half, false);
     }
     case Attachment::mesh:
       if (const int links = links_between(spec, from, to)) return direct(links);
-      return cross_pcie(node, from, to, way);
-    case Attachment::pcie: return cross_pcie(node, from, to, way);
+      return cross_pcie(node, from, to, path);
+    case Attachment::pcie: return cross_pcie(node, from, to, path);
   }
 }
 
-void leave_node(const NodePlace& node, int gpu, int nic, Way& way) {
+void leave_node(const NodePlace& node, int gpu, int nic, LinkPath& path) {
   if (node.spec.nic_place != NicPlace::direct) {
-    gpu_to_tree(node, gpu, true, way);
-    cross_tree(node, point_of_gpu(node.spec, gpu), point_of_nic(node.spec, nic), way);
+    gpu_to_tree(node, gpu, true, path);
+    cross_tree(node, point_of_gpu(node.spec, gpu), point_of_nic(node.spec, nic), path);
   }
-  nic_port(node, nic, true, way);
+  nic_port(node, nic, true, path);
 }
 
-void enter_node(const NodePlace& node, int gpu, int nic, Way& way) {
-  nic_port(node, nic, false, way);
+void enter_node(const NodePlace& node, int gpu, int nic, LinkPath& path) {
+  nic_port(node, nic, false, path);
   if (node.spec.nic_place == NicPlace::direct) return;
-  cross_tree(node, point_of_nic(node.spec, nic), point_of_gpu(node.spec, gpu), way);
-  gpu_to_tree(node, gpu, false, way);
+  cross_tree(node, point_of_nic(node.spec, nic), point_of_gpu(node.spec, gpu), path);
+  gpu_to_tree(node, gpu, false, path);
 }
 
 std::optional<std::pair<int, int>> unjoined_in_mesh(const NodeSpec& node) {

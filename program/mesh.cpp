@@ -69,7 +69,7 @@ std::vector<std::vector<int>> reduction_groups(const Placement& placement, const
     }
   };
   add_replicas(position);
-  if (placement.twin(position) != position) add_replicas(placement.twin(position));
+  if (placement.mirror_of(position) != position) add_replicas(placement.mirror_of(position));
   return groups;
 }
 

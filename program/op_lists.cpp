@@ -39,14 +39,14 @@ Placement::Placement(std::vector<int> widths, std::vector<std::uint32_t> positio
   stages_at_.resize(widths_.size());
   for (std::uint32_t s = 0; s < position_.size(); ++s) {
     stages_at_[position_[s]].push_back(s);
-    if (mirrored_ != 0 && twin(position_[s]) != position_[s])
-      stages_at_[twin(position_[s])].push_back(s);
+    if (mirrored_ != 0 && mirror_of(position_[s]) != position_[s])
+      stages_at_[mirror_of(position_[s])].push_back(s);
   }
   for (std::uint32_t replica = 0; replica < most_; ++replica) {
     for (std::uint32_t p = 0; p < widths_.size(); ++p) {
-      const bool seated = replica < static_cast<std::uint32_t>(widths_[p]);
-      device_at_.push_back(seated ? devices() : -1);
-      if (seated) seats_.push_back({replica, p});
+      const bool exists = replica < static_cast<std::uint32_t>(widths_[p]);
+      device_at_.push_back(exists ? devices() : -1);
+      if (exists) coordinates_.push_back({replica, p});
     }
   }
 }

@@ -87,7 +87,7 @@ class Placement {
 
   int depth() const { return depth_; }  ///< p, positions of the pipeline
   int stages() const { return static_cast<int>(position_.size()); }
-  int devices() const { return static_cast<int>(seats_.size()); }
+  int devices() const { return static_cast<int>(coordinates_.size()); }
   const std::vector<int>& widths() const { return widths_; }                 ///< per position
   const std::vector<std::uint32_t>& positions() const { return position_; }  ///< per virtual stage
 
@@ -110,18 +110,18 @@ class Placement {
     return mirrored_ != 0 && microbatch / most_ % mirrored_ >= (mirrored_ + 1) / 2;
   }
   /// Ways that microbatches take through the devices, and the way of one.
-  std::uint32_t ways() const { return mirrored_ == 0 ? round_ : 2 * round_; }
-  std::uint32_t way_of(std::uint32_t microbatch) const {
+  std::uint32_t routes() const { return mirrored_ == 0 ? round_ : 2 * round_; }
+  std::uint32_t route_of(std::uint32_t microbatch) const {
     return microbatch % round_ + (reversed(microbatch) ? round_ : 0);
   }
   /// A stage's device on a way.
-  int device_on(std::uint32_t stage, std::uint32_t way) const {
-    const bool back = way >= round_;
+  int device_on(std::uint32_t stage, std::uint32_t route) const {
+    const bool back = route >= round_;
     const std::uint32_t position = back ? mirror(position_[stage]) : position_[stage];
-    return device_at(way % round_ % width_of(stage), position);
+    return device_at(route % round_ % width_of(stage), position);
   }
   /// The other position that holds the same stages (mirrored); itself otherwise.
-  std::uint32_t twin(std::uint32_t position) const {
+  std::uint32_t mirror_of(std::uint32_t position) const {
     return mirrored_ == 0 ? position : mirror(position);
   }
   /// All virtual stages whose weights a position holds, in order.
@@ -141,17 +141,20 @@ class Placement {
     return device_at_[std::size_t{replica} * static_cast<std::size_t>(depth_) + position];
   }
   /// Whose partial gradient norm a device adds its own to (optimizer post-validation): the replica
-  /// of the position before that its messages come from; -1 where the norm begins. Twins hold the
-  /// same gradients: the norm goes from either end to the middle, and meets every stage once.
+  /// of the position before that its messages come from; -1 where the norm begins. Mirrored ones
+  /// hold the same gradients: the norm goes from either end to the middle, and meets every stage
+  /// once.
   int norm_from(int device) const;
-  std::uint32_t position_of(int device) const { return seat(device).position; }
-  std::uint32_t replica_of(int device) const { return seat(device).replica; }
+  std::uint32_t position_of(int device) const { return coordinates(device).position; }
+  std::uint32_t replica_of(int device) const { return coordinates(device).replica; }
 
  private:
-  struct Seat {
+  struct Coordinates {
     std::uint32_t replica, position;
   };
-  const Seat& seat(int device) const { return seats_[static_cast<std::size_t>(device)]; }
+  const Coordinates& coordinates(int device) const {
+    return coordinates_[static_cast<std::size_t>(device)];
+  }
   std::uint32_t mirror(std::uint32_t position) const {
     return static_cast<std::uint32_t>(depth_) - 1 - position;
   }
@@ -163,7 +166,7 @@ class Placement {
   std::vector<int> widths_;
   std::vector<std::uint32_t> position_;
   std::vector<std::vector<std::uint32_t>> stages_at_;  // per position
-  std::vector<Seat> seats_;                            // per device
+  std::vector<Coordinates> coordinates_;               // per device
   std::vector<int> device_at_;  // [replica][position], -1 where there is none
 };
 

@@ -7,14 +7,17 @@ Barriers::Barriers(const Program& program)
       global_step_(program.step_sync == StepSync::global),
       asynchronous_(program.asynchronous) {
   const auto stages = static_cast<std::uint32_t>(placement_->stages());
-  const auto parties = asynchronous_ ? devices() : static_cast<std::uint32_t>(placement_->depth());
-  for (std::uint32_t party = 0; party < parties; ++party) {
+  const auto replica_groups =
+      asynchronous_ ? devices() : static_cast<std::uint32_t>(placement_->depth());
+  for (std::uint32_t replica_group = 0; replica_group < replica_groups; ++replica_group) {
     const std::uint32_t position =
-        asynchronous_ ? placement_->position_of(static_cast<int>(party)) : party;
+        asynchronous_ ? placement_->position_of(static_cast<int>(replica_group)) : replica_group;
     first_.push_back(groups_);
-    const bool counted_with_twin = !asynchronous_ && placement_->twin(party) < party;
-    const std::uint32_t sharers = asynchronous_ ? replicas(position) : party_size(party);
-    if (counted_with_twin || (sharers < 2 && !program.divided)) continue;
+    const bool counted_with_mirror =
+        !asynchronous_ && placement_->mirror_of(replica_group) < replica_group;
+    const std::uint32_t sharers =
+        asynchronous_ ? replicas(position) : replica_group_size(replica_group);
+    if (counted_with_mirror || (sharers < 2 && !program.divided)) continue;
     std::uint32_t stage = 0;
     while (stage + 1 < stages && placement_->positions()[stage] != position) ++stage;
     groups_ += program.updates(stage);
@@ -29,7 +32,7 @@ Barriers::Barriers(const Program& program)
 std::uint32_t Barriers::group(const Op& op, int device) const {
   const std::uint32_t update = op.microbatch / replicas(placement_->position_of(device));
   if (everybody(op)) return reductions_ + update;
-  return first_[party(device)] + update;
+  return first_[replica_group_of(device)] + update;
 }
 
 }  // namespace penstock

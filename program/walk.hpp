@@ -26,9 +26,9 @@
 
 namespace penstock {
 
-/// Who meets at a barrier: a party, which is the replicas of a position and, where the placement is
-/// mirrored, of its twin (REDUCE_GRAD), or all devices (a global STEP). Asynchronous replicas are
-/// parties of one.
+/// Who meets at a barrier: a replica group (XLA's word), which is the replicas of a position and,
+/// where the placement is mirrored, of its mirror (REDUCE_GRAD), or all devices (a global STEP).
+/// Asynchronous replicas are replica groups of one.
 class Barriers {
  public:
   explicit Barriers(const Program& program);
@@ -36,7 +36,8 @@ class Barriers {
   bool holds(const Op& op, int device) const {
     if (op.kind == OpKind::reduce_grad) return !op.has(Op::detached);
     return op.kind == OpKind::step &&
-           (global_step_ || (detached_ && (divided_ || party_size(party(device)) > 1)));
+           (global_step_ ||
+            (detached_ && (divided_ || replica_group_size(replica_group_of(device)) > 1)));
   }
   /// Is the op a device's way of coming to the meeting?
   bool comes(const Op& op) const {
@@ -45,37 +46,39 @@ class Barriers {
   /// A dense number of the meeting an op comes to or waits for.
   std::uint32_t group(const Op& op, int device) const;
   std::uint32_t members(const Op& op, int device) const {
-    return everybody(op) ? devices() : party_size(party(device));
+    return everybody(op) ? devices() : replica_group_size(replica_group_of(device));
   }
-  /// Number of the party that a device reduces gradients with: its position (the first of twins),
-  /// or itself.
-  std::uint32_t party(int device) const {
+  /// Number of the replica group that a device reduces gradients with: its position (the first of
+  /// two mirrored ones), or itself.
+  std::uint32_t replica_group_of(int device) const {
     if (asynchronous_) return static_cast<std::uint32_t>(device);
     const std::uint32_t position = placement_->position_of(device);
-    return std::min(position, placement_->twin(position));
+    return std::min(position, placement_->mirror_of(position));
   }
-  std::uint32_t party_size(std::uint32_t party) const {
+  std::uint32_t replica_group_size(std::uint32_t replica_group) const {
     if (asynchronous_) return 1;
-    return replicas(party) * (placement_->twin(party) == party ? 1 : 2);
+    return replicas(replica_group) *
+           (placement_->mirror_of(replica_group) == replica_group ? 1 : 2);
   }
-  /// The i-th device of a party.
-  int of_party(std::uint32_t party, std::uint32_t i) const {
-    if (asynchronous_) return static_cast<int>(party);
-    const std::uint32_t here = replicas(party);
-    return i < here ? placement_->device_at(i, party)
-                    : placement_->device_at(i - here, placement_->twin(party));
+  /// The i-th device of a replica group.
+  int replica_group_member(std::uint32_t replica_group, std::uint32_t i) const {
+    if (asynchronous_) return static_cast<int>(replica_group);
+    const std::uint32_t here = replicas(replica_group);
+    return i < here ? placement_->device_at(i, replica_group)
+                    : placement_->device_at(i - here, placement_->mirror_of(replica_group));
   }
   /// Calls `visit(device)` for every member of the meeting of an op.
   template <class Visit>
   void for_each_member(const Op& op, int device, const Visit& visit) const {
     const std::uint32_t count = members(op, device);
     for (std::uint32_t i = 0; i < count; ++i)
-      visit(everybody(op) ? static_cast<int>(i) : of_party(party(device), i));
+      visit(everybody(op) ? static_cast<int>(i)
+                          : replica_group_member(replica_group_of(device), i));
   }
   std::uint32_t groups() const { return groups_; }
-  /// The meetings of a party's reductions, by update: [first, end).
-  std::pair<std::uint32_t, std::uint32_t> reductions(std::uint32_t party) const {
-    return {first_[party], first_[party + 1]};
+  /// The meetings of a replica group's reductions, by update: [first, end).
+  std::pair<std::uint32_t, std::uint32_t> reductions(std::uint32_t replica_group) const {
+    return {first_[replica_group], first_[replica_group + 1]};
   }
 
  private:
@@ -89,7 +92,7 @@ class Barriers {
   bool global_step_;
   bool asynchronous_;
   bool detached_ = false, divided_ = false;
-  std::vector<std::uint32_t> first_;  // meeting of each party's first update
+  std::vector<std::uint32_t> first_;  // meeting of each replica group's first update
   std::uint32_t reductions_ = 0, groups_ = 0;
 };
 

@@ -77,7 +77,7 @@ CostedStages cost_by_shape(const TransformerSpec& model, const Parallelism& job,
   for (int d = 0; d < placement.devices() && !cluster.groups.empty(); ++d) {
     on.push_back(&slowest_of(model, cluster, job.gpus_of(d)));
     const std::uint32_t position = placement.position_of(d);
-    const std::uint32_t first = std::min(position, placement.twin(position));
+    const std::uint32_t first = std::min(position, placement.mirror_of(position));
     if (placement.replica_of(d) == 0 && position == first) at[position] = on.back();
     unlike = unlike || *at[first] != *on.back();
     if (rate(model, *on.back()) < rate(model, *at[first])) at[first] = on.back();
@@ -85,7 +85,7 @@ CostedStages cost_by_shape(const TransformerSpec& model, const Parallelism& job,
   std::vector<DeviceSpec> devices;  // by virtual stage
   devices.reserve(placement.positions().size());
   for (const std::uint32_t position : placement.positions())
-    devices.push_back(*at[std::min(position, placement.twin(position))]);
+    devices.push_back(*at[std::min(position, placement.mirror_of(position))]);
   const StageCostOptions options = cost_options(job);
   CostedStages stages{.layers = std::move(layers)};
   if (stages.layers.empty())

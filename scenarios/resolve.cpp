@@ -146,14 +146,17 @@ std::vector<int> layers_of(const Specification& spec, const ScheduleShape& shape
   if (layers == 0 || keys.split.broken || !depth_known(spec, shape)) return {};
   const int stages = static_cast<int>(shape.stages());
   if (keys.split.is_list()) return listed_layers(keys.split_layers, stages, layers);
-  if (stages > layers) {
+  const Split usual = spec.by_layers() ? Split::balanced : Split::even;
+  const bool balanced = keys.split.value_or(usual) == Split::balanced;
+  // A chunk may have no layers, a device of a transformer none but the embedding or the head.
+  const bool some_empty = balanced && !spec.model->profile;
+  if ((some_empty ? static_cast<int>(shape.depth) : stages) > layers) {
     keys.stages.refuse(fmt::format("{} layers cannot fill {} stages{}; use at most {}", layers,
                                    stages, chunked(shape),
                                    std::max(1, layers / static_cast<int>(shape.chunks))));
     return {};
   }
-  const Split usual = spec.by_layers() ? Split::balanced : Split::even;
-  if (keys.split.value_or(usual) == Split::balanced) return {};
+  if (balanced) return {};
   return even_layers(keys.stages, shape, layers);
 }
 
@@ -187,8 +190,8 @@ std::vector<std::vector<int>> gpus_of(const PipelineKeys& keys, const Parallelis
                                       const Cluster& cluster) {
   const Mesh& mesh = job.mesh;
   std::vector<int> ranked = place(cluster, placement_request(keys, job));
-  std::erase(ranked, -1);  // seats of positions with fewer replicas than others
-  const Placement replicas = loop_placement(job.widths(), 1);  // a seat for each device
+  std::erase(ranked, -1);  // places of positions with fewer replicas than others
+  const Placement replicas = loop_placement(job.widths(), 1);  // a place for each device
   std::vector<std::vector<int>> gpus(static_cast<std::size_t>(job.devices()));
   auto next = ranked.begin();
   const int each = mesh.replica_gpus();

@@ -40,7 +40,8 @@ std::vector<int> Parallelism::stage_parts(const Placement& where) const {
 
 std::vector<std::uint32_t> sharing_positions(const Placement& placement) {
   std::vector<std::uint32_t> of_stage = placement.positions();
-  for (std::uint32_t& position : of_stage) position = std::min(position, placement.twin(position));
+  for (std::uint32_t& position : of_stage)
+    position = std::min(position, placement.mirror_of(position));
   return of_stage;
 }
 
@@ -51,11 +52,19 @@ double Parallelism::samples_per_update() const {
   return static_cast<double>(microbatch_size) * m * replicas;
 }
 
+std::optional<double> Scenario::given_forward_s_per_sample() const {
+  if (transformer || measured) return std::nullopt;
+  double sum = 0;
+  for (std::size_t s = 0; s < costs.size(); ++s)
+    sum += costs[s].forward_s * (mesh.divided ? mesh.together(s) : 1);
+  return sum / static_cast<double>(microbatch_size);
+}
+
 void Scenario::update_reductions() {
   const Placement where = placement();
   for (StageCosts& c : costs) c.reduce_grad_s = 0;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(where.depth()); ++p) {
-    if (where.twin(p) < p) continue;  // reduces with its twin
+    if (where.mirror_of(p) < p) continue;  // reduces with its mirror
     const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
     costs[where.stages_at(p).front()].reduce_grad_s = all_reduce_s(
         cluster, reduction_groups(where, mesh, p), static_cast<double>(bytes), reduction);

@@ -57,6 +57,9 @@ struct Parallelism {
 };
 
 struct Scenario : Parallelism {
+  /// What F of all stages takes, where the model gives times; none where they follow from its
+  /// shape.
+  std::optional<double> given_forward_s_per_sample() const;
   std::string name;
   std::string origin;  ///< the file it was read from
   std::string text;    ///< as YAML, the overrides applied

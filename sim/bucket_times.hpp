@@ -1,4 +1,5 @@
-// What the parts of each party's gradient reduction take where nothing else uses their links.
+// What the parts of each replica group's gradient reduction take where nothing else uses their
+// links.
 #pragma once
 
 #include "program/op_costs.hpp"
@@ -16,16 +17,17 @@ class BucketTimes {
     double seconds;  ///< alone
   };
   explicit BucketTimes(const SimulationInput& input) {
-    for (std::uint32_t party = 0; party < input.traffic.reductions().size(); ++party) {
-      const Transfer& reduction = input.traffic.reductions()[party];
+    for (std::uint32_t replica_group = 0; replica_group < input.traffic.reductions().size();
+         ++replica_group) {
+      const Transfer& reduction = input.traffic.reductions()[replica_group];
       const auto all = [&](auto what) {
         return static_cast<double>(at_position(input.program.placement, input.costs,
                                                static_cast<std::uint32_t>(reduction.source), what));
       };
       const double all_bytes = all(&StageCosts::reduced_bytes);
       const double all_s = all(&StageCosts::reduce_grad_s);
-      auto& buckets = parties_.emplace_back();
-      for (const GradientBucket& b : input.traffic.buckets(party)) {
+      auto& buckets = replica_groups_.emplace_back();
+      for (const GradientBucket& b : input.traffic.buckets(replica_group)) {
         const double bytes = b.share * all_bytes;
         const double seconds =
             reduction.phases.empty() ? b.share * all_s : reduction.alone_s(bytes);
@@ -34,13 +36,15 @@ class BucketTimes {
       most_ = std::max(most_, buckets.size());
     }
   }
-  /// Of a party of Barriers.
-  const std::vector<Bucket>& of(std::uint32_t party) const { return parties_[party]; }
+  /// Of a replica group of Barriers.
+  const std::vector<Bucket>& of(std::uint32_t replica_group) const {
+    return replica_groups_[replica_group];
+  }
   /// The most parts any of them has.
   std::size_t most() const { return most_; }
 
  private:
-  std::vector<std::vector<Bucket>> parties_;
+  std::vector<std::vector<Bucket>> replica_groups_;
   std::size_t most_ = 1;
 };
 
@@ -51,7 +55,8 @@ inline std::vector<double> reductions_alone_s(const SimulationInput& input) {
   std::vector<double> seconds;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
     double& sum = seconds.emplace_back();
-    for (const BucketTimes::Bucket& b : times.of(std::min(p, placement.twin(p)))) sum += b.seconds;
+    for (const BucketTimes::Bucket& b : times.of(std::min(p, placement.mirror_of(p))))
+      sum += b.seconds;
   }
   return seconds;
 }

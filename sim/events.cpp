@@ -90,7 +90,7 @@ class Simulation {
   /// bits of one word.
   class Event {
    public:
-    /// `g`: the op; of a transfer its tag, that is the op that waits for it or the party.
+    /// `g`: the op; of a transfer its tag, that is the op that waits for it or the replica group.
     /// `number`: of the segment within the op, of the transfer, of the coasting.
     Event(double time_s, What what, Transfer::Kind kind, std::uint32_t g, std::uint32_t number)
         : time_s_(time_s),
@@ -131,7 +131,7 @@ class Simulation {
     double since_s = 0;
     RecipeSpans spans{};
   };
-  /// The gradient reduction of one party of Barriers: one part at a time.
+  /// The gradient reduction of one replica group of Barriers: one part at a time.
   struct Reducing {
     bool busy = false;
     std::uint32_t group = 0, end = 0;  // meetings: the one in progress or next, and the end
@@ -541,8 +541,8 @@ class Simulation {
   std::uint32_t members(const Op& op, int d) const {
     return barriers_.members(op, d) / lockstep_.replicas();
   }
-  std::uint32_t party_of(int d) const { return barriers_.party(d); }
-  Reducing& reducing(std::uint32_t party) { return reducing_[party]; }
+  std::uint32_t replica_group_of(int d) const { return barriers_.replica_group_of(d); }
+  Reducing& reducing(std::uint32_t replica_group) { return reducing_[replica_group]; }
 
   /// The REDUCE_GRAD that this op of a device makes the last gradient for, or kNoOp.
   std::uint32_t reduces_next(int d, std::uint32_t g) const {
@@ -558,7 +558,7 @@ class Simulation {
   void announce_buckets(int d, std::uint32_t g, const Span& span, int i = 0, int n = 1) {
     const std::uint32_t reduce = reduces_next(d, g);
     if (reduce == kNoOp) return;
-    const auto& buckets = buckets_.of(party_of(d));
+    const auto& buckets = buckets_.of(replica_group_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       const double within = buckets[k].ready * n - i;  // of this part
       if (buckets[k].ready >= 1 || within < 0 || within >= 1) continue;
@@ -579,7 +579,7 @@ class Simulation {
       dev.busy = true;
       end_op_at(now, g);
     }
-    const auto& buckets = buckets_.of(party_of(d));
+    const auto& buckets = buckets_.of(replica_group_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k)
       if (buckets[k].ready >= 1) bucket_ready(g, k, now);
   }
@@ -588,50 +588,52 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     const std::uint32_t group = barriers_.group(ops_[g], d);
     ++met_[group * buckets_.most() + bucket];
-    if (bucket + 1 == buckets_.of(party_of(d)).size()) start_of_waiting(d, group, now);
-    start_bucket(party_of(d), now);
+    if (bucket + 1 == buckets_.of(replica_group_of(d)).size()) start_of_waiting(d, group, now);
+    start_bucket(replica_group_of(d), now);
   }
 
   /// An attached reduction counts from when the last member has come.
   void start_of_waiting(int d, std::uint32_t group, double now) {
     const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.of(party_of(d)).size() - 1] < members(op, d))
+    if (met_[group * buckets_.most() + buckets_.of(replica_group_of(d)).size() - 1] <
+        members(op, d))
       return;
     barriers_.for_each_member(op, d, [&](int member) {
       if (device(member).waits_for_reduction) timeline_.op(device(member).reduce) = {now, now};
     });
   }
 
-  /// Starts the next part of a party's reduction when it is free and all members have it.
-  void start_bucket(std::uint32_t party, double now) {
-    Reducing& r = reducing(party);
+  /// Starts the next part of a replica group's reduction when it is free and all members have it.
+  void start_bucket(std::uint32_t replica_group, double now) {
+    Reducing& r = reducing(replica_group);
     if (r.busy || r.group == r.end) return;
     if (met_[r.group * buckets_.most() + r.bucket] <
-        barriers_.party_size(party) / lockstep_.replicas())
+        barriers_.replica_group_size(replica_group) / lockstep_.replicas())
       return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
-    const BucketTimes::Bucket& part = buckets_.of(party)[r.bucket];
-    carrier_.send(traffic_.reduction_of(party), part.bytes, part.seconds, party, now);
+    const BucketTimes::Bucket& part = buckets_.of(replica_group)[r.bucket];
+    carrier_.send(traffic_.reduction_of(replica_group), part.bytes, part.seconds, replica_group,
+                  now);
   }
 
-  void part_reduced(std::uint32_t party, double now) {
-    Reducing& r = reducing(party);
+  void part_reduced(std::uint32_t replica_group, double now) {
+    Reducing& r = reducing(replica_group);
     r.busy = false;
-    if (++r.bucket == buckets_.of(party).size()) {
+    if (++r.bucket == buckets_.of(replica_group).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
-      for (std::uint32_t i = 0; i < barriers_.party_size(party); ++i) {
-        const int member = barriers_.of_party(party, i);
+      for (std::uint32_t i = 0; i < barriers_.replica_group_size(replica_group); ++i) {
+        const int member = barriers_.replica_group_member(replica_group, i);
         if (lockstep_.leads(member)) reduction_ended(member, now);
       }
     }
-    start_bucket(party, now);
+    start_bucket(replica_group, now);
   }
 
   void reduction_ended(int d, double now) {
     Device& dev = device(d);
-    timeline_.message(dev.reduce) = {reducing(party_of(d)).started_s, now};
+    timeline_.message(dev.reduce) = {reducing(replica_group_of(d)).started_s, now};
     latest_ = std::max(latest_, now);
     if (!dev.waits_for_reduction) return try_start(d, now);
     dev.waits_for_reduction = false;
@@ -680,7 +682,7 @@ class Simulation {
   std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
-  std::vector<Reducing> reducing_;  // per party
+  std::vector<Reducing> reducing_;  // per replica group
   Lockstep lockstep_;
   FlowNetwork& network_;
   Carrier carrier_;

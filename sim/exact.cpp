@@ -108,7 +108,7 @@ class ExactClock {
       return;
     }
     reduces_[static_cast<std::size_t>(device)] = g;
-    const auto& buckets = bucket_times_.of(barriers_.party(device));
+    const auto& buckets = bucket_times_.of(barriers_.replica_group_of(device));
     const std::uint32_t backward = ops_.previous_compute(device, g);
     for (std::size_t k = 0; k < buckets.size(); ++k) {
       const double part = buckets[k].ready;
@@ -127,10 +127,10 @@ class ExactClock {
       free_at = *at;
       return;
     }
-    const std::uint32_t party = barriers_.party(device);
-    const auto& buckets = bucket_times_.of(party);
-    // The party's reduction of the update before may still be on its way.
-    const bool first = group == barriers_.reductions(party).first;
+    const std::uint32_t replica_group = barriers_.replica_group_of(device);
+    const auto& buckets = bucket_times_.of(replica_group);
+    // The replica group's reduction of the update before may still be on its way.
+    const bool first = group == barriers_.reductions(replica_group).first;
     const double start = std::max(at[0], first ? 0.0 : ended_[group - 1]);
     double end = start + buckets[0].seconds;
     for (std::size_t k = 1; k < buckets.size(); ++k)

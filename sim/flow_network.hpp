@@ -29,8 +29,8 @@ class FlowNetwork {
   FlowNetwork& operator=(const FlowNetwork&) = delete;
 
   /// Flow i crosses `ways[i]`, links of `links`; the shares of these are there to stay. Once.
-  virtual void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& ways,
-                    LinkShares& shares) = 0;
+  virtual void open(const std::vector<NetworkLink>& links,
+                    const std::vector<const LinkFlow*>& routes, LinkShares& shares) = 0;
   /// A flow sends so many units (> 0) from now on.
   virtual void start(std::size_t flow, std::uint64_t units) = 0;
   /// Calls `due` at this time, which is not before now. A later one is forgotten.

@@ -22,9 +22,9 @@ Flows::Flows(const SimulationInput& input, const Lockstep& lockstep, FlowNetwork
       peaks_(links_.size(), 0) {}
 
 std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
-  for (const LinkFlow& way : flows) {
-    Flow& flow = flows_.emplace_back(Flow{.lane = lanes_.size(), .way = &way});
-    for (const int l : way.links) {
+  for (const LinkFlow& route : flows) {
+    Flow& flow = flows_.emplace_back(Flow{.lane = lanes_.size(), .route = &route});
+    for (const int l : route.links) {
       if (links_[link_index(l)].fifo) flow.fifo_links.push_back(l);
     }
   }
@@ -33,13 +33,13 @@ std::size_t Flows::add_lane(const std::vector<LinkFlow>& flows) {
 }
 
 void Flows::open() {
-  std::vector<const LinkFlow*> ways;
-  for (const Flow& flow : flows_) ways.push_back(flow.way);
+  std::vector<const LinkFlow*> routes;
+  for (const Flow& flow : flows_) routes.push_back(flow.route);
   network_.ended = [this](std::size_t flow) {
     ended_.push_back(flow);
     ended_callback_();
   };
-  network_.open(links_, ways, shares_);
+  network_.open(links_, routes, shares_);
 }
 
 void Flows::send(std::size_t lane, double bytes, std::uint32_t tag) {
@@ -75,13 +75,13 @@ void Flows::start_if_first(std::size_t f) {
   flow.waits = false;
   Lane& lane = lanes_[flow.lane];
   const Job& job = lane.queue.front();
-  if (crosses) crosses(flow.way->links);
+  if (crosses) crosses(flow.route->links);
   if (!lane.started) started(flow.lane, job.tag);
   lane.started = true;
-  for (const int l : flow.way->links)
+  for (const int l : flow.route->links)
     peaks_[link_index(l)] = std::max(peaks_[link_index(l)], ++now_[link_index(l)]);
   ++counts_.flows;
-  to_begin_.push_back({f, flow_units(flow.way->bytes * job.bytes)});
+  to_begin_.push_back({f, flow_units(flow.route->bytes * job.bytes)});
 }
 
 void Flows::begin_flows() {
@@ -100,7 +100,7 @@ void Flows::settle() {
 
 void Flows::end_flow(std::size_t f) {
   Flow& flow = flows_[f];
-  for (const int l : flow.way->links) --now_[link_index(l)];
+  for (const int l : flow.route->links) --now_[link_index(l)];
   std::vector<std::size_t> next;
   for (const int l : flow.fifo_links) {
     lines_[link_index(l)].pop_front();
@@ -121,7 +121,7 @@ void Flows::end_job(std::size_t n) {
 
 std::string Flows::failed_link(const Lane& lane) const {
   for (std::size_t f = lane.first_flow; f < lane.end_flow; ++f) {
-    const std::string link = shares_.failed(flows_[f].way->links);
+    const std::string link = shares_.failed(flows_[f].route->links);
     if (!link.empty()) return link;
   }
   return "";

@@ -71,13 +71,13 @@ class Flows {
   };
   struct Flow {
     std::size_t lane;
-    const LinkFlow* way;
+    const LinkFlow* route;
     std::vector<int> fifo_links{};  // in whose lines it stands
     bool waits = false;             // its job is on its way, its turn has not come
   };
 
   static bool moves(const Flow& flow, const Job& job) {
-    return flow_units(flow.way->bytes * job.bytes) > 0;
+    return flow_units(flow.route->bytes * job.bytes) > 0;
   }
   std::string failed_link(const Lane& lane) const;
   void begin_job(std::size_t lane);

@@ -8,14 +8,14 @@
 namespace penstock {
 
 void FluidNetwork::open(const std::vector<NetworkLink>& links,
-                        const std::vector<const LinkFlow*>& ways, LinkShares& shares) {
+                        const std::vector<const LinkFlow*>& routes, LinkShares& shares) {
   made_of_ = &links;
   shares_ = &shares;
   const auto times = shares.times();
   changes_.assign(times.rbegin(), times.rend());
   for (std::size_t l = 0; l < links.size(); ++l)
     links_.push_back({.units_per_s = links[l].bytes_per_s * kUnitsPerByte * shares.of(l)});
-  for (const LinkFlow* way : ways) flows_.push_back({.links = &way->links});
+  for (const LinkFlow* route : routes) flows_.push_back({.links = &route->links});
 }
 
 void FluidNetwork::start(std::size_t flow, std::uint64_t units) {

@@ -12,7 +12,7 @@ namespace penstock {
 
 class FluidNetwork final : public FlowNetwork {
  public:
-  void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& ways,
+  void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& routes,
             LinkShares& shares) override;
   void start(std::size_t flow, std::uint64_t units) override;
   void wake_at(double time_s) override { wake_at_s_ = time_s; }

@@ -98,7 +98,7 @@ class Colours {
         return false;
     }
     for (const Flow& flow : flows_) {
-      if (ways_[flow.number] != way(flow)) return false;
+      if (routes_[flow.number] != route(flow)) return false;
     }
     return std::ranges::all_of(phases_, [&](const auto& entry) {
       const auto& [transfer, phase] = entry.first;
@@ -124,7 +124,7 @@ class Colours {
     for (const std::uint32_t number : numbers) {
       LinkFlow& flow = flows.emplace_back();
       flow.bytes = flows_[first_flow_[number]].flow->bytes;
-      for (const int l : ways_[number]) {
+      for (const int l : routes_[number]) {
         const auto& users = links_[first_link_[at(l)]].users;
         flow.links.insert(flow.links.end(), at(static_cast<int>(std::ranges::count(users, number))),
                           l);
@@ -196,11 +196,11 @@ class Colours {
       link.number = static_cast<int>(found->second);
       if (added) first_link_.push_back(l);
     }
-    for (const std::size_t f : first_flow_) ways_.push_back(way(flows_[f]));
+    for (const std::size_t f : first_flow_) routes_.push_back(route(flows_[f]));
   }
 
   /// Classes of the links that a flow crosses, each once.
-  std::vector<int> way(const Flow& flow) const {
+  std::vector<int> route(const Flow& flow) const {
     std::vector<int> classes;
     for (const int l : flow.flow->links) classes.push_back(links_[at(l)].number);
     std::ranges::sort(classes);
@@ -211,10 +211,10 @@ class Colours {
   const Traffic& traffic_;
   const std::vector<std::uint32_t>& class_of_;
   std::vector<Flow> flows_;
-  std::vector<Link> links_;              // of the traffic
-  std::vector<std::size_t> first_flow_;  // by class
-  std::vector<std::vector<int>> ways_;   // by class of flows
-  std::vector<std::size_t> first_link_;  // by class
+  std::vector<Link> links_;               // of the traffic
+  std::vector<std::size_t> first_flow_;   // by class
+  std::vector<std::vector<int>> routes_;  // by class of flows
+  std::vector<std::size_t> first_link_;   // by class
   std::map<std::pair<std::uint32_t, std::size_t>, std::vector<std::uint32_t>> phases_;
 };
 

@@ -75,9 +75,10 @@ class LinkUses {
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {
-    const std::uint32_t party = barriers_.party(device);
-    const std::uint32_t number = traffic_.reduction_of(party);
-    if (barriers_.of_party(party, 0) != device) return;  // every member has the same span
+    const std::uint32_t replica_group = barriers_.replica_group_of(device);
+    const std::uint32_t number = traffic_.reduction_of(replica_group);
+    if (barriers_.replica_group_member(replica_group, 0) != device)
+      return;  // every member has the same span
     const auto position = static_cast<std::uint32_t>(traffic_[number].source);
     add(number,
         static_cast<double>(at_position(input.program.placement, input.costs, position,
@@ -148,8 +149,8 @@ class Explanation {
   }
 
   void explain_reduction(PathSegment& segment) const {
-    const std::uint32_t party = Barriers(input_.program).party(segment.device);
-    const std::uint32_t number = input_.traffic.reduction_of(party);
+    const std::uint32_t replica_group = Barriers(input_.program).replica_group_of(segment.device);
+    const std::uint32_t number = input_.traffic.reduction_of(replica_group);
     segment.link = most_used(number, {segment.start_s, segment.end_s});
     if (segment.link < 0) segment.link = longest_occupied(input_.traffic[number]);
   }

@@ -91,7 +91,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
       round_(program.placement.round()),
       mirrored_(program.placement.mirrored()),
-      width_(program.placement.ways()),
+      width_(program.placement.routes()),
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   Network network(cluster);
@@ -135,7 +135,7 @@ void Traffic::add_reductions(const Program& program, const Cluster& cluster, con
                              const ReductionOptions& options, Network& network) {
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
-    if (program.placement.twin(p) < p) {  // reduces with its twin
+    if (program.placement.mirror_of(p) < p) {  // reduces with its mirror
       add_reduction(p, -1, {}, options, network);
       continue;
     }
@@ -239,7 +239,8 @@ bool Traffic::in_turn(const Transfer& one, const Transfer& other) const {
   if (one.kind != Transfer::Kind::reduction || !reductions_hold_) return false;
   const std::uint32_t position = placement_.position_of(other.source);
   const auto& buckets = buckets_[index(one.source)];
-  return std::min(position, placement_.twin(position)) == static_cast<std::uint32_t>(one.source) &&
+  return std::min(position, placement_.mirror_of(position)) ==
+             static_cast<std::uint32_t>(one.source) &&
          buckets.size() == 1 && buckets[0].ready >= 1;
 }
 

@@ -1,8 +1,8 @@
 // Traffic: where everything that a Program sends, reduces and exchanges goes on a cluster.
 //
 // Transfers are numbered: first the messages (a FIFO from each device to each of its neighbours, of
-// activations or of gradients), then what the parties of Barriers reduce, then the collectives
-// inside of ops, by axis and device, and the partial norms, by device that takes one.
+// activations or of gradients), then what the replica groups of Barriers reduce, then the
+// collectives inside of ops, by axis and device, and the partial norms, by device that takes one.
 #pragma once
 
 #include "models/cluster.hpp"
@@ -38,17 +38,22 @@ class Traffic {
   std::span<const Transfer> messages() const { return std::span(transfers_).first(messages_); }
   /// Of the message that `op` sends.
   std::uint32_t message_of(const Op& op) const {
-    const std::uint32_t way = mirrored_ ? placement_.way_of(op.microbatch) : op.microbatch % round_;
-    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + way];
+    const std::uint32_t route =
+        mirrored_ ? placement_.route_of(op.microbatch) : op.microbatch % round_;
+    return index_[((op.kind == OpKind::forward ? 0U : stages_) + op.stage) * width_ + route];
   }
-  /// By party of Barriers: by position of the pipeline or, asynchronous, by device; without phases
-  /// where there is nothing to reduce or it is priced.
+  /// By replica group of Barriers: by position of the pipeline or, asynchronous, by device; without
+  /// phases where there is nothing to reduce or it is priced.
   std::span<const Transfer> reductions() const {
     return std::span(transfers_).subspan(messages_, buckets_.size());
   }
-  std::uint32_t reduction_of(std::uint32_t party) const { return messages_ + party; }
-  /// The parts of a party's reduction, at least one; their shares add up to 1.
-  const std::vector<GradientBucket>& buckets(std::uint32_t party) const { return buckets_[party]; }
+  std::uint32_t reduction_of(std::uint32_t replica_group) const {
+    return messages_ + replica_group;
+  }
+  /// The parts of a replica group's reduction, at least one; their shares add up to 1.
+  const std::vector<GradientBucket>& buckets(std::uint32_t replica_group) const {
+    return buckets_[replica_group];
+  }
   /// By device; none when every device is one rank along this inner axis.
   std::span<const Transfer> collectives(Axis axis) const {
     const std::uint32_t first = first_collective_[static_cast<std::size_t>(axis)];
@@ -101,7 +106,7 @@ class Traffic {
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0, devices_ = 0;
   std::array<std::uint32_t, kInnerAxes.size()> first_collective_{};
-  std::vector<std::vector<GradientBucket>> buckets_;  // per party
+  std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation
   std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> message

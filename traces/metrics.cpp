@@ -278,11 +278,13 @@ class CriticalPath {
   const std::vector<ReductionPart>& parts_of(std::uint32_t g) const {
     static const std::vector<ReductionPart> kUnknown;
     const int device = device_of(g);
-    const std::uint32_t party = barriers_.party(device);
-    return party < parts_.size() ? parts_[party] : kUnknown;
+    const std::uint32_t replica_group = barriers_.replica_group_of(device);
+    return replica_group < parts_.size() ? parts_[replica_group] : kUnknown;
   }
 
-  bool reduce_together(int a, int b) const { return barriers_.party(a) == barriers_.party(b); }
+  bool reduce_together(int a, int b) const {
+    return barriers_.replica_group_of(a) == barriers_.replica_group_of(b);
+  }
 
   /// A device's reduction or step of an update, or kNoOp.
   std::uint32_t of_update(int device, OpKind kind, std::uint32_t update) {

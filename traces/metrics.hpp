@@ -73,7 +73,7 @@ struct ReductionPart {
   double ready = 1;
   double seconds = 0;
 };
-/// By party of Barriers.
+/// By replica group of Barriers.
 using ReductionParts = std::vector<std::vector<ReductionPart>>;
 
 /// The chain of ops, messages and reductions, each starting when the one before ends, that ends

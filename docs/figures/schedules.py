@@ -212,7 +212,7 @@ OPTIMIZER_STEPS = """
   start(d) = max(own(d), start(d-1) + latency of the link). The whole norm goes back while the next
   batch warms up. The norm's message takes the latency alone (no bandwidth, behind no other message,
   nothing with `transfers: free`), and a device adds the gradients of all of its stages at once; where
-  twins hold the same stages, it goes from both ends to the middle. Every replica of the pipeline has
+  mirrored devices hold the same stages, it goes from both ends to the middle. Every replica of the pipeline has
   its own. Waiting for it counts as `gradient_reduction`.
 
   Assumed: no step is taken back. One that the whole norm proves wrong (clipped gradients, a NaN) is

@@ -22,14 +22,14 @@ namespace penstock {
 namespace {
 
 /// The microbatches of one way.
-struct Way {
+struct Direction {
   std::uint32_t first = 0, count = 0;
 };
 
 /// The way on which the device comes early, and the other.
-std::pair<Way, Way> ways(const ScheduleShape& shape, std::uint32_t device) {
+std::pair<Direction, Direction> directions(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t m = shape.microbatches_per_update, down = (m + 1) / 2;
-  const std::pair<Way, Way> of_first_half{{0, down}, {down, m - down}};
+  const std::pair<Direction, Direction> of_first_half{{0, down}, {down, m - down}};
   if (device < shape.depth / 2) return of_first_half;
   return {of_first_half.second, of_first_half.first};
 }
@@ -42,11 +42,11 @@ void generate_chimera(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t half = shape.depth / 2;
   const std::uint32_t units = (shape.microbatches_per_update + shape.depth - 1) / shape.depth;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
-    const auto [early, late] = ways(shape, d);
+    const auto [early, late] = directions(shape, d);
     const auto add = [&, early = early, late = late](OpKind kind, std::uint32_t stage,
                                                      std::uint32_t k) {
-      const Way& way = stage < half ? early : late;
-      if (k < way.count) order.add(make_op(kind, stage, way.first + k));
+      const Direction& direction = stage < half ? early : late;
+      if (k < direction.count) order.add(make_op(kind, stage, direction.first + k));
     };
     for_each_slot(half, 1, steps_from_end(shape, d), units, add);
     order.end_device();
@@ -59,7 +59,7 @@ double bubble_chimera(const ScheduleShape& shape) {
 
 double peak_chimera(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t half = shape.depth / 2;
-  const auto [early, late] = ways(shape, device);
+  const auto [early, late] = directions(shape, device);
   return std::min(early.count, half) +
          std::min({late.count, half, steps_from_end(shape, device) + 1});
 }

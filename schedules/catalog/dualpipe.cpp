@@ -24,7 +24,7 @@ namespace penstock {
 namespace {
 
 /// One of the two ways through a device: the stage there and its first microbatch.
-struct DualWay {
+struct DualDirection {
   std::uint32_t stage = 0, first = 0;
 };
 
@@ -33,21 +33,23 @@ class DeviceList {
  public:
   enum Which : std::uint8_t { own, other };
 
-  DeviceList(OpLists& order, DualWay own_way, DualWay other_way)
-      : order_(order), ways_{own_way, other_way} {}
+  DeviceList(OpLists& order, DualDirection own_direction, DualDirection other_direction)
+      : order_(order), directions_{own_direction, other_direction} {}
 
-  void forward(Which way) { order_.add(forward_op(way)); }
-  void backward(Which way) { order_.add(op(OpKind::backward, way, backwards_[way]++)); }
+  void forward(Which direction) { order_.add(forward_op(direction)); }
+  void backward(Which direction) {
+    order_.add(op(OpKind::backward, direction, backwards_[direction]++));
+  }
   /// Runs together: a forward of one way and a backward of the opposite one.
-  void pair(Which way) {
-    Op first = forward_op(way);
+  void pair(Which direction) {
+    Op first = forward_op(direction);
     first.flags = Op::paired;
     order_.add(first);
-    backward(way == own ? other : own);
+    backward(direction == own ? other : own);
   }
   /// A backward whose weight part waits for its turn.
-  void backward_input(Which way) {
-    order_.add(op(OpKind::backward_input, way, backwards_[way]++));
+  void backward_input(Which direction) {
+    order_.add(op(OpKind::backward_input, direction, backwards_[direction]++));
     waiting_.push_back(order_[order_.size() - 1]);
   }
   /// The oldest weight part that waits.
@@ -58,13 +60,13 @@ class DeviceList {
   }
 
  private:
-  Op op(OpKind kind, Which way, std::uint32_t k) const {
-    return make_op(kind, ways_[way].stage, ways_[way].first + k);
+  Op op(OpKind kind, Which direction, std::uint32_t k) const {
+    return make_op(kind, directions_[direction].stage, directions_[direction].first + k);
   }
-  Op forward_op(Which way) { return op(OpKind::forward, way, forwards_[way]++); }
+  Op forward_op(Which direction) { return op(OpKind::forward, direction, forwards_[direction]++); }
 
   OpLists& order_;
-  std::array<DualWay, 2> ways_;
+  std::array<DualDirection, 2> directions_;
   std::array<std::uint32_t, 2> forwards_{}, backwards_{};
   std::vector<Op> waiting_;
   std::size_t done_ = 0;
@@ -99,8 +101,8 @@ void append_steps(DeviceList list, std::uint32_t h, std::uint32_t r, std::uint32
     list.pair(other);
   }
   for (std::uint32_t i = 0; i < 2 * (r + 1); ++i) {
-    const auto way = i % 2 == 0 ? other : own;
-    i <= r ? list.backward(way) : list.backward_input(way);
+    const auto direction = i % 2 == 0 ? other : own;
+    i <= r ? list.backward(direction) : list.backward_input(direction);
   }
   for (std::uint32_t i = 0; i < inner; ++i) {
     list.weight();
@@ -112,7 +114,7 @@ void append_steps(DeviceList list, std::uint32_t h, std::uint32_t r, std::uint32
 void generate_dualpipe(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t p = shape.depth, n = shape.microbatches_per_update / 2;
   for (std::uint32_t d = 0; d < p; ++d) {
-    const DualWay down{d, 0}, up{p - 1 - d, n};
+    const DualDirection down{d, 0}, up{p - 1 - d, n};
     const bool first_half = d < p / 2;
     append_steps({order, first_half ? down : up, first_half ? up : down}, p / 2,
                  std::min(d, p - 1 - d), n);

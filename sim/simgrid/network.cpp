@@ -54,7 +54,7 @@ void configure() {
 class SimgridNetwork final : public FlowNetwork {
  public:
   /// Links as SimGrid links; one host per flow, whose way to the common sink crosses them.
-  void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& ways,
+  void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& routes,
             LinkShares& shares) override {
     configure();
     shares_ = &shares;
@@ -69,18 +69,18 @@ class SimgridNetwork final : public FlowNetwork {
     }
     sink_ = zone->create_host("sink", 1e9);
     sink_->seal();
-    const auto connect = [&](sg4::Host* host, const std::vector<sg4::LinkInRoute>& way) {
-      zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, way, true);
+    const auto connect = [&](sg4::Host* host, const std::vector<sg4::LinkInRoute>& route) {
+      zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, route, true);
     };
     connect(sink_, {});
-    for (std::size_t f = 0; f < ways.size(); ++f) {
+    for (std::size_t f = 0; f < routes.size(); ++f) {
       sources_.push_back(zone->create_host("flow" + std::to_string(f), 1e9)->seal());
-      std::vector<sg4::LinkInRoute> way;
-      for (const int l : ways[f]->links) way.emplace_back(made_[static_cast<std::size_t>(l)]);
-      connect(sources_.back(), way);
+      std::vector<sg4::LinkInRoute> route;
+      for (const int l : routes[f]->links) route.emplace_back(made_[static_cast<std::size_t>(l)]);
+      connect(sources_.back(), route);
     }
     zone->seal();
-    comms_.resize(ways.size());
+    comms_.resize(routes.size());
     for (const double time_s : shares.times())
       Timer::set(time_s, [this, time_s] { change_shares(time_s); });
     sg4::Activity::on_completion_cb([this](const sg4::Activity& activity) {

@@ -65,7 +65,7 @@ FLUSHING = [s for s in SCHEDULES if s not in NEVER_FLUSHING]
 # Virtual stages there and back over the devices.
 SNAKES = ["zb-v", "zb-v-search", "v-min", "v-half", "v-zb", "v-search", "1f1b-v", "search",
           "dualpipev", "hanayo"]
-MIRRORED = ["dualpipe", "chimera"]  # a device has the stages of its twin, too
+MIRRORED = ["dualpipe", "chimera"]  # a device has the stages of its mirror, too
 PAIRING = ["dualpipe", "dualpipev"]  # run an F and a B at once
 WHOLE_BACKWARD = ["timeprest", "v-timeprest", "i-timeprest"]  # one B of all N microbatches
 ONE_VERSION = FLUSHING + ["pipemare", "v-timeprest"]
@@ -767,7 +767,7 @@ def virtual_stages(r):
 
 
 def position_of(r, stage):
-    """The position of the pipeline where a virtual stage lives (mirrored: that of the first twin)."""
+    """The position of the pipeline where a virtual stage lives (mirrored: that of the first of two)."""
     p = r["stages"]
     there = stage % (2 * p)
     return 2 * p - 1 - there if r["schedule"] in SNAKES and there >= p else stage % p

@@ -356,7 +356,7 @@ class Layouts(Case):
 
 
 class Graphs(Case):
-    # Without replicas. The twins of Chimera and DualPipe reduce their gradients: over links that
+    # Without replicas. Mirrored devices of Chimera and DualPipe reduce their gradients: over links that
     # take no time, as all messages do here.
     SCENARIOS = sorted(p.relative_to(SOURCE).as_posix()
                        for p in SOURCE.glob("scenarios/small-*.yaml")

@@ -305,10 +305,10 @@ TEST(Replicas, TakeTheMeanOfMoreMicrobatches) {
     EXPECT_NEAR(two_losses[k].loss, one_losses[k].loss, 1e-5);
 }
 
-// --- twins
+// --- mirrored
 // ----------------------------------------------------
 
-TEST(Twins, BothEndWithTheWeightsOfASequentialRunAndOneThatForgetsTheOthersGradientDoesNot) {
+TEST(Mirrored, BothEndWithTheWeightsOfASequentialRunAndOneThatForgetsTheOthersGradientDoesNot) {
   const RunPlan plan = plan_of({"chimera", {4, 6, 3}});
   EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true);
   for (const bool reversed : {false, true}) {
@@ -335,7 +335,7 @@ std::optional<bool> equal_without(const RunPlan& right,
   return run_alone(wrong, options).weights_equal;
 }
 
-TEST(Twins, ThatDoNotReduceAreNoticed) {
+TEST(Mirrored, ThatDoNotReduceAreNoticed) {
   for (const char* name : {"chimera", "dualpipe"}) {
     const RunPlan right = plan_of({name, shape_of(name, 4, 8, 2)});
     EXPECT_EQ(equal_without(right, [](int, const Op&) { return false; }), true);
@@ -345,7 +345,7 @@ TEST(Twins, ThatDoNotReduceAreNoticed) {
   }
 }
 
-TEST(Twins, AreBothLookedAt) {
+TEST(Mirrored, AreBothLookedAt) {
   const RunPlan right = plan_of({"chimera", {4, 4, 2}});
   for (const int forgets : {0, 3}) {
     EXPECT_EQ(equal_without(right,
@@ -357,7 +357,7 @@ TEST(Twins, AreBothLookedAt) {
   }
 }
 
-TEST(Twins, HaveTheLossOfEveryMicrobatchOnce) {
+TEST(Mirrored, HaveTheLossOfEveryMicrobatchOnce) {
   const RecordedRun one_way = run_alone(plan_of({"1f1b", {4, 6, 1}}), unpaced());
   const RecordedRun two_ways = run_alone(plan_of({"chimera", {4, 6, 1}}), unpaced());
   ASSERT_EQ(two_ways.losses.size(), 6U);

@@ -170,7 +170,7 @@ class OneGpu(Emulated):
         record = self.folder / "r.json"
         self.environment["PENSTOCK_EMULATED_HANG"] = "700"
         code, out, err = self.run_program(self.program(stages=4, batches=4), "--backend", "cuda",
-                                          "--deadline", "1", "--record", record)
+                                          "--deadline", "4", "--record", record)
         self.assertEqual((code, out), (1, ""), err)
         self.assertRegex(err, "device [0-9]")
         run = self.recorded(record)["runs"][-1]
@@ -256,7 +256,7 @@ class Nccl(Emulated):
                     with self.subTest(schedule, stages=stages, transformer=model is not None):
                         self.assert_right(program, "--processes")
 
-    def test_several_stages_per_device_twins_and_pairs(self):
+    def test_several_stages_per_device_mirrors_and_pairs(self):
         for schedule, stages in (("chimera", 4), ("dualpipe", 4), ("hanayo", 2),
                                  ("interleaved-1f1b", 2)):
             with self.subTest(schedule):

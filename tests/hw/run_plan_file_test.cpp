@@ -272,7 +272,7 @@ TEST(WrongOps, ThatWouldTakeLessThanNoTimeAreRefused) {
   EXPECT_NE(why(Json::parse(to_text(pairs))).find("would take -1 s"), std::string::npos);
 }
 
-TEST(WrongTwins, AreRefusedWithTheirReason) {
+TEST(WrongMirrors, AreRefusedWithTheirReason) {
   const RunPlan right = plan_of({"chimera", {4, 4, 2}});
   EXPECT_EQ(why(Json::parse(to_text(right))), "");
   const Change changes[] = {

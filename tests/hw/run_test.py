@@ -264,7 +264,7 @@ class Weights(Case):
                         self.assertEqual(versions, sorted(versions))
                         self.assertEqual((len(set(versions)), versions[0]), (4, 0))
 
-    def test_several_stages_per_device_twins_pairs_and_stored_microbatches(self):
+    def test_several_stages_per_device_mirrors_pairs_and_stored_microbatches(self):
         for schedule, stages in (("chimera", 4), ("dualpipe", 4), ("dualpipev", 2), ("hanayo", 2),
                                  ("interleaved-1f1b", 2), ("v-half", 2), ("torchgpipe", 4)):
             for model in (None, TRANSFORMER):
@@ -458,7 +458,7 @@ batches: 2
 """
 
     def own(self, schedule, stages, devices, microbatches):
-        # Twins reduce over links that their messages use, too, which `exact` refuses.
+        # Mirrored devices reduce over links that their messages use, too, which `exact` refuses.
         return self.scenario(f"{self.uneven(stages)}schedule: {schedule}\n"
                              f"pipeline: {{stages: {devices}, microbatches: {microbatches}, "
                              "reduction: {algorithm: formula}}\n")
@@ -984,7 +984,7 @@ class Mutated(Case):
         self.mutations(self.program("pipedream-2bw", stages=2, microbatches=2, batches=2,
                                     model=TRANSFORMER), 3, 75)
 
-    def test_twins_and_pairs(self):
+    def test_mirrors_and_pairs(self):
         self.mutations(self.program("dualpipe", stages=2, microbatches=4, batches=2), 4, 75)
 
     def test_cut_off_anywhere(self):

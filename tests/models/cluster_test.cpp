@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names way(Network& network, int from, int to, bool backward = false) {
+Names path(Network& network, int from, int to, bool backward = false) {
   Names names;
   for (const int l : network.route(from, to, backward).links)
     names.push_back(network.links().at(static_cast<std::size_t>(l)).name);
@@ -38,9 +38,9 @@ Cluster real_cluster(Attachment attachment) {
 TEST(Network, AbstractLinkIsPrivateToTheChannel) {
   const Cluster c = abstract_cluster(true);
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1, false), Names{"0->1 F"});
-  EXPECT_EQ(way(n, 0, 1, true), Names{"0->1 B"});
-  EXPECT_EQ(way(n, 1, 0, true), Names{"1->0 B"});
+  EXPECT_EQ(path(n, 0, 1, false), Names{"0->1 F"});
+  EXPECT_EQ(path(n, 0, 1, true), Names{"0->1 B"});
+  EXPECT_EQ(path(n, 1, 0, true), Names{"1->0 B"});
   EXPECT_EQ(n.links().size(), 3U);
   EXPECT_EQ(n.route(0, 3, false).latency_s, 0.5);
   EXPECT_EQ(n.links()[0].bytes_per_s, 1e9);
@@ -49,9 +49,9 @@ TEST(Network, AbstractLinkIsPrivateToTheChannel) {
 TEST(Network, AbstractHalfDuplexLinkIsSharedByAllOfAPair) {
   const Cluster c = abstract_cluster(false);
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1, false), Names{"0--1"});
-  EXPECT_EQ(way(n, 1, 0, true), Names{"0--1"});
-  EXPECT_EQ(way(n, 2, 1, true), Names{"1--2"});
+  EXPECT_EQ(path(n, 0, 1, false), Names{"0--1"});
+  EXPECT_EQ(path(n, 1, 0, true), Names{"0--1"});
+  EXPECT_EQ(path(n, 2, 1, true), Names{"1--2"});
   EXPECT_EQ(n.links().size(), 2U);
 }
 
@@ -66,9 +66,9 @@ TEST(Network, RoutesAskedForTwiceAreTheSameLinks) {
 TEST(Network, PairsHaveALinkPerDirectionForBothKindsOfMessage) {
   const Cluster c = real_cluster(Attachment::pairs);
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), Names{"gpu0->gpu1"});
-  EXPECT_EQ(way(n, 0, 1, true), Names{"gpu0->gpu1"});
-  EXPECT_EQ(way(n, 1, 0, true), Names{"gpu1->gpu0"});
+  EXPECT_EQ(path(n, 0, 1), Names{"gpu0->gpu1"});
+  EXPECT_EQ(path(n, 0, 1, true), Names{"gpu0->gpu1"});
+  EXPECT_EQ(path(n, 1, 0, true), Names{"gpu1->gpu0"});
   EXPECT_EQ(n.route(0, 1, false).latency_s, 1e-6);
   EXPECT_EQ(n.links()[0].bytes_per_s, 50e9);
 }
@@ -77,16 +77,16 @@ TEST(Network, HalfDuplexPairsShareOneLink) {
   Cluster c = real_cluster(Attachment::pairs);
   c.intra.full_duplex = false;
   Network n(c);
-  EXPECT_EQ(way(n, 2, 1), Names{"gpu1--gpu2"});
-  EXPECT_EQ(way(n, 1, 2), Names{"gpu1--gpu2"});
+  EXPECT_EQ(path(n, 2, 1), Names{"gpu1--gpu2"});
+  EXPECT_EQ(path(n, 1, 2), Names{"gpu1--gpu2"});
 }
 
 TEST(Network, SwitchGivesEachGpuAPortOutAndAPortIn) {
   const Cluster c = real_cluster(Attachment::port);
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"gpu0 out", "gpu1 in"}));
-  EXPECT_EQ(way(n, 0, 2), (Names{"gpu0 out", "gpu2 in"}));  // the same port out
-  EXPECT_EQ(way(n, 1, 0), (Names{"gpu1 out", "gpu0 in"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"gpu0 out", "gpu1 in"}));
+  EXPECT_EQ(path(n, 0, 2), (Names{"gpu0 out", "gpu2 in"}));  // the same port out
+  EXPECT_EQ(path(n, 1, 0), (Names{"gpu1 out", "gpu0 in"}));
   EXPECT_EQ(n.links().size(), 5U);
 }
 
@@ -94,17 +94,17 @@ TEST(Network, HalfDuplexPortIsOneLinkForBothDirections) {
   Cluster c = real_cluster(Attachment::port);
   c.intra.full_duplex = false;
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"gpu0", "gpu1"}));
-  EXPECT_EQ(way(n, 1, 0), (Names{"gpu1", "gpu0"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"gpu0", "gpu1"}));
+  EXPECT_EQ(path(n, 1, 0), (Names{"gpu1", "gpu0"}));
   EXPECT_EQ(n.links().size(), 2U);
 }
 
 TEST(Network, NodesAreJoinedByTheirNics) {
   const Cluster c = real_cluster(Attachment::pairs);
   Network n(c);
-  EXPECT_EQ(way(n, 3, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
-  EXPECT_EQ(way(n, 1, 6), (Names{"node0 nic0 out", "node1 nic0 in"}));  // one NIC for all four
-  EXPECT_EQ(way(n, 4, 3), (Names{"node1 nic0 out", "node0 nic0 in"}));
+  EXPECT_EQ(path(n, 3, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(n, 1, 6), (Names{"node0 nic0 out", "node1 nic0 in"}));  // one NIC for all four
+  EXPECT_EQ(path(n, 4, 3), (Names{"node1 nic0 out", "node0 nic0 in"}));
   EXPECT_EQ(n.route(3, 4, false).latency_s, 1e-5);
   EXPECT_EQ(n.links()[0].bytes_per_s, 3e9);
 }
@@ -113,20 +113,20 @@ TEST(Network, GpusShareTheNicsOfTheirNodeEvenly) {
   Cluster c = real_cluster(Attachment::pairs);
   c.nics_per_node = 2;
   Network n(c);
-  EXPECT_EQ(way(n, 0, 7), (Names{"node0 nic0 out", "node1 nic1 in"}));
-  EXPECT_EQ(way(n, 1, 6), (Names{"node0 nic0 out", "node1 nic1 in"}));
-  EXPECT_EQ(way(n, 2, 5), (Names{"node0 nic1 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 7), (Names{"node0 nic0 out", "node1 nic1 in"}));
+  EXPECT_EQ(path(n, 1, 6), (Names{"node0 nic0 out", "node1 nic1 in"}));
+  EXPECT_EQ(path(n, 2, 5), (Names{"node0 nic1 out", "node1 nic0 in"}));
   c.nics_per_node = 4;
   Network own(c);
-  EXPECT_EQ(way(own, 3, 4), (Names{"node0 nic3 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(own, 3, 4), (Names{"node0 nic3 out", "node1 nic0 in"}));
 }
 
 TEST(Network, HalfDuplexNicIsOneLinkForBothDirections) {
   Cluster c = real_cluster(Attachment::pairs);
   c.inter.full_duplex = false;
   Network n(c);
-  EXPECT_EQ(way(n, 3, 4), (Names{"node0 nic0", "node1 nic0"}));
-  EXPECT_EQ(way(n, 4, 3), (Names{"node1 nic0", "node0 nic0"}));
+  EXPECT_EQ(path(n, 3, 4), (Names{"node0 nic0", "node1 nic0"}));
+  EXPECT_EQ(path(n, 4, 3), (Names{"node1 nic0", "node0 nic0"}));
 }
 
 TEST(Network, LinksRememberTheirDiscipline) {
@@ -154,9 +154,9 @@ TEST(NetworkGraph, AStarHasALinkUpAndALinkDownPerDevice) {
       3, {"sw"},
       {{0, 3, wire(1e-5, 1e9), 2e9}, {1, 3, wire(2e-5, 4e9), 4e9}, {3, 2, wire(4e-5, 8e9), 5e9}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"0->sw", "sw->1"}));
-  EXPECT_EQ(way(n, 0, 2), (Names{"0->sw", "sw->2"}));
-  EXPECT_EQ(way(n, 2, 0), (Names{"2->sw", "sw->0"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"0->sw", "sw->1"}));
+  EXPECT_EQ(path(n, 0, 2), (Names{"0->sw", "sw->2"}));
+  EXPECT_EQ(path(n, 2, 0), (Names{"2->sw", "sw->0"}));
   EXPECT_DOUBLE_EQ(n.route(0, 1, false).latency_s, 3e-5);
   EXPECT_DOUBLE_EQ(n.route(2, 0, true).latency_s, 5e-5);
   std::map<std::string, double> rates;
@@ -173,9 +173,9 @@ TEST(NetworkGraph, RoutesHaveTheFewestEdgesWhateverTheirBandwidth) {
       5, {},
       {{0, 1, thin, 1}, {1, 2, thin, 1}, {2, 3, wide, 100}, {3, 4, wide, 100}, {4, 0, wide, 100}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 2), (Names{"0->1", "1->2"}));
-  EXPECT_EQ(way(n, 0, 3), (Names{"0->4", "4->3"}));
-  EXPECT_EQ(way(n, 3, 3), Names{});
+  EXPECT_EQ(path(n, 0, 2), (Names{"0->1", "1->2"}));
+  EXPECT_EQ(path(n, 0, 3), (Names{"0->4", "4->3"}));
+  EXPECT_EQ(path(n, 3, 3), Names{});
 }
 
 TEST(NetworkGraph, OfSeveralShortestRoutesTheOneListedFirstCounts) {
@@ -183,15 +183,15 @@ TEST(NetworkGraph, OfSeveralShortestRoutesTheOneListedFirstCounts) {
   const auto l = wire(0, 1);
   const Cluster c = graph(2, {"a", "b"}, {{0, 3, l, 1}, {0, 2, l, 1}, {1, 2, l, 1}, {1, 3, l, 1}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"0->b", "b->1"}));
-  EXPECT_EQ(way(n, 1, 0), (Names{"1->a", "a->0"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"0->b", "b->1"}));
+  EXPECT_EQ(path(n, 1, 0), (Names{"1->a", "a->0"}));
 }
 
 TEST(NetworkGraph, AHalfDuplexEdgeIsOneLinkForBothDirections) {
   const Cluster c = graph(2, {}, {{1, 0, wire(1e-6, 3e9, false), 3e9}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), Names{"1--0"});
-  EXPECT_EQ(way(n, 1, 0), Names{"1--0"});
+  EXPECT_EQ(path(n, 0, 1), Names{"1--0"});
+  EXPECT_EQ(path(n, 1, 0), Names{"1--0"});
   EXPECT_EQ(n.links().size(), 1U);
   EXPECT_EQ(n.links()[0].bytes_per_s, 3e9);
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names way(Network& network, int from, int to) {
+Names path(Network& network, int from, int to) {
   Names names;
   for (const int l : network.route(from, to, false).links)
     names.push_back(network.links().at(static_cast<std::size_t>(l)).name);
@@ -58,25 +58,26 @@ Cluster pcie_tree() {
 TEST(PcieTree, TwoGpusOfASwitchMeetThere) {
   const Cluster c = pcie_tree();
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"gpu0 pcie out", "gpu1 pcie in"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"gpu0 pcie out", "gpu1 pcie in"}));
   EXPECT_EQ(latency(n, 0, 1), 2);
 }
 
 TEST(PcieTree, TwoSwitchesOfASocketMeetOverTheirUplinks) {
   const Cluster c = pcie_tree();
   Network n(c);
-  EXPECT_EQ(way(n, 1, 2),
+  EXPECT_EQ(path(n, 1, 2),
             (Names{"gpu1 pcie out", "node0 pcie0 out", "node0 pcie1 in", "gpu2 pcie in"}));
-  EXPECT_EQ(way(n, 0, 3), (Names{"gpu0 pcie out", "node0 pcie0 out", "node0 pcie1 in",
-                                 "gpu3 pcie in"}));  // the same uplinks
+  EXPECT_EQ(path(n, 0, 3), (Names{"gpu0 pcie out", "node0 pcie0 out", "node0 pcie1 in",
+                                  "gpu3 pcie in"}));  // the same uplinks
   EXPECT_EQ(latency(n, 1, 2), 1 + 2 + 2 + 1);
 }
 
 TEST(PcieTree, TwoSocketsMeetOverTheirOwnLink) {
   const Cluster c = pcie_tree();
   Network n(c);
-  EXPECT_EQ(way(n, 7, 0), (Names{"gpu7 pcie out", "node0 pcie3 out", "node0 socket1->node0 socket0",
-                                 "node0 pcie0 in", "gpu0 pcie in"}));
+  EXPECT_EQ(path(n, 7, 0),
+            (Names{"gpu7 pcie out", "node0 pcie3 out", "node0 socket1->node0 socket0",
+                   "node0 pcie0 in", "gpu0 pcie in"}));
   EXPECT_EQ(latency(n, 7, 0), 1 + 2 + 4 + 2 + 1);
   const std::map<std::string, double> expected{{"gpu7 pcie out", 12},
                                                {"node0 pcie3 out", 14},
@@ -90,7 +91,7 @@ TEST(PcieTree, HalfDuplexLinksHaveOneNameForBothDirections) {
   Cluster c = pcie_tree();
   c.pcie->link.full_duplex = c.pcie->uplink.full_duplex = c.pcie->host.full_duplex = false;
   Network n(c);
-  Names there = way(n, 0, 7), back = way(n, 7, 0);
+  Names there = path(n, 0, 7), back = path(n, 7, 0);
   std::ranges::reverse(back);
   EXPECT_EQ(there, back);
 }
@@ -101,9 +102,9 @@ TEST(Mesh, HasAsManyNvlinksAsListedAndPcieElsewhere) {
   c.intra = wire(0.25, 25);
   c.mesh = {{0, 1, 2}, {3, 0, 1}};
   Network n(c);
-  EXPECT_EQ(way(n, 1, 0), Names{"gpu1->gpu0"});
-  EXPECT_EQ(way(n, 0, 3), Names{"gpu0->gpu3"});
-  EXPECT_EQ(way(n, 1, 3),
+  EXPECT_EQ(path(n, 1, 0), Names{"gpu1->gpu0"});
+  EXPECT_EQ(path(n, 0, 3), Names{"gpu0->gpu3"});
+  EXPECT_EQ(path(n, 1, 3),
             (Names{"gpu1 pcie out", "node0 pcie0 out", "node0 pcie1 in", "gpu3 pcie in"}));
   EXPECT_EQ(latency(n, 1, 0), 0.25);
   EXPECT_EQ(rates(n).at("gpu1->gpu0"), 50);
@@ -131,7 +132,7 @@ TEST(Nics, OnAPcieSwitchAreReachedOverTheLinkOfTheGpu) {
   c.nics_per_node = 4;  // one to a switch
   c.nic_place = NicPlace::pcie_switch;
   Network n(c);
-  EXPECT_EQ(way(n, 3, 8),
+  EXPECT_EQ(path(n, 3, 8),
             (Names{"gpu3 pcie out", "node0 nic1 out", "node1 nic0 in", "gpu8 pcie in"}));
   EXPECT_EQ(latency(n, 3, 8), 1 + 1 + 1);  // both GPU links and from NIC to NIC
 }
@@ -141,7 +142,7 @@ TEST(Nics, OneForAllHangsOnTheFirstSwitch) {
   c.nodes = 2;
   c.nic_place = NicPlace::pcie_switch;
   Network n(c);
-  EXPECT_EQ(way(n, 6, 9),
+  EXPECT_EQ(path(n, 6, 9),
             (Names{"gpu6 pcie out", "node0 pcie3 out", "node0 socket1->node0 socket0",
                    "node0 pcie0 in", "node0 nic0 out", "node1 nic0 in", "gpu9 pcie in"}));
 }
@@ -152,8 +153,8 @@ TEST(Nics, OnTheSocketsAreReachedOverTheUplinks) {
   c.nics_per_node = 2;
   c.nic_place = NicPlace::host;
   Network n(c);
-  EXPECT_EQ(way(n, 0, 15), (Names{"gpu0 pcie out", "node0 pcie0 out", "node0 nic0 out",
-                                  "node1 nic1 in", "node1 pcie3 in", "gpu15 pcie in"}));
+  EXPECT_EQ(path(n, 0, 15), (Names{"gpu0 pcie out", "node0 pcie0 out", "node0 nic0 out",
+                                   "node1 nic1 in", "node1 pcie3 in", "gpu15 pcie in"}));
   EXPECT_EQ(latency(n, 0, 15), 1 + 2 + 1 + 2 + 1);
 }
 
@@ -163,21 +164,21 @@ TEST(Rails, AMessageOfOneRailStaysOnIt) {
   Cluster c = cluster(2, 4, 4);
   c.fabric.rails = true;
   Network n(c);
-  EXPECT_EQ(way(n, 2, 6), (Names{"node0 nic2 out", "node1 nic2 in"}));
+  EXPECT_EQ(path(n, 2, 6), (Names{"node0 nic2 out", "node1 nic2 in"}));
 }
 
 TEST(Rails, AnotherRailIsChangedToInsideTheSendingNode) {
   Cluster c = cluster(2, 4, 4);
   c.fabric.rails = true;
   Network n(c);
-  EXPECT_EQ(way(n, 0, 7), (Names{"gpu0 out", "gpu3 in", "node0 nic3 out", "node1 nic3 in"}));
+  EXPECT_EQ(path(n, 0, 7), (Names{"gpu0 out", "gpu3 in", "node0 nic3 out", "node1 nic3 in"}));
   EXPECT_EQ(latency(n, 0, 7), 0.5 + 1);
   // Two GPUs share a NIC: GPU 1 needs no step to send over its own, GPU 2 one to GPU 0.
   c = cluster(2, 4, 2);
   c.fabric.rails = true;
   Network shared(c);
-  EXPECT_EQ(way(shared, 1, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
-  EXPECT_EQ(way(shared, 2, 5), (Names{"gpu2 out", "gpu0 in", "node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(shared, 1, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(shared, 2, 5), (Names{"gpu2 out", "gpu0 in", "node0 nic0 out", "node1 nic0 in"}));
 }
 
 TEST(Rails, OrOverTheSpine) {
@@ -186,9 +187,9 @@ TEST(Rails, OrOverTheSpine) {
   c.fabric.cross_inside = false;
   c.fabric.link = wire(0.125, 5);
   Network n(c);
-  EXPECT_EQ(way(n, 0, 7), (Names{"node0 nic0 out", "rail0 out", "rail3 in", "node1 nic3 in"}));
+  EXPECT_EQ(path(n, 0, 7), (Names{"node0 nic0 out", "rail0 out", "rail3 in", "node1 nic3 in"}));
   EXPECT_EQ(latency(n, 0, 7), 1.25);
-  EXPECT_EQ(way(n, 0, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 4), (Names{"node0 nic0 out", "node1 nic0 in"}));
 }
 
 TEST(Rails, ARailThatTheSenderLacksIsChangedToInTheReceiver) {
@@ -199,8 +200,8 @@ TEST(Rails, ARailThatTheSenderLacksIsChangedToInTheReceiver) {
   c.groups = {{1, few}, {1, c}};
   c.fabric.rails = true;
   Network n(c);
-  EXPECT_EQ(way(n, 1, 5), (Names{"node0 nic0 out", "node1 nic0 in", "gpu2 out", "gpu5 in"}));
-  EXPECT_EQ(way(n, 5, 1), (Names{"gpu5 out", "gpu2 in", "node1 nic0 out", "node0 nic0 in"}));
+  EXPECT_EQ(path(n, 1, 5), (Names{"node0 nic0 out", "node1 nic0 in", "gpu2 out", "gpu5 in"}));
+  EXPECT_EQ(path(n, 5, 1), (Names{"gpu5 out", "gpu2 in", "node1 nic0 out", "node0 nic0 in"}));
 }
 
 // --- fat trees ----------------------------------------------------------------------------------
@@ -216,18 +217,18 @@ Cluster fat_tree(int nodes, std::vector<FatTreeLevel> levels) {
 TEST(FatTree, NodesOfALeafMeetThere) {
   const Cluster c = fat_tree(4, {{2, 2, wire(0.25, 5)}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"node0 nic0 out", "node1 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 1), 1);
 }
 
 TEST(FatTree, TheDestinationDecidesTheUplink) {
   const Cluster c = fat_tree(4, {{2, 2, wire(0.25, 5)}});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 2),
+  EXPECT_EQ(path(n, 0, 2),
             (Names{"node0 nic0 out", "leaf0 up0 out", "leaf1 up0 in", "node2 nic0 in"}));
-  EXPECT_EQ(way(n, 1, 2),
+  EXPECT_EQ(path(n, 1, 2),
             (Names{"node1 nic0 out", "leaf0 up0 out", "leaf1 up0 in", "node2 nic0 in"}));
-  EXPECT_EQ(way(n, 0, 3),
+  EXPECT_EQ(path(n, 0, 3),
             (Names{"node0 nic0 out", "leaf0 up1 out", "leaf1 up1 in", "node3 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 3), 1.5);
   EXPECT_EQ(rates(n).at("leaf0 up1 out"), 5);
@@ -239,11 +240,11 @@ TEST(FatTree, ThreeLevelsAreClimbedAsFarAsNeeded) {
   const FatTreeLevel level{2, 2, wire(0.25, 5)};
   const Cluster c = fat_tree(8, {level, level});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 7), (Names{"node0 nic0 out", "leaf0 up1 out", "pod0.1 up1 out",
-                                 "pod1.1 up1 in", "leaf3 up1 in", "node7 nic0 in"}));
-  EXPECT_EQ(way(n, 1, 5), (Names{"node1 nic0 out", "leaf0 up1 out", "pod0.1 up0 out",
-                                 "pod1.1 up0 in", "leaf2 up1 in", "node5 nic0 in"}));
-  EXPECT_EQ(way(n, 0, 2),
+  EXPECT_EQ(path(n, 0, 7), (Names{"node0 nic0 out", "leaf0 up1 out", "pod0.1 up1 out",
+                                  "pod1.1 up1 in", "leaf3 up1 in", "node7 nic0 in"}));
+  EXPECT_EQ(path(n, 1, 5), (Names{"node1 nic0 out", "leaf0 up1 out", "pod0.1 up0 out",
+                                  "pod1.1 up0 in", "leaf2 up1 in", "node5 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 2),
             (Names{"node0 nic0 out", "leaf0 up0 out", "leaf1 up0 in", "node2 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 7), 2);
 }
@@ -256,7 +257,7 @@ TEST(FatTree, AShiftUsesNoUplinkTwice) {
     Network n(c);
     std::set<std::string> used;
     for (int i = 0; i < 64; ++i) {
-      for (const std::string& name : way(n, i, (i + k) % 64))
+      for (const std::string& name : path(n, i, (i + k) % 64))
         EXPECT_TRUE(used.insert(name).second) << name << " in a shift of " << k;
     }
   }
@@ -268,14 +269,14 @@ TEST(FatTree, EveryRailHasLeavesOfItsOwn) {
   c.fabric.rails = true;
   c.fabric.levels = {{2, 1, wire(0, 5)}};
   Network n(c);
-  EXPECT_EQ(way(n, 1, 3), (Names{"node0 nic1 out", "node1 nic1 in"}));
-  EXPECT_EQ(way(n, 0, 4),
+  EXPECT_EQ(path(n, 1, 3), (Names{"node0 nic1 out", "node1 nic1 in"}));
+  EXPECT_EQ(path(n, 0, 4),
             (Names{"node0 nic0 out", "leaf0 up0 out", "leaf2 up0 in", "node2 nic0 in"}));
-  EXPECT_EQ(way(n, 1, 5),
+  EXPECT_EQ(path(n, 1, 5),
             (Names{"node0 nic1 out", "leaf1 up0 out", "leaf3 up0 in", "node2 nic1 in"}));
   c.fabric.cross_inside = false;
   Network spine(c);
-  EXPECT_EQ(way(spine, 0, 3),
+  EXPECT_EQ(path(spine, 0, 3),
             (Names{"node0 nic0 out", "leaf0 up0 out", "leaf1 up0 in", "node1 nic1 in"}));
 }
 
@@ -297,20 +298,20 @@ Cluster dragonfly() {
 TEST(Dragonfly, AGroupNeedsOneHop) {
   const Cluster c = dragonfly();
   Network n(c);
-  EXPECT_EQ(way(n, 0, 1), (Names{"node0 nic0 out", "node1 nic0 in"}));
-  EXPECT_EQ(way(n, 0, 3), (Names{"node0 nic0 out", "router0->router1", "node3 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 1), (Names{"node0 nic0 out", "node1 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 3), (Names{"node0 nic0 out", "router0->router1", "node3 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 3), 1.25);
 }
 
 TEST(Dragonfly, GroupsAreJoinedOverTheRoutersThatHaveTheCable) {
   const Cluster c = dragonfly();
   Network n(c);
-  EXPECT_EQ(way(n, 0, 4), (Names{"node0 nic0 out", "group0->group1", "node4 nic0 in"}));
-  EXPECT_EQ(way(n, 2, 11),
+  EXPECT_EQ(path(n, 0, 4), (Names{"node0 nic0 out", "group0->group1", "node4 nic0 in"}));
+  EXPECT_EQ(path(n, 2, 11),
             (Names{"node2 nic0 out", "group0->group2", "router4->router5", "node11 nic0 in"}));
-  EXPECT_EQ(way(n, 0, 11), (Names{"node0 nic0 out", "router0->router1", "group0->group2",
-                                  "router4->router5", "node11 nic0 in"}));
-  EXPECT_EQ(way(n, 8, 7),
+  EXPECT_EQ(path(n, 0, 11), (Names{"node0 nic0 out", "router0->router1", "group0->group2",
+                                   "router4->router5", "node11 nic0 in"}));
+  EXPECT_EQ(path(n, 8, 7),
             (Names{"node8 nic0 out", "router4->router5", "group2->group1", "node7 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 11), 1 + 0.25 + 2 + 0.25);
 }
@@ -326,9 +327,9 @@ Cluster torus(std::vector<int> shape) {
 TEST(Torus, GoesDimensionByDimension) {
   const Cluster c = torus({4, 3});  // node = x + 4 y
   Network n(c);
-  EXPECT_EQ(way(n, 0, 5),
+  EXPECT_EQ(path(n, 0, 5),
             (Names{"node0 nic0 out", "router0->router1", "router1->router5", "node5 nic0 in"}));
-  EXPECT_EQ(way(n, 5, 0),
+  EXPECT_EQ(path(n, 5, 0),
             (Names{"node5 nic0 out", "router5->router4", "router4->router0", "node0 nic0 in"}));
   EXPECT_EQ(latency(n, 0, 5), 1.5);
 }
@@ -336,21 +337,21 @@ TEST(Torus, GoesDimensionByDimension) {
 TEST(Torus, TakesTheShorterWayRound) {
   const Cluster c = torus({4, 3});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 3), (Names{"node0 nic0 out", "router0->router3", "node3 nic0 in"}));
-  EXPECT_EQ(way(n, 0, 2), (Names{"node0 nic0 out", "router0->router1", "router1->router2",
-                                 "node2 nic0 in"}));  // both are as short
-  EXPECT_EQ(way(n, 0, 8), (Names{"node0 nic0 out", "router0->router8", "node8 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 3), (Names{"node0 nic0 out", "router0->router3", "node3 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 2), (Names{"node0 nic0 out", "router0->router1", "router1->router2",
+                                  "node2 nic0 in"}));  // both are as short
+  EXPECT_EQ(path(n, 0, 8), (Names{"node0 nic0 out", "router0->router8", "node8 nic0 in"}));
 }
 
 TEST(Torus, HasThreeDimensionsToo) {
   const Cluster c = torus({2, 2, 2});
   Network n(c);
-  EXPECT_EQ(way(n, 0, 7), (Names{"node0 nic0 out", "router0->router1", "router1->router3",
-                                 "router3->router7", "node7 nic0 in"}));
+  EXPECT_EQ(path(n, 0, 7), (Names{"node0 nic0 out", "router0->router1", "router1->router3",
+                                  "router3->router7", "node7 nic0 in"}));
   Cluster half = c;
   half.fabric.link.full_duplex = false;
   Network both(half);
-  EXPECT_EQ(way(both, 1, 0), (Names{"node1 nic0 out", "router0--router1", "node0 nic0 in"}));
+  EXPECT_EQ(path(both, 1, 0), (Names{"node1 nic0 out", "router0--router1", "node0 nic0 in"}));
 }
 
 // --- uneven nodes -------------------------------------------------------------------------------
@@ -382,11 +383,11 @@ TEST(UnevenNodes, AreNumberedNodeByNode) {
 TEST(UnevenNodes, HaveTheirOwnNicsAndTheMeanOfTheirLatencies) {
   const Cluster c = uneven();
   Network n(c);
-  EXPECT_EQ(way(n, 7, 13), (Names{"node1 nic0 out", "node4 nic0 in"}));
+  EXPECT_EQ(path(n, 7, 13), (Names{"node1 nic0 out", "node4 nic0 in"}));
   EXPECT_EQ(latency(n, 7, 13), 2);
   EXPECT_EQ(rates(n).at("node1 nic0 out"), 10);
   EXPECT_EQ(rates(n).at("node4 nic0 in"), 2);
-  EXPECT_EQ(way(n, 12, 13), (Names{"gpu12 out", "gpu13 in"}));
+  EXPECT_EQ(path(n, 12, 13), (Names{"gpu12 out", "gpu13 in"}));
 }
 
 // --- the whole cluster --------------------------------------------------------------------------

@@ -112,7 +112,7 @@ TEST(PostValidation, ReplicasOfUnlikeNumberTakeTheNormFromWhomTheirMessagesComeF
   for (const auto& device : at) EXPECT_EQ(device.size(), 1U);
 }
 
-TEST(PostValidation, OfTwinsTheNormGoesFromEitherEndToTheMiddle) {
+TEST(PostValidation, MirroredTheNormGoesFromEitherEndToTheMiddle) {
   const Rig rig({.schedule = "chimera", .shape = {4, 4, 1}, .step_sync = kPostValidation});
   const Placement& placement = rig.program.placement;
   EXPECT_EQ(placement.norm_from(0), -1);

@@ -34,7 +34,7 @@ inline RigSpec random_spec(std::mt19937_64& random) {
   constexpr ReductionAlgorithm kAlgorithms[] = {
       ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,
       ReductionAlgorithm::server, ReductionAlgorithm::all_to_all};
-  // Twins reduce over links that their messages use, too.
+  // Mirrored devices reduce over links that their messages use, too.
   spec.reduction.priced = pick(0, 3) == 0 || schedule.layout == Layout::mirrored;
   spec.reduction.algorithm = kAlgorithms[pick(0, 4)];
   spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;

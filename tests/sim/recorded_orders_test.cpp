@@ -43,7 +43,7 @@ void expect_recorded(const Rig& rig, const Timeline& timeline, const nlohmann::j
   const std::vector<std::uint32_t> versions(rig.costs.size(), 0);
   for (int d = 0; d < rig.program.ops.devices(); ++d) {
     const auto i = static_cast<std::size_t>(d);
-    double last_s = 0;  // STEP and REDUCE_GRAD take no time, but may wait for a twin
+    double last_s = 0;  // STEP and REDUCE_GRAD take no time, but may wait for a mirrored device
     for (std::uint32_t g = rig.program.ops.begin(d); g < rig.program.ops.end(d); ++g)
       if (is_compute(rig.program.ops[g].kind)) last_s = timeline.op(g).end_s;
     const double first_s = timeline.op(rig.program.ops.begin(d)).start_s;
