@@ -68,6 +68,13 @@ InputError::InputError(const std::string& origin, const std::string& message)
 
 std::string InputError::rendered(int characters) const { return join(diagnostics_, characters); }
 
+InputError together(const InputError& error, const std::vector<Diagnostic>& more) {
+  std::vector<Diagnostic> all = error.diagnostics();
+  for (const Diagnostic& d : more)
+    if (std::ranges::find(all, d.message, &Diagnostic::message) == all.end()) all.push_back(d);
+  return InputError(std::move(all));
+}
+
 SystemError SystemError::from_errno(const std::string& operation, const std::string& object) {
   return SystemError(fmt::format("cannot {} '{}': {}", operation, object, std::strerror(errno)));
 }

@@ -51,6 +51,9 @@ class InputError : public std::runtime_error {
   std::vector<Diagnostic> diagnostics_;
 };
 
+/// Both: of diagnostics with the same message the first.
+InputError together(const InputError& error, const std::vector<Diagnostic>& more);
+
 class SystemError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

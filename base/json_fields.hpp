@@ -116,13 +116,13 @@ inline constexpr bool is_list = false;
 template <class T>
 inline constexpr bool is_list<std::vector<T>> = true;
 template <class T>
-inline constexpr bool is_optional = false;
+inline constexpr bool may_be_missing = false;
 template <class T>
-inline constexpr bool is_optional<std::optional<T>> = true;
+inline constexpr bool may_be_missing<std::optional<T>> = true;
 template <class T>
-inline constexpr bool is_map = false;
+inline constexpr bool is_text_map = false;
 template <class T>
-inline constexpr bool is_map<std::map<std::string, T>> = true;
+inline constexpr bool is_text_map<std::map<std::string, T>> = true;
 
 // The value as it is written, or a problem: JSON's own conversions let -1 and 1e300 through.
 void take_plain(const Place& at, const Json& json, bool& value);
@@ -156,7 +156,7 @@ class FieldReader {
 
   template <class T>
   void operator()(const char* key, T& value, const FieldRange& range = {}) {
-    if (const Json* found = find(key, !json_fields_detail::is_optional<T>))
+    if (const Json* found = find(key, !json_fields_detail::may_be_missing<T>))
       take(at_.in(key), *found, value, range);
   }
   /// Nothing, and a problem when it is required, where there is none.
@@ -185,7 +185,7 @@ Json to_field(const T& value) {
     Json json = Json::array();
     for (const auto& item : value) json.push_back(to_field(item));
     return json;
-  } else if constexpr (is_optional<T>) {
+  } else if constexpr (may_be_missing<T>) {
     return value ? to_field(*value) : Json(nullptr);
   } else if constexpr (std::floating_point<T>) {
     return std::isfinite(value) ? Json(value) : Json(nullptr);
@@ -216,11 +216,11 @@ void take(const Place& at, const Json& json, T& value, const FieldRange& range) 
       take(at.at(value.size()), item, one, range);
       value.push_back(std::move(one));
     }
-  } else if constexpr (is_map<T>) {
+  } else if constexpr (is_text_map<T>) {
     if (!json.is_object()) return at.wrong("an object", json);
     value.clear();
     for (const auto& [key, item] : json.items()) take(at.in(key), item, value[key], range);
-  } else if constexpr (is_optional<T>) {
+  } else if constexpr (may_be_missing<T>) {
     value.reset();
     if (!json.is_null()) take(at, json, value.emplace(), range);
   } else if constexpr (std::floating_point<T>) {

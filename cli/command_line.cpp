@@ -59,7 +59,12 @@ int dispatch(const std::vector<std::string>& words) {
     print_text(help_text(command));
     return exit_ok;
   }
-  name_scenario_files(command, arguments);
+  try {
+    name_scenario_files(command, arguments);
+  } catch (const InputError& error) {
+    if (command.wrong_options == nullptr) throw;
+    throw together(error, command.wrong_options(arguments));
+  }
   arguments.command_line = shell_command(words);
   set_results_to_file(arguments.value("output", "-") != "-");
   return command.run(arguments);

@@ -244,12 +244,29 @@ std::vector<std::string> where_stages_lie(const Scenario& scenario) {
   return lines;
 }
 
-/// Where most of the bubble is imbalance: what `penstock simulate` would advise.
-std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement) {
+/// Is it among what was to be looked at?
+bool is_within(const Axes& axes, const Scenario& s) {
+  const auto has = [](const auto& list, const auto& value) {
+    return std::ranges::find(list, value) != list.end();
+  };
+  return has(axes.schedules, s.schedule) && has(axes.tensors, s.mesh.tensor) &&
+         has(axes.depths, static_cast<int>(s.shape.depth)) &&
+         has(axes.microbatch_sizes, s.microbatch_size) &&
+         std::ranges::all_of(s.mesh.width.values(), [&](int w) { return has(axes.widths, w); }) &&
+         std::ranges::all_of(s.recompute.values(), [&](const Recomputation& r) {
+           return axes.single_layers || has(axes.recomputes, r);
+         });
+}
+
+/// Where most of the bubble is imbalance: what `penstock simulate` would advise, of what was asked
+/// for.
+std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement,
+                                  const Axes& axes) {
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
   const Simulation today = simulate(scenario, EngineChoice::automatic);
-  const ChangesStudy study = study_changes(today, summarize(today));
+  const ChangesStudy study = study_changes(
+      today, summarize(today), [&](const Scenario& other) { return is_within(axes, other); });
   for (const Advice& advice : study.found)
     lines.push_back(
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
@@ -445,11 +462,12 @@ void put_plans(const Arguments& arguments, const Asked& asked, const Problem& pr
   for (const FoundPlan& plan : full.result.plans)
     full.offers.push_back(offer_of(problem, plan, reasons));
   name_those_for_megatron(full.offers);
+  const Axes axes = axes_of(arguments, asked, problem, versions);
   if (!full.offers.empty())
-    full.offers[0].would_help = help_for(full.offers[0].scenario, full.offers[0].plan.judgement);
+    full.offers[0].would_help =
+        help_for(full.offers[0].scenario, full.offers[0].plan.judgement, axes);
   if (!full.offers.empty()) full.alone = kinds_alone(problem, arguments, asked, options, versions);
-  full.without_headroom = search_without_headroom(
-      problem, axes_of(arguments, asked, problem, versions), options, full.result);
+  full.without_headroom = search_without_headroom(problem, axes, options, full.result);
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
 }
@@ -464,6 +482,22 @@ int run_full_plan(const Arguments& arguments) {
   return exit_ok;
 }
 
+namespace {
+
+/// What is wrong with a model and a cluster that are named; nothing where they are not, or right.
+std::vector<Diagnostic> wrong_names(const Arguments& arguments) {
+  try {
+    const PlanInput input = input_of(arguments.positional[0]);
+    if (input != PlanInput::model || !arguments.flag("cluster")) return {};
+    Problem(model_problem(arguments, input), "penstock plan " + arguments.positional[0], 1);
+  } catch (const InputError& error) {
+    return error.diagnostics();
+  }
+  return {};
+}
+
+}  // namespace
+
 std::optional<InputError> full_plan_unless_refused(const Arguments& arguments) {
   std::optional<Asked> asked;
   std::optional<Problem> problem;
@@ -473,10 +507,24 @@ std::optional<InputError> full_plan_unless_refused(const Arguments& arguments) {
     check_size(*asked, *problem);
   } catch (const InputError& error) {
     if (arguments.positional[0] == "-") throw;  // it is read once
-    return error;
+    return together(error, wrong_names(arguments));
   }
   put_plans(arguments, *asked, *problem);
   return std::nullopt;
+}
+
+std::vector<Diagnostic> wrong_plan_options(const Arguments& arguments) {
+  Arguments of_any_model = arguments;
+  of_any_model.positional[0] = "llama-3-8b";
+  std::vector<Diagnostic> names;
+  for (const Diagnostic& d : wrong_names(of_any_model))
+    names.push_back({{"--cluster", 0, 0}, d.message, "", 1, 0});
+  try {
+    asked_by(of_any_model);
+  } catch (const InputError& error) {
+    return together(error, names).diagnostics();
+  }
+  return names;
 }
 
 }  // namespace penstock

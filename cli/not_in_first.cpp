@@ -17,6 +17,7 @@ int run_calibrate(const Arguments&) { return missing(); }
 int run_compare(const Arguments&) { return missing(); }
 int run_merge(const Arguments&) { return missing(); }
 int run_plan(const Arguments&) { return missing(); }
+std::vector<Diagnostic> wrong_plan_options(const Arguments&) { return {}; }
 int run_serve(const Arguments&) { return missing(); }
 int run_sweep(const Arguments&) { return missing(); }
 int run_train(const Arguments&) { return missing(); }

@@ -2,6 +2,8 @@
 // and the documentation, so they cannot disagree.
 #pragma once
 
+#include "base/error.hpp"
+
 #include <map>
 #include <span>
 #include <string>
@@ -51,6 +53,8 @@ struct CommandSpec {
   /// scenario, model (or a scenario), schedule, command, or choices separated by '|'.
   std::string_view completes = {};
   bool checks_choices = false;  ///< says itself what is wrong with them, with what else is wrong
+  /// What is wrong with the options of a command whose scenario nobody knows.
+  std::vector<Diagnostic> (*wrong_options)(const Arguments&) = nullptr;
 };
 
 struct ExitMeaning {
@@ -87,6 +91,8 @@ int run_replay(const Arguments&);
 int run_train(const Arguments&);
 int run_export(const Arguments&);
 int run_plan(const Arguments&);
+/// What is wrong with its options, and with the cluster that they name, whatever the model.
+std::vector<Diagnostic> wrong_plan_options(const Arguments&);
 int run_calibrate(const Arguments&);
 int run_validate(const Arguments&);
 int run_schedule_list(const Arguments&);

@@ -16,6 +16,10 @@ struct OutputOptions {
 /// The fields of docs/metrics.md.
 Json to_json(const Simulation& simulation, const Result& result, const OutputOptions& options);
 
+/// The name, and in a few lines the job: schedule, degrees, model, batch. `reproducible`: without
+/// the time that the engine took.
+std::string heading_text(const Simulation& simulation, bool reproducible);
+
 /// Every op with its times, one row each.
 Json events_json(const Simulation& simulation);
 

@@ -27,58 +27,6 @@ std::string of_capacity(std::int64_t bytes, std::int64_t capacity) {
                      all.name);
 }
 
-/// The GPUs of a stage, where there are several.
-std::string shared_by(const Scenario& scenario) {
-  const Mesh& mesh = scenario.mesh;
-  if (mesh.replica_gpus() == 1) return "";
-  std::vector<std::string> how;
-  if (mesh.context > 1)
-    how.push_back(fmt::format("context {} x tensor {}", mesh.context, mesh.tensor));
-  if (scenario.sequence_parallel) how.emplace_back("sequence parallel");
-  return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
-                     how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
-}
-
-std::string replicas(const Scenario& c) {
-  const std::vector<int> widths = c.widths();
-  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
-  if (alike && widths.front() == 1) return "";
-  const std::string divided = c.mesh.divided ? " that split microbatches" : "";
-  return alike ? fmt::format(" x {} replicas{}", widths.front(), divided)
-               : fmt::format(" of {} replicas{}", fmt::join(widths, ", "), divided);
-}
-
-std::string heading(const Simulation& s, const OutputOptions& options) {
-  const Scenario& c = s.scenario;
-  std::string text = c.name;
-  if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
-  text += "\n";
-  const std::uint32_t steps = c.shape.accumulation_steps;
-  text += fmt::format("{}, {}{}{}, {}{} per update{}, {}\n", s.program.schedule,
-                      counted(c.shape.depth, "stage"), shared_by(c), replicas(c),
-                      counted(c.shape.microbatches_per_update, "microbatch"),
-                      c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
-                      steps > 1 ? fmt::format(" in {} accumulation steps", steps) : "",
-                      counted(c.shape.batches, "update"));
-  if (c.transformer) {
-    text +=
-        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}{}{}\n",
-                    c.transformer->name, c.cluster.name, device_names(c.cluster),
-                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute),
-                    c.distributed_optimizer ? "; ZeRO-1" : "",
-                    c.stack.name.empty() ? "" : fmt::format("; stack {}", c.stack.name));
-  } else {
-    const std::string model =
-        c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";
-    text +=
-        fmt::format("{} on {}; recompute {}\n", model, c.cluster.name, recompute_text(c.recompute));
-  }
-  text += fmt::format("transfers {}; engine {}", to_string(s.program.transfers), s.engine);
-  if (!options.reproducible && !s.measured)
-    text += fmt::format(" ({} CPU)", format_time(s.engine_seconds));
-  return text + "\n\n";
-}
-
 std::string ends(const Result& r) {
   return r.stalled_because.empty() ? "" : "Ends?      NO: " + r.stalled_because + "\n";
 }
@@ -147,18 +95,33 @@ std::string how_fast(const Simulation& s, const Result& r) {
   return text + "\n";
 }
 
+/// A bubble of F and B alone, as a share of updates that end with an optimizer step as well.
+double beside_steps(double bubble, const Scenario& s) {
+  double work = 0, steps = 0;
+  for (const StageCosts& c : s.costs) {
+    work += s.shape.per_batch(0) * (c.forward_s + c.backward_s / c.backward_microbatches);
+    steps += c.step_s;
+  }
+  if (!(work > 0)) return bubble;
+  const double idle = bubble / (1 - bubble);  // per work
+  return idle / (idle + 1 + steps / work);
+}
+
 /// How much of it is the schedule's own, however well the stages are balanced.
 std::string ideal(const Simulation& s) {
   Scenario told = s.scenario;
   tell_costs(told);
-  const double own = s.scenario.schedule->claimed_bubble(told.shape);
-  if (!(own > 0)) return "";  // none, or none claimed for this shape
+  const double claimed = s.scenario.schedule->claimed_bubble(told.shape);
+  if (!(claimed > 0)) return "";  // none, or none claimed for this shape
+  const double own = beside_steps(claimed, s.scenario);
+  const bool steps_count = format_percent(own) != format_percent(claimed);
   const std::string text = fmt::format(
       "           equal stages and free transfers would leave {}{}:", format_percent(own),
       s.scenario.schedule->of_stage_time ? " of the longest device" : "");
   const std::string formula =
-      fmt::format("{} per {}\n", s.scenario.schedule->bubble,
-                  told.shape.accumulation_steps > 1 ? "accumulation step" : "update");
+      fmt::format("{} per {}{}\n", s.scenario.schedule->bubble,
+                  told.shape.accumulation_steps > 1 ? "accumulation step" : "update",
+                  steps_count ? ", and the optimizer step is work, too" : "");
   constexpr std::size_t kColumns = 120;
   const bool fits = text.size() + formula.size() <= kColumns;
   return text + (fits ? " " : "\n             ") + formula;
@@ -450,9 +413,9 @@ std::string stash_text(double chunks_held, double chunks, bool decimal) {
 }
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
-  std::string text = heading(s, options) + ends(r) + fits(s, r) + how_fast(s, r) + why(s, r) +
-                     communication_line(s, r) + path_summary(s, r) + contention_line(s, r) +
-                     link_line(s, r) + help(r);
+  std::string text = heading_text(s, options.reproducible) + ends(r) + fits(s, r) + how_fast(s, r) +
+                     why(s, r) + communication_line(s, r) + path_summary(s, r) +
+                     contention_line(s, r) + link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   text += "\n" + time_table(s, r, options) + memory_table(s, r, options);

@@ -1,6 +1,7 @@
 #include "cli/simulation_report.hpp"
 
 #include "base/units.hpp"
+#include "cli/output.hpp"
 #include "report/bubble_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/table_section.hpp"
@@ -37,10 +38,17 @@ KeyFigure does_it_fit(const Simulation& s, const Result& r) {
     return {"Fits?", "unknown",
             fmt::format("at least {} of {} of device {}, without {}", bytes_text(peak),
                         bytes_text(fullest->capacity_bytes), fullest->device, s.scenario.missing)};
-  return {"Fits?", "yes",
-          fmt::format("device {}, the fullest, uses {} of {}", fullest->device, bytes_text(peak),
-                      bytes_text(fullest->capacity_bytes)),
-          Verdict::good};
+  const std::int64_t free = fullest->capacity_bytes - peak;
+  const double share = static_cast<double>(free) / static_cast<double>(fullest->capacity_bytes);
+  const bool barely = share < kUsualHeadroom;
+  return {
+      "Fits?", barely ? "yes, barely" : "yes",
+      fmt::format("device {}, the fullest, uses {} of {}{}", fullest->device, bytes_text(peak),
+                  bytes_text(fullest->capacity_bytes),
+                  barely ? fmt::format(": {} free ({}; `plan` leaves {:.0f} %)", bytes_text(free),
+                                       format_percent(share), 100 * kUsualHeadroom)
+                         : ""),
+      barely ? Verdict::neutral : Verdict::good};
 }
 
 KeyFigure iteration(const Simulation& s, const Result& r) {
@@ -71,22 +79,11 @@ KeyFigure bubble(const Result& r) {
                     : "of the devices' time is idle"};
 }
 
-/// "gpt-2.2b on p3.16xlarge, recompute full"; of a model given as costs only what is known.
-std::string setting(const Scenario& s) {
-  std::string text = s.transformer ? s.transformer->name : "";
-  if (!s.cluster.name.empty()) text += (text.empty() ? "on " : " on ") + s.cluster.name;
-  std::vector<std::string> recompute;
-  for (const Recomputation& r : s.recompute.distinct()) recompute.push_back(to_string(r));
-  if (!text.empty()) text += ", ";
-  return text + fmt::format("recompute {}", fmt::join(recompute, " and "));
-}
-
+/// What `penstock simulate` says first, without the name, which is the title.
 std::string summary(const Simulation& s) {
-  std::string text = fmt::format(
-      "{}\n{}, {}, {} per update, {}; transfers {}; engine {}", setting(s.scenario),
-      s.program.schedule, counted(s.scenario.shape.depth, "stage"),
-      counted(s.scenario.shape.microbatches_per_update, "microbatch"),
-      counted(s.scenario.shape.batches, "update"), to_string(s.program.transfers), s.engine);
+  std::string text = heading_text(s, true);
+  text.erase(0, text.find('\n') + 1);
+  text.erase(text.find_last_not_of('\n') + 1);
   if (!s.scenario.overrides.empty())
     text += fmt::format("\nwith {}", fmt::join(s.scenario.overrides, ", "));
   return text;
@@ -148,6 +145,8 @@ std::string help_section(const Result& r) {
   for (const Sensitivity& change : r.what_would_help) {
     double difference =
         r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
+    // Nobody can change that alone.
+    if (change.of_stage && (!r.what_to_change.empty() || std::abs(difference) < 5e-4)) continue;
     if (std::abs(difference) < 1e-9) difference = 0;  // rounding
     section.rows.push_back({change.change, change.iteration_time_s, difference});
   }

@@ -25,7 +25,7 @@ flags=(-std=c++20 -O2 -fwasm-exceptions -DFMT_HEADER_ONLY -DFMT_CONSTEVAL= -DPEN
 sources_of() {
   local room=$1
   case $room in
-    engine) echo "$root"/playground/*.cpp "$root"/playground/shims/*.cpp "$root"/cli/{counted,simulation_report}.cpp ;;
+    engine) echo "$root"/playground/*.cpp "$root"/playground/shims/*.cpp "$root"/cli/{counted,heading,simulation_report}.cpp ;;
     report) echo "$root"/report/*.cpp "$objects/embedded.cpp" ;;
     schedules_*) find "$root/schedules/${room#schedules_}" -name '*.cpp' | LC_ALL=C sort ;;
     *) find "$root/$room" -maxdepth 1 -name '*.cpp' ! -name child_process.cpp ! -name folder.cpp ! -name last_words.cpp \
@@ -42,9 +42,10 @@ is_fresh() {
 }
 
 compile() {
-  local object=$objects/$1 source
-  ! is_fresh "$object" || return 0
-  for source in $(sources_of "$1"); do printf '#include "%s"\n' "$source"; done >"$object.cc"
+  local object=$objects/$1 listed
+  listed=$(for source in $(sources_of "$1"); do printf '#include "%s"\n' "$source"; done)
+  if [[ -f $object.cc && $(<"$object.cc") == "$listed" ]] && is_fresh "$object"; then return 0; fi
+  printf '%s\n' "$listed" >"$object.cc"
   em++ "${flags[@]}" -MMD -MF "$object.d" -c "$object.cc" -o "$object.o"
 }
 

@@ -80,7 +80,16 @@ class Changes {
   /// Does the batch stay when the microbatch size or the width changes?
   bool batch_given() const { return of_pipeline("global_batch_size") != nullptr; }
 
-  void add(std::string change, std::vector<std::string> set) {
+  /// `also`: keys that have to follow; they are named, so that who sets what is named gets it.
+  void add(std::string change, std::vector<std::string> set,
+           const std::vector<std::string>& also = {}) {
+    for (const std::string& key : also) {
+      const auto equals = key.find('=');
+      const auto dot = key.rfind('.', equals);
+      const std::size_t name = dot == std::string::npos ? 0 : dot + 1;
+      change += fmt::format(", {}: {}", key.substr(name, equals - name), key.substr(equals + 1));
+      set.push_back(key);
+    }
     all_.push_back({std::move(change), std::move(set), 0});
   }
 
@@ -104,14 +113,14 @@ class Changes {
   void recomputation() {
     for (const std::string_view name : kRecomputeNames) {
       if (scenario_.measured && name == "selective") continue;
-      std::vector<std::string> set{fmt::format("pipeline.recompute={}", name)};
+      std::vector<std::string> also;
       const bool in_part = std::ranges::any_of(scenario_.recompute.values(),
                                                [](const auto& r) { return !r.plain(); });
       if (in_part && name == "full") {
-        set.emplace_back("pipeline.recompute_method=uniform");
-        set.emplace_back("pipeline.recompute_layers=1");
+        also.emplace_back("pipeline.recompute_method=uniform");
+        also.emplace_back("pipeline.recompute_layers=1");
       }
-      add(fmt::format("recompute: {}", name), set);
+      add(fmt::format("recompute: {}", name), {fmt::format("pipeline.recompute={}", name)}, also);
     }
   }
 
@@ -119,9 +128,10 @@ class Changes {
     const std::int64_t b = scenario_.microbatch_size;
     const std::int64_t m = scenario_.shape.microbatches_per_update;
     const auto add_size = [&](std::int64_t size, std::int64_t count) {
-      std::vector<std::string> set{fmt::format("pipeline.microbatch_size={}", size)};
-      if (!batch_given()) set.push_back(fmt::format("pipeline.microbatches={}", count));
-      add(fmt::format("microbatches of {} instead of {}", size, b), std::move(set));
+      std::vector<std::string> also;
+      if (!batch_given()) also.push_back(fmt::format("pipeline.microbatches={}", count));
+      add(fmt::format("microbatches of {} instead of {}", size, b),
+          {fmt::format("pipeline.microbatch_size={}", size)}, also);
     };
     // Times of a profile whose samples are not told are those of any microbatch.
     const Value* model = document_.find("model");
@@ -156,25 +166,21 @@ class Changes {
     for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half"}) {
       const Schedule* schedule = find_schedule(name);
       if (schedule == scenario_.schedule) continue;
-      std::vector<std::string> set{fmt::format("schedule={}", name)};
+      const bool in_megatron = schedule->name.ends_with("1f1b");
+      if (scenario_.stack.name == "megatron" && !in_megatron) continue;  // which has no others
+      std::vector<std::string> set{fmt::format("schedule={}", name)}, also;
       std::string change = fmt::format("schedule: {}", name);
       const std::uint32_t chunks = schedule->chunks.usual;
       if (chunks != scenario_.shape.chunks) {
         set.push_back(fmt::format("pipeline.chunks={}", chunks));
         change += fmt::format(", {} chunk{}", chunks, chunks == 1 ? "" : "s");
-        if (!scenario_.layers.empty()) {
-          set.emplace_back("pipeline.split=balanced");
-          change += ", split: balanced";
-        }
+        if (!scenario_.layers.empty()) also.emplace_back("pipeline.split=balanced");
       }
       // Who sends and receives at once without chunks does not with them (they would wait for one
       // another).
-      if (schedule->name == std::string_view("interleaved-1f1b") &&
-          scenario_.lowering.transfers == Transfers::coupled) {
-        set.emplace_back("transfers=overlapped");
-        change += ", transfers: overlapped";
-      }
-      add(std::move(change), std::move(set));
+      if (chunks > 1 && scenario_.lowering.transfers == Transfers::coupled)
+        also.emplace_back("transfers=overlapped");
+      add(std::move(change), std::move(set), also);
     }
   }
 
@@ -182,12 +188,13 @@ class Changes {
     if (!scenario_.transformer || scenario_.measured || listed("split") || listed("width")) return;
     const std::uint32_t p = scenario_.shape.depth;
     const auto add_degrees = [&](int tensor, std::uint32_t depth) {
-      std::vector<std::string> set{fmt::format("pipeline.tensor={}", tensor),
-                                   fmt::format("pipeline.stages={}", depth)};
-      if (of_pipeline("split") == nullptr) set.emplace_back("pipeline.split=balanced");
+      std::vector<std::string> also;
+      if (of_pipeline("split") == nullptr) also.emplace_back("pipeline.split=balanced");
       if (tensor == 1 && scenario_.sequence_parallel)
-        set.emplace_back("pipeline.sequence_parallel=false");
-      add(fmt::format("tensor {} and {} stages", tensor, depth), std::move(set));
+        also.emplace_back("pipeline.sequence_parallel=false");
+      add(fmt::format("tensor {} and {} stages", tensor, depth),
+          {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.stages={}", depth)},
+          also);
     };
     const bool in_node = 2 * scenario_.mesh.tensor <= scenario_.cluster.devices_per_node;
     if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.mesh.tensor, p / 2);
@@ -202,16 +209,17 @@ class Changes {
     const int width = mesh.width.of(0);
     const std::uint32_t m = scenario_.shape.microbatches_per_update;
     const auto add_degrees = [&](int tensor, int replicas) {
-      std::vector<std::string> set{fmt::format("pipeline.tensor={}", tensor),
-                                   fmt::format("pipeline.width={}", replicas)};
+      std::vector<std::string> also;
       const auto all = static_cast<std::uint32_t>(width) * m;
       if (!batch_given() && all % static_cast<std::uint32_t>(replicas) != 0) return;
       if (!batch_given())
-        set.push_back(
+        also.push_back(
             fmt::format("pipeline.microbatches={}", all / static_cast<std::uint32_t>(replicas)));
       if (tensor == 1 && scenario_.sequence_parallel)
-        set.emplace_back("pipeline.sequence_parallel=false");
-      add(fmt::format("tensor {} and width {}", tensor, replicas), std::move(set));
+        also.emplace_back("pipeline.sequence_parallel=false");
+      add(fmt::format("tensor {} and width {}", tensor, replicas),
+          {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.width={}", replicas)},
+          also);
     };
     const bool in_node = 2 * mesh.tensor <= scenario_.cluster.devices_per_node;
     if (width % 2 == 0 && in_node) add_degrees(2 * mesh.tensor, width / 2);
@@ -285,13 +293,14 @@ std::optional<Outcome> look_at(const Scenario& scenario, const Outcome& today, A
 
 /// Changes that could help, by a look at them: of each kind the best, the best first. Values of one
 /// key are one kind.
-std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, const Outcome& today,
-                                                  ChangesStudy& study) {
+std::vector<std::pair<Advice, Scenario>> outlooks(
+    const Scenario& scenario, const Outcome& today,
+    const std::function<bool(const Scenario&)>& allowed, ChangesStudy& study) {
   std::vector<std::pair<Advice, Scenario>> found;
   const Changes changes(scenario, today.fits);
   for (Advice advice : changes.all()) {
     auto other = try_to(study, [&] { return changed(scenario, advice); });
-    if (!other) continue;
+    if (!other || (allowed && !allowed(*other))) continue;
     const auto outlook = try_to(study, [&] { return look_at(scenario, today, advice, *other); });
     if (!outlook || !outlook->fits) continue;
     advice.time_ratio = today.samples_per_s / outlook->samples_per_s;
@@ -309,7 +318,8 @@ std::vector<std::pair<Advice, Scenario>> outlooks(const Scenario& scenario, cons
 
 }  // namespace
 
-ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
+ChangesStudy study_changes(const Simulation& simulation, const Result& result,
+                           const std::function<bool(const Scenario&)>& allowed) {
   const Scenario& scenario = simulation.scenario;
   if (scenario.perturbations.changes_times() || scenario.own_schedule) return {};
   ChangesStudy study;
@@ -320,7 +330,7 @@ ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
   if (!outlook) return study;
   study.tried = true;
   std::size_t simulated = 0;
-  for (auto& looked_into : outlooks(scenario, *outlook, study)) {
+  for (auto& looked_into : outlooks(scenario, *outlook, allowed, study)) {
     Advice& advice = looked_into.first;
     const Scenario& other = looked_into.second;
     if (today->fits && advice.time_ratio > 1 - kWorthIt) break;
@@ -331,7 +341,7 @@ ChangesStudy study_changes(const Simulation& simulation, const Result& result) {
     if (today->fits && advice.time_ratio > 1 - kWorthIt) continue;
     advice.makes_it_fit = !today->fits;
     if (other.optimistic && !scenario.optimistic)
-      advice.change += " (optimistic: small for the device's efficiency curve)";
+      advice.change += " (optimistic: small microbatches)";
     found.push_back(std::move(advice));
   }
   std::ranges::stable_sort(found, {}, &Advice::time_ratio);

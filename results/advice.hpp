@@ -11,6 +11,8 @@
 
 #include "results/simulation.hpp"
 
+#include <functional>
+
 namespace penstock {
 
 struct ChangesStudy {
@@ -21,8 +23,10 @@ struct ChangesStudy {
 
 /// The best two, of different kinds, best first; of a scenario that does not fit, those that do.
 /// None where nothing is better, where the run is too large to repeat (300,000 ops with `exact`,
-/// 100,000 with `fluid`) or perturbed. `result` is today's.
-ChangesStudy study_changes(const Simulation& today, const Result& result);
+/// 100,000 with `fluid`) or perturbed. `result` is today's. `allowed`: what may be advised; all,
+/// where there is none.
+ChangesStudy study_changes(const Simulation& today, const Result& result,
+                           const std::function<bool(const Scenario&)>& allowed = {});
 
 /// Sets what would help and what to change, and notes why that is not complete, where it is not.
 void add_help(const Simulation& today, Result& result);

@@ -339,6 +339,14 @@ const std::vector<Field<Summary>>& result_fields() {
        "w·m·b; with uneven widths those of a round, lcm(widths)·m·b (PipeDream: as many "
        "microbatches as stage 0 has replicas), with `replication: split` m·b",
        {.place = 3, .usual = 1, .header = "batch", .setting = true}},
+      {"given_forward_s_per_sample", Unit::seconds,
+       [](const Scenario& s) {
+         const auto given = s.given_forward_s_per_sample();
+         return given ? Json(*given) : Json(nullptr);
+       },
+       "of all stages, where `model` gives times; null where they follow from a model's shape. "
+       "Rows "
+       "in which it differs do not do the same work"},
       {"microbatch_size",
        Unit::count,
        [](const Scenario& s) { return s.microbatch_size; },

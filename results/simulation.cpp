@@ -470,4 +470,14 @@ Result summarize(const Simulation& s) {
   return r;
 }
 
+std::string work_differs(double least_s, double most_s) {
+  constexpr double kHardly = 1.01;  // devices may differ in pace
+  if (!(least_s > 0) || most_s < least_s * kHardly) return "";
+  return fmt::format(
+      "the work differs, {} to {} of forward per sample: times given in `model` are those of a "
+      "device and of a microbatch, whatever pipeline.stages and pipeline.microbatch_size are (more "
+      "samples/s may only be less work: change the times along with them)",
+      format_time(least_s), format_time(most_s));
+}
+
 }  // namespace penstock

@@ -188,6 +188,10 @@ Rates rates(const Simulation& simulation);
 
 Result summarize(const Simulation& simulation);
 
+/// What it means that runs whose costs are given differ in `given_forward_s_per_sample`; "" where
+/// they hardly do.
+std::string work_differs(double least_s, double most_s);
+
 /// What of it a row of a table needs: neither critical path, nor links, nor communication, nor
 /// notes on the timeline, and one device that does not fit; the rest is left empty.
 Result outline(const Simulation& simulation);

@@ -62,7 +62,11 @@ class Carrying {
     if (to_.checkpoints) checkpoints();
     drop("recompute_method", !to_.checkpoints);
     drop("recompute_layers", !to_.checkpoints);
-    deal_out("split", "layers");
+    transfers();
+    if (head_moves())
+      balance();
+    else
+      deal_out("split", "layers");
     deal_out("recompute_layers", "recomputed layers");
     recomputation();
     return changes_.empty() ? ""
@@ -134,6 +138,34 @@ class Carrying {
     std::string text;
     for (const Value& item : list.items) text += (text.empty() ? "" : ", ") + item.text;
     return fmt::format("[{}]", text);
+  }
+
+  /// Is the last stage, with the head of a transformer, on another device than in the file?
+  bool head_moves() const {
+    if (list_to_divide("split") == nullptr) return false;
+    const std::uint32_t before = depth() * listed_chunks(from_, from_chunks_);
+    return device_of(from_, before - 1, depth()) != device_of(to_, new_stages() - 1, depth());
+  }
+
+  /// The list made room for the head where it is no more.
+  void balance() {
+    Value* list = list_to_divide("split");
+    list->kind = Value::Kind::scalar;
+    list->items.clear();
+    list->text = "balanced";
+    say("split: balanced, not the list: the last stage is on another device");
+  }
+
+  /// A device that must send and receive at once waits for itself where it has several stages.
+  void transfers() {
+    Value* how = const_cast<Value*>(document_.find("transfers"));
+    const std::vector<std::string> key{"transfers"};
+    const bool is_override = std::ranges::find(given_, key) != given_.end();
+    if (how == nullptr || is_override || how->text != "coupled") return;
+    if (to_chunks_ < 2 && !to_.pairs && to_.layout != Layout::mirrored) return;
+    how->text = "overlapped";
+    say("transfers: overlapped, not coupled, with which devices of several stages wait for "
+        "themselves");
   }
 
   /// Every device keeps its layers, evenly in its chunks.

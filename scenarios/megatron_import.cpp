@@ -316,10 +316,7 @@ class Import : ImportNotes {
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
-    const bool shared = has("use-distributed-optimizer",
-                            sharers > 1 || !told_width ? "pipeline.distributed_optimizer: true"
-                                                       : "nothing, with a single replica");
-    const bool alone = has("no-overlap-p2p-communication", "transfers: coupled");
+    const bool shared = has("use-distributed-optimizer", "pipeline.distributed_optimizer: true");
     const bool dividing = tensor > 1 && !sequence;
     std::string out =
         fmt::format("cluster: {}\nstack: megatron\n",
@@ -328,8 +325,12 @@ class Import : ImportNotes {
     const bool interleaved = chunks > 1;
     out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
     // Without chunks Megatron-LM sends and receives together and waits for both.
-    out += fmt::format("transfers: {}\n",
-                       stages > 1 && (!interleaved || alone) ? "coupled" : "overlapped");
+    out += fmt::format("transfers: {}\n", stages > 1 && !interleaved ? "coupled" : "overlapped");
+    if (interleaved)
+      unmodelled("no-overlap-p2p-communication",
+                 "messages between interleaved stages overlap computation here: too fast");
+    else
+      has("no-overlap-p2p-communication", "transfers: coupled");
     out += fmt::format("pipeline:\n  stages: {}\n", stages);
     if (interleaved) out += fmt::format("  chunks: {}\n", chunks);
     if (const auto group =
@@ -342,7 +343,7 @@ class Import : ImportNotes {
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
-    if (shared && (sharers > 1 || !told_width)) out += "  distributed_optimizer: true\n";
+    if (shared) out += "  distributed_optimizer: true\n";
     out += fmt::format("  microbatch_size: {}\n", micro);
     if (batch)
       out += fmt::format("  global_batch_size: {}\n", *batch);

@@ -60,8 +60,11 @@ pipeline: {stages: 4, microbatches: 8}
   `--set stages=8` where no other key has that name. `--set 'cluster.inter=100 Gbps'` on a named
   cluster changes that link and nothing else. Files named there are looked up in the working
   directory, then beside the scenario. `--set schedule=NAME` takes the job along: keys of the file
-  that are for its own schedule only are left out, and lists of virtual stages are divided anew, so
-  that every device keeps its layers; a note says so.
+  that are for its own schedule only are left out, and lists of virtual stages in `pipeline` are
+  divided anew, so that every device keeps its layers, or all are balanced where the last stage moves
+  to another device; `transfers: coupled` becomes `overlapped` where devices have several stages; a
+  note says so. Costs in `model` stay as they are: give them by device (a number, or one per device),
+  which any number of chunks divides.
 - **Mistakes** are reported all at once, each with its place. Editors find them while you type with
   `scenarios/scenario.schema.json`.
 )";

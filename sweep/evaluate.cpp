@@ -82,6 +82,7 @@ Row row_of(const Simulation& simulation) {
   const Result result = outline(simulation);
   describe(simulation.scenario, row);
   row.engine = simulation.engine;
+  row.given_forward_s_per_sample = simulation.scenario.given_forward_s_per_sample().value_or(0);
   measure(simulation, result, row);
   row.why = !result.infeasible_because.empty() ? result.infeasible_because.front()
                                                : result.stalled_because;

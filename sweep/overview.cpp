@@ -4,6 +4,7 @@
 #include "base/suggest.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "results/simulation.hpp"
 
 #include <fmt/format.h>
 
@@ -155,7 +156,9 @@ void Overview::add_resumed(const Cells& row) {
   add(row);
 }
 
-void Overview::add_shortage(const Row& row) {
+void Overview::add_unwritten(const Row& row) {
+  if (row.status == Row::Status::ok && row.given_forward_s_per_sample > 0)
+    given_s_.add(row.given_forward_s_per_sample);
   if (row.too_few_devices == 0) return;
   ++short_of_devices_;
   devices_ = row.too_few_devices;
@@ -172,6 +175,15 @@ std::string Overview::batches() const {
       "rows differ in their batch: {:.0f} to {:.0f} samples per update; set "
       "pipeline.global_batch_size to compare them at one",
       batches_.least, batches_.most);
+}
+
+std::string Overview::work() const {
+  const auto chosen = [](const SweepAxis& axis) {
+    return std::ranges::any_of(axis.keys,
+                               [](const std::string& key) { return key.starts_with("model"); });
+  };
+  if (std::ranges::any_of(space_.axes(), chosen)) return "";
+  return work_differs(given_s_.least, given_s_.most);
 }
 
 std::string Overview::gpus() const {

@@ -31,8 +31,8 @@ class Overview {
   void add(const Cells& row);
   /// Its row is of an earlier run, of which only cells are left.
   void add_resumed(const Cells& row);
-  /// Whether a point was refused as there are too few devices, which its cells do not say.
-  void add_shortage(const Row& row);
+  /// What its cells do not say: was a point refused as there are too few devices; its given costs.
+  void add_unwritten(const Row& row);
 
   /// "43.4 samples/s (stages=8, width=2)"; "" before a point is feasible.
   std::string best() const;
@@ -43,6 +43,8 @@ class Overview {
   };
   /// Where rows do not train on the same batch, what that means for comparing them; else "".
   std::string batches() const;
+  /// Likewise where given costs add up to different ones of a sample.
+  std::string work() const;
   /// Likewise where they use different numbers of GPUs.
   std::string gpus() const;
   /// Where points were refused as they need more GPUs than there are, since degrees vary and the
@@ -109,7 +111,7 @@ class Overview {
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
   std::size_t sort_, status_, why_, throughput_, batch_, gpus_, optimistic_, iteration_;
-  Range batches_, gpu_counts_;
+  Range batches_, gpu_counts_, given_s_;     // of a sample, where costs are given
   std::uint64_t short_of_devices_ = 0;       ///< points refused for that
   bool resumed_ = false;                     ///< of some points that is not known
   std::int64_t devices_ = 0;                 ///< that there are for them

@@ -26,6 +26,7 @@ std::string encode(const Row& row) {
   to.put(row.point);
   to.put(row.status);
   to.put(row.too_few_devices);
+  to.put(row.given_forward_s_per_sample);
   for (const auto text : kRowTexts) to.put(row.*text);
   for (std::size_t first = 0; first < row.numbers.size(); first += 8) {
     std::uint8_t present = 0;
@@ -45,6 +46,7 @@ Row decode(std::string_view bytes) {
   row.status = from.get<Row::Status>();
   if (row.status > Row::Status::failed) throw Garbled();
   row.too_few_devices = from.get<std::int64_t>();
+  row.given_forward_s_per_sample = from.get<double>();
   for (const auto text : kRowTexts) row.*text = from.text();
   std::vector<std::uint8_t> present((row.numbers.size() + 7) / 8);
   for (std::uint8_t& eight : present) eight = from.get<std::uint8_t>();

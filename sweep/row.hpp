@@ -28,6 +28,8 @@ struct Row {
   std::string why;  ///< one line; empty when ok
   /// Those of a cluster that has too few, for which this point was refused; 0: it was not for that.
   std::int64_t too_few_devices = 0;
+  /// Of all stages, where the model gives times; 0: they follow from its shape.
+  double given_forward_s_per_sample = 0;
   std::string scenario, engine, schedule, transfers, width, replication;
   /// By number of measures(); NaN: an empty cell.
   std::vector<double> numbers = std::vector<double>(measures().size(), std::nan(""));

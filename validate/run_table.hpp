@@ -48,7 +48,7 @@ struct RunRow {
   std::optional<bool> finished;  ///< did it run at all
 };
 
-/// Does a header name the columns of such a table?
+/// Does a header name the columns of such a table, all or all but two?
 bool is_run_table(const std::vector<std::string>& columns);
 
 /// Throws InputError with everything that is wrong.

@@ -137,6 +137,12 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
     text += fmt::format(
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
         least, most_samples);
+  if (const std::vector<double> given = numbers(results, "given_forward_s_per_sample");
+      std::ranges::none_of(given, [](double s) { return std::isnan(s); })) {
+    const auto [least_s, most_s] = std::ranges::minmax(given);
+    const std::string differs = work_differs(least_s, most_s);
+    if (!differs.empty()) text += differs + "\n";
+  }
   if (gpus_differ(results)) {
     const auto [fewest, most_gpus] = std::ranges::minmax_element(results, {}, gpus_of);
     text += fmt::format("the GPUs differ, {} to {}: a higher ratio may only be more GPUs\n",

@@ -188,10 +188,14 @@ int run_plan(const Arguments& arguments) {
     return put_published(arguments);
   const std::optional<InputError> refused = full_plan_unless_refused(arguments);
   if (!refused) return exit_ok;
-  return put_published(
-      arguments, fmt::format("this is 2bw's plan: our own search (--search full), the default, "
-                             "cannot be asked: {}",
-                             why_refused(*refused)));
+  try {
+    return put_published(
+        arguments, fmt::format("this is 2bw's plan: our own search (--search full), the default, "
+                               "cannot be asked: {}",
+                               why_refused(*refused)));
+  } catch (const InputError& error) {  // neither can be asked
+    throw together(*refused, error.diagnostics());
+  }
 }
 
 }  // namespace penstock

@@ -232,7 +232,8 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const Watch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  for (const std::string& differ : {overview.batches(), overview.gpus(), overview.fixed_width()})
+  for (const std::string& differ :
+       {overview.batches(), overview.work(), overview.gpus(), overview.fixed_width()})
     if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
@@ -308,7 +309,7 @@ int run_sweep(const Arguments& given) {
     evaluated == nullptr ? overview.add_resumed(row) : overview.add(row);
     if (report) report->add(row);
     if (evaluated == nullptr) return;
-    overview.add_shortage(*evaluated);
+    overview.add_unwritten(*evaluated);
     watch->saw_another(overview);
   });
   workers.full = [&run] { return run.full(); };

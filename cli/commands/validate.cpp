@@ -16,6 +16,7 @@
 #include "validate/sections.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -97,12 +98,22 @@ class LeftOut {
   std::size_t count_ = 0;
 };
 
+/// Folders hold other files, too; which of them are not counted should be no secret.
+void say_left_out(std::vector<std::string> files) {
+  constexpr std::size_t kNamed = 5;
+  const std::size_t more = files.size() - std::min(files.size(), kNamed);
+  files.resize(files.size() - more);
+  say("note: left out, neither recordings nor tables of measured times: {}{}\n",
+      fmt::join(files, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 /// The file itself, or the recordings and tables in a folder and those below it, sorted.
 std::vector<InputFile> inputs_in(const std::string& path, const Arguments& arguments,
                                  LeftOut& left_out) {
   require_file(path);
   if (!fs::is_directory(path)) return {named_file(path, arguments)};
   std::vector<InputFile> files;
+  std::vector<std::string> other;
   for (const std::string& file : files_below(path)) {
     if (!maybe_measured(file)) continue;
     left_out.unless_refused([&] {
@@ -116,8 +127,11 @@ std::vector<InputFile> inputs_in(const std::string& path, const Arguments& argum
         files.push_back({file, format});
       else if (!file.ends_with(".csv") && !looks_like_json(text))
         throw InputError(file, "is named as JSON and is none: a broken recording?");
+      else
+        other.push_back(fs::relative(file, path).string());
     });
   }
+  if (!other.empty()) say_left_out(other);
   if (files.empty() && left_out.count() == 0)
     throw InputError(path,
                      "holds no recording (.json or .json.gz) and no table of measured iteration "

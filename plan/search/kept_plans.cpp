@@ -1,6 +1,7 @@
 #include "plan/search/kept_plans.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string_view>
 
@@ -59,6 +60,8 @@ void name_strengths(std::vector<FoundPlan>& plans) {
   name("simplicity", [](const FoundPlan& p) { return things_to_set_up(p.choice); });
 }
 
+constexpr double kSameTime = 1e-9;
+
 }  // namespace
 
 int things_to_set_up(const Choice& choice) {
@@ -72,9 +75,16 @@ int things_to_set_up(const Choice& choice) {
   return things + varies(choice.recompute);
 }
 
-/// Orders that were searched for may differ in what makes no difference.
+/// Orders that were searched for may differ in what makes no difference. With one stage there is
+/// nothing to order but what holds more.
 bool KeptPlans::alike(const FoundPlan& a, const FoundPlan& b) const {
   const Choice &of_a = a.choice, &of_b = b.choice;
+  if (of_a.family.stages() == 1 && of_b.family.stages() == 1)
+    return std::abs(a.judgement.iteration_time_s - b.judgement.iteration_time_s) <=
+               kSameTime * b.judgement.iteration_time_s &&
+           same_shape(of_a, of_b) && of_a.recompute == of_b.recompute &&
+           of_a.placed == of_b.placed &&
+           of_a.family.schedule->update == of_b.family.schedule->update;
   return a.judgement.iteration_time_s == b.judgement.iteration_time_s &&
          a.judgement.memory_bytes == b.judgement.memory_bytes && same_shape(of_a, of_b) &&
          of_a.layers == of_b.layers && of_a.recompute == of_b.recompute &&
@@ -94,15 +104,26 @@ void KeptPlans::keep(FoundPlan plan) {
   }
   const auto other =
       std::ranges::find_if(plans_, [&](const FoundPlan& p) { return alike(p, plan); });
-  if (other != plans_.end()) {
-    const std::string_view name = plan.choice.family.schedule->name;
-    const bool named = name == other->choice.family.schedule->name ||
-                       std::ranges::find(other->also, name) != other->also.end();
-    if (!named) other->also.emplace_back(name);
-    return;
+  const auto put = [&](FoundPlan one) {
+    const auto place = std::ranges::upper_bound(plans_, one, better);
+    plans_.insert(place, std::move(one));
+  };
+  if (other == plans_.end()) return put(std::move(plan));
+  FoundPlan stays = std::move(*other), goes = std::move(plan);
+  plans_.erase(other);
+  // By the plainer of two names: torchgpipe's has checkpoints, even where it takes none.
+  const auto order = [](const FoundPlan& p) {
+    return std::pair(p.judgement.memory_bytes, p.choice.family.schedule->checkpoints);
+  };
+  if (order(goes) < order(stays)) {
+    goes.also = std::move(stays.also);
+    std::swap(stays, goes);
   }
-  const auto place = std::ranges::upper_bound(plans_, plan, better);
-  plans_.insert(place, std::move(plan));
+  const std::string_view name = goes.choice.family.schedule->name;
+  const bool named = name == stays.choice.family.schedule->name ||
+                     std::ranges::find(stays.also, name) != stays.also.end();
+  if (!named) stays.also.emplace_back(name);
+  put(std::move(stays));
 }
 
 bool KeptPlans::dominated(double cost, double memory_bytes, const Choice& choice) const {

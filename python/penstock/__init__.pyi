@@ -27,6 +27,7 @@ class Result:
     chunks: int
     microbatches: int
     samples_per_update: float
+    given_forward_s_per_sample: Any
     microbatch_size: int
     batches: int
     feasible: Optional[bool]

@@ -8,6 +8,9 @@ const CAUSE_COLOURS = {
   gradient_reduction: '--S'
 };
 
+// As tables call them: a schedule makes devices of equal work wait for one another, too.
+const causeWords = cause => cause === 'imbalance' ? 'peer not done' : spaced(cause);
+
 class Bubble extends Figure {
   constructor(section) {
     super(section);
@@ -19,7 +22,7 @@ class Bubble extends Figure {
 
   title() { return 'Busy and idle time'; }
   legend() {
-    return this.parts.map(([cause]) => ({name: spaced(cause), colour: css(CAUSE_COLOURS[cause])}));
+    return this.parts.map(([cause]) => ({name: causeWords(cause), colour: css(CAUSE_COLOURS[cause])}));
   }
   share(seconds) { return this.section.makespan_s > 0 ? seconds / this.section.makespan_s : 0; }
 
@@ -45,7 +48,7 @@ class Bubble extends Figure {
       series: this.parts.map(([cause, seconds]) => ({
                                type: 'bar',
                                stack: 'all',
-                               name: spaced(cause),
+                               name: causeWords(cause),
                                barCategoryGap: this.section.busy.length > 48 ? '5%' : '25%',
                                barMaxWidth: 90,
                                itemStyle: {color: css(CAUSE_COLOURS[cause])},
@@ -74,8 +77,8 @@ class Bubble extends Figure {
 
   tableData() {
     const columns = [
-      {name: 'device'}, ...this.parts.flatMap(([cause]) => [{name: spaced(cause), unit: 's'}, {
-                                                name: `${spaced(cause)} of the run`,
+      {name: 'device'}, ...this.parts.flatMap(([cause]) => [{name: causeWords(cause), unit: 's'}, {
+                                                name: `${causeWords(cause)} of the run`,
                                                 unit: 'fraction'
                                               }])
     ];

@@ -395,7 +395,8 @@ class Calibrations(Case):
         self.assertTrue(result["plans"])
         for i, plan in enumerate(result["plans"]):
             self.assertIn(plan["microbatch_size"], (2, 4))
-            self.assertEqual((plan["recompute"], plan["tensor"]), ("none", 1))
+            self.assertIn(plan["recompute"], ("none", "never"))
+            self.assertEqual(plan["tensor"], 1)
             simulated = self.json("simulate", self.folder / "plans" / f"plan-{i + 1}.yaml",
                                   "--engine", "auto")
             self.assertAlmostEqual(simulated["throughput_samples_per_s"] /

@@ -64,7 +64,7 @@ TEST(Overview, TooFewDevicesAreKnownByTheReasonNotByTheWords) {
     row.why = point == 0 ? "needs 9 devices, the cluster 'x' has 8" : "in other words";
     if (point > 0) row.too_few_devices = 64;
     overview.add(rig.columns.cells(row));
-    overview.add_shortage(row);
+    overview.add_unwritten(row);
   }
   EXPECT_EQ(overview.fixed_width(),
             "2 need more GPUs than there are, as pipeline.width is the same for all: with --over "

@@ -18,6 +18,7 @@ Row some_row() {
   row.status = Row::Status::infeasible;
   row.why = "device 3 needs 92.4 GiB, has 80 GiB";
   row.too_few_devices = 64;
+  row.given_forward_s_per_sample = 0.125;
   row.scenario = std::string("a\0b", 3);
   row.engine = "exact";
   row.width = "[15, 1]";
@@ -34,6 +35,7 @@ TEST(Row, IsReadBackAsItWas) {
   EXPECT_EQ(read.status, row.status);
   EXPECT_EQ(read.why, row.why);
   EXPECT_EQ(read.too_few_devices, row.too_few_devices);
+  EXPECT_EQ(read.given_forward_s_per_sample, row.given_forward_s_per_sample);
   EXPECT_EQ(read.scenario, row.scenario);
   EXPECT_EQ(read.engine, row.engine);
   EXPECT_EQ(read.schedule, "");

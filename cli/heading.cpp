@@ -1,0 +1,67 @@
+#include "cli/output.hpp"
+
+#include "base/units.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace penstock {
+namespace {
+
+/// The GPUs of a stage, where there are several.
+std::string shared_by(const Scenario& scenario) {
+  const Mesh& mesh = scenario.mesh;
+  if (mesh.replica_gpus() == 1) return "";
+  std::vector<std::string> how;
+  if (mesh.context > 1)
+    how.push_back(fmt::format("context {} x tensor {}", mesh.context, mesh.tensor));
+  if (scenario.sequence_parallel) how.emplace_back("sequence parallel");
+  return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
+                     how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
+}
+
+std::string replicas(const Scenario& c) {
+  const std::vector<int> widths = c.widths();
+  const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
+  if (alike && widths.front() == 1) return "";
+  const std::string divided = c.mesh.divided ? " that split microbatches" : "";
+  return alike ? fmt::format(" x {} replicas{}", widths.front(), divided)
+               : fmt::format(" of {} replicas{}", fmt::join(widths, ", "), divided);
+}
+
+}  // namespace
+
+std::string heading_text(const Simulation& s, bool reproducible) {
+  const Scenario& c = s.scenario;
+  std::string text = c.name;
+  if (!c.overrides.empty()) text += fmt::format(" [{}]", fmt::join(c.overrides, ", "));
+  text += "\n";
+  const std::uint32_t steps = c.shape.accumulation_steps;
+  text += fmt::format("{}, {}{}{}, {}{} per update{}, {}\n", s.program.schedule,
+                      counted(c.shape.depth, "stage"), shared_by(c), replicas(c),
+                      counted(c.shape.microbatches_per_update, "microbatch"),
+                      c.microbatch_size > 1 ? fmt::format(" of {}", c.microbatch_size) : "",
+                      steps > 1 ? fmt::format(" in {} accumulation steps", steps) : "",
+                      counted(c.shape.batches, "update"));
+  if (c.transformer) {
+    text +=
+        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}{}{}\n",
+                    c.transformer->name, c.cluster.name, device_names(c.cluster),
+                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute),
+                    c.distributed_optimizer ? "; ZeRO-1" : "",
+                    c.stack.name.empty() ? "" : fmt::format("; stack {}", c.stack.name));
+  } else {
+    const std::string model =
+        c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";
+    text +=
+        fmt::format("{} on {}; recompute {}\n", model, c.cluster.name, recompute_text(c.recompute));
+  }
+  text += fmt::format("transfers {}; engine {}", to_string(s.program.transfers), s.engine);
+  if (!reproducible && !s.measured) text += fmt::format(" ({} CPU)", format_time(s.engine_seconds));
+  return text + "\n\n";
+}
+
+}  // namespace penstock
