@@ -443,6 +443,92 @@ class Launchers(Case):
             self.assertEqual(sorted(back.split("\n")), sorted(text.split("\n")), name)
 
 
+class Traps(Case):
+    """Answers that were right by their own words and wrong for who asked."""
+
+    LLAMA = ("model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 1}\nschedule: 1f1b\n"
+             "pipeline: {stages: 8, microbatches: 16}\n")
+    SCRIPT = ("--num-layers 16 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
+              "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 16 "
+              "--pipeline-model-parallel-size 4 --bf16 --use-distributed-optimizer")
+
+    def test_given_costs_of_other_stages_and_microbatches_are_other_work(self):
+        case = self.file(COSTS + "schedule: 1f1b\n"
+                         "pipeline: {stages: 4, global_batch_size: 32}\n")
+        for key, other in (("stages", "2,4"), ("microbatch_size", "1,2")):
+            table = self.run_it("compare", case, "--over", f"{key}={other}").stdout
+            self.assertRegex(table, r"the work differs, .* of forward per sample")
+            self.assertIn("the work differs", self.run_it("sweep", case, "--over",
+                                                          f"{key}={other}").stderr)
+        for over in ("schedule=1f1b,zb-v", "width=1,2", "model.forward=8 ms,9 ms"):
+            done = self.run_it("sweep", case, "--over", over)
+            self.assertNotIn("the work differs", done.stdout + done.stderr, over)
+        self.assertNotIn("the work differs", self.run_it(
+            "compare", self.file(self.LLAMA), "--over", "microbatch_size=1,2").stdout)
+
+    def test_what_would_help_names_all_that_it_sets(self):
+        seen = 0
+        for sets in ([], ["schedule=zb-v"], ["global_batch_size=64"], ["tensor=2", "stages=4"]):
+            changes = [word for s in sets for word in ("--set", s)]
+            result = self.json("simulate", self.file(self.LLAMA.replace(
+                "microbatches: 16", "microbatches: 16, microbatch_size: 2")
+                if not any("batch" in s for s in sets) else self.LLAMA.replace(
+                    "microbatches: 16", "microbatch_size: 2")), *changes)
+            seen += len(result["what_to_change"])
+            for advice in result["what_to_change"]:
+                for key in advice["set"]:
+                    name, value = key.split("=", 1)
+                    name = name.split(".")[-1]
+                    words = {"stages": f"{value} stages", "tensor": f"tensor {value}",
+                             "width": f"width {value}", "chunks": f"{value} chunk",
+                             "microbatch_size": f"microbatches of {value}"}
+                    self.assertIn(words.get(name, f"{name}: {value}"), advice["change"])
+        self.assertGreater(seen, 4)
+
+    def test_a_listed_split_makes_room_for_the_head(self):
+        case = self.file(self.LLAMA.replace("stages: 8", "stages: 8, "
+                                            "split: [5, 5, 4, 4, 4, 4, 4, 2]"))
+        one, v = self.json("compare", case, "--over", "schedule=1f1b,zb-v")
+        self.assertLess(v["iteration_time_s"], one["iteration_time_s"])
+
+    def test_an_imported_job_goes_to_every_schedule(self):
+        case = self.run_it("import", "megatron-args", "-", stdin=self.SCRIPT).stdout
+        self.assertIn("transfers: coupled", case)
+        self.assertIn("distributed_optimizer: true", case)
+        names = ["1f1b", "interleaved-1f1b", "zb-v", "dualpipev"]
+        rows = self.json("compare", self.file(case), "--over", "schedule=" + ",".join(names))
+        self.assertEqual([(r["schedule"], r["transfers"]) for r in rows],
+                         [("1f1b", "coupled")] + [(n, "overlapped") for n in names[1:]])
+
+    def test_megatron_without_overlap_runs(self):
+        script = (self.SCRIPT +
+                  " --num-layers-per-virtual-pipeline-stage 2 --no-overlap-p2p-communication")
+        case = self.run_it("import", "megatron-args", "-", stdin=script)
+        self.assertIn("--no-overlap-p2p-communication: messages", case.stdout)
+        self.json("simulate", "-", stdin=case.stdout)
+
+    def test_chunks_may_be_more_than_layers(self):
+        case = self.file(self.LLAMA.replace("model: llama-3-8b",
+                                            "model: {base: llama-3-8b, num_layers: 10}"))
+        (v,) = self.json("compare", case, "--set", "split=balanced", "--over", "schedule=zb-v")
+        self.assertEqual(sum(sum(d["layers"]) for d in v["devices"]), 10)
+        done = self.run_it("simulate", case, "--set", "stages=16", "--set", "split=balanced",
+                           "--set", "cluster.nodes=2", code=2)
+        self.assertIn("10 layers cannot fill 16 stages", done.stderr)
+
+    def test_plan_says_all_that_is_wrong_with_a_model_nobody_knows(self):
+        done = self.run_it("plan", "llama-3-70bb", "--cluster", "dgx-h10", "--batch", "0",
+                           "--headroom", "120%", "--schedule", "1f2b", code=2)
+        for wrong in ("'llama-3-70bb'", "'dgx-h10'", "--batch", "--headroom", "'1f2b'"):
+            self.assertIn(wrong, done.stderr)
+
+    def test_a_table_of_runs_with_a_misspelt_column_is_named(self):
+        rows = "gpu,layers,hidden,heads,vocab,sequence,dp,tp,microbatch,microbatches,iteration_s\n"
+        self.file(rows + "h100,32,4096,32,50000,2048,1,1,1,8,1\n", "runs.csv")
+        done = self.run_it("validate", ".", code=2)
+        self.assertIn("column 'seq' is missing", done.stderr)
+
+
 class Models(Case):
     """Files of models that other tools have."""
     MIXTURE = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584,
