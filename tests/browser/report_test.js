@@ -427,7 +427,8 @@ const tests = {
   async 'says on what it ran'() {
     const page = await open(simulated());
     assert.match(
-        await page.locator('.summary').innerText(), /^GPT-2\.2B on p3\.16xlarge, recompute full\n/);
+        await page.locator('.summary').innerText(),
+        /^pipedream-2bw, 8 stages, .*\nGPT-2\.2B on p3\.16xlarge .*; recompute full\n/);
     await close(page);
   },
 
