@@ -4,6 +4,7 @@
 #include "results/fitting_split.hpp"
 #include "results/sensitivity.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/megatron_arguments.hpp"
 
 #include <fmt/format.h>
 
@@ -166,8 +167,8 @@ class Changes {
     for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half"}) {
       const Schedule* schedule = find_schedule(name);
       if (schedule == scenario_.schedule) continue;
-      const bool in_megatron = schedule->name.ends_with("1f1b");
-      if (scenario_.stack.name == "megatron" && !in_megatron) continue;  // which has no others
+      if (scenario_.stack.name == "megatron" && !megatron_runs(*schedule, scenario_.shape.depth))
+        continue;
       std::vector<std::string> set{fmt::format("schedule={}", name)}, also;
       std::string change = fmt::format("schedule: {}", name);
       const std::uint32_t chunks = schedule->chunks.usual;

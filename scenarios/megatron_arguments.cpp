@@ -28,18 +28,14 @@ std::optional<Recomputation> recomputation_of_all(const Scenario& s) {
   return all;
 }
 
-/// Megatron-LM runs 1F1B, interleaved where a device has several chunks; without a pipeline, every
-/// schedule that flushes is the same.
 std::vector<Diagnostic> refusals(const Scenario& s) {
   std::vector<Diagnostic> out;
   const auto refuse = [&](const std::string& key, const std::string& why) {
     out.push_back({{s.origin + ", " + key, 0, 0}, why, "", 1, 0});
   };
-  const std::string_view name = s.schedule->name;
-  const bool runs =
-      name == "1f1b" || name == "interleaved-1f1b" || (s.shape.depth == 1 && s.schedule->flushes());
-  if (!runs) {
-    refuse("schedule", fmt::format("Megatron-LM runs 1f1b and interleaved-1f1b, not '{}'", name));
+  if (!megatron_runs(*s.schedule, s.shape.depth)) {
+    refuse("schedule",
+           fmt::format("Megatron-LM runs 1f1b and interleaved-1f1b, not '{}'", s.schedule->name));
   }
   if (!s.transformer)
     refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
@@ -140,6 +136,11 @@ bool overlaps_reduction(const Scenario& s) {
 }
 
 }  // namespace
+
+bool megatron_runs(const Schedule& schedule, std::uint32_t depth) {
+  return schedule.name == "1f1b" || schedule.name == "interleaved-1f1b" ||
+         (depth == 1 && schedule.flushes());
+}
 
 std::string megatron_arguments(const Scenario& s) {
   if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));

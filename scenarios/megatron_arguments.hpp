@@ -5,6 +5,10 @@
 
 namespace penstock {
 
+/// It has 1F1B, interleaved where a device has several chunks; without a pipeline, every schedule
+/// that flushes is the same.
+bool megatron_runs(const Schedule& schedule, std::uint32_t depth);
+
 /// One flag a line, with its value. Throws InputError with everything that Megatron-LM does not do.
 std::string megatron_arguments(const Scenario& scenario);
 
