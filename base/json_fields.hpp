@@ -112,17 +112,9 @@ template <class T>
 concept ReadOtherwise =
     requires(const Place& at, const Json& json, T& value) { take_field(at, json, value); };
 template <class T>
-inline constexpr bool is_list = false;
-template <class T>
-inline constexpr bool is_list<std::vector<T>> = true;
-template <class T>
 inline constexpr bool may_be_missing = false;
 template <class T>
 inline constexpr bool may_be_missing<std::optional<T>> = true;
-template <class T>
-inline constexpr bool is_text_map = false;
-template <class T>
-inline constexpr bool is_text_map<std::map<std::string, T>> = true;
 
 // The value as it is written, or a problem: JSON's own conversions let -1 and 1e300 through.
 void take_plain(const Place& at, const Json& json, bool& value);
@@ -181,7 +173,7 @@ Json to_field(const T& value) {
     return json;
   } else if constexpr (Named<T>) {
     return names_of(value)[static_cast<std::size_t>(value)];
-  } else if constexpr (is_list<T>) {
+  } else if constexpr (json_detail::is_vector<T>) {
     Json json = Json::array();
     for (const auto& item : value) json.push_back(to_field(item));
     return json;
@@ -207,7 +199,7 @@ void take(const Place& at, const Json& json, T& value, const FieldRange& range) 
   } else if constexpr (Named<T>) {
     const auto& names = names_of(value);
     value = static_cast<T>(take_name(at, json, {std::begin(names), std::end(names)}));
-  } else if constexpr (is_list<T>) {
+  } else if constexpr (json_detail::is_vector<T>) {
     if (!json.is_array()) return at.wrong("a list", json);
     value.clear();
     value.reserve(json.size());
@@ -216,7 +208,7 @@ void take(const Place& at, const Json& json, T& value, const FieldRange& range) 
       take(at.at(value.size()), item, one, range);
       value.push_back(std::move(one));
     }
-  } else if constexpr (is_text_map<T>) {
+  } else if constexpr (json_detail::is_map<T>) {
     if (!json.is_object()) return at.wrong("an object", json);
     value.clear();
     for (const auto& [key, item] : json.items()) take(at.in(key), item, value[key], range);
