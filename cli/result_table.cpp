@@ -47,15 +47,12 @@ std::string fits(const Simulation& s, const Result& r) {
                        s.scenario.missing);
   if (r.infeasible_because.empty()) {
     const std::int64_t free = fullest->capacity_bytes - peak;
-    const double share = static_cast<double>(free) / static_cast<double>(fullest->capacity_bytes);
-    const bool barely = share < kUsualHeadroom;
+    const std::string barely = barely_fits(peak, fullest->capacity_bytes);
     return fmt::format("Fits?      yes{}: the fullest device, {}, uses {}, {} free{}\n",
-                       barely ? ", barely" : "", fullest->device,
+                       barely.empty() ? "" : ", barely", fullest->device,
                        of_capacity(peak, fullest->capacity_bytes),
                        format_bytes(static_cast<double>(free)),
-                       barely ? fmt::format(" ({}; `plan` leaves {:.0f} %)", format_percent(share),
-                                            100 * kUsualHeadroom)
-                              : "");
+                       barely.empty() ? "" : fmt::format(" ({})", barely));
   }
   std::string text = "Fits?      NO: ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, r.infeasible_because.size()); ++i) {
@@ -222,9 +219,7 @@ std::string help(const Result& r) {
   for (const Sensitivity& h : r.what_would_help) {
     if (!r.iteration_time_s || *r.iteration_time_s <= 0) break;
     const double ratio = h.iteration_time_s / *r.iteration_time_s;
-    // Nobody can change that alone.
-    if (h.of_stage && (!r.what_to_change.empty() || std::abs(ratio - 1) < 5e-4)) continue;
-    add(h.change, time(h.iteration_time_s / *r.iteration_time_s));
+    if (worth_saying(r, h)) add(h.change, time(ratio));
   }
   return text;
 }

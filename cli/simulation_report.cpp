@@ -38,17 +38,15 @@ KeyFigure does_it_fit(const Simulation& s, const Result& r) {
     return {"Fits?", "unknown",
             fmt::format("at least {} of {} of device {}, without {}", bytes_text(peak),
                         bytes_text(fullest->capacity_bytes), fullest->device, s.scenario.missing)};
-  const std::int64_t free = fullest->capacity_bytes - peak;
-  const double share = static_cast<double>(free) / static_cast<double>(fullest->capacity_bytes);
-  const bool barely = share < kUsualHeadroom;
+  const std::string barely = barely_fits(peak, fullest->capacity_bytes);
   return {
-      "Fits?", barely ? "yes, barely" : "yes",
+      "Fits?", barely.empty() ? "yes" : "yes, barely",
       fmt::format("device {}, the fullest, uses {} of {}{}", fullest->device, bytes_text(peak),
                   bytes_text(fullest->capacity_bytes),
-                  barely ? fmt::format(": {} free ({}; `plan` leaves {:.0f} %)", bytes_text(free),
-                                       format_percent(share), 100 * kUsualHeadroom)
-                         : ""),
-      barely ? Verdict::neutral : Verdict::good};
+                  barely.empty() ? ""
+                                 : fmt::format(": {} free ({})",
+                                               bytes_text(fullest->capacity_bytes - peak), barely)),
+      barely.empty() ? Verdict::good : Verdict::neutral};
 }
 
 KeyFigure iteration(const Simulation& s, const Result& r) {
@@ -143,10 +141,9 @@ std::string help_section(const Result& r) {
                             advice.time_ratio - 1});
   }
   for (const Sensitivity& change : r.what_would_help) {
+    if (!worth_saying(r, change)) continue;
     double difference =
         r.iteration_time_s ? change.iteration_time_s / *r.iteration_time_s - 1 : NAN;
-    // Nobody can change that alone.
-    if (change.of_stage && (!r.what_to_change.empty() || std::abs(difference) < 5e-4)) continue;
     if (std::abs(difference) < 1e-9) difference = 0;  // rounding
     section.rows.push_back({change.change, change.iteration_time_s, difference});
   }

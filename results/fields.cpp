@@ -345,8 +345,7 @@ const std::vector<Field<Summary>>& result_fields() {
          return given ? Json(*given) : Json(nullptr);
        },
        "of all stages, where `model` gives times; null where they follow from a model's shape. "
-       "Rows "
-       "in which it differs do not do the same work"},
+       "Rows in which it differs do not do the same work"},
       {"microbatch_size",
        Unit::count,
        [](const Scenario& s) { return s.microbatch_size; },

@@ -470,6 +470,20 @@ Result summarize(const Simulation& s) {
   return r;
 }
 
+std::string barely_fits(std::int64_t used_bytes, std::int64_t capacity_bytes) {
+  const auto free = static_cast<double>(capacity_bytes - used_bytes);
+  const double share = free / static_cast<double>(capacity_bytes);
+  if (share >= kUsualHeadroom) return "";
+  return fmt::format("{}; `plan` leaves {:.0f} %", format_percent(share), 100 * kUsualHeadroom);
+}
+
+bool worth_saying(const Result& today, const Sensitivity& change) {
+  constexpr double kMatters = 5e-4;
+  if (!change.of_stage || !today.iteration_time_s) return true;
+  return today.what_to_change.empty() &&
+         std::abs(change.iteration_time_s / *today.iteration_time_s - 1) >= kMatters;
+}
+
 std::string work_differs(double least_s, double most_s) {
   constexpr double kHardly = 1.01;  // devices may differ in pace
   if (!(least_s > 0) || most_s < least_s * kHardly) return "";

@@ -188,6 +188,13 @@ Rates rates(const Simulation& simulation);
 
 Result summarize(const Simulation& simulation);
 
+/// "1.1 %; `plan` leaves 5 %" where less of a device's memory is free than plans
+/// leave, else "".
+std::string barely_fits(std::int64_t used_bytes, std::int64_t capacity_bytes);
+
+/// Nobody can make one stage faster alone: that is said where it matters and nothing else is known.
+bool worth_saying(const Result& today, const Sensitivity& change);
+
 /// What it means that runs whose costs are given differ in `given_forward_s_per_sample`; "" where
 /// they hardly do.
 std::string work_differs(double least_s, double most_s);

@@ -95,6 +95,12 @@ std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
   return values;
 }
 
+/// Was a time or size of the model itself changed on the command line?
+bool changes_model(const Json& result) {
+  const auto changes = result.value("overrides", Json::array()).get<std::vector<std::string>>();
+  return std::ranges::any_of(changes, [](const std::string& c) { return c.starts_with("model"); });
+}
+
 using Words = std::vector<std::string>;
 
 /// What all have in common, and what is left of each.
@@ -138,7 +144,8 @@ std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
         least, most_samples);
   if (const std::vector<double> given = numbers(results, "given_forward_s_per_sample");
-      std::ranges::none_of(given, [](double s) { return std::isnan(s); })) {
+      std::ranges::none_of(given, [](double s) { return std::isnan(s); }) &&
+      std::ranges::none_of(results, changes_model)) {
     const auto [least_s, most_s] = std::ranges::minmax(given);
     const std::string differs = work_differs(least_s, most_s);
     if (!differs.empty()) text += differs + "\n";

@@ -8,21 +8,18 @@ const CAUSE_COLOURS = {
   gradient_reduction: '--S'
 };
 
-// As tables call them: a schedule makes devices of equal work wait for one another, too.
-const causeWords = cause => cause === 'imbalance' ? 'peer not done' : spaced(cause);
-
 class Bubble extends Figure {
   constructor(section) {
     super(section);
     this.parts = [
-      ['busy', section.busy],
-      ...section.causes.map((cause, c) => [cause, section.idle.map(row => row[c])])
+      ['busy', section.busy, 'busy'],
+      ...section.causes.map((cause, c) => [cause, section.idle.map(row => row[c]), section.words[c]])
     ].filter(([cause, seconds]) => cause === 'busy' || seconds.some(s => s > 0));
   }
 
   title() { return 'Busy and idle time'; }
   legend() {
-    return this.parts.map(([cause]) => ({name: causeWords(cause), colour: css(CAUSE_COLOURS[cause])}));
+    return this.parts.map(([cause, _, words]) => ({name: words, colour: css(CAUSE_COLOURS[cause])}));
   }
   share(seconds) { return this.section.makespan_s > 0 ? seconds / this.section.makespan_s : 0; }
 
@@ -45,10 +42,10 @@ class Bubble extends Figure {
         nameTextStyle: {align: 'left'},
         axisLabel: {formatter: v => formatNumber(100 * v)}
       }),
-      series: this.parts.map(([cause, seconds]) => ({
+      series: this.parts.map(([cause, seconds, words]) => ({
                                type: 'bar',
                                stack: 'all',
-                               name: causeWords(cause),
+                               name: words,
                                barCategoryGap: this.section.busy.length > 48 ? '5%' : '25%',
                                barMaxWidth: 90,
                                itemStyle: {color: css(CAUSE_COLOURS[cause])},
@@ -77,8 +74,8 @@ class Bubble extends Figure {
 
   tableData() {
     const columns = [
-      {name: 'device'}, ...this.parts.flatMap(([cause]) => [{name: causeWords(cause), unit: 's'}, {
-                                                name: `${causeWords(cause)} of the run`,
+      {name: 'device'}, ...this.parts.flatMap(([, , words]) => [{name: words, unit: 's'}, {
+                                                name: `${words} of the run`,
                                                 unit: 'fraction'
                                               }])
     ];

@@ -464,6 +464,8 @@ class Traps(Case):
             done = self.run_it("sweep", case, "--over", over)
             self.assertNotIn("the work differs", done.stdout + done.stderr, over)
         self.assertNotIn("the work differs", self.run_it(
+            "compare", case, "--over", "model.forward=8 ms,9 ms").stdout)
+        self.assertNotIn("the work differs", self.run_it(
             "compare", self.file(self.LLAMA), "--over", "microbatch_size=1,2").stdout)
 
     def test_what_would_help_names_all_that_it_sets(self):
