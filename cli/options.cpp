@@ -140,6 +140,18 @@ InputError unknown_option(const CommandSpec& command, std::string flag) {
                   guess.empty() ? "" : "; did you mean '--" + guess + "'?", command.name));
 }
 
+/// All of them.
+std::vector<Diagnostic> unknown_options(const CommandSpec& command,
+                                        const po::parsed_options& parsed) {
+  std::vector<Diagnostic> wrong;
+  for (const auto& option : parsed.options) {
+    if (!option.unregistered || option.original_tokens.empty()) continue;
+    const InputError error = unknown_option(command, option.original_tokens.front());
+    wrong.push_back(error.diagnostics().front());
+  }
+  return wrong;
+}
+
 }  // namespace
 
 std::string Arguments::value(std::string_view name, std::string_view otherwise) const {
@@ -216,9 +228,9 @@ Arguments parse_arguments(const CommandSpec& command, const std::vector<std::str
   const po::options_description description = describe(command);
   po::positional_options_description positional;
   positional.add("positional", -1);
+  const auto style = static_cast<int>(unix_style) & ~static_cast<int>(allow_guessing);
   Arguments arguments;
   try {
-    const auto style = static_cast<int>(unix_style) & ~static_cast<int>(allow_guessing);
     const auto parsed = po::command_line_parser(words)
                             .options(description)
                             .positional(positional)
@@ -234,7 +246,13 @@ Arguments parse_arguments(const CommandSpec& command, const std::vector<std::str
       }
     }
   } catch (const po::unknown_option& error) {
-    throw unknown_option(command, error.get_option_name());
+    throw together(unknown_option(command, error.get_option_name()),
+                   unknown_options(command, po::command_line_parser(words)
+                                                .options(description)
+                                                .positional(positional)
+                                                .style(style)
+                                                .allow_unregistered()
+                                                .run()));
   } catch (const po::error& error) {
     throw InputError(
         fmt::format("penstock {}", command.name),

@@ -524,6 +524,11 @@ class Traps(Case):
         for wrong in ("'llama-3-70bb'", "'dgx-h10'", "--batch", "--headroom", "'1f2b'"):
             self.assertIn(wrong, done.stderr)
 
+    def test_every_option_nobody_knows_is_said(self):
+        done = self.run_it("plan", "llama-3-70b", "--headrom=3", "--bacth", "4", "-x", code=2)
+        self.assertEqual([line.split("'")[1] for line in done.stderr.splitlines()],
+                         ["--headrom", "--bacth", "-x"])
+
     def test_a_table_of_runs_with_a_misspelt_column_is_named(self):
         rows = "gpu,layers,hidden,heads,vocab,sequence,dp,tp,microbatch,microbatches,iteration_s\n"
         self.file(rows + "h100,32,4096,32,50000,2048,1,1,1,8,1\n", "runs.csv")
