@@ -82,7 +82,8 @@ class Merged(Case):
             self.ok("sweep", SMALL, *axes, "--timeout", "0.05", "--shard", f"{k}/2", "-o",
                     self.file("part-%K.csv"))
         done = self.run_command("merge", *self.parts(), "-o", self.file("merged.csv"))
-        self.assertIn("; 1 failed: the sweep's own command with --resume tries them again", done.stderr)
+        # On a busy machine also the small point takes more than the time given.
+        self.assertRegex(done.stderr, "; [12] failed: the sweep.s own command with --resume tries them again")
         self.assertIn(b",failed,", self.file("merged.csv").read_bytes())
         self.ok("sweep", SMALL, *axes, "--resume", "-o", self.file("merged.csv"))
         self.assertNotIn(b",failed,", self.file("merged.csv").read_bytes())
