@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/progress.hpp"
+#include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "base/terminal.hpp"
 #include "results/advice.hpp"
@@ -121,9 +122,6 @@ Asked asked_by(const Arguments& arguments) {
                   "the full search takes two levels at most; describe deeper networks as a cluster "
                   "(docs/scenario.md) and give that with --cluster");
   require_devices(arguments, asked.input, options);
-  const bool shape = asked.input == PlanInput::model || asked.input == PlanInput::calibration;
-  if (shape && !arguments.flag("batch"))
-    options.missing("needs --batch N: samples per weight update");
   refuse_others(arguments, asked.input, options);
   if (arguments.flag("write")) {
     const std::string why = PlanFolder::refuse(arguments.value("write"), arguments.flag("force"));
@@ -133,24 +131,29 @@ Asked asked_by(const Arguments& arguments) {
   return asked;
 }
 
-Problem profile_problem_of(const Arguments& arguments, const Asked& asked) {
-  const std::string text =
-      profile_problem(arguments, asked.levels, asked.memory_bytes, asked.profile_batch);
-  const std::string origin = arguments.positional[0];
+/// Where no batch is given, the usual one: of microbatches of the profile's minibatch, as they are
+/// asked for, or as they were measured.
+Problem with_batch(const std::string& text, const std::string& origin, const Asked& asked) {
   if (asked.batch > 0) return Problem(text, origin, asked.batch, asked.headroom);
   const Problem one(text, origin, 1);
-  return Problem(text, origin, kBatchPerDevice * one.gpus() * asked.profile_batch, asked.headroom);
+  const std::int64_t size = asked.input == PlanInput::profile ? asked.profile_batch
+                            : asked.microbatch_size > 0       ? asked.microbatch_size
+                            : one.base().measured             ? one.base().microbatch_size
+                                                              : 1;
+  return Problem(text, origin, kBatchPerDevice * one.gpus() * size, asked.headroom);
 }
 
 /// The scenario to plan for: that of a file, a profile on devices, or a model on a cluster.
 Problem problem_of(const Arguments& arguments, const Asked& asked) {
   const std::string& name = arguments.positional[0];
-  if (asked.input == PlanInput::profile) return profile_problem_of(arguments, asked);
+  if (asked.input == PlanInput::profile)
+    return with_batch(
+        profile_problem(arguments, asked.levels, asked.memory_bytes, asked.profile_batch), name,
+        asked);
   if (asked.input == PlanInput::scenario)
     return Problem(load_scenario(name, overrides_of(arguments)).text,
                    name == "-" ? "standard input" : name, asked.batch, asked.headroom);
-  return Problem(model_problem(arguments, asked.input), "penstock plan " + name, asked.batch,
-                 asked.headroom);
+  return with_batch(model_problem(arguments, asked.input), "penstock plan " + name, asked);
 }
 
 /// Throws InputError for a microbatch size of which nothing was measured.
@@ -394,6 +397,7 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
   if (arguments.flag("report"))
     write_report(plan_report(full, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
+  if (format == "csv" && full.usual_batch) say("note: {}\n", full.notes().back());
   put_result(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
                         : format == "csv" ? plans_csv(full)
                                           : to_text(full, results_width()));
@@ -457,6 +461,7 @@ void put_plans(const Arguments& arguments, const Asked& asked, const Problem& pr
     published = published_plans(problem, microbatches_to_ask(asked, problem));
   const bool versions = arguments.flag("asynchronous");
   FullPlan full{problem, asked.search, terms, {}, {}, {}, {}, {}, versions};
+  full.usual_batch = asked.input != PlanInput::scenario && asked.batch == 0;
   if (arguments.flag("on"))
     find_plans_on(full, arguments, asked, options, published, reasons);
   else

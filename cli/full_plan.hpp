@@ -52,9 +52,11 @@ struct FullPlan {
   std::vector<std::string> compared_notes;  ///< what the published planners took for granted
   std::vector<KindAlone> alone;             ///< by kind of GPU, where there are several
   bool several_versions = false;            ///< schedules with several weight versions, too
+  bool usual_batch = false;                 ///< the batch was not given
   std::optional<WithoutHeadroom> without_headroom = {};  ///< none: it makes no difference
 
   std::string model_name() const;
+  std::vector<std::string> notes() const;  ///< what was taken for granted
 };
 
 /// Do the options of `penstock plan` name our own search?

@@ -295,6 +295,12 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   if (!problem.selective_frees())
     out.emplace_back("selective recomputation, which frees nothing with flash attention");
   if (!full.result.single_layers) out.emplace_back("recomputation of single layers");
+  const auto short_stages = [](const Offer& offer) {
+    const std::vector<int>& layers = offer.plan.choice.layers;
+    return layers.size() > 1 && std::ranges::min(layers) == 1;
+  };
+  if (std::ranges::any_of(full.offers, short_stages))
+    out.emplace_back("stages without layers (of the embedding or the LM head alone)");
   for (const char* always : {"sharded gradients or weights (ZeRO-2, ZeRO-3)",
                              "context and expert parallelism", "offloading"})
     out.emplace_back(always);
@@ -492,6 +498,16 @@ std::string FullPlan::model_name() const {
   return base.transformer ? base.transformer->name : base.name;
 }
 
+std::vector<std::string> FullPlan::notes() const {
+  std::vector<std::string> lines = problem.base().file_notes;
+  if (usual_batch)
+    lines.push_back(fmt::format(
+        "no batch is given: {} samples per update, {} for each GPU; a larger one fills pipelines "
+        "better (--batch)",
+        problem.batch(), problem.batch() / problem.gpus()));
+  return lines;
+}
+
 namespace {
 
 Json alone_json(const FullPlan& full) {
@@ -540,7 +556,7 @@ Json to_json(const FullPlan& full) {
           {"infeasible_because", infeasible_because(full)},
           {"not_searched", not_searched(full)},
           {"alone", alone_json(full)},
-          {"notes", full.problem.base().file_notes},
+          {"notes", full.notes()},
           {"planners", compared},
           {"planner_notes", full.compared_notes},
           {"plans", plans}};
@@ -562,8 +578,7 @@ std::string task_text(const FullPlan& full) {
 std::string to_text(const FullPlan& full, std::size_t width) {
   const SearchResult& result = full.result;
   std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
-  for (const std::string& note : full.problem.base().file_notes)
-    out += fmt::format("note: {}\n", note);
+  for (const std::string& note : full.notes()) out += fmt::format("note: {}\n", note);
   out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";

@@ -183,7 +183,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   }
   if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
   if (!full.offers.empty()) report.notes = full.offers.front().placed;
-  for (const auto& lines : {alone_lines(full), full.problem.base().file_notes})
+  for (const auto& lines : {alone_lines(full), full.notes()})
     report.notes.insert(report.notes.end(), lines.begin(), lines.end());
   report.notes.push_back(fmt::format("not searched: {}", fmt::join(not_searched(full), "; ")));
   report.command = arguments.command_line;

@@ -468,6 +468,16 @@ class Traps(Case):
         self.assertNotIn("the work differs", self.run_it(
             "compare", self.file(self.LLAMA), "--over", "microbatch_size=1,2").stdout)
 
+    def test_a_bubble_that_none_can_avoid_counts_the_optimizer_step_as_work(self):
+        """Equal stages and free transfers: what would be left is what there is."""
+        case = self.file("model: {forward: 10 ms, backward: 20 ms, step: 30 ms}\n"
+                         "schedule: 1f1b\npipeline: {stages: 4, microbatches: 8}\n")
+        for step, bubble in (("30 ms", "25.0 %"), ("0 ms", "27.3 %")):  # 90 of 360, of 330
+            text = self.run_it("simulate", case, "--set", f"model.step={step}").stdout
+            self.assertIn(f"bubble {bubble} of the", text)
+            self.assertIn(f"free transfers would leave {bubble}:", text)
+            self.assertEqual("the optimizer step is work, too" in text, step != "0 ms")
+
     def test_what_would_help_names_all_that_it_sets(self):
         seen = 0
         for sets in ([], ["schedule=zb-v"], ["global_batch_size=64"], ["tensor=2", "stages=4"]):

@@ -218,7 +218,7 @@ class Default(Case):
     def test_where_ours_cannot_be_asked_2bw_answers_and_a_line_says_why(self):
         asp = pathlib.Path(os.environ["PENSTOCK_SOURCE"]) / "scenarios/gpt-355m-asp.yaml"
         model = (self.MODEL, "--cluster", self.CLUSTER)
-        for why, words in (("needs --batch", model), ("'servers' needs algorithm", (asp,)),
+        for why, words in (("'servers' needs algorithm", (asp,)),
                            ("--no-transfers is pipedream's", (*model, "--batch", 16, "--no-transfers"))):
             with self.subTest(why):
                 search, notes = self.searched(*words)
@@ -227,6 +227,17 @@ class Default(Case):
                 self.assertIn(why, notes[0])
                 self.assertIn(f"note: {notes[0]}\n", self.ok("plan", *words))
                 self.assertIn(notes[0], self.run_command("plan", *words, "--format", "csv").stderr)
+
+    def test_without_a_batch_a_usual_one_is_taken_and_said(self):
+        model = (self.MODEL, "--cluster", self.CLUSTER)
+        for samples, each, words in ((16, 4, model), (32, 8, (*model, "--microbatch-size", 2)),
+                                     (16, 8, (MEASURED,))):  # on two GPUs, two samples and more
+            with self.subTest(words[0]):
+                result = self.plan(*words, "--effort", 50)
+                self.assertEqual((result["search"], result["batch"]), ("full", samples))
+                note = next(n for n in result["notes"] if "no batch is given" in n)
+                self.assertIn(f"{samples} samples per update, {each} for each GPU", note)
+                self.assertIn(note, self.run_command("plan", *words, "--effort", 50, "--format", "csv").stderr)
 
 
 class Calibrations(Case):

@@ -51,6 +51,25 @@ TEST_F(KeptPlansTest, AnotherNameIsSaidOnce) {
   EXPECT_EQ(also_, (std::vector<Names>{{"gpipe"}}));
 }
 
+TEST_F(KeptPlansTest, OneStageIsOnePlanWhateverItsScheduleIsCalled) {
+  const auto one_stage = [&](std::string_view schedule, double bytes, int width = 1) {
+    FoundPlan plan = found(schedule, 4);
+    plan.choice.family.shape.depth = 1;
+    plan.choice.family.shape.width = width;
+    plan.choice.layers = {2};
+    plan.judgement.memory_bytes = bytes;
+    return plan;
+  };
+  EXPECT_EQ(kept({one_stage("gpipe", 4), one_stage("zb-h1", 2), one_stage("1f1b", 1)}),
+            Names{"1f1b"})
+      << "by what holds least, though gpipe holds all microbatches";
+  EXPECT_EQ(also_, (std::vector<Names>{{"gpipe", "zb-h1"}}));
+  EXPECT_EQ(kept({one_stage("torchgpipe", 1), one_stage("data-parallel", 1)}),
+            Names{"data-parallel"})
+      << "the plainer name";
+  EXPECT_EQ(kept({one_stage("1f1b", 1), one_stage("gpipe", 4, 2)}).size(), 2U);
+}
+
 TEST_F(KeptPlansTest, OtherOrdersAreOthersThoughTheyTakeAsLong) {
   EXPECT_EQ(kept({found("1f1b", 4), found("gpipe", 4)}), (Names{"1f1b", "gpipe"}));
   EXPECT_EQ(also_, (std::vector<Names>{{}, {}}));
