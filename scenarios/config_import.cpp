@@ -180,7 +180,8 @@ Division nanotron_division(ImportNotes& notes) {
   d.balanced = true;  // it divides by cost, the head included
   d.stack = "nanotron";
   notes.assume(
-      "stack: nanotron (its launches, traffic and overlap; leave it out for a neutral one)");
+      "stack: nanotron (its launches, traffic, memory and overlap; leave it out for a neutral "
+      "one)");
   return d;
 }
 

@@ -321,7 +321,9 @@ class Import : ImportNotes {
     std::string out =
         fmt::format("cluster: {}\nstack: megatron\n",
                     cluster_.text(*this, tensor * context * stages * width, per_node_));
-    assume("stack: megatron (its launches, traffic and overlap; leave it out for a neutral one)");
+    assume(
+        "stack: megatron (its launches, traffic, memory and overlap; leave it out for a neutral "
+        "one)");
     const bool interleaved = chunks > 1;
     out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
     // Without chunks Megatron-LM sends and receives together and waits for both.
