@@ -1,6 +1,7 @@
 // What is priced once, and the links shared in this process, against SimGrid that plays every flow.
 #include "sim/lockstep.hpp"
 
+#include "tests/effort.hpp"
 #include "tests/links.hpp"
 #include "tests/random_shape.hpp"
 #include "tests/rig.hpp"
@@ -135,7 +136,7 @@ RandomJob random_job(std::mt19937_64& random) {
 TEST(Lockstep, RandomJobsOnSharedLinksTakeAsLongAsInSimgrid) {
   std::mt19937_64 random(20261124);
   int shared = 0, folded = 0;
-  for (int i = 0; shared < 500; ++i) {
+  for (int i = 0; shared < fewer(500); ++i) {
     const RandomJob job = random_job(random);
     SCOPED_TRACE(testing::Message() << i << ' ' << job.spec.schedule);
     const Job run(job.spec, job.cluster, job.tensor, job.context);
@@ -145,12 +146,12 @@ TEST(Lockstep, RandomJobsOnSharedLinksTakeAsLongAsInSimgrid) {
     expect_as_simgrid(run.input());
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(folded, 50) << "replicas that are priced once";
+  EXPECT_GT(folded, fewer(50)) << "replicas that are priced once";
 }
 
 TEST(Lockstep, RandomJobsOnLinksThatChangeTakeAsLongAsInSimgrid) {
   std::mt19937_64 random(20261125);
-  for (int shared = 0; shared < 100;) {
+  for (int shared = 0; shared < fewer(100);) {
     const RandomJob job = random_job(random);
     SCOPED_TRACE(testing::Message() << shared << ' ' << job.spec.schedule);
     const Job run(job.spec, job.cluster, job.tensor, job.context);
