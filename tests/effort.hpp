@@ -11,7 +11,7 @@ namespace penstock {
 inline constexpr bool kAddressSanitized = __has_feature(address_sanitizer);
 inline constexpr bool kThreadSanitized = __has_feature(thread_sanitizer);
 #else
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(PENSTOCK_ADDRESS_SANITIZED)  // tests/meson.build
 inline constexpr bool kAddressSanitized = true;
 #else
 inline constexpr bool kAddressSanitized = false;
