@@ -6,6 +6,7 @@ Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as 
 """
 
 import contextlib
+import csv
 import os
 import pathlib
 import shutil
@@ -82,9 +83,11 @@ class Merged(Case):
             self.ok("sweep", SMALL, *axes, "--timeout", "0.05", "--shard", f"{k}/2", "-o",
                     self.file("part-%K.csv"))
         done = self.run_command("merge", *self.parts(), "-o", self.file("merged.csv"))
-        # On a busy machine also the small point takes more than the time given.
-        self.assertRegex(done.stderr, "; [12] failed: the sweep.s own command with --resume tries them again")
-        self.assertIn(b",failed,", self.file("merged.csv").read_bytes())
+        # The large point fails; on a busy machine the small one, too.
+        rows = list(csv.DictReader(self.file("merged.csv").read_text().splitlines()))
+        failed = [row["microbatches"] for row in rows if row["status"] == "failed"]
+        self.assertIn("3000000", failed)
+        self.assertIn(f"; {len(failed)} failed: the sweep's own command with --resume tries them again", done.stderr)
         self.ok("sweep", SMALL, *axes, "--resume", "-o", self.file("merged.csv"))
         self.assertNotIn(b",failed,", self.file("merged.csv").read_bytes())
 
