@@ -31,7 +31,7 @@ class Best {
   void offer(OpLists order) {
     const Evaluation found = evaluate(order, where_, shape_);
     if (!found.stuck.empty() || !fits(found)) return;
-    const LinearCost cost{found.stage_time, found.makespan};
+    const OrderCost cost{found.stage_time, found.makespan};
     if (!(cost < cost_)) return;
     cost_ = cost;
     order_ = std::move(order);
@@ -50,7 +50,7 @@ class Best {
   std::vector<double> limits_;
   Placement where_;
   OpLists order_;
-  LinearCost cost_;
+  OrderCost cost_;
 };
 
 /// The order of a schedule with I and W for every B, and nothing that overlaps.
@@ -88,14 +88,14 @@ std::vector<OpLists> closed_forms(const ScheduleShape& shape) {
 }
 
 OpLists search_line(const ScheduleShape& shape) {
-  const LinearProblem problem = linear_problem(shape, kAsOneFOneB);
+  const OrderProblem problem = order_problem(shape, kAsOneFOneB);
   ScheduleShape timed = shape;
   timed.times = problem.times;
   Best best(timed, problem.limits);
   for (const std::uint64_t budget : {1U, kLargerBudget}) {
-    if (budget > 1 && problem.letters() < kFewOps) break;
+    if (budget > 1 && problem.ops() < kFewOps) break;
     OpLists order;
-    append_letters(problem, search_linear(problem, budget * kUsualSteps).letters, order);
+    append_order(problem, search_linear(problem, budget * kUsualSteps).word, order);
     best.offer(std::move(order));
   }
   for (OpLists& order : closed_forms(shape)) best.offer(std::move(order));
@@ -103,7 +103,7 @@ OpLists search_line(const ScheduleShape& shape) {
 }
 
 OpLists search_there_and_back(const ScheduleShape& shape) {
-  const PairProblem problem = pair_problem(shape, placement(shape, Layout::snake), kAsOneFOneB);
+  const OrderProblem problem = order_problem(shape, kAsOneFOneB);
   Best best(shape, problem.limits);
   std::vector<std::vector<Pass>> known;
   for (OpLists& order : closed_forms(shape)) {

@@ -14,14 +14,8 @@
 namespace penstock {
 namespace {
 
-PairProblem problem_of(const ScheduleShape& shape, double usual_limit) {
-  const std::vector<int> widths(shape.depth, 1);
-  const Placement where = layout(Layout::snake, widths, 2, shape.microbatches_per_update);
-  return pair_problem(shape, where, usual_limit);
-}
-
 void generate_v_search(const ScheduleShape& shape, OpLists& order, double usual_limit) {
-  const PairProblem problem = problem_of(shape, usual_limit);
+  const OrderProblem problem = order_problem(shape, usual_limit);
   append_order(problem, search_vee(problem).word, order);
 }
 
@@ -34,7 +28,7 @@ Refusal refuse_limit_there_and_back(const ScheduleShape& shape, double usual_lim
                         shape.depth),
             "memory_limit"};
   }
-  const PairProblem problem = problem_of(shape, usual_limit);
+  const OrderProblem problem = order_problem(shape, usual_limit);
   if (fits_at_all(problem)) return {};
   return {fmt::format("'{}' holds a microbatch's activations of both chunks of a device at once: "
                       "the least memory_limit is {} of 1F1B's largest peak",
@@ -50,7 +44,7 @@ constexpr std::string_view kZbVSearch = "zb-v-search", kVSearch = "v-search";
 
 /// Half of 1F1B's activations, or what one microbatch needs.
 double usual_of_v(const ScheduleShape& shape) {
-  return std::max(kHalf, least_limit(problem_of(shape, kHalf)));
+  return std::max(kHalf, least_limit(order_problem(shape, kHalf)));
 }
 
 void generate_zb_v(const ScheduleShape& shape, OpLists& order) {

@@ -43,7 +43,7 @@ void generate_handcrafted(const ScheduleShape& shape, std::uint32_t reach, OpLis
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     each_handcrafted(handcrafted(shape.depth, d, reach), shape.microbatches_per_update,
                      shape.time(d), std::numeric_limits<double>::infinity(),
-                     [&](OpKind kind, std::uint32_t k) { order.add(make_op(kind, d, k)); });
+                     [&](Pass pass, std::uint32_t k) { order.add(make_op(kind_of(pass), d, k)); });
     order.end_device();
   }
 }
@@ -76,8 +76,8 @@ double peak_of_h2(const ScheduleShape& shape, std::uint32_t) {
 
 /// Searches within `multiple` of 1F1B's memory where the shape has no limits of its own.
 void generate_within(const ScheduleShape& shape, double multiple, OpLists& order) {
-  const LinearProblem problem = linear_problem(shape, multiple);
-  append_letters(problem, search_linear(problem).letters, order);
+  const OrderProblem problem = order_problem(shape, multiple);
+  append_order(problem, search_linear(problem).word, order);
 }
 
 }  // namespace
@@ -90,14 +90,16 @@ Refusal refuse_limit_of_line(const ScheduleShape& shape, double usual_limit) {
     return {fmt::format("memory_limit has {} values for {} devices: give one for all, or {}",
                         limits.size(), shape.depth, shape.depth),
             "memory_limit"};
-  const LinearProblem problem = linear_problem(shape, usual_limit);
-  const double unit = one_f_one_b_peak(shape);
+  const OrderProblem problem = order_problem(shape, usual_limit);
+  const double unit = problem.limit_unit;
   const auto multiple_of = [&](double activation) {  // rounded up to the digits that are printed
     return std::ceil(activation / unit * 1e6) / 1e6;
   };
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
-    if (problem.times[d].activation <= with_slack(problem.limits[d])) continue;
-    const double least = limits.empty() ? most_activation(problem) : problem.times[d].activation;
+    if (problem.one_microbatch(d) <= problem.limit(d)) continue;
+    const double least =
+        limits.empty() ? std::ranges::max(problem.times, {}, &StageTimes::activation).activation
+                       : problem.one_microbatch(d);
     return {fmt::format("device {} cannot hold one microbatch: its memory_limit is {:g} times "
                         "1F1B's largest peak, the least legal value is {:.6f}",
                         d, problem.limits[d] / unit, multiple_of(least)),

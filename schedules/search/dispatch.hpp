@@ -3,7 +3,7 @@
 // them with W. One pass over the ops, O(log p) each, nothing allocated.
 #pragma once
 
-#include "schedules/search/linear.hpp"
+#include "schedules/search/run.hpp"
 
 namespace penstock {
 
@@ -23,52 +23,42 @@ struct DispatchRule {
 
 class Dispatch {
  public:
-  explicit Dispatch(const LinearProblem& problem);
+  explicit Dispatch(const OrderProblem& problem);
 
-  /// Runs the rules of the devices, writes the order it makes and returns what that takes;
-  /// infinite when a device cannot hold a single microbatch.
+  /// Runs the rules of the devices and returns what the order they make takes; not found() when a
+  /// device cannot hold a single microbatch. Its word is `word()` until the next run.
   /// `target`: the stage time and makespan aimed at. They say how long each device may stand idle
   /// in all; one that cannot afford a wait runs a W instead, also one that is longer than the wait.
-  LinearCost run(const std::vector<DispatchRule>& rules, const LinearCost& target,
-                 std::vector<OpKind>& letters);
+  OrderCost run(const std::vector<DispatchRule>& rules, const OrderCost& target);
+  const std::vector<Pass>& word() const { return run_.word(); }
 
  private:
   struct Device {
-    StageTimes time;
-    double limit = 0, held = 0;
-    double now = 0, begin = 0;   // end of its last op, start of its first
     double idle = 0, spare = 0;  // so far; what the target allows
-    std::uint32_t f = 0, i = 0, w = 0;
     DispatchRule rule;
-    OpKind last = OpKind::backward_input;  // of F and I
-
-    std::uint32_t done() const { return f + i + w; }
+    Pass last = kI0;  // of F and I
   };
 
-  void reset(const std::vector<DispatchRule>& rules, const LinearCost& target);
+  void reset(const std::vector<DispatchRule>& rules, const OrderCost& target);
   void decide(std::uint32_t d);
   void decide_on_weight(std::uint32_t d, bool may_forward, double forward, double input);
-  void start(std::uint32_t d, OpKind kind);
+  void start(std::uint32_t d, Pass pass);
   bool start_any_weight();
+  std::uint32_t left(std::uint32_t d, Pass pass) const {
+    return problem_.microbatches - run_.count(d, pass);
+  }
   bool is_ahead(std::uint32_t d) const;
-  double forward_at(std::uint32_t d) const;
-  double input_at(std::uint32_t d) const;
-  double forward_not_before(std::uint32_t d) const;
-  double input_not_before(std::uint32_t d) const;
+  double not_before(std::uint32_t d, std::uint32_t neighbour, Pass pass) const;
   bool can_catch_up(std::uint32_t d) const;
-  void wake(std::uint32_t d, double time);
   void wake_sleeper(std::uint32_t d);
 
-  const LinearProblem& problem_;
-  std::uint32_t p_, m_, leaves_;
+  const OrderProblem& problem_;
+  std::uint32_t last_;  // device
   double clock_ = 0;
-  std::size_t done_ = 0;
+  DeviceRun run_;
+  WakeTimes wake_;
   std::vector<Device> devices_;
-  std::vector<double> forward_end_, input_end_;  // [device][microbatch]
-  std::vector<double> key_;                      // when a device decides next; kNever: asleep
-  std::vector<std::uint32_t> tree_;              // tournament of the keys; its winner is in [1]
   std::vector<double> way_back_;  // of an I, from the end on the last device to the arrival
-  OpKind* letters_ = nullptr;
 };
 
 }  // namespace penstock

@@ -6,18 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 
 namespace penstock {
 namespace {
 
-constexpr double kSame = 1e-12;  // rounding of sums
-
-bool same(double a, double b) { return std::abs(a - b) <= kSame * std::max(a, b); }
-
 /// Activations of a stage that fit, at least one and at most m.
-std::uint32_t fitting(const LinearProblem& problem, std::uint32_t d) {
-  const double one = problem.times[d].activation, limit = with_slack(problem.limits[d]);
+std::uint32_t fitting(const OrderProblem& problem, std::uint32_t d) {
+  const double one = problem.times[d].activation, limit = problem.limit(d);
   const std::uint32_t m = problem.microbatches;
   return one * m <= limit ? m : std::max(1U, static_cast<std::uint32_t>(limit / one));
 }
@@ -31,42 +26,13 @@ double forced_weights(const StageTimes& t, double limit, double m) {
 
 }  // namespace
 
-bool LinearCost::operator<(const LinearCost& other) const {
-  if (std::isinf(other.stage_time)) return !std::isinf(stage_time);
-  if (!same(stage_time, other.stage_time)) return stage_time < other.stage_time;
-  return makespan < other.makespan && !same(makespan, other.makespan);
-}
-
-LinearProblem linear_problem(const ScheduleShape& shape, double multiple) {
-  LinearProblem problem{.depth = shape.depth,
-                        .microbatches = shape.microbatches_per_update,
-                        .transfer = shape.transfer,
-                        .times = {},
-                        .limits = {}};
-  if (shape.memory_limit > 0) multiple = shape.memory_limit;
-  for (std::uint32_t d = 0; d < shape.depth; ++d) problem.times.push_back(shape.time(d));
-  if (most_activation(problem) <= 0)
-    for (StageTimes& t : problem.times) t.activation = t.activation_after_input = 1;
-  const double unit = one_f_one_b_peak(shape);
-  for (std::uint32_t d = 0; d < shape.depth; ++d) {
-    const double own = shape.memory_limits.empty() ? multiple : shape.memory_limits[d];
-    problem.limits.push_back(unit * own);
-  }
-  return problem;
-}
-
-double most_activation(const LinearProblem& problem) {
-  const auto kept = [](const StageTimes& t) { return t.activation; };
-  return std::ranges::max(problem.times, {}, kept).activation;
-}
-
 // Three things keep a device from being shorter: its work; the first microbatch, which has to go to
 // the last device and back, while only as many F as fit are at hand; and any device behind it,
 // whose F and I (and the W that memory forces) lie between the device's own first F and last W.
-LinearCost least_cost(const LinearProblem& problem) {
-  const std::uint32_t p = problem.depth;
+OrderCost least_cost(const OrderProblem& problem) {
+  const std::uint32_t p = problem.devices;
   const double m = problem.microbatches, c = problem.transfer;
-  LinearCost least{0, 0, 0};
+  OrderCost least{0, 0, 0};
   double head = 0;  // before a device can begin
   for (std::uint32_t d = 0; d < p; ++d) {
     const StageTimes& t = problem.times[d];
@@ -88,17 +54,6 @@ LinearCost least_cost(const LinearProblem& problem) {
     head += t.forward + c;
   }
   return least;
-}
-
-void append_letters(const LinearProblem& problem, const std::vector<OpKind>& letters,
-                    OpLists& order) {
-  for (std::uint32_t d = 0; d < problem.depth; ++d) {
-    std::array<std::uint32_t, 4> next{};  // by kind
-    for (std::size_t n = d * problem.word(); n < (d + 1) * problem.word(); ++n) {
-      order.add(make_op(letters[n], d, next[static_cast<std::size_t>(letters[n])]++));
-    }
-    order.end_device();
-  }
 }
 
 namespace {
@@ -140,66 +95,65 @@ constexpr std::array<KnownRule, 14> kKnownRules = {{
 /// What all devices prefer, and the stage time they aim at.
 struct Rules {
   std::vector<DispatchRule> of;
-  LinearCost target;
+  OrderCost target;
 };
 
 class Search {
  public:
-  Search(const LinearProblem& problem, std::uint64_t steps)
+  Search(const OrderProblem& problem, std::uint64_t steps)
       : problem_(problem),
         least_(least_cost(problem)),
         left_(static_cast<std::int64_t>(steps)),
         replay_(problem),
         dispatch_(problem) {}
 
-  LinearOrder run() {
+  Order run() {
     try_handcrafted(1, true);
     try_handcrafted(1, false);
     try_handcrafted(2, false);
     if (!finished()) try_known_rules();
-    const auto ops = static_cast<std::int64_t>(problem_.letters());
+    const auto ops = static_cast<std::int64_t>(problem_.ops());
     if (finished() || left_ < kFewestChanges * kDispatch * ops) return std::move(best_);
     try_changed_rules();
     if (!finished() && left_ > 0) {
       const auto trials = static_cast<std::uint64_t>(left_ / ops);
-      improve_by_moves(problem_, trials, least_, replay_, dice_, best_);
+      climb(problem_, trials, least_, replay_, dice_, best_);
     }
     return std::move(best_);
   }
 
  private:
   bool finished() const { return !(least_ < best_.cost); }
-  bool longest_is_least() const { return same(best_.cost.stage_time, least_.stage_time); }
+  bool longest_is_least() const { return same_time(best_.cost.stage_time, least_.stage_time); }
 
-  void keep(const LinearCost& cost) {
-    if (!(cost < best_.cost)) return;
-    best_.cost = cost;
-    best_.letters.swap(trial_);
+  void keep(const OrderCost& cost, const std::vector<Pass>& word) {
+    if (cost < best_.cost) best_ = {cost, word};
   }
 
   /// 1F1B (reach 1, `at_once`: no W waits), ZB-H1, ZB-H2.
   void try_handcrafted(std::uint32_t reach, bool at_once) {
-    trial_.clear();
+    std::vector<Pass> word;
+    word.reserve(problem_.ops());
     std::uint32_t ahead = problem_.microbatches;
-    for (std::uint32_t d = 0; d < problem_.depth; ++d) {
-      Handcrafted how = handcrafted(problem_.depth, d, reach);
+    for (std::uint32_t d = 0; d < problem_.devices; ++d) {
+      Handcrafted how = handcrafted(problem_.devices, d, reach);
       // No device can be further ahead than the one that feeds it.
       ahead = how.ahead = std::min({how.ahead, ahead, fitting(problem_, d)});
       if (at_once) how.behind = 0;
       each_handcrafted(how, problem_.microbatches, problem_.times[d], problem_.limits[d],
-                       [&](OpKind kind, std::uint32_t) { trial_.push_back(kind); });
+                       [&](Pass pass, std::uint32_t) { word.push_back(pass); });
     }
-    keep(replay_.run(trial_));
+    if (replay_.run(word, times_)) keep(times_.cost, word);
   }
 
-  LinearCost try_rules(const Rules& rules) {
-    left_ -= kDispatch * static_cast<std::int64_t>(problem_.letters());
-    const LinearCost cost = dispatch_.run(rules.of, rules.target, trial_);
+  OrderCost try_rules(const Rules& rules) {
+    left_ -= kDispatch * static_cast<std::int64_t>(problem_.ops());
+    const OrderCost cost = dispatch_.run(rules.of, rules.target);
     if (cost.mixed() <= mixed_) {
       mixed_ = cost.mixed();
       rules_ = rules;
     }
-    keep(cost);
+    keep(cost, dispatch_.word());
     return cost;
   }
 
@@ -209,9 +163,9 @@ class Search {
   /// Forwards that a device can run before its first I comes back, whole ones or also the one that
   /// it delays.
   Ahead until_first_input(bool one_more) const {
-    Ahead ahead(problem_.depth);
+    Ahead ahead(problem_.devices);
     double trip = 0;
-    for (std::uint32_t d = problem_.depth; d-- > 0;) {
+    for (std::uint32_t d = problem_.devices; d-- > 0;) {
       const StageTimes& t = problem_.times[d];
       const double fit = t.forward > 0 ? trip / t.forward : problem_.microbatches;
       const double whole = one_more ? std::ceil(fit - 1e-9) : std::floor(fit + 1e-9);
@@ -224,7 +178,7 @@ class Search {
   /// The same, kept within the limit, and every device less far ahead than the one before it.
   Ahead descending() const {
     Ahead ahead = until_first_input(false);
-    for (std::uint32_t d = 0; d < problem_.depth; ++d) {
+    for (std::uint32_t d = 0; d < problem_.devices; ++d) {
       ahead[d] = std::min(ahead[d], fitting(problem_, d));
       if (d > 0) ahead[d] = std::min(ahead[d], std::max(ahead[d - 1], 2U) - 1);
     }
@@ -233,7 +187,7 @@ class Search {
 
   /// First for the stage time; when that cannot be better, for the makespan.
   void try_known_rules() {
-    const std::array<Ahead, 4> ahead = {Ahead(problem_.depth, problem_.microbatches),
+    const std::array<Ahead, 4> ahead = {Ahead(problem_.devices, problem_.microbatches),
                                         until_first_input(false), until_first_input(true),
                                         descending()};
     const std::int64_t until = left_ / 2;
@@ -257,12 +211,12 @@ class Search {
     if (longest_is_least()) left_ /= 2;  // only the makespan can still improve
     const std::int64_t until = left_ / 4;
     Rules now = rules_;
-    LinearCost cost = dispatch_.run(now.of, now.target, trial_);
+    OrderCost cost = dispatch_.run(now.of, now.target);
     while (left_ > until && !finished()) {
       Rules changed = now;
       do change(changed);
       while (dice_.below(2) == 0);
-      const LinearCost found = try_rules(changed);
+      const OrderCost found = try_rules(changed);
       if (worse(found, cost)) continue;
       cost = found;
       now = std::move(changed);
@@ -270,8 +224,8 @@ class Search {
   }
 
   /// While the longest device can still be shorter every device counts, so that a walk has a slope.
-  bool worse(const LinearCost& found, const LinearCost& than) const {
-    return longest_is_least() ? than < found : !(found.mixed() <= than.mixed() * (1 + kSame));
+  bool worse(const OrderCost& found, const OrderCost& than) const {
+    return longest_is_least() ? than < found : !(found.mixed() <= than.mixed() * (1 + 1e-12));
   }
 
   void change(Rules& rules) {
@@ -279,7 +233,7 @@ class Search {
     static constexpr std::array kLead = {1U, 2U, 3U, DispatchRule{}.lead};
     static constexpr std::array kOver = {1.0, 1.001, 1.003, 1.01, 1.03, 1.1};
     const auto any = [&](const auto& values) { return values[dice_.below(values.size())]; };
-    DispatchRule& rule = rules.of[dice_.below(problem_.depth)];
+    DispatchRule& rule = rules.of[dice_.below(problem_.devices)];
     switch (dice_.below(7)) {
       case 0: rule.in_turn = !rule.in_turn; break;
       case 1: rule.patience = any(kPatience); break;
@@ -293,21 +247,21 @@ class Search {
     }
   }
 
-  const LinearProblem& problem_;
-  LinearCost least_;
+  const OrderProblem& problem_;
+  OrderCost least_;
   std::int64_t left_;  // steps
   Replay replay_;
+  Replay::Times times_;
   Dispatch dispatch_;
   Dice dice_;
-  std::vector<OpKind> trial_;
-  LinearOrder best_;
-  Rules rules_;  // the best so far by LinearCost::mixed
+  Order best_;
+  Rules rules_;  // the best so far by OrderCost::mixed
   double mixed_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace
 
-LinearOrder search_linear(const LinearProblem& problem, std::uint64_t steps) {
+Order search_linear(const OrderProblem& problem, std::uint64_t steps) {
   return Search(problem, steps).run();
 }
 

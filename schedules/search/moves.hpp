@@ -1,41 +1,13 @@
-// Orders of a linear pipeline changed letter by letter. The longest device ends when it does
-// because of a chain of ops without a gap, the critical path; only a change on it can shorten the
-// whole. So a move takes a letter of the path, or now and then any letter, and puts it some places
-// earlier or later on its device. What makes nothing worse is kept.
+// Orders improved by moves of single ops. A device ends when it does because of a chain of ops
+// without a gap, the critical path (as in job-shop scheduling); only a change on it can shorten the
+// whole. So a move takes an op of the path and puts it some places earlier or later on its device.
 #pragma once
 
-#include "schedules/search/linear.hpp"
+#include "schedules/search/replay.hpp"
+
+#include <random>
 
 namespace penstock {
-
-/// The time source of the moves: an order, replayed.
-class Replay {
- public:
-  explicit Replay(const LinearProblem& problem);
-
-  /// What the order takes; infinite when it can never finish. Precondition: every letter as often
-  /// as there are microbatches.
-  LinearCost run(const std::vector<OpKind>& letters);
-  /// Places of the letters that the longest device of the run before had to wait for.
-  const std::vector<std::size_t>& critical_path(const std::vector<OpKind>& letters);
-
- private:
-  struct Cursor {
-    double now = 0, begin = 0;
-    std::uint32_t f = 0, i = 0, w = 0;
-
-    std::uint32_t done() const { return f + i + w; }
-  };
-  bool advance(std::uint32_t d, const OpKind* word);
-
-  const LinearProblem& problem_;
-  std::vector<double> forward_end_, input_end_;       // [device][microbatch]
-  std::vector<std::uint32_t> forward_at_, input_at_;  // places of the letters in their words
-  std::vector<double> begin_;                         // of every letter
-  std::vector<std::uint32_t> microbatch_;
-  std::vector<Cursor> at_;
-  std::vector<std::size_t> path_;
-};
 
 /// Numbers that look random, the same in every run (Marsaglia's xorshift).
 class Dice {
@@ -51,8 +23,26 @@ class Dice {
   std::uint64_t state_ = 88172645463325252U;
 };
 
-/// Improves an order by `trials` moves, or until its cost is not more than `enough`.
-void improve_by_moves(const LinearProblem& problem, std::uint64_t trials, const LinearCost& enough,
-                      Replay& replay, Dice& dice, LinearOrder& order);
+/// Improves an order by `trials` moves, now and then of any op, or until its cost is not more than
+/// `enough`. What makes nothing worse is kept.
+void climb(const OrderProblem& problem, std::uint64_t trials, const OrderCost& enough,
+           Replay& replay, Dice& dice, Order& order);
+
+/// What a good order is: no worse in stage time and in makespan than the known order that is best
+/// by stage time, then makespan; and then the least sum of the two.
+struct PairAim {
+  double stage_time = kNever, makespan = kNever;
+
+  void add(const OrderCost& known);
+  double cost(const OrderCost& order) const;
+};
+
+/// Replaces `order` by the best order found in `evaluations`, if that costs less. A move stays when
+/// it costs little more than before, ever less of it as the search goes on (threshold accepting:
+/// Dueck and Scheuer, J. Comput. Phys. 90, 1990). `enough`: stage time and makespan that no order
+/// is below.
+void improve_by_thresholds(const OrderProblem& problem, const PairAim& aim, const OrderCost& enough,
+                           std::size_t evaluations, Replay& replay, std::mt19937_64& random,
+                           Order& order);
 
 }  // namespace penstock

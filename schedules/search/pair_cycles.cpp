@@ -8,21 +8,17 @@ namespace penstock {
 namespace {
 
 /// Activations that a device holds at most.
-double peak_of(const PairProblem& problem, const PairCycle& cycle, std::uint32_t d) {
+double peak_of(const OrderProblem& problem, const PairCycle& cycle, std::uint32_t d) {
   const auto& first = cycle.first[d];
   const auto between = [&](Pass from, Pass to) { return first[index(to)] - first[index(from)]; };
-  const StageTimes& lower = problem.times[problem.stages[d][0]];
-  const StageTimes& upper = problem.times[problem.stages[d][1]];
-  const auto of_chunk = [&](const StageTimes& t, Pass f, Pass i, Pass w) {
+  const auto of_chunk = [&](Pass f, Pass i, Pass w) {
+    const StageTimes& t = problem.time(d, f);
     return between(f, i) * t.activation + between(i, w) * t.activation_after_input;
   };
-  double held = of_chunk(lower, kF0, kI0, Pass::w_lower) + of_chunk(upper, kF1, kI1, Pass::w_upper);
+  double held = of_chunk(kF0, kI0, kW0) + of_chunk(kF1, kI1, kW1);
   double most = held;
   for (const Pass pass : cycle.order[d]) {
-    const StageTimes& t = chunk_of(pass) == 1 ? upper : lower;
-    held += is_forward(pass)  ? t.activation
-            : is_weight(pass) ? -t.activation_after_input
-                              : t.activation_after_input - t.activation;
+    held += problem.change(d, pass);
     most = std::max(most, held);
   }
   return most;
@@ -41,7 +37,7 @@ double about_exponential(std::uint64_t bits) {
 /// The search's state: a cycle, and since when each of its passes can start.
 class CycleSearch {
  public:
-  explicit CycleSearch(const PairProblem& problem)
+  explicit CycleSearch(const OrderProblem& problem)
       : problem_(problem),
         nodes_(kPasses * problem.devices),
         input_(nodes_),
@@ -57,8 +53,6 @@ class CycleSearch {
         start_(nodes_) {
     const double each = problem.microbatches;
     for (std::uint32_t d = 0; d < problem.devices; ++d) {
-      for (std::uint32_t i = 0; i < kPasses; ++i)
-        duration_[node(d, static_cast<Pass>(i))] = problem.duration(d, static_cast<Pass>(i));
       if (problem.work(d) / each <= least_) continue;
       least_ = problem.work(d) / each;
       busiest_ = d;
@@ -104,27 +98,27 @@ class CycleSearch {
 
  private:
   static std::uint32_t node(std::uint32_t d, Pass pass) { return d * kPasses + index(pass); }
-  std::uint32_t node_of(std::uint32_t stage, Pass lower, Pass upper) const {
-    const std::uint32_t d = problem_.device[stage];
-    return node(d, problem_.stages[d][1] == stage ? upper : lower);
-  }
   double first(std::uint32_t n) const { return now_.first[n / kPasses][n % kPasses]; }
 
   /// The pass whose output each one waits for; the first one waits for none.
   void find_inputs() {
-    const std::uint32_t last = problem_.stage_count() - 1;
-    const auto add = [&](std::uint32_t n, std::uint32_t input) {
-      input_[n] = input;
-      if (input != n) outputs_[input].push_back(n);
-      until_there_[n] = duration_[input] + problem_.message(input / kPasses, n / kPasses);
+    const std::vector<PassLine> lines = pass_lines(problem_);
+    const auto add = [&](std::uint32_t n, double message) {
+      const auto from = static_cast<std::uint32_t>(lines[n].from);
+      input_[n] = from < nodes_ ? from : n;
+      if (from < nodes_) outputs_[from].push_back(n);
+      until_there_[n] = lines[input_[n]].duration + message;
+      duration_[n] = lines[n].duration;
       in_order_.push_back(n);
     };
-    const auto forward = [&](std::uint32_t s) { return node_of(s, kF0, kF1); };
-    const auto back = [&](std::uint32_t s) { return node_of(s, kI0, kI1); };
-    for (std::uint32_t s = 0; s <= last; ++s) add(forward(s), forward(s == 0 ? s : s - 1));
-    for (std::uint32_t s = last + 1; s-- > 0;) add(back(s), s == last ? forward(s) : back(s + 1));
-    for (std::uint32_t s = 0; s <= last; ++s)
-      add(node_of(s, Pass::w_lower, Pass::w_upper), back(s));
+    double message = 0;
+    for (std::uint32_t n = node(0, kF0); n < nodes_;) {
+      add(n, message);
+      message = lines[n].message;
+      n = static_cast<std::uint32_t>(lines[n].to);
+    }
+    for (std::uint32_t d = 0; d < problem_.devices; ++d) add(node(d, kW0), 0);
+    for (std::uint32_t d = problem_.devices; d-- > 0;) add(node(d, kW1), 0);
   }
 
   void take_order(std::uint32_t d) {
@@ -245,7 +239,7 @@ class CycleSearch {
   }
 
   double excess(std::uint32_t d) const {
-    return std::max(0.0, peak_of(problem_, now_, d) / problem_.limits[d] - 1);
+    return std::max(0.0, peak_of(problem_, now_, d) / problem_.limit(d) - 1);
   }
 
   /// Changes the order of a device, one on the critical circle or one that holds too much more
@@ -282,7 +276,7 @@ class CycleSearch {
     std::swap(order.back(), order.front());
   }
 
-  const PairProblem& problem_;
+  const OrderProblem& problem_;
   std::uint32_t nodes_, busiest_ = 0;  // a node: a pass of a device
   double least_ = 0;                   // period: the most work of a device
   double period_ = 0;
@@ -299,7 +293,7 @@ class CycleSearch {
 
 }  // namespace
 
-std::optional<PairCycle> cycle_in(const PairProblem& problem, const std::vector<Pass>& word) {
+std::optional<PairCycle> cycle_in(const OrderProblem& problem, const std::vector<Pass>& word) {
   PairCycle cycle;
   const std::size_t length = word.size() / problem.devices;
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
@@ -314,7 +308,7 @@ std::optional<PairCycle> cycle_in(const PairProblem& problem, const std::vector<
   return cycle;
 }
 
-std::vector<Pass> word_of(const PairProblem& problem, const PairCycle& cycle) {
+std::vector<Pass> word_of(const OrderProblem& problem, const PairCycle& cycle) {
   std::vector<Pass> word;
   word.reserve(problem.ops());
   const auto m = static_cast<std::int32_t>(problem.microbatches);
@@ -331,18 +325,18 @@ std::vector<Pass> word_of(const PairProblem& problem, const PairCycle& cycle) {
   return word;
 }
 
-double excess_of(const PairProblem& problem, const PairCycle& cycle) {
+double excess_of(const OrderProblem& problem, const PairCycle& cycle) {
   double sum = 0;
   for (std::uint32_t d = 0; d < problem.devices; ++d)
-    sum += std::max(0.0, peak_of(problem, cycle, d) / problem.limits[d] - 1);
+    sum += std::max(0.0, peak_of(problem, cycle, d) / problem.limit(d) - 1);
   return sum;
 }
 
-double period_of(const PairProblem& problem, const PairCycle& cycle) {
+double period_of(const OrderProblem& problem, const PairCycle& cycle) {
   return CycleSearch(problem).period_of(cycle);
 }
 
-std::optional<PairCycle> improved(const PairProblem& problem, const PairCycle& from,
+std::optional<PairCycle> improved(const OrderProblem& problem, const PairCycle& from,
                                   std::size_t evaluations, std::mt19937_64& random) {
   return CycleSearch(problem).improved(from, evaluations, random);
 }

@@ -9,7 +9,7 @@
 // annealing, and what is held above a limit costs ever more.
 #pragma once
 
-#include "schedules/search/pair_problem.hpp"
+#include "schedules/search/problem.hpp"
 
 #include <optional>
 #include <random>
@@ -22,20 +22,20 @@ struct PairCycle {
 };
 
 /// What repeats in the middle of a word of any number of microbatches; none: nothing does.
-std::optional<PairCycle> cycle_in(const PairProblem& problem, const std::vector<Pass>& word);
+std::optional<PairCycle> cycle_in(const OrderProblem& problem, const std::vector<Pass>& word);
 
 /// The order of the problem's microbatches that a cycle makes. It holds no more than the cycle.
-std::vector<Pass> word_of(const PairProblem& problem, const PairCycle& cycle);
+std::vector<Pass> word_of(const OrderProblem& problem, const PairCycle& cycle);
 
 /// What its devices hold above their limits, as shares of these.
-double excess_of(const PairProblem& problem, const PairCycle& cycle);
+double excess_of(const OrderProblem& problem, const PairCycle& cycle);
 
 /// The least time from one cycle to the next; kNever: its passes wait for themselves.
-double period_of(const PairProblem& problem, const PairCycle& cycle);
+double period_of(const OrderProblem& problem, const PairCycle& cycle);
 
 /// The cycle of the least period that was found within the limits, from this one, in so many
 /// evaluations; none: there was none within them. Microbatches of the problem do not matter.
-std::optional<PairCycle> improved(const PairProblem& problem, const PairCycle& from,
+std::optional<PairCycle> improved(const OrderProblem& problem, const PairCycle& from,
                                   std::size_t evaluations, std::mt19937_64& random);
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 #include "schedules/search/pair_rounds.hpp"
 
-#include "schedules/search/pair_run.hpp"
+#include "schedules/search/run.hpp"
 
 #include <algorithm>
 
@@ -15,10 +15,10 @@ struct RoundRule {
 
 class Rounds {
  public:
-  explicit Rounds(const PairProblem& problem)
+  explicit Rounds(const OrderProblem& problem)
       : problem_(problem), p_(problem.devices), m_(problem.microbatches), run_(problem) {}
 
-  PairOrder run(const RoundRule& rule) {
+  OrderCost run(const RoundRule& rule) {
     rule_ = &rule;
     run_.reset();
     stuck_ = false;
@@ -34,7 +34,7 @@ class Rounds {
     for (std::uint32_t d = 0; d < p_ && !stuck_; ++d) {
       while (run_.pending(d) > 0) run_.start_weight(d, run_.free_at(d));
     }
-    return stuck_ ? PairOrder{} : run_.outcome();
+    return stuck_ ? OrderCost{} : run_.cost();
   }
 
   double most_idle() const { return most_idle_; }
@@ -74,7 +74,7 @@ class Rounds {
   }
 
   bool may_take_more(std::uint32_t d, double until) const {
-    return run_.held(d) + run_.activation(d, kF0) * (2 + 2 * d) <= problem_.limits[d] &&
+    return run_.held(d) + run_.activation(d, kF0) * (2 + 2 * d) <= problem_.limit(d) &&
            run_.free_at(d) + run_.duration(d, kF0) <= until && left(d, kF0);
   }
 
@@ -151,23 +151,20 @@ class Rounds {
     return std::max(most_idle_, allowed) - run_.idle(d);
   }
 
-  const PairProblem& problem_;
+  const OrderProblem& problem_;
   std::uint32_t p_, m_;
-  PairRun run_;
+  DeviceRun run_;
   const RoundRule* rule_ = nullptr;
   double most_idle_ = 0, most_allowed_ = 0;
   bool stuck_ = false;
 };
 
 /// The rule, and then again with what the devices stood idle as long as that becomes less.
-void repeat(Rounds& rounds, RoundRule rule, PairOrder& best) {
+void repeat(Rounds& rounds, RoundRule rule, Order& best) {
   for (double least = kNever;;) {
-    const PairOrder order = rounds.run(rule);
-    if (!order.found() || rounds.most_idle() >= least) return;
-    if (order.stage_time < best.stage_time) {
-      best = order;
-      best.word = rounds.word();
-    }
+    const OrderCost cost = rounds.run(rule);
+    if (!cost.found() || rounds.most_idle() >= least) return;
+    if (cost.stage_time < best.cost.stage_time) best = {cost, rounds.word()};
     least = rounds.most_idle();
     rule.allowed = rounds.idle();
   }
@@ -175,8 +172,8 @@ void repeat(Rounds& rounds, RoundRule rule, PairOrder& best) {
 
 }  // namespace
 
-PairOrder round_order(const PairProblem& problem) {
-  PairOrder best;
+Order round_order(const OrderProblem& problem) {
+  Order best;
   Rounds rounds(problem);
   for (const bool backward : {true, false}) {
     for (const bool forward : {true, false}) repeat(rounds, {forward, backward, {}}, best);

@@ -5,12 +5,12 @@
 // device stood idle as its allowance while that helps.
 #pragma once
 
-#include "schedules/search/pair_problem.hpp"
+#include "schedules/search/problem.hpp"
 
 namespace penstock {
 
 /// The order with the least stage time that rounds make; not found() where they do not fit the
 /// limits. Precondition: the V placement.
-PairOrder round_order(const PairProblem& problem);
+Order round_order(const OrderProblem& problem);
 
 }  // namespace penstock

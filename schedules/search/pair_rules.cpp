@@ -5,46 +5,32 @@
 
 namespace penstock {
 
-PairRules::PairRules(const PairProblem& problem)
+PairRules::PairRules(const OrderProblem& problem)
     : problem_(problem),
       run_(problem),
+      wake_(problem.devices),
       lower_most_(problem.devices),
-      after_forward_(problem.devices),
-      wake_(problem.devices) {
-  while (leaves_ < problem.devices) leaves_ *= 2;
-  tree_.resize(std::size_t{2} * leaves_);
-}
+      after_forward_(problem.devices) {}
 
 void PairRules::reset(const PairRule& rule) {
   rule_ = rule;
   run_.reset();
   for (std::uint32_t d = 0; d < problem_.devices; ++d) {
-    const double upper = run_.activation(d, Pass::f_upper), limit = problem_.limits[d];
+    const double upper = run_.activation(d, Pass::f_upper), limit = problem_.limit(d);
     double reserve = rule.reserve + rule.reserve_slope * d;
     if (rule.half && upper > 0) reserve = std::min(reserve, std::floor(limit / upper / 2));
     const double least = run_.activation(d, Pass::f_lower);
     lower_most_[d] = std::max(limit - upper * std::max(reserve, 1.0), least);
   }
   std::fill(after_forward_.begin(), after_forward_.end(), false);
-  std::fill(wake_.begin(), wake_.end(), kNever);
-  for (std::uint32_t i = 0; i < leaves_; ++i)
-    tree_[leaves_ + i] = std::min(i, problem_.devices - 1);
-  for (std::uint32_t i = leaves_; i-- > 1;) tree_[i] = tree_[2 * std::size_t{i}];
-  wake(problem_.device[0], 0);
+  wake_.set(0, 0);
 }
 
-void PairRules::wake(std::uint32_t d, double time) {
-  wake_[d] = time;
-  for (std::uint32_t i = (leaves_ + d) / 2; i > 0; i /= 2) {
-    const std::uint32_t left = tree_[2 * std::size_t{i}], right = tree_[2 * std::size_t{i} + 1];
-    tree_[i] = wake_[right] < wake_[left] ? right : left;
-  }
-}
-
-PairOrder PairRules::run(const PairRule& rule) {
+OrderCost PairRules::run(const PairRule& rule) {
   reset(rule);
-  for (std::uint32_t d = tree_[1]; wake_[d] < kNever; d = tree_[1]) decide(d, wake_[d]);
-  return run_.outcome();
+  for (std::uint32_t d = wake_.first(); wake_.of(d) < kNever; d = wake_.first())
+    decide(d, wake_.of(d));
+  return run_.cost();
 }
 
 std::array<Pass, 4> PairRules::preference(std::uint32_t d) const {
@@ -108,12 +94,12 @@ void PairRules::decide(std::uint32_t d, double now) {
   const Choice choice = choose(d, now);
   if (!choice.any) {
     if (weight_before(d, now, choice.next)) return start(d, Pass::w_lower, now);
-    return wake(d, choice.next);
+    return wake_.set(d, choice.next);
   }
   const Pass timed = is_weight(choice.pass) ? run_.next_weight(d) : choice.pass;
   if (choice.better < now + rule_.patience * run_.duration(d, timed)) {
     if (weight_before(d, now, choice.better)) return start(d, Pass::w_lower, now);
-    return wake(d, choice.better);
+    return wake_.set(d, choice.better);
   }
   start(d, choice.pass, now);
 }
@@ -121,14 +107,14 @@ void PairRules::decide(std::uint32_t d, double now) {
 void PairRules::start(std::uint32_t d, Pass pass, double now) {
   if (is_weight(pass)) {
     run_.start_weight(d, now);
-    return wake(d, run_.free_at(d));
+    return wake_.set(d, run_.free_at(d));
   }
   after_forward_[d] = is_forward(pass);
-  const PairRun::Arrival to = run_.start(d, pass, now);
-  wake(d, run_.free_at(d));
+  const DeviceRun::Arrival to = run_.start(d, pass, now);
+  wake_.set(d, run_.free_at(d));
   if (to.time == kNever || to.device == d) return;
   const double time = std::max(to.time, run_.free_at(to.device));
-  if (time < wake_[to.device]) wake(to.device, time);
+  if (time < wake_.of(to.device)) wake_.set(to.device, time);
 }
 
 namespace {

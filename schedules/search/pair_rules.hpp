@@ -3,11 +3,11 @@
 // begun is known to it), or fills the time with a W. One pass, O(log p) per op.
 //
 // It never gets stuck: the lower chunk leaves room for one activation of the upper one
-// (pair_problem.hpp), and a device that has nothing else to do runs the W's it has.
+// (problem.hpp), and a device that has nothing else to do runs the W's it has.
 #pragma once
 
-#include "schedules/search/pair_run.hpp"
 #include "schedules/search/pair_slots.hpp"
+#include "schedules/search/run.hpp"
 
 namespace penstock {
 
@@ -35,10 +35,10 @@ struct PairRule {
 
 class PairRules {
  public:
-  explicit PairRules(const PairProblem& problem);
+  explicit PairRules(const OrderProblem& problem);
 
   /// What the order takes that a rule makes; its word is `word()` until the next run.
-  PairOrder run(const PairRule& rule);
+  OrderCost run(const PairRule& rule);
   const std::vector<Pass>& word() const { return run_.word(); }
 
  private:
@@ -56,16 +56,13 @@ class PairRules {
   bool has_room(std::uint32_t d, Pass pass) const;
   bool weight_before(std::uint32_t d, double now, double next) const;
   void start(std::uint32_t d, Pass pass, double now);
-  void wake(std::uint32_t d, double time);
 
-  const PairProblem& problem_;
-  PairRun run_;
+  const OrderProblem& problem_;
+  DeviceRun run_;
+  WakeTimes wake_;
   PairRule rule_;
   std::vector<double> lower_most_;  // by device: activations of the lower chunk
   std::vector<bool> after_forward_;
-  std::vector<double> wake_;         // when a device decides next; kNever: when an input comes
-  std::vector<std::uint32_t> tree_;  // tournament of wake_, the winner in [1]
-  std::uint32_t leaves_ = 1;
 };
 
 /// A rule at random, for p devices. `room`: activations that a device may hold per device of the

@@ -1,8 +1,8 @@
 #include "schedules/search/vee.hpp"
 
 #include "schedules/catalog.hpp"
+#include "schedules/search/moves.hpp"
 #include "schedules/search/pair_cycles.hpp"
-#include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "schedules/search/pair_rules.hpp"
 #include "schedules/search/pair_slots.hpp"
@@ -30,8 +30,8 @@ class BestVee {
   explicit BestVee(std::size_t most) : most_(most) {}
 
   /// `cost` orders them; `word` is copied only where the order is kept.
-  void offer(double cost, const PairOrder& order, const std::vector<Pass>& word) {
-    if (!order.found()) return;
+  void offer(double cost, const OrderCost& taken, const std::vector<Pass>& word) {
+    if (!taken.found()) return;
     const auto place = std::ranges::lower_bound(costs_, cost);
     const auto at = place - costs_.begin();
     if (place != costs_.end() && *place == cost) return;
@@ -41,28 +41,40 @@ class BestVee {
       orders_.pop_back();
     }
     costs_.insert(costs_.begin() + at, cost);
-    orders_.insert(orders_.begin() + at, {order.makespan, order.stage_time, word});
+    orders_.insert(orders_.begin() + at, {taken, word});
   }
-  std::vector<PairOrder>& orders() { return orders_; }
+  std::vector<Order>& orders() { return orders_; }
 
  private:
   std::size_t most_;
   std::vector<double> costs_;
-  std::vector<PairOrder> orders_;
+  std::vector<Order> orders_;
 };
 
-double longest_work(const PairProblem& problem) {
+double longest_work(const OrderProblem& problem) {
   double longest = 0;
   for (std::uint32_t d = 0; d < problem.devices; ++d) longest = std::max(longest, problem.work(d));
   return longest;
 }
 
+/// Stage time and makespan that no order is below.
+OrderCost least_times(const OrderProblem& problem) {
+  OrderCost least{0, 0};
+  double arrival = 0;  // of the first microbatch
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
+    least.stage_time = std::max(least.stage_time, problem.work(d));
+    least.makespan = std::max(least.makespan, arrival + problem.work(d));
+    arrival += problem.times[d].forward + problem.transfer;
+  }
+  return least;
+}
+
 /// Activations of the upper chunk that a device may hold.
-double least_room(const PairProblem& problem) {
+double least_room(const OrderProblem& problem) {
   double least = problem.devices * 2.0;
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
-    const double activation = problem.times[problem.stages[d][1]].activation;
-    if (activation > 0) least = std::min(least, problem.limits[d] / activation);
+    const double activation = problem.time(d, kF1).activation;
+    if (activation > 0) least = std::min(least, problem.limit(d) / activation);
   }
   return least;
 }
@@ -71,16 +83,16 @@ double least_room(const PairProblem& problem) {
 /// holds least first.
 std::vector<Schedule> published() { return {v_min(), v_half(), v_zb(), zb_v()}; }
 
-PairProblem shortened(const PairProblem& problem, std::uint32_t microbatches) {
-  PairProblem shorter = problem;
+OrderProblem shortened(const OrderProblem& problem, std::uint32_t microbatches) {
+  OrderProblem shorter = problem;
   shorter.microbatches = std::min(problem.microbatches, microbatches);
   return shorter;
 }
 
 /// A batch long enough for what repeats to show.
-std::uint32_t repeats_in(const PairProblem& problem) { return 2 * problem.devices + 8; }
+std::uint32_t repeats_in(const OrderProblem& problem) { return 2 * problem.devices + 8; }
 
-ScheduleShape shape_of(const PairProblem& problem) {
+ScheduleShape shape_of(const OrderProblem& problem) {
   return {.depth = problem.devices,
           .microbatches_per_update = problem.microbatches,
           .chunks = 2,
@@ -89,11 +101,11 @@ ScheduleShape shape_of(const PairProblem& problem) {
 }
 
 /// From the cycle of the published order that exceeds the limits least.
-std::optional<PairCycle> repeating(const PairProblem& problem, std::uint32_t budget) {
+std::optional<PairCycle> repeating(const OrderProblem& problem, std::uint32_t budget) {
   constexpr std::size_t kVisits = 1'500'000, kPerPair = 50;  // of passes; evaluations
   constexpr std::uint32_t kRounds = 3;
   if (problem.microbatches <= problem.devices) return std::nullopt;
-  const PairProblem short_one = shortened(problem, repeats_in(problem));
+  const OrderProblem short_one = shortened(problem, repeats_in(problem));
   std::optional<PairCycle> first;
   for (const Schedule& schedule : published()) {
     OpLists lists;
@@ -116,7 +128,7 @@ std::optional<PairCycle> repeating(const PairProblem& problem, std::uint32_t bud
 
 class VeeSearch {
  public:
-  VeeSearch(const PairProblem& problem, const Effort& effort)
+  VeeSearch(const OrderProblem& problem, const Effort& effort)
       : problem_(problem),
         short_(shortened(problem, repeats_in(problem))),
         effort_(effort),
@@ -124,22 +136,22 @@ class VeeSearch {
         best_(kImproved) {}
 
   /// An order to begin with.
-  void know(PairOrder order) {
-    if (order.found()) known_.push_back(std::move(order));
+  void know(Order order) {
+    if (order.cost.found()) known_.push_back(std::move(order));
   }
   /// The same, and it takes no place from others.
-  void know_too(PairOrder order) {
-    if (!order.found()) return;
+  void know_too(Order order) {
+    if (!order.cost.found()) return;
     know(std::move(order));
     best_ = BestVee(kImproved + 1);
   }
 
-  std::vector<PairOrder> run() {
-    const PairOrder rounds = round_order(problem_);
-    aim_.add(rounds);
+  std::vector<Order> run() {
+    const Order rounds = round_order(problem_);
+    aim_.add(rounds.cost);
     know(rounds);
     know_published();
-    for (const PairOrder& order : known_) best_.offer(aim_.cost(order), order, order.word);
+    for (const Order& order : known_) offer(order);
     try_rules();
     try_blocks();
     improve();
@@ -147,6 +159,8 @@ class VeeSearch {
   }
 
  private:
+  void offer(const Order& order) { best_.offer(aim_.cost(order.cost), order.cost, order.word); }
+
   /// Rules at random, and then ones like the best of them.
   void try_rules() {
     constexpr std::size_t kLeast = 2, kMost = 3000, kParents = 4;
@@ -160,10 +174,10 @@ class VeeSearch {
       if (i >= count / 2) rule = similar_rule(good[random() % good.size()].second, rule, random);
       PairRule timed = rule;
       if (rule.idle < kNever && !best_.orders().empty())
-        timed.idle *= best_.orders().front().stage_time - work;
-      const PairOrder order = rules.run(timed);
-      const double cost = aim_.cost(order);
-      best_.offer(cost, order, rules.word());
+        timed.idle *= best_.orders().front().cost.stage_time - work;
+      const OrderCost taken = rules.run(timed);
+      const double cost = aim_.cost(taken);
+      best_.offer(cost, taken, rules.word());
       const auto worse = std::ranges::find_if(good, [&](const auto& g) { return cost < g.first; });
       good.insert(worse, {cost, std::move(rule)});
       if (good.size() > kParents) good.pop_back();
@@ -192,8 +206,7 @@ class VeeSearch {
     OpLists lists;
     generate_from_block(block_of(slots), shape_of(short_), lists, reorder,
                         static_cast<std::int32_t>(room_));
-    const PairOrder order = evaluated(lists);
-    best_.offer(aim_.cost(order), order, order.word);
+    offer(evaluated_whole(lists));
   }
 
   /// Where there are many ops, only those that by their own formula hold about as much as they may.
@@ -206,70 +219,70 @@ class VeeSearch {
       if (problem_.ops() > kManyOps && (peak > room_ || peak * kFarFromFull < room_)) continue;
       OpLists lists;
       schedule.generate(shape_of(short_), lists);
-      const PairOrder order = evaluated(lists);
-      aim_.add(order);
+      const Order order = evaluated_whole(lists);
+      aim_.add(order.cost);
       know(order);
     }
   }
 
-  PairOrder evaluated(const OpLists& short_order) const {
-    return PairMoves(problem_, aim_).evaluated(lengthened(problem_, word_of(short_, short_order)));
+  Order evaluated_whole(const OpLists& short_order) const {
+    return evaluated(problem_, lengthened(problem_, word_of(short_, short_order)));
   }
 
   /// Few ops leave the time to begin again, as long as that helps: moves end in another order each
   /// time.
   void improve() {
     constexpr std::size_t kTooFew = 50, kMost = 4000, kFewOps = 600, kTimes = 4;
-    std::vector<PairOrder>& orders = best_.orders();
+    std::vector<Order>& orders = best_.orders();
     const std::size_t shares = std::min(orders.size(), kImproved);
     const std::size_t evaluations = std::min(effort_.by_moves / problem_.ops() / shares, kMost);
     if (evaluations < kTooFew) return;
     std::mt19937_64 random(kSeed);
-    PairMoves moves(problem_, aim_);
-    const std::vector<PairOrder> first = orders;
+    const OrderCost enough = least_times(problem_);
+    Replay replay(problem_);
+    const std::vector<Order> first = orders;
     double least = kNever;
     for (std::size_t i = 0; i < (problem_.ops() < kFewOps ? kTimes : 1); ++i) {
       const double before = least;
-      for (PairOrder order : first) {
-        moves.improve(order, evaluations, random);
-        least = std::min(least, aim_.cost(order));
+      for (Order order : first) {
+        improve_by_thresholds(problem_, aim_, enough, evaluations, replay, random, order);
+        least = std::min(least, aim_.cost(order.cost));
         orders.push_back(std::move(order));
       }
       if (least >= before) break;
     }
-    std::ranges::stable_sort(orders, {}, [&](const PairOrder& order) { return aim_.cost(order); });
+    std::ranges::stable_sort(orders, {}, [&](const Order& order) { return aim_.cost(order.cost); });
     orders.resize(first.size());
   }
 
   static constexpr std::size_t kImproved = 4;  // orders that moves begin with
 
-  const PairProblem& problem_;
-  PairProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
+  const OrderProblem& problem_;
+  OrderProblem short_;  // fewer microbatches, where orders repeat and can be lengthened
   Effort effort_;
   double room_;
   double published_ = 0;  // activations that the fullest published order which fits holds
   PairAim aim_;
-  std::vector<PairOrder> known_;
+  std::vector<Order> known_;
   BestVee best_;
 };
 
 }  // namespace
 
-PairOrder search_vee(const PairProblem& problem, std::uint32_t budget,
-                     const std::vector<std::vector<Pass>>& known) {
+Order search_vee(const OrderProblem& problem, std::uint32_t budget,
+                 const std::vector<std::vector<Pass>>& known) {
   constexpr std::size_t kFewOps = 20'000;
-  const PairProblem shorter = shortened(problem, 4 * problem.devices);
+  const OrderProblem shorter = shortened(problem, 4 * problem.devices);
   const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
   VeeSearch search(problem, (whole ? kWhole : kAfterShorter).times(budget));
-  PairMoves times(problem, {});
   const std::optional<PairCycle> cycle = repeating(problem, budget);
-  if (cycle) search.know_too(times.evaluated(word_of(problem, *cycle)));
-  for (const std::vector<Pass>& word : known) search.know(times.evaluated(word));
+  if (cycle) search.know_too(evaluated(problem, word_of(problem, *cycle)));
+  for (const std::vector<Pass>& word : known) search.know(evaluated(problem, word));
   if (whole) return search.run().front();
   VeeSearch short_search(shorter, kWhole.times(budget));
-  if (cycle) short_search.know_too(PairMoves(shorter, {}).evaluated(word_of(shorter, *cycle)));
-  for (const PairOrder& order : short_search.run())
-    search.know(times.evaluated(lengthened(problem, order.word)));
+  if (cycle) short_search.know_too(evaluated(shorter, word_of(shorter, *cycle)));
+  for (const Order& order : short_search.run())
+    search.know(evaluated(problem, lengthened(problem, order.word)));
   return search.run().front();
 }
 

@@ -5,8 +5,8 @@
 #include "program/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/pair_cycles.hpp"
-#include "schedules/search/pair_moves.hpp"
 #include "schedules/search/pair_rounds.hpp"
+#include "schedules/search/replay.hpp"
 #include "tests/effort.hpp"
 #include "tests/schedules/recorded.hpp"
 
@@ -118,8 +118,8 @@ TEST(VeeSearch, RoundsAreTheRecordedHeuristicOfZbV) {
   SKIP_WITHOUT_RECORDED("sail_zbv_heuristic.jsonl.gz");
   for (const RecordedCase& one : recorded_cases("sail_zbv_heuristic.jsonl.gz")) {
     const ScheduleShape shape = recorded_shape(one);
-    const PairOrder rounds = round_order(pair_problem(shape, placement(shape), 1));
-    EXPECT_EQ(rounds.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
+    const Order rounds = round_order(order_problem(shape, 1));
+    EXPECT_EQ(rounds.cost.stage_time, one.all["ref"]["max_stage_time"].get<double>()) << one.name();
   }
 }
 
@@ -257,7 +257,7 @@ TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
   std::mt19937_64 random(3);
   for (const double limit : {0.45, 0.6, 1.0}) {
     const ScheduleShape shape = large_model(64, limit);
-    const PairProblem problem = pair_problem(shape, placement(shape), limit);
+    const OrderProblem problem = order_problem(shape, limit);
     const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
     ASSERT_TRUE(published);
     const auto cycle = improved(problem, *published, 20'000, random);
@@ -268,10 +268,10 @@ TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
     const auto again = cycle_in(problem, word);
     ASSERT_TRUE(again);
     EXPECT_EQ(word_of(problem, *again), word);
-    PairProblem longer = problem;
+    OrderProblem longer = problem;
     longer.microbatches = 128;
-    const double one = PairMoves(problem, {}).evaluated(word).makespan;
-    const double two = PairMoves(longer, {}).evaluated(word_of(longer, *cycle)).makespan;
+    const double one = penstock::evaluated(problem, word).cost.makespan;
+    const double two = penstock::evaluated(longer, word_of(longer, *cycle)).cost.makespan;
     EXPECT_GE((two - one) / 64, problem.work(1) / 64 * (1 - 1e-9)) << limit;
     EXPECT_LE((two - one) / 64, period_of(problem, *cycle) * (1 + 1e-9)) << limit;
   }
@@ -280,7 +280,7 @@ TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
 TEST(PairCycles, ALimitThatNoCycleKeepsHasNone) {
   std::mt19937_64 random(3);
   const ScheduleShape shape = large_model(64, 0.5);
-  PairProblem problem = pair_problem(shape, placement(shape), 0.5);
+  OrderProblem problem = order_problem(shape, 0.5);
   const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
   problem.limits[3] = 10;  // of 5.25 each chunk: not one of both
   EXPECT_FALSE(improved(problem, *published, 2'000, random));

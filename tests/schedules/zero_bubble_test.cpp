@@ -5,7 +5,7 @@
 #include "schedules/evaluate.hpp"
 #include "schedules/lowering.hpp"
 #include "schedules/search/linear.hpp"
-#include "schedules/search/moves.hpp"
+#include "schedules/search/replay.hpp"
 #include "tests/effort.hpp"
 #include "tests/schedules/recorded.hpp"
 
@@ -138,12 +138,8 @@ TEST(ZeroBubbleTables, AreReproducedToFourDigits) {
   EXPECT_EQ(rows, 21);
 }
 
-LinearProblem problem_of(const RecordedCase& one) {
-  LinearProblem problem{.depth = one.p,
-                        .microbatches = one.m,
-                        .transfer = one.number("c"),
-                        .times = {},
-                        .limits = {}};
+OrderProblem problem_of(const RecordedCase& one) {
+  OrderProblem problem{.devices = one.p, .microbatches = one.m, .transfer = one.number("c")};
   const auto& memory = one.all["mem"];
   const double kept = memory["f"], after_input = -memory["w"].get<double>();
   problem.times.assign(one.p,
@@ -158,8 +154,8 @@ TEST_P(RecordedSearches, AreNeverBetterThanOurs) {
   SKIP_WITHOUT_RECORDED(GetParam());
   int compared = 0;
   for (const RecordedCase& one : recorded_cases(GetParam())) {
-    const LinearProblem problem = problem_of(one);
-    const LinearOrder found = search_linear(problem);
+    const OrderProblem problem = problem_of(one);
+    const Order found = search_linear(problem);
     const auto& ref = one.all["ref"];
     const double theirs = ref["max_stage_time"];
     const auto where = one.name() + " limit " + one.all["mem"]["limit_x"].dump();
@@ -171,7 +167,7 @@ TEST_P(RecordedSearches, AreNeverBetterThanOurs) {
     ScheduleShape shape = one.shape(one.p);
     shape.times = problem.times;
     OpLists order;
-    append_letters(problem, found.letters, order);
+    append_order(problem, found.word, order);
     const Evaluation evaluated = run(order, shape);
     ASSERT_TRUE(complete(order, shape)) << where;
     EXPECT_NEAR(evaluated.stage_time, found.cost.stage_time, 1e-6) << where;
@@ -241,16 +237,14 @@ TEST(ZeroBubble, PassesTheCheckerWithinEveryLimit) {
 }
 
 /// Uneven times, activations and limits, from one microbatch on.
-LinearProblem random_problem(std::mt19937& random) {
+OrderProblem random_problem(std::mt19937& random) {
   const auto between = [&](double low, double high) {
     return std::uniform_real_distribution(low, high)(random);
   };
   const auto p = static_cast<std::uint32_t>(between(1, 9));
-  LinearProblem problem{.depth = p,
-                        .microbatches = static_cast<std::uint32_t>(between(1, 25)),
-                        .transfer = random() % 2 == 0 ? 0 : between(0, 4),
-                        .times = {},
-                        .limits = {}};
+  OrderProblem problem{.devices = p,
+                       .microbatches = static_cast<std::uint32_t>(between(1, 25)),
+                       .transfer = random() % 2 == 0 ? 0 : between(0, 4)};
   const bool even = random() % 3 == 0;
   const double room = random() % 4 == 0 ? 1 : between(1, 2.5 * p);
   for (std::uint32_t d = 0; d < p; ++d) {
@@ -265,13 +259,13 @@ LinearProblem random_problem(std::mt19937& random) {
 }
 
 /// 1F1B with I and W for B, with fewer forwards ahead where they would not fit.
-OpLists split_one_f_one_b(const LinearProblem& problem) {
+OpLists split_one_f_one_b(const OrderProblem& problem) {
   OpLists order;
   const std::uint32_t m = problem.microbatches;
   std::uint32_t ahead = m;
-  for (std::uint32_t d = 0; d < problem.depth; ++d) {
+  for (std::uint32_t d = 0; d < problem.devices; ++d) {
     const double fits = problem.limits[d] * (1 + 1e-9) / problem.times[d].activation;
-    ahead = std::min(ahead, problem.depth - d);
+    ahead = std::min(ahead, problem.devices - d);
     ahead = static_cast<std::uint32_t>(std::min<double>(ahead, fits));
     for (std::uint32_t k = 0; k + 1 < ahead; ++k) order.add(make_op(OpKind::forward, d, k));
     for (std::uint32_t k = 0; k < m; ++k) {
@@ -287,17 +281,17 @@ OpLists split_one_f_one_b(const LinearProblem& problem) {
 TEST(ZbSearch, IsValidWithinTheLimitsAndNeverWorseThanOneFOneB) {
   std::mt19937 random(20241121);
   for (int n = 0; n < 2000; ++n) {
-    const LinearProblem problem = random_problem(random);
-    const LinearOrder found = search_linear(problem, 200000);
-    ScheduleShape shape{.depth = problem.depth, .microbatches_per_update = problem.microbatches};
+    const OrderProblem problem = random_problem(random);
+    const Order found = search_linear(problem, 200000);
+    ScheduleShape shape{.depth = problem.devices, .microbatches_per_update = problem.microbatches};
     shape.times = problem.times;
     shape.transfer = problem.transfer;
     OpLists order;
-    append_letters(problem, found.letters, order);
+    append_order(problem, found.word, order);
     const Evaluation ours = run(order, shape), plain = run(split_one_f_one_b(problem), shape);
     ASSERT_TRUE(complete(order, shape)) << n;
     ASSERT_TRUE(ours.stuck.empty()) << n;
-    for (std::size_t d = 0; d < problem.depth; ++d)
+    for (std::size_t d = 0; d < problem.devices; ++d)
       ASSERT_LE(ours.peaks[d], problem.limits[d] * (1 + 1e-9)) << n;
     ASSERT_TRUE(plain.stuck.empty()) << n;
     ASSERT_LE(ours.stage_time, plain.stage_time * (1 + 1e-9)) << n;
@@ -308,7 +302,7 @@ TEST(ZbSearch, IsValidWithinTheLimitsAndNeverWorseThanOneFOneB) {
 /// All orders of small problems, one device's word after the other.
 class Exhaustively {
  public:
-  explicit Exhaustively(const LinearProblem& problem) : problem_(problem), replay_(problem) {
+  explicit Exhaustively(const OrderProblem& problem) : problem_(problem), replay_(problem) {
     extend(0, 0, 0, 0);
   }
   double best() const { return best_; }
@@ -317,36 +311,36 @@ class Exhaustively {
   void extend(std::uint32_t d, std::uint32_t f, std::uint32_t i, std::uint32_t w) {
     const std::uint32_t m = problem_.microbatches;
     if (w == m) {
-      if (d + 1 < problem_.depth) return extend(d + 1, 0, 0, 0);
-      best_ = std::min(best_, replay_.run(letters_).stage_time);
+      if (d + 1 < problem_.devices) return extend(d + 1, 0, 0, 0);
+      if (replay_.run(word_, times_)) best_ = std::min(best_, times_.cost.stage_time);
       return;
     }
     const StageTimes& t = problem_.times[d];
     const double held = f * t.activation - i * (t.activation - t.activation_after_input) -
                         w * t.activation_after_input;
-    const auto with = [&](OpKind kind, std::uint32_t nf, std::uint32_t ni, std::uint32_t nw) {
-      letters_.push_back(kind);
+    const auto with = [&](Pass pass, std::uint32_t nf, std::uint32_t ni, std::uint32_t nw) {
+      word_.push_back(pass);
       extend(d, nf, ni, nw);
-      letters_.pop_back();
+      word_.pop_back();
     };
-    if (f < m && held + t.activation <= with_slack(problem_.limits[d]))
-      with(OpKind::forward, f + 1, i, w);
-    if (i < f) with(OpKind::backward_input, f, i + 1, w);
-    if (w < i) with(OpKind::backward_weight, f, i, w + 1);
+    if (f < m && held + t.activation <= problem_.limit(d)) with(kF0, f + 1, i, w);
+    if (i < f) with(kI0, f, i + 1, w);
+    if (w < i) with(kW0, f, i, w + 1);
   }
 
-  const LinearProblem& problem_;
+  const OrderProblem& problem_;
   Replay replay_;
-  std::vector<OpKind> letters_;
+  Replay::Times times_;
+  std::vector<Pass> word_;
   double best_ = std::numeric_limits<double>::infinity();
 };
 
 TEST(ZbSearch, IsOptimalWhereEveryOrderCanBeTried) {
   std::mt19937 random(5);
   for (int n = 0; n < 60; ++n) {
-    LinearProblem problem = random_problem(random);
+    OrderProblem problem = random_problem(random);
     const std::uint32_t p = 2 + n % 2, m = p == 3 ? 2 : 2 + n % 3;
-    problem.depth = p;
+    problem.devices = p;
     problem.microbatches = m;
     problem.times.resize(p, problem.times[0]);
     problem.limits.resize(p, problem.limits[0]);
@@ -356,8 +350,8 @@ TEST(ZbSearch, IsOptimalWhereEveryOrderCanBeTried) {
 }
 
 TEST(ZbSearch, GivesTheSameOrderEveryTime) {
-  const LinearProblem problem = linear_problem(even_shape(6, 17, {10, 12, 8, 1, 0.5}, 1), 1.25);
-  EXPECT_EQ(search_linear(problem).letters, search_linear(problem).letters);
+  const OrderProblem problem = order_problem(even_shape(6, 17, {10, 12, 8, 1, 0.5}, 1), 1.25);
+  EXPECT_EQ(search_linear(problem).word, search_linear(problem).word);
 }
 
 TEST(ZbSearch, WithoutActivationsCountsMicrobatches) {
