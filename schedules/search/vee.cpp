@@ -51,12 +51,6 @@ class BestVee {
   std::vector<Order> orders_;
 };
 
-double longest_work(const OrderProblem& problem) {
-  double longest = 0;
-  for (std::uint32_t d = 0; d < problem.devices; ++d) longest = std::max(longest, problem.work(d));
-  return longest;
-}
-
 /// Stage time and makespan that no order is below.
 OrderCost least_times(const OrderProblem& problem) {
   OrderCost least{0, 0};
@@ -64,7 +58,7 @@ OrderCost least_times(const OrderProblem& problem) {
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
     least.stage_time = std::max(least.stage_time, problem.work(d));
     least.makespan = std::max(least.makespan, arrival + problem.work(d));
-    arrival += problem.times[d].forward + problem.transfer;
+    arrival = arrival + problem.times[d].forward + problem.transfer;
   }
   return least;
 }
@@ -165,7 +159,7 @@ class VeeSearch {
   void try_rules() {
     constexpr std::size_t kLeast = 2, kMost = 3000, kParents = 4;
     const std::size_t count = std::clamp(effort_.by_rules / problem_.ops(), kLeast, kMost);
-    const double work = longest_work(problem_);
+    const double work = least_times(problem_).stage_time;
     std::mt19937_64 random(kSeed);
     PairRules rules(problem_);
     std::vector<std::pair<double, PairRule>> good;
