@@ -94,32 +94,6 @@ ScheduleShape shape_of(const OrderProblem& problem) {
           .transfer = problem.transfer};
 }
 
-/// From the cycle of the published order that exceeds the limits least.
-std::optional<PairCycle> repeating(const OrderProblem& problem, std::uint32_t budget) {
-  constexpr std::size_t kVisits = 1'500'000, kPerPair = 50;  // of passes; evaluations
-  constexpr std::uint32_t kRounds = 3;
-  if (problem.microbatches <= problem.devices) return std::nullopt;
-  const OrderProblem short_one = shortened(problem, repeats_in(problem));
-  std::optional<PairCycle> first;
-  for (const Schedule& schedule : published()) {
-    OpLists lists;
-    schedule.generate(shape_of(short_one), lists);
-    const std::optional<PairCycle> cycle = cycle_in(short_one, word_of(short_one, lists));
-    if (cycle && (!first || excess_of(problem, *cycle) <= excess_of(problem, *first)))
-      first = cycle;
-  }
-  if (!first) return std::nullopt;
-  const std::size_t passes = std::size_t{kPasses} * problem.devices;
-  std::mt19937_64 random(kSeed);
-  std::optional<PairCycle> best;
-  for (std::uint32_t round = 0; round < kRounds * budget; ++round) {
-    const std::size_t evaluations = std::min(kVisits / passes, kPerPair * passes * passes);
-    auto found = improved(problem, best ? *best : *first, evaluations, random);
-    if (found) best = std::move(found);
-  }
-  return best;
-}
-
 class VeeSearch {
  public:
   VeeSearch(const OrderProblem& problem, const Effort& effort)
@@ -263,13 +237,48 @@ class VeeSearch {
 
 }  // namespace
 
+/// From the cycles of the published orders, then from the best, until no device's work admits a
+/// shorter one. That of V-Min, which seldom leads to a good one, comes last.
+std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_t budget) {
+  constexpr std::size_t kVisits = 6'000'000, kPerPair = 50;  // of passes; evaluations
+  constexpr double kRounding = 1e-9;
+  if (problem.microbatches <= problem.devices) return std::nullopt;
+  const OrderProblem short_one = shortened(problem, repeats_in(problem));
+  std::vector<PairCycle> starts;
+  for (const Schedule& schedule : {v_half(), v_zb(), zb_v(), v_min()}) {
+    OpLists lists;
+    schedule.generate(shape_of(short_one), lists);
+    if (auto cycle = cycle_in(short_one, word_of(short_one, lists)))
+      starts.push_back(*std::move(cycle));
+  }
+  if (starts.empty()) return std::nullopt;
+  const std::size_t passes = std::size_t{kPasses} * problem.devices;
+  const std::size_t evaluations = std::min(kVisits / passes, kPerPair * passes * passes);
+  double longest = 0;
+  for (std::uint32_t d = 0; d < problem.devices; ++d) longest = std::max(longest, problem.work(d));
+  const double least = longest / problem.microbatches * (1 + kRounding);
+  std::mt19937_64 random(kSeed);
+  std::optional<PairCycle> best;
+  double period = kNever;
+  const auto improve = [&](const PairCycle& from) {
+    if (period <= least) return;
+    auto found = improved(problem, from, evaluations, random);
+    if (!found || period_of(problem, *found) >= period) return;
+    period = period_of(problem, *found);
+    best = std::move(found);
+  };
+  for (const PairCycle& start : starts) improve(start);
+  for (std::uint32_t round = 0; best && round < budget; ++round) improve(*best);
+  return best;
+}
+
 Order search_vee(const OrderProblem& problem, std::uint32_t budget,
                  const std::vector<std::vector<Pass>>& known) {
   constexpr std::size_t kFewOps = 20'000;
   const OrderProblem shorter = shortened(problem, 4 * problem.devices);
   const bool whole = shorter.microbatches == problem.microbatches || shorter.ops() > kFewOps;
   VeeSearch search(problem, (whole ? kWhole : kAfterShorter).times(budget));
-  const std::optional<PairCycle> cycle = repeating(problem, budget);
+  const std::optional<PairCycle> cycle = repeating_vee(problem, budget);
   if (cycle) search.know_too(evaluated(problem, word_of(problem, *cycle)));
   for (const std::vector<Pass>& word : known) search.know(evaluated(problem, word));
   if (whole) return search.run().front();

@@ -10,7 +10,7 @@
 // rules and moves are tried as a fixed number of ops allows.
 #pragma once
 
-#include "schedules/search/problem.hpp"
+#include "schedules/search/pair_cycles.hpp"
 
 namespace penstock {
 
@@ -18,5 +18,8 @@ namespace penstock {
 /// what the search usually spends; `known`: words of orders to begin with.
 Order search_vee(const OrderProblem& problem, std::uint32_t budget = 1,
                  const std::vector<std::vector<Pass>>& known = {});
+
+/// What repeats with every microbatch in the order that is found; none: nothing that fits.
+std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_t budget = 1);
 
 }  // namespace penstock
