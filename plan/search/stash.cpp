@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <span>
 #include <unordered_set>
 
@@ -19,7 +18,7 @@ bool frees(const Op& op, bool until_weights) {
 }
 
 /// Microbatches of each stage of a device, at all times when it has just taken up another.
-using Holdings = std::set<std::vector<int>>;
+using Holdings = std::vector<std::vector<int>>;
 
 /// A number of each stage, whose sums tell what is held; what they might mix up would be left out.
 std::uint64_t number_of(std::size_t stage) {
@@ -42,7 +41,7 @@ Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, boo
     const auto stage = static_cast<std::size_t>(place - shares.begin());
     held[stage] += freed ? -1 : 1;
     sum += freed ? -number_of(stage) : number_of(stage);
-    if (!freed && seen.insert(sum).second) out.insert(held);
+    if (!freed && seen.insert(sum).second) out.push_back(held);
   }
   return out;
 }
@@ -91,6 +90,15 @@ std::vector<std::uint32_t> positions_of(const PlanFamily& family) {
       .positions();
 }
 
+bool is_there_and_back(const PlanFamily& family) {
+  const auto p = static_cast<std::uint32_t>(family.shape.depth);
+  if (is_mirrored(family) || family.stages() != 2 * family.shape.depth) return false;
+  const std::vector<std::uint32_t> position = positions_of(family);
+  for (std::uint32_t d = 0; d < p; ++d)
+    if (position[d] != d || position[2 * p - 1 - d] != d) return false;
+  return true;
+}
+
 std::vector<std::vector<Share>> shares_of(const PlanFamily& family) {
   const std::vector<std::uint32_t> position = positions_of(family);
   const auto p = static_cast<std::size_t>(family.shape.depth);
@@ -121,7 +129,25 @@ std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vect
   return out;
 }
 
+/// Of a long batch some microbatches tell as much as all, which follow in the same order: no device
+/// then holds more at any time than it does at one of the whole batch. As many are left over after
+/// rounds of the pipeline.
+PlanFamily with_fewer_microbatches(const PlanFamily& family) {
+  constexpr std::int64_t kRounds = 2;
+  const std::int64_t round = 2 * family.shape.depth, m = family.shape.microbatches;
+  PlanFamily fewer = family;
+  if (m >= (kRounds + 1) * round) fewer.shape.microbatches = m % round + kRounds * round;
+  return fewer;
+}
+
 const Stash& Stashes::of(const PlanFamily& family) {
+  const PlanFamily fewer = with_fewer_microbatches(family);
+  if (fewer.shape.microbatches < family.shape.microbatches && fewer.admitted()) {
+    const Stash& stash = of(fewer);
+    const auto all = static_cast<double>(fewer.shape.microbatches);
+    if (std::ranges::max(stash.until_weights) < all && std::ranges::max(stash.until_input) < all)
+      return stash;
+  }
   const auto index = static_cast<std::int64_t>(family.schedule - schedules().data());
   const std::vector<std::int64_t> key{index, family.shape.depth, family.chunks,
                                       family.shape.microbatches,

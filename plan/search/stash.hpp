@@ -22,6 +22,9 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family);
 /// [virtual stage]: the device that has it; of mirrored ones that of the first direction.
 std::vector<std::uint32_t> positions_of(const PlanFamily& family);
 
+/// Has device d of p stages d and 2p - 1 - d?
+bool is_there_and_back(const PlanFamily& family);
+
 /// Microbatches of every layer of a device that are held at one time until their I or B, and at
 /// another until their W.
 struct Held {
@@ -42,6 +45,9 @@ struct Stash {
 /// it holds more of some than at any other.
 std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vector<Share>& shares,
                                         bool until_weights);
+
+/// The family with a batch that is long enough for what its devices hold of the whole.
+PlanFamily with_fewer_microbatches(const PlanFamily& family);
 
 /// Keeps what it computed.
 class Stashes {

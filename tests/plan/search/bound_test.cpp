@@ -70,6 +70,8 @@ TEST(Axes, SelectiveRecomputationIsAmongThemWhereItFreesSomething) {
             (std::vector<Recomputation>{Recompute::none, Recompute::full}));
 }
 
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
 TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
   const PlanFamily family{{8, 1, 1, 2, 16}, find_schedule("zb-v-search"), 2, {}};
   std::vector<double> bound_s;
@@ -78,7 +80,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
     Axes axes = problem.axes(false);
     axes.recomputes = {Recompute::none};
     Bounds bounds(problem, axes);
-    bound_s.push_back(bounds.of(family).time_s);
+    bound_s.push_back(bounds.of_order(family, kUnlimited, 0).time_s);
     const Candidate candidate{family, std::vector<int>(16, 1), std::vector<Recomputation>(16)};
     const std::string text = problem.resolve(candidate).text;
     double best_s = std::numeric_limits<double>::infinity();
