@@ -93,6 +93,9 @@ SearchOptions search_options(const Arguments& arguments, PlanOptions& options) {
                                             std::begin(kObjectiveNames));
   search.most_evaluations =
       static_cast<std::size_t>(options.integer("effort", kMostEffort).value_or(3000));
+  // Of both as many more, where there is more time.
+  constexpr std::size_t kEvaluationsPerTrial = 75;
+  search.most_trials = search.most_evaluations / kEvaluationsPerTrial;
   search.most_seconds = options.positive("time-limit").value_or(kUsualSeconds);
   search.top = static_cast<std::size_t>(options.integer("top", kMostPlans).value_or(5));
   search.uniform_recompute = arguments.flag("uniform-recompute");
@@ -289,7 +292,7 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
     offer.reasons = known->second;
   } else {
     offer.plan.judgement.main_cause =
-        judge(offer.scenario, EngineChoice::exact, &offer.reasons).main_cause;
+        judge(offer.scenario, EngineChoice::exact, &offer.reasons, problem.programs()).main_cause;
   }
   offer.placed = where_stages_lie(offer.scenario);
   const Form megatron = in_form(megatron_arguments, offer.scenario);
@@ -454,7 +457,7 @@ void put_plans(const Arguments& arguments, const Asked& asked, const Problem& pr
   SearchOptions options = asked.search;
   Reasons reasons;
   options.confirm = [&](const Scenario& scenario) {
-    return judge(scenario, EngineChoice::automatic, &reasons[scenario.text]);
+    return judge(scenario, EngineChoice::automatic, &reasons[scenario.text], problem.programs());
   };
   std::vector<PublishedPlan> published;
   if (asks_published(arguments, problem))

@@ -469,56 +469,6 @@ double Bounds::mean_s(const PlanFamily& family, double extra_s) {
   return (fill_s + work_s + after_s) / p;
 }
 
-/// For what the activations take of the memory of all devices, and how long.
-double Bounds::occupied_s(const PlanFamily& family) {
-  const int layers = problem_.layers();
-  const bool alike = !problem_.base().profile && !problem_.base().measured;
-  if (!family.schedule->looks_at_costs || capacity_ == kInfinite || !alike) return 0;
-  const std::vector<Level> all = levels(family);
-  StageTable& time = *all.front().time;
-  const double free = family.shape.depth * capacity_ - time.part(0, layers).static_bytes;
-  if (free <= 0) return 0;  // others say that it does not fit
-  const auto m = static_cast<double>(family.shape.microbatches);
-  const double work_s = family.shape.depth * mean_s(family, 0);
-  // Of one layer, per level: what it adds to the work, the bytes that it keeps until I, and what
-  // those that it keeps until W take while W runs.
-  struct Choice {
-    double extra_s, bytes, weight_byte_s;
-  };
-  std::vector<Choice> choices;
-  const StagePart one = time.lightest(1);
-  const double weight_s = std::max(0.0, one.backward_s - one.input_s);
-  for (const Level& level : all) {
-    const StagePart part = level.time->lightest(1);
-    double extra = std::max(0.0, part.work_s() - time.lightest(1).work_s());
-    if (steps_.single_layers() && &level != &all.front())
-      extra = std::min(extra, least_added_s(family.shape));
-    const StagePart held = level.held->lightest(1);
-    choices.push_back({extra, held.activation_bytes, held.weight_input_bytes * weight_s});
-  }
-  std::vector<double> life_s;
-  for (int l = 0; l < layers; ++l) {
-    const StagePart& from = time.part(l, layers - l);
-    life_s.push_back(from.forward_s + from.input_s);
-  }
-  const auto least_s = [&](double lambda) {
-    double sum = 0;
-    for (const double life : life_s) {
-      double least = kInfinite;
-      for (const auto& [extra, bytes, weight_byte_s] : choices)
-        least = std::min(least, extra + lambda * (life * bytes + weight_byte_s));
-      sum += least;
-    }
-    return (work_s + m * sum) / (family.shape.depth + lambda * free);
-  };
-  double best = 0;  // each lambda proves its own bound
-  constexpr int kSteps = 48;
-  const double most = choices.front().bytes * life_s.front();
-  for (int i = 0; i < kSteps; ++i)
-    best = std::max(best, least_s(work_s / m / most * std::exp2(i / 3.0 - kSteps / 4.0)));
-  return best;
-}
-
 /// Without a flush the updates of device 0 are counted, and it has one layer at least.
 double Bounds::first_layer_s(const PlanFamily& family) {
   const auto m = static_cast<double>(family.shape.microbatches);
@@ -537,7 +487,7 @@ Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Ca
   if (!family.schedule->flushes()) return {.time_s = first_layer_s(family)};
   const Dealt dealt = problem_.base().profile ? Dealt{} : deal_out(family);
   if (dealt.extra_s == kInfinite) return {.time_s = kInfinite, .fits = false};
-  return {.time_s = std::max({mean_s(family, dealt.extra_s), dealt.largest_s, occupied_s(family)})};
+  return {.time_s = std::max(mean_s(family, dealt.extra_s), dealt.largest_s)};
 }
 
 /// Gives layer after layer to the device that stays fastest, and of its stages to the shortest; a

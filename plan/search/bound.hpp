@@ -35,16 +35,19 @@
 // devices is least (it is convex in n), or the largest load of a device (which need only grow with
 // n: there x_r are integers where there are two).
 //
-// An order that is searched for stashes what it may, which no order tells beforehand. But a layer's
-// activations are held from its F to its I, at least while that microbatch passes the layers from
-// it on, there and back, L_l, and w_r of them while W runs, too; so over an update, of all devices
-// together,
-//   T * free >= m * sum_l (a_r(l) * L_l + w_r(l) * W_l),    L_l = sum_{l' >= l} (F_l' + I_l')
-//   free = p * capacity - static
-// With recomputation r(l) of each layer still to choose, T is at least, for any lambda >= 0,
-//   (fill + m * sum_l (F_l + B_l + min_r (delta_r + lambda * (a_r * L_l + w_r * W_l))) + ...)
-//   / (p + lambda * free)
-// (Little's law, and the dual of the linear program that chooses the recomputation).
+// An order that is searched for stashes what it may, which no order tells beforehand. But the
+// activations of stage s are held from the start of its F to the end of its I, at least while that
+// microbatch passes the stages behind, there and back, L_s, and w_s of them while W runs, too. So
+// what a device holds over an update, with x of its layers recomputed (life_bound.cpp),
+//   m * sum_s (a_s(x) * L_s + w_s(x) * W_s) <= free * (T - lost)        (Little's law)
+//   T >= fill + m * sum_s (F_s + B_s + x_s delta) + reduce + step
+//   free = capacity - static
+// where free memory is lost before the first F and behind the last op, and while the device fills
+// and empties: what it holds grows by no more than a_s/F_s, and goes by no more than a_s/B_s. Where
+// x = 0 it also stands idle: until its first I may start it runs F's only, and from its last F on
+// only backwards of what it holds, in both cases no more than fit its memory. Of all cuts, device
+// by device in a dynamic program over the layers before (and, with two chunks there and back,
+// behind) it, the least of the longest device.
 //
 // Memory: a device with n layers holds their weights, gradients and optimizer state, and the
 // activations that its order of ops (which no engine changes) stashes at most: k(d) microbatches of
@@ -106,8 +109,8 @@ class Bounds {
   /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
   /// false: it never does. `overfull`: what a simulation said of its devices.
   bool make_fit(Candidate& candidate, const Overfull& overfull = {});
-  /// Of a family whose order is known, over all cuts and recomputations. What is `enough` ends it,
-  /// and so do `most_ops` that are run.
+  /// Of a family over all cuts and recomputations, by its order where that is known, else by what
+  /// its microbatches occupy. What is `enough` ends it, and so do `most_ops` that are run.
   OrderBound of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops);
   /// Less than of(family), but at once: without orders of ops and without cuts.
   Bound rough(const PlanFamily& family);
@@ -170,7 +173,7 @@ class Bounds {
   };
   Dealt deal_out(const PlanFamily& family);
   double mean_s(const PlanFamily& family, double extra_s);
-  double occupied_s(const PlanFamily& family);
+  double lives_s(const PlanFamily& family, double enough_s);
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;

@@ -80,6 +80,35 @@ std::vector<bool> values_of(std::optional<bool> said) {
   return said ? std::vector<bool>{*said} : std::vector<bool>{true, false};
 }
 
+/// Activations that each device has room for, where the order is searched for and may take more;
+/// empty: it takes what it takes.
+std::string memory_limits(const Scenario& scenario) {
+  constexpr int kMessages = 4;  // of a stage that wait
+  constexpr double kDigits = 1e4;
+  const Schedule& schedule = *scenario.schedule;
+  if (!schedule.looks_at_costs || schedule.usual_limit == 0 || scenario.shape.chunks != 2)
+    return {};
+  const double unit = one_f_one_b_peak(scenario.shape);
+  ScheduleShape limited = scenario.shape;
+  std::vector<double> bytes(limited.depth, 0), largest(limited.depth, 0);
+  for (std::uint32_t s = 0; s < limited.stages(); ++s) {
+    const StageCosts& costs = scenario.costs[s];
+    const std::uint32_t d = std::min(s, limited.stages() - 1 - s);
+    const std::int64_t state = costs.weight_bytes + costs.gradient_bytes + costs.optimizer_bytes;
+    bytes[d] += static_cast<double>(state + kMessages * costs.output_bytes);
+    largest[d] = std::max({largest[d], static_cast<double>(costs.forward_workspace_bytes),
+                           static_cast<double>(costs.backward_workspace_bytes)});
+  }
+  for (std::uint32_t d = 0; d < limited.depth; ++d) {
+    const auto capacity = static_cast<double>(scenario.capacity_bytes(static_cast<int>(d)));
+    const double room = std::floor((capacity - bytes[d] - largest[d]) / unit * kDigits) / kDigits;
+    limited.memory_limits.push_back(std::min(room, schedule.usual_limit));
+  }
+  const bool usual = std::ranges::min(limited.memory_limits) >= schedule.usual_limit;
+  if (usual || !schedule.refuse(limited).empty()) return {};
+  return fmt::format("[{:.4f}]", fmt::join(limited.memory_limits, ", "));
+}
+
 std::vector<std::int64_t> divisors(std::int64_t n) {
   std::vector<std::int64_t> out;
   for (std::int64_t d = 1; d <= n; ++d)
@@ -386,7 +415,16 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
 }
 
 Scenario Problem::resolve(const Choice& choice) const {
-  Scenario scenario = scenario_->resolve(overrides(choice));
+  std::vector<Override> keys = overrides(choice);
+  Scenario scenario = resolve(keys);
+  const std::string limits = memory_limits(scenario);
+  if (limits.empty()) return scenario;
+  keys.push_back({"pipeline.memory_limit", limits});
+  return resolve(keys);
+}
+
+Scenario Problem::resolve(const std::vector<Override>& keys) const {
+  Scenario scenario = scenario_->resolve(keys);
   keep_free(scenario.cluster, headroom_);
   return scenario;
 }

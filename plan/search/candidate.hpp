@@ -7,6 +7,7 @@
 #pragma once
 
 #include "scenarios/scenario.hpp"
+#include "schedules/checked_program.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -25,6 +26,7 @@ struct Shape {
   bool distributed_optimizer = false;  ///< of several replicas (ZeRO-1)
 
   int gpus() const { return depth * width * tensor; }
+  bool operator==(const Shape&) const = default;
 };
 
 /// How ranks are laid out on the GPUs of a cluster.
@@ -133,6 +135,8 @@ class Problem {
   /// The plan as a scenario. Throws InputError when it cannot be one.
   Scenario resolve(const Choice& choice) const;
   Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
+  /// Of what was simulated last: plans that differ in their layers only have the same.
+  ProgramCache* programs() const { return programs_.get(); }
   /// The layers of its stages that `split: balanced` gives a plan, which knows unlike devices.
   std::vector<int> balanced(Choice choice) const;
 
@@ -152,6 +156,7 @@ class Problem {
 
  private:
   std::vector<Override> overrides(const Choice& choice) const;
+  Scenario resolve(const std::vector<Override>& keys) const;
 
   std::string text_, origin_;
   std::optional<ScenarioTemplate> scenario_;
@@ -163,6 +168,7 @@ class Problem {
   std::string context_, accumulation_steps_;
   bool plain_reduction_ = true;
   bool transfers_divided_ = false;
+  std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
 };
 
 /// Batches that a run needs for a steady state: one where the pipeline drains at every update.

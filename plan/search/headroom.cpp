@@ -45,7 +45,7 @@ Axes axes_of(Axes axes, const std::vector<FoundPlan>& plans) {
   return axes;
 }
 
-SearchOptions short_options(SearchOptions options) {
+SearchOptions short_options(SearchOptions options, const Problem& problem) {
   options.most_seconds *= kShareOfTime;
   options.most_evaluations = std::min(options.most_evaluations, kMostEvaluations);
   options.most_confirmations = std::min(options.most_confirmations, kMostConfirmations);
@@ -57,7 +57,9 @@ SearchOptions short_options(SearchOptions options) {
   options.others.reset();
   options.progress = nullptr;
   const EngineChoice engine = options.confirm ? EngineChoice::automatic : EngineChoice::exact;
-  options.confirm = [engine](const Scenario& scenario) { return judge(scenario, engine); };
+  options.confirm = [engine, programs = problem.programs()](const Scenario& scenario) {
+    return judge(scenario, engine, nullptr, programs);
+  };
   return options;
 }
 
@@ -78,8 +80,11 @@ WithoutHeadroom faster_than(const FoundPlan& best, const std::vector<FoundPlan>&
                             const Problem& whole, const Axes& axes, const SearchOptions& options) {
   constexpr double kRounding = 1e-9;
   FoundPlan plan = best;
-  for (const auto& plans : {std::vector{best}, found})
-    plan = search(whole, axes_of(axes, plans), beginning_with(plan, whole, options)).found.front();
+  SearchOptions narrow = options;
+  for (const auto& plans : {std::vector{best}, found}) {
+    plan = search(whole, axes_of(axes, plans), beginning_with(plan, whole, narrow)).found.front();
+    narrow.most_trials = 0;
+  }
   const double saved = 1 - plan.cost / best.cost;
   return {plan, false, saved > kRounding ? saved : 0};
 }
@@ -93,7 +98,7 @@ std::optional<WithoutHeadroom> search_without_headroom(const Problem& problem, c
       !knows_memory(problem.base().cluster))
     return std::nullopt;
   const Problem whole(problem.text(), problem.origin(), problem.batch());
-  const SearchOptions few = short_options(options);
+  const SearchOptions few = short_options(options, whole);
   if (!result.plans.empty())
     return faster_than(result.plans.front(), result.found, whole, axes, few);
   if (!nothing_for_want_of_memory(result)) return std::nullopt;

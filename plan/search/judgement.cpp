@@ -122,9 +122,9 @@ std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
 
 }  // namespace
 
-Judgement relaxed(const Scenario& scenario, bool plain) {
+Judgement relaxed(const Scenario& scenario, bool plain, ProgramCache* programs) {
   const bool copies = has_copies(scenario, plain);
-  Simulation s = prepare(copies ? one_replica(scenario) : scenario);
+  Simulation s = prepare(copies ? one_replica(scenario) : scenario, programs);
   const bool answer = !copies && why_not_exact(s.input()).empty();
   s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
   if (s.program.asynchronous && s.program.placement.replicated())
@@ -134,8 +134,9 @@ Judgement relaxed(const Scenario& scenario, bool plain) {
   return judgement;
 }
 
-Judgement judge(const Scenario& scenario, EngineChoice engine, std::vector<std::string>* reasons) {
-  const Simulation s = simulate(scenario, engine);
+Judgement judge(const Scenario& scenario, EngineChoice engine, std::vector<std::string>* reasons,
+                ProgramCache* programs) {
+  const Simulation s = simulate(scenario, engine, programs);
   Judgement judgement = judgement_of(s);
   judgement.engine = s.engine;
   if (reasons != nullptr) *reasons = limits(s, judgement);

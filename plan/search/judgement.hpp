@@ -37,11 +37,11 @@ struct Judgement {
 };
 
 /// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last
-/// backward. Throws InputError when the schedule cannot run.
-Judgement relaxed(const Scenario& scenario, bool plain);
+/// backward. `programs`: as of `prepare`. Throws InputError when the schedule cannot run.
+Judgement relaxed(const Scenario& scenario, bool plain, ProgramCache* programs = nullptr);
 
 /// The answer of an engine; also what limits it, a line each.
 Judgement judge(const Scenario& scenario, EngineChoice engine,
-                std::vector<std::string>* reasons = nullptr);
+                std::vector<std::string>* reasons = nullptr, ProgramCache* programs = nullptr);
 
 }  // namespace penstock

@@ -58,8 +58,9 @@ std::function<SimulatedPlan(const Plan&, bool)> simulator(const Problem& problem
   return [&problem](const Plan& plan, bool alone) -> SimulatedPlan {
     try {
       const Scenario scenario = problem.resolve(choice_of(plan));
-      const Judgement judgement = alone ? relaxed(scenario, problem.plain_reduction())
-                                        : judge(scenario, EngineChoice::automatic);
+      const Judgement judgement =
+          alone ? relaxed(scenario, problem.plain_reduction(), problem.programs())
+                : judge(scenario, EngineChoice::automatic, nullptr, problem.programs());
       if (!judgement.fits) return {.why_not = judgement.why};
       return {.samples_per_s = scenario.samples_per_update() / judgement.iteration_time_s};
     } catch (const InputError& error) {

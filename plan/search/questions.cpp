@@ -117,11 +117,11 @@ bool shares_nothing(const Scenario& scenario) {
 }
 
 void bound_of(const Problem& problem, const Scenario& scenario, Looked& looked) {
-  looked.judgement = relaxed(scenario, problem.plain_reduction());
+  looked.judgement = relaxed(scenario, problem.plain_reduction(), problem.programs());
   looked.exact = !looked.judgement.fits || looked.judgement.engine == "exact";
   if (looked.exact || !shares_nothing(scenario)) return;
   looked.exact = true;
-  looked.judgement = judge(scenario, EngineChoice::exact);
+  looked.judgement = judge(scenario, EngineChoice::exact, nullptr, problem.programs());
 }
 
 template <class T>
@@ -160,7 +160,8 @@ Looked look_at(const Problem& problem, const Question& question) {
     looked.samples_per_update = scenario.samples_per_update();
     if (question.answer) {
       looked.scenario = scenario.text;
-      looked.judgement = judge(scenario, EngineChoice::automatic, &looked.reasons);
+      looked.judgement =
+          judge(scenario, EngineChoice::automatic, &looked.reasons, problem.programs());
     } else {
       bound_of(problem, scenario, looked);
     }

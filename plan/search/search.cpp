@@ -2,6 +2,7 @@
 
 #include "plan/search/moves.hpp"
 #include "plan/search/overfull.hpp"
+#include "plan/search/there_and_back.hpp"
 #include "plan/search/uniform.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;
 // Of what may be spent on all orders, so much for each family, and for each that holds the gap.
 constexpr std::int64_t kFamilies = 300, kShares = 5;
+constexpr std::int64_t kUnlimitedOps = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
 struct Node {
@@ -83,6 +85,7 @@ class Search {
     try_other_schedules();
     look_into_orders();
     improve_best();
+    look_there_and_back();
     confirm_alternatives();
     balance_alternatives();
     leave_rest();
@@ -125,7 +128,9 @@ class Search {
 
   /// The answer of an engine, its time that of the problem's batch.
   Judgement answer(const Scenario& scenario) {
-    if (!options_.confirm) return per_batch(judge(scenario, EngineChoice::exact), scenario);
+    if (!options_.confirm)
+      return per_batch(judge(scenario, EngineChoice::exact, nullptr, problem_.programs()),
+                       scenario);
     return timed([&] { return per_batch(options_.confirm(scenario), scenario); });
   }
   Judgement answer(const Node& node) {
@@ -185,7 +190,7 @@ class Search {
       return represented_.empty() && left_.empty() && kept_.best().from.empty();
     };
     bool better = !kept_.empty() && !had_all_cuts();
-    while (better) {
+    while (better && !takes_too_long(kept_.best().choice.family)) {
       const FoundPlan plan = kept_.best();
       better = moves_.improve(
           plan, [&](const Choice& choice) { return improves(choice, plan.from, best()); });
@@ -208,7 +213,8 @@ class Search {
     ++out_.moves;
     try {
       const Scenario scenario = problem_.resolve(choice);
-      Judgement judgement = per_batch(relaxed(scenario, problem_.plain_reduction()), scenario);
+      Judgement judgement =
+          per_batch(relaxed(scenario, problem_.plain_reduction(), problem_.programs()), scenario);
       if (judgement.engine.empty()) {
         if (!judgement.fits) return false;
         const bool slower =
@@ -434,7 +440,7 @@ class Search {
 
   void open_arrangements(const PlanFamily& family) {
     Candidate candidate{family, {}};
-    const Bound bound = bounds_.of(family, &candidate);
+    const Bound bound = bounds_.of(family);
     for (const Arrangement& arrangement : axes_.arrangements) {
       const bool one_way = family.shape.width == 1 || family.shape.depth == 1;
       if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
@@ -481,6 +487,7 @@ class Search {
     ++out_.families.opened;
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
+    bounds_.of(family, &node.candidate);
     if (!node.candidate.layers.empty()) file_some(node.candidate);
     file_balanced(family);
     if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
@@ -790,6 +797,51 @@ class Search {
       ++of_orders_confirmed_;
       confirm(take(relaxed_));
     }
+  }
+
+  /// Large families of orders that are searched for: what their memory proves, and of two chunks
+  /// there and back the cut whose order repeats soonest, of those that could be best.
+  void look_there_and_back() {
+    constexpr std::size_t kMostShapes = 1;
+    if (options_.objective == Objective::memory) return;
+    for (Open& open : left_)
+      if (!hopeless(open.least))
+        open.least = std::max(open.least, by_order(open.family, kUnlimitedOps).first);
+    std::ranges::stable_sort(left_, {}, &Open::least);
+    std::size_t looked = 0;
+    for (const Open& open : left_) {
+      if (looked == kMostShapes || options_.most_trials == 0 || hopeless(open.least) ||
+          !more_evaluations())
+        return;
+      if (!is_there_and_back(open.family)) continue;
+      ++looked;
+      CutsThereAndBack cuts(problem_, steps_, open.family);
+      const auto found = cuts.find(start_of(open.family), best() / cost(1, 0, open.family.shape),
+                                   options_.most_trials);
+      if (found) try_order_of(*found);
+    }
+  }
+
+  /// The best cut of another schedule for the same stages, or that of the bounds.
+  Candidate start_of(const PlanFamily& family) {
+    for (const FoundPlan& plan : kept_.all()) {
+      const PlanFamily& other = plan.choice.family;
+      const bool same = other.shape == family.shape && is_there_and_back(other);
+      if (same && plan.from.empty()) return {family, plan.choice.layers, plan.choice.recompute};
+    }
+    Candidate out{family, {}};
+    bounds_.of(family, &out);
+    return out;
+  }
+
+  void try_order_of(const Candidate& found) {
+    const Bound bound = bounds_.of(found);
+    const double least = cost(bound.time_s, bound.memory_bytes, found.family.shape);
+    if (hopeless(least)) return;
+    ++out_.cuts.made;
+    evaluate({Node::cut, least, next_++, found, bound.memory_bytes, least});
+    if (confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+      confirm(take(relaxed_));
   }
 
   /// What is still in the queues is proven worse, or left.
