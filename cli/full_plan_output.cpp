@@ -318,9 +318,13 @@ std::string why_not_proven(const SearchResult& result) {
   if (result.cuts.left > 0)
     return "simulations ended before all candidates were looked into (--effort), or wait for an "
            "answer on shared links\n";
-  return "a larger --effort would look into nothing more; what is left is a bound on cuts of "
-         "layers and orders too many to visit: --stages, --schedule and --microbatch-size leave "
-         "fewer\n";
+  const std::string effort = result.tried_cuts
+                                 ? "tries more cuts for orders that are searched for; else"
+                                 : "would look into nothing more;";
+  return fmt::format(
+      "a larger --effort {} what is left is a bound on cuts of layers and orders too many to "
+      "visit: --stages, --schedule and --microbatch-size leave fewer\n",
+      effort);
 }
 
 /// What is proven of more than all plans together.

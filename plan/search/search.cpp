@@ -815,6 +815,7 @@ class Search {
         return;
       if (!is_there_and_back(open.family)) continue;
       ++looked;
+      out_.tried_cuts = true;
       CutsThereAndBack cuts(problem_, steps_, open.family);
       const auto found = cuts.find(start_of(open.family), best() / cost(1, 0, open.family.shape),
                                    options_.most_trials);

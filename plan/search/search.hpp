@@ -117,6 +117,7 @@ struct SearchResult {
   std::string unanswered_because;  ///< the last of them
   bool out_of_time = false;
   bool single_layers = false;  ///< were plans looked into that recompute some layers of a stage?
+  bool tried_cuts = false;     ///< for orders that are searched for (most_trials)
   std::vector<StartResult> starts;  ///< as in the options
   std::string infeasible_because;   ///< where there is no plan
 };
