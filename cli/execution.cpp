@@ -42,7 +42,7 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
     throw InputError(s.scenario.origin,
                      fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
                                  "--set pipeline.{}=1",
-                                 s.scenario.mesh.size(axis), words(axis).name));
+                                 s.scenario.mesh.size(axis), traits(axis).name));
   }
   if (s.scenario.mesh.divided) {
     throw InputError(s.scenario.origin,

@@ -255,10 +255,10 @@ bool is_within(const Axes& axes, const Scenario& s) {
   const auto has = [](const auto& list, const auto& value) {
     return std::ranges::find(list, value) != list.end();
   };
-  return has(axes.schedules, s.schedule) && has(axes.tensors, s.mesh.tensor) &&
+  return has(axes.schedules, s.schedule) && has(axes.tensors, s.mesh.size(Axis::tensor)) &&
          has(axes.depths, static_cast<int>(s.shape.depth)) &&
          has(axes.chunks, static_cast<int>(s.shape.chunks)) &&
-         (s.mesh.tensor == 1 || has(axes.sequence_parallel, s.sequence_parallel)) &&
+         (s.mesh.size(Axis::tensor) == 1 || has(axes.sequence_parallel, s.sequence_parallel)) &&
          has(axes.microbatch_sizes, s.microbatch_size) &&
          std::ranges::all_of(s.mesh.width.values(), [&](int w) { return has(axes.widths, w); }) &&
          std::ranges::all_of(s.recompute.values(), [&](const Recomputation& r) {

@@ -11,13 +11,21 @@
 namespace penstock {
 namespace {
 
+/// "context 2 x tensor 4": from groups to the ranks of each.
+std::string ranks_of(const Mesh& mesh) {
+  std::vector<std::string> ranks;
+  for (const Axis axis : kInnerAxes)
+    if (mesh.size(axis) > 1 || axis == kInnerAxes.front())
+      ranks.insert(ranks.begin(), fmt::format("{} {}", traits(axis).name, mesh.size(axis)));
+  return fmt::format("{}", fmt::join(ranks, " x "));
+}
+
 /// The GPUs of a stage, where there are several.
 std::string shared_by(const Scenario& scenario) {
   const Mesh& mesh = scenario.mesh;
   if (mesh.replica_gpus() == 1) return "";
   std::vector<std::string> how;
-  if (mesh.context > 1)
-    how.push_back(fmt::format("context {} x tensor {}", mesh.context, mesh.tensor));
+  if (mesh.replica_gpus() > mesh.size(kInnerAxes.front())) how.push_back(ranks_of(mesh));
   if (scenario.sequence_parallel) how.emplace_back("sequence parallel");
   return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
                      how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));

@@ -197,7 +197,7 @@ std::string communication_line(const Simulation& s, const Result& r) {
   add("pipeline", r.communication.pipeline);
   add("data", r.communication.data);
   for (const Axis axis : kInnerAxes)
-    add(words(axis).name, r.communication.inner[static_cast<std::size_t>(axis)]);
+    add(traits(axis).name, r.communication.inner[static_cast<std::size_t>(axis)]);
   return text.empty() ? "" : "           exposed communication, of device time: " + text + "\n";
 }
 

@@ -22,32 +22,42 @@ std::vector<int> Mesh::widths(std::uint32_t depth) const {
 
 std::int64_t Mesh::devices(std::uint32_t depth) const { return sum(turns(), depth); }
 
-int Mesh::size(Axis inner) const { return inner == Axis::tensor ? tensor : context; }
-
 int Mesh::replica_gpus() const {
   int gpus = 1;
-  for (const Axis axis : kInnerAxes) gpus *= size(axis);
+  for (const int ranks : inner) gpus *= ranks;
   return gpus;
+}
+
+int Mesh::replica_sharers() const {
+  int sharers = 1;
+  for (const Axis axis : kInnerAxes)
+    if (traits(axis).same_weights) sharers *= size(axis);
+  return sharers;
 }
 
 std::int64_t Mesh::ranks(std::uint32_t depth) const { return replica_gpus() * sum(width, depth); }
 
 std::vector<std::vector<int>> Mesh::groups(int device, Axis axis) const {
   const std::vector<int>& mine = gpus[static_cast<std::size_t>(device)];
-  // Neighbours along the axis are `stride` apart, `members` of them.
-  std::size_t stride = 1, members = 1;
-  for (const Axis inner : kInnerAxes) {
-    members = static_cast<std::size_t>(size(inner));
-    if (inner == axis) break;
-    stride *= members;
+  const auto differs = [&](Axis inner) {
+    return axis == Axis::data ? traits(inner).same_weights : inner == axis;
+  };
+  std::vector<std::vector<int>> found;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    // The number of a group is made of the ranks in which its members do not differ.
+    std::size_t rest = i, group = 0, groups = 1;
+    for (const Axis inner : kInnerAxes) {
+      const auto ranks = static_cast<std::size_t>(size(inner));
+      if (!differs(inner)) {
+        group += rest % ranks * groups;
+        groups *= ranks;
+      }
+      rest /= ranks;
+    }
+    if (axis != Axis::data) group += rest * groups;
+    if (group >= found.size()) found.resize(group + 1);
+    found[group].push_back(mine[i]);
   }
-  if (axis == Axis::data) {
-    stride = static_cast<std::size_t>(tensor);
-    members = mine.size() / stride;
-  }
-  std::vector<std::vector<int>> found(mine.size() / members);
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    found[i / (stride * members) * stride + i % stride].push_back(mine[i]);
   return found;
 }
 
@@ -59,7 +69,8 @@ Mesh one_gpu_each(const std::vector<int>& gpus) {
 
 std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Mesh& mesh,
                                                std::uint32_t position) {
-  std::vector<std::vector<int>> groups(static_cast<std::size_t>(mesh.tensor));
+  std::vector<std::vector<int>> groups(
+      static_cast<std::size_t>(mesh.replica_gpus() / mesh.replica_sharers()));
   const auto add_replicas = [&](std::uint32_t at) {
     for (int r = 0; r < placement.widths()[at]; ++r) {
       const auto more =

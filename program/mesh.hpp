@@ -18,9 +18,9 @@
 namespace penstock {
 
 struct Mesh {
-  PerStage<int> width = 1;      ///< replicas, by position of the pipeline
-  bool divided = false;         ///< replicas divide every microbatch instead of taking turns
-  int tensor = 1, context = 1;  ///< ranks of a replica along these axes
+  PerStage<int> width = 1;  ///< replicas, by position of the pipeline
+  bool divided = false;     ///< replicas divide every microbatch instead of taking turns
+  ByInnerAxis<int> inner = one_each();  ///< ranks of a replica along the inner axes
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
   std::vector<std::vector<int>> gpus{};  ///< by device of the Program; empty: not placed yet
 
@@ -30,9 +30,11 @@ struct Mesh {
   int together(std::size_t position) const { return divided ? width.of(position) : 1; }
   bool replicated() const { return most() > 1; }
   /// How many GPUs hold the same weights, at a position and at most.
-  int sharers(std::size_t position) const { return width.of(position) * context; }
-  int sharers() const { return most() * context; }
-  int size(Axis inner) const;
+  int sharers(std::size_t position) const { return width.of(position) * replica_sharers(); }
+  int sharers() const { return most() * replica_sharers(); }
+  int replica_sharers() const;  ///< of one replica
+  int size(Axis axis) const { return inner[static_cast<std::size_t>(axis)]; }
+  int& size(Axis axis) { return inner[static_cast<std::size_t>(axis)]; }
   /// GPUs of a replica of a position.
   int replica_gpus() const;
   /// The most replicas any position has.
@@ -46,6 +48,13 @@ struct Mesh {
   /// rank along it alone; along `data` all with the same part of the weights: of all replicas, and
   /// of all their context ranks.
   std::vector<std::vector<int>> groups(int device, Axis axis) const;
+
+ private:
+  static constexpr ByInnerAxis<int> one_each() {
+    ByInnerAxis<int> sizes{};
+    sizes.fill(1);
+    return sizes;
+  }
 };
 
 /// Every device is one GPU.

@@ -21,13 +21,26 @@ namespace penstock {
 /// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
 enum class Axis : std::uint8_t { tensor, context, data };
 inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
-struct AxisWords {
+template <class T>
+using ByInnerAxis = std::array<T, kInnerAxes.size()>;
+
+/// What is to be known of an inner axis, whoever asks.
+struct AxisTraits {
   std::string_view name, degree;  ///< key of `pipeline` and what counts it: "tensor", "tp"
+  std::string_view shares;        ///< what its size says, as a field of a result
   std::string_view traffic;       ///< what its ranks exchange
+  bool same_weights;  ///< its ranks have the same weights and other tokens: they reduce gradients
+  bool by_rank;       ///< its rings go from rank to rank, whatever else a node has
 };
-inline constexpr AxisWords kAxisWords[] = {{"tensor", "tp", "tensor-parallel all-reduces"},
-                                           {"context", "cp", "rings of keys and values"}};
-constexpr const AxisWords& words(Axis inner) { return kAxisWords[static_cast<int>(inner)]; }
+inline constexpr ByInnerAxis<AxisTraits> kAxisTraits{{
+    {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel all-reduces", false,
+     false},
+    {"context", "cp", "c: groups of t that share its sequences", "rings of keys and values", true,
+     true},
+}};
+constexpr const AxisTraits& traits(Axis inner) {
+  return kAxisTraits[static_cast<std::size_t>(inner)];
+}
 
 enum class Lane : std::uint8_t { compute, exchange };
 inline constexpr std::size_t kLanes = 2;

@@ -107,7 +107,7 @@ class Changes {
     const bool replicas = s.mesh.width.alike() && s.mesh.width.of(0) > 1;
     if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
       add("distributed_optimizer: true", {"pipeline.distributed_optimizer=true"});
-    if (s.mesh.tensor > 1 && !s.sequence_parallel)
+    if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
       add("sequence_parallel: true", {"pipeline.sequence_parallel=true"});
   }
 
@@ -197,9 +197,11 @@ class Changes {
           {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.stages={}", depth)},
           also);
     };
-    const bool in_node = 2 * scenario_.mesh.tensor <= scenario_.cluster.devices_per_node;
-    if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.mesh.tensor, p / 2);
-    if (scenario_.mesh.tensor % 2 == 0) add_degrees(scenario_.mesh.tensor / 2, 2 * p);
+    const bool in_node =
+        2 * scenario_.mesh.size(Axis::tensor) <= scenario_.cluster.devices_per_node;
+    if (p % 2 == 0 && in_node) add_degrees(2 * scenario_.mesh.size(Axis::tensor), p / 2);
+    if (scenario_.mesh.size(Axis::tensor) % 2 == 0)
+      add_degrees(scenario_.mesh.size(Axis::tensor) / 2, 2 * p);
   }
 
   /// More replicas of fewer GPUs each, or the other way round.
@@ -222,9 +224,9 @@ class Changes {
           {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.width={}", replicas)},
           also);
     };
-    const bool in_node = 2 * mesh.tensor <= scenario_.cluster.devices_per_node;
-    if (width % 2 == 0 && in_node) add_degrees(2 * mesh.tensor, width / 2);
-    if (mesh.tensor % 2 == 0) add_degrees(mesh.tensor / 2, 2 * width);
+    const bool in_node = 2 * mesh.size(Axis::tensor) <= scenario_.cluster.devices_per_node;
+    if (width % 2 == 0 && in_node) add_degrees(2 * mesh.size(Axis::tensor), width / 2);
+    if (mesh.size(Axis::tensor) % 2 == 0) add_degrees(mesh.size(Axis::tensor) / 2, 2 * width);
   }
 
   const Scenario& scenario_;
@@ -237,7 +239,7 @@ bool differs(const Scenario& a, const Scenario& b) {
   return a.schedule != b.schedule || a.layers != b.layers || !(a.recompute == b.recompute) ||
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
          a.shape.accumulation_steps != b.shape.accumulation_steps ||
-         a.shape.depth != b.shape.depth || a.mesh.tensor != b.mesh.tensor ||
+         a.shape.depth != b.shape.depth || a.mesh.inner != b.mesh.inner ||
          a.distributed_optimizer != b.distributed_optimizer ||
          a.sequence_parallel != b.sequence_parallel;
 }

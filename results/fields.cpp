@@ -77,7 +77,7 @@ Json communication_json(const Simulation& s, const Result& r) {
   };
   Json out = {{"pp", share(r.communication.pipeline)}, {"dp", share(r.communication.data)}};
   for (const Axis axis : kInnerAxes)
-    out[words(axis).degree] = share(r.communication.inner[static_cast<std::size_t>(axis)]);
+    out[traits(axis).degree] = share(r.communication.inner[static_cast<std::size_t>(axis)]);
   return out;
 }
 
@@ -280,6 +280,38 @@ std::string column_of(std::string_view name) {
   return column;
 }
 
+std::string_view communication_meaning() {
+  static const std::string kMeaning = [] {
+    std::string text = "by dimension: `pp` pipeline, `dp` data";
+    for (const AxisTraits& axis : kAxisTraits)
+      text += fmt::format(", `{}` {}", axis.degree, axis.name);
+    return text + " ([communication](#communication))";
+  }();
+  return kMeaning;
+}
+
+template <Axis axis>
+struct Ranks {
+  int operator()(const Scenario& s) const { return s.mesh.size(axis); }
+};
+
+template <std::size_t... i>
+std::vector<Field<Summary>> axis_fields(std::index_sequence<i...>) {
+  const auto shown = [](Axis axis) {
+    return axis == Axis::tensor ? ShownInSweeps{.place = 1, .setting = true} : ShownInSweeps{};
+  };
+  return {{kAxisTraits[i].name, Unit::count, Ranks<kInnerAxes[i]>{}, kAxisTraits[i].shares,
+           shown(kInnerAxes[i])}...};
+}
+
+/// And, behind what is said of replicas, the size of each inner axis.
+std::vector<Field<Summary>> with_axes(std::vector<Field<Summary>> fields) {
+  const auto replication = std::ranges::find(fields, "replication", &Field<Summary>::name);
+  const auto axes = axis_fields(std::make_index_sequence<kInnerAxes.size()>());
+  fields.insert(replication + 1, axes.begin(), axes.end());
+  return fields;
+}
+
 std::vector<Measure> all_measures() {
   std::vector<Measure> all;
   for (const auto* fields : {&result_fields(), &sweep_fields()})
@@ -294,7 +326,7 @@ std::vector<Measure> all_measures() {
 }  // namespace
 
 const std::vector<Field<Summary>>& result_fields() {
-  static const std::vector<Field<Summary>> kFields = {
+  static const std::vector<Field<Summary>> kFields = with_axes({
       {"schema_version", Unit::none, [](const Scenario&) { return kSchemaVersion; },
        "of these fields"},
       {"scenario", Unit::none, [](const Scenario& s) { return s.name; }, "its name"},
@@ -316,13 +348,6 @@ const std::vector<Field<Summary>>& result_fields() {
       {"replication", Unit::none,
        [](const Scenario& s) { return s.mesh.divided ? "split" : "round-robin"; },
        "do replicas split microbatches, or take turns?"},
-      {"tensor",
-       Unit::count,
-       [](const Scenario& s) { return s.mesh.tensor; },
-       "t: GPUs that share a layer's matrices",
-       {.place = 1, .setting = true}},
-      {"context", Unit::count, [](const Scenario& s) { return s.mesh.context; },
-       "c: groups of t that share its sequences"},
       {"chunks",
        Unit::count,
        [](const Scenario& s) { return s.shape.chunks; },
@@ -459,8 +484,7 @@ const std::vector<Field<Summary>>& result_fields() {
        {.place = 21}},
       {"communication", Unit::none,
        [](const Simulation& s, const Result& r) { return communication_json(s, r); },
-       "by dimension: `pp` pipeline, `dp` data, `tp` tensor, `cp` context "
-       "([communication](#communication))"},
+       communication_meaning()},
       {"critical_path", Unit::none,
        [](const Simulation& s, const Result& r) {
          return list(r.critical_path, [&](const auto& p) {
@@ -500,7 +524,7 @@ const std::vector<Field<Summary>>& result_fields() {
        "of a long job whose devices fail"},
       {"notes", Unit::none, [](const Result& r) { return Json(r.notes); },
        "what a reader should know"},
-  };
+  });
   return kFields;
 }
 

@@ -146,8 +146,9 @@ std::string megatron_arguments(const Scenario& s) {
   if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));
   Flags flags = launch(s);
   add_model(flags, *s.transformer);
-  flags.add("tensor-model-parallel-size", s.mesh.tensor);
-  if (s.mesh.context > 1) flags.add("context-parallel-size", s.mesh.context);
+  flags.add("tensor-model-parallel-size", s.mesh.size(Axis::tensor));
+  if (s.mesh.size(Axis::context) > 1)
+    flags.add("context-parallel-size", s.mesh.size(Axis::context));
   if (s.sequence_parallel) flags.add("sequence-parallel");
   if (s.mesh.pipeline_first) flags.add("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);

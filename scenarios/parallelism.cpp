@@ -244,17 +244,16 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
                   .transfers_divided = keys.transfers_divided.value_or(false)};
   const bool known = depth_known(spec, out.shape);
   const bool splits = known && keys.split_microbatches() && !keys.width.broken;
-  out.mesh = {.width = width,
-              .tensor = static_cast<int>(keys.tensor.value_or(1)),
-              .context = static_cast<int>(keys.context.value_or(1)),
-              .pipeline_first = keys.rank_order.value == RankOrder::pipeline_first};
+  out.mesh = {.width = width, .pipeline_first = keys.rank_order.value == RankOrder::pipeline_first};
+  for (const Axis axis : kInnerAxes)
+    out.mesh.size(axis) = static_cast<int>(keys.size(axis).value_or(1));
   out.mesh.divided = splits && out.mesh.replicated();
   out.shape.replicas = out.mesh.turns();
   // Ranks that have the same weights and other tokens reduce their gradients.
   out.lowering = {.transfers = spec.transfers.value_or(Transfers::overlapped),
                   .step_sync = keys.optimizer_sync.value_or(StepSync::device),
                   .detached_reductions = reduction.overlap == Overlap::next_batch,
-                  .divided = out.mesh.divided || out.mesh.context > 1};
+                  .divided = out.mesh.divided || out.mesh.replica_sharers() > 1};
   // Of a single replica nothing is divided, as in Megatron-LM.
   out.distributed_optimizer =
       keys.distributed_optimizer.value_or(false) && (out.mesh.sharers() > 1 || keys.width.broken);

@@ -24,7 +24,7 @@ std::string ranks(const Parallelism& job) {
                                 : fmt::format("[{}]", fmt::join(mesh.width.values(), ", "));
   std::string text = fmt::format("{} stages x width {}", job.shape.depth, width);
   for (const Axis axis : kInnerAxes)
-    if (mesh.size(axis) > 1) text += fmt::format(" x {} {}", words(axis).name, mesh.size(axis));
+    if (mesh.size(axis) > 1) text += fmt::format(" x {} {}", traits(axis).name, mesh.size(axis));
   return text;
 }
 
@@ -334,9 +334,9 @@ void use_costs(const Specification& spec, const ReductionRequest& reduction,
 
 /// In a node its link, across nodes a GPU's part of the NICs.
 LinkSpec tensor_link_of(const Cluster& cluster, const Mesh& mesh) {
-  if (mesh.tensor == 1 || cluster.network) return {};
+  if (mesh.size(Axis::tensor) == 1 || cluster.network) return {};
   if (cluster.link) return *cluster.link;
-  if (mesh.tensor <= cluster.devices_per_node) return cluster.intra;
+  if (mesh.size(Axis::tensor) <= cluster.devices_per_node) return cluster.intra;
   LinkSpec part = cluster.inter;
   part.bytes_per_s *= static_cast<double>(cluster.nics_per_node) / cluster.devices_per_node;
   return part;

@@ -109,7 +109,7 @@ struct PipelineKeys {
   Given<Stashing> stashing{section, "stashing"};
   Given<WeightCopies> weight_copies{section, "weight_copies"};
 
-  Integer size(Axis inner) const { return {section, words(inner).name}; }
+  Integer size(Axis inner) const { return {section, traits(inner).name}; }
   bool split_microbatches() const {
     return replication.value_or(Replication::round_robin) == Replication::split;
   }

@@ -48,16 +48,16 @@ void check_division(const PipelineKeys& pipeline, const TransformerSpec& model, 
 /// the second, so that causal attention is as much work for all.
 void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, const Mesh& mesh,
                    bool sequence) {
-  if (mesh.context == 1) return;
-  const std::int64_t ranks = sequence ? mesh.tensor : 1;
-  if (model.seq_length % (2 * ranks * mesh.context) == 0) return;
+  if (mesh.size(Axis::context) == 1) return;
+  const std::int64_t ranks = sequence ? mesh.size(Axis::tensor) : 1;
+  if (model.seq_length % (2 * ranks * mesh.size(Axis::context)) == 0) return;
   const std::int64_t most = model.seq_length / (2 * ranks);
-  std::int64_t below = std::min<std::int64_t>(mesh.context, most);
+  std::int64_t below = std::min<std::int64_t>(mesh.size(Axis::context), most);
   while (below > 1 && model.seq_length % (2 * ranks * below) != 0) --below;
   pipeline.context.refuse(
       fmt::format("a context degree of {} does not cut a sequence of {} tokens into two equal "
                   "pieces per rank{}; the next lower one that does is {}",
-                  mesh.context, model.seq_length,
+                  mesh.size(Axis::context), model.seq_length,
                   ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
                   std::max<std::int64_t>(below, 1)));
 }
@@ -73,7 +73,7 @@ void refuse_given_costs(const Specification& spec, const Parallelism& job) {
     spec.pipeline.section.refuse(key, fmt::format("'{}' {}", key, why));
   };
   for (const Axis axis : kInnerAxes)
-    if (job.mesh.size(axis) > 1) refuse(std::string(words(axis).name));
+    if (job.mesh.size(axis) > 1) refuse(std::string(traits(axis).name));
   if (job.transfers_divided) refuse("transfers_divided");
   if (job.distributed_optimizer) refuse("distributed_optimizer");
 }
@@ -125,32 +125,33 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   refuse_given_costs(spec, job);
   const TransformerSpec* model = spec.transformer();
   if (model == nullptr || spec.measured() || !shape_known(spec.model->section)) return;
-  check_division(keys, *model, job.mesh.tensor, job.sequence_parallel);
+  check_division(keys, *model, job.mesh.size(Axis::tensor), job.sequence_parallel);
   check_context(keys, *model, job.mesh, job.sequence_parallel);
 }
 
 void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
                  Diagnostics& diagnostics) {
-  if (mesh.tensor == 1) return;
-  const std::int64_t rows = model.vocab_rows({mesh.tensor, false}) * mesh.tensor;
+  if (mesh.size(Axis::tensor) == 1) return;
+  const std::int64_t rows =
+      model.vocab_rows({mesh.size(Axis::tensor), false}) * mesh.size(Axis::tensor);
   if (rows != model.vocab_size) {
     diagnostics.note(
         fmt::format("the vocabulary of {} is padded to {}, a multiple of 128 x tensor {}",
-                    model.vocab_size, rows, mesh.tensor));
+                    model.vocab_size, rows, mesh.size(Axis::tensor)));
   }
   const bool nodes = !cluster.link && !cluster.network && cluster.nodes > 1;
-  if (nodes && cluster.devices_per_node % mesh.tensor != 0) {
+  if (nodes && cluster.devices_per_node % mesh.size(Axis::tensor) != 0) {
     diagnostics.note(fmt::format(
         "the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the network",
-        mesh.tensor, cluster.devices_per_node));
+        mesh.size(Axis::tensor), cluster.devices_per_node));
   }
 }
 
 StageCostOptions cost_options(const Parallelism& job) {
   return {.microbatch_size = static_cast<double>(job.microbatch_size),
           .recompute = job.recompute,
-          .tensor = {job.mesh.tensor, job.sequence_parallel, job.transfers_divided},
-          .context = job.mesh.context,
+          .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided},
+          .context = job.mesh.size(Axis::context),
           .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
           .stack = job.stack,
           .tensor_link = job.tensor_link};

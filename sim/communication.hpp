@@ -22,8 +22,6 @@
 
 #include "sim/engine.hpp"
 
-#include <array>
-
 namespace penstock {
 
 struct Communication {
@@ -34,7 +32,7 @@ struct Communication {
 
 struct CommunicationByDimension {
   Communication pipeline, data;
-  std::array<Communication, kInnerAxes.size()> inner;  ///< by axis
+  ByInnerAxis<Communication> inner;
 };
 
 /// Sums of a whole run, of a stalled one until then.

@@ -72,7 +72,7 @@ class Durations {
   }
 
  private:
-  using Rings = std::array<Ring, kInnerAxes.size()>;  // of a device, by axis
+  using Rings = ByInnerAxis<Ring>;  // of a device
   struct Time {
     double compute_s, exchange_s;
   };

@@ -181,8 +181,8 @@ void Traffic::add_collectives(Axis axis, const Cluster& cluster, const Mesh& mes
   if (mesh.size(axis) == 1) return;
   first = static_cast<std::uint32_t>(transfers_.size());
   devices_ = static_cast<std::uint32_t>(mesh.gpus.size());
-  // Keys and values go from rank to rank, whatever else a node has.
-  const auto node_of = [&](int gpu) { return axis == Axis::context ? 0 : cluster.node_of(gpu); };
+  const bool by_rank = traits(axis).by_rank;
+  const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
   for (int device = 0; device < static_cast<int>(devices_); ++device) {
     const auto rings = mesh.groups(device, axis);
     const auto phases = all_reduce(ReductionAlgorithm::ring, rings, node_of);

@@ -11,7 +11,6 @@
 #include "program/mesh.hpp"
 #include "program/program.hpp"
 
-#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -105,7 +104,7 @@ class Traffic {
   Placement placement_;
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0, devices_ = 0;
-  std::array<std::uint32_t, kInnerAxes.size()> first_collective_{};
+  ByInnerAxis<std::uint32_t> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation

@@ -96,7 +96,7 @@ void plan_for_scenario(const Scenario& scenario, PlanTask& task) {
     const int size = scenario.mesh.size(axis);
     if (size > 1)
       task.notes.push_back(
-          fmt::format("planned without the {} parallelism of {}", words(axis).name, size));
+          fmt::format("planned without the {} parallelism of {}", traits(axis).name, size));
   }
   plan_for_cluster(scenario.cluster, task);
   task.request.microbatch_size = scenario.microbatch_size;

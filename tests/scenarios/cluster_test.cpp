@@ -291,7 +291,7 @@ TEST(SplitReplication, HasAsManyRanksPerReplicaAsTheyShare) {
       "pipeline: {stages: 2, width: 2, tensor: 2, replication: split, microbatch_size: 2}\n",
       "test.yaml");
   EXPECT_EQ(s.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  EXPECT_EQ(s.mesh.tensor, 2);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 2);
   EXPECT_GT(s.costs[0].reduce_grad_s, 0);
 }
 

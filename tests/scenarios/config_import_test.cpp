@@ -69,7 +69,7 @@ TEST(NanotronImport, SlicesOfProductsMeanNothingWhereThereIsOne) {
 TEST(NanotronImport, IsTheJob) {
   const Scenario s = scenario_in(scenario_of_nanotron(kNanotron, "a.yaml", ""));
   EXPECT_EQ(s.shape.depth, 2u);
-  EXPECT_EQ(s.mesh.tensor, 4);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
   EXPECT_EQ(s.gpu_count(), 32);
   EXPECT_EQ(s.samples_per_update(), 256);
   EXPECT_EQ(s.microbatch_size, 2);
@@ -104,7 +104,7 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_EQ(s.schedule->name, "interleaved-1f1b-torch");
   EXPECT_EQ(s.shape.depth, 4u);
   EXPECT_EQ(s.shape.chunks, 2u);
-  EXPECT_EQ(s.mesh.tensor, 8);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 8);
   EXPECT_EQ(s.gpu_count(), 64);
   EXPECT_EQ(s.samples_per_update(), 16);
   EXPECT_EQ(s.microbatch_size, 1);
@@ -278,7 +278,7 @@ TEST(TorchtitanImport, AScriptsFileIsReadAndItsFlagsGoOverIt) {
   for (const char* file : {"job.toml", "train_configs/job.toml"}) {
     const Scenario s = scenario_in(import(file));
     EXPECT_EQ(s.shape.depth, 8u) << file;
-    EXPECT_EQ(s.mesh.tensor, 8) << file;
+    EXPECT_EQ(s.mesh.size(Axis::tensor), 8) << file;
     EXPECT_EQ(s.transformer->num_layers, 80) << file;
   }
   try {

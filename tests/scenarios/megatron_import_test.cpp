@@ -152,10 +152,10 @@ TEST(Megatron, AScriptBecomesItsScenario) {
   EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
   EXPECT_EQ(s.shape.depth, 4U);
   EXPECT_EQ(s.shape.chunks, 2U);
-  EXPECT_EQ(s.mesh.tensor, 4);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
   EXPECT_TRUE(s.sequence_parallel);
   EXPECT_TRUE(s.distributed_optimizer);
-  EXPECT_EQ(s.mesh.context, 2);
+  EXPECT_EQ(s.mesh.size(Axis::context), 2);
   EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, of which 4 x 4 x 2 hold a replica";
   EXPECT_EQ(s.samples_per_update(), 1024);
 }
@@ -215,7 +215,7 @@ TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
   const std::string text = scenario_of_megatron(
       script, "x.sh", "", {{"WORLD", "2"}, {"SLURM_NNODES", "1"}, {"TP", "4"}});
   const Scenario s = parse_scenario(text, "test.yaml");
-  EXPECT_EQ(s.mesh.tensor, 4);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
   EXPECT_EQ(s.mesh.most(), 2);
   EXPECT_EQ(s.samples_per_update(), 128);
 }

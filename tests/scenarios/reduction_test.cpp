@@ -28,7 +28,7 @@ TEST(DataParallelDefaults, AreTheWholeClusterAndWaitFreeBackpropagation) {
 TEST(DataParallelDefaults, LeaveGpusToTensorParallelism) {
   const Scenario s = scenario(kGpt355m + "schedule: data-parallel\npipeline: {tensor: 2}\n");
   EXPECT_EQ(s.mesh.most(), 4);
-  EXPECT_EQ(s.mesh.tensor, 2);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 2);
 }
 
 TEST(DataParallelDefaults, DoNotTouchPipelines) {

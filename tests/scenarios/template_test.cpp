@@ -26,8 +26,8 @@ std::string described(const std::function<Scenario()>& read) {
                         s.shape.microbatches_per_update);
     text += fmt::format("{} {} {}\n", s.mesh.most(), static_cast<int>(s.lowering.transfers),
                         s.lowering.detached_reductions);
-    text +=
-        fmt::format("{} {} {}\n", s.microbatch_size, recompute_text(s.recompute), s.mesh.tensor);
+    text += fmt::format("{} {} {}\n", s.microbatch_size, recompute_text(s.recompute),
+                        s.mesh.size(Axis::tensor));
     text += fmt::format("{} {} {}\n", s.layers, s.mesh.gpus, s.widths());
     text += fmt::format("{} {} {} {}\n", s.cluster.name, s.cluster.devices(), s.cluster.device.name,
                         s.cluster.inter.bytes_per_s);

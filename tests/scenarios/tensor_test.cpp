@@ -45,7 +45,7 @@ TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
 
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
-  EXPECT_EQ(s.mesh.tensor, 1);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 1);
   EXPECT_TRUE(Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh)
                   .collectives(Axis::tensor)
                   .empty());
@@ -60,7 +60,7 @@ TEST(TensorScenario, MegatronsNamesMeanTheSame) {
   const Scenario s = gpt3(
       "stages: 2, tensor_model_parallel_size: 8, width: 2, sequence_parallel: true, "
       "use_distributed_optimizer: true");
-  EXPECT_EQ(s.mesh.tensor, 8);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 8);
   EXPECT_TRUE(s.sequence_parallel);
   EXPECT_TRUE(s.distributed_optimizer);
 }

@@ -110,7 +110,7 @@ TEST(CommunicationOfTensorRanks, IsAllExposed) {
   rig.cluster.attachment = Attachment::pairs;
   rig.cluster.intra = {.latency_s = 0, .bytes_per_s = 1e6};
   Mesh mesh;
-  mesh.tensor = 4;
+  mesh.size(Axis::tensor) = 4;
   mesh.gpus = {{0, 1, 2, 3}, {4, 5, 6, 7}};
   rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
   const auto c = of(rig, simulate_exact(rig.input()));

@@ -18,8 +18,8 @@ struct Job : Rig {
   Job(const RigSpec& spec, Cluster on, int tensor, int context) : Rig(spec) {
     cluster = std::move(on);
     Mesh mesh;
-    mesh.tensor = tensor;
-    mesh.context = context;
+    mesh.size(Axis::tensor) = tensor;
+    mesh.size(Axis::context) = context;
     int next = 0;
     for (int d = 0; d < program.placement.devices(); ++d) {
       auto& gpus = mesh.gpus.emplace_back(static_cast<std::size_t>(tensor * context));

@@ -165,7 +165,7 @@ TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
     rig.cluster.intra = {.latency_s = next.pick(0, 3) / 16.0,
                          .bytes_per_s = next.pick(50, 500) * 1e6};
     Mesh mesh;
-    mesh.tensor = tensor;
+    mesh.size(Axis::tensor) = tensor;
     mesh.gpus.resize(static_cast<std::size_t>(depth));
     for (int gpu = 0; gpu < depth * tensor; ++gpu)
       mesh.gpus[static_cast<std::size_t>(gpu / tensor)].push_back(gpu);

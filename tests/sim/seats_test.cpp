@@ -35,7 +35,7 @@ struct Seated : Rig {
   Seated(const RigSpec& spec, Cluster on, const Seats& seats) : Rig(spec) {
     cluster = std::move(on);
     Mesh mesh;
-    mesh.tensor = seats.tensor;
+    mesh.size(Axis::tensor) = seats.tensor;
     mesh.gpus = seats.gpus;
     traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction);
   }
