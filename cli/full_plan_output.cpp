@@ -285,9 +285,8 @@ std::vector<std::string> not_searched(const FullPlan& full) {
   };
   fixed(problem.sequence_parallel(), "sequence parallelism");
   fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
-  if (!problem.context().empty())
-    out.push_back(
-        fmt::format("the scenario's context parallelism of {} (plans without)", problem.context()));
+  for (const std::string& axis : problem.other_axes())
+    out.push_back(fmt::format("the scenario's {} (plans without)", axis));
   if (!problem.accumulation_steps().empty())
     out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
                               problem.accumulation_steps()));

@@ -264,9 +264,14 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
   sequence_parallel_ = said(document, "sequence_parallel");
   distributed_optimizer_ = said(document, "distributed_optimizer");
   transfers_divided_ = said(document, "transfers_divided").value_or(false);
-  for (const char* key : {"context", "context_parallel_size"}) {
-    const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
-    if (degree != nullptr && degree->text != "1") context_ = degree->text;
+  for (const AxisTraits& axis : kAxisTraits) {
+    if (&axis == &traits(Axis::tensor)) continue;  // is searched
+    for (const std::string_view ending : {"", "_parallel_size"}) {
+      const std::string key = fmt::format("{}{}", axis.name, ending);
+      const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
+      if (degree != nullptr && degree->text != "1")
+        other_axes_.push_back(fmt::format("{} parallelism of {}", axis.name, degree->text));
+    }
   }
   const Value* steps = pipeline == nullptr ? nullptr : pipeline->find("accumulation_steps");
   if (steps != nullptr && steps->text != "1") accumulation_steps_ = steps->text;

@@ -149,8 +149,8 @@ class Problem {
   /// What the scenario says; none: the search chooses.
   std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
   std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
-  /// The degree of context parallelism that the scenario has and the search leaves out; "": none.
-  const std::string& context() const { return context_; }
+  /// "context parallelism of 2": what the scenario has and the search leaves out.
+  const std::vector<std::string>& other_axes() const { return other_axes_; }
   /// Likewise of its accumulation steps.
   const std::string& accumulation_steps() const { return accumulation_steps_; }
 
@@ -165,7 +165,8 @@ class Problem {
   double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
-  std::string context_, accumulation_steps_;
+  std::vector<std::string> other_axes_;
+  std::string accumulation_steps_;
   bool plain_reduction_ = true;
   bool transfers_divided_ = false;
   std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
