@@ -1,10 +1,10 @@
 #include "base/launched_as.hpp"
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 
 namespace penstock {
@@ -28,12 +28,11 @@ std::optional<std::string> environment(const std::string& name) {
 }
 
 int integer_variable(const std::string& name, const std::string& text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+  const auto value = parse_number<int>(text);
+  if (!value || *value < least || *value > most)
     throw InputError(name,
                      fmt::format("must be an integer from {} to {}, got '{}'", least, most, text));
-  return value;
+  return *value;
 }
 
 std::optional<LaunchedAs> launched_as(const Environment& get) {

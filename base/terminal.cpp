@@ -1,10 +1,11 @@
 #include "base/terminal.hpp"
 
+#include "base/numbers.hpp"
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 namespace penstock {
@@ -115,10 +116,8 @@ std::size_t display_width(std::string_view text) {
 
 std::size_t terminal_width(int stream) {
   const char* const columns = std::getenv("COLUMNS");
-  const std::string_view given = columns == nullptr ? "" : columns;
-  std::size_t width = 0;
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), width);
-  if (error == std::errc() && end == given.data() + given.size() && width > 0) return width;
+  const auto width = parse_number<std::size_t>(columns == nullptr ? "" : columns);
+  if (width.value_or(0) > 0) return *width;
   winsize size{};
   if (isatty(stream) == 0 || ioctl(stream, TIOCGWINSZ, &size) != 0) return 0;
   return size.ws_col;

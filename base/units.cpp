@@ -290,4 +290,9 @@ std::string format_count(std::int64_t count) {
   return digits;
 }
 
+std::string counted(std::int64_t count, std::string_view what) {
+  const char* ending = count == 1 ? "" : what.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, what, ending);
+}
+
 }  // namespace penstock

@@ -41,4 +41,7 @@ std::string format_bandwidth(double bytes_per_s);  ///< "25.0 GB/s"
 std::string format_percent(double fraction);       ///< "12.5 %"
 std::string format_count(std::int64_t count);      ///< "130,048"
 
+/// "1 update", "2 updates", "3 batches".
+std::string counted(std::int64_t count, std::string_view what);
+
 }  // namespace penstock

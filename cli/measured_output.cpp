@@ -2,6 +2,7 @@
 
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "cli/running.hpp"
 #include "cli/validation_output.hpp"
 
 #include <fmt/format.h>
@@ -12,25 +13,6 @@
 
 namespace penstock {
 namespace {
-
-Json parameter_json(const ReportedParameter& p) {
-  return {{"name", p.name}, {"value", p.value}, {"unit", p.unit}, {"meaning", p.meaning}};
-}
-
-Json by_depth_json(const MeasuredSummary& summary) {
-  Json out = Json::object();
-  for (const auto& [depth, errors] : summary.time_by_depth)
-    out[std::to_string(depth)] = summary_json(errors);
-  return out;
-}
-
-Json finish_json(const FinishSummary& s) {
-  return {{"n", s.count()},
-          {"finished", s.finished},
-          {"right", s.right()},
-          {"false_alarms", s.false_alarms},
-          {"missed", s.missed}};
-}
 
 std::string finish_text(const Json& f) {
   const auto count = [&](const char* key) { return f[key].get<std::size_t>(); };
@@ -142,48 +124,9 @@ std::string rows_text(const Json& rows, bool all_rows) {
 
 }  // namespace
 
-std::vector<Json> measured_rows_json(const MeasuredReport& report) {
-  std::vector<Json> out;
-  for (const MeasuredRowResult& r : report.rows) {
-    out.push_back({{"name", r.name},
-                   {"depth", r.pipeline_depth},
-                   {"class", r.row_class.empty() ? Json() : Json(r.row_class)},
-                   {"measured_s", nullable(r.measured_s)},
-                   {"predicted_s", nullable(r.predicted_s)},
-                   {"error", nullable(r.error())},
-                   {"measured_bytes", nullable(r.measured_bytes)},
-                   {"predicted_bytes", nullable(r.predicted_bytes)},
-                   {"memory_error", nullable(r.memory_error())},
-                   {"finished", nullable(r.finished)},
-                   {"predicted_finished", nullable(r.predicted_finished)},
-                   {"calibrated", r.calibrated},
-                   {"file", report.file}});
-  }
-  return out;
-}
-
-Json measured_report_json(const MeasuredReport& report) {
-  const MeasuredSummary s = summarize(report, RowChoice::predicted);
-  const MeasuredSummary fitted = summarize(report, RowChoice::calibrated);
-  const MeasuredSummary& by_depth = s.time.n > 0 ? s : fitted;
-  Json parameters = Json::array(), notes = report.notes;
-  for (const std::string& stack : report.stacks) notes.push_back(stack);
-  for (const ReportedParameter& p : report.parameters) parameters.push_back(parameter_json(p));
-  return {{"file", report.file},
-          {"format", report.format},
-          {"protocol", report.protocol},
-          {"parameter_count", report.parameters.size()},
-          {"parameters", parameters},
-          {"time", summary_json(s.time)},
-          {"time_by_pp", by_depth_json(by_depth)},
-          {"time_of_pipelines", summary_json(by_depth.time_of_pipelines)},
-          {"time_calibrated", summary_json(fitted.time)},
-          {"memory", summary_json(s.memory)},
-          {"memory_calibrated", summary_json(fitted.memory)},
-          {"finished", finish_json(finish_summary(report))},
-          {"left_out", report.left_out},
-          {"stacks", report.stacks},
-          {"notes", notes}};
+RowOptions row_options_of(const Arguments& arguments) {
+  return {overrides_of(arguments), engine_of(arguments, EngineChoice::automatic),
+          arguments.value("as", ""), arguments.value("profiles"), arguments.value("model")};
 }
 
 std::string fitted_text(const Json& report) {

@@ -1,20 +1,18 @@
-// Published measurements beside their predictions (validate/measured_rows.hpp) as JSON and as the
-// table people read; recordings have cli/validation_output.hpp.
+// Published measurements beside their predictions as the table people read; recordings have
+// cli/validation_output.hpp.
 #pragma once
 
 #include "cli/output.hpp"
-#include "validate/measured_rows.hpp"
+#include "validate/run_rows.hpp"
+#include "validate/validation_json.hpp"
 
 namespace penstock {
 
+/// Of the options of commands that predict measured rows.
+RowOptions row_options_of(const Arguments& arguments);
+
 /// Rows that are further off are named.
 inline constexpr double kLargeError = 0.15;
-
-/// The rows of `rows[]`, one per configuration.
-std::vector<Json> measured_rows_json(const MeasuredReport& report);
-
-/// An entry of `measured[]`: protocol, parameters and summaries of one file.
-Json measured_report_json(const MeasuredReport& report);
 
 /// How many parameters were fitted; if none, where those of the stacks come from.
 std::string fitted_text(const Json& report);

@@ -40,9 +40,6 @@ void write_trace(const Simulation& simulation, const std::string& path, TimeWind
 /// which a microbatch has so many. With a decimal where `decimal`.
 std::string stash_text(double chunks_held, double chunks, bool decimal);
 
-/// "1 update", "2 updates", "8 microbatches".
-std::string counted(std::int64_t count, std::string_view what);
-
 /// Why the file that an option names cannot be written, which is better said before an hour of work
 /// than after it; empty: its folder is there, or the option was not given.
 std::string missing_folder(const Arguments& arguments, const char* option);

@@ -1,7 +1,7 @@
 #include "cli/plan_options.hpp"
 
 #include "base/units.hpp"
-#include "cli/option_numbers.hpp"
+#include "base/numbers.hpp"
 
 #include <fmt/format.h>
 

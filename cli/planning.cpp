@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
-#include "cli/option_numbers.hpp"
+#include "base/numbers.hpp"
 #include "cli/running.hpp"
 #include "plan/plan_model.hpp"
 #include "plan/search/published.hpp"

@@ -2,18 +2,17 @@
 
 #include "base/error.hpp"
 #include "cli/execution.hpp"
-#include "cli/option_numbers.hpp"
+#include "base/numbers.hpp"
 #include "cli/running.hpp"
 #include "hw/executor_process.hpp"
 #include "hw/run_plan_file.hpp"
+#include "hw/training_curve.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <thread>
 
 namespace penstock {
@@ -50,29 +49,6 @@ std::vector<LoneUpdate> lone_updates_of(const Simulation& s) {
   return updates;
 }
 
-/// Of all updates, in their order.
-std::vector<double> ends_of(const Simulation& s) {
-  if (!s.latest || !s.program.placement.replicated()) return update_ends_s(s);
-  std::vector<double> ends;
-  for (std::uint32_t g = 0; g < s.program.ops.size(); ++g)
-    if (s.program.ops[g].kind == OpKind::step) ends.push_back(s.timeline->op(g).end_s);
-  std::ranges::sort(ends);
-  return ends;
-}
-
-LearnedScenario described(const Scenario& s) {
-  LearnedScenario learned;
-  learned.name = s.name;
-  learned.schedule = s.schedule->name;
-  learned.stages = static_cast<int>(s.shape.depth);
-  learned.replicas = s.widths().front();
-  learned.samples_per_update =
-      s.samples_per_update() / (s.schedule->asynchronous ? learned.replicas : 1);
-  learned.optimizer = kOptimizerNames[static_cast<int>(s.optimizer.kind)];
-  learned.learning_rate = s.optimizer.learning_rate;
-  return learned;
-}
-
 std::uint64_t counted_option(const Arguments& arguments, const char* name, unsigned otherwise) {
   if (!arguments.flag(name)) return otherwise;
   const auto value = parse_number<std::uint64_t>(arguments.value(name));
@@ -90,31 +66,17 @@ std::string suffixed(const std::string& path, std::size_t i, std::size_t count) 
 /// What penstock-run left, if anything.
 void collect(const std::string& path, const Job& job, LearnedScenario& into) {
   if (!std::filesystem::exists(path)) return;
-  const Json json = Json::parse(read_file(path));
-  Learning run;
-  run.seed = job.seed;
-  run.weights_digest = json.at("weights_digest").get<std::string>();
-  run.stopped_because = json.at("stopped_because").get<std::string>();
-  run.seconds = json.at("seconds").get<double>();
-  into.parameters = json.at("parameters").get<std::int64_t>();
-  if (!json.at("loss_floor").is_null()) into.loss_floor = json.at("loss_floor").get<double>();
-  const auto number = [](const Json& x) {
-    return x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>();
-  };
-  for (const Json& p : json.at("curve")) {
-    LearningPoint point{.update = p.at("update").get<std::uint32_t>(),
-                        .loss = number(p.at("loss"))};
-    point.samples = point.update * into.samples_per_update;
-    point.simulated_s = job.ends_s.at(point.update - 1);
-    if (p.contains("evaluation_loss")) point.evaluation_loss = number(p.at("evaluation_loss"));
-    run.curve.push_back(point);
-  }
+  const TrainingCurve curve = parse_training_curve(read_file(path), path);
+  into.parameters = curve.parameters;
+  into.loss_floor = curve.loss_floor;
+  Learning run{job.seed, {}, curve.weights_digest, curve.stopped_because, curve.seconds};
+  for (const CurvePoint& p : curve.points)
+    run.curve.push_back({p.update, p.update * into.samples_per_update, job.ends_s.at(p.update - 1),
+                         p.loss, p.evaluation_loss});
   into.runs.push_back(std::move(run));
 }
 
 }  // namespace
-
-Json loss_json(double loss) { return std::isfinite(loss) ? Json(loss) : Json(nullptr); }
 
 std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) {
   const std::uint64_t seeds = counted_option(arguments, "seeds", 1);
@@ -131,9 +93,9 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
       RunPlan plan = run_plan_of(s, compute_of(arguments), true);
       if (more == 0) {
         run_engine(s, EngineChoice::automatic);
-        ends_s = ends_of(s);
+        ends_s = all_update_ends_s(s);
         lone_updates = lone_updates_of(s);
-        learned.push_back(described(s.scenario));
+        learned.push_back(learned_scenario(s.scenario));
       }
       plan.lone_updates = lone_updates;
       words.push_back(folder.file(fmt::format("program{}.json", jobs.size())));
@@ -152,68 +114,6 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
   for (std::size_t i = 0; i < jobs.size(); ++i)
     collect(suffixed(curve, i, jobs.size()), jobs[i], learned[jobs[i].scenario]);
   return learned;
-}
-
-std::vector<Band> bands(const LearnedScenario& scenario, bool evaluated) {
-  std::vector<Band> out;
-  const auto value = [&](const LearningPoint& p) { return evaluated ? p.evaluation_loss : p.loss; };
-  std::size_t longest = 0;
-  for (const Learning& run : scenario.runs) longest = std::max(longest, run.curve.size());
-  for (std::size_t i = 0; i < longest; ++i) {
-    Band band{.least = std::numeric_limits<double>::infinity(),
-              .most = -std::numeric_limits<double>::infinity()};
-    double sum = 0, count = 0;
-    for (const Learning& run : scenario.runs) {
-      if (i >= run.curve.size() || !value(run.curve[i])) continue;
-      const double x = *value(run.curve[i]);
-      if (!std::isfinite(x)) continue;
-      band.update = run.curve[i].update;
-      band.samples = run.curve[i].samples;
-      band.simulated_s = run.curve[i].simulated_s;
-      band.least = std::min(band.least, x);
-      band.most = std::max(band.most, x);
-      sum += x;
-      ++count;
-    }
-    if (count == 0) continue;
-    band.mean = sum / count;
-    out.push_back(band);
-  }
-  return out;
-}
-
-Json to_json(const LearnedScenario& scenario, bool reproducible) {
-  Json json;
-  json["name"] = scenario.name;
-  json["schedule"] = scenario.schedule;
-  json["stages"] = scenario.stages;
-  json["replicas"] = scenario.replicas;
-  json["parameters"] = scenario.parameters;
-  json["samples_per_update"] = scenario.samples_per_update;
-  json["optimizer"] = scenario.optimizer;
-  json["learning_rate"] = scenario.learning_rate;
-  json["loss_floor"] = scenario.loss_floor ? Json(*scenario.loss_floor) : Json(nullptr);
-  json["runs"] = Json::array();
-  for (const Learning& run : scenario.runs) {
-    Json one;
-    one["seed"] = run.seed;
-    one["weights_digest"] = run.weights_digest;
-    one["complete"] = run.stopped_because.empty();
-    one["stopped_because"] = run.stopped_because;
-    if (!reproducible) one["seconds"] = run.seconds;
-    one["curve"] = Json::array();
-    for (const LearningPoint& p : run.curve) {
-      Json point;
-      point["update"] = p.update;
-      point["samples"] = p.samples;
-      point["simulated_s"] = p.simulated_s;
-      point["loss"] = loss_json(p.loss);
-      if (p.evaluation_loss) point["evaluation_loss"] = loss_json(*p.evaluation_loss);
-      one["curve"].push_back(point);
-    }
-    json["runs"].push_back(one);
-  }
-  return json;
 }
 
 }  // namespace penstock

@@ -11,7 +11,6 @@
 namespace penstock {
 namespace {
 
-constexpr int kValidationSchema = 1;
 constexpr std::pair<const char*, const char*> kCauseKeys[] = {
     {"op_time_s", "op times"},
     {"transfer_time_s", "message times"},
@@ -19,80 +18,12 @@ constexpr std::pair<const char*, const char*> kCauseKeys[] = {
     {"launch_overhead_s", "launch overhead"},
     {"rest_s", "order and jitter"}};
 
-Json kind_json(const KindRow& k) {
-  Json out = Json::object();
-  if (k.stage >= 0) out["stage"] = k.stage;
-  out.update({{"kind", k.kind},
-              {"count", k.count},
-              {"predicted_mean_s", k.predicted_mean_s},
-              {"predicted_median_s", k.predicted_median_s},
-              {"measured_p5_s", k.measured.p5},
-              {"measured_p50_s", k.measured.p50},
-              {"measured_p95_s", k.measured.p95},
-              {"error", nullable(k.error)}});
-  return out;
-}
-
-Json memory_json(const MemoryUse& use) {
-  Json out = Json::object();
-  for (std::size_t i = 0; i < kOwners; ++i) out[std::string(kOwnerNames[i])] = use.bytes[i];
-  return out;
-}
-
-Json device_row_json(const DeviceRow& d) {
-  const bool measured = d.measured_memory.has_value();
-  return {{"device", d.device},
-          {"predicted_busy_s", d.predicted_busy_s},
-          {"measured_busy_s", d.measured_busy_s},
-          {"busy_error", nullable(d.busy_error)},
-          {"predicted_idle_s", d.predicted_idle_s},
-          {"measured_idle_s", d.measured_idle_s},
-          {"predicted_bytes", d.predicted_memory.total()},
-          {"measured_bytes", measured ? Json(d.measured_memory->total()) : Json()},
-          {"allocator_peak_bytes", nullable(d.allocator_peak_bytes)},
-          {"memory_error", nullable(d.memory_error)},
-          {"predicted_memory", memory_json(d.predicted_memory)},
-          {"measured_memory", measured ? memory_json(*d.measured_memory) : Json()}};
-}
-
-Json causes_json(const Causes& c) {
-  return {{"gap_s", c.sum_s()},
-          {"op_time_s", c.op_time_s},
-          {"transfer_time_s", c.transfer_time_s},
-          {"wait_s", c.wait_s},
-          {"launch_overhead_s", c.launch_overhead_s},
-          {"rest_s", c.rest_s}};
-}
-
-Json spread_json(const IterationTimes& it) {
-  if (!it.measured_s) return nullptr;
-  return {{"p5_s", it.spread.p5},
-          {"p50_s", it.spread.p50},
-          {"p95_s", it.spread.p95},
-          {"iterations", it.samples},
-          {"run_medians_s", it.run_medians}};
-}
-
-Json difference_json(const OrderDifference& d) {
-  return {{"run", d.run},
-          {"device", d.device},
-          {"position", d.position},
-          {"expected", to_string(d.expected)},
-          {"measured", to_string(d.measured)}};
-}
-
-std::optional<double> number(const Json& object, const char* key) {
-  const Json* it = object.find(key);
-  if (it == nullptr || !it->is_number()) return std::nullopt;
-  return it->get<double>();
-}
-
 std::string time_text(const Json& object, const char* key) {
-  const auto value = number(object, key);
+  const auto value = number_in(object, key);
   return value ? format_time(*value) : "-";
 }
 std::string bytes_text(const Json& object, const char* key) {
-  const auto value = number(object, key);
+  const auto value = number_in(object, key);
   return value ? format_bytes(*value) : "-";
 }
 std::string error_text(const std::optional<double>& error) {
@@ -101,7 +32,7 @@ std::string error_text(const std::optional<double>& error) {
   return fmt::format("{:+.1f} %", std::abs(percent) < 1e-7 ? 0.0 : percent);  // no "-0.0 %"
 }
 std::string error_text(const Json& object, const char* key) {
-  return error_text(number(object, key));
+  return error_text(number_in(object, key));
 }
 
 std::string how_run(const Json& row) {
@@ -121,7 +52,7 @@ std::string spread_text(const Json& row) {
 
 std::string causes_text(const Json& row) {
   const Json& causes = row["causes"];
-  const auto measured = number(row, "measured_s");
+  const auto measured = number_in(row, "measured_s");
   if (causes.is_null() || !measured) return "";
   std::string text;
   for (const auto& [key, name] : kCauseKeys) {
@@ -176,7 +107,7 @@ std::string one_in_detail(const Json& row) {
                       time_text(row, "predicted_s"), time_text(row, "measured_s"),
                       error_text(row, "error"), spread_text(row));
   text += causes_text(row);
-  if (number(row, "measured_bytes"))
+  if (number_in(row, "measured_bytes"))
     text += fmt::format("Memory?    predicted {}, measured {} on the fullest device: {}\n",
                         bytes_text(row, "predicted_bytes"), bytes_text(row, "measured_bytes"),
                         error_text(row, "memory_error"));
@@ -231,76 +162,14 @@ std::string shared_columns_csv(const Json& result) {
   return to_csv(rows);
 }
 
-bool predicted_row(const Json& row) { return !row.value("calibrated", false); }
-
 }  // namespace
 
-Json summary_json(const ErrorSummary& s) {
-  const bool any = s.n > 0;
-  const auto value = [&](double number) { return any ? Json(number) : Json(nullptr); };
-  return {{"mape", value(s.mape)},
-          {"median", value(s.median)},
-          {"max", value(s.max)},
-          {"bias", value(s.bias)},
-          {"n", s.n}};
-}
-
-Json row_json(const ValidationInput& in, const Validation& v) {
-  const Recording& r = in.recording;
-  Json out = {{"name", v.name},
-              {"schedule", in.simulation.program.schedule},
-              {"transfers", to_string(in.simulation.program.transfers)},
-              {"depth", v.depth},
-              {"backend", r.backend},
-              {"clock", r.clock},
-              {"compute", r.compute},
-              {"measured_s", nullable(v.iteration.measured_s)},
-              {"predicted_s", nullable(v.iteration.predicted_s)},
-              {"error", nullable(v.iteration.error)},
-              {"error_own_op_times", nullable(v.own_ops_error)},
-              {"spread", spread_json(v.iteration)},
-              {"measured_bytes", nullable(v.measured_bytes)},
-              {"predicted_bytes", nullable(v.predicted_bytes)},
-              {"memory_error", nullable(v.memory_error)},
-              {"causes", v.causes ? causes_json(*v.causes) : Json()},
-              {"order_equal", v.order_differences.empty()}};
-  out["order_differences"] = list(v.order_differences, difference_json);
-  out["kinds"] = list(v.kinds, kind_json);
-  out["stages"] = list(v.stages, kind_json);
-  out["devices"] = list(v.devices, device_row_json);
-  out["description"] = r.description;
-  out["notes"] = v.notes;
-  return out;
-}
-
-Json validation_json(const std::vector<Json>& rows, const std::optional<double>& tolerance) {
-  // Rows that a prediction was fitted on count only where there are no others.
-  const bool any_predicted = std::ranges::any_of(rows, predicted_row);
-  std::vector<RowErrors> errors;
-  for (const Json& row : rows)
-    if (!any_predicted || predicted_row(row))
-      errors.push_back(
-          {row["depth"].get<int>(), number(row, "error"), number(row, "memory_error"),
-           row.contains("error_own_op_times") ? number(row, "error_own_op_times") : std::nullopt});
-  const ValidationSummary s = summarize(errors);
-  Json by_depth = Json::object();
-  for (const auto& [depth, summary] : s.time_by_depth)
-    by_depth[std::to_string(depth)] = summary_json(summary);
-  return {{"schema_version", kValidationSchema},
-          {"tolerance", nullable(tolerance)},
-          {"time", summary_json(s.time)},
-          {"time_own_op_times", summary_json(s.own_ops)},
-          {"memory", summary_json(s.memory)},
-          {"time_by_pp", by_depth},
-          {"rows", rows}};
-}
-
 std::vector<std::string> out_of_tolerance(const Json& result) {
-  const auto tolerance = number(result, "tolerance");
+  const auto tolerance = number_in(result, "tolerance");
   std::vector<std::string> names;
   if (!tolerance) return names;
   for (const Json& row : result["rows"]) {
-    const auto error = number(row, "error");
+    const auto error = number_in(row, "error");
     if (!error || std::abs(*error) > *tolerance)
       names.push_back(fmt::format("{} ({})", row["name"].get<std::string>(), error_text(error)));
   }

@@ -1,18 +1,11 @@
-// Comparisons of predicted and measured as JSON, CSV, Markdown and the table people read.
+// Comparisons of predicted and measured (validate/validation_json.hpp) as CSV, Markdown and the
+// table people read.
 #pragma once
 
 #include "cli/output.hpp"
-#include "validate/validation.hpp"
+#include "validate/validation_json.hpp"
 
 namespace penstock {
-
-Json summary_json(const ErrorSummary& summary);
-
-/// A row of `rows[]`.
-Json row_json(const ValidationInput& input, const Validation& validation);
-
-/// `time`, `memory`, `time_by_pp` and `rows` of docs/metrics.md. `tolerance`: none to be kept.
-Json validation_json(const std::vector<Json>& rows, const std::optional<double>& tolerance);
 
 /// Names of the rows whose error of time exceeds the tolerance.
 std::vector<std::string> out_of_tolerance(const Json& result);

@@ -2,7 +2,6 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "hw/reference.hpp"
 #include "hw/run_plan_file.hpp"
 #include "hw/stages.hpp"
@@ -17,7 +16,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kMark = "penstock checkpoint 1\n";
+constexpr std::string_view kMark = "penstock checkpoint 2\n";
 
 /// One training, from its start or a checkpoint to its end.
 class Training {
@@ -95,14 +94,9 @@ class Training {
     rest.remove_prefix(mine.size());
     const std::size_t end = rest.find('\0');
     if (end == std::string_view::npos) throw InputError(options_.checkpoint, "is not whole");
-    const Json json = Json::parse(rest.substr(0, end));
-    for (const Json& p : json.at("curve")) {
-      CurvePoint point{p.at("update").get<std::uint32_t>(), p.at("loss").get<double>()};
-      if (p.contains("evaluation_loss"))
-        point.evaluation_loss = p.at("evaluation_loss").get<double>();
-      curve_.points.push_back(point);
-    }
-    curve_.seconds = json.at("seconds").get<double>();
+    TrainingCurve before = parse_training_curve(rest.substr(0, end), options_.checkpoint);
+    curve_.points = std::move(before.points);
+    curve_.seconds = before.seconds;
     run_.load(rest.substr(end + 1));
   }
 
@@ -127,24 +121,6 @@ TrainingCurve train(const RunPlan& plan, const RunOptions& options,
   bare.channels.clear();
   const auto backend = open_backend("host", {bare, options.settings, control, alone, {0}});
   return Training(bare, backend->device(0), training).run();
-}
-
-std::string to_text(const TrainingCurve& curve) {
-  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); };
-  Json json;
-  json["weights_digest"] = curve.weights_digest;
-  json["loss_floor"] = curve.loss_floor ? Json(*curve.loss_floor) : Json(nullptr);
-  json["parameters"] = curve.parameters;
-  json["seconds"] = curve.seconds;
-  json["complete"] = curve.stopped_because.empty();
-  json["stopped_because"] = curve.stopped_because;
-  json["curve"] = Json::array();
-  for (const CurvePoint& p : curve.points) {
-    Json point = {{"update", p.update}, {"loss", number(p.loss)}};
-    if (p.evaluation_loss) point["evaluation_loss"] = number(*p.evaluation_loss);
-    json["curve"].push_back(point);
-  }
-  return json.dump() + "\n";
 }
 
 }  // namespace penstock

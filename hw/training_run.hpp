@@ -3,24 +3,9 @@
 #pragma once
 
 #include "hw/run.hpp"
+#include "hw/training_curve.hpp"
 
 namespace penstock {
-
-/// After one update.
-struct CurvePoint {
-  std::uint32_t update = 0;  ///< updates made, from 1 on
-  double loss = 0;           ///< mean over the microbatches of the update, before it
-  std::optional<double> evaluation_loss = {};  ///< of held-out data, after it
-};
-
-struct TrainingCurve {
-  std::vector<CurvePoint> points;
-  std::string weights_digest;        ///< as RecordedRun's; of the last point
-  std::optional<double> loss_floor;  ///< that no mean loss can be below, where it is known
-  std::int64_t parameters = 0;
-  double seconds = 0;           ///< of this process, on the wall, in all its parts
-  std::string stopped_because;  ///< empty: all updates were made
-};
 
 struct TrainingOptions {
   std::string checkpoint;  ///< a file, written now and then and at the end; empty: none
@@ -34,8 +19,5 @@ struct TrainingOptions {
 /// stops and says so. Throws InputError where the plan has no sequential run, or the checkpoint is
 /// of another one.
 TrainingCurve train(const RunPlan& plan, const RunOptions& run, const TrainingOptions& options);
-
-/// As the file that `penstock-run --train` writes.
-std::string to_text(const TrainingCurve& curve);
 
 }  // namespace penstock

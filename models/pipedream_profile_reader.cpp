@@ -3,11 +3,12 @@
 #include "models/layer_table.hpp"
 #include "models/pipedream_profile.hpp"
 
+#include "base/numbers.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -221,10 +222,8 @@ class ProfileReader {
   }
 
   double read_number(const Word& word, double most, bool list) {
-    double value = 0;
-    const char* end = word.text.data() + word.text.size();
-    const auto [stop, error] = std::from_chars(word.text.data(), end, value);
-    if (error == std::errc() && stop == end && value >= 0 && value <= most) return value;
+    const auto value = parse_number<double>(word.text);
+    if (value && *value >= 0 && *value <= most) return *value;
     wrong(word, fmt::format("expected a number from 0 to {:g}{}, got '{}'", most,
                             list ? ", or a list '[1; 2]'" : "", quoted(word.text)));
     return 0;
@@ -232,12 +231,10 @@ class ProfileReader {
 
   void read_stage(const Word& word) {
     profile_.has_stages = true;
-    int stage = 0;
     constexpr std::string_view kName = "stage_id=";
-    const char* begin = word.text.data() + std::min(kName.size(), word.text.size());
-    const char* end = word.text.data() + word.text.size();
-    const auto [stop, error] = std::from_chars(begin, end, stage);
-    if (word.text.starts_with(kName) && error == std::errc() && stop == end && stage >= 0) return;
+    if (word.text.starts_with(kName) &&
+        parse_number<int>(word.text.substr(kName.size())).value_or(-1) >= 0)
+      return;
     wrong(word, fmt::format("expected 'stage_id=N', got '{}'", quoted(word.text)));
   }
 

@@ -1,8 +1,9 @@
 #include "models/recomputation.hpp"
 
+#include "base/numbers.hpp"
+
 #include <fmt/format.h>
 
-#include <charconv>
 #include <vector>
 
 namespace penstock {
@@ -31,10 +32,8 @@ std::optional<Recomputation> recomputation_named(std::string_view text) {
     if (text == kRecomputeNames[static_cast<std::size_t>(r)]) return r;
   const std::size_t space = text.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
-  const std::string_view number = text.substr(space + 1);
-  int layers = 0;
-  const auto [end, error] = std::from_chars(number.begin(), number.end(), layers);
-  if (error != std::errc() || end != number.end() || layers < 1) return std::nullopt;
+  const int layers = parse_number<int>(text.substr(space + 1)).value_or(0);
+  if (layers < 1) return std::nullopt;
   if (text.substr(0, space) == "block") return Recomputation::block(layers);
   if (text.substr(0, space) == "uniform") return Recomputation::uniform(layers);
   return std::nullopt;

@@ -25,7 +25,7 @@ flags=(-std=c++20 -O2 -fwasm-exceptions -DFMT_HEADER_ONLY -DFMT_CONSTEVAL= -DPEN
 sources_of() {
   local room=$1
   case $room in
-    engine) echo "$root"/playground/*.cpp "$root"/playground/shims/*.cpp "$root"/cli/{counted,heading,simulation_report}.cpp ;;
+    engine) echo "$root"/playground/*.cpp "$root"/playground/shims/*.cpp "$root"/cli/{heading,simulation_report}.cpp ;;
     report) echo "$root"/report/*.cpp "$objects/embedded.cpp" ;;
     schedules_*) find "$root/schedules/${room#schedules_}" -name '*.cpp' | LC_ALL=C sort ;;
     *) find "$root/$room" -maxdepth 1 -name '*.cpp' ! -name child_process.cpp ! -name folder.cpp ! -name last_words.cpp \

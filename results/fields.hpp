@@ -115,6 +115,13 @@ Json nullable(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+/// Of an object that was read: none where there is no number.
+inline std::optional<double> number_in(const Json& object, std::string_view key) {
+  const Json* const found = object.find(key);
+  return found != nullptr && found->is_number() ? std::optional(found->get<double>())
+                                                : std::nullopt;
+}
+
 /// What `one` makes of each item.
 template <class Items, class F>
 Json list(const Items& items, F&& one) {

@@ -147,11 +147,6 @@ std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario,
   if (!spec.changes_times() && !spec.reliability) return std::nullopt;
   PerturbationStudy study;
   study.changes_times = spec.changes_times();
-  if (engine_for(prepare(scenario), engine) == EngineChoice::simgrid) {
-    // Loaded here, so that no child has to load it again.
-    if (const std::string why = why_no_simgrid(); !why.empty())
-      throw SystemError(why + "; use --engine exact");
-  }
   study_times(scenario, engine, study);
   if (spec.reliability && study.disturbed)
     study.goodput = goodput(*spec.reliability, batch_s(*study.disturbed, scenario));

@@ -6,10 +6,8 @@
 
 namespace penstock {
 
-/// Nothing for a scenario without perturbations. Runs of `simgrid` are child processes, because
-/// SimGrid runs once in each: to be called before the process has used it. A run whose process
-/// crashes is one of `runs.errors`. Throws InputError when the engine cannot represent the
-/// scenario.
+/// Nothing for a scenario without perturbations. Throws InputError when the engine cannot represent
+/// the scenario.
 std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario, EngineChoice engine);
 
 }  // namespace penstock

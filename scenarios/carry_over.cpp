@@ -1,5 +1,6 @@
 #include "scenarios/carry_over.hpp"
 
+#include "base/numbers.hpp"
 #include "scenarios/overrides.hpp"
 #include "schedules/catalog.hpp"
 
@@ -14,11 +15,8 @@ namespace {
 
 std::optional<std::uint32_t> whole(const Value* value) {
   if (value == nullptr || value->kind != Value::Kind::scalar) return std::nullopt;
-  std::uint32_t number = 0;
-  const std::string& text = value->text;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is = error == std::errc() && end == text.data() + text.size() && number > 0;
-  return is ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<std::uint32_t>(value->text);
+  return number.value_or(0) > 0 ? number : std::nullopt;
 }
 
 bool admits(const Chunks& chunks, std::uint32_t v) {

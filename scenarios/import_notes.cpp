@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/shell_values.hpp"
 
@@ -9,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 namespace penstock {
@@ -18,10 +18,8 @@ namespace {
 constexpr std::int64_t kMostOfAnOption = 1'000'000;  // products of three fit 63 bits
 
 std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value > 0 && value <= kMostOfAnOption ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<std::int64_t>(text);
+  return value && *value > 0 && *value <= kMostOfAnOption ? value : std::nullopt;
 }
 
 /// Does it depend on what only a run of the script tells?

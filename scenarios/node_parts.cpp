@@ -1,10 +1,10 @@
+#include "base/numbers.hpp"
 #include "base/units.hpp"
 #include "scenarios/parts.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -199,10 +199,8 @@ class NodeReader {
 }  // namespace
 
 int number_below(int limit, const std::string& word) {
-  int number = -1;
-  const char* end = word.data() + word.size();
-  const auto [stop, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc() && stop == end && number < limit ? std::max(number, -1) : -1;
+  const int number = parse_number<int>(word).value_or(-1);
+  return number < limit ? std::max(number, -1) : -1;
 }
 
 LinkSpec read_wire(const Section& section, LinkSpec link) {

@@ -1,8 +1,9 @@
 #include "scenarios/shell_values.hpp"
 
+#include "base/numbers.hpp"
+
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <span>
 
@@ -87,20 +88,13 @@ class Arithmetic {
   int depth_ = 0;
 };
 
-std::optional<std::int64_t> number_of(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(value) : std::nullopt;
-}
-
 Truth truth_of(bool value) { return value ? Truth::yes : Truth::no; }
 
 Truth compared(const std::string& a, const std::string& sign, const std::string& b) {
   const bool pattern = b.find_first_of("*?") != b.npos;
   if (sign == "=" || sign == "==") return pattern ? Truth::unknown : truth_of(a == b);
   if (sign == "!=") return pattern ? Truth::unknown : truth_of(a != b);
-  const auto left = number_of(a), right = number_of(b);
+  const auto left = parse_number<std::int64_t>(a), right = parse_number<std::int64_t>(b);
   if (!left || !right) return Truth::unknown;
   if (sign == "-eq") return truth_of(*left == *right);
   if (sign == "-ne") return truth_of(*left != *right);

@@ -2,6 +2,7 @@
 
 #include "base/csv.hpp"
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "traces/recording.hpp"
 #include "validate/run_table.hpp"
 #include "validate/simumax.hpp"
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 namespace penstock {
@@ -38,10 +38,7 @@ class PredictedCells {
   std::optional<double> number(const char* column) {
     const std::string cell = text(column);
     if (cell.empty()) return std::nullopt;
-    double value = 0;
-    const char* end = cell.data() + cell.size();
-    const auto [stopped, error] = std::from_chars(cell.data(), end, value);
-    if (error == std::errc() && stopped == end && std::isfinite(value) && value >= 0) return value;
+    if (const auto value = parse_number<double>(cell); value && *value >= 0) return value;
     wrong_.push_back({{origin_, row_.line, 0},
                       fmt::format("'{}': must be a number >= 0, got '{}'", column, cell),
                       "",

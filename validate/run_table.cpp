@@ -2,13 +2,13 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "base/suggest.hpp"
 #include "validate/simumax.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -40,14 +40,6 @@ constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
                                          {"SimuMax", "megatron"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
-
-std::optional<double> number_in_cell(const std::string& text) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stopped != end || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
 
 /// A text as YAML; whatever is in a cell, it stays one value.
 std::string yaml_scalar(const std::string& text) {
@@ -105,7 +97,7 @@ class RowReader {
 
   std::optional<double> number(std::string_view column) {
     if (!has(column)) return std::nullopt;
-    const auto value = number_in_cell(cell(column));
+    const auto value = parse_number<double>(cell(column));
     if (!value || *value < 0)
       refuse(column, fmt::format("must be a number >= 0, got '{}'", cell(column)));
     return value;
@@ -283,7 +275,7 @@ void complete_vtrain_row(const CsvTable& table, const std::string& origin, CsvTa
   std::map<std::string_view, std::int64_t> count;
   for (const auto& [theirs, ours] : kVtrainColumns) {
     const std::string& text = row.cells[table.place(ours)];
-    const auto value = number_in_cell(text);
+    const auto value = parse_number<double>(text);
     const bool whole = value && *value >= 1 && *value <= kMost && *value == std::floor(*value);
     if (ours == "iteration_ms" && (!value || *value <= 0))
       refuse(fmt::format("'{}' must be a number of milliseconds > 0, got '{}'", theirs, text));
@@ -301,7 +293,7 @@ void complete_vtrain_row(const CsvTable& table, const std::string& origin, CsvTa
     refuse(fmt::format("the global batch must be a multiple of micro batch x data parallelism, {}",
                        samples));
   const std::int64_t microbatches = count["batch"] / samples;
-  const double milliseconds = *number_in_cell(row.cells[table.place("iteration_ms")]);
+  const double milliseconds = *parse_number<double>(row.cells[table.place("iteration_ms")]);
   row.cells.push_back(fmt::format("line {}: {} GPUs, h {}, {} layers, b {}, t {}, d {}, p {}, m {}",
                                   row.line, gpus, count["hidden"], count["layers"],
                                   count["microbatch"], count["tp"], count["dp"], count["pp"],

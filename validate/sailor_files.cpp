@@ -1,9 +1,9 @@
 #include "validate/sailor_files.hpp"
 
 #include "base/json_fields.hpp"
+#include "base/numbers.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -16,10 +16,8 @@ constexpr int kMostSequences = 1 << 20;
 constexpr double kShortestTime_s = 1e-9;
 
 std::optional<int> positive_key(const std::string& key) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), value);
-  const bool whole = error == std::errc() && end == key.data() + key.size();
-  return whole && value >= 1 ? std::optional(value) : std::nullopt;
+  const auto value = parse_number<int>(key);
+  return value && *value >= 1 ? value : std::nullopt;
 }
 
 // Plans

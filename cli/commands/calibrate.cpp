@@ -1,78 +1,41 @@
 // penstock calibrate: measures on this machine and writes a profile.
 #include "base/exit_codes.hpp"
+#include "base/numbers.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
-#include "validate/profile.hpp"
-#include "cli/running.hpp"
-#include "cli/stack_calibration.hpp"
+#include "cli/measured_output.hpp"
 #include "hw/executor_process.hpp"
-#include "scenarios/document.hpp"
 #include "traces/byte_sink.hpp"
+#include "validate/calibration_request.hpp"
+#include "validate/profile.hpp"
+#include "validate/stack_fit.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
-#include <set>
 #include <sstream>
 #include <thread>
 
 namespace penstock {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// A GPT that a laptop computes in milliseconds.
-TransformerSpec small_gpt() {
-  TransformerSpec m;
-  m.name = "small-gpt";
-  m.num_layers = 8;
-  m.hidden_size = 256;
-  m.num_attention_heads = m.num_query_groups = 4;
-  m.ffn_hidden_size = 1024;
-  m.vocab_size = 1024;
-  m.seq_length = 128;
-  m.tie_embeddings = false;
-  m.compute_type = "fp32";
-  return m;
-}
-
-bool is_scenario(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored) && load_document(path).find("schedule") != nullptr;
-}
-
-/// What a scenario runs: its model, microbatch size, recomputation and devices.
-void request_scenario(const std::string& path, CalibrationRequest& request) {
-  const Scenario scenario = load_scenario(path);
-  if (!scenario.transformer)
-    throw InputError(path,
-                     "gives its model as costs, so there is nothing to measure; name a model "
-                     "by shape");
-  request.model = *scenario.transformer;
-  request.microbatch_sizes = {scenario.microbatch_size};
-  std::set<Recompute> granularities;  // what single layers take is part of `none` and `full`
-  for (const Recomputation& r : scenario.recompute.distinct()) {
-    if (!r.plain()) granularities.insert(Recompute::none);
-    granularities.insert(r.granularity);
-  }
-  request.recompute.assign(granularities.begin(), granularities.end());
+/// What stands between commas.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream rest(text);
+  rest.exceptions(std::ios::badbit);  // no memory is not the end of the text
+  for (std::string part; std::getline(rest, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 std::vector<std::int64_t> integers(const std::string& flag, const std::string& text) {
   std::vector<std::int64_t> numbers;
-  std::istringstream parts(text);
-  parts.exceptions(std::ios::badbit);  // no memory is not the end of the text
-  for (std::string part; std::getline(parts, part, ',');) {
-    std::int64_t n = 0;
-    const char* end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data(), end, n);
-    if (error != std::errc() || stop != end || n < 1 || n > 1'000'000'000)
+  for (const std::string& part : parts_of(text)) {
+    numbers.push_back(parse_number<std::int64_t>(part).value_or(0));
+    if (numbers.back() < 1 || numbers.back() > 1'000'000'000)
       throw InputError(flag, fmt::format("must be integers >= 1 such as 1,2,4, got '{}'", text));
-    numbers.push_back(n);
   }
   if (numbers.empty()) throw InputError(flag, "must not be empty");
   return numbers;
@@ -80,9 +43,7 @@ std::vector<std::int64_t> integers(const std::string& flag, const std::string& t
 
 std::vector<Recompute> recomputations(const std::string& text) {
   std::vector<Recompute> modes;
-  std::istringstream parts(text);
-  parts.exceptions(std::ios::badbit);  // no memory is not the end of the text
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : parts_of(text)) {
     const auto found = std::ranges::find(kRecomputeNames, part);
     if (found == std::end(kRecomputeNames))
       throw InputError("--recompute", fmt::format("must be some of {}, got '{}'",
@@ -98,43 +59,9 @@ int integer(const Arguments& arguments, const char* option, int otherwise) {
   return static_cast<int>(given[0]);
 }
 
-/// The host computes in fp32; a GPU in what is asked for, by the model if by nobody else, fp16 as
-/// bf16.
-void set_precision(CalibrationRequest& request, const std::string& backend,
-                   const std::string& asked) {
-  if (backend == "host" && asked == "bf16")
-    throw InputError("--precision", "the host computes in fp32; bf16 needs --backend cuda");
-  const bool bf16 =
-      backend == "cuda" && (asked.empty() ? request.model.compute_type : asked).ends_with("16");
-  request.precision = bf16 ? Precision::bf16 : Precision::fp32;
-  request.model.compute_type = bf16 ? "bf16" : "fp32";
-}
-
-/// The messages of the model itself, at every microbatch size, so that none is interpolated.
-void add_message_sizes(CalibrationRequest& request) {
-  const std::int64_t element = request.precision == Precision::bf16 ? 2 : 4;
-  std::vector<std::int64_t>& sizes = request.message_bytes;
-  for (const std::int64_t size : request.microbatch_sizes)
-    sizes.push_back(size * request.model.seq_length * request.model.hidden_size * element);
-  std::ranges::sort(sizes);
-  const auto [same, end] = std::ranges::unique(sizes);
-  sizes.erase(same, end);
-}
-
 CalibrationRequest request_of(const Arguments& arguments, const std::string& backend) {
-  CalibrationRequest request;
-  request.model = small_gpt();
-  request.optimizer.kind = OptimizerSpec::Kind::adamw;  // as `penstock replay`
-  request.optimizer.weight_decay = 0.01;
-  if (!arguments.positional.empty()) {
-    const std::string& name = arguments.positional[0];
-    const bool file = fs::exists(name);
-    if (is_scenario(name)) {
-      request_scenario(name, request);
-    } else {
-      request.model = load_model(file ? fs::absolute(name).string() : name);
-    }
-  }
+  CalibrationRequest request =
+      calibration_request(arguments.positional.empty() ? "" : arguments.positional[0]);
   set_precision(request, backend, arguments.value("precision", ""));
   request.link = arguments.value("link", "");
   if (backend == "host" && !request.link.empty())
@@ -284,6 +211,36 @@ int write_request(const std::string& path, const std::string& backend,
                   "and then here:\n"
                   "  penstock calibrate --result result.json -o profile.yaml\n",
                   path, backend));
+  return exit_ok;
+}
+
+std::uint64_t integer_of(const Arguments& arguments, const char* option, std::uint64_t otherwise) {
+  if (!arguments.flag(option)) return otherwise;
+  const std::string text = arguments.value(option);
+  const auto value = parse_number<std::uint64_t>(text);
+  if (value) return *value;
+  throw InputError(fmt::format("--{}", option),
+                   fmt::format("must be an integer >= 0, got '{}'", text));
+}
+
+/// --from TABLE: fits, and shows how well the rows (with --folds: rows that a fit has not seen) are
+/// predicted.
+int calibrate_stack(const Arguments& arguments) {
+  if (!arguments.flag("stack"))
+    throw InputError("--from", "needs --stack NAME, the stack to start from");
+  const auto [report, stack] = fit_stack({.table = arguments.value("from"),
+                                          .stack = arguments.value("stack"),
+                                          .rows = row_options_of(arguments),
+                                          .memory = arguments.flag("memory"),
+                                          .numbers = parts_of(arguments.value("numbers")),
+                                          .folds = integer_of(arguments, "folds", 0),
+                                          .seed = integer_of(arguments, "seed", 1)});
+  if (arguments.flag("output")) write_file(arguments.value("output"), stack);
+  const Json json = measured_report_json(report), of_rows = measured_rows_json(report);
+  if (arguments.value("format", "table") == "json")
+    fmt::print("{}\n", Json({{"rows", of_rows}, {"measured", Json::array({json})}}).dump(2));
+  else
+    print_text(measured_table(json, of_rows, false));
   return exit_ok;
 }
 

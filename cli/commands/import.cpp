@@ -1,6 +1,7 @@
 // penstock import layout STRING | FILE: what a scenario or a model file says of it.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/numbers.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
 #include "cli/running.hpp"
@@ -14,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 
@@ -22,10 +22,8 @@ namespace penstock {
 namespace {
 
 std::optional<std::size_t> count_of(const std::string& text) {
-  std::size_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && count > 0;
-  return whole ? std::optional(count) : std::nullopt;
+  const auto count = parse_number<std::size_t>(text);
+  return count.value_or(0) > 0 ? count : std::nullopt;
 }
 
 /// --stages: devices of the pipeline; every virtual stage has its own unless told otherwise.

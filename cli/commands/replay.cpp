@@ -11,7 +11,7 @@
 #include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
-#include "traces/recording.hpp"
+#include "traces/what_ran.hpp"
 
 #include <fmt/format.h>
 
@@ -114,40 +114,14 @@ void add_fields(Json& json, const RecordedRun& run, const Recording& recording) 
   for (const RecordedLoss& l : run.losses) json["losses"].push_back(l.loss);
 }
 
-/// The ops that ran, as a program: all that refers to others is taken off.
-struct PartialRun {
-  PartialRun(const Program& whole, const RecordedTimeline& recorded) : program(whole) {
-    program.ops = {};
-    for (int d = 0; d < whole.ops.devices(); ++d) {
-      for (std::uint32_t g = whole.ops.begin(d); g < whole.ops.end(d); ++g) {
-        if (recorded.timeline.op(g).start_s < 0) continue;
-        program.ops.add(whole.ops[g]);
-        from.push_back(g);
-      }
-      program.ops.end_device();
-    }
-  }
-  Program program;
-  std::vector<std::uint32_t> from;  ///< places in the whole program
-};
-
 /// The Chrome trace of a run that was stopped: what ran, without memory, and why it ended.
 void write_partial_trace(const Simulation& s, const RecordedRun& run, const std::string& path) {
-  const RecordedTimeline recorded = to_timeline(s.program.ops, *s.table, run);
-  PartialRun part(s.program, recorded);
-  DependencyTable table(part.program.ops, part.program.placement, s.program.microbatches());
-  Timeline timeline(part.program.ops.size());
-  for (std::uint32_t g = 0; g < part.program.ops.size(); ++g) {
-    Op& op = part.program.ops[g];
-    if (table.producer(op) == kNoOp) op.flags &= static_cast<std::uint8_t>(~Op::receives);
-    if (table.consumer(op) == kNoOp) op.flags &= static_cast<std::uint8_t>(~Op::sends);
-    timeline.op(g) = recorded.timeline.op(part.from[g]);
-    timeline.message(g) = recorded.timeline.message(part.from[g]);
-    timeline.makespan_s = std::max(timeline.makespan_s, timeline.op(g).end_s);
-  }
-  const std::vector<std::uint32_t> unknown(s.scenario.costs.size(), 0);
-  const ChromeTrace trace{{part.program, table, timeline},
-                          {part.program.ops, table, timeline, s.scenario.costs, unknown},
+  const WhatRan ran(s.program, *s.table, to_timeline(s.program.ops, *s.table, run));
+  const TimelineView view = ran.view();
+  const MemoryInput memory{view.program.ops, view.table, view.timeline, s.scenario.costs,
+                           s.more_versions};
+  const ChromeTrace trace{view,
+                          memory,
                           [&](const Op& op) { return s.program.version(op); },
                           {{"scenario", s.scenario.name},
                            {"schedule", s.program.schedule},

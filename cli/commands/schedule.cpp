@@ -1,5 +1,6 @@
 // penstock schedule list | show | export
 #include "base/exit_codes.hpp"
+#include "base/numbers.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/terminal.hpp"
@@ -17,7 +18,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace penstock {
 namespace {
@@ -25,13 +25,10 @@ namespace {
 int columns(const Arguments& arguments) {
   const std::string given = arguments.value("width");
   if (!given.empty()) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-    if (error != std::errc() || end != given.data() + given.size() || value < 40 || value > 10000) {
-      throw InputError("--width",
-                       fmt::format("must be an integer from 40 to 10000, got '{}'", given));
-    }
-    return value;
+    const int value = parse_number<int>(given).value_or(0);
+    if (value >= 40 && value <= 10000) return value;
+    throw InputError("--width",
+                     fmt::format("must be an integer from 40 to 10000, got '{}'", given));
   }
   const std::size_t width = results_width();
   return width == 0 ? 100 : static_cast<int>(std::clamp<std::size_t>(width, 40, 10000));

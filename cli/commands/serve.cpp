@@ -1,6 +1,6 @@
 // penstock serve: the playground with the full engine behind it, by the package for Python.
 #include "base/error.hpp"
-#include "cli/option_numbers.hpp"
+#include "base/numbers.hpp"
 #include "cli/options.hpp"
 #include "cli/workers_elsewhere.hpp"
 

@@ -3,7 +3,7 @@
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
-#include "cli/option_numbers.hpp"
+#include "base/numbers.hpp"
 #include "cli/running.hpp"
 #include "cli/sweep_report.hpp"
 #include "cli/workers_elsewhere.hpp"

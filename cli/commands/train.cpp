@@ -1,5 +1,6 @@
 // penstock train: what scenarios learn under the update rules of their schedules.
 #include "base/exit_codes.hpp"
+#include "base/json_fields.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
@@ -75,44 +76,19 @@ std::string closing(const LearnedScenario& s, bool reproducible) {
   return text;
 }
 
-/// On held-out data where there is one.
-std::vector<Band> judged_by(const LearnedScenario& s) {
-  std::vector<Band> held_out = bands(s, true);
-  return held_out.empty() ? bands(s, false) : held_out;
-}
-
 /// Who had the lowest last loss, and what that is worth.
 struct Outcome {
   std::string who, why;
   bool any = true;
 };
 
-/// The scenarios whose seeds reach as low as the best's do: its mean is lower by chance.
-std::vector<std::string> not_told_from(const LearnedScenario& best,
-                                       const std::vector<LearnedScenario>& all) {
-  const double most = judged_by(best).back().most;
-  std::vector<std::string> names;
-  for (const LearnedScenario& s : all) {
-    const std::vector<Band> of_s = judged_by(s);
-    if (&s != &best && !of_s.empty() && (of_s.back().least <= most || s.runs.size() == 1))
-      names.push_back(s.name);
-  }
-  return names;
-}
-
 Outcome outcome_of(const std::vector<LearnedScenario>& all) {
-  const LearnedScenario* best = nullptr;
-  for (const LearnedScenario& s : all) {
-    const std::vector<Band> of_s = judged_by(s);
-    if (of_s.empty() || !std::isfinite(of_s.back().mean)) continue;
-    if (best == nullptr || of_s.back().mean < judged_by(*best).back().mean) best = &s;
-  }
+  const auto [best, rivals] = learned_most(all);
   if (best == nullptr) return {"nothing", "no run came to a loss", false};
   const Band last = judged_by(*best).back();
   const std::string loss =
       fmt::format("loss {} after {} updates, {} on its cluster", loss_text(last.mean), last.update,
                   format_time(last.simulated_s));
-  const auto rivals = not_told_from(*best, all);
   if (rivals.empty()) return {best->name, loss};
   if (best->runs.size() == 1)
     return {"within noise", fmt::format("{} has the lowest {}; one seed does not say how far seeds "
@@ -177,9 +153,8 @@ std::string csv_of(const std::vector<LearnedScenario>& all) {
                         {"update", p.update},
                         {"samples", p.samples},
                         {"simulated_s", p.simulated_s},
-                        {"loss", loss_json(p.loss)},
-                        {"evaluation_loss",
-                         p.evaluation_loss ? loss_json(*p.evaluation_loss) : Json(nullptr)}});
+                        {"loss", to_field(p.loss)},
+                        {"evaluation_loss", to_field(p.evaluation_loss)}});
     }
   }
   return to_csv(rows);

@@ -1,21 +1,17 @@
-#include "cli/stack_calibration.hpp"
+#include "validate/stack_fit.hpp"
 
-#include "base/exit_codes.hpp"
-#include "base/say.hpp"
+#include "base/json.hpp"
 #include "base/suggest.hpp"
-#include "cli/measured_output.hpp"
-#include "cli/sailor_measurements.hpp"
 #include "scenarios/documents.hpp"
 #include "scenarios/stack_parts.hpp"
-#include "traces/byte_sink.hpp"
 #include "validate/least_squares.hpp"
+#include "validate/measured_files.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -55,24 +51,20 @@ FitRange range_of(const StackNumber& number, double start) {
   return {start, start / 50, start * 50};
 }
 
-/// The numbers of --numbers, or all of the stack's that it gives above 0 and that
-/// change what is fitted.
-std::vector<StackNumber> numbers_of(const StackSpec& stack, const Arguments& arguments) {
+/// Those that are wanted, or all of the stack's that it gives above 0 and that change what is
+/// fitted.
+std::vector<StackNumber> numbers_of(const StackSpec& stack, const StackFit& wanted) {
   std::vector<StackNumber> numbers;
-  std::vector<std::string> known, asked;
-  for (std::string rest = arguments.value("numbers", ""); !rest.empty();) {
-    const std::size_t end = std::min(rest.find(','), rest.size());
-    asked.push_back(rest.substr(0, end));
-    rest.erase(0, end + 1);
-  }
+  std::vector<std::string> known;
   for (const StackNumber& number : stack_numbers()) {
     const auto value = value_of(stack, number);
     if (value.value_or(0) <= 0 || value == value_of(StackSpec{}, number)) continue;
     known.emplace_back(number.key);
-    const bool all = asked.empty() && number.of_memory == arguments.flag("memory");
-    if (all || std::ranges::find(asked, number.key) != asked.end()) numbers.push_back(number);
+    const bool all = wanted.numbers.empty() && number.of_memory == wanted.memory;
+    if (all || std::ranges::find(wanted.numbers, number.key) != wanted.numbers.end())
+      numbers.push_back(number);
   }
-  for (const std::string& key : asked) {
+  for (const std::string& key : wanted.numbers) {
     if (std::ranges::find(known, key) == known.end())
       throw InputError("--numbers",
                        fmt::format("'{}' has no '{}' above 0{}; it has {}", stack.name, key,
@@ -81,41 +73,25 @@ std::vector<StackNumber> numbers_of(const StackSpec& stack, const Arguments& arg
   return numbers;
 }
 
-std::uint64_t integer_of(const Arguments& arguments, const char* option, const char* otherwise) {
-  const std::string text = arguments.value(option, otherwise);
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InputError(fmt::format("--{}", option),
-                     fmt::format("must be an integer >= 0, got '{}'", text));
-  return value;
-}
-
 /// The rows as scenarios, predicted under other numbers of the stack.
 class RunFit {
  public:
-  explicit RunFit(const Arguments& arguments)
-      : path_(arguments.value("from")),
-        name_(arguments.value("stack")),
-        memory_(arguments.flag("memory")),
-        overrides_(overrides_of(arguments)),
-        start_(load_stack(name_)),
-        numbers_(numbers_of(start_, arguments)) {
+  explicit RunFit(const StackFit& wanted)
+      : wanted_(wanted), start_(load_stack(wanted.stack)), numbers_(numbers_of(start_, wanted)) {
     const auto documents = std::make_shared<Documents>();
-    for (RunRow& row : rows_in(path_, arguments)) {
-      if (!(memory_ ? row.measured_bytes.has_value() : row.measured_s.has_value())) continue;
+    for (RunRow& row : rows_in(wanted.table, wanted.rows)) {
+      if (!(wanted.memory ? row.measured_bytes.has_value() : row.measured_s.has_value())) continue;
       scenarios_.emplace_back(row.scenario, row.id, documents);
       rows_.push_back(std::move(row));
     }
     if (rows_.size() <= numbers_.size())
-      throw InputError(path_, fmt::format("has {} measured rows, too few for {} numbers",
-                                          rows_.size(), numbers_.size()));
+      throw InputError(wanted.table, fmt::format("has {} measured rows, too few for {} numbers",
+                                                 rows_.size(), numbers_.size()));
   }
 
   std::size_t rows() const { return rows_.size(); }
   const std::vector<StackNumber>& numbers() const { return numbers_; }
   const StackSpec& start() const { return start_; }
-  const std::string& path() const { return path_; }
 
   std::vector<double> start_values() const {
     std::vector<double> values;
@@ -126,10 +102,10 @@ class RunFit {
   /// Of the rows chosen, with these values; side by side, as each is by itself.
   std::vector<MeasuredRowResult> predicted(const std::vector<std::size_t>& chosen,
                                            const std::vector<double>& values) const {
-    std::string stack = fmt::format("{{base: {}", name_);
+    std::string stack = fmt::format("{{base: {}", wanted_.stack);
     for (std::size_t j = 0; j < values.size(); ++j)
       stack += fmt::format(", {}: {}", numbers_[j].key, exact_text(numbers_[j], values[j]));
-    std::vector<Override> overrides = overrides_;
+    std::vector<Override> overrides = wanted_.rows.changes;
     overrides.push_back({"stack", stack + "}"});
     std::vector<MeasuredRowResult> results(chosen.size());
     std::atomic<std::size_t> next = 0;
@@ -139,7 +115,7 @@ class RunFit {
       try {
         for (std::size_t i = next++; i < chosen.size(); i = next++)
           results[i] = predict_row(rows_[chosen[i]], scenarios_[chosen[i]].resolve(overrides),
-                                   EngineChoice::automatic);
+                                   wanted_.rows.engine);
       } catch (...) {
         if (!failed.test_and_set()) wrong = std::current_exception();
       }
@@ -157,7 +133,7 @@ class RunFit {
     return [this, chosen](const std::vector<double>& values) {
       std::vector<double> out;
       for (const MeasuredRowResult& row : predicted(chosen, values))
-        out.push_back(std::log1p((memory_ ? row.memory_error() : row.error()).value_or(0)));
+        out.push_back(std::log1p((wanted_.memory ? row.memory_error() : row.error()).value_or(0)));
       return out;
     };
   }
@@ -173,9 +149,7 @@ class RunFit {
   }
 
  private:
-  std::string path_, name_;
-  bool memory_;
-  std::vector<Override> overrides_;
+  const StackFit& wanted_;
   StackSpec start_;
   std::vector<StackNumber> numbers_;
   std::vector<RunRow> rows_;
@@ -228,41 +202,30 @@ std::string stack_text(const RunFit& fitted, const std::vector<double>& values,
 
 }  // namespace
 
-int calibrate_stack(const Arguments& arguments) {
-  if (!arguments.flag("stack"))
-    throw InputError("--from", "needs --stack NAME, the stack to start from");
-  const RunFit fitted(arguments);
-  const auto folds =
-      static_cast<int>(std::min<std::uint64_t>(integer_of(arguments, "folds", "0"), fitted.rows()));
-  const std::uint64_t seed = integer_of(arguments, "seed", "1");
+FittedStack fit_stack(const StackFit& wanted) {
+  const RunFit fitted(wanted);
+  const auto folds = static_cast<int>(std::min<std::uint64_t>(wanted.folds, fitted.rows()));
   const auto rows = all_rows(fitted);
   const auto values = fitted.fit(rows, fitted.start_values());
   const auto spread = fit_spread(fitted.residuals(rows), values);
   MeasuredReport report;
-  report.file = fitted.path();
+  report.file = wanted.table;
   report.format = "training runs";
   report.protocol = folds > 1
                         ? fmt::format(
                               "{}-fold cross-validation (seed {}): every row predicted by a fit on "
                               "the other folds; the values are of a fit on all rows",
-                              folds, seed)
+                              folds, wanted.seed)
                         : "fitted on all rows";
-  report.rows = folds > 1 ? in_folds(fitted, values, folds, seed) : fitted.predicted(rows, values);
+  report.rows =
+      folds > 1 ? in_folds(fitted, values, folds, wanted.seed) : fitted.predicted(rows, values);
   for (MeasuredRowResult& row : report.rows) row.calibrated = folds < 2;
   for (std::size_t j = 0; j < values.size(); ++j)
     report.parameters.push_back({fitted.numbers()[j].key, values[j], unit_of(fitted.numbers()[j]),
                                  fmt::format("+- {:.0f} %", 100 * spread[j])});
-  const std::string table = std::filesystem::path(fitted.path()).filename().string();
-  if (arguments.flag("output"))
-    write_file(
-        arguments.value("output"),
-        stack_text(fitted, values, spread, fmt::format("{} rows of {}", rows.size(), table)));
-  const Json json = measured_report_json(report), of_rows = measured_rows_json(report);
-  if (arguments.value("format", "table") == "json")
-    fmt::print("{}\n", Json({{"rows", of_rows}, {"measured", Json::array({json})}}).dump(2));
-  else
-    print_text(measured_table(json, of_rows, false));
-  return exit_ok;
+  const std::string table = std::filesystem::path(wanted.table).filename().string();
+  return {std::move(report),
+          stack_text(fitted, values, spread, fmt::format("{} rows of {}", rows.size(), table))};
 }
 
 }  // namespace penstock

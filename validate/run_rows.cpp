@@ -1,13 +1,12 @@
-#include "cli/run_rows.hpp"
+#include "validate/run_rows.hpp"
 
+#include "base/numbers.hpp"
 #include "base/suggest.hpp"
 #include "scenarios/documents.hpp"
-#include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -45,9 +44,8 @@ std::string first_line_of(const std::string& text) { return text.substr(0, text.
 
 }  // namespace
 
-MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine,
-                              ProgramCache* programs) {
-  const Simulation s = simulate(std::move(scenario), engine, programs);
+MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine) {
+  const Simulation s = simulate(std::move(scenario), engine);
   MeasuredRowResult result;
   result.name = row.id;
   result.row_class = row.row_class;
@@ -65,7 +63,7 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
 }
 
 MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
-                           const Arguments& arguments) {
+                           const RowOptions& options) {
   MeasuredReport report;
   report.file = path;
   report.format = "training runs";
@@ -81,12 +79,11 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
     try {
       Scenario scenario =
           ScenarioTemplate(row.scenario, fmt::format("{}:{}", path, row.line), documents)
-              .resolve(overrides_of(arguments));
+              .resolve(options.changes);
       if (!scenario.stack.fitted_on.empty())
         fitted.insert(fmt::format("stack '{}' was fitted on {}", scenario.stack.name,
                                   scenario.stack.fitted_on));
-      report.rows.push_back(
-          predict_row(row, std::move(scenario), engine_of(arguments, EngineChoice::automatic)));
+      report.rows.push_back(predict_row(row, std::move(scenario), options.engine));
     } catch (const InputError& error) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, first_line_of(error.what())));
       ++report.left_out;
@@ -105,10 +102,8 @@ std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& 
   };
   const auto named = std::ranges::find(rows, row, &RunRow::id);
   if (named != rows.end()) return scenario_in(*named);
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), number);
-  const bool whole = error == std::errc() && end == row.data() + row.size();
-  if (whole && number >= 1 && number <= rows.size()) return scenario_in(rows[number - 1]);
+  const auto number = parse_number<std::size_t>(row).value_or(0);
+  if (number >= 1 && number <= rows.size()) return scenario_in(rows[number - 1]);
   std::vector<std::string> ids;
   for (const RunRow& known : rows) ids.push_back(known.id);
   throw InputError("--print", fmt::format("must be a row from 1 to {}, or its id, got '{}'{}",

@@ -1,4 +1,4 @@
-// Values of options that are numbers: the whole text, finite, nothing behind it.
+// Texts that are numbers as a whole: finite, nothing behind them.
 #pragma once
 
 #include <charconv>

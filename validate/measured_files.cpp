@@ -1,0 +1,147 @@
+#include "validate/measured_files.hpp"
+
+#include "base/error.hpp"
+#include "base/folder.hpp"
+#include "base/say.hpp"
+#include "traces/byte_sink.hpp"
+#include "validate/sailor_rows.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Does `--as` say that what is named is a table of training runs, in whichever of its forms?
+bool is_form_of_runs(const std::string& form) {
+  return form == "runs" || form == "vtrain" || form == "simumax";
+}
+
+bool maybe_measured(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".csv");
+}
+
+/// An object or a list: of whatever, folders hold other files, too.
+bool looks_like_json(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+}
+
+/// A file that was named is taken for a recording unless it is something else: its reader says what
+/// is wrong with it.
+MeasuredFile named_file(const std::string& path, const std::string& form) {
+  if (is_form_of_runs(form)) return {path, MeasuredFormat::runs};
+  if (form == "sailor") return {path, MeasuredFormat::sailor};
+  if (form == "predicted") return {path, MeasuredFormat::predicted};
+  const MeasuredFormat format = measured_format(path, read_file(path));
+  if (format != MeasuredFormat::unknown) return {path, format};
+  if (path.ends_with(".csv")) return {path, MeasuredFormat::runs};
+  return {path, MeasuredFormat::recording};
+}
+
+/// Folders hold other files, too; which of them are not counted should be no secret.
+void say_left_out(std::vector<std::string> files) {
+  constexpr std::size_t kNamed = 5;
+  const std::size_t more = files.size() - std::min(files.size(), kNamed);
+  files.resize(files.size() - more);
+  say("note: left out, neither recordings nor tables of measured times: {}{}\n",
+      fmt::join(files, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace
+
+void LeftOut::say(const char* why) {
+  ++count_;
+  penstock::say("{}\n", why);
+}
+
+std::vector<MeasuredFile> measured_files(const std::string& path, const std::string& form,
+                                         LeftOut& left_out) {
+  if (!fs::is_directory(path)) return {named_file(path, form)};
+  std::vector<MeasuredFile> files;
+  std::vector<std::string> other;
+  for (const std::string& file : files_below(path)) {
+    if (!maybe_measured(file)) continue;
+    left_out.unless_refused([&] {
+      const std::string text = read_file(file);
+      const MeasuredFormat format = measured_format(file, text);
+      // A result of ours that was left in the folder is no measurement, unless it is asked for.
+      const bool asked = form == "predicted";
+      if (asked || format == MeasuredFormat::predicted) {
+        if (asked && format == MeasuredFormat::predicted) files.push_back({file, format});
+      } else if (format != MeasuredFormat::unknown)
+        files.push_back({file, format});
+      else if (!file.ends_with(".csv") && !looks_like_json(text))
+        throw InputError(file, "is named as JSON and is none: a broken recording?");
+      else
+        other.push_back(fs::relative(file, path).string());
+    });
+  }
+  if (!other.empty()) say_left_out(other);
+  if (files.empty() && left_out.count() == 0)
+    throw InputError(path,
+                     "holds no recording (.json or .json.gz) and no table of measured iteration "
+                     "times (.csv, .json)");
+  return files;
+}
+
+std::vector<MeasuredReport> measured_reports(const std::vector<MeasuredFile>& files,
+                                             const std::string& path, const RowOptions& options,
+                                             LeftOut& left_out) {
+  std::vector<MeasuredReport> reports;
+  const auto add = [&](std::vector<MeasuredReport> more) {
+    for (MeasuredReport& report : more) reports.push_back(std::move(report));
+  };
+  std::vector<std::string> sailor;
+  for (const MeasuredFile& file : files) {
+    if (file.format == MeasuredFormat::sailor) sailor.push_back(file.path);
+    if (file.format == MeasuredFormat::predicted)
+      left_out.unless_refused(
+          [&] { reports.push_back(parse_predicted_rows(read_file(file.path), file.path)); });
+    if (file.format == MeasuredFormat::runs)
+      left_out.unless_refused([&] {
+        reports.push_back(
+            rows_report(parse_run_table(read_file(file.path), file.path), file.path, options));
+      });
+  }
+  const auto add_sailor = [&] { add(sailor_reports(sailor, path, options)); };
+  if (sailor.size() < 2) {
+    left_out.unless_refused(add_sailor);
+    return reports;
+  }
+  try {
+    add_sailor();
+  } catch (const InputError&) {  // read together, one spoils all
+    std::erase_if(sailor, [&](const std::string& file) {
+      return !left_out.unless_refused([&] { sailor_reports({file}, path, options); });
+    });
+    add_sailor();
+  }
+  return reports;
+}
+
+std::vector<RunRow> rows_in(const std::string& path, const RowOptions& options) {
+  std::vector<RunRow> rows;
+  const bool folder = fs::is_directory(path);
+  for (const std::string& file : folder ? files_below(path) : std::vector<std::string>{path}) {
+    if (folder && !file.ends_with(".csv") && !file.ends_with(".json")) continue;
+    const std::string text = read_file(file);
+    const MeasuredFormat format = !folder && is_form_of_runs(options.form)
+                                      ? MeasuredFormat::runs
+                                      : measured_format(file, text);
+    if (format == MeasuredFormat::runs)
+      std::ranges::move(parse_run_table(text, file), std::back_inserter(rows));
+    if (format == MeasuredFormat::sailor) rows.push_back(sailor_rows({file}, options).front().run);
+  }
+  if (rows.empty()) throw InputError(path, "holds no table of runs");
+  return rows;
+}
+
+}  // namespace penstock

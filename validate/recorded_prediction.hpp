@@ -1,0 +1,35 @@
+// A recording beside the prediction of its scenario, which runs as long as the recording did.
+#pragma once
+
+#include "results/simulation.hpp"
+#include "validate/validation.hpp"
+
+namespace penstock {
+
+/// Stays where it was made: a simulation points into itself.
+class RecordedPrediction {
+ public:
+  /// `scenario`: its file; empty: the recording's own. Throws InputError when the two are not the
+  /// same run.
+  RecordedPrediction(const std::string& path, const std::string& scenario,
+                     const std::vector<Override>& changes, EngineChoice engine);
+  RecordedPrediction(const RecordedPrediction&) = delete;
+  RecordedPrediction& operator=(const RecordedPrediction&) = delete;
+
+  ValidationInput input() const {
+    return {simulated_, *simulation.timeline, memory_, recording, runs_};
+  }
+  Validation validation() const;
+  /// Both as one Chrome trace; of the recording, its first run. Throws SystemError.
+  void write_trace(const std::string& path, const std::string& version) const;
+
+  const Recording recording;
+  const Simulation simulation;
+
+ private:
+  SimulationInput simulated_;
+  std::vector<MemoryPeak> memory_;
+  std::vector<RecordedTimeline> runs_;
+};
+
+}  // namespace penstock
