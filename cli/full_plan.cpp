@@ -14,7 +14,7 @@
 #include "cli/plan_report.hpp"
 #include "cli/planning.hpp"
 #include "cli/running.hpp"
-#include "cli/workers_elsewhere.hpp"
+#include "sweep/python_workers.hpp"
 
 #include <fmt/format.h>
 
@@ -421,23 +421,47 @@ void find_plans(FullPlan& full, const Arguments& arguments, const Asked& asked,
   if (versions) full.result = std::move(several);
 }
 
+/// Every question to a worker of its own.
+std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& questions) {
+  std::vector<Looked> answers(questions.size());
+  std::size_t asked = 0;
+  WorkItems items;
+  items.most_in_chunk = 1;
+  items.next = [&]() -> std::optional<std::string> {
+    if (asked == questions.size()) return std::nullopt;
+    const std::size_t number = asked++;
+    return to_json(number, questions[number]);
+  };
+  items.take = [&](std::string_view answer) {
+    NumberedLook look = numbered_look(answer);
+    answers.at(look.number) = std::move(look.looked);
+  };
+  items.lost = [](const std::string&, const std::string& why) {
+    throw SystemError("a worker cannot look at plans: " + why);
+  };
+  workers.run(items, {});
+  return answers;
+}
+
 /// The same, by who is at `--on`.
 void find_plans_on(FullPlan& full, const Arguments& arguments, const Asked& asked,
                    SearchOptions options, const std::vector<PublishedPlan>& published,
                    Reasons& reasons) {
   const Problem& problem = full.problem;
-  look_on(arguments.value("on"),
-          {problem.text(), problem.origin(), problem.batch(), problem.headroom()},
-          [&](const Others& others) {
-            options.others = others;
-            options.others->look_at = [&](const std::vector<Question>& questions) {
-              std::vector<Looked> answers = others.look_at(questions);
-              for (const Looked& looked : answers)
-                if (!looked.reasons.empty()) reasons[looked.scenario] = looked.reasons;
-              return answers;
-            };
-            find_plans(full, arguments, asked, options, published);
-          });
+  work_on(arguments.value("on"), [&](int in, int out) {
+    Elsewhere workers(in, out,
+                      to_json(ProblemRecipe{problem.text(), problem.origin(), problem.batch(),
+                                            problem.headroom()}));
+    const auto look_at = [&](const std::vector<Question>& questions) {
+      std::vector<Looked> answers = answers_of(workers, questions);
+      for (const Looked& looked : answers)
+        if (!looked.reasons.empty()) reasons[looked.scenario] = looked.reasons;
+      return answers;
+    };
+    options.others = Others{look_at, [&] { return std::max<std::size_t>(1, workers.wanted()); }};
+    find_plans(full, arguments, asked, options, published);
+    workers.end();
+  });
 }
 
 }  // namespace

@@ -595,9 +595,9 @@ std::string to_text(const FullPlan& full, std::size_t width) {
 
 std::string plans_csv(const FullPlan& full) {
   const Json result = to_json(full);
-  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  std::vector<CsvRow> rows;
   for (const Json& plan : result["plans"]) {
-    std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
+    CsvRow row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
       if (key.starts_with("recompute"))  // lists where stages differ
         row.emplace_back(key, value.is_array() ? Json(value.dump()) : value);

@@ -7,6 +7,9 @@
 
 namespace penstock {
 
+/// Names of columns, and scalars.
+using CsvRow = std::vector<std::pair<std::string, Json>>;
+
 struct OutputOptions {
   bool events = false;
   bool reproducible = false;  ///< without engine_seconds
@@ -24,10 +27,13 @@ std::string heading_text(const Simulation& simulation, bool reproducible);
 Json events_json(const Simulation& simulation);
 
 /// The scalar fields of a result; of lists, the largest value. In the order of the columns.
-std::vector<std::pair<std::string, Json>> summary_row(const Json& result);
+CsvRow summary_row(const Json& result);
+
+/// An object as a row; lists of numbers or texts in one cell.
+CsvRow csv_row(const Json& object);
 
 /// Rows of JSON scalars as CSV with a header.
-std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>& rows);
+std::string to_csv(const std::vector<CsvRow>& rows);
 
 /// Does it fit, how fast is it, why; then the devices, the critical path, what would help.
 std::string to_table(const Simulation& simulation, const Result& result,

@@ -35,26 +35,6 @@ std::vector<std::string> plan_files(const std::string& folder) {
   return names;
 }
 
-void rename_file(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) throw SystemError(fmt::format("cannot write '{}': {}", to, error.message()));
-}
-
-/// Files that are removed unless they are kept.
-class Unfinished {
- public:
-  ~Unfinished() {
-    std::error_code ignored;
-    for (const std::string& path : paths_) fs::remove(path, ignored);
-  }
-  void add(const std::string& path) { paths_.push_back(path); }
-  void keep() { paths_.clear(); }
-
- private:
-  std::vector<std::string> paths_;
-};
-
 }  // namespace
 
 std::string PlanFolder::refuse(const std::string& folder, bool replaces) {
@@ -84,21 +64,13 @@ PlanFolder::~PlanFolder() {
 }
 
 std::vector<std::string> PlanFolder::write(int number, const std::vector<PlanFile>& files) {
-  Unfinished unfinished;
-  std::vector<std::pair<std::string, std::string>> renames;
   std::vector<std::string> paths;
+  std::vector<std::pair<std::string, std::string_view>> contents;
   for (const PlanFile& file : files) {
-    const std::string name = fmt::format("plan-{}.{}", number, file.ending);
-    paths.push_back((fs::path(folder_) / name).string());
-    renames.emplace_back((fs::path(folder_) / ("." + name + ".part")).string(), paths.back());
-    unfinished.add(renames.back().first);
-    write_file(renames.back().first, file.text);
+    paths.push_back((fs::path(folder_) / fmt::format("plan-{}.{}", number, file.ending)).string());
+    contents.emplace_back(paths.back(), file.text);
   }
-  for (const auto& [from, to] : renames) {
-    rename_file(from, to);
-    unfinished.add(to);
-  }
-  unfinished.keep();
+  write_files(contents);
   written_.insert(written_.end(), paths.begin(), paths.end());
   return paths;
 }

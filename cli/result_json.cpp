@@ -59,8 +59,8 @@ Json to_json(const Simulation& s, const Result& r, const OutputOptions& options)
 namespace {
 
 /// The scalars of a map, at whatever depth.
-std::vector<std::pair<std::string, Json>> summary_row_of_part(const Json& part) {
-  std::vector<std::pair<std::string, Json>> row;
+CsvRow summary_row_of_part(const Json& part) {
+  CsvRow row;
   for (const auto& [key, value] : part.items()) {
     if (!value.is_object() && !value.is_array()) row.emplace_back(key, value);
     if (!value.is_object()) continue;
@@ -72,8 +72,8 @@ std::vector<std::pair<std::string, Json>> summary_row_of_part(const Json& part) 
 
 }  // namespace
 
-std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
-  std::vector<std::pair<std::string, Json>> row;
+CsvRow summary_row(const Json& result) {
+  CsvRow row;
   for (const auto& [key, value] : result.items()) {
     if (value.is_object()) {
       for (auto& [inner, scalar] : summary_row_of_part(value))
@@ -100,7 +100,19 @@ std::vector<std::pair<std::string, Json>> summary_row(const Json& result) {
   return row;
 }
 
-std::string to_csv(const std::vector<std::vector<std::pair<std::string, Json>>>& rows) {
+CsvRow csv_row(const Json& object) {
+  CsvRow row;
+  for (const auto& [key, value] : object.items()) {
+    std::string cell;
+    for (const Json& item : value.is_array() ? value : Json::array())
+      cell +=
+          (cell.empty() ? "" : " ") + (item.is_string() ? item.get<std::string>() : item.dump());
+    row.emplace_back(key, value.is_array() ? Json(cell) : value);
+  }
+  return row;
+}
+
+std::string to_csv(const std::vector<CsvRow>& rows) {
   std::vector<std::string> columns;  // of any row
   for (const auto& row : rows) {
     for (const auto& [key, value] : row) {

@@ -1,5 +1,7 @@
 #include "cli/running.hpp"
 
+#include "traces/chrome_writer.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +24,21 @@ void require_file(const std::string& path) {
 EngineChoice engine_of(const Arguments& arguments, EngineChoice usual) {
   const auto* const named = std::ranges::find(kEngineNames, arguments.value("engine", ""));
   return named == std::end(kEngineNames) ? usual : EngineChoice(named - kEngineNames);
+}
+
+void write_trace(const Simulation& s, const std::string& path, TimeWindow window) {
+  write_chrome_trace({s.view(),
+                      s.memory(),
+                      [&](const Op& op) { return s.weight_version(op); },
+                      {{"scenario", s.scenario.name},
+                       {"schedule", s.program.schedule},
+                       {"transfers", std::string(to_string(s.program.transfers))},
+                       {"engine", s.engine},
+                       {"penstock", PENSTOCK_VERSION}},
+                      "",
+                      true,
+                      window},
+                     path);
 }
 
 }  // namespace penstock

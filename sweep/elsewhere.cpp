@@ -1,6 +1,6 @@
 #include "sweep/elsewhere.hpp"
 
-#include "base/json.hpp"
+#include "base/json_fields.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/bytes.hpp"
 #include "sweep/evaluate.hpp"
@@ -17,11 +17,9 @@
 namespace penstock {
 namespace {
 
-using Texts = std::vector<std::string>;
-
 constexpr int kLookAgainMs = 100;  // at the stop flag, and whether rows that wait are fewer
 
-std::vector<Override> overrides_in(const Texts& texts) {
+std::vector<Override> overrides_in(const std::vector<std::string>& texts) {
   std::vector<Override> overrides;
   for (const std::string& text : texts) overrides.push_back(parse_override(text));
   return overrides;
@@ -128,37 +126,43 @@ void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
   }
 }
 
-std::string to_json(const SweepRecipe& r) {
-  Json documents = Json::array();
-  for (const Documents::File& file : r.documents)
-    documents.push_back({{"path", file.path}, {"text", file.text}});
-  return Json{{"files", r.files},
-              {"over", r.over},
-              {"zip", r.zip},
-              {"where", r.where},
-              {"set", r.set},
-              {"engine", r.engine},
-              {"data_folder", r.data_folder},
-              {"documents", documents}}
-      .dump();
+void each_field(Like<Documents::File> auto& f, auto&& visit) {
+  visit("path", f.path);
+  visit("text", f.text);
 }
 
-struct RemotePoints::Parts {
-  explicit Parts(const Json& json)
-      : documents(std::make_shared<Documents>(files_in(json))),
-        changes(overrides_in(json["set"].get<Texts>())),
-        space(json["files"].get<Texts>(),
-              parse_axes(json["over"].get<Texts>(), json["zip"].get<Texts>(), changes),
-              json["where"].get<Texts>(), changes, *documents),
-        evaluator(json["files"].get<Texts>(), changes,
-                  engine_called(json["engine"].get<std::string>()), documents) {}
+void each_field(Like<SweepRecipe> auto& r, auto&& visit) {
+  visit("files", r.files);
+  visit("over", r.over);
+  visit("zip", r.zip);
+  visit("where", r.where);
+  visit("set", r.set);
+  visit("engine", r.engine);
+  visit("data_folder", r.data_folder);
+  visit("documents", r.documents);
+}
 
-  static std::vector<Documents::File> files_in(const Json& json) {
-    std::vector<Documents::File> files;
-    for (const Json& file : json["documents"])
-      files.push_back({file["path"].get<std::string>(), file["text"].get<std::string>()});
-    return files;
-  }
+std::string to_json(const SweepRecipe& recipe) { return to_field(recipe).dump(); }
+
+namespace {
+
+SweepRecipe recipe_in(const std::string& text) {
+  JsonProblems problems("recipe");
+  const Place whole(problems);
+  SweepRecipe recipe;
+  take(whole, parse_json(text, "recipe"), recipe);
+  problems.throw_if_any();
+  return recipe;
+}
+
+}  // namespace
+
+struct RemotePoints::Parts {
+  explicit Parts(const SweepRecipe& r)
+      : documents(std::make_shared<Documents>(r.documents)),
+        changes(overrides_in(r.set)),
+        space(r.files, parse_axes(r.over, r.zip, changes), r.where, changes, *documents),
+        evaluator(r.files, changes, engine_called(r.engine), documents) {}
 
   std::shared_ptr<Documents> documents;
   std::vector<Override> changes;
@@ -167,7 +171,7 @@ struct RemotePoints::Parts {
 };
 
 RemotePoints::RemotePoints(const std::string& recipe)
-    : parts_(std::make_unique<Parts>(Json::parse(recipe))) {}
+    : parts_(std::make_unique<Parts>(recipe_in(recipe))) {}
 RemotePoints::~RemotePoints() = default;
 
 std::string RemotePoints::answer(std::string_view number) const {

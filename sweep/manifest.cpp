@@ -1,7 +1,6 @@
 #include "sweep/manifest.hpp"
 
-#include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_fields.hpp"
 
 #include <fmt/format.h>
 
@@ -39,7 +38,9 @@ void compare_axes(const std::vector<SweepAxis>& then, const std::vector<SweepAxi
   }
 }
 
-using Files = std::vector<std::pair<std::string, std::string>>;
+constexpr const char* kManifestMark = "penstock_sweep";
+
+using Files = std::vector<SweptFile>;
 
 /// A file is what it says, wherever it lies.
 void compare_files(const std::string& what, const Files& then, const Files& now,
@@ -49,11 +50,11 @@ void compare_files(const std::string& what, const Files& then, const Files& now,
     return;
   }
   for (std::size_t f = 0; f < now.size(); ++f) {
-    if (then[f].second == now[f].second) continue;
+    if (then[f].hash == now[f].hash) continue;
     out.push_back(
-        then[f].first == now[f].first
-            ? fmt::format("{} has been changed since", now[f].first)
-            : fmt::format("its {} was {}, now it is {}", what, then[f].first, now[f].first));
+        then[f].file == now[f].file
+            ? fmt::format("{} has been changed since", now[f].file)
+            : fmt::format("its {} was {}, now it is {}", what, then[f].file, now[f].file));
   }
 }
 
@@ -64,20 +65,29 @@ void compare_texts(const char* what, const std::string& then, const std::string&
   out.push_back(fmt::format("{} was {}, now it is {}", what, shown(then), shown(now)));
 }
 
-Json json_of(const Files& files) {
-  Json json = Json::array();
-  for (const auto& [file, hash] : files) json.push_back({{"file", file}, {"hash", hash}});
-  return json;
-}
-
-Files files_of(const Json& json) {
-  Files files;
-  for (const Json& f : json)
-    files.emplace_back(f.at("file").get<std::string>(), f.at("hash").get<std::string>());
-  return files;
-}
-
 }  // namespace
+
+void each_field(Like<SweptFile> auto& f, auto&& visit) {
+  visit("file", f.file);
+  visit("hash", f.hash);
+}
+
+void each_field(Like<SweepAxis> auto& a, auto&& visit) {
+  visit("keys", a.keys);
+  visit("values", a.values);
+}
+
+void each_field(Like<Manifest> auto& m, auto&& visit) {
+  visit("version", m.version);
+  visit("scenarios", m.scenarios);
+  visit("files", m.named);
+  visit("set", m.changes);
+  visit("axes", m.axes);
+  visit("where", m.conditions);
+  visit("engine", m.engine);
+  visit("shard", m.shard);
+  visit("points", m.points);
+}
 
 std::string hash_of(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -85,44 +95,36 @@ std::string hash_of(std::string_view text) {
   return fmt::format("{:016x}", hash);
 }
 
-std::string to_json(const Manifest& m) {
-  Json axes = Json::array();
-  for (const SweepAxis& axis : m.axes)
-    axes.push_back({{"keys", axis.keys}, {"values", axis.values}});
-  return Json{{"penstock_sweep", 3},
-              {"version", m.version},
-              {"scenarios", json_of(m.scenarios)},
-              {"files", json_of(m.named)},
-              {"set", m.changes},
-              {"axes", axes},
-              {"where", m.conditions},
-              {"engine", m.engine},
-              {"shard", m.shard},
-              {"points", m.points}}
-             .dump() +
-         "\n";
+Manifest manifest_of(const SweepRecipe& recipe, const Space& space, const std::string& version,
+                     const std::string& shard) {
+  Manifest m;
+  m.version = version;
+  for (const Documents::File& file : recipe.documents) {
+    const bool scenario = m.scenarios.size() < space.files().size();  // they are read first
+    (scenario ? m.scenarios : m.named).push_back({file.path, hash_of(file.text)});
+  }
+  m.changes = recipe.set;
+  m.axes = space.axes();
+  m.conditions = recipe.where;
+  m.engine = recipe.engine;
+  m.shard = shard;
+  m.points = space.count();
+  return m;
+}
+
+std::string to_json(const Manifest& manifest) {
+  Json json = {{kManifestMark, 3}};
+  each_field(manifest, FieldWriter(json));
+  return json.dump() + "\n";
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& origin) {
   try {
-    const Json json = Json::parse(text);
-    Manifest m;
-    m.version = json.at("version").get<std::string>();
-    m.scenarios = files_of(json.at("scenarios"));
-    m.named = files_of(json.at("files"));
-    m.changes = json.at("set").get<std::vector<std::string>>();
-    for (const Json& a : json.at("axes"))
-      m.axes.push_back({a.at("keys").get<std::vector<std::string>>(),
-                        a.at("values").get<std::vector<std::vector<std::string>>>()});
-    m.conditions = json.at("where").get<std::vector<std::string>>();
-    m.engine = json.at("engine").get<std::string>();
-    m.shard = json.at("shard").get<std::string>();
-    m.points = json.at("points").get<std::uint64_t>();
-    return m;
-  } catch (const JsonError& error) {
+    return from_fields<Manifest>(parse_json(text, origin), origin, kManifestMark);
+  } catch (const InputError& error) {
     throw InputError(origin, fmt::format("does not say what sweep its rows are of ({}); --force "
                                          "starts afresh",
-                                         error.what()));
+                                         error.diagnostics().front().message));
   }
 }
 

@@ -1,6 +1,7 @@
 // What sweep a file's rows are of, so that only the same sweep continues it.
 #pragma once
 
+#include "sweep/elsewhere.hpp"
 #include "sweep/space.hpp"
 
 #include <cstdint>
@@ -9,11 +10,15 @@
 
 namespace penstock {
 
+/// A file and the hash of its text.
+struct SweptFile {
+  std::string file, hash;
+};
+
 struct Manifest {
-  std::string version;                                         ///< of penstock
-  std::vector<std::pair<std::string, std::string>> scenarios;  ///< file, hash of its text
-  std::vector<std::pair<std::string, std::string>> named;      ///< the same of files they name
-  std::vector<std::string> changes;                            ///< --set
+  std::string version;                      ///< of penstock
+  std::vector<SweptFile> scenarios, named;  ///< and the files that they name
+  std::vector<std::string> changes;         ///< --set
   std::vector<SweepAxis> axes;
   std::vector<std::string> conditions;
   std::string engine;
@@ -23,6 +28,10 @@ struct Manifest {
 
 /// FNV-1a, 64 bits, as hexadecimal.
 std::string hash_of(std::string_view text);
+
+/// Of this version of penstock and this shard.
+Manifest manifest_of(const SweepRecipe& recipe, const Space& space, const std::string& version,
+                     const std::string& shard);
 
 std::string to_json(const Manifest& manifest);
 

@@ -213,4 +213,17 @@ void write_file(const std::string& path, std::string_view content) {
   sink.close();
 }
 
+void write_files(const std::vector<std::pair<std::string, std::string_view>>& files) {
+  std::vector<std::unique_ptr<ByteSink>> sinks;
+  for (const auto& [path, content] : files)
+    sinks.emplace_back(std::make_unique<ByteSink>(path))->put(content);
+  std::size_t closed = 0;
+  try {
+    for (; closed < sinks.size(); ++closed) sinks[closed]->close();
+  } catch (...) {
+    while (closed > 0) ::unlink(files[--closed].first.c_str());
+    throw;
+  }
+}
+
 }  // namespace penstock

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace penstock {
 
@@ -49,5 +51,8 @@ std::string read_file(const std::string& path, std::int64_t least_limit = std::i
 
 /// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError.
 void write_file(const std::string& path, std::string_view content);
+
+/// Several, by their paths, or none of them.
+void write_files(const std::vector<std::pair<std::string, std::string_view>>& files);
 
 }  // namespace penstock

@@ -9,8 +9,10 @@
 #include "program/dependencies.hpp"
 #include "program/timeline.hpp"
 #include "traces/memory.hpp"
+#include "traces/metrics.hpp"
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -101,6 +103,23 @@ struct RecordedTimeline {
 /// unknown.
 RecordedTimeline to_timeline(const OpLists& ops, const DependencyTable& table,
                              const RecordedRun& run);
+
+/// What was recorded of a run, as a program of its own in the order in which it happened: ops that
+/// did not run are left out, and so are messages whose other end did not run.
+class WhatRan {
+ public:
+  /// Of the program that `run` was laid beside, whose dependencies are `table`.
+  WhatRan(const Program& program, const DependencyTable& table, const RecordedTimeline& run);
+  WhatRan(const WhatRan&) = delete;
+  WhatRan& operator=(const WhatRan&) = delete;
+
+  TimelineView view() const { return {program_, *table_, *timeline_}; }
+
+ private:
+  Program program_;
+  std::unique_ptr<DependencyTable> table_;
+  std::unique_ptr<Timeline> timeline_;
+};
 
 /// `2F5`, `1STEP4` as an op without flags; nothing when it is no token.
 std::optional<Op> parse_op(std::string_view token);

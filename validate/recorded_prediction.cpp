@@ -3,7 +3,6 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "traces/chrome_writer.hpp"
-#include "traces/what_ran.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
-#include "cli/measured_output.hpp"
+#include "cli/validation_output.hpp"
 #include "hw/executor_process.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/calibration_request.hpp"
@@ -81,8 +81,6 @@ CalibrationRequest request_of(const Arguments& arguments, const std::string& bac
 }
 
 // --- what was measured --------------------------------------------------------------------------
-
-using CsvRow = std::vector<std::pair<std::string, Json>>;
 
 CsvRow timed(CsvRow row, const Sample& time) {
   row.emplace_back("n", time.n);

@@ -48,7 +48,7 @@ Json load_result(const std::string& path) {
 }
 
 double number_or_0(const Json& result, const char* key) {
-  return result.contains(key) && result[key].is_number() ? result[key].get<double>() : 0;
+  return number_in(result, key).value_or(0);
 }
 
 double most(const Json& result, const char* key) {
@@ -90,8 +90,7 @@ std::string name_of(const Json& result) {
 
 std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
   std::vector<double> values;
-  for (const Json& r : results)
-    values.push_back(r.contains(key) && r[key].is_number() ? r[key].get<double>() : std::nan(""));
+  for (const Json& r : results) values.push_back(number_in(r, key).value_or(std::nan("")));
   return values;
 }
 
@@ -540,7 +539,7 @@ int run_compare(const Arguments& arguments) {
   if (format == "json") {
     put_result(arguments, Json(results).dump(2) + "\n");
   } else if (format == "csv") {
-    std::vector<std::vector<std::pair<std::string, Json>>> rows;
+    std::vector<CsvRow> rows;
     for (const Json& r : results) rows.push_back(summary_row(r));
     put_result(arguments, to_csv(rows));
   } else {

@@ -76,7 +76,7 @@ int run_doctor(const Arguments& arguments) {
     print_text(table.render());
     return exit_ok;
   }
-  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  std::vector<CsvRow> rows;
   Json list = Json::array();
   for (const Finding& f : findings) {
     list.push_back({{"what", f.what}, {"works", f.works}, {"detail", f.detail}});

@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-using Rows = std::vector<std::vector<std::pair<std::string, Json>>>;
+using Rows = std::vector<CsvRow>;
 
 /// A scenario's own name says in a line what it is.
 Rows scenarios() {

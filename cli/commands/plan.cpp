@@ -138,9 +138,9 @@ std::string to_text(const PlanTask& task, const PlanResult& result) {
 
 /// Scalars of each plan, then its stages as "0-16x14 17-24x2".
 std::string plans_csv(const Json& result) {
-  std::vector<std::vector<std::pair<std::string, Json>>> rows;
+  std::vector<CsvRow> rows;
   for (const Json& plan : result["plans"]) {
-    std::vector<std::pair<std::string, Json>> row{{"search", result["search"]}};
+    CsvRow row{{"search", result["search"]}};
     for (const auto& [key, value] : plan.items())
       if (key != "stages") row.emplace_back(key, value);
     std::vector<std::string> stages;

@@ -11,7 +11,7 @@
 #include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
-#include "traces/what_ran.hpp"
+#include "traces/recording.hpp"
 
 #include <fmt/format.h>
 

@@ -147,16 +147,8 @@ int run_schedule_list(const Arguments& arguments) {
     put_result(arguments, rows.dump(2) + "\n");
     return exit_ok;
   }
-  std::vector<std::vector<std::pair<std::string, Json>>> cells;
-  for (const Json& row : rows) {
-    auto& line = cells.emplace_back();
-    for (const auto& [key, value] : row.items()) {
-      line.emplace_back(
-          key, value.is_array()
-                   ? Json(fmt::format("{}", fmt::join(value.get<std::vector<std::string>>(), " ")))
-                   : value);
-    }
-  }
+  std::vector<CsvRow> cells;
+  for (const Json& row : rows) cells.push_back(csv_row(row));
   put_result(arguments, to_csv(cells));
   return exit_ok;
 }

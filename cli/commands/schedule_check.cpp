@@ -90,16 +90,9 @@ std::string table_text(const Json& r) {
 }
 
 std::string csv_text(const Json& r) {
-  std::vector<std::vector<std::pair<std::string, Json>>> rows;
-  for (const Json& line : r["ok"].get<bool>() ? r["rows"] : r["errors"]) {
-    auto& row = rows.emplace_back();
-    for (const auto& [key, value] : line.items()) {
-      row.emplace_back(key,
-                       value.is_array()
-                           ? Json(fmt::format("{}", fmt::join(value.get<std::vector<int>>(), " ")))
-                           : value);
-    }
-  }
+  std::vector<CsvRow> rows;
+  for (const Json& line : r["ok"].get<bool>() ? r["rows"] : r["errors"])
+    rows.push_back(csv_row(line));
   return to_csv(rows);
 }
 

@@ -2,7 +2,7 @@
 #include "base/error.hpp"
 #include "base/numbers.hpp"
 #include "cli/options.hpp"
-#include "cli/workers_elsewhere.hpp"
+#include "sweep/python_workers.hpp"
 
 #include <fmt/format.h>
 

@@ -62,7 +62,7 @@ int run_simulate(const Arguments& arguments) {
     write_report(simulation_report(simulation, result, arguments, window),
                  arguments.value("report"));
   if (events_only) {
-    std::vector<std::vector<std::pair<std::string, Json>>> rows;
+    std::vector<CsvRow> rows;
     for (const Json& event : events_json(simulation)) {
       auto& row = rows.emplace_back();
       for (const auto& [key, value] : event.items()) row.emplace_back(key, value);

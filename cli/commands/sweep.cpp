@@ -6,11 +6,11 @@
 #include "base/numbers.hpp"
 #include "cli/running.hpp"
 #include "cli/sweep_report.hpp"
-#include "cli/workers_elsewhere.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/inputs.hpp"
 #include "sweep/overview.hpp"
+#include "sweep/python_workers.hpp"
 #include "sweep/run.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -77,22 +77,6 @@ void check_options(const Arguments& arguments) {
   if (!arguments.flag("over") && arguments.positional.size() < 2)
     throw InputError("penstock sweep",
                      "there is nothing to vary: give axes, such as --over stages=2,4,8");
-}
-
-Manifest manifest_of(const Arguments& arguments, const Space& space, const Documents& documents) {
-  Manifest m;
-  m.version = PENSTOCK_VERSION;
-  for (const Documents::File& file : documents.files()) {
-    const bool scenario = m.scenarios.size() < space.files().size();  // they are read first
-    (scenario ? m.scenarios : m.named).emplace_back(file.path, hash_of(file.text));
-  }
-  m.changes = arguments.values("set");
-  m.axes = space.axes();
-  m.conditions = arguments.values("where");
-  m.engine = arguments.value("engine", "auto");
-  m.shard = arguments.value("shard", to_string(Shard{}));
-  m.points = space.count();
-  return m;
 }
 
 TableOptions table_options(const Arguments& arguments) {
@@ -301,7 +285,9 @@ int run_sweep(const Arguments& given) {
                                             format_count(static_cast<std::int64_t>(space.size()))));
   }
   stop_on_signals();  // before there is a file
-  const auto output = output_of(arguments, columns, manifest_of(arguments, space, *documents));
+  const auto output = output_of(
+      arguments, columns,
+      manifest_of(recipe_of(arguments, *documents), space, PENSTOCK_VERSION, to_string(shard)));
   std::optional<Watch> watch;
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);

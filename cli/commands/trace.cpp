@@ -25,7 +25,7 @@ int run_trace_check(const Arguments& arguments) {
   if (format == "json") {
     fmt::print("{}\n", json.dump(2));
   } else if (format == "csv") {
-    std::vector<std::pair<std::string, Json>> row;
+    CsvRow row;
     for (const auto& [key, value] : json.items()) {
       if (!value.is_array()) row.emplace_back(key, value);
     }

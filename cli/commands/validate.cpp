@@ -2,7 +2,6 @@
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
-#include "cli/measured_output.hpp"
 #include "cli/running.hpp"
 #include "cli/validation_output.hpp"
 #include "report/comparison_section.hpp"
@@ -190,10 +189,6 @@ std::string text_of(const Json& result, const Arguments& arguments) {
   if (format == "csv") return validation_csv(result);
   return table_of(result, arguments);
 }
-
-}  // namespace
-
-namespace {
 
 /// The second file is what is predicted, not a second recording.
 void require_scenario(const Arguments& arguments) {

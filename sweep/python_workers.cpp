@@ -1,4 +1,4 @@
-#include "cli/workers_elsewhere.hpp"
+#include "sweep/python_workers.hpp"
 
 #include "base/child_process.hpp"
 #include "base/error.hpp"
@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -128,28 +127,6 @@ class PythonProcess {
   int status_ = 0;
 };
 
-/// Every question to a worker of its own.
-std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& questions) {
-  std::vector<Looked> answers(questions.size());
-  std::size_t asked = 0;
-  WorkItems items;
-  items.most_in_chunk = 1;
-  items.next = [&]() -> std::optional<std::string> {
-    if (asked == questions.size()) return std::nullopt;
-    const std::size_t number = asked++;
-    return to_json(number, questions[number]);
-  };
-  items.take = [&](std::string_view answer) {
-    NumberedLook look = numbered_look(answer);
-    answers.at(look.number) = std::move(look.looked);
-  };
-  items.lost = [](const std::string&, const std::string& why) {
-    throw SystemError("a worker cannot look at plans: " + why);
-  };
-  workers.run(items, {});
-  return answers;
-}
-
 }  // namespace
 
 void become_python(const std::vector<std::string>& words) {
@@ -176,16 +153,6 @@ void work_on(const std::string& where, const std::function<void(int in, int out)
 void visit_on(const std::string& where, const SweepRecipe& recipe, const NextPoint& next,
               const TakeRow& take, const WorkerOptions& options) {
   work_on(where, [&](int in, int out) { visit_elsewhere(in, out, recipe, next, take, options); });
-}
-
-void look_on(const std::string& where, const ProblemRecipe& recipe,
-             const std::function<void(const Others&)>& work) {
-  work_on(where, [&](int in, int out) {
-    Elsewhere workers(in, out, to_json(recipe));
-    work({[&](const std::vector<Question>& questions) { return answers_of(workers, questions); },
-          [&] { return std::max<std::size_t>(1, workers.wanted()); }});
-    workers.end();
-  });
 }
 
 }  // namespace penstock

@@ -1,7 +1,6 @@
 // `--on WHERE`: starts who works elsewhere, the package for Python.
 #pragma once
 
-#include "plan/search/questions.hpp"
 #include "sweep/elsewhere.hpp"
 
 #include <functional>
@@ -20,9 +19,5 @@ void work_on(const std::string& where, const std::function<void(int in, int out)
 /// As visit_elsewhere, by the engine at `where`.
 void visit_on(const std::string& where, const SweepRecipe& recipe, const NextPoint& next,
               const TakeRow& take, const WorkerOptions& options);
-
-/// Calls `work` with who looks at the problem's candidates at `where`.
-void look_on(const std::string& where, const ProblemRecipe& recipe,
-             const std::function<void(const Others&)>& work);
 
 }  // namespace penstock
