@@ -24,10 +24,9 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageByt
   gradients_ = allocate(fp32);
   if (mixed_) master_ = allocate(fp32);
   for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = allocate(fp32);
-  ledger.add(Owner::weights, bytes.weights, nullptr);
-  ledger.add(Owner::gradients, bytes.gradients, nullptr);
-  ledger.add(Owner::optimizer, bytes.optimizer, nullptr);
-  if (!backward_.plain()) ledger.add(Owner::weight_versions, bytes.version, nullptr);
+  for_each_constant_holding(bytes, backward_.plain() ? 0 : 1, [&](Owner owner, std::int64_t held) {
+    ledger.add(owner, held, nullptr);
+  });
   load();
 }
 

@@ -43,6 +43,16 @@ struct StageBytes {
 StageBytes stage_bytes(const std::vector<StageCosts>& costs, std::uint32_t stage, bool stored,
                        int parts = 1);
 
+/// Calls `change(owner, bytes)` for what a stage holds all the time, with so many versions of its
+/// weights beyond the live one.
+template <class Change>
+void for_each_constant_holding(const StageBytes& b, std::int64_t versions, const Change& change) {
+  change(Owner::weights, b.weights);
+  change(Owner::weight_versions, b.version * versions);
+  change(Owner::gradients, b.gradients);
+  change(Owner::optimizer, b.optimizer);
+}
+
 /// Of an op: its message departs, it starts, it ends, the message that it sends arrives.
 enum class OpPoint : std::uint8_t { departure, start, end, arrival };
 

@@ -170,10 +170,8 @@ class DeviceMemory {
       for (std::size_t kind = 0; kind < made.sums.size() / 2; ++kind)
         made.sums[2 * kind + (stored ? 1 : 0)] = sums(stage, static_cast<OpKind>(kind), bytes);
       if (stored) continue;
-      use_[Owner::weights] += bytes.weights;
-      use_[Owner::weight_versions] += bytes.version * in_.more_versions[stage];
-      use_[Owner::gradients] += bytes.gradients;
-      use_[Owner::optimizer] += bytes.optimizer;
+      for_each_constant_holding(bytes, in_.more_versions[stage],
+                                [&](Owner owner, std::int64_t held) { use_[owner] += held; });
     }
   }
   Sums sums(std::uint32_t stage, OpKind kind, const StageBytes& bytes) const {

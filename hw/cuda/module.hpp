@@ -1,4 +1,4 @@
-// The door of the CUDA module: loaded on first use, so that penstock starts without a driver.
+// The CUDA module, loaded on first use, so that penstock starts without a driver.
 #pragma once
 
 #include "hw/backend.hpp"

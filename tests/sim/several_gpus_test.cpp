@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace penstock::seats_test {
+namespace penstock::several_gpus_test {
 namespace {
 
 /// GPUs with one port each, 1 byte per second.
@@ -191,7 +191,7 @@ TEST(UnlikeDevices, EachReplicaHasItsOwnTimes) {
   EXPECT_EQ(simgrid, flatten(t));
 }
 
-TEST(Seats, BothEnginesAgreeOnRandomOnes) {
+TEST(SeveralGpusOfADevice, BothEnginesAgreeOnRandomOnes) {
   constexpr std::int64_t kMega = 1'000'000;  // simgrid's flows are whole parts of a byte
   std::mt19937 random(20261121);
   const auto pick = [&](int low, int high) {
@@ -265,4 +265,4 @@ TEST(OneReduction, StandsInLineAtFifoLinksOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace penstock::seats_test
+}  // namespace penstock::several_gpus_test
