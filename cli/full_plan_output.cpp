@@ -317,7 +317,7 @@ std::string why_not_proven(const SearchResult& result) {
   if (result.cuts.left > 0)
     return "simulations ended before all candidates were looked into (--effort), or wait for an "
            "answer on shared links\n";
-  const std::string effort = result.tried_cuts
+  const std::string effort = result.cuts_of_searched_orders
                                  ? "tries more cuts for orders that are searched for; else"
                                  : "would look into nothing more;";
   return fmt::format(

@@ -43,7 +43,8 @@
 //   T >= fill + m * sum_s (F_s + B_s + x_s delta) + reduce + step
 //   free = capacity - static
 // where free memory is lost before the first F and behind the last op, and while the device fills
-// and empties: what it holds grows by no more than a_s/F_s, and goes by no more than a_s/B_s. Where
+// and empties: what it holds grows by no more than a_s/F_s, and goes by no more than a_s/B_s or
+// w_s/W_s. Where
 // x = 0 it also stands idle: until its first I may start it runs F's only, and from its last F on
 // only backwards of what it holds, in both cases no more than fit its memory. Of all cuts, device
 // by device in a dynamic program over the layers before (and, with two chunks there and back,
@@ -173,7 +174,7 @@ class Bounds {
   };
   Dealt deal_out(const PlanFamily& family);
   double mean_s(const PlanFamily& family, double extra_s);
-  double lives_s(const PlanFamily& family, double enough_s);
+  OrderBound by_lives(const PlanFamily& family, double enough_s, std::int64_t most_ops);
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;

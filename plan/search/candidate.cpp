@@ -99,10 +99,16 @@ std::string memory_limits(const Scenario& scenario) {
     largest[d] = std::max({largest[d], static_cast<double>(costs.forward_workspace_bytes),
                            static_cast<double>(costs.backward_workspace_bytes)});
   }
+  const auto replicas = static_cast<std::uint32_t>(scenario.mesh.width.of(0));
   for (std::uint32_t d = 0; d < limited.depth; ++d) {
-    const auto capacity = static_cast<double>(scenario.capacity_bytes(static_cast<int>(d)));
-    const double room = std::floor((capacity - bytes[d] - largest[d]) / unit * kDigits) / kDigits;
-    limited.memory_limits.push_back(std::min(room, schedule.usual_limit));
+    double limit = schedule.usual_limit;
+    for (std::uint32_t r = 0; r < replicas; ++r) {
+      const auto device = static_cast<int>(r * limited.depth + d);
+      const auto capacity = static_cast<double>(scenario.capacity_bytes(device));
+      const double room = std::floor((capacity - bytes[d] - largest[d]) / unit * kDigits) / kDigits;
+      if (capacity > 0) limit = std::min(limit, room);
+    }
+    limited.memory_limits.push_back(limit);
   }
   const bool usual = std::ranges::min(limited.memory_limits) >= schedule.usual_limit;
   if (usual || !schedule.refuse(limited).empty()) return {};

@@ -34,15 +34,15 @@ struct DeviceUse {
   double lost_s = 0;      ///< of all its free memory, before it is full and when it empties
   double idle_s = 0;      ///< beside own_s, where no layer recomputes
   std::vector<Again> again{};
-  bool whole = false;  ///< they recompute one by one
+  bool whole = false;        ///< they recompute one by one
+  double least_extra_s = 0;  ///< of one of them
 
   /// The least time that is enough for both: a layer that recomputes adds to one and takes from
   /// the other, first those that take most per second.
   double least_s() {
     std::ranges::sort(again, std::greater{}, &Again::worth);
     double held_s = byte_s / free_bytes + lost_s;
-    if (whole && held_s <= own_s + idle_s)
-      return std::min(own_s + idle_s, own_s + (again.empty() ? kNoWay : again.front().extra_s));
+    if (whole && held_s <= own_s + idle_s) return own_s + std::min(idle_s, least_extra_s);
     for (const auto& [layers, extra_s, freed_byte_s] : again) {
       if (held_s <= own_s) break;
       const double freed_s = freed_byte_s / free_bytes;
@@ -72,16 +72,21 @@ struct LifeCosts {
 /// Of all ways to deal out layers to devices in turn the least of the longest.
 class LivesOfDevices {
  public:
-  LivesOfDevices(LifeCosts costs, int depth, double enough_s)
-      : costs_(std::move(costs)), depth_(depth), enough_s_(enough_s) {
+  LivesOfDevices(LifeCosts costs, int depth, double enough_s, std::int64_t most_ops)
+      : costs_(std::move(costs)), depth_(depth), enough_s_(enough_s), most_ops_(most_ops) {
     const auto too_long = [&](int n) { return middle_s(n) >= enough_s_; };
     while (most_ < costs_.layers && !too_long(most_ + 1)) ++most_;
   }
 
+  /// That were looked into: devices with layers.
+  std::int64_t ops() const { return ops_; }
+  /// Too many: nothing is known.
+  bool gave_up() const { return ops_ > most_ops_; }
+
   double one_stage_each() {
     std::vector<double> best(columns(), kNoWay);
     best[0] = 0;
-    for (int d = 0; d < depth_; ++d) {
+    for (int d = 0; d < depth_ && !gave_up(); ++d) {
       std::vector<double> next(columns(), kNoWay);
       for (int before = 0; before < costs_.layers; ++before) {
         if (at(best, before) >= enough_s_ || !enough_behind(d, before)) continue;
@@ -101,7 +106,7 @@ class LivesOfDevices {
   double there_and_back() {
     std::vector<double> best(columns() * columns(), kNoWay);
     best[0] = 0;
-    for (int d = 0; d < depth_; ++d) {
+    for (int d = 0; d < depth_ && !gave_up(); ++d) {
       std::vector<double> next(best.size(), kNoWay);
       for (int before = 0; before < costs_.layers; ++before)
         for (int behind = 0; before + behind < costs_.layers; ++behind) {
@@ -136,7 +141,7 @@ class LivesOfDevices {
 
   void take_pairs(int d, int before, int behind, double so_far, std::vector<double>& next) {
     const int room = costs_.layers - before - behind;
-    for (int up = 1; up < room; ++up)
+    for (int up = 1; up < room && !gave_up(); ++up)
       for (int down = d + 1 == depth_ ? room - up : 1; up + down <= room; ++down) {
         const int last = costs_.layers - behind - down;
         const PassedStage stages[] = {{before, up, 2 * depth_ - 2 - d}, {last, down, d}};
@@ -165,19 +170,24 @@ class LivesOfDevices {
   /// Of n layers in the middle.
   double middle_s(int n) const { return costs_.microbatches * table().lightest(n).work_s(); }
 
-  double device_s(std::span<const PassedStage> stages, int d, int before) const {
+  double device_s(std::span<const PassedStage> stages, int d, int before) {
+    ++ops_;
     DeviceUse use{.own_s = own_s(stages, d, before),
                   .free_bytes = costs_.capacity,
                   .whole = costs_.levels.size() == 2};
+    if (use.whole) use.least_extra_s = costs_.microbatches * costs_.levels[1].extra_s;
     double largest = 0, per_s = 0, per_s_at_end = 0;
     for (const PassedStage& stage : stages) {
       const StagePart& part = table().part(stage.first, stage.count);
       use.free_bytes -= part.static_bytes;
       use.byte_s += costs_.microbatches * byte_s(part, stage);
-      largest = std::max(largest, part.activation_bytes);
-      per_s = std::max(per_s, part.activation_bytes / part.forward_s);
-      per_s_at_end = std::max({per_s_at_end, part.activation_bytes / part.backward_s,
-                               part.weight_input_bytes / (part.backward_s - part.input_s)});
+      for (const LifeCosts::Level& level : costs_.levels) {
+        const StagePart& held = level.table->part(stage.first, stage.count);
+        largest = std::max(largest, held.activation_bytes);
+        per_s = std::max(per_s, held.activation_bytes / part.forward_s);
+        per_s_at_end = std::max({per_s_at_end, held.activation_bytes / part.backward_s,
+                                 held.weight_input_bytes / (part.backward_s - part.input_s)});
+      }
       add_again(stage, use.again);
     }
     if (use.free_bytes <= 0) return kNoWay;
@@ -269,17 +279,19 @@ class LivesOfDevices {
   LifeCosts costs_;
   int depth_, most_ = 0;  // layers that a device may have at most
   double enough_s_;
+  std::int64_t most_ops_, ops_ = 0;
 };
 
 }  // namespace
 
-double Bounds::lives_s(const PlanFamily& family, double enough_s) {
+OrderBound Bounds::by_lives(const PlanFamily& family, double enough_s, std::int64_t most_ops) {
   const bool alike = !problem_.base().profile && !problem_.base().measured;
-  if (!family.schedule->looks_at_costs || !family.schedule->flushes() || !alike) return 0;
-  if (capacity_ == kNoWay || family.schedule->checkpoints) return 0;
+  if (!family.schedule->looks_at_costs || !family.schedule->flushes() || !alike) return {};
+  if (capacity_ == kNoWay || family.schedule->checkpoints) return {};
   const int p = family.shape.depth;
-  const bool line = family.chunks == 1 && family.stages() == p;
-  if (!line && !is_there_and_back(family)) return 0;
+  const bool mirrored = family.schedule->layout == Layout::mirrored;
+  const bool line = family.chunks == 1 && family.stages() == p && !mirrored;
+  if (!line && !is_there_and_back(family)) return {};
   LifeCosts costs{.levels = {},
                   .layers = problem_.layers(),
                   .microbatches = static_cast<double>(family.shape.microbatches),
@@ -290,8 +302,9 @@ double Bounds::lives_s(const PlanFamily& family, double enough_s) {
   for (const Level& level : levels(family))
     costs.levels.push_back({level.held, uses[costs.levels.size()].extra_s});
   costs.message_s = least_message_s(*costs.levels.front().table);
-  LivesOfDevices lives(std::move(costs), p, enough_s);
-  return line ? lives.one_stage_each() : lives.there_and_back();
+  LivesOfDevices lives(std::move(costs), p, enough_s, most_ops);
+  const double time_s = line ? lives.one_stage_each() : lives.there_and_back();
+  return {.time_s = lives.gave_up() ? 0 : time_s, .ops = lives.ops()};
 }
 
 }  // namespace penstock

@@ -329,12 +329,11 @@ double Bounds::added_to_both_s(const PlanFamily& family, std::size_t level) {
 
 OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops) {
   const Schedule& schedule = *family.schedule;
-  if (schedule.looks_at_costs) return {.time_s = lives_s(family, enough_s)};
+  if (schedule.looks_at_costs) return by_lives(family, enough_s, most_ops);
   const auto stages = static_cast<std::size_t>(family.stages());
   const auto m = static_cast<std::size_t>(family.shape.microbatches);
   const bool alike = !problem_.base().profile && !problem_.base().measured;
-  const bool known = schedule.flushes() && !schedule.looks_at_costs && !schedule.checkpoints &&
-                     !schedule.whole_model;
+  const bool known = schedule.flushes() && !schedule.checkpoints && !schedule.whole_model;
   if (!alike || !known || stages < 2 || static_cast<std::int64_t>(3 * stages * m) > most_ops)
     return {};
   OpLists order;

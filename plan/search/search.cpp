@@ -23,7 +23,6 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;
 // Of what may be spent on all orders, so much for each family, and for each that holds the gap.
 constexpr std::int64_t kFamilies = 300, kShares = 5;
-constexpr std::int64_t kUnlimitedOps = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
 struct Node {
@@ -789,6 +788,11 @@ class Search {
     if (hopeless(least)) return;
     ++out_.cuts.made;
     evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
+    confirm_cuts();
+  }
+
+  /// Of families looked into by their order.
+  void confirm_cuts() {
     const auto may_confirm = [&] {
       return options_.confirm && of_orders_confirmed_ < 2 * options_.most_confirmations &&
              affordable();
@@ -800,35 +804,39 @@ class Search {
   }
 
   /// Large families of orders that are searched for: what their memory proves, and of two chunks
-  /// there and back the cut whose order repeats soonest, of those that could be best.
+  /// there and back the cut whose order repeats soonest, of the one that could be best.
   void look_there_and_back() {
-    constexpr std::size_t kMostShapes = 1;
+    constexpr std::int64_t kMostOps = 2'000'000, kMostInAll = 20'000'000;
     if (options_.objective == Objective::memory) return;
-    for (Open& open : left_)
-      if (!hopeless(open.least))
-        open.least = std::max(open.least, by_order(open.family, kUnlimitedOps).first);
-    std::ranges::stable_sort(left_, {}, &Open::least);
-    std::size_t looked = 0;
-    for (const Open& open : left_) {
-      if (looked == kMostShapes || options_.most_trials == 0 || hopeless(open.least) ||
-          !more_evaluations())
-        return;
-      if (!is_there_and_back(open.family)) continue;
-      ++looked;
-      out_.tried_cuts = true;
-      CutsThereAndBack cuts(problem_, steps_, open.family);
-      const auto found = cuts.find(start_of(open.family), best() / cost(1, 0, open.family.shape),
-                                   options_.most_trials);
-      if (found) try_order_of(*found);
+    std::int64_t left = kMostInAll;
+    for (Open& open : left_) {
+      if (hopeless(open.least)) continue;
+      if (left < kMostOps || !more_evaluations()) break;
+      const auto [bound, ops] = by_order(open.family, kMostOps);
+      left -= ops;
+      open.least = std::max(open.least, bound);
     }
+    std::ranges::stable_sort(left_, {}, &Open::least);
+    const auto with_cuts = std::ranges::find_if(left_, [](const Open& open) {
+      return is_there_and_back(open.family) && open.family.schedule->usual_limit >= 1;
+    });
+    if (with_cuts == left_.end() || hopeless(with_cuts->least)) return;
+    out_.cuts_of_searched_orders = true;
+    const PlanFamily& family = with_cuts->family;
+    CutsThereAndBack cuts(problem_, steps_, family);
+    const auto found = cuts.find(start_of(family), best() / cost(1, 0, family.shape),
+                                 options_.most_trials, [this] { return more_evaluations(); });
+    if (found) try_order_of(*found);
   }
 
   /// The best cut of another schedule for the same stages, or that of the bounds.
   Candidate start_of(const PlanFamily& family) {
+    const bool joined = problem_.base().profile.has_value();  // plans have the model's layers
     for (const FoundPlan& plan : kept_.all()) {
       const PlanFamily& other = plan.choice.family;
       const bool same = other.shape == family.shape && is_there_and_back(other);
-      if (same && plan.from.empty()) return {family, plan.choice.layers, plan.choice.recompute};
+      if (same && !joined && plan.from.empty())
+        return {family, plan.choice.layers, plan.choice.recompute};
     }
     Candidate out{family, {}};
     bounds_.of(family, &out);
@@ -841,8 +849,7 @@ class Search {
     if (hopeless(least)) return;
     ++out_.cuts.made;
     evaluate({Node::cut, least, next_++, found, bound.memory_bytes, least});
-    if (confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
-      confirm(take(relaxed_));
+    confirm_cuts();
   }
 
   /// What is still in the queues is proven worse, or left.
@@ -850,7 +857,9 @@ class Search {
     for (const auto* opens : {&represented_, &above_})
       for (const Open& open : *opens) leave_open(open.least, open.family);
     for (const Open& open : left_) {
-      ++(hopeless(open.least) ? out_.families.worse : out_.families.left);
+      ++(std::isinf(open.least) ? out_.families.too_large
+         : hopeless(open.least) ? out_.families.worse
+                                : out_.families.left);
       leave_open(open.least, open.family);
     }
     for (const Node& node : unanswered_) relaxed_.push(node);

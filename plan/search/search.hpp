@@ -60,7 +60,8 @@ struct SearchOptions {
   /// longest.
   std::int64_t most_confirmed_ops = 1'500'000;
   /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
-  /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds.
+  /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds, but for one of
+  /// two chunks there and back (most_trials).
   std::int64_t most_searched_ops = 2048;
   /// Ops that are run to look into families by their order (Bounds::of_order).
   std::int64_t most_order_ops = 30'000'000;
@@ -117,9 +118,9 @@ struct SearchResult {
   std::string unanswered_because;  ///< the last of them
   bool out_of_time = false;
   bool single_layers = false;  ///< were plans looked into that recompute some layers of a stage?
-  bool tried_cuts = false;     ///< for orders that are searched for (most_trials)
-  std::vector<StartResult> starts;  ///< as in the options
-  std::string infeasible_because;   ///< where there is no plan
+  bool cuts_of_searched_orders = false;  ///< could more of them be better (most_trials)?
+  std::vector<StartResult> starts;       ///< as in the options
+  std::string infeasible_because;        ///< where there is no plan
 };
 
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);

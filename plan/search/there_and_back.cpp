@@ -11,7 +11,9 @@ namespace {
 
 constexpr double kNear = 1.002;
 
-OrderProblem problem_of(const Scenario& scenario) { return order_problem(scenario.shape, 1); }
+OrderProblem problem_of(const Scenario& scenario) {
+  return order_problem(scenario.shape, scenario.schedule->usual_limit);
+}
 
 /// Of a microbatch, the longest device.
 double longest_s(const OrderProblem& problem) {
@@ -37,9 +39,11 @@ std::optional<PairCycle> half_of(OrderProblem problem) {
 }  // namespace
 
 std::optional<Candidate> CutsThereAndBack::find(const Candidate& start, double enough_s,
-                                                std::size_t trials) {
+                                                std::size_t trials,
+                                                const std::function<bool()>& more) {
   constexpr double kRounding = 1e-9;
   const auto devices = static_cast<std::size_t>(family_.shape.depth);
+  if (start.layers.size() != 2 * devices) return std::nullopt;
   within_s_ = enough_s / static_cast<double>(family_.shape.microbatches);
   Cut cut{start.layers, std::vector<bool>(devices, false)};
   std::optional<Candidate> best;
@@ -52,7 +56,7 @@ std::optional<Candidate> CutsThereAndBack::find(const Candidate& start, double e
     return std::nullopt;
   }
   if (!half_) return std::nullopt;
-  while (const std::optional<Trial> found = search(cut, known, trials)) {
+  while (const std::optional<Trial> found = search(cut, known, trials, more)) {
     best = found->candidate;
     cut = found->cut;
     within_s_ = found->least_s * (1 - kRounding);
@@ -63,7 +67,8 @@ std::optional<Candidate> CutsThereAndBack::find(const Candidate& start, double e
 /// What repeats in the time that there is; none: nothing was found.
 std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from,
                                                                 std::optional<PairCycle>& known,
-                                                                std::size_t trials) {
+                                                                std::size_t trials,
+                                                                const std::function<bool()>& more) {
   std::optional<Trial> now;
   /// Is it what is searched for?
   const auto take = [&](std::optional<Trial> next) {
@@ -75,7 +80,7 @@ std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from,
     return now->period_s <= now->least_s * kNear && finds(*now);
   };
   if (take(trial(from)) || take(trial(dealt_out(from)))) return now;
-  for (std::size_t i = 0; i < trials && now; ++i)
+  for (std::size_t i = 0; i < trials && now && more(); ++i)
     if (take(trial(moved(now->cut)))) return now;
   return std::nullopt;
 }
@@ -159,7 +164,8 @@ CutsThereAndBack::Cut CutsThereAndBack::moved(Cut cut) {
     cut.upper_first[d] = !cut.upper_first[d];
     return cut;
   }
-  const std::size_t to = draw < 3 ? stages - 1 - from : random_() % stages;
+  const std::size_t other = (from + 1 + random_() % (stages - 1)) % stages;
+  const std::size_t to = draw < 3 ? stages - 1 - from : other;
   --cut.layers[from];
   ++cut.layers[to];
   return cut;

@@ -13,6 +13,8 @@
 #include "plan/search/recompute_steps.hpp"
 #include "schedules/search/pair_cycles.hpp"
 
+#include <functional>
+
 namespace penstock {
 
 class CutsThereAndBack {
@@ -21,8 +23,10 @@ class CutsThereAndBack {
       : problem_(problem), steps_(steps), family_(family) {}
 
   /// The one whose order repeats soonest, in less than `start` takes or is `enough_s` for all
-  /// microbatches; none: there was none. `trials`: for each time.
-  std::optional<Candidate> find(const Candidate& start, double enough_s, std::size_t trials);
+  /// microbatches; none: there was none. `trials`: for each time; `more`: is there time for
+  /// another?
+  std::optional<Candidate> find(const Candidate& start, double enough_s, std::size_t trials,
+                                const std::function<bool()>& more);
 
  private:
   /// What the devices recompute follows from the time that they have.
@@ -44,7 +48,8 @@ class CutsThereAndBack {
     }
   };
 
-  std::optional<Trial> search(const Cut& from, std::optional<PairCycle>& known, std::size_t trials);
+  std::optional<Trial> search(const Cut& from, std::optional<PairCycle>& known, std::size_t trials,
+                              const std::function<bool()>& more);
   std::optional<Trial> trial(const Cut& cut) const;
   Candidate recomputing(const Cut& cut) const;
   Cut dealt_out(Cut cut) const;

@@ -30,6 +30,7 @@ void add(SearchResult& all, SearchResult one) {
   all.unanswered += one.unanswered;
   if (one.unanswered > 0) all.unanswered_because = std::move(one.unanswered_because);
   all.out_of_time |= one.out_of_time;
+  all.cuts_of_searched_orders |= one.cuts_of_searched_orders;
   if (all.infeasible_because.empty()) all.infeasible_because = std::move(one.infeasible_because);
 }
 

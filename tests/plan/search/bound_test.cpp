@@ -80,7 +80,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
     Axes axes = problem.axes(false);
     axes.recomputes = {Recompute::none};
     Bounds bounds(problem, axes);
-    bound_s.push_back(bounds.of_order(family, kUnlimited, 0).time_s);
+    bound_s.push_back(bounds.of_order(family, kUnlimited, 10'000'000).time_s);
     const Candidate candidate{family, std::vector<int>(16, 1), std::vector<Recomputation>(16)};
     const std::string text = problem.resolve(candidate).text;
     double best_s = std::numeric_limits<double>::infinity();
@@ -172,8 +172,8 @@ TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
 
 /// What became of the properties that not every plan has.
 struct Seen {
-  int answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0, by_order = 0,
-      higher = 0, near = 0;
+  int searched = 0, answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0,
+      by_order = 0, higher = 0, near = 0;
 };
 
 /// Time of an update, memory of the fullest device, 1 when it fits: as an engine says. None: the
@@ -236,6 +236,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
         bounds.of_order(candidate.family, std::numeric_limits<double>::infinity(), kMostOrderOps);
     EXPECT_LE(by_order.time_s, time_s * (1 + kRounding)) << "by order";
     seen.by_order += by_order.time_s > 0 ? 1 : 0;
+    seen.searched += by_order.time_s > 0 && candidate.family.schedule->looks_at_costs ? 1 : 0;
     seen.higher += by_order.time_s > bounds.of(candidate.family).time_s * 1.001 ? 1 : 0;
     for (Candidate good : by_order.good) {
       EXPECT_EQ(std::accumulate(good.layers.begin(), good.layers.end(), 0), problem.layers());
@@ -291,6 +292,7 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   EXPECT_GT(seen.by_order, seen.answered / 10);
   EXPECT_GT(seen.higher, seen.by_order / 10);
   EXPECT_GT(seen.near, seen.by_order / 4);
+  EXPECT_GT(seen.searched, seen.by_order / 20);
 }
 
 }  // namespace
