@@ -1,10 +1,9 @@
-// What `penstock plan --search full` says: text, JSON, CSV.
+// What `penstock plan --search full` says: text, CSV.
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/output.hpp"
-#include "cli/plan_report.hpp"
 #include "cli/plan_texts.hpp"
-#include "cli/planning.hpp"
+#include "plan/search/plan_json.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,33 +11,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <ranges>
 
 namespace penstock {
 namespace {
-
-constexpr double kSecondsPerHour = 3600;
-
-int layers_of_model(const Problem& problem) {
-  const std::vector<int> each(static_cast<std::size_t>(problem.layers()), 1);
-  const std::vector<int> of_model = problem.in_model(each);
-  return std::accumulate(of_model.begin(), of_model.end(), 0);
-}
-
-Json stages_of(const Choice& choice) {
-  Json stages = Json::array();
-  int first = 0;
-  for (std::size_t s = 0; s < choice.layers.size(); ++s) {
-    const int n = choice.layers[s];
-    stages.push_back(
-        {{"first_layer", first},
-         {"last_layer", first + n - 1},
-         {"replicas", choice.widths.empty() ? choice.family.shape.width : choice.widths[s]}});
-    first += n;
-  }
-  return stages;
-}
 
 PerStage<Recomputation> recompute_of(const Choice& choice) {
   if (choice.recompute.empty()) return Recompute::none;
@@ -50,24 +26,6 @@ std::string alike_text(const Choice& choice) {
   if (choice.family.schedule->checkpoints)
     return std::string(kCheckpointNames[static_cast<std::size_t>(choice.family.checkpoint)]);
   return recompute_text(recompute_of(choice));
-}
-
-/// As in a scenario: a value, or a list with one per stage.
-template <class T>
-Json per_stage_json(const PerStage<T>& values) {
-  const Json each = values.values();
-  return values.alike() ? each[0] : each;
-}
-
-Json recompute_json(const Choice& choice) {
-  if (choice.family.schedule->checkpoints) return alike_text(choice);
-  return per_stage_json(recompute_keys(choice).recompute.map(
-      [](Recompute r) { return std::string(kRecomputeNames[static_cast<std::size_t>(r)]); }));
-}
-
-Json recompute_layers_json(const Choice& choice) {
-  const RecomputeKeys keys = recompute_keys(choice);
-  return keys.layers ? per_stage_json(*keys.layers) : Json();
 }
 
 }  // namespace
@@ -88,25 +46,6 @@ std::string recompute_column(const Choice& choice) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-namespace {
-
-/// Those that have its schedule: Megatron-LM by its flags, PyTorch's pipelining by a class of its
-/// own or from a table.
-std::vector<std::string> frameworks_of(const Offer& offer) {
-  const Schedule& schedule = *offer.plan.choice.family.schedule;
-  std::vector<std::string> found;
-  if (!offer.megatron.empty()) found.emplace_back("Megatron-LM");
-  const auto is_class = [](std::string_view alias) { return alias.starts_with("Schedule"); };
-  const auto at = std::ranges::find_if(schedule.aliases, is_class);
-  if (at != schedule.aliases.end())
-    found.push_back(fmt::format("PyTorch ({})", *at));
-  else if (!offer.torch_csv.empty() && offer.plan.choice.family.shape.depth > 1)
-    found.emplace_back("PyTorch (from its table, --write)");
-  return found;
-}
-
-}  // namespace
-
 std::string frameworks_text(const Offer& offer) {
   const auto known = frameworks_of(offer);
   std::vector<std::string> parts;
@@ -115,63 +54,6 @@ std::string frameworks_text(const Offer& offer) {
     parts.push_back(fmt::format("not in Megatron-LM: {}", offer.no_megatron));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
-
-namespace {
-
-Json to_json(const Offer& offer, const Problem& problem, const Terms& terms) {
-  const FoundPlan& plan = offer.plan;
-  const PlanFamily& family = plan.choice.family;
-  const double time_s = plan.judgement.iteration_time_s;
-  const double updates = terms.tokens > 0 ? terms.updates(problem.batch()) : 0;
-  const double hours = time_s / kSecondsPerHour * plan.choice.gpus();
-  const auto asked = [](bool given, double value) { return given ? Json(value) : Json(); };
-  return {{"iteration_time_s", time_s},
-          {"time_per_stage_s", time_s / static_cast<double>(family.shape.microbatches)},
-          {"throughput_samples_per_s", plan.throughput_samples_per_s},
-          {"depth", family.shape.depth},
-          {"width", family.shape.width},
-          {"tensor", family.shape.tensor},
-          {"sequence_parallel", family.shape.sequence_parallel},
-          {"distributed_optimizer", family.shape.distributed_optimizer},
-          {"chunks", family.chunks},
-          {"gpus", plan.choice.gpus()},
-          {"microbatch_size", family.shape.microbatch_size},
-          {"microbatches", family.shape.microbatches},
-          {"recompute", recompute_json(plan.choice)},
-          {"recompute_method", recompute_keys(plan.choice).layers ? Json("block") : Json()},
-          {"recompute_layers", recompute_layers_json(plan.choice)},
-          {"schedule", family.schedule->name},
-          {"placement", family.arrangement.placement},
-          {"rank_order", family.arrangement.rank_order},
-          {"peak_memory_bytes", plan.judgement.memory_bytes},
-          {"optimistic", offer.scenario.optimistic},
-          {"missing", offer.scenario.missing.empty() ? Json() : Json(offer.scenario.missing)},
-          {"engine", plan.judgement.engine},
-          {"price_per_update", asked(terms.gpu_hour > 0, hours * terms.gpu_hour)},
-          {"training_s", asked(updates > 0, time_s * updates)},
-          {"training_price",
-           asked(updates > 0 && terms.gpu_hour > 0, hours * terms.gpu_hour * updates)},
-          {"limited_by", offer.reasons},
-          {"would_help", offer.would_help},
-          {"runs_in", frameworks_of(offer)},
-          {"not_in_megatron", offer.no_megatron.empty() ? Json() : Json(offer.no_megatron)},
-          {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
-          {"megatron_plan", offer.megatron_plan > 0 ? Json(offer.megatron_plan) : Json()},
-          {"scenario", offer.scenario.text},
-          {"files", offer.files},
-          {"best_at", plan.best_at},
-          {"placed", offer.placed},
-          {"began_with", plan.from},
-          {"also_called", plan.also},
-          {"stages", stages_of(plan.choice)}};
-}
-
-Json to_json(const Tally& tally) {
-  return {{"made", tally.made},   {"refused", tally.refused}, {"too_large", tally.too_large},
-          {"worse", tally.worse}, {"opened", tally.opened},   {"left", tally.left}};
-}
-
-}  // namespace
 
 std::string layers_text(const std::vector<int>& layers) {
   const bool even = std::ranges::adjacent_find(layers, std::not_equal_to()) == layers.end();
@@ -265,48 +147,13 @@ std::string failed_simulations(const SearchResult& result) {
 }
 
 std::string joined_layers(const Problem& problem) {
-  const int of_model = layers_of_model(problem);
+  const int of_model = problem.layers_in_model();
   if (of_model == problem.layers()) return "";
   return fmt::format(
       "{} layers were joined to {}, the lightest neighbours first; nothing is said about cuts "
       "inside of joined ones\n",
       of_model, problem.layers());
 }
-
-}  // namespace
-
-std::vector<std::string> not_searched(const FullPlan& full) {
-  const Problem& problem = full.problem;
-  std::vector<std::string> out;
-  if (!full.several_versions)
-    out.emplace_back("schedules with several weight versions (--asynchronous)");
-  const auto fixed = [&](const std::optional<bool>& said, const char* what) {
-    if (said) out.push_back(fmt::format("plans {} {}", *said ? "without" : "with", what));
-  };
-  fixed(problem.sequence_parallel(), "sequence parallelism");
-  fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
-  for (const std::string& axis : problem.other_axes())
-    out.push_back(fmt::format("the scenario's {} (plans without)", axis));
-  if (!problem.accumulation_steps().empty())
-    out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
-                              problem.accumulation_steps()));
-  if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
-  if (!problem.selective_frees())
-    out.emplace_back("selective recomputation, which frees nothing with flash attention");
-  if (!full.result.single_layers) out.emplace_back("recomputation of single layers");
-  const auto short_stages = [](const Offer& offer) {
-    const std::vector<int>& layers = offer.plan.choice.layers;
-    return layers.size() > 1 && std::ranges::min(layers) == 1;
-  };
-  if (std::ranges::any_of(full.offers, short_stages))
-    out.emplace_back("stages without layers (of the embedding or the LM head alone)");
-  for (const char* always : {"sharded gradients or weights (ZeRO-2, ZeRO-3)",
-                             "context and expert parallelism", "offloading"})
-    out.emplace_back(always);
-  return out;
-}
-
-namespace {
 
 constexpr double kProven = 1e-8;  // a gap that is rounding
 
@@ -330,7 +177,7 @@ std::string why_not_proven(const SearchResult& result) {
 std::string known_orders(const FullPlan& full) {
   const SearchResult& result = full.result;
   if (!result.gap || !result.known_orders_gap || *result.known_orders_gap >= *result.gap) return "";
-  const std::string better = better_word(full.options.objective);
+  const std::string better = better_word(full.request.search.objective);
   constexpr const char* kWhich = "no plan of a schedule with a fixed order of ops";
   if (*result.known_orders_gap <= kProven) return fmt::format("{} is {}\n", kWhich, better);
   return fmt::format("{} can be more than {:.3g} % {}; not ruled out: {}\n", kWhich,
@@ -352,7 +199,7 @@ std::string proof(const FullPlan& full) {
       other ? "plan of whole layers with as many replicas in every stage" : "plan";
   const std::string left =
       result.gap ? fmt::format("no {} of this search can be more than {:.3g} % {}", kind,
-                               *result.gap * 100, better_word(full.options.objective))
+                               *result.gap * 100, better_word(full.request.search.objective))
                  : "no bound: some plans that were not simulated are bounded by nothing";
   const bool proven = result.gap && *result.gap <= kProven;
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
@@ -362,33 +209,21 @@ std::string proof(const FullPlan& full) {
   return text + joined_layers(problem) + failed_simulations(result);
 }
 
-std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms) {
+std::string terms_text(const FullPlan& full) {
   std::string text;
-  const double time_s = offer.plan.judgement.iteration_time_s;
-  const double price = time_s / kSecondsPerHour * offer.plan.choice.gpus() * terms.gpu_hour;
+  const FoundPlan& best = full.offers.front().plan;
+  const Terms& terms = full.request.terms;
+  const double price = gpu_hours(best) * terms.gpu_hour;
   if (terms.gpu_hour > 0) text += fmt::format("an update costs {:.4g}\n", price);
   if (terms.tokens <= 0) return text;
-  const double updates = terms.updates(problem.batch());
-  const double days = updates * time_s / kSecondsPerHour / 24;
+  constexpr double kSecondsPerHour = 3600;
+  const double days = full.updates() * best.judgement.iteration_time_s / kSecondsPerHour / 24;
   text += fmt::format("{:.4g} tokens take {:.{}f} days", terms.tokens, days, days < 10 ? 1 : 0);
-  if (terms.gpu_hour > 0) text += fmt::format(" and cost {:.4g}", price * updates);
+  if (terms.gpu_hour > 0) text += fmt::format(" and cost {:.4g}", price * full.updates());
   return text + "\n";
 }
 
 namespace {
-
-/// The reason; where the model's state alone is too large, how large it is.
-std::string infeasible_because(const FullPlan& full) {
-  const std::string& why = full.result.infeasible_because;
-  const Scenario& base = full.problem.base();
-  double there_bytes = 0;
-  for (int gpu = 0; gpu < base.cluster.devices(); ++gpu)
-    there_bytes += static_cast<double>(base.cluster.device_of(gpu).capacity_bytes());
-  const double state_bytes = task_of(base).model->state_bytes();
-  if (why.empty() || there_bytes == 0 || state_bytes <= there_bytes) return why;
-  return fmt::format("{}: weights, gradients and optimizer state are {}, all {} GPUs have {}", why,
-                     format_bytes(state_bytes), full.problem.gpus(), format_bytes(there_bytes));
-}
 
 /// Why there is no plan.
 std::string nothing_found(const FullPlan& full) {
@@ -396,7 +231,7 @@ std::string nothing_found(const FullPlan& full) {
   if (result.unanswered > 0) return "no plan was confirmed; " + failed_simulations(result);
   return result.infeasible_because.empty()
              ? "no plan was confirmed; try a larger --effort or --time-limit\n"
-             : fmt::format("no plan: {}\n", infeasible_because(full));
+             : fmt::format("no plan: {}\n", full.infeasible_because());
 }
 
 }  // namespace
@@ -455,7 +290,7 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
     out += files_text(offer);
   }
   const Offer& best = full.offers.front();
-  out += "\n" + terms_text(best, full.problem, full.terms) + proof(full);
+  out += "\n" + terms_text(full) + proof(full);
   if (best.scenario.transformer && best.megatron.empty())
     out += "for Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b --uniform-recompute\n";
   if (!best.megatron.empty() && best.files.empty())
@@ -463,6 +298,23 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
   if (best.files.empty())
     out += "\nscenario of plan 1 (--write FOLDER for all)\n" + best.scenario.text;
   return out;
+}
+
+std::string comparison_table(const std::vector<ComparedPlanner>& planners) {
+  using A = TextTable::Align;
+  TextTable table({"planner", "versions", "predicts", "samples/s", "ours is faster by", "plan"},
+                  {A::left, A::left, A::right, A::right, A::right, A::left});
+  const auto rate = [](double r) { return r > 0 ? fmt::format("{:.4g}", r) : std::string("-"); };
+  for (const ComparedPlanner& p : planners) {
+    const bool runs = p.throughput_samples_per_s > 0;
+    table.add({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
+               rate(p.throughput_samples_per_s),
+               runs && !p.is_ours() ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
+               runs             ? p.plan
+               : p.plan.empty() ? p.why_not
+                                : fmt::format("{}: {}", p.plan, p.why_not)});
+  }
+  return table.render();
 }
 
 }  // namespace
@@ -496,75 +348,6 @@ std::string planner_notes(const FullPlan& full) {
   return fmt::format("the published planners: {}", fmt::join(full.compared_notes, "; "));
 }
 
-std::string FullPlan::model_name() const {
-  const Scenario& base = problem.base();
-  return base.transformer ? base.transformer->name : base.name;
-}
-
-std::vector<std::string> FullPlan::notes() const {
-  std::vector<std::string> lines = problem.base().file_notes;
-  if (usual_batch)
-    lines.push_back(fmt::format(
-        "no batch is given: {} samples per update, {} for each GPU; a larger one fills pipelines "
-        "better (--batch)",
-        problem.batch(), problem.batch() / problem.gpus()));
-  return lines;
-}
-
-namespace {
-
-Json alone_json(const FullPlan& full) {
-  Json kinds = Json::array();
-  for (const KindAlone& kind : full.alone)
-    kinds.push_back({{"device", kind.device},
-                     {"gpus", kind.gpus},
-                     {"throughput_samples_per_s",
-                      kind.plan ? Json(kind.plan->throughput_samples_per_s) : Json()},
-                     {"optimistic", kind.optimistic}});
-  return kinds;
-}
-
-}  // namespace
-
-Json to_json(const FullPlan& full) {
-  const SearchResult& result = full.result;
-  Json plans = Json::array();
-  for (const Offer& offer : full.offers) plans.push_back(to_json(offer, full.problem, full.terms));
-  Json compared = Json::array();
-  for (const ComparedPlanner& planner : full.compared) compared.push_back(to_json(planner));
-  return {{"schema_version", 1},
-          {"model", full.model_name()},
-          {"search", "full"},
-          {"objective", kObjectiveNames[static_cast<std::size_t>(full.options.objective)]},
-          {"devices", full.problem.gpus()},
-          {"batch", full.problem.batch()},
-          {"headroom", full.problem.headroom()},
-          {"without_headroom", headroom_json(full)},
-          {"layers", layers_of_model(full.problem)},
-          {"searched_layers", full.problem.layers()},
-          {"lower_bound", std::isfinite(result.lower_bound) ? Json(result.lower_bound) : Json()},
-          {"gap", result.gap ? Json(*result.gap) : Json()},
-          {"gap_held_by", result.gap_held_by},
-          {"known_orders_gap", result.known_orders_gap ? Json(*result.known_orders_gap) : Json()},
-          {"known_orders_gap_held_by", result.known_orders_gap_held_by},
-          {"out_of_time", result.out_of_time},
-          {"evaluations", result.evaluations},
-          {"confirmations", result.confirmations},
-          {"failed_simulations", result.unanswered},
-          {"moves", result.moves},
-          {"shapes", to_json(result.shapes)},
-          {"families", to_json(result.families)},
-          {"cuts", to_json(result.cuts)},
-          {"families_with_cuts_left", result.represented},
-          {"infeasible_because", infeasible_because(full)},
-          {"not_searched", not_searched(full)},
-          {"alone", alone_json(full)},
-          {"notes", full.notes()},
-          {"planners", compared},
-          {"planner_notes", full.compared_notes},
-          {"plans", plans}};
-}
-
 std::string task_text(const FullPlan& full) {
   const Problem& problem = full.problem;
   const auto& transformer = problem.base().transformer;
@@ -572,7 +355,7 @@ std::string task_text(const FullPlan& full) {
       fmt::format("{} GPUs of {}: {} samples{} per update, objective {}", problem.gpus(),
                   problem.base().cluster.name, problem.batch(),
                   transformer ? fmt::format(" of {} tokens", transformer->seq_length) : "",
-                  kObjectiveNames[static_cast<std::size_t>(full.options.objective)]);
+                  kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
   if (problem.headroom() > 0)
     text += fmt::format(", {:.3g} % of memory left free (--headroom)", 100 * problem.headroom());
   return text;
@@ -585,7 +368,7 @@ std::string to_text(const FullPlan& full, std::size_t width) {
   out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
-  out += fmt::format("not searched: {}\n", fmt::join(not_searched(full), "; "));
+  out += fmt::format("not searched: {}\n", fmt::join(full.not_searched(), "; "));
   return out + "\n" + tallies_table(result) +
          fmt::format(
              "{} cuts simulated as a bound, {} plans confirmed with the whole model, {} moves of "

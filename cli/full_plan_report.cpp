@@ -42,7 +42,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
     figures.push_back({"What does headroom cost?",
                        fmt::format("{:.1f} % at least", 100 * full.without_headroom->saved),
                        headroom_text(full)});
-  const std::string terms = terms_text(best, full.problem, full.terms);
+  const std::string terms = terms_text(full);
   if (!terms.empty())
     figures.push_back({"What does it take?", terms.substr(0, terms.find('\n')),
                        terms.substr(terms.find('\n') + 1)});
@@ -185,7 +185,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   if (!full.offers.empty()) report.notes = full.offers.front().placed;
   for (const auto& lines : {alone_lines(full), full.notes()})
     report.notes.insert(report.notes.end(), lines.begin(), lines.end());
-  report.notes.push_back(fmt::format("not searched: {}", fmt::join(not_searched(full), "; ")));
+  report.notes.push_back(fmt::format("not searched: {}", fmt::join(full.not_searched(), "; ")));
   report.command = arguments.command_line;
   report.version = PENSTOCK_VERSION;
   return report;

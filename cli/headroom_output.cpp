@@ -1,4 +1,4 @@
-// What leaving memory free costs, as `penstock plan --search full` says it: text, JSON.
+// What leaving memory free costs, as `penstock plan --search full` says it.
 #include "base/units.hpp"
 #include "cli/plan_texts.hpp"
 
@@ -24,7 +24,7 @@ std::string would_one_fit(const FullPlan& full) {
 std::string what_it_costs(const FullPlan& full) {
   constexpr const char* kTried = "(tried: shapes and schedules of plans found)";
   const WithoutHeadroom& without = *full.without_headroom;
-  const Objective objective = full.options.objective;
+  const Objective objective = full.request.search.objective;
   if (without.saved < kLeastShown)
     return fmt::format("{} nothing {} was found {}", kAllUsed, better_word(objective), kTried);
   return fmt::format("{} an update would take at most {}{}, {:.1f} % less {}", kAllUsed,
@@ -39,26 +39,6 @@ std::string headroom_text(const FullPlan& full) {
   if (!full.without_headroom) return "";
   return fmt::format("headroom: {}\n",
                      full.offers.empty() ? would_one_fit(full) : what_it_costs(full));
-}
-
-Json headroom_json(const FullPlan& full) {
-  if (!full.without_headroom) return {};
-  const WithoutHeadroom& without = *full.without_headroom;
-  const auto of_plan = [&](auto&& value) {
-    return without.plan ? Json(value(*without.plan)) : Json();
-  };
-  return {
-      {"fits", without.plan        ? Json(true)
-               : without.none_fits ? Json(false)
-                                   : Json()},
-      {"saved", full.offers.empty() ? Json() : Json(without.saved)},
-      {"iteration_time_s",
-       of_plan([](const FoundPlan& p) { return p.judgement.iteration_time_s; })},
-      {"throughput_samples_per_s",
-       of_plan([](const FoundPlan& p) { return p.throughput_samples_per_s; })},
-      {"peak_memory_bytes", of_plan([](const FoundPlan& p) { return p.judgement.memory_bytes; })},
-      {"scenario",
-       of_plan([&](const FoundPlan& p) { return full.problem.resolve(p.choice).text; })}};
 }
 
 }  // namespace penstock

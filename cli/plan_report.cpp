@@ -82,18 +82,6 @@ std::string plans_section(const PlanResult& result) {
 
 }  // namespace
 
-std::string ranges_text(const std::vector<int>& devices) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < devices.size();) {
-    std::size_t end = i + 1;
-    while (end < devices.size() && devices[end] == devices[end - 1] + 1) ++end;
-    parts.push_back(end == i + 1 ? std::to_string(devices[i])
-                                 : fmt::format("{}-{}", devices[i], devices[end - 1]));
-    i = end;
-  }
-  return fmt::format("{}", fmt::join(parts, " "));
-}
-
 Report plan_report(const PlanTask& task, const PlanResult& result, const Arguments& arguments) {
   Report report;
   report.title = fmt::format("Plan of {}", task.name);

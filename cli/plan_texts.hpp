@@ -22,16 +22,15 @@ std::string layers_text(const std::vector<int>& layers);
 std::string width_text(const Choice& choice);
 /// The tensor degree; "4s": with sequence parallelism.
 std::string tensor_text(const Shape& shape);
-/// What a plan costs in money and time; empty where it was not asked.
-std::string terms_text(const Offer& offer, const Problem& problem, const Terms& terms);
+/// What the best plan costs in money and time; empty where it was not asked. Precondition: there
+/// is one.
+std::string terms_text(const FullPlan& plan);
 /// What GPUs of one kind reach alone, where there are several: a line for each kind.
 std::vector<std::string> alone_lines(const FullPlan& plan);
 /// What a better plan would be: "faster", "smaller", "cheaper".
 std::string better_word(Objective objective);
 /// What leaving memory free costs, a line; "": it makes no difference.
 std::string headroom_text(const FullPlan& plan);
-/// The same; null: it makes no difference.
-Json headroom_json(const FullPlan& plan);
 /// How much better another plan could be. Precondition: there is a plan.
 std::string proof(const FullPlan& plan);
 std::string no_plan(const FullPlan& plan);
@@ -39,7 +38,5 @@ std::string no_plan(const FullPlan& plan);
 std::string planner_notes(const FullPlan& plan);
 /// "64 GPUs of dgx-h100: 1024 samples per update, objective throughput".
 std::string task_text(const FullPlan& plan);
-/// What people run that this search leaves out.
-std::vector<std::string> not_searched(const FullPlan& plan);
 
 }  // namespace penstock

@@ -8,20 +8,6 @@
 
 namespace penstock {
 
-/// Microbatches of an update, where no batch is given.
-inline constexpr std::int64_t kBatchPerDevice = 4;
-
-/// What the argument of `penstock plan` is.
-enum class PlanInput : std::uint8_t {
-  profile,  ///< a table of layers, or a graph of them
-  scenario,
-  calibration,  ///< what `penstock calibrate` wrote
-  model,        ///< by shape: a file, a name, or a map
-};
-
-/// Throws InputError when a file cannot be read.
-PlanInput input_of(const std::string& name);
-
 /// Options of our own search alone.
 inline constexpr const char* kOnlyFull[] = {"compare",
                                             "on",
@@ -40,19 +26,17 @@ inline constexpr const char* kOnlyFull[] = {"compare",
                                             "sequence-parallel",
                                             "distributed-optimizer"};
 
+/// What the argument is. Throws InputError when a file cannot be read.
+PlanInput input_of(const std::string& name);
+
+/// The argument and its cluster; what else there is of it are options that may be wrong.
+PlanSource source_of(const Arguments& arguments);
+
 /// Says which options are missing, or not for such input.
 void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options);
 
 /// Throws InputError with everything that is wrong with the options. Precondition: they name a
 /// published planner.
 PlanTask plan_task(const Arguments& arguments);
-
-/// A profile on the devices of --cluster, or else of one or two levels, as a scenario without
-/// choices.
-std::string profile_problem(const Arguments& arguments, const std::vector<PlanLevel>& levels,
-                            std::optional<double> memory_bytes, std::int64_t batch);
-
-/// A model on --cluster, or a calibration on its own, as a scenario without choices.
-std::string model_problem(const Arguments& arguments, PlanInput input);
 
 }  // namespace penstock

@@ -18,6 +18,18 @@ std::string replicas_text(const Plan& plan) {
   return fmt::format("{}", fmt::join(all, "-"));
 }
 
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    parts.push_back(end == i + 1 ? std::to_string(numbers[i])
+                                 : fmt::format("{}-{}", numbers[i], numbers[end - 1]));
+    i = end;
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
 bool Plan::uneven() const {
   return std::ranges::any_of(stages,
                              [this](const PlannedStage& s) { return s.replicas != width(); });

@@ -137,6 +137,9 @@ void place_by_pipeline(Plan& plan);
 /// "15-1", or "8x4" where all stages have as many replicas.
 std::string replicas_text(const Plan& plan);
 
+/// "0-7", "0-3 8-11", "5".
+std::string ranges_text(const std::vector<int>& numbers);
+
 /// Stages of these numbers of layers, times over the replicas; devices are left to be filled.
 /// Precondition: the numbers add up to the chain's.
 std::vector<PlannedStage> stages_of(const std::vector<LayerState>& chain,

@@ -7,69 +7,13 @@
 #include "cli/output.hpp"
 #include "cli/plan_report.hpp"
 #include "cli/planning.hpp"
+#include "plan/search/plan_json.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace penstock {
 namespace {
-
-Json positive(double value) { return value > 0 ? Json(value) : Json(); }
-
-std::optional<double> simulated_samples_per_s(const Plan& plan) {
-  if (!plan.simulated || plan.simulated->samples_per_s == 0) return std::nullopt;
-  return plan.simulated->samples_per_s;
-}
-
-Json stage_json(const PlannedStage& stage) {
-  return {{"first_layer", stage.first_layer}, {"last_layer", stage.last_layer},
-          {"replicas", stage.replicas},       {"devices", stage.devices},
-          {"time_s", stage.time_s},           {"memory_bytes", positive(stage.memory_bytes)},
-          {"first", stage.first_name},        {"last", stage.last_name}};
-}
-
-Json plan_json(const Plan& plan) {
-  Json stages = Json::array();
-  for (const PlannedStage& stage : plan.stages) stages.push_back(stage_json(stage));
-  const double dp = plan.data_parallel_speedup;
-  return {{"time_per_stage_s", plan.time_per_stage_s},
-          {"throughput_samples_per_s", plan.throughput_samples_per_s},
-          {"simulated_samples_per_s", positive(simulated_samples_per_s(plan).value_or(0))},
-          {"simulated_why_not", plan.simulated ? plan.simulated->why_not : ""},
-          {"speedup", plan.speedup},
-          {"dp_speedup", positive(dp)},
-          {"vs_dp", dp > 0 ? Json(plan.speedup / dp) : Json()},
-          {"latency_s", positive(plan.latency_s)},
-          {"depth", plan.depth()},
-          {"width", plan.width()},
-          {"devices", plan.devices_used()},
-          {"microbatch_size", plan.microbatch_size},
-          {"microbatches", plan.microbatches},
-          {"recompute", kRecomputeNames[static_cast<std::size_t>(plan.recompute)]},
-          {"schedule", plan.schedule},
-          {"limited_by", plan.limited_by},
-          {"stages", stages}};
-}
-
-Json answer_json(const PlanTask& task, const PlanResult& result) {
-  Json plans = Json::array();
-  for (const Plan& plan : result.plans) plans.push_back(plan_json(plan));
-  Json levels = Json::array();
-  for (const PlanLevel& level : task.request.levels)
-    levels.push_back({{"width", level.width}, {"bytes_per_s", level.bytes_per_s}});
-  return {{"schema_version", 1},
-          {"model", task.name},
-          {"search", task.planner->name},
-          {"paper", task.planner->paper},
-          {"levels", levels},
-          {"devices", task.request.devices()},
-          {"batch", task.request.batch},
-          {"memory_bytes", positive(task.request.memory_bytes.value_or(0))},
-          {"single_device_s", result.single_device_s},
-          {"infeasible_because", result.infeasible_because},
-          {"notes", result.notes},
-          {"plans", plans}};
-}
 
 std::string simulated_text(const Plan& plan) {
   if (!plan.simulated) return "-";
@@ -159,7 +103,7 @@ int put_published(const Arguments& arguments, const std::string& note = "") {
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
   if (!note.empty()) result.notes.insert(result.notes.begin(), note);
   const std::string format = arguments.value("format", "table");
-  const Json json = answer_json(task, result);
+  const Json json = to_json(task, result);
   if (format == "csv" && !note.empty()) say("note: {}\n", note);
   if (format == "csv" && result.plans.empty()) say("no plan: {}\n", result.infeasible_because);
   if (arguments.flag("report"))

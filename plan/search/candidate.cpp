@@ -350,6 +350,8 @@ std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
   return out;
 }
 
+int Problem::layers_in_model() const { return std::accumulate(joined_.begin(), joined_.end(), 0); }
+
 Choice Problem::choice(const Candidate& candidate) const {
   return {candidate.family, in_model(candidate.layers), candidate.recompute};
 }

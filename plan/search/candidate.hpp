@@ -120,6 +120,8 @@ class Problem {
   int layers() const { return static_cast<int>(joined_.size()); }
   /// The layers of the model in consecutive runs of layers of the search.
   std::vector<int> in_model(const std::vector<int>& runs) const;
+  /// All of them.
+  int layers_in_model() const;
   int gpus() const { return base_.cluster.devices(); }
 
   /// The scenario with only those groups of nodes whose GPUs are of this kind; none where its

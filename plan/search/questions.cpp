@@ -185,6 +185,17 @@ std::string to_json(std::uint64_t number, const Question& question) {
 
 NumberedLook numbered_look(std::string_view answer) { return parsed<NumberedLook>(answer); }
 
+std::optional<std::string> QuestionItems::next() {
+  if (asked_ == questions_.size()) return std::nullopt;
+  const std::size_t number = asked_++;
+  return to_json(number, questions_[number]);
+}
+
+void QuestionItems::take(std::string_view answer) {
+  NumberedLook look = numbered_look(answer);
+  answers_.at(look.number) = std::move(look.looked);
+}
+
 RemoteProblem::RemoteProblem(const std::string& recipe)
     : problem_(problem_of(parsed<ProblemRecipe>(Json::parse(recipe).at("problem").dump()))) {}
 

@@ -60,6 +60,26 @@ struct NumberedLook {
 /// Throws SystemError for what is none.
 NumberedLook numbered_look(std::string_view answer);
 
+/// Questions as items for other processes, and what becomes of them.
+class QuestionItems {
+ public:
+  /// `questions` must outlive it.
+  explicit QuestionItems(const std::vector<Question>& questions)
+      : questions_(questions), answers_(questions.size()) {}
+
+  /// Nothing: there are no more.
+  std::optional<std::string> next();
+  /// Throws SystemError for what is none.
+  void take(std::string_view answer);
+  /// In the order of the questions, when all are taken.
+  std::vector<Looked> answers() { return std::move(answers_); }
+
+ private:
+  const std::vector<Question>& questions_;
+  std::vector<Looked> answers_;
+  std::size_t asked_ = 0;
+};
+
 /// Another process's end of a search.
 class RemoteProblem {
  public:

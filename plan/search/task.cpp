@@ -3,10 +3,13 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "plan/plan_model.hpp"
+#include "plan/search/published.hpp"
+#include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 namespace penstock {
@@ -66,6 +69,56 @@ void plan_for_transformer(const Scenario& scenario, PlanTask& task) {
   task.model = std::move(model);
 }
 
+/// A profile keeps its branches, which a scenario has not.
+void plan_for_profile(const PlanSource& source, PlanTask& task) {
+  const std::string& path = source.name;
+  task.name = path;
+  PipedreamProfile profile = load_pipedream_profile(path);
+  const auto takes_time = [](const ProfiledLayer& l) { return l.forward_s + l.backward_s > 0; };
+  if (std::ranges::none_of(profile.layers, takes_time))
+    throw InputError(path, "no layer takes any time, so there is nothing to balance");
+  task.model =
+      std::make_unique<ProfileModel>(std::move(profile), static_cast<double>(source.minibatch()));
+  if (source.cluster) plan_for_cluster(cluster_of_profile(source), task);
+  if (!source.profile_batch)
+    task.notes.emplace_back("a minibatch of the profile counts as one sample (--profile-batch)");
+}
+
+void set_batch(std::int64_t batch, PlanTask& task) {
+  PlanRequest& request = task.request;
+  if (batch > 0) request.batch = batch;
+  if (request.batch > 0) return;
+  request.batch = kBatchPerDevice * request.devices() * request.microbatch_size;
+  if (task.planner->batch_matters)
+    task.notes.push_back(fmt::format("batch: {} samples, {} microbatches per device (--batch)",
+                                     request.batch, kBatchPerDevice));
+}
+
+/// A measured model knows few sizes.
+void require_known_size(const PlanTask& task) {
+  const auto size = static_cast<double>(task.request.microbatch_size);
+  const std::string why = task.model->refuse(size, Recompute::none);
+  if (!why.empty()) throw InputError("--microbatch-size", why);
+}
+
+/// Are the layers of plans those of a chain, as scenarios have them?
+bool plans_a_chain(const PlanTask& task) {
+  const auto size = static_cast<double>(task.request.microbatch_size);
+  const std::size_t layers = task.model->chain(size, Recompute::none).size();
+  return task.planner->name != "pipedream" || task.model->states(size, layers).size() == layers;
+}
+
+/// Plans are simulated as the problem that they are made for; where it cannot be one, a note.
+void use_simulation(PlanTask& task, const std::string& text) {
+  try {
+    task.problem = std::make_unique<Problem>(text, task.name, task.request.batch);
+    task.request.simulate = simulator(*task.problem);
+  } catch (const InputError& error) {
+    const std::string why = error.what();
+    task.notes.push_back("plans are not simulated: " + why.substr(0, why.find('\n')));
+  }
+}
+
 }  // namespace
 
 void plan_for_cluster(const Cluster& cluster, PlanTask& task) {
@@ -106,6 +159,44 @@ void plan_for_scenario(const Scenario& scenario, PlanTask& task) {
 PlanTask task_of(const Scenario& scenario) {
   PlanTask task;
   plan_for_scenario(scenario, task);
+  return task;
+}
+
+PlanTask task_of(const PlanSource& source, const Planner& planner, PlanRequest request) {
+  PlanTask task;
+  const std::int64_t size = request.microbatch_size, batch = request.batch;
+  task.planner = &planner;
+  task.request = std::move(request);
+  task.request.levels = source.levels;
+  task.request.memory_bytes = source.memory_bytes;
+  task.request.microbatch_size = source.minibatch();
+  task.request.batch = 0;
+  std::string problem_text;
+  if (source.input == PlanInput::profile) {
+    plan_for_profile(source, task);
+    PlanSource with_memory = source;
+    with_memory.memory_bytes = task.request.memory_bytes;
+    if (task.request.levels.size() <= 2) problem_text = profile_problem(with_memory);
+  } else {
+    const Scenario scenario = scenario_of(source);
+    plan_for_scenario(scenario, task);
+    task.notes.insert(task.notes.end(), scenario.file_notes.begin(), scenario.file_notes.end());
+    if (source.input != PlanInput::scenario) {
+      task.name = scenario.transformer ? scenario.transformer->name : source.name;
+      task.request.batch = 0;
+    }
+    problem_text = source.input == PlanInput::scenario ? scenario.text : model_problem(source);
+  }
+  std::error_code ignored;  // a long map is no possible name of a file
+  if (std::filesystem::is_regular_file(source.name, ignored)) task.text = read_file(source.name);
+  task.request.model = task.model.get();
+  if (size > 0) {
+    task.request.microbatch_size = size;
+    require_known_size(task);
+  }
+  set_batch(batch, task);
+  if (!problem_text.empty() && task.request.transfers && plans_a_chain(task))
+    use_simulation(task, problem_text);
   return task;
 }
 

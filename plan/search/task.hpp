@@ -3,6 +3,7 @@
 
 #include "plan/plan.hpp"
 #include "plan/search/candidate.hpp"
+#include "plan/search/source.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <memory>
@@ -25,6 +26,10 @@ struct PlanTask {
 /// The same model and devices for every planner; `scenario` says which. Throws InputError when its
 /// model has no layers. Its planner is to be set.
 PlanTask task_of(const Scenario& scenario);
+
+/// The task of a published planner: `request` says what was chosen beside the source, its sizes,
+/// where they are 0, follow from that. Throws InputError.
+PlanTask task_of(const PlanSource& source, const Planner& planner, PlanRequest request);
 
 /// The devices of a cluster and their memory, where the task does not give them.
 void plan_for_cluster(const Cluster& cluster, PlanTask& task);

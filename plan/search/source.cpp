@@ -1,0 +1,155 @@
+#include "plan/search/source.hpp"
+
+#include "base/error.hpp"
+#include "base/numbers.hpp"
+#include "scenarios/document.hpp"
+#include "traces/byte_sink.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Servers of GPUs on a switch, one NIC each; or GPUs with a link between every two.
+/// Precondition: there are one or two.
+std::string cluster_of(const std::vector<PlanLevel>& levels) {
+  const auto rate = [](const PlanLevel& level) {
+    return fmt::format("{:.0f} B/s", level.bytes_per_s);
+  };
+  if (levels.size() == 1)
+    return fmt::format("{{devices: {}, link: {}}}", levels[0].width, rate(levels[0]));
+  return fmt::format(
+      "{{devices_per_node: {}, nodes: {}, intra: {{attachment: switch, bandwidth: {}}}, inter: "
+      "{}}}",
+      levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]));
+}
+
+Value scalar(const std::string& text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = text;
+  return value;
+}
+
+Value map_of(std::vector<Value::Entry> entries) {
+  Value value;
+  value.kind = Value::Kind::map;
+  value.entries = std::move(entries);
+  return value;
+}
+
+/// The cluster with another memory of its devices.
+Value with_memory(Value cluster, double bytes) {
+  if (cluster.kind != Value::Kind::map) cluster = map_of({{scalar("base"), std::move(cluster)}});
+  std::erase_if(cluster.entries, [](const Value::Entry& e) { return e.key.text == "memory"; });
+  cluster.entries.push_back({scalar("memory"), scalar(fmt::format("{:.0f} B", bytes))});
+  return cluster;
+}
+
+/// A file, the name of what is shipped, or a map as scenarios have them.
+Value part_of(const std::string& given, const std::string& origin) {
+  std::error_code ignored;  // a long map is no possible name of a file
+  if (fs::exists(given, ignored)) return scalar(fs::absolute(given).string());
+  return given.starts_with('{') ? parse_document(given, origin) : scalar(given);
+}
+
+/// As a scenario without choices.
+Value without_choices(Value model, Value cluster) {
+  return map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}});
+}
+
+/// Precondition: it is given.
+Value given_cluster(const PlanSource& source) { return part_of(*source.cluster, "--cluster"); }
+
+/// The model of a calibration, or of a file of a model.
+const Value& model_in(const Value& document) {
+  const Value* model = document.find("model");
+  return model == nullptr ? document : *model;
+}
+
+/// A microbatch and recomputation that was measured: without recomputation the smallest microbatch,
+/// else the first row. Empty where nothing was, or it cannot be read.
+std::vector<Value::Entry> measured_choice(const Value& document) {
+  const Value* rows = model_in(document).find("measured");
+  if (rows == nullptr) return {};
+  const auto text = [](const Value& row, const char* key, const char* otherwise) {
+    const Value* value = row.find(key);
+    return value == nullptr ? std::string(otherwise) : value->text;
+  };
+  const auto size = [&](const Value& row) {
+    return parse_number<std::int64_t>(text(row, "microbatch_size", "1")).value_or(1);
+  };
+  const auto recomputes = [&](const Value& row) {
+    return text(row, "recompute", "none") != "none";
+  };
+  const Value* best = nullptr;
+  for (const Value& row : rows->items) {
+    const bool better = best == nullptr || (recomputes(*best) && !recomputes(row)) ||
+                        (recomputes(*best) == recomputes(row) && size(row) < size(*best));
+    if (row.kind == Value::Kind::map && better) best = &row;
+  }
+  if (best == nullptr) return {};
+  return {{scalar("microbatch_size"), scalar(std::to_string(size(*best)))},
+          {scalar("recompute"), scalar(text(*best, "recompute", "none"))}};
+}
+
+/// A model or calibration on its cluster. Precondition: there is one.
+Value named_problem(const PlanSource& source) {
+  const std::string& name = source.name;
+  const bool own = source.input == PlanInput::calibration && !source.cluster;
+  Value text = without_choices(part_of(name, "penstock plan"),
+                               own ? part_of(name, "penstock plan") : given_cluster(source));
+  if (!is_yaml(name) || !fs::exists(name)) return text;
+  if (auto choice = measured_choice(load_document(name)); !choice.empty())
+    text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});
+  return text;
+}
+
+}  // namespace
+
+bool is_yaml(const std::string& name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+std::string profile_problem(const PlanSource& source) {
+  Value cluster =
+      source.cluster ? given_cluster(source) : parse_document(cluster_of(source.levels), "--level");
+  if (source.memory_bytes) cluster = with_memory(std::move(cluster), *source.memory_bytes);
+  return to_yaml(without_choices(
+      map_of({{scalar("profile"), scalar(fs::absolute(source.name).string())},
+              {scalar("profile_batch"), scalar(std::to_string(source.minibatch()))}}),
+      std::move(cluster)));
+}
+
+std::string model_problem(const PlanSource& source) {
+  Value document = named_problem(source);
+  std::vector<Value::Entry> pipeline;
+  if (source.sequence_parallel) pipeline.push_back({scalar("sequence_parallel"), scalar("true")});
+  if (source.distributed_optimizer)
+    pipeline.push_back({scalar("distributed_optimizer"), scalar("true")});
+  if (!pipeline.empty())
+    document.entries.push_back({scalar("pipeline"), map_of(std::move(pipeline))});
+  return to_yaml(document);
+}
+
+Scenario scenario_of(const PlanSource& source) {
+  if (source.input == PlanInput::scenario) return load_scenario(source.name, source.changes);
+  return parse_scenario(to_yaml(named_problem(source)), source.origin(),
+                        {{"schedule", "1f1b"},
+                         {"pipeline.stages", "1"},
+                         {"pipeline.width", "1"},
+                         {"pipeline.microbatches", "1"}});
+}
+
+Cluster cluster_of_profile(const PlanSource& source) {
+  const std::string one_second = to_yaml(without_choices(
+      parse_document("{forward: 1 s, backward: 1 s}", source.name), given_cluster(source)));
+  return parse_scenario(
+             one_second, "--cluster",
+             {{"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.microbatches", "1"}})
+      .cluster;
+}
+
+}  // namespace penstock
