@@ -455,4 +455,30 @@ std::uint32_t batches_of(const Choice& choice) {
                         choice.split ? std::vector<int>{} : choice.widths);
 }
 
+std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes, int width,
+                                               int tensor) {
+  std::vector<std::pair<bool, bool>> out;
+  for (const bool sequence : axes.sequence_parallel)
+    for (const bool shared : axes.distributed_optimizer) {
+      const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
+                           shared && width > 1};
+      if (std::ranges::find(out, here) == out.end()) out.push_back(here);
+    }
+  return out;
+}
+
+std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes) {
+  std::vector<Shape> shapes;
+  for (const int t : axes.tensors)
+    for (const int p : axes.depths)
+      for (const int w : axes.widths)
+        for (const std::int64_t b : axes.microbatch_sizes) {
+          const std::int64_t at_once = b * w;
+          if (p * w * t > problem.gpus() || problem.batch() % at_once != 0) continue;
+          for (const auto& [sequence, shared] : sharings_of(problem, axes, w, t))
+            shapes.push_back({p, w, t, b, problem.batch() / at_once, sequence, shared});
+        }
+  return shapes;
+}
+
 }  // namespace penstock

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -173,6 +174,13 @@ class Problem {
   bool transfers_divided_ = false;
   std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
 };
+
+/// Sequence parallelism and ZeRO-1 of such a width and tensor degree, where they mean something.
+std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes, int width,
+                                               int tensor);
+
+/// All that fit on the GPUs and divide the batch.
+std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes);
 
 /// Batches that a run needs for a steady state: one where the pipeline drains at every update.
 std::uint32_t batches_of(const Choice& choice);

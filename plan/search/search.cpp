@@ -1,68 +1,27 @@
 #include "plan/search/search.hpp"
 
+#include "plan/search/answers.hpp"
 #include "plan/search/moves.hpp"
+#include "plan/search/order_trials.hpp"
 #include "plan/search/overfull.hpp"
-#include "plan/search/there_and_back.hpp"
 #include "plan/search/uniform.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <queue>
 
 namespace penstock {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-/// Bounds and costs are sums in different orders: what is equal on paper differs by rounding.
-constexpr double kRounding = 1e-9;
-// Of what may be spent on all orders, so much for each family, and for each that holds the gap.
-constexpr std::int64_t kFamilies = 300, kShares = 5;
 constexpr std::size_t kBeforeConfirmations = 25, kBetweenConfirmations = 100;
 
-struct Node {
-  /// `schedule`: families that differ in their arrangement, by a rough bound; `all_cuts`: those of
-  /// a family of which one was looked into.
-  enum Level : std::uint8_t { shape, schedule, family, all_cuts, cut, relaxed } level = shape;
-  double bound = 0;  ///< on the cost
-  std::size_t number = 0;
-  Candidate candidate;
-  double memory_bytes = 0;  ///< a bound
-  double estimate = 0;      ///< of the cost: its bound, or more where there is none as good
-  /// Per stage: the node also stands for candidates that recompute more in this one, as long as it
-  /// is not known that this one fits; they take longer. Empty: for this one alone.
-  std::vector<bool> more{};
-  bool sample = false;  ///< one of a family some of whose candidates stand for all
-  int tries = 0;        ///< of it, until it fits
-};
-
-/// The least estimate first; among equals the finer, then of cuts the later (which is nearer to
-/// something that fits), else the earlier.
-struct Later {
-  bool operator()(const Node& a, const Node& b) const {
-    if (a.estimate != b.estimate) return a.estimate > b.estimate;
-    if (a.level != b.level) return a.level < b.level;
-    return a.level == Node::cut ? a.number < b.number : a.number > b.number;
-  }
-};
-using Queue = std::priority_queue<Node, std::vector<Node>, Later>;
-
-/// The least bound of what will not be visited.
-struct LeastOpen {
-  double least = kUnlimited;
-  std::string held_by{};
-
-  void add(double bound, const PlanFamily& family) {
-    if (bound >= least) return;
-    least = bound;
-    held_by = family.describe();
-  }
-};
+using Node = SearchNode;
+using Queue = SearchQueue;
 
 class Search {
  public:
@@ -74,7 +33,11 @@ class Search {
         recomputes_(steps_.whole()),
         moves_(problem, steps_),
         bounds_(problem, axes),
-        kept_(problem) {}
+        kept_(problem),
+        answers_(problem, options),
+        orders_(problem, options, steps_, bounds_, kept_,
+                {[this] { return more_evaluations(); },
+                 [this](const Candidate& cut, bool sample) { try_cut(cut, sample); }}) {}
 
   SearchResult run() {
     take_up_starts();
@@ -82,9 +45,9 @@ class Search {
     try_usual_ones();
     while (step()) report();
     try_other_schedules();
-    look_into_orders();
+    orders_.look_into(represented_);
     improve_best();
-    look_there_and_back();
+    out_.cuts_of_searched_orders = orders_.look_there_and_back(left_);
     confirm_alternatives();
     balance_alternatives();
     leave_rest();
@@ -108,61 +71,7 @@ class Search {
                    choice.gpus());
   }
   double best() const { return kept_.empty() ? kUnlimited : kept_.best().cost; }
-  bool hopeless(double bound) const { return hopeless(bound, best()); }
-  static bool hopeless(double bound, double than) { return bound >= than * (1 - kRounding); }
-  bool confirms() const {
-    return options_.confirm && confirmed() < options_.most_confirmations &&
-           (out_.confirmations == 0 || affordable());
-  }
-  /// Cuts nearest to the bound of an order are confirmed beside the others.
-  std::size_t confirmed() const { return out_.confirmations - of_orders_confirmed_; }
-  /// Is there time for another one as long as the longest so far?
-  bool affordable() const {
-    return confirmed_ops_ < options_.most_confirmed_ops &&
-           elapsed_s() + longest_s_ < options_.most_seconds;
-  }
-  double elapsed_s() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  }
-
-  /// The answer of an engine, its time that of the problem's batch.
-  Judgement answer(const Scenario& scenario) {
-    if (!options_.confirm)
-      return per_batch(judge(scenario, EngineChoice::exact, nullptr, problem_.programs()),
-                       scenario);
-    return timed([&] { return per_batch(options_.confirm(scenario), scenario); });
-  }
-  Judgement answer(const Node& node) {
-    if (!options_.others) return answer(problem_.resolve(node.candidate));
-    return timed([&] {
-      const Looked looked = look(node.candidate, relaxed_, true);
-      if (!looked.unanswered.empty()) throw SystemError(looked.unanswered);
-      if (!looked.cannot_run.empty()) throw InputError("plan", looked.cannot_run);
-      return per_batch(looked.judgement, looked.samples_per_update);
-    });
-  }
-  template <class Work>
-  Judgement timed(Work&& work) {
-    const double began_s = elapsed_s();
-    const auto took = [&] { longest_s_ = std::max(longest_s_, elapsed_s() - began_s); };
-    try {
-      const Judgement judgement = work();
-      took();
-      return judgement;
-    } catch (const SystemError& error) {  // the process died, not the plan
-      took();
-      ++out_.unanswered;
-      out_.unanswered_because = error.what();
-      throw;
-    }
-  }
-  Judgement per_batch(const Judgement& judgement, const Scenario& scenario) const {
-    return per_batch(judgement, scenario.samples_per_update());
-  }
-  Judgement per_batch(Judgement judgement, double samples) const {
-    judgement.iteration_time_s *= static_cast<double>(problem_.batch()) / samples;
-    return judgement;
-  }
+  bool hopeless(double bound) const { return is_hopeless(bound, best()); }
   double throughput(const Judgement& judgement) const {
     return static_cast<double>(problem_.batch()) / judgement.iteration_time_s;
   }
@@ -171,7 +80,7 @@ class Search {
     for (const Start& start : options_.starts) {
       StartResult& result = out_.starts.emplace_back();
       try {
-        result.judgement = answer(problem_.resolve(start.choice));
+        result.judgement = answers_.of(problem_.resolve(start.choice));
         result.why_not = result.judgement.why;
         if (!result.judgement.fits) continue;
         result.throughput_samples_per_s = throughput(result.judgement);
@@ -208,21 +117,23 @@ class Search {
 
   /// Keeps the plan when it costs less.
   bool improves(const Choice& choice, const std::string& from, double than) {
-    if (out_.moves >= options_.most_moves || elapsed_s() > options_.most_seconds) return false;
+    if (out_.moves >= options_.most_moves || answers_.elapsed_s() > options_.most_seconds)
+      return false;
     ++out_.moves;
     try {
       const Scenario scenario = problem_.resolve(choice);
       Judgement judgement =
-          per_batch(relaxed(scenario, problem_.plain_reduction(), problem_.programs()), scenario);
+          answers_.per_batch(relaxed(scenario, problem_.plain_reduction(), problem_.programs()),
+                             scenario.samples_per_update());
       if (judgement.engine.empty()) {
         if (!judgement.fits) return false;
         const bool slower =
-            options_.objective != Objective::memory && hopeless(cost(judgement, choice), than);
-        if (slower || !affordable()) return false;
-        confirmed_ops_ += ops_of(choice.family);
-        judgement = answer(scenario);
+            options_.objective != Objective::memory && is_hopeless(cost(judgement, choice), than);
+        if (slower || !answers_.affordable()) return false;
+        answers_.spend(choice.family);
+        judgement = answers_.of(scenario);
       }
-      if (!judgement.fits || hopeless(cost(judgement, choice), than)) return false;
+      if (!judgement.fits || is_hopeless(cost(judgement, choice), than)) return false;
       keep(choice, judgement, from);
       return true;
     } catch (const InputError&) {
@@ -248,31 +159,8 @@ class Search {
 
   void make_shapes() {
     if (recomputes_.empty()) return;
-    for (const int t : axes_.tensors)
-      for (const int p : axes_.depths)
-        for (const int w : axes_.widths)
-          for (const std::int64_t b : axes_.microbatch_sizes)
-            for (const auto& [sequence, shared] : sharings(w, t))
-              make_shape({p, w, t, b, 1, sequence, shared});
-  }
-
-  /// Sequence parallelism and ZeRO-1, where they mean something.
-  std::vector<std::pair<bool, bool>> sharings(int w, int t) const {
-    std::vector<std::pair<bool, bool>> out;
-    for (const bool sequence : axes_.sequence_parallel)
-      for (const bool shared : axes_.distributed_optimizer) {
-        const std::pair here{sequence && problem_.admits_sequence_parallel(t), shared && w > 1};
-        if (std::ranges::find(out, here) == out.end()) out.push_back(here);
-      }
-    return out;
-  }
-
-  void make_shape(Shape shape) {
-    if (shape.gpus() > problem_.gpus()) return;
-    const std::int64_t at_once = shape.microbatch_size * shape.width;
-    if (problem_.batch() % at_once != 0) return;
-    shape.microbatches = problem_.batch() / at_once;
-    file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
+    for (const Shape& shape : shapes_of(problem_, axes_))
+      file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
   }
 
   /// What people run: all GPUs, one stage per device, the least microbatch, for every depth and
@@ -291,7 +179,7 @@ class Search {
   void try_usual(const Schedule& schedule, int p, int w, int t) {
     for (const std::int64_t b : axes_.microbatch_sizes) {
       if (problem_.batch() % (b * w) != 0) continue;
-      const auto [sequence, shared] = sharings(w, t).front();
+      const auto [sequence, shared] = sharings_of(problem_, axes_, w, t).front();
       Candidate candidate{{{p, w, t, b, problem_.batch() / (b * w), sequence, shared},
                            &schedule,
                            1,
@@ -319,7 +207,7 @@ class Search {
       if (schedule == best.schedule || schedule->checkpoints || !asked) continue;
       try_family({best.shape, schedule, chunks, best.arrangement});
     }
-    while (confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
+    while (answers_.confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
       confirm(take(relaxed_));
   }
 
@@ -341,7 +229,7 @@ class Search {
   }
 
   bool more_evaluations() {
-    out_.out_of_time = elapsed_s() > options_.most_seconds * 2 / 3;
+    out_.out_of_time = answers_.elapsed_s() > options_.most_seconds * 2 / 3;
     return out_.evaluations < options_.most_evaluations && !out_.out_of_time;
   }
 
@@ -351,9 +239,10 @@ class Search {
   /// after all that is left of others.
   bool step() {
     const double least_open = std::min(least(queue_), least(rest_));
-    const bool confirmable = confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate);
+    const bool confirmable =
+        answers_.confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate);
     const bool confirm_now = confirmable && out_.evaluations >= confirm_at_ &&
-                             confirmed() < options_.most_confirmations / 2;
+                             answers_.confirmed() < options_.most_confirmations / 2;
     const bool open = !hopeless(least_open);
     if (confirm_now || (confirmable && (!open || relaxed_.top().estimate <= least_open))) {
       confirm(take(relaxed_));
@@ -362,7 +251,7 @@ class Search {
     if (!open || !more_evaluations()) return confirm_last();
     if (out_.evaluations >= orders_at_) {
       orders_at_ *= 4;
-      look_into_orders();
+      orders_.look_into(represented_);
     }
     const Node node = take(hopeless(least(queue_)) ? rest_ : queue_);
     switch (node.level) {
@@ -377,7 +266,7 @@ class Search {
 
   /// At the end, the best of what is only bounded.
   bool confirm_last() {
-    if (!confirms() || relaxed_.empty() || hopeless(relaxed_.top().estimate)) return false;
+    if (!answers_.confirms() || relaxed_.empty() || hopeless(relaxed_.top().estimate)) return false;
     confirm(take(relaxed_));
     return true;
   }
@@ -388,7 +277,8 @@ class Search {
     constexpr std::size_t kLeast = 2;
     std::vector<Node> nodes;
     for (; !relaxed_.empty(); relaxed_.pop()) nodes.push_back(relaxed_.top());
-    for (std::size_t n = 0; confirms() && (n < kLeast || kept_.size() < options_.top); ++n) {
+    for (std::size_t n = 0; answers_.confirms() && (n < kLeast || kept_.size() < options_.top);
+         ++n) {
       auto node = std::ranges::find_if(nodes, [&](const Node& open) { return alternative(open); });
       if (node == nodes.end() && kept_.size() < options_.top) node = nodes.begin();
       if (node == nodes.end()) break;
@@ -402,12 +292,6 @@ class Search {
   bool alternative(const Node& node) const {
     return node.estimate <= KeptPlans::kSlowest * best() &&
            !kept_.dominated(node.estimate, node.memory_bytes, problem_.choice(node.candidate));
-  }
-
-  static Node take(Queue& queue) {
-    Node node = queue.top();
-    queue.pop();
-    return node;
   }
 
   void open_shape(const Shape& shape) {
@@ -521,7 +405,7 @@ class Search {
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
     if (options_.objective != Objective::memory) {
-      const double bound = by_order(family, kMostOps).first;
+      const double bound = orders_.bound_of(family, kMostOps).first;
       if (bound > node.bound) {
         node.bound = node.estimate = bound;
         return hopeless(bound) ? dispose(node) : rest_.push(std::move(node));
@@ -593,10 +477,10 @@ class Search {
     }
     ++out_.evaluations;
     const Shape& shape = node.candidate.family.shape;
-    const Looked looked = look(node.candidate, queue_, false);
+    const Looked looked = answers_.look(node.candidate, queue_, false, best());
     if (!looked.unanswered.empty()) throw SystemError(looked.unanswered);
     if (!looked.cannot_run.empty()) return refuse(looked.cannot_run);
-    const Judgement judgement = per_batch(looked.judgement, looked.samples_per_update);
+    const Judgement judgement = answers_.per_batch(looked.judgement, looked.samples_per_update);
     if (looked.exact) return settle(node, judgement);
     Node bounded = node;
     bounded.level = Node::relaxed;
@@ -608,46 +492,12 @@ class Search {
     relaxed_.push(bounded);
   }
 
-  /// What is known of the candidate. Others are asked about those in the queue behind it as well.
-  Looked look(const Candidate& candidate, Queue& behind, bool answer) {
-    const Question question{problem_.choice(candidate), answer};
-    if (!options_.others) return look_at(problem_, question);
-    const std::string key = to_json(0, question);
-    if (!looked_.contains(key)) ask_others(question, key, behind);
-    return std::move(looked_.extract(key).mapped());
-  }
-
-  void ask_others(const Question& question, const std::string& key, Queue& behind) {
-    std::vector<Question> questions{question};
-    std::vector<std::string> keys{key};
-    const std::size_t done = std::min(confirmed(), options_.most_confirmations);
-    const std::size_t most =
-        std::min(options_.others->at_once(),
-                 question.answer ? options_.most_confirmations - done + 1 : SIZE_MAX);
-    std::vector<Node> passed;
-    while (!behind.empty() && questions.size() < most && passed.size() < 4 * most) {
-      passed.push_back(take(behind));
-      const Node& node = passed.back();
-      if (node.level != (question.answer ? Node::relaxed : Node::cut) || hopeless(node.bound))
-        continue;
-      Question next{problem_.choice(node.candidate), question.answer};
-      std::string name = to_json(0, next);
-      if (looked_.contains(name) || std::ranges::find(keys, name) != keys.end()) continue;
-      questions.push_back(std::move(next));
-      keys.push_back(std::move(name));
-    }
-    for (Node& node : passed) behind.push(std::move(node));
-    std::vector<Looked> answers = options_.others->look_at(questions);
-    for (std::size_t i = 0; i < keys.size(); ++i) looked_[keys[i]] = std::move(answers[i]);
-  }
-
   void confirm(const Node& node) {
-    ++out_.confirmations;
     const PlanFamily& family = node.candidate.family;
-    confirmed_ops_ += ops_of(family);
+    answers_.confirm(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
     try {
-      settle(node, answer(node));
+      settle(node, answers_.of(node, relaxed_, best()));
       // Where links are shared, what recomputes more might be faster than this; not than its bound.
       if (may_recompute_more(node)) above_.push_back({node.bound, family});
     } catch (const InputError& error) {
@@ -660,10 +510,6 @@ class Search {
   void refuse(const std::string& why) {
     ++out_.cuts.refused;
     why_not_ = why;
-  }
-
-  static std::int64_t ops_of(const PlanFamily& family) {
-    return 2 * family.stages() * family.shape.microbatches * family.shape.width;
   }
 
   void settle(const Node& node, const Judgement& judgement) {
@@ -746,117 +592,25 @@ class Search {
     if (!searched) known_orders_.add(least, family);
   }
 
-  /// Families whose cuts are not all visited, the least bound first: what their orders prove, and
-  /// the cuts that are nearest to it. A little of each, and more of those that hold the gap.
-  void look_into_orders() {
-    if (options_.objective == Objective::memory) return;
-    const auto look = [&](Open& open, std::int64_t most_ops) {
-      const std::int64_t left = options_.most_order_ops - order_ops_;
-      if (left <= 0 || !more_evaluations()) return false;
-      const auto [bound, ops] = by_order(open.family, std::min(left, most_ops));
-      order_ops_ += ops;
-      open.least = std::max(open.least, bound);
-      return true;
-    };
-    for (const std::int64_t share : {kFamilies, kShares}) {
-      std::ranges::stable_sort(represented_, {}, &Open::least);
-      for (Open& open : represented_)
-        if (hopeless(open.least) || !look(open, options_.most_order_ops / share)) break;
-    }
-  }
-
-  /// The bound on the cost that a family's order proves, and the ops that were run for it now. The
-  /// cuts that are nearest to it are tried.
-  std::pair<double, std::int64_t> by_order(const PlanFamily& family, std::int64_t most_ops) {
-    PlanFamily on_any_ranks = family;
-    on_any_ranks.arrangement = {};
-    ByOrder& known = of_orders_[on_any_ranks.describe()];
-    if (known.most_ops >= most_ops) return {known.bound, 0};
-    known.most_ops = most_ops;
-    const double one_s = cost(1, 0, family.shape);
-    const OrderBound bound = bounds_.of_order(family, best() / one_s, most_ops);
-    known.bound = std::max(known.bound, bound.time_s * one_s);
-    const double proven = known.bound;
-    for (const Candidate& good : bound.good) try_cut(good);
-    return {proven, bound.ops};
-  }
-
-  void try_cut(Candidate candidate) {
-    if (!bounds_.make_fit(candidate)) return;
-    const Bound bound = bounds_.of(candidate);
-    const double least = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
+  /// Of a family looked into by its order.
+  void try_cut(const Candidate& cut, bool sample) {
+    const Bound bound = bounds_.of(cut);
+    const double least = cost(bound.time_s, bound.memory_bytes, cut.family.shape);
     if (hopeless(least)) return;
     ++out_.cuts.made;
-    evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
-    confirm_cuts();
-  }
-
-  /// Of families looked into by their order.
-  void confirm_cuts() {
-    const auto may_confirm = [&] {
-      return options_.confirm && of_orders_confirmed_ < 2 * options_.most_confirmations &&
-             affordable();
-    };
-    while (may_confirm() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate)) {
-      ++of_orders_confirmed_;
+    evaluate({Node::cut, least, next_++, cut, bound.memory_bytes, least, {}, sample});
+    while (answers_.confirms_of_orders() && !relaxed_.empty() &&
+           !hopeless(relaxed_.top().estimate)) {
+      answers_.confirm_of_orders();
       confirm(take(relaxed_));
     }
-  }
-
-  /// Large families of orders that are searched for: what their memory proves, and of two chunks
-  /// there and back the cut whose order repeats soonest, of the one that could be best.
-  void look_there_and_back() {
-    constexpr std::int64_t kMostOps = 2'000'000, kMostInAll = 20'000'000;
-    if (options_.objective == Objective::memory) return;
-    std::int64_t left = kMostInAll;
-    for (Open& open : left_) {
-      if (hopeless(open.least)) continue;
-      if (left < kMostOps || !more_evaluations()) break;
-      const auto [bound, ops] = by_order(open.family, kMostOps);
-      left -= ops;
-      open.least = std::max(open.least, bound);
-    }
-    std::ranges::stable_sort(left_, {}, &Open::least);
-    const auto with_cuts = std::ranges::find_if(left_, [](const Open& open) {
-      return is_there_and_back(open.family) && open.family.schedule->usual_limit >= 1;
-    });
-    if (with_cuts == left_.end() || hopeless(with_cuts->least)) return;
-    out_.cuts_of_searched_orders = true;
-    const PlanFamily& family = with_cuts->family;
-    CutsThereAndBack cuts(problem_, steps_, family);
-    const auto found = cuts.find(start_of(family), best() / cost(1, 0, family.shape),
-                                 options_.most_trials, [this] { return more_evaluations(); });
-    if (found) try_order_of(*found);
-  }
-
-  /// The best cut of another schedule for the same stages, or that of the bounds.
-  Candidate start_of(const PlanFamily& family) {
-    const bool joined = problem_.base().profile.has_value();  // plans have the model's layers
-    for (const FoundPlan& plan : kept_.all()) {
-      const PlanFamily& other = plan.choice.family;
-      const bool same = other.shape == family.shape && is_there_and_back(other);
-      if (same && !joined && plan.from.empty())
-        return {family, plan.choice.layers, plan.choice.recompute};
-    }
-    Candidate out{family, {}};
-    bounds_.of(family, &out);
-    return out;
-  }
-
-  void try_order_of(const Candidate& found) {
-    const Bound bound = bounds_.of(found);
-    const double least = cost(bound.time_s, bound.memory_bytes, found.family.shape);
-    if (hopeless(least)) return;
-    ++out_.cuts.made;
-    evaluate({Node::cut, least, next_++, found, bound.memory_bytes, least});
-    confirm_cuts();
   }
 
   /// What is still in the queues is proven worse, or left.
   void leave_rest() {
     for (const auto* opens : {&represented_, &above_})
-      for (const Open& open : *opens) leave_open(open.least, open.family);
-    for (const Open& open : left_) {
+      for (const OpenFamily& open : *opens) leave_open(open.least, open.family);
+    for (const OpenFamily& open : left_) {
       ++(std::isinf(open.least) ? out_.families.too_large
          : hopeless(open.least) ? out_.families.worse
                                 : out_.families.left);
@@ -896,6 +650,7 @@ class Search {
       out_.known_orders_gap = best() / out_.known_orders_lower_bound - 1;
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
     out_.single_layers = steps_.single_layers();
+    answers_.tell(out_);
     out_.plans = kept_.offer(options_.top);
     out_.found = kept_.all();
   }
@@ -928,28 +683,16 @@ class Search {
   const Moves moves_;
   Bounds bounds_;
   KeptPlans kept_;
+  Answers answers_;
+  OrderTrials orders_;
   Queue queue_, rest_, relaxed_;
-  std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations;
-  std::int64_t confirmed_ops_ = 0, order_ops_ = 0;
-  std::size_t orders_at_ = kBeforeConfirmations, of_orders_confirmed_ = 0;
-  struct ByOrder {
-    double bound = 0;
-    std::int64_t most_ops = 0;
-  };
-  std::map<std::string, ByOrder> of_orders_;           ///< of families on any ranks
+  std::size_t next_ = 0, confirm_at_ = kBeforeConfirmations, orders_at_ = kBeforeConfirmations;
   std::map<std::string, std::size_t> too_large_cuts_;  ///< of families
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  double longest_s_ = 0;  ///< that an answer took
   LeastOpen all_orders_, known_orders_;
-  struct Open {
-    double least;
-    PlanFamily family;
-  };
-  std::vector<Open> represented_;  ///< families whose other cuts are not visited
-  std::vector<Open> above_;        ///< families of cuts that recompute more than what was confirmed
-  std::vector<Open> left_;         ///< families that take too long
-  std::vector<Node> unanswered_;   ///< whose `confirm` failed
-  std::map<std::string, Looked> looked_;  ///< by others, and not asked for yet
+  std::vector<OpenFamily> represented_;  ///< whose other cuts are not visited
+  std::vector<OpenFamily> above_;        ///< of cuts that recompute more than what was confirmed
+  std::vector<OpenFamily> left_;         ///< that take too long
+  std::vector<Node> unanswered_;         ///< whose `confirm` failed
   std::string why_not_;
   SearchResult out_;
 };

@@ -170,6 +170,77 @@ TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
       false);
 }
 
+/// A model whose logits are a large part of what its last stage holds, on so many devices with so
+/// much memory.
+std::string with_large_vocabulary(int layers, int vocabulary, int devices, double memory_bytes) {
+  return fmt::format(
+      "model: {{family: gpt, num_layers: {}, hidden_size: 256, num_attention_heads: 4, "
+      "vocab_size: {}, seq_length: 256, precision: mixed-fp16}}\n"
+      "cluster: {{devices: {}, device: {{name: d, memory: {:.0f} B, peak: {{fp16: 10 TFLOP/s}}, "
+      "memory_bandwidth: 300 GB/s}}, link: {{latency: 5 us, bandwidth: 20 GB/s}}}}\n",
+      layers, vocabulary, devices, memory_bytes);
+}
+
+/// Its last stage recomputes all of its layers, the others some of theirs or none; none: the
+/// schedule does not admit it.
+std::optional<Candidate> searched_candidate(const Schedule& schedule, int batch,
+                                            std::mt19937_64& random) {
+  Candidate out{{{between(random, 2, 4), 1, 1, 1, batch}, &schedule, between(random, 1, 2), {}},
+                {}};
+  if (!out.family.admitted()) return std::nullopt;
+  for (int s = 0; s < out.family.stages(); ++s) {
+    const int n = out.layers.emplace_back(between(random, 1, 3));
+    const int again = between(random, 0, n - 1);
+    out.recompute.push_back(again > 0 ? Recomputation::block(again)
+                                      : Recomputation(Recompute::none));
+  }
+  out.recompute.back() = Recompute::full;
+  return out;
+}
+
+TEST(Bounds, OfAnOrderThatIsSearchedForHoldWhereTheLastStageKeepsLogitsAndRecomputes) {
+  std::mt19937_64 random(20261128);
+  std::vector<const Schedule*> searched;
+  for (const Schedule& schedule : schedules())
+    if (schedule.looks_at_costs && schedule.flushes()) searched.push_back(&schedule);
+  const int kProblems = kBrief ? 60 : 300;
+  int answered = 0, higher = 0;
+  for (int i = 0; i < kProblems; ++i) {
+    const int batch = between(random, 4, 10), vocabulary = 1000 * between(random, 4, 24);
+    const auto plan = searched_candidate(*one_of(random, searched), batch, random);
+    if (!plan) continue;
+    const int layers = std::accumulate(plan->layers.begin(), plan->layers.end(), 0);
+    const auto judged_with = [&](double bytes) -> std::optional<Judgement> {
+      const std::string text =
+          with_large_vocabulary(layers, vocabulary, plan->family.shape.depth, bytes);
+      try {
+        return judge(Problem(text, "small", batch).resolve(*plan), EngineChoice::exact);
+      } catch (const InputError&) {
+        return std::nullopt;  // not even one microbatch is held
+      }
+    };
+    const auto ample = judged_with(1e11);
+    if (!ample) continue;
+    const double bytes = ample->memory_bytes * between(random, 80, 105) / 100;
+    const auto judged = judged_with(bytes);
+    if (!judged || !judged->fits) continue;
+    const std::string text =
+        with_large_vocabulary(layers, vocabulary, plan->family.shape.depth, bytes);
+    SCOPED_TRACE(plan->family.describe() + "\n" + text);
+    const Problem problem(text, "small", batch);
+    Axes axes = problem.axes(false);
+    axes.recomputes = {Recompute::none, Recompute::full};
+    axes.single_layers = true;
+    Bounds bounds(problem, axes);
+    const OrderBound bound = bounds.of_order(plan->family, kUnlimited, 300'000);
+    EXPECT_LE(bound.time_s, judged->iteration_time_s * (1 + 1e-9));
+    ++answered;
+    higher += bound.time_s > bounds.of(plan->family).time_s * 1.001 ? 1 : 0;
+  }
+  EXPECT_GT(answered, kProblems / 10);
+  EXPECT_GT(higher, answered / 4);
+}
+
 /// What became of the properties that not every plan has.
 struct Seen {
   int searched = 0, answered = 0, contended = 0, too_large = 0, made_fit = 0, in_part = 0,
