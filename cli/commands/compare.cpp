@@ -4,6 +4,7 @@
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
+#include "results/comparison.hpp"
 #include "results/fitting_split.hpp"
 #include "results/perturbation_study.hpp"
 #include "cli/running.hpp"
@@ -21,17 +22,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <optional>
 #include <utility>
 
 namespace penstock {
 namespace {
-
-bool is_result(const Json& json) {
-  return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
-}
 
 bool is_result_file(const std::string& path) {
   return path.ends_with(".json") || path.ends_with(".json.gz");
@@ -47,29 +42,6 @@ Json load_result(const std::string& path) {
   return *json;
 }
 
-double number_or_0(const Json& result, const char* key) {
-  return number_in(result, key).value_or(0);
-}
-
-double most(const Json& result, const char* key) {
-  double value = 0;
-  for (const Json& device : result.value("devices", Json::array()))
-    value = std::max(value, number_or_0(device, key));
-  return value;
-}
-
-std::size_t gpus_of(const Json& result) {
-  std::size_t count = 0;
-  for (const Json& device : result.value("devices", Json::array()))
-    count += std::max<std::size_t>(1, device.value("gpus", Json::array()).size());
-  return count;
-}
-
-bool gpus_differ(const std::vector<Json>& results) {
-  return std::ranges::any_of(results,
-                             [&](const Json& r) { return gpus_of(r) != gpus_of(results[0]); });
-}
-
 /// Four digits, so that rows of the same size align: 43.40 above 26.23.
 std::string rate_text(double rate) {
   return rate >= 999.95 ? fmt::format("{:.0f}", rate) : fmt::format("{:#.4g}", rate);
@@ -80,94 +52,10 @@ std::string ratio_text(double ratio) {
   return ratio >= 0.1 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.2g}x", ratio);
 }
 
-/// The scenario's name and what was changed on the command line.
-std::string name_of(const Json& result) {
-  const Json changes = result.value("overrides", Json::array());
-  std::string name = result.value("scenario", "");
-  if (changes.empty()) return name;
-  return name + fmt::format(" [{}]", fmt::join(changes.get<std::vector<std::string>>(), ", "));
-}
-
-std::vector<double> numbers(const std::vector<Json>& results, const char* key) {
-  std::vector<double> values;
-  for (const Json& r : results) values.push_back(number_in(r, key).value_or(std::nan("")));
-  return values;
-}
-
-/// Was a time or size of the model itself changed on the command line?
-bool changes_model(const Json& result) {
-  const auto changes = result.value("overrides", Json::array()).get<std::vector<std::string>>();
-  return std::ranges::any_of(changes, [](const std::string& c) { return c.starts_with("model"); });
-}
-
 using Words = std::vector<std::string>;
 
-/// What all have in common, and what is left of each.
-struct Labels {
-  std::string heading;  ///< empty: they are of several scenarios
-  Words rows;
-};
-
-Labels labels_of(const std::vector<Json>& results) {
-  Labels labels;
-  for (const Json& r : results) labels.rows.push_back(name_of(r));
-  const auto changes = [](const Json& r) {
-    return r.value("overrides", Json::array()).get<Words>();
-  };
-  const auto name = [](const Json& r) { return r.value("scenario", ""); };
-  if (results.size() < 2 ||
-      !std::ranges::all_of(results, [&](const Json& r) { return name(r) == name(results[0]); }))
-    return labels;
-  Words common = changes(results[0]);
-  for (const Json& r : results)
-    std::erase_if(common, [all = changes(r)](const std::string& c) {
-      return std::ranges::find(all, c) == all.end();
-    });
-  labels.heading = name(results[0]);
-  if (!common.empty()) labels.heading += fmt::format(" [{}]", fmt::join(common, ", "));
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    Words own = changes(results[i]);
-    std::erase_if(
-        own, [&](const std::string& c) { return std::ranges::find(common, c) != common.end(); });
-    labels.rows[i] = own.empty() ? "as it is" : fmt::format("{}", fmt::join(own, ", "));
-  }
-  return labels;
-}
-
-/// Batches that differ, what was noted of runs.
-std::string notes_text(const std::vector<Json>& results, const Labels& labels) {
-  std::string text;
-  const auto [least, most_samples] = std::ranges::minmax(numbers(results, "samples_per_update"));
-  if (least < most_samples)
-    text += fmt::format(
-        "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
-        least, most_samples);
-  if (const std::vector<double> given = numbers(results, "given_forward_s_per_sample");
-      std::ranges::none_of(given, [](double s) { return std::isnan(s); }) &&
-      std::ranges::none_of(results, changes_model)) {
-    const auto [least_s, most_s] = std::ranges::minmax(given);
-    const std::string differs = work_differs(least_s, most_s);
-    if (!differs.empty()) text += differs + "\n";
-  }
-  if (gpus_differ(results)) {
-    const auto [fewest, most_gpus] = std::ranges::minmax_element(results, {}, gpus_of);
-    text += fmt::format("the GPUs differ, {} to {}: a higher ratio may only be more GPUs\n",
-                        gpus_of(*fewest), gpus_of(*most_gpus));
-  }
-  std::map<std::string, Words> said;  // notes and their rows
-  for (std::size_t i = 0; i < results.size(); ++i)
-    for (const Json& note : results[i].value("notes", Json::array()))
-      said[note.get<std::string>()].push_back(labels.rows[i]);
-  for (const auto& [note, rows] : said) {
-    const bool of_all = rows.size() == results.size();
-    text +=
-        fmt::format("note{}: {}\n", of_all ? "" : fmt::format(", {}", fmt::join(rows, "; ")), note);
-  }
-  return text;
-}
-
 /// What does not fit.
-std::string reasons_text(const std::vector<Json>& results, const Labels& labels) {
+std::string reasons_text(const std::vector<Json>& results, const ComparisonLabels& labels) {
   std::string text;
   std::size_t row = 0;
   for (const Json& r : results) {
@@ -182,12 +70,6 @@ std::string reasons_text(const std::vector<Json>& results, const Labels& labels)
 
 double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
 
-/// As far as is known.
-bool fits(const Json& result) {
-  const Json feasible = result.value("feasible", Json());
-  return feasible.is_null() || feasible.get<bool>();
-}
-
 /// Columns of every comparison; those of weight versions where there are several.
 Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions, bool chunked,
                bool gpus) {
@@ -195,33 +77,35 @@ Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool vers
   const bool steady = r.value("iteration_time_s", Json()).is_number();
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-              !fits(r)                                                  ? "NO"
-              : most(r, "capacity_bytes") > 0 && !r.contains("missing") ? "yes"
-                                                                        : "unknown",
+              !result_fits(r)                                                      ? "NO"
+              : most_of_devices(r, "capacity_bytes") > 0 && !r.contains("missing") ? "yes"
+                                                                                   : "unknown",
               steady ? format_time(number_or_0(r, "iteration_time_s")) : "-",
               rate_text(rate),
               first_rate > 0 && steady ? ratio_text(rate / first_rate) : "-",
               format_percent(number_or_0(r, "bubble_fraction")),
-              most(r, "peak_memory_bytes") > 0
-                  ? unit.text(static_cast<std::int64_t>(most(r, "peak_memory_bytes")))
+              most_of_devices(r, "peak_memory_bytes") > 0
+                  ? unit.text(static_cast<std::int64_t>(most_of_devices(r, "peak_memory_bytes")))
                   : "-",
-              stash_text(most(r, "stash_peak"), chunks_of(r), chunked)};
-  if (gpus) cells.insert(cells.begin() + 2, fmt::format("{}", gpus_of(r)));
+              stash_text(most_of_devices(r, "stash_peak"), chunks_of(r), chunked)};
+  if (gpus) cells.insert(cells.begin() + 2, fmt::format("{}", gpus_in(r)));
   if (!versions) return cells;
-  cells.push_back(fmt::format("{:.0f}", most(r, "weight_versions_peak")));
-  cells.push_back(fmt::format("{:.0f}", most(r, "staleness_max")));
+  cells.push_back(fmt::format("{:.0f}", most_of_devices(r, "weight_versions_peak")));
+  cells.push_back(fmt::format("{:.0f}", most_of_devices(r, "staleness_max")));
   return cells;
 }
 
 std::string comparison_table(const std::vector<Json>& results, std::size_t width = 0) {
   const bool versions = std::ranges::any_of(results, [](const Json& r) {
-    return most(r, "weight_versions_peak") > 1 || most(r, "staleness_max") > 0;
+    return most_of_devices(r, "weight_versions_peak") > 1 ||
+           most_of_devices(r, "staleness_max") > 0;
   });
   const bool chunked = std::ranges::any_of(results, [](const Json& r) { return chunks_of(r) > 1; });
   double largest = 0;
-  for (const Json& r : results) largest = std::max(largest, most(r, "peak_memory_bytes"));
+  for (const Json& r : results)
+    largest = std::max(largest, most_of_devices(r, "peak_memory_bytes"));
   const ByteUnit unit = byte_unit(static_cast<std::int64_t>(largest));
-  const Labels labels = labels_of(results);
+  const ComparisonLabels labels = labels_of(results);
   Words header{labels.heading.empty() ? "scenario" : "change",
                "schedule",
                "batch",
@@ -257,7 +141,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
       table.legend({{"versions", "of the weights"},
                     {"staleness", "updates that the weights of a gradient are behind"}},
                    width);
-  return text + notes_text(results, labels) + reasons_text(results, labels);
+  return text + comparison_notes(results, labels) + reasons_text(results, labels);
 }
 
 /// A file's, or that of standard input where it is called "-", which is read once.
@@ -308,39 +192,26 @@ struct Compared {
 
 /// Which to take, by speed and by memory; what cannot be taken.
 std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& names) {
-  std::size_t fastest = results.size(), smallest = results.size(), without = 0;
-  const auto rate = [&](std::size_t i) {
-    return number_or_0(results[i], "throughput_samples_per_s");
-  };
-  const auto peak = [&](std::size_t i) { return most(results[i], "peak_memory_bytes"); };
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!fits(results[i])) {
-      ++without;
-      continue;
-    }
-    if (fastest == results.size() || rate(i) > rate(fastest)) fastest = i;
-    if (smallest == results.size() || peak(i) < peak(smallest)) smallest = i;
-  }
+  const BestResults best = best_of(results);
   std::vector<KeyFigure> figures;
-  if (fastest == results.size()) {
+  if (!best.fastest) {
     figures.push_back({"Which is fastest?", "none fits", "", Verdict::bad});
   } else {
-    const bool against_first = fastest > 0 && rate(0) > 0 && fits(results[0]);
+    const double rate = number_or_0(results[*best.fastest], "throughput_samples_per_s");
+    const double peak = most_of_devices(results[*best.smallest], "peak_memory_bytes");
     const std::string against =
-        against_first ? ratio_text(rate(fastest) / rate(0)) + " of the first" : "";
-    figures.push_back({"Which is fastest?", names[fastest],
-                       fmt::format("{} samples/s{}{}", rate_text(rate(fastest)),
-                                   against.empty() ? "" : ", ", against),
-                       Verdict::good});
-    if (peak(smallest) > 0)
-      figures.push_back({"Which needs least memory?", names[smallest],
-                         format_bytes(peak(smallest)) + " on its fullest device"});
+        best.faster_than_first ? ", " + ratio_text(*best.faster_than_first) + " of the first" : "";
+    figures.push_back({"Which is fastest?", names[*best.fastest],
+                       fmt::format("{} samples/s{}", rate_text(rate), against), Verdict::good});
+    if (peak > 0)
+      figures.push_back({"Which needs least memory?", names[*best.smallest],
+                         format_bytes(peak) + " on its fullest device"});
   }
+  const bool all = best.unfit == 0;
   figures.push_back({"Do all fit?",
-                     without == 0 ? "yes" : fmt::format("{} of {} do not", without, results.size()),
-                     without == 0 ? "" : "why is said below",
-                     without == 0 ? Verdict::good : Verdict::bad});
-  const auto [least, largest] = std::ranges::minmax(numbers(results, "samples_per_update"));
+                     all ? "yes" : fmt::format("{} of {} do not", best.unfit, results.size()),
+                     all ? "" : "why is said below", all ? Verdict::good : Verdict::bad});
+  const auto [least, largest] = std::ranges::minmax(numbers_of(results, "samples_per_update"));
   if (least < largest)
     figures.push_back({"The same work?", "no",
                        fmt::format("updates of {:.0f} to {:.0f} samples", least, largest),
@@ -362,8 +233,8 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json why = results[i].value("infeasible_because", Json::array());
     section.points.add({{names[i], number_or_0(results[i], "throughput_samples_per_s"),
-                         most(results[i], "peak_memory_bytes")},
-                        !fits(results[i])                ? PointStatus::infeasible
+                         most_of_devices(results[i], "peak_memory_bytes")},
+                        !result_fits(results[i])         ? PointStatus::infeasible
                         : results[i].contains("missing") ? PointStatus::unknown
                                                          : PointStatus::ok,
                         why.empty() ? results[i].value("missing", "") : why[0].get<std::string>()});
@@ -373,7 +244,7 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
 
 Report comparison_report(const Compared& all, const Arguments& arguments, Sources& sources) {
   const std::vector<Json>& results = all.results;
-  const Labels labels = labels_of(results);
+  const ComparisonLabels labels = labels_of(results);
   ComparisonSection bars{
       {"Side by side", "An update is of as many samples as each scenario says."}, {}, {}};
   TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
@@ -381,8 +252,8 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json& r = results[i];
     bars.names.push_back(labels.rows[i]);
-    bars.bad.push_back(!fits(r));
-    peak_bytes.push_back(most(r, "peak_memory_bytes"));
+    bars.bad.push_back(!result_fits(r));
+    peak_bytes.push_back(most_of_devices(r, "peak_memory_bytes"));
     const Json reasons = r.value("infeasible_because", Json::array());
     if (reasons.empty()) continue;
     const std::string others =
@@ -390,10 +261,11 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
                            : "";
     why.rows.push_back({labels.rows[i], reasons[0].get<std::string>() + others});
   }
-  bars.panels = {{"time of an update", "s", {{"", numbers(results, "iteration_time_s")}}},
-                 {"throughput", "samples/s", {{"", numbers(results, "throughput_samples_per_s")}}},
-                 {"bubble", "fraction", {{"", numbers(results, "bubble_fraction")}}},
-                 {"peak memory of the fullest device", "bytes", {{"", peak_bytes}}}};
+  bars.panels = {
+      {"time of an update", "s", {{"", numbers_of(results, "iteration_time_s")}}},
+      {"throughput", "samples/s", {{"", numbers_of(results, "throughput_samples_per_s")}}},
+      {"bubble", "fraction", {{"", numbers_of(results, "bubble_fraction")}}},
+      {"peak memory of the fullest device", "bytes", {{"", peak_bytes}}}};
   Report report{.title = labels.heading.empty() ? "Comparison" : "Comparison: " + labels.heading,
                 .summary = "",
                 .figures = answers(results, labels.rows),
@@ -401,7 +273,7 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
                 .command = arguments.command_line,
                 .scenario = scenarios_text(arguments.positional, sources),
                 .version = PENSTOCK_VERSION};
-  std::string notes = notes_text(results, labels);
+  const std::string notes = comparison_notes(results, labels);
   for (std::size_t at = 0, end = 0; at < notes.size(); at = end + 1) {
     end = notes.find('\n', at);
     report.notes.push_back(notes.substr(at, end - at));

@@ -1,0 +1,147 @@
+#include "results/comparison.hpp"
+
+#include "results/fields.hpp"
+#include "results/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace penstock {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The scenario's name and what was changed on the command line.
+std::string name_of(const Json& result) {
+  const Json changes = result.value("overrides", Json::array());
+  std::string name = result.value("scenario", "");
+  if (changes.empty()) return name;
+  return name + fmt::format(" [{}]", fmt::join(changes.get<std::vector<std::string>>(), ", "));
+}
+
+/// Was a time or size of the model itself changed on the command line?
+bool changes_model(const Json& result) {
+  const auto changes = result.value("overrides", Json::array()).get<std::vector<std::string>>();
+  return std::ranges::any_of(changes, [](const std::string& c) { return c.starts_with("model"); });
+}
+
+}  // namespace
+
+bool is_result(const Json& json) {
+  return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
+}
+
+double number_or_0(const Json& result, const char* key) {
+  return number_in(result, key).value_or(0);
+}
+
+double most_of_devices(const Json& result, const char* key) {
+  double value = 0;
+  for (const Json& device : result.value("devices", Json::array()))
+    value = std::max(value, number_or_0(device, key));
+  return value;
+}
+
+std::size_t gpus_in(const Json& result) {
+  std::size_t count = 0;
+  for (const Json& device : result.value("devices", Json::array()))
+    count += std::max<std::size_t>(1, device.value("gpus", Json::array()).size());
+  return count;
+}
+
+bool gpus_differ(const std::vector<Json>& results) {
+  return std::ranges::any_of(results,
+                             [&](const Json& r) { return gpus_in(r) != gpus_in(results[0]); });
+}
+
+std::vector<double> numbers_of(const std::vector<Json>& results, const char* key) {
+  std::vector<double> values;
+  for (const Json& r : results) values.push_back(number_in(r, key).value_or(std::nan("")));
+  return values;
+}
+
+bool result_fits(const Json& result) {
+  const Json feasible = result.value("feasible", Json());
+  return feasible.is_null() || feasible.get<bool>();
+}
+
+ComparisonLabels labels_of(const std::vector<Json>& results) {
+  ComparisonLabels labels;
+  for (const Json& r : results) labels.rows.push_back(name_of(r));
+  const auto changes = [](const Json& r) {
+    return r.value("overrides", Json::array()).get<Words>();
+  };
+  const auto name = [](const Json& r) { return r.value("scenario", ""); };
+  if (results.size() < 2 ||
+      !std::ranges::all_of(results, [&](const Json& r) { return name(r) == name(results[0]); }))
+    return labels;
+  Words common = changes(results[0]);
+  for (const Json& r : results)
+    std::erase_if(common, [all = changes(r)](const std::string& c) {
+      return std::ranges::find(all, c) == all.end();
+    });
+  labels.heading = name(results[0]);
+  if (!common.empty()) labels.heading += fmt::format(" [{}]", fmt::join(common, ", "));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Words own = changes(results[i]);
+    std::erase_if(
+        own, [&](const std::string& c) { return std::ranges::find(common, c) != common.end(); });
+    labels.rows[i] = own.empty() ? "as it is" : fmt::format("{}", fmt::join(own, ", "));
+  }
+  return labels;
+}
+
+std::string comparison_notes(const std::vector<Json>& results, const ComparisonLabels& labels) {
+  std::string text;
+  const auto [least, most_samples] = std::ranges::minmax(numbers_of(results, "samples_per_update"));
+  if (least < most_samples)
+    text += fmt::format(
+        "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
+        least, most_samples);
+  if (const std::vector<double> given = numbers_of(results, "given_forward_s_per_sample");
+      std::ranges::none_of(given, [](double s) { return std::isnan(s); }) &&
+      std::ranges::none_of(results, changes_model)) {
+    const auto [least_s, most_s] = std::ranges::minmax(given);
+    const std::string differs = work_differs(least_s, most_s);
+    if (!differs.empty()) text += differs + "\n";
+  }
+  if (gpus_differ(results)) {
+    const auto [fewest, most_gpus] = std::ranges::minmax_element(results, {}, gpus_in);
+    text += fmt::format("the GPUs differ, {} to {}: a higher ratio may only be more GPUs\n",
+                        gpus_in(*fewest), gpus_in(*most_gpus));
+  }
+  std::map<std::string, Words> said;  // notes and their rows
+  for (std::size_t i = 0; i < results.size(); ++i)
+    for (const Json& note : results[i].value("notes", Json::array()))
+      said[note.get<std::string>()].push_back(labels.rows[i]);
+  for (const auto& [note, rows] : said) {
+    const bool of_all = rows.size() == results.size();
+    text +=
+        fmt::format("note{}: {}\n", of_all ? "" : fmt::format(", {}", fmt::join(rows, "; ")), note);
+  }
+  return text;
+}
+
+BestResults best_of(const std::vector<Json>& results) {
+  BestResults best;
+  const auto rate = [&](std::size_t i) {
+    return number_or_0(results[i], "throughput_samples_per_s");
+  };
+  const auto peak = [&](std::size_t i) { return most_of_devices(results[i], "peak_memory_bytes"); };
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!result_fits(results[i])) {
+      ++best.unfit;
+      continue;
+    }
+    if (!best.fastest || rate(i) > rate(*best.fastest)) best.fastest = i;
+    if (!best.smallest || peak(i) < peak(*best.smallest)) best.smallest = i;
+  }
+  if (best.fastest && *best.fastest > 0 && rate(0) > 0 && result_fits(results[0]))
+    best.faster_than_first = rate(*best.fastest) / rate(0);
+  return best;
+}
+
+}  // namespace penstock
