@@ -1,11 +1,8 @@
 #include "cli/execution.hpp"
 
 #include "base/error.hpp"
+#include "results/execution.hpp"
 #include "sim/bucket_times.hpp"
-
-#include <fmt/format.h>
-
-#include <algorithm>
 
 namespace penstock {
 namespace {
@@ -15,16 +12,6 @@ std::vector<ChannelPlan> channels_of(const Simulation& s) {
   for (const Transfer& c : s.traffic->messages())
     channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   return channels;
-}
-
-/// Of a stage's gradients, the smallest bucket but the last; 1: they leave in one.
-double bucket_share_of(const ReductionOptions& reduction) {
-  double least = 1;
-  for (const std::vector<GradientBucket>& buckets : reduction.buckets) {
-    for (std::size_t i = 0; i + 1 < buckets.size(); ++i)
-      if (buckets[i].share > 0) least = std::min(least, buckets[i].share);
-  }
-  return least;
 }
 
 }  // namespace
@@ -37,23 +24,7 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) {
-  for (const Axis axis : kInnerAxes) {
-    if (s.scenario.mesh.size(axis) == 1) continue;
-    throw InputError(s.scenario.origin,
-                     fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
-                                 "--set pipeline.{}=1",
-                                 s.scenario.mesh.size(axis), traits(axis).name));
-  }
-  if (s.scenario.mesh.divided) {
-    throw InputError(s.scenario.origin,
-                     "the executor gives each stage to one device, not to replicas that split its "
-                     "microbatches; use --set pipeline.width=1");
-  }
-  if (!perturbed &&
-      (s.scenario.perturbations.changes_times() || s.scenario.perturbations.reliability)) {
-    throw InputError(s.scenario.origin,
-                     "'perturbations' can be predicted, not executed; leave them out");
-  }
+  require_executable(s.scenario, perturbed);
   RunPlan plan;
   plan.name = s.scenario.name;
   plan.scenario = s.scenario.text;

@@ -279,15 +279,6 @@ std::vector<std::string> out_of_tolerance(const Json& result) {
   return names;
 }
 
-std::string summary_line(const char* what, const Json& summary, const char* of) {
-  const auto n = summary["n"].get<std::int64_t>();
-  if (n == 0) return "";
-  return fmt::format(
-      "{}: mean |error| {:.1f} %, median {:.1f} %, largest {:.1f} %, bias {:+.1f} % over {}\n",
-      what, 100 * summary["mape"].get<double>(), 100 * summary["median"].get<double>(),
-      100 * summary["max"].get<double>(), 100 * summary["bias"].get<double>(), counted(n, of));
-}
-
 std::string validation_table(const Json& result) {
   if (result["rows"].size() == 1) return one_in_detail(result["rows"][0]);
   std::string text = many_as_rows(result) + summary_line("time", result["time"]);
@@ -340,24 +331,6 @@ std::string validation_csv(const Json& result) {
 RowOptions row_options_of(const Arguments& arguments) {
   return {overrides_of(arguments), engine_of(arguments, EngineChoice::automatic),
           arguments.value("as", ""), arguments.value("profiles"), arguments.value("model")};
-}
-
-std::string fitted_text(const Json& report) {
-  const auto count = report["parameter_count"].get<std::int64_t>();
-  if (count > 0) return counted(count, "parameter") + " fitted\n";
-  std::string text = "nothing fitted here";
-  for (const Json& stack : report["stacks"]) text += "; " + stack.get<std::string>();
-  if (!report["stacks"].empty())
-    text += ": for those of these rows, errors say how well it fits, not how well it predicts";
-  return text + "\n";
-}
-
-std::string notes_text(const Json& report) {
-  std::string text;
-  for (const Json& note : report["notes"])
-    if (std::ranges::find(report["stacks"], note) == report["stacks"].end())
-      text += "note: " + note.get<std::string>() + "\n";
-  return text;
 }
 
 std::string measured_table(const Json& report, const Json& rows, bool all_rows) {

@@ -78,4 +78,14 @@ Claims claims_of(const Simulation& s, const Result& r) {
   return claims;
 }
 
+void add_claims(const Simulation& simulation, const Result& result, Json& json) {
+  const Claims claims = claims_of(simulation, result);
+  const auto nullable = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
+  json["bubble_of"] = bubble_of(*simulation.scenario.schedule);
+  json["ideal_bubble"] = nullable(claims.bubble);
+  json["simulated_bubble"] = nullable(claims.simulated_bubble);
+  json["ideal_peak"] = Json::array();
+  for (const auto& peak : claims.peaks) json["ideal_peak"].push_back(nullable(peak));
+}
+
 }  // namespace penstock

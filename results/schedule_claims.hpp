@@ -5,6 +5,7 @@
 // no claim.
 #pragma once
 
+#include "base/json.hpp"
 #include "results/simulation.hpp"
 
 namespace penstock {
@@ -20,5 +21,8 @@ struct Claims {
 };
 
 Claims claims_of(const Simulation& simulation, const Result& result);
+
+/// The same as fields of a result's JSON.
+void add_claims(const Simulation& simulation, const Result& result, Json& json);
 
 }  // namespace penstock

@@ -176,4 +176,16 @@ std::unique_ptr<Output> standard_output(const std::string& format, const SweepCo
   return std::make_unique<LineOutput>("-", LineFormat(kind, columns.all()), false);
 }
 
+std::unique_ptr<Output> no_output() {
+  class NoOutput : public Output {
+   public:
+    void previous(const std::function<void(const Cells&)>&) override {}
+    void put(const Cells&) override {}
+    void flush_if_due() override {}
+    void replace(const std::vector<Cells>&) override {}
+    void flush() override {}
+  };
+  return std::make_unique<NoOutput>();
+}
+
 }  // namespace penstock

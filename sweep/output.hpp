@@ -68,6 +68,9 @@ void allow_many_files();
 /// Rows to standard output as they come: "csv" or "json" (a line each).
 std::unique_ptr<Output> standard_output(const std::string& format, const SweepColumns& columns);
 
+/// Rows that are only counted and looked at: for a table without a file.
+std::unique_ptr<Output> no_output();
+
 /// Throws InputError unless this is an extension we write.
 void check_extension(const std::string& path);
 

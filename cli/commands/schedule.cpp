@@ -12,6 +12,7 @@
 #include "scenarios/unitless.hpp"
 #include "schedules/blocks.hpp"
 #include "schedules/exchange/torch_reader.hpp"
+#include "schedules/schedule_json.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -74,16 +75,6 @@ ComputeTable imported_table(const std::string& path, const std::vector<Override>
   return {std::move(imported.table), std::move(imported.placement)};
 }
 
-void add_claims(const Simulation& simulation, const Result& result, Json& json) {
-  const Claims claims = claims_of(simulation, result);
-  const auto nullable = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
-  json["bubble_of"] = bubble_of(*simulation.scenario.schedule);
-  json["ideal_bubble"] = nullable(claims.bubble);
-  json["simulated_bubble"] = nullable(claims.simulated_bubble);
-  json["ideal_peak"] = Json::array();
-  for (const auto& peak : claims.peaks) json["ideal_peak"].push_back(nullable(peak));
-}
-
 /// The formulas of the row that hold for this run, with their values.
 std::string claims_text(const Simulation& simulation, const Result& result) {
   const Schedule& schedule = *simulation.scenario.schedule;
@@ -107,20 +98,6 @@ std::string claims_text(const Simulation& simulation, const Result& result) {
     text += claims.peaks.size() > kShown ? " ...\n" : "\n";
   }
   return text;
-}
-
-Json block_json(const Scenario& scenario) {
-  const BuildingBlock block = with_weights(scenario.schedule->block(scenario.shape.depth));
-  Json bounds = Json::array();
-  for (std::uint32_t d = 0; d < block.depth(); ++d) bounds.push_back(memory_bound(block, d));
-  return {{"interval", block.period()},
-          {"forward", block.forward},
-          {"backward", block.backward},
-          {"backward_input", block.backward_input},
-          {"backward_weight", block.backward_weight},
-          {"lifespans", lifespans(block)},
-          {"bound", bounds},
-          {"drawing", draw(block)}};
 }
 
 /// The block, its bound, and what the order made of it holds.
@@ -161,7 +138,8 @@ int run_schedule_show(const Arguments& arguments) {
   if (format != "table") {
     Json json = to_json(simulation, result, {.events = format == "json", .reproducible = true});
     add_claims(simulation, result, json);
-    if (scenario.schedule->block != nullptr) json["building_block"] = block_json(scenario);
+    if (scenario.schedule->block != nullptr)
+      json["building_block"] = to_json(scenario.schedule->block(scenario.shape.depth));
     put_output(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
     return exit_ok;
   }

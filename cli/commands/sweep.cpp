@@ -1,6 +1,5 @@
 // penstock sweep
 #include "base/exit_codes.hpp"
-#include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/units.hpp"
 #include "base/numbers.hpp"
@@ -9,15 +8,16 @@
 #include "sweep/axes.hpp"
 #include "sweep/evaluate.hpp"
 #include "sweep/inputs.hpp"
+#include "sweep/other_split.hpp"
 #include "sweep/overview.hpp"
 #include "sweep/python_workers.hpp"
 #include "sweep/run.hpp"
+#include "sweep/watch.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 
@@ -88,16 +88,6 @@ TableOptions table_options(const Arguments& arguments) {
   return options;
 }
 
-/// Rows that are only counted and looked at: for a table without a file.
-class NoOutput : public Output {
- public:
-  void previous(const std::function<void(const Cells&)>&) override {}
-  void put(const Cells&) override {}
-  void flush_if_due() override {}
-  void replace(const std::vector<Cells>&) override {}
-  void flush() override {}
-};
-
 std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& columns,
                                   const Manifest& manifest) {
   if (writes_file(arguments)) {
@@ -106,7 +96,7 @@ std::unique_ptr<Output> output_of(const Arguments& arguments, const Columns& col
                                                         : Existing::refuse;
     return open_output(arguments.value("output"), columns, manifest, existing);
   }
-  if (shows_table(arguments)) return std::make_unique<NoOutput>();
+  if (shows_table(arguments)) return no_output();
   return standard_output(arguments.value("format"), columns);
 }
 
@@ -163,57 +153,8 @@ bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
   }
 }
 
-/// Shows how far the sweep is, and measures how long it takes.
-class Watch {
- public:
-  explicit Watch(std::uint64_t points)
-      : progress_(std::in_place, "sweep", static_cast<std::int64_t>(points)) {}
-
-  void saw_another(const Overview& overview) {
-    ++visited_;
-    const std::string best = overview.best();
-    progress_->update(static_cast<std::int64_t>(visited_),
-                      fmt::format("{:.0f}/s{}{}", rate(), best.empty() ? "" : "; best ", best));
-  }
-  void end() {
-    progress_.reset();
-    seconds_ = elapsed_s();
-  }
-  /// "; 2.1 s (4760 points/s)", or nothing without points.
-  std::string summary() const {
-    if (visited_ == 0 || seconds_ <= 0) return "";
-    return fmt::format("; {} ({:.0f} points/s)", format_time(seconds_),
-                       static_cast<double>(visited_) / seconds_);
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  double elapsed_s() const {
-    return std::chrono::duration<double>(Clock::now() - started_).count();
-  }
-  double rate() const { return static_cast<double>(visited_) / std::max(elapsed_s(), 1e-9); }
-
-  std::optional<Progress> progress_;
-  Clock::time_point started_ = Clock::now();
-  std::uint64_t visited_ = 0;
-  double seconds_ = 0;
-};
-
-/// Is the fastest of what does not fit out of reach, or only its split?
-void look_for_split(Overview& overview, const Evaluator& evaluator, const Space& space) {
-  for (const std::uint64_t point : overview.faster_unfit()) {
-    if (stop_wanted) return;
-    Point other = space.point(point);
-    const auto split = evaluator.fitting_split(other);
-    if (!split) continue;
-    other.changes.push_back({"pipeline.split", *split});
-    const Row row = evaluator.row(other);
-    if (row.status == Row::Status::ok && overview.would_fit(point, *split, row)) return;
-  }
-}
-
 void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
-             const Watch& watch, bool complete) {
+             const SweepWatch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
   for (const std::string& differ :
@@ -288,7 +229,7 @@ int run_sweep(const Arguments& given) {
   const auto output = output_of(
       arguments, columns,
       manifest_of(recipe_of(arguments, *documents), space, PENSTOCK_VERSION, to_string(shard)));
-  std::optional<Watch> watch;
+  std::optional<SweepWatch> watch;
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, const Row* evaluated) {
@@ -305,7 +246,7 @@ int run_sweep(const Arguments& given) {
   watch.emplace(run.left());
   const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
   watch->end();
-  if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space);
+  if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space, stop_wanted);
   if (shows_table(arguments)) print_text(overview.table(canvas_of_terminal()));
   flush_output();
   say_end(arguments, overview, run, *watch, complete);

@@ -4,9 +4,7 @@
 #include "base/units.hpp"
 #include "cli/running.hpp"
 #include "cli/validation_output.hpp"
-#include "report/comparison_section.hpp"
 #include "report/report.hpp"
-#include "report/scatter_section.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/measured_files.hpp"
 #include "validate/recorded_prediction.hpp"
@@ -16,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 namespace penstock {
@@ -55,63 +52,6 @@ Validated validated(const std::string& path, const Arguments& arguments) {
   return out;
 }
 
-double number_of(const Json& row, const char* key) {
-  return number_in(row, key).value_or(std::nan(""));
-}
-
-/// Predicted beside measured, of all recordings.
-std::string comparison_section(const std::vector<Json>& rows) {
-  ComparisonSection section{{"Predicted and measured"}, {}, {}};
-  ComparisonPanel time{"time of an update", "s", {{"predicted", {}}, {"measured", {}}}};
-  ComparisonPanel memory{"peak memory", "bytes", {{"predicted", {}}, {"measured", {}}}};
-  for (const Json& row : rows) {
-    section.names.push_back(row["name"].get<std::string>());
-    time.bars[0].values.push_back(number_of(row, "predicted_s"));
-    time.bars[1].values.push_back(number_of(row, "measured_s"));
-    memory.bars[0].values.push_back(number_of(row, "predicted_bytes"));
-    memory.bars[1].values.push_back(number_of(row, "measured_bytes"));
-  }
-  section.panels = {time, memory};
-  return section_text(section);
-}
-
-/// The rows of a table by their class, or where it says none by their depth.
-std::string class_of(const MeasuredRowResult& row) {
-  if (!row.row_class.empty()) return row.row_class;
-  return fmt::format("depth {}", row.pipeline_depth);
-}
-
-using Numbers = std::pair<std::optional<double>, std::optional<double>>;  // measured, predicted
-
-void add_point(ScatterPanel& panel, const MeasuredRowResult& row, const Numbers& numbers) {
-  if (!numbers.first || !numbers.second) return;
-  const std::string name = class_of(row);
-  auto group = std::ranges::find(panel.groups, name, &ScatterGroup::name);
-  if (group == panel.groups.end()) group = panel.groups.insert(group, {name, {}});
-  group->points.push_back({row.name, *numbers.first, *numbers.second});
-}
-
-/// Predicted over measured of the rows of a table.
-std::string scatter_section(const MeasuredReport& report, const Json& json) {
-  ScatterPanel time{"time of an iteration", "s", {}}, memory{"peak memory", "bytes", {}};
-  std::vector<MeasuredRowResult> rows = report.rows;
-  std::ranges::stable_sort(rows, {}, &MeasuredRowResult::pipeline_depth);  // as the legend has them
-  for (const MeasuredRowResult& row : rows) {
-    add_point(time, row, {row.measured_s, row.predicted_s});
-    add_point(memory, row, {row.measured_bytes, row.predicted_bytes});
-  }
-  ScatterSection section{
-      {fs::path(report.file).stem().string(), report.protocol + "\n" + fitted_text(json)}, {}};
-  const MeasuredSummary s = summarize(report, RowChoice::all);
-  for (const auto& [panel, errors] : {std::pair{&time, &s.time}, std::pair{&memory, &s.memory}}) {
-    if (panel->groups.empty()) continue;
-    section.text.note += summary_line(panel->quantity.c_str(), to_json(*errors), "row");
-    section.panels.push_back(std::move(*panel));
-  }
-  section.text.note += notes_text(json);
-  return section_text(section);
-}
-
 /// The error of the times, and of memory, over all recordings.
 std::vector<KeyFigure> error_figures(const Json& result, const char* of) {
   std::vector<KeyFigure> figures;
@@ -147,7 +87,7 @@ Report report_of(const Arguments& arguments, const Json& result, const std::vect
                                : arguments.positional.size() > 1 ? arguments.positional[1]
                                : rows.empty()                    ? "the scenario of each row"
                                                                  : "the recording's own";
-  if (!rows.empty()) sections.insert(sections.begin(), comparison_section(rows));
+  if (!rows.empty()) sections.insert(sections.begin(), recordings_section(rows));
   return {.title = "Predicted against measured",
           .summary = "measured: " + arguments.positional[0] + "; predicted from: " + scenario,
           .figures = error_figures(result, rows.empty() ? "row" : "recording"),
@@ -255,7 +195,7 @@ int run_validate(const Arguments& arguments) {
   for (const MeasuredReport& report : reports) {
     result["measured"].push_back(measured_report_json(report));
     if (arguments.flag("report"))
-      sections.push_back(scatter_section(report, result["measured"].back()));
+      sections.push_back(measured_section(report, result["measured"].back()));
   }
   if (arguments.flag("report"))
     write_report(report_of(arguments, result, recorded,

@@ -1,0 +1,40 @@
+#include "results/execution.hpp"
+
+#include "base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace penstock {
+
+void require_executable(const Scenario& scenario, bool perturbed) {
+  for (const Axis axis : kInnerAxes) {
+    if (scenario.mesh.size(axis) == 1) continue;
+    throw InputError(scenario.origin,
+                     fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
+                                 "--set pipeline.{}=1",
+                                 scenario.mesh.size(axis), traits(axis).name));
+  }
+  if (scenario.mesh.divided) {
+    throw InputError(scenario.origin,
+                     "the executor gives each stage to one device, not to replicas that split its "
+                     "microbatches; use --set pipeline.width=1");
+  }
+  if (!perturbed &&
+      (scenario.perturbations.changes_times() || scenario.perturbations.reliability)) {
+    throw InputError(scenario.origin,
+                     "'perturbations' can be predicted, not executed; leave them out");
+  }
+}
+
+double bucket_share_of(const ReductionOptions& reduction) {
+  double least = 1;
+  for (const std::vector<GradientBucket>& buckets : reduction.buckets) {
+    for (std::size_t i = 0; i + 1 < buckets.size(); ++i)
+      if (buckets[i].share > 0) least = std::min(least, buckets[i].share);
+  }
+  return least;
+}
+
+}  // namespace penstock

@@ -1,0 +1,16 @@
+// What of a scenario an executor is told beside its Program and costs, and which cannot be
+// executed.
+#pragma once
+
+#include "results/simulation.hpp"
+
+namespace penstock {
+
+/// Throws InputError for what is predicted only. `perturbed`: what disturbs the run may be there,
+/// because it changes nothing but times.
+void require_executable(const Scenario& scenario, bool perturbed);
+
+/// Of a stage's gradients, the smallest bucket but the last; 1: they leave in one.
+double bucket_share_of(const ReductionOptions& reduction);
+
+}  // namespace penstock
