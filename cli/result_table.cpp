@@ -3,7 +3,6 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/perturbation_lines.hpp"
-#include "scenarios/schedule_parts.hpp"
 #include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
@@ -106,9 +105,8 @@ double beside_steps(double bubble, const Scenario& s) {
 
 /// How much of it is the schedule's own, however well the stages are balanced.
 std::string ideal(const Simulation& s) {
-  Scenario told = s.scenario;
-  tell_costs(told);
-  const double claimed = s.scenario.schedule->claimed_bubble(told.shape);
+  const ScheduleShape shape = told_shape(s.scenario, s.scenario.costs, s.scenario.cluster);
+  const double claimed = s.scenario.schedule->claimed_bubble(shape);
   if (!(claimed > 0)) return "";  // none, or none claimed for this shape
   const double own = beside_steps(claimed, s.scenario);
   const bool steps_count = format_percent(own) != format_percent(claimed);
@@ -117,7 +115,7 @@ std::string ideal(const Simulation& s) {
       s.scenario.schedule->of_stage_time ? " of the longest device" : "");
   const std::string formula =
       fmt::format("{} per {}{}\n", s.scenario.schedule->bubble,
-                  told.shape.accumulation_steps > 1 ? "accumulation step" : "update",
+                  shape.accumulation_steps > 1 ? "accumulation step" : "update",
                   steps_count ? ", and the optimizer step is work, too" : "");
   constexpr std::size_t kColumns = 120;
   const bool fits = text.size() + formula.size() <= kColumns;

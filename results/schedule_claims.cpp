@@ -1,7 +1,5 @@
 #include "results/schedule_claims.hpp"
 
-#include "scenarios/schedule_parts.hpp"
-
 #include <algorithm>
 #include <cmath>
 
@@ -9,14 +7,14 @@ namespace penstock {
 namespace {
 
 /// The shape with the times that formulas look at, those of one microbatch.
-ScheduleShape told_shape(const Simulation& s) {
-  Scenario told = s.scenario;
-  tell_costs(told);
-  for (StageTimes& t : told.shape.times) {
-    t.backward_input /= told.costs.front().backward_microbatches;
-    t.backward_weight /= told.costs.front().backward_microbatches;
+ScheduleShape claimed_shape(const Simulation& s) {
+  const std::vector<StageCosts>& costs = s.scenario.costs;
+  ScheduleShape shape = told_shape(s.scenario, costs, s.scenario.cluster);
+  for (StageTimes& t : shape.times) {
+    t.backward_input /= costs.front().backward_microbatches;
+    t.backward_weight /= costs.front().backward_microbatches;
   }
-  return told.shape.one_step();
+  return shape.one_step();
 }
 
 /// Ops that formulas do not know of, or that take longer for some microbatches than for others.
@@ -66,7 +64,7 @@ std::string_view bubble_of(const Schedule& schedule) {
 
 Claims claims_of(const Simulation& s, const Result& r) {
   const Schedule& schedule = *s.scenario.schedule;
-  const ScheduleShape shape = told_shape(s);
+  const ScheduleShape shape = claimed_shape(s);
   Claims claims;
   claims.simulated_bubble = simulated_bubble(s, r);
   if (claims_bubble(s, shape)) claims.bubble = claimed(schedule.ideal_bubble(shape));

@@ -52,7 +52,8 @@ Change with_a_faster_stage(const Simulation& before) {
 Change with_wider_links(const Scenario& scenario, const char* which, LinkClass links) {
   Change change{fmt::format("links{} of twice the bandwidth", which), scenario};
   scale_bandwidth(change.scenario.cluster, 2, links);
-  change.scenario.update_reductions();
+  change.scenario.costs =
+      with_reduction_times(scenario.costs, scenario, change.scenario.cluster, scenario.reduction);
   return change;
 }
 

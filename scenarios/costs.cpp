@@ -1,6 +1,5 @@
 #include "scenarios/parts.hpp"
 #include "scenarios/resolve.hpp"
-#include "scenarios/schedule_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -191,13 +190,13 @@ void add_stored(std::vector<StageCosts>& costs, const std::vector<StageCosts>& s
 }
 
 /// Of a message.
-double transfer_s(const Scenario& scenario) {
-  if (scenario.lowering.transfers == Transfers::free) return 0;
+double transfer_s(const Parallelism& job, const std::vector<StageCosts>& costs,
+                  const Cluster& cluster) {
+  if (job.lowering.transfers == Transfers::free) return 0;
   std::int64_t bytes = 0;
-  for (const StageCosts& c : scenario.costs) bytes = std::max(bytes, c.output_bytes);
+  for (const StageCosts& c : costs) bytes = std::max(bytes, c.output_bytes);
   // A private link between every two devices is crossed once; of others the bound is known.
-  const LinkSpec link =
-      scenario.cluster.link ? *scenario.cluster.link : slowest_way(scenario.cluster);
+  const LinkSpec link = cluster.link ? *cluster.link : slowest_way(cluster);
   return link.latency_s + static_cast<double>(bytes) / link.bytes_per_s;
 }
 
@@ -325,12 +324,14 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
   note_tensor(model, scenario.cluster, scenario.mesh, spec.diagnostics);
 }
 
-void tell_costs(Scenario& scenario) {
-  const bool bytes_known = std::ranges::any_of(
-      scenario.costs, [](const StageCosts& c) { return c.activation_bytes > 0; });
-  scenario.shape.times.clear();
-  for (const StageCosts& c : scenario.costs) {
-    StageTimes& t = scenario.shape.times.emplace_back();
+ScheduleShape told_shape(const Parallelism& job, const std::vector<StageCosts>& costs,
+                         const Cluster& cluster) {
+  const bool bytes_known =
+      std::ranges::any_of(costs, [](const StageCosts& c) { return c.activation_bytes > 0; });
+  ScheduleShape shape = job.shape;
+  shape.times.clear();
+  for (const StageCosts& c : costs) {
+    StageTimes& t = shape.times.emplace_back();
     t.forward = c.forward_s;
     t.backward_input = c.backward_input_s;
     t.backward_weight = c.backward_weight_s;
@@ -338,11 +339,12 @@ void tell_costs(Scenario& scenario) {
     t.activation = static_cast<double>(c.activation_bytes);
     t.activation_after_input = static_cast<double>(c.activation_after_input_bytes);
   }
-  scenario.shape.transfer = transfer_s(scenario);
+  shape.transfer = transfer_s(job, costs, cluster);
+  return shape;
 }
 
-void cost_whole_backwards(Scenario& scenario) {
-  const auto m = static_cast<int>(scenario.shape.microbatches_per_update);
+CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatches) {
+  const auto m = static_cast<int>(microbatches);
   const auto join = [m](std::vector<StageCosts>& costs) {
     for (StageCosts& c : costs) {
       c.backward_microbatches = m;
@@ -356,8 +358,9 @@ void cost_whole_backwards(Scenario& scenario) {
       }
     }
   };
-  join(scenario.costs);
-  for (std::vector<StageCosts>& costs : scenario.unlike.costs) join(costs);
+  join(stages.costs);
+  for (std::vector<StageCosts>& costs : stages.unlike.costs) join(costs);
+  return stages;
 }
 
 }  // namespace penstock

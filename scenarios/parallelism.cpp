@@ -236,7 +236,8 @@ void add_refusal(const Refusal& refused, const Specification& spec, const Schedu
 Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width,
                            const ReductionRequest& reduction) {
   const PipelineKeys& keys = spec.pipeline;
-  Parallelism out{.schedule = spec.schedule,
+  Parallelism out{.stack = spec.stack,
+                  .schedule = spec.schedule,
                   .own_schedule = spec.own_schedule,
                   .shape = shape_of(spec),
                   .microbatch_size = keys.microbatch_size.value_or(1),

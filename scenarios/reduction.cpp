@@ -90,13 +90,12 @@ std::vector<GradientBucket> buckets_of(const ReductionRequest& request,
       std::clamp(bytes / std::max(least, 1.0), 1.0, static_cast<double>(kMostBuckets))));
 }
 
-void gather_weights_last(const ParameterBytes& bytes,
-                         std::vector<std::vector<GradientBucket>>& buckets) {
+std::vector<GradientBucket> with_weights_last(const ParameterBytes& bytes,
+                                              std::vector<GradientBucket> buckets) {
   const double weights = bytes.weights / (bytes.reduced + bytes.weights);
-  for (std::vector<GradientBucket>& of_stage : buckets) {
-    for (GradientBucket& bucket : of_stage) bucket.share *= 1 - weights;
-    of_stage.push_back({1, weights});
-  }
+  for (GradientBucket& bucket : buckets) bucket.share *= 1 - weights;
+  buckets.push_back({1, weights});
+  return buckets;
 }
 
 }  // namespace penstock

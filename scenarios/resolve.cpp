@@ -3,7 +3,6 @@
 #include "scenarios/foreign.hpp"
 
 #include "scenarios/parts.hpp"
-#include "scenarios/schedule_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -229,16 +228,17 @@ double transfer_s(const Cluster& cluster, const StageCosts& c) {
 }
 
 /// Sums over the run must fit 63 bits, of bytes and of nanoseconds.
-void check_magnitudes(const Part& model, const Scenario& scenario) {
+void check_magnitudes(const Part& model, const Parallelism& job, const Cluster& cluster,
+                      const std::vector<StageCosts>& costs, const PerturbationSpec& perturbations) {
   constexpr double kMost = 4e18;
-  const ScheduleShape& shape = scenario.shape;
+  const ScheduleShape& shape = job.shape;
   const double runs = static_cast<double>(shape.total());
   const double width = std::ranges::max(shape.replicas.values());
   // PipeDream keeps the most versions: one per stage, the live one and a further copy.
   const double versions = static_cast<double>(shape.depth) * 2 + 2;
   double seconds = 0, most_bytes = 0, reduce_s = 0;
-  for (const StageCosts& c : scenario.costs) {
-    seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(scenario.cluster, c);
+  for (const StageCosts& c : costs) {
+    seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(cluster, c);
     reduce_s += c.reduce_grad_s;
     double bytes = 0;
     for (const std::int64_t part :
@@ -250,39 +250,71 @@ void check_magnitudes(const Part& model, const Scenario& scenario) {
     const double moved = static_cast<double>(c.output_bytes) * runs * width;
     const double held = static_cast<double>(c.version_bytes) * versions;
     const double on_device =
-        scenario.schedule->layout == Layout::mirrored ? 2 : static_cast<double>(shape.chunks);
+        job.schedule->layout == Layout::mirrored ? 2 : static_cast<double>(shape.chunks);
     most_bytes =
         std::max({most_bytes, on_device * bytes * runs, moved, on_device * (bytes + held)});
   }
-  seconds = scenario.perturbations.at_most_s(seconds * runs + reduce_s * shape.batches);
+  seconds = perturbations.at_most_s(seconds * runs + reduce_s * shape.batches);
   if (!(most_bytes < kMost)) model.refuse("the run would hold or move more than 4 EB on a device");
   if (!(seconds * 1e9 < kMost)) model.refuse("the run would take more than a hundred years");
 }
 
-/// Does the stack overlap the reduction with the backward, where the pipeline does not say it?
-bool overlaps_by_stack(const Specification& spec, const ScheduleShape& shape) {
+/// The stack overlaps the reduction with the backward where the pipeline does not say it.
+ReductionRequest with_overlap_of_stack(ReductionRequest request, const Specification& spec,
+                                       const ScheduleShape& shape) {
   const Schedule* schedule = spec.schedule;
-  return spec.stack.overlaps_reduction && !spec.reduction.overlap.there && schedule != nullptr &&
-         schedule->flushes() && !schedule->asynchronous && schedule->layout != Layout::mirrored &&
-         shape.chunks == 1;
+  if (spec.stack.overlaps_reduction && !spec.reduction.overlap.there && schedule != nullptr &&
+      schedule->flushes() && !schedule->asynchronous && schedule->layout != Layout::mirrored &&
+      shape.chunks == 1)
+    request.overlap = Overlap::backward;
+  return request;
 }
 
-void set_reductions(const ReductionRequest& request,
-                    std::vector<std::vector<LayerGradient>> gradients, Scenario& scenario) {
-  scenario.update_reductions();
-  // Of several stages on a device, all of its gradients at once.
-  if (scenario.shape.chunks > 1 || scenario.schedule->layout == Layout::mirrored) return;
-  std::vector<StageCosts>& costs = scenario.costs;
-  gradients.resize(costs.size());
-  for (std::size_t s = 0; s < costs.size(); ++s) {
-    scenario.reduction.buckets.push_back(
-        buckets_of(request, gradients[s], static_cast<double>(costs[s].reduced_bytes)));
+bool reduces(const Parallelism& job) {
+  return job.mesh.sharers() > 1 || job.schedule->layout == Layout::mirrored;
+}
+
+/// Does a device have one stage? Of several it reduces all gradients at once.
+bool one_stage_each(const Parallelism& job) {
+  return job.shape.chunks == 1 && job.schedule->layout != Layout::mirrored;
+}
+
+ReductionOptions reduction_options(const ReductionRequest& request, const Parallelism& job,
+                                   const CostedStages& stages, const TransformerSpec* model) {
+  ReductionOptions options = request.options;
+  if (!reduces(job) || !one_stage_each(job)) return options;
+  const bool gathers = request.overlap == Overlap::backward && job.distributed_optimizer;
+  for (std::size_t s = 0; s < stages.costs.size(); ++s) {
+    static const std::vector<LayerGradient> kUnknown;
+    std::vector<GradientBucket> buckets =
+        buckets_of(request, s < stages.gradients.size() ? stages.gradients[s] : kUnknown,
+                   static_cast<double>(stages.costs[s].reduced_bytes));
+    if (gathers) buckets = with_weights_last(model->bytes, std::move(buckets));
+    options.buckets.push_back(std::move(buckets));
   }
-  if (request.overlap == Overlap::backward && scenario.distributed_optimizer)
-    gather_weights_last(scenario.transformer->bytes, scenario.reduction.buckets);
+  return options;
+}
+
+/// The costs together with what the reductions add to them.
+std::vector<StageCosts> with_reductions(std::vector<StageCosts> costs, const Parallelism& job,
+                                        const Cluster& cluster, const ReductionOptions& options) {
+  if (!reduces(job)) return costs;
+  costs = with_reduction_times(std::move(costs), job, cluster, options);
+  if (!one_stage_each(job) || !job.lowering.detached_reductions) return costs;
   // The next batch's gradients come while the last one's are on their way.
-  for (std::size_t s = 0; s < costs.size() && scenario.lowering.detached_reductions; ++s)
-    if (scenario.mesh.sharers(s) > 1) costs[s].gradient_bytes *= 2;
+  for (std::size_t s = 0; s < costs.size(); ++s)
+    if (job.mesh.sharers(s) > 1) costs[s].gradient_bytes *= 2;
+  return costs;
+}
+
+/// The shape as its schedule knows it, which may refuse the costs.
+ScheduleShape final_shape(const Specification& spec, const Parallelism& job,
+                          const std::vector<StageCosts>& costs, const Cluster& cluster) {
+  if (!job.schedule->looks_at_costs) return job.shape;
+  ScheduleShape shape = told_shape(job, costs, cluster);
+  const Refusal refused = job.schedule->refuse(shape);
+  if (!refused.empty()) add_refusal(refused, spec, shape);
+  return shape;
 }
 
 /// Room for another replica, which somebody may have forgotten.
@@ -316,22 +348,6 @@ void note_assumptions(const Specification& spec, const Scenario& scenario) {
                   schedule.name, schedule.usual_limit));
 }
 
-/// What follows from the costs of the stages.
-void use_costs(const Specification& spec, const ReductionRequest& reduction,
-               std::vector<std::vector<LayerGradient>> gradients, Scenario& scenario) {
-  const Schedule& schedule = *scenario.schedule;
-  if (scenario.mesh.sharers() > 1 || scenario.schedule->layout == Layout::mirrored)
-    set_reductions(reduction, std::move(gradients), scenario);
-  if (schedule.whole_backward) cost_whole_backwards(scenario);
-  check_magnitudes(spec.model_key, scenario);
-  if (schedule.looks_at_costs) {
-    tell_costs(scenario);  // which it may refuse
-    const Refusal refused = schedule.refuse(scenario.shape);
-    if (!refused.empty()) add_refusal(refused, spec, scenario.shape);
-  }
-  note_assumptions(spec, scenario);
-}
-
 /// In a node its link, across nodes a GPU's part of the NICs.
 LinkSpec tensor_link_of(const Cluster& cluster, const Mesh& mesh) {
   if (mesh.size(Axis::tensor) == 1 || cluster.network) return {};
@@ -342,14 +358,35 @@ LinkSpec tensor_link_of(const Cluster& cluster, const Mesh& mesh) {
   return part;
 }
 
+/// The job on the cluster's GPUs.
+Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cluster) {
+  job.tensor_link = tensor_link_of(cluster, job.mesh);
+  job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
+  return job;
+}
+
+/// Those of other tools' files, and what a model leaves out or cannot say, whatever the job is.
+std::vector<std::string> file_notes_of(const Specification& spec, const std::string& missing) {
+  std::vector<std::string> notes = spec.notes_of_files();
+  for (const std::string& note : notes) spec.diagnostics.note(note);
+  if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
+    notes.push_back(length);
+  if (missing.empty()) return notes;
+  notes.push_back(
+      fmt::format("the model is one without {}: the real job needs more memory than this, and at "
+                  "best is as fast",
+                  missing));
+  spec.diagnostics.note(notes.back());
+  return notes;
+}
+
 }  // namespace
 
 Scenario resolve(const Specification& spec) {
   const PerStage<int> width = widths_of(spec);
-  ReductionRequest reduction = reduction_of(spec, std::ranges::max(width.values()));
-  Parallelism job = parallelism_of(spec, width, reduction);
-  job.stack = spec.stack;
-  if (overlaps_by_stack(spec, job.shape)) reduction.overlap = Overlap::backward;
+  const ReductionRequest asked = reduction_of(spec, std::ranges::max(width.values()));
+  Parallelism job = parallelism_of(spec, width, asked);
+  const ReductionRequest request = with_overlap_of_stack(asked, spec, job.shape);
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);
@@ -358,14 +395,20 @@ Scenario resolve(const Specification& spec) {
   check_given_costs(spec, job);
   std::vector<int> layers = layers_of(spec, job.shape);
   check_placement(spec, job, cluster);
-  job.tensor_link = tensor_link_of(cluster, job.mesh);
   spec.diagnostics.throw_if_any();  // what follows needs all of the above
   check_size(spec, job.shape);
   spec.diagnostics.throw_if_any();
-  job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
-  CostedStages stages = cost_stages(spec, job, cluster, std::move(layers), reduction.overlap);
+  job = placed(spec, std::move(job), cluster);
+  CostedStages stages = cost_stages(spec, job, cluster, std::move(layers), request.overlap);
+  ReductionOptions reduction = reduction_options(request, job, stages, spec.transformer());
+  stages.costs = with_reductions(std::move(stages.costs), job, cluster, reduction);
+  if (job.schedule->whole_backward)
+    stages = with_whole_backwards(std::move(stages), job.shape.microbatches_per_update);
+  check_magnitudes(spec.model_key, job, cluster, stages.costs, perturbations);
+  job.shape = final_shape(spec, job, stages.costs, cluster);
 
   Scenario out;
+  out.optimistic = beyond_curve(spec, job);
   static_cast<Parallelism&>(out) = std::move(job);
   out.name = spec.name.value_or("");
   out.transformer = spec.model->transformer;
@@ -373,31 +416,20 @@ Scenario resolve(const Specification& spec) {
   out.measured = spec.model->measured;
   if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
-  out.reduction = reduction.options;
+  out.reduction = std::move(reduction);
   out.cluster = std::move(cluster);
   out.layers = std::move(stages.layers);
   out.costs = std::move(stages.costs);
   out.costs_per_chunk = spec.by_costs() && per_chunk(spec.model->section);
   out.unlike = std::move(stages.unlike);
-  out.optimistic = beyond_curve(spec, out);
   out.samples_per_epoch = spec.samples_per_epoch.value;
   out.perturbations = std::move(perturbations);
   out.optimizer = optimizer;
   out.training = std::move(training);
-  out.file_notes = spec.notes_of_files();
-  for (const std::string& note : out.file_notes) spec.diagnostics.note(note);
-  if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
-    out.file_notes.push_back(length);
-  if (!out.missing.empty()) {
-    out.file_notes.push_back(
-        fmt::format("the model is one without {}: the real job needs more memory than this, and at "
-                    "best is as fast",
-                    out.missing));
-    spec.diagnostics.note(out.file_notes.back());
-  }
+  out.file_notes = file_notes_of(spec, out.missing);
   note_costs(spec, out);
   note_idle_gpus(spec, out);
-  use_costs(spec, reduction, std::move(stages.gradients), out);
+  note_assumptions(spec, out);
   spec.diagnostics.throw_if_any();
   out.notes = spec.diagnostics.notes();
   return out;

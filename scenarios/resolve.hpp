@@ -31,8 +31,8 @@ std::vector<GradientBucket> buckets_of(const ReductionRequest& request,
 /// With a distributed optimizer the reduced bytes are half of the gradients and half of the
 /// weights; the weights are gathered when they have been updated: in a part of their own, behind
 /// all others.
-void gather_weights_last(const ParameterBytes& bytes,
-                         std::vector<std::vector<GradientBucket>>& buckets);
+std::vector<GradientBucket> with_weights_last(const ParameterBytes& bytes,
+                                              std::vector<GradientBucket> buckets);
 
 /// Everything but the GPUs of the mesh.
 Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width,
@@ -78,7 +78,7 @@ CostedStages cost_stages(const Specification& spec, const Parallelism& job, cons
 CostedStages cost_profiled(const Specification& spec, const Parallelism& job,
                            std::vector<int> layers);
 /// One backward for all microbatches of an update: its costs are theirs together.
-void cost_whole_backwards(Scenario& scenario);
+CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatches);
 /// For the costs of a model by shape.
 StageCostOptions cost_options(const Parallelism& job);
 

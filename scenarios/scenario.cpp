@@ -60,15 +60,18 @@ std::optional<double> Scenario::given_forward_s_per_sample() const {
   return sum / static_cast<double>(microbatch_size);
 }
 
-void Scenario::update_reductions() {
-  const Placement where = placement();
+std::vector<StageCosts> with_reduction_times(std::vector<StageCosts> costs, const Parallelism& job,
+                                             const Cluster& cluster,
+                                             const ReductionOptions& options) {
+  const Placement where = job.placement();
   for (StageCosts& c : costs) c.reduce_grad_s = 0;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(where.depth()); ++p) {
     if (where.mirror_of(p) < p) continue;  // reduces with its mirror
     const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
     costs[where.stages_at(p).front()].reduce_grad_s = all_reduce_s(
-        cluster, reduction_groups(where, mesh, p), static_cast<double>(bytes), reduction);
+        cluster, reduction_groups(where, job.mesh, p), static_cast<double>(bytes), options);
   }
+  return costs;
 }
 
 }  // namespace penstock

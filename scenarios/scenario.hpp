@@ -90,11 +90,19 @@ struct Scenario : Parallelism {
   std::vector<std::string> file_notes;  ///< those of other tools' files, whatever the job is
   std::vector<std::string> notes;       ///< what the reader decided or left out, for the user
 
-  /// Sets the stages' reduction times from the cluster as it is now.
-  void update_reductions();
   /// Of the smallest of a device's GPUs; 0 where none is known.
   std::int64_t capacity_bytes(int device) const;
 };
+
+/// The stages' costs with the times that their reductions take on this cluster.
+std::vector<StageCosts> with_reduction_times(std::vector<StageCosts> costs, const Parallelism& job,
+                                             const Cluster& cluster,
+                                             const ReductionOptions& options);
+
+/// The job's shape with what its schedule may look at: the stages' times and activations, in
+/// seconds and bytes (or 1 each, where the model says nothing of bytes), and the time of a message.
+ScheduleShape told_shape(const Parallelism& job, const std::vector<StageCosts>& costs,
+                         const Cluster& cluster);
 
 /// Of each virtual stage, its position; where two positions have the same stages, the first.
 std::vector<std::uint32_t> sharing_positions(const Placement& placement);
