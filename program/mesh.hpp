@@ -29,6 +29,9 @@ struct Mesh {
   /// Replicas of a position that are one device.
   int together(std::size_t position) const { return divided ? width.of(position) : 1; }
   bool replicated() const { return most() > 1; }
+  /// Do GPUs of one device add their gradients: of replicas that divide microbatches, or of context
+  /// ranks?
+  bool reduces_within() const { return divided || replica_sharers() > 1; }
   /// How many GPUs hold the same weights, at a position and at most.
   int sharers(std::size_t position) const { return width.of(position) * replica_sharers(); }
   int sharers() const { return most() * replica_sharers(); }

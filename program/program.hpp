@@ -91,7 +91,7 @@ struct Program {
   StepSync step_sync = StepSync::device;
   bool asynchronous = false;         ///< REDUCE_GRAD: a replica and the parameter servers, alone
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
-  bool divided = false;  ///< each device is all replicas of its stages, which divide microbatches
+  bool reduces_within = false;  ///< Mesh::reduces_within: REDUCE_GRAD without other devices, too
   bool whole_backward = false;  ///< one B per update, with the number of its last microbatch
 
   /// Microbatches of the whole run, over all replicas and updates.

@@ -17,7 +17,7 @@ Barriers::Barriers(const Program& program)
         !asynchronous_ && placement_->mirror_of(replica_group) < replica_group;
     const std::uint32_t sharers =
         asynchronous_ ? replicas(position) : replica_group_size(replica_group);
-    if (counted_with_mirror || (sharers < 2 && !program.divided)) continue;
+    if (counted_with_mirror || (sharers < 2 && !program.reduces_within)) continue;
     std::uint32_t stage = 0;
     while (stage + 1 < stages && placement_->positions()[stage] != position) ++stage;
     groups_ += program.updates(stage);
@@ -26,7 +26,7 @@ Barriers::Barriers(const Program& program)
   reductions_ = groups_;
   if (global_step_) groups_ += program.batches;
   detached_ = program.detached_reductions && reductions_ > 0;
-  divided_ = program.divided;
+  reduces_within_ = program.reduces_within;
 }
 
 std::uint32_t Barriers::group(const Op& op, int device) const {

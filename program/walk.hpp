@@ -37,7 +37,7 @@ class Barriers {
     if (op.kind == OpKind::reduce_grad) return !op.has(Op::detached);
     return op.kind == OpKind::step &&
            (global_step_ ||
-            (detached_ && (divided_ || replica_group_size(replica_group_of(device)) > 1)));
+            (detached_ && (reduces_within_ || replica_group_size(replica_group_of(device)) > 1)));
   }
   /// Is the op a device's way of coming to the meeting?
   bool comes(const Op& op) const {
@@ -91,7 +91,7 @@ class Barriers {
   const Placement* placement_;
   bool global_step_;
   bool asynchronous_;
-  bool detached_ = false, divided_ = false;
+  bool detached_ = false, reduces_within_ = false;
   std::vector<std::uint32_t> first_;  // meeting of each replica group's first update
   std::uint32_t reductions_ = 0, groups_ = 0;
 };

@@ -250,11 +250,10 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
     out.mesh.size(axis) = static_cast<int>(keys.size(axis).value_or(1));
   out.mesh.divided = splits && out.mesh.replicated();
   out.shape.replicas = out.mesh.turns();
-  // Ranks that have the same weights and other tokens reduce their gradients.
   out.lowering = {.transfers = spec.transfers.value_or(Transfers::overlapped),
                   .step_sync = keys.optimizer_sync.value_or(StepSync::device),
                   .detached_reductions = reduction.overlap == Overlap::next_batch,
-                  .divided = out.mesh.divided || out.mesh.replica_sharers() > 1};
+                  .reduces_within = out.mesh.reduces_within()};
   // Of a single replica nothing is divided, as in Megatron-LM.
   out.distributed_optimizer =
       keys.distributed_optimizer.value_or(false) && (out.mesh.sharers() > 1 || keys.width.broken);

@@ -17,10 +17,8 @@ std::int64_t Scenario::capacity_bytes(int device) const {
 }
 
 Placement Parallelism::placement() const {
-  if (schedule != nullptr) return placement_of(*schedule, shape);
-  return loop_placement(
-      mesh.turns().alike() ? std::vector<int>(shape.depth, mesh.turns().of(0)) : widths(),
-      static_cast<int>(shape.chunks));
+  static const Schedule kUnknown;
+  return placement_of(schedule != nullptr ? *schedule : kUnknown, shape);
 }
 
 std::vector<int> Parallelism::stage_widths() const {

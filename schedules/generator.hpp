@@ -41,7 +41,8 @@ struct ScheduleShape {
   bool vertical_sync = false;      ///< PipeDream: every stage uses the version stage 0 used
   std::uint32_t extra_copies = 0;  ///< PipeDream's code keeps one more copy than the paper
 
-  /// Replicas of each stage that take turns with the microbatches (PipeDream's 1F1B-RR).
+  /// Replicas of each stage that take turns with the microbatches (PipeDream's 1F1B-RR): of a mesh
+  /// Mesh::turns.
   PerStage<int> replicas = 1;
 
   std::uint32_t chunks = 1;  ///< v, virtual stages per device

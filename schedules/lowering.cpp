@@ -115,7 +115,7 @@ class DeviceLowering {
     add_pending_step();
     pending_ =
         Op{.microbatch = update * width() + replica_, .stage = stage(), .kind = OpKind::step};
-    if (width() == 1 && !program_.divided && !program_.placement.mirrored())
+    if (width() == 1 && !program_.reduces_within && !program_.placement.mirrored())
       return add_pending_step();
     Op reduce = *pending_;
     reduce.kind = OpKind::reduce_grad;
@@ -180,7 +180,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.step_sync = options.step_sync;
   program.asynchronous = schedule.asynchronous;
   program.detached_reductions = options.detached_reductions;
-  program.divided = options.divided;
+  program.reduces_within = options.reduces_within;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
   return lower(std::move(program), order);
 }

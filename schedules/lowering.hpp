@@ -2,8 +2,8 @@
 //
 // Adds what the order leaves out: the batches of a flushing schedule one after the other, the
 // replicas, which ops send and receive, and after a device's last backward of an update the
-// gradient reduction (with replicas) and the optimizer step. The input gradient leaves right after
-// the op that made it (I, or the whole B).
+// gradient reduction (where several GPUs hold its weights) and the optimizer step. The input
+// gradient leaves right after the op that made it (I, or the whole B).
 #pragma once
 
 #include "schedules/generator.hpp"
@@ -13,9 +13,9 @@ namespace penstock {
 struct LoweringOptions {
   Transfers transfers = Transfers::overlapped;
   StepSync step_sync = StepSync::device;  ///< optimizer_sync
-  bool detached_reductions =
-      false;             ///< the reduction runs beside the next batch (2BW's cost model)
-  bool divided = false;  ///< the replicas of a stage are one device and divide every microbatch
+  /// The reduction runs beside the next batch (2BW's cost model).
+  bool detached_reductions = false;
+  bool reduces_within = false;  ///< Mesh::reduces_within
 
   bool operator==(const LoweringOptions&) const = default;
 };

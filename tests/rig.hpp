@@ -22,7 +22,7 @@ struct RigSpec {
   LinkSpec link{};                             ///< a private link per channel
   ReductionOptions reduction{.priced = true};  ///< priced: as costs say
   bool detached = false;                       ///< reductions run beside the next batch
-  bool divided = false;                        ///< a device is replicas that split microbatches
+  bool reduces_within = false;                 ///< a device is GPUs that add their gradients
   const Schedule* own = nullptr;               ///< in place of the one called `schedule`
 
   ScheduleShape replicated() const {
@@ -45,7 +45,7 @@ struct Rig {
   explicit Rig(const RigSpec& spec)
       : program(lower(spec.own != nullptr ? *spec.own : *find_schedule(spec.schedule),
                       spec.replicated(),
-                      {spec.transfers, spec.step_sync, spec.detached, spec.divided})),
+                      {spec.transfers, spec.step_sync, spec.detached, spec.reduces_within})),
         reduction(spec.reduction),
         table(program.ops, program.placement, program.microbatches()),
         costs(spec.costs.empty()

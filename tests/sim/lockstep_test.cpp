@@ -105,7 +105,7 @@ RandomJob random_job(std::mt19937_64& random) {
   job.spec.schedule = schedule->name;
   job.spec.shape = random_shape(*schedule, random, 4, 8);
   job.spec.width = 1 << pick(0, 2);
-  job.spec.divided = job.spec.width == 1 && pick(0, 7) == 0;
+  job.spec.reduces_within = job.spec.width == 1 && pick(0, 7) == 0;
   job.tensor = 1 << pick(0, 2);
   job.context = 1 << pick(0, 1);
   job.spec.transfers = random_transfers(*schedule, job.spec.shape, random);

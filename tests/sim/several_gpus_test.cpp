@@ -135,7 +135,7 @@ TEST(TensorRanks, ReduceTheirGradientsSideBySide) {
 TEST(SplitReplicas, SendThePartsTheirSamplesOverlapIn) {
   // 2 senders, 3 receivers: sender 0 has samples [0, 1/2), receiver 1 takes [1/3, 2/3).
   const StageCosts c = costs_with({}, 6);
-  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}, .divided = true}, ports(5),
+  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}, .reduces_within = true}, ports(5),
                    {{{0, 1}, {2, 3, 4}}, 1});
   const auto& flows = run.traffic->messages()[0].phases[0].flows;
   ASSERT_EQ(flows.size(), 4U);
@@ -153,7 +153,7 @@ TEST(SplitReplicas, ReduceWithinTheirDevice) {
   c.reduced_bytes = 6;
   c.step_s = 0.5;
   const Seated run(
-      {.shape = {1, 2, 1}, .costs = {c}, .reduction = {.priced = false}, .divided = true},
+      {.shape = {1, 2, 1}, .costs = {c}, .reduction = {.priced = false}, .reduces_within = true},
       pairs(3, 0.25, 2), {{{0, 1, 2}}, 1});
   // F F B B (1 s each), 4 latencies and 4/3 of 6 bytes at 2, the step.
   expect_both(run, [&](const Timeline& t) {
@@ -169,7 +169,7 @@ TEST(SplitReplicas, MayStepBesideTheReductionOfTheBatchBefore) {
                     .costs = {c},
                     .reduction = {.priced = false},
                     .detached = true,
-                    .divided = true},
+                    .reduces_within = true},
                    pairs(2, 0, 2), {{{0, 1}}, 1});
   // 8 s per batch, 3 s per reduction, which only the last batch waits for.
   expect_both(run, [&](const Timeline& t) { EXPECT_NEAR(t.makespan_s, 24 + 3, 1e-12); });
@@ -210,7 +210,7 @@ TEST(SeveralGpusOfADevice, BothEnginesAgreeOnRandomOnes) {
                   static_cast<std::uint32_t>(pick(1, 3)), false, 0};
     spec.width = divided ? 1 : pick(1, 3);
     spec.transfers = static_cast<Transfers>(pick(0, on_ports ? 0 : 3));
-    spec.divided = divided;
+    spec.reduces_within = divided;
     spec.reduction.priced = false;
     for (int s = 0; s < depth; ++s) {
       StageCosts c = unit_costs(pick(1, 9) / 4.0, pick(1, 9) / 3.0);
