@@ -7,8 +7,8 @@
 namespace penstock {
 namespace {
 
-std::vector<ChannelPlan> channels_of(const Simulation& s) {
-  std::vector<ChannelPlan> channels;
+std::vector<Channel> channels_of(const Simulation& s) {
+  std::vector<Channel> channels;
   for (const Transfer& c : s.traffic->messages())
     channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   return channels;

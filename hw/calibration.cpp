@@ -234,8 +234,8 @@ class OpTimes {
 
 // --- messages -----------------------------------------------------------------------------------
 
-std::vector<ChannelPlan> channels_of(int workers) {
-  std::vector<ChannelPlan> channels;
+std::vector<Channel> channels_of(int workers) {
+  std::vector<Channel> channels;
   for (const TrafficPattern traffic : scope::kAllTraffic) {
     if (!scope::possible(traffic, workers)) continue;
     const scope::Flow flow = scope::flows_of(traffic).back();
@@ -244,8 +244,8 @@ std::vector<ChannelPlan> channels_of(int workers) {
   return channels;
 }
 
-int channel_of(const std::vector<ChannelPlan>& channels, const scope::Flow& flow) {
-  const auto found = std::ranges::find_if(channels, [&](const ChannelPlan& c) {
+int channel_of(const std::vector<Channel>& channels, const scope::Flow& flow) {
+  const auto found = std::ranges::find_if(channels, [&](const Channel& c) {
     return c.source == flow.source && c.destination == flow.destination &&
            c.backward == flow.backward;
   });

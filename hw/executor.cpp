@@ -138,8 +138,8 @@ void DeviceExecutor::run() {
 
 void DeviceExecutor::find_incoming() {
   for (std::size_t c = 0; c < in_.plan.channels.size(); ++c) {
-    const ChannelPlan& channel = in_.plan.channels[c];
-    if (channel.destination != number_ || channel.kind != ChannelPlan::Kind::messages) continue;
+    const Channel& channel = in_.plan.channels[c];
+    if (channel.destination != number_ || channel.kind != Transfer::Kind::message) continue;
     Incoming& incoming = incoming_[static_cast<int>(c)];
     for (const Op& op : ops_.of(channel.source)) {
       const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
@@ -210,7 +210,7 @@ int DeviceExecutor::channel_of(const Op& sender) const {
                          sender.kind != OpKind::forward);
 }
 
-int DeviceExecutor::channel_between(int from, int to, bool backward, ChannelPlan::Kind kind) const {
+int DeviceExecutor::channel_between(int from, int to, bool backward, Transfer::Kind kind) const {
   return penstock::channel_between(in_.plan, from, to, backward, kind);
 }
 
@@ -324,8 +324,8 @@ void DeviceExecutor::receive_gradients(std::uint32_t g) {
     for (const int from : adders_) {
       blocks.push_back(nullptr);
       if (from == number_) continue;
-      ReceivingEnd& end = in_.backend.receiving(
-          channel_between(from, number_, false, ChannelPlan::Kind::gradients));
+      ReceivingEnd& end =
+          in_.backend.receiving(channel_between(from, number_, false, Transfer::Kind::reduction));
       blocks.back() = device_.allocate(end.queue(), bytes);
       const auto received = end.receive(nullptr, blocks.back(), bytes, reduction_of(ops_[g], from));
       record(g).message_departed = received.departed;
@@ -351,7 +351,7 @@ void DeviceExecutor::send_bucket(const Op& op, const GradientPiece& bucket) {
       device_.math().copy(n * 4, own, {block, offset * 4});
     });
     SendingEnd& end =
-        in_.backend.sending(channel_between(number_, to, false, ChannelPlan::Kind::gradients));
+        in_.backend.sending(channel_between(number_, to, false, Transfer::Kind::reduction));
     end.send(device_.record(kComputeQueue), block, bytes, op);
     device_.release(end.queue(), block);
   }
@@ -393,7 +393,7 @@ void DeviceExecutor::for_each_part(const GradientPiece& bucket, Visit visit) con
 void DeviceExecutor::receive_norm(std::uint32_t g) {
   const int from = in_.plan.program.placement.norm_from(number_);
   ReceivingEnd& end =
-      in_.backend.receiving(channel_between(from, number_, false, ChannelPlan::Kind::norms));
+      in_.backend.receiving(channel_between(from, number_, false, Transfer::Kind::norm));
   Block* block = device_.allocate(end.queue(), kNormBytes);
   const auto received =
       end.receive(nullptr, block, kNormBytes, ops_[norms_.giver(ops_[g], number_)]);
@@ -413,7 +413,7 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
       device_.math().zero(kNormBytes, {block});
     }
     SendingEnd& end =
-        in_.backend.sending(channel_between(number_, taker, false, ChannelPlan::Kind::norms));
+        in_.backend.sending(channel_between(number_, taker, false, Transfer::Kind::norm));
     end.send(device_.record(kComputeQueue), block, kNormBytes, ops_[g]);
     device_.release(end.queue(), block);
   });
@@ -426,7 +426,7 @@ void DeviceExecutor::exchange_with_server(std::uint32_t g) {
   const auto replica = in_.plan.program.placement.replica_of(number_);
   if (in_.server != nullptr)
     return in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, own, device_);
-  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  constexpr auto kKind = Transfer::Kind::reduction;
   const std::int64_t bytes = gradient_bytes();
   Block* gradient = allocate(bytes);
   device_.math().copy(bytes, own.gradients(), {gradient});
@@ -631,7 +631,7 @@ std::string DeviceExecutor::where() const {
   const bool posted = g < receives_issued_.load(std::memory_order_acquire);
   if (op.has(Op::receives) && posted && !r.message_arrived->fired()) {
     const Op& from = ops_[in_.table.producer(op)];
-    const ChannelPlan& c = in_.plan.channels[static_cast<std::size_t>(channel_of(from))];
+    const Channel& c = in_.plan.channels[static_cast<std::size_t>(channel_of(from))];
     return fmt::format("{}, waiting for the message of {} on the link device {} -> device {} ({})",
                        place, to_string(from), c.source, c.destination,
                        c.backward ? "backward" : "forward");

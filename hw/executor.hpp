@@ -91,7 +91,7 @@ class DeviceExecutor {
   void issue_receives_until(std::uint32_t g);
   void issue_receive(std::uint32_t g);
   int channel_between(int from, int to, bool backward,
-                      ChannelPlan::Kind kind = ChannelPlan::Kind::messages) const;
+                      Transfer::Kind kind = Transfer::Kind::message) const;
   int channel_of(const Op& sender) const;
   void hand_over(std::uint32_t g, Block* block, OpRecord& record);
 

@@ -77,7 +77,7 @@ void ParameterServer::update(std::uint32_t replica, Tensor gradient, Device& dev
 
 void ParameterServer::serve(const std::vector<int>& devices, Backend& backend,
                             const RunControl& control) {
-  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  constexpr auto kKind = Transfer::Kind::reduction;
   std::vector<Remote> remotes;
   for (const int d : devices) {
     remotes.push_back({.replica = plan_.program.placement.replica_of(d),

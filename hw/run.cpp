@@ -63,7 +63,7 @@ double patience_s(const RunPlan& plan, const RunSettings& settings) {
     op_s = std::max(op_s, duration_s(plan, g));
     if (op.has(Op::sends)) largest = std::max(largest, message_bytes(plan.costs, op));
   }
-  for (const ChannelPlan& c : plan.channels)
+  for (const Channel& c : plan.channels)
     message_s = std::max(message_s, c.latency_s + static_cast<double>(largest) / c.bytes_per_s);
   return settings.deadline_s + std::max(op_s, message_s);
 }

@@ -11,26 +11,11 @@
 #include <limits>
 
 namespace penstock {
-namespace {
-
-/// Of an op by itself, its reduction as the plan has it.
-double alone_s(const RunPlan& plan, const Op& op) {
-  const Placement& placement = plan.program.placement;
-  if (op.kind == OpKind::reduce_grad)
-    return plan.reduce_s.empty() ? 0 : plan.reduce_s[placement.positions()[op.stage]];
-  return op_seconds(placement, plan.costs, op.stage, op.kind) -
-         (spares_recomputation(op) ? plan.costs[op.stage].recompute_s : 0);
-}
-
-}  // namespace
 
 double duration_s(const RunPlan& plan, std::uint32_t g) {
-  const Op& op = plan.program.ops[g];
-  if (!op.has(Op::paired)) return alone_s(plan, op);
-  const Op& backward = plan.program.ops[g + 1];
-  const double saving_s = pair_saving_s(plan.costs[op.stage].overlap_saving_s,
-                                        plan.costs[backward.stage].overlap_saving_s);
-  return alone_s(plan, op) + alone_s(plan, backward) - saving_s;
+  const Program& p = plan.program;
+  if (p.ops[g].kind != OpKind::reduce_grad) return computing_s(p.ops, p.placement, plan.costs, g);
+  return plan.reduce_s.empty() ? 0 : plan.reduce_s[p.placement.positions()[p.ops[g].stage]];
 }
 
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
@@ -52,13 +37,13 @@ namespace {
 void add_norm_channels(RunPlan& plan) {
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
     const int from = plan.program.placement.norm_from(d);
-    const auto forward = std::ranges::find_if(plan.channels, [&](const ChannelPlan& c) {
+    const auto forward = std::ranges::find_if(plan.channels, [&](const Channel& c) {
       return c.source == from && c.destination == d && !c.backward &&
-             c.kind == ChannelPlan::Kind::messages;
+             c.kind == Transfer::Kind::message;
     });
     if (forward == plan.channels.end()) continue;  // the norm begins here
-    ChannelPlan norms = *forward;
-    norms.kind = ChannelPlan::Kind::norms;
+    Channel norms = *forward;
+    norms.kind = Transfer::Kind::norm;
     norms.bytes_per_s = std::numeric_limits<double>::infinity();
     plan.channels.push_back(norms);
   }
@@ -69,7 +54,7 @@ void add_gradient_channel(RunPlan& plan, int source, int destination) {
   plan.channels.push_back({.source = source,
                            .destination = destination,
                            .bytes_per_s = std::numeric_limits<double>::infinity(),
-                           .kind = ChannelPlan::Kind::gradients});
+                           .kind = Transfer::Kind::reduction});
 }
 
 }  // namespace
@@ -82,8 +67,8 @@ RunPlan with_server_channels(RunPlan plan, const std::vector<int>& devices) {
   return plan;
 }
 
-int channel_between(const RunPlan& plan, int from, int to, bool backward, ChannelPlan::Kind kind) {
-  const auto found = std::ranges::find_if(plan.channels, [&](const ChannelPlan& c) {
+int channel_between(const RunPlan& plan, int from, int to, bool backward, Transfer::Kind kind) {
+  const auto found = std::ranges::find_if(plan.channels, [&](const Channel& c) {
     return c.source == from && c.destination == to && c.backward == backward && c.kind == kind;
   });
   invariant(found != plan.channels.end(), "the plan lacks a channel its program uses");

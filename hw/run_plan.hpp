@@ -5,6 +5,7 @@
 #include "models/stage_costs.hpp"
 #include "models/training.hpp"
 #include "program/program.hpp"
+#include "program/transfer.hpp"
 
 #include <memory>
 #include <optional>
@@ -13,20 +14,17 @@
 
 namespace penstock {
 
-/// A FIFO of messages between two devices, and what a virtual clock takes it to cost.
-struct ChannelPlan {
-  enum class Kind : std::uint8_t {
-    messages,   ///< activations and their gradients
-    gradients,  ///< that REDUCE_GRAD adds, of replicas or mirrored devices; they cost what that op
-                ///< does
-    norms,      ///< partial norms (program/norm_chain.hpp); they cost the latency
-  };
+/// A FIFO between two devices, and what a virtual clock takes its messages to cost.
+struct Channel {
   int source = 0;
   int destination = 0;
   bool backward = false;
   double latency_s = 0;
   double bytes_per_s = 0;
-  Kind kind = Kind::messages;
+  /// What moves in it: activations and their gradients (message); partial norms, which cost the
+  /// latency (norm); gradients that REDUCE_GRAD adds, of replicas or mirrored devices, which cost
+  /// what that op does, and what replicas exchange with a server (reduction).
+  Transfer::Kind kind = Transfer::Kind::message;
 };
 
 /// What the stages compute.
@@ -52,9 +50,9 @@ struct RunPlan {
   std::string name;      ///< of the scenario
   std::string scenario;  ///< its resolved text, for the recording; may be empty
   Program program;
-  std::vector<StageCosts> costs;      ///< per virtual stage
-  std::vector<ChannelPlan> channels;  ///< every channel the Program's messages use, once
-  std::vector<double> reduce_s;       ///< REDUCE_GRAD, per position; empty: there is none
+  std::vector<StageCosts> costs;  ///< per virtual stage
+  std::vector<Channel> channels;  ///< every channel the Program's messages use, once
+  std::vector<double> reduce_s;   ///< REDUCE_GRAD, per position; empty: there is none
   /// Gradients leave beside an update's last backward, in buckets of at least this share of a
   /// stage's; 1: all together after it. Below 1 a device has one stage.
   double bucket_share = 1;
@@ -97,7 +95,7 @@ RunPlan with_update_channels(RunPlan plan);
 RunPlan with_server_channels(RunPlan plan, const std::vector<int>& devices);
 
 /// The number of a channel that the plan has.
-int channel_between(const RunPlan& plan, int from, int to, bool backward, ChannelPlan::Kind kind);
+int channel_between(const RunPlan& plan, int from, int to, bool backward, Transfer::Kind kind);
 
 /// Why no machine could hold so many layers of it, or its sizes are none; empty: sizes are sound.
 std::string why_too_large(const TransformerSpec& spec, std::int64_t microbatch_size,

@@ -215,7 +215,7 @@ void each_field(Like<LoneUpdate> auto& u, auto&& visit) {
   visit("version", u.version);
 }
 
-void each_field(Like<ChannelPlan> auto& c, auto&& visit) {
+void each_field(Like<Channel> auto& c, auto&& visit) {
   visit("source", c.source);
   visit("destination", c.destination);
   visit("backward", c.backward);
@@ -436,7 +436,7 @@ void check_stored(const Program& p, const DependencyTable& table, Findings& wron
 void check_channels(const RunPlan& plan, const DependencyTable& table, Findings& wrong) {
   const OpLists& ops = plan.program.ops;
   std::set<std::tuple<int, int, bool>> known;
-  for (const ChannelPlan& c : plan.channels) {
+  for (const Channel& c : plan.channels) {
     const bool joins = c.source != c.destination &&
                        std::max(c.source, c.destination) < plan.program.placement.devices();
     if (!joins || !(c.bytes_per_s > 0) ||

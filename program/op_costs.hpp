@@ -35,4 +35,18 @@ constexpr double pair_saving_s(double forward_s, double backward_s) {
   return (forward_s + backward_s) / 2;
 }
 
+/// Seconds op g computes, together with the one that it is paired with.
+inline double computing_s(const OpLists& ops, const Placement& placement,
+                          const std::vector<StageCosts>& costs, std::uint32_t g) {
+  const auto own_s = [&](const Op& op) {
+    return op_seconds(placement, costs, op.stage, op.kind) -
+           (spares_recomputation(op) ? costs[op.stage].recompute_s : 0);
+  };
+  const Op& op = ops[g];
+  if (!op.has(Op::paired)) return own_s(op);
+  const Op& backward = ops[g + 1];
+  return own_s(op) + own_s(backward) -
+         pair_saving_s(costs[op.stage].overlap_saving_s, costs[backward.stage].overlap_saving_s);
+}
+
 }  // namespace penstock

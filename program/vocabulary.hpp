@@ -68,6 +68,10 @@ enum class Transfers : std::uint8_t {
 };
 inline constexpr std::string_view kTransfersNames[] = {"free", "overlapped", "coupled", "blocking"};
 constexpr std::string_view to_string(Transfers t) { return kTransfersNames[static_cast<int>(t)]; }
+/// Does a device go on only when what it sent has arrived?
+constexpr bool holds_sender(Transfers transfers) {
+  return transfers == Transfers::coupled || transfers == Transfers::blocking;
+}
 
 /// A part of a stage's gradient that is reduced by itself: `share` of the bytes, there when `ready`
 /// of the last backward's time has passed (wait-free backpropagation: Zhang et al., ATC'17).

@@ -54,10 +54,6 @@ class Sums {
     }
   }
 
-  bool sender_held() const {
-    return program_.transfers == Transfers::blocking || program_.transfers == Transfers::coupled;
-  }
-
   /// What op g of a device receives, and what its last compute op before g sent where that holds.
   void add_messages(int d, std::uint32_t g, const Span& idle) {
     Span received{0, 0}, sent{0, 0};
@@ -75,7 +71,7 @@ class Sums {
     const Span common{std::max(received.start_s, sent.start_s),
                       std::min(received.end_s, sent.end_s)};
     sums_.pipeline.exposed_s += both - overlap_s(idle, common);
-    if (sender_held() && ops_[g].has(Op::sends)) {
+    if (holds_sender(program_.transfers) && ops_[g].has(Op::sends)) {
       const std::uint32_t consumer = table_.consumer(ops_[g]);
       if (timeline_.has_message(consumer))
         sums_.pipeline.total_s += timeline_.message(consumer).length_s();
@@ -84,7 +80,8 @@ class Sums {
 
   /// The receiver of the message that holds a device in front of op g, or kNoOp.
   std::uint32_t held_by(int d, std::uint32_t g) const {
-    if (!sender_held() || g == ops_.begin(d) || !ops_[g - 1].has(Op::sends)) return kNoOp;
+    if (!holds_sender(program_.transfers) || g == ops_.begin(d) || !ops_[g - 1].has(Op::sends))
+      return kNoOp;
     return table_.consumer(ops_[g - 1]);
   }
 

@@ -661,8 +661,7 @@ class Simulation {
     const int receiver = table_.device_of(op);
     const std::uint32_t at = device(receiver).cursor;
     if (at == to || (at + 1 == to && ops_.second_of_pair(to))) try_start(receiver, now);
-    if (program_.transfers != Transfers::blocking && program_.transfers != Transfers::coupled)
-      return;
+    if (!holds_sender(program_.transfers)) return;
     const int sender = table_.device_of(ops_[table_.producer(op)]);
     if (program_.transfers == Transfers::blocking) --device(sender).held;
     try_start(sender, now);

@@ -7,10 +7,6 @@
 namespace penstock {
 namespace {
 
-bool ends_hold(Transfers transfers) {
-  return transfers == Transfers::coupled || transfers == Transfers::blocking;
-}
-
 /// The gaps of one device, cut where the cause changes.
 class GapFinder {
  public:
@@ -72,7 +68,7 @@ class GapFinder {
       const double sent_s = view_.timeline.op(view_.table.producer(op)).end_s;
       flights_.push_back({{sent_s, view_.timeline.message(i).end_s}, i});
     }
-    if (!ends_hold(view_.program.transfers)) return;
+    if (!holds_sender(view_.program.transfers)) return;
     for (std::uint32_t i = g - (view_.program.ops.second_of_pair(g - 1) ? 2 : 1); i < g; ++i) {
       if (!view_.program.ops[i].has(Op::sends)) continue;
       const std::uint32_t to = view_.table.consumer(view_.program.ops[i]);
@@ -163,7 +159,7 @@ class CriticalPath {
       if (view_.program.ops[i].has(Op::receives) && view_.timeline.message(i).end_s == start)
         return message(i);
     }
-    if (!first && ends_hold(view_.program.transfers)) {
+    if (!first && holds_sender(view_.program.transfers)) {
       for (std::uint32_t i = first_of(g - 1); i < g; ++i) {
         if (!view_.program.ops[i].has(Op::sends)) continue;
         const std::uint32_t to = view_.table.consumer(view_.program.ops[i]);
@@ -267,7 +263,7 @@ class CriticalPath {
   /// When a device came to its REDUCE_GRAD.
   double arrival(std::uint32_t g) const {
     double free_s = view_.timeline.op(g - 1).end_s;
-    for (std::uint32_t i = first_of(g - 1); i < g && ends_hold(view_.program.transfers); ++i) {
+    for (std::uint32_t i = first_of(g - 1); i < g && holds_sender(view_.program.transfers); ++i) {
       if (view_.program.ops[i].has(Op::sends))
         free_s = std::max(free_s,
                           view_.timeline.message(view_.table.consumer(view_.program.ops[i])).end_s);

@@ -193,8 +193,6 @@ class Splitter {
 
   /// How much later than it could each op started; ops that wait for other devices are left out.
   void collect_gaps(const Timeline& timeline, int device, Groups& gaps) const {
-    const bool holds =
-        program_.transfers == Transfers::coupled || program_.transfers == Transfers::blocking;
     double ready = 0;
     for (std::uint32_t g = program_.ops.begin(device); g < program_.ops.end(device); ++g) {
       const Op& op = program_.ops[g];
@@ -207,7 +205,7 @@ class Splitter {
       if (counts(timeline, g) && known && !meets)
         gaps[group_of(op)].push_back(std::max(0.0, span.start_s - ready));
       ready = span.end_s;
-      if (holds && op.has(Op::sends))
+      if (holds_sender(program_.transfers) && op.has(Op::sends))
         ready = std::max(ready, timeline.message(table_.consumer(op)).end_s);
     }
   }

@@ -67,8 +67,8 @@ class CudaBackend : public Backend {
   };
 
   bool here(int device) const { return places_.contains(device); }
-  bool crosses(const ChannelPlan& channel) const;
-  std::size_t most_messages(const ChannelPlan& channel) const;
+  bool crosses(const Channel& channel) const;
+  std::size_t most_messages(const Channel& channel) const;
   void place(int gpus);
   int product_sms(int of_stage, int of_gpu) const;
   void choose_product_sms();
@@ -154,7 +154,7 @@ void CudaBackend::place(int gpus) {
 int CudaBackend::product_sms(int of_stage, int of_gpu) const {
   if (request_.settings.sms > 0) return request_.settings.sms;
   std::map<int, int> blocks;
-  for (const ChannelPlan& channel : request_.plan.channels) {
+  for (const Channel& channel : request_.plan.channels) {
     if (request_.group.size() == 1 || !crosses(channel)) continue;
     for (const int end : {channel.source, channel.destination}) blocks[end] += kMostCtas;
   }
@@ -193,7 +193,7 @@ void CudaBackend::reserve_events() {
 
 int CudaBackend::ends(int device, bool sending) const {
   int count = 0;
-  for (const ChannelPlan& c : request_.plan.channels)
+  for (const Channel& c : request_.plan.channels)
     count += (sending ? c.source : c.destination) == device ? 1 : 0;
   return count;
 }
@@ -284,17 +284,17 @@ cudaStream_t CudaBackend::stream_for(int device, bool sending) {
   return shared.sending;
 }
 
-bool CudaBackend::crosses(const ChannelPlan& channel) const {
+bool CudaBackend::crosses(const Channel& channel) const {
   const int devices = request_.plan.program.ops.devices();
   return request_.group.rank_of(channel.source, devices) !=
          request_.group.rank_of(channel.destination, devices);
 }
 
 /// One per op at most, and of gradients one per bucket of each.
-std::size_t CudaBackend::most_messages(const ChannelPlan& channel) const {
+std::size_t CudaBackend::most_messages(const Channel& channel) const {
   const RunPlan& plan = request_.plan;
   const std::size_t ops = plan.program.ops.of(channel.source).size();
-  if (channel.kind != ChannelPlan::Kind::gradients) return ops;
+  if (channel.kind != Transfer::Kind::reduction) return ops;
   const int layers = plan.layers.empty() ? 0 : *std::ranges::max_element(plan.layers);
   return ops * static_cast<std::size_t>(std::min(1 / plan.bucket_share + 1, layers + 2.0));
 }
@@ -302,9 +302,9 @@ std::size_t CudaBackend::most_messages(const ChannelPlan& channel) const {
 void CudaBackend::connect_local_channels() {
   const bool coupled = request_.plan.program.transfers == Transfers::coupled;
   for (std::size_t c = 0; c < sending_.size(); ++c) {
-    const ChannelPlan& channel = request_.plan.channels[c];
+    const Channel& channel = request_.plan.channels[c];
     if (!here(channel.source) || !here(channel.destination)) continue;
-    const bool rendezvous = coupled && channel.kind == ChannelPlan::Kind::messages;
+    const bool rendezvous = coupled && channel.kind == Transfer::Kind::message;
     LocalEnds ends = connect_local(link_, channel, rendezvous, end_place(channel.source, true),
                                    end_place(channel.destination, false));
     sending_[c] = std::move(ends.sending);
@@ -315,7 +315,7 @@ void CudaBackend::connect_local_channels() {
 void CudaBackend::connect_remote_channels() {
   std::vector<bool> crossing;
   std::vector<RemoteChannel> mine;
-  for (const ChannelPlan& channel : request_.plan.channels) {
+  for (const Channel& channel : request_.plan.channels) {
     const auto number = static_cast<int>(crossing.size());
     crossing.push_back(crosses(channel));
     if (crossing.back() && (here(channel.source) || here(channel.destination)))
@@ -325,7 +325,7 @@ void CudaBackend::connect_remote_channels() {
   use_gpu(gpu);
   remote_ = connect_remote(gpu, crossing, mine, request_.group, request_.control);
   for (const RemoteChannel& m : mine) {
-    const int device = m.sends ? m.plan.source : m.plan.destination;
+    const int device = m.sends ? m.channel.source : m.channel.destination;
     const auto c = static_cast<std::size_t>(m.number);
     CudaDevice& d = *devices_.at(device);
     if (m.sends) {

@@ -12,8 +12,8 @@ namespace {
 using CudaEventPtr = std::shared_ptr<CudaEvent>;
 
 /// What a channel and its two ends have in common; the ends keep it alive.
-struct Channel {
-  ChannelPlan plan;
+struct LocalChannel {
+  Channel stated;  ///< as the plan has it
   bool coupled;
   CudaDevice& source;
   CudaDevice& destination;
@@ -33,11 +33,11 @@ struct Handover {
   CudaEventPtr departed, delivered;
 };
 
-struct DirectChannel : Channel {
+struct DirectChannel : LocalChannel {
   bool paced;
   Mailbox<Handover> handed_over;
-  DirectChannel(const Channel& channel, bool is_paced)
-      : Channel(channel), paced(is_paced), handed_over(channel.destination.control()) {}
+  DirectChannel(const LocalChannel& channel, bool is_paced)
+      : LocalChannel(channel), paced(is_paced), handed_over(channel.destination.control()) {}
 };
 
 class DirectSendingEnd : public SendingEnd {
@@ -108,10 +108,10 @@ void DirectReceivingEnd::copy(const DirectChannel& channel, cudaStream_t stream,
   }
 }
 
-unsigned long long duration_ns(const ChannelPlan& plan, std::int64_t bytes) {
+unsigned long long duration_ns(const Channel& stated, std::int64_t bytes) {
   const double transfer_s =
-      plan.bytes_per_s > 0 ? static_cast<double>(bytes) / plan.bytes_per_s : 0;
-  return static_cast<unsigned long long>((plan.latency_s + transfer_s) * 1e9);
+      stated.bytes_per_s > 0 ? static_cast<double>(bytes) / stated.bytes_per_s : 0;
+  return static_cast<unsigned long long>((stated.latency_s + transfer_s) * 1e9);
 }
 
 void DirectReceivingEnd::pull(DirectChannel& channel, cudaStream_t stream, const Event& posted,
@@ -120,7 +120,7 @@ void DirectReceivingEnd::pull(DirectChannel& channel, cudaStream_t stream, const
   CudaDevice& device = channel.destination;
   if (posted) wait_on(stream, *stamp_of(posted));
   const Handover sent = channel.handed_over.take();
-  check_message(channel.plan, sent.message.op, sent.message.bytes, expected.op, expected.bytes);
+  check_message(channel.stated, sent.message.op, sent.message.bytes, expected.op, expected.bytes);
   wait_on(stream, *sent.left);
   unsigned long long* slot = channel.paced ? device.next_slot() : nullptr;
   if (slot != nullptr) launch_stamp(slot, 0, stream);
@@ -128,7 +128,7 @@ void DirectReceivingEnd::pull(DirectChannel& channel, cudaStream_t stream, const
   departed.bind(start);
   sent.departed->bind(start);
   copy(channel, stream, sent, block->data);
-  if (slot != nullptr) launch_delay(slot, duration_ns(channel.plan, expected.bytes), stream);
+  if (slot != nullptr) launch_delay(slot, duration_ns(channel.stated, expected.bytes), stream);
   const StampPtr end = device.events().record(stream);
   arrived.bind(end);
   sent.delivered->bind(end);
@@ -145,10 +145,10 @@ struct Announcement {
   CudaEventPtr departed;  ///< the sender's
 };
 
-class PinnedChannel : public Channel {
+class PinnedChannel : public LocalChannel {
  public:
-  explicit PinnedChannel(const Channel& channel)
-      : Channel(channel),
+  explicit PinnedChannel(const LocalChannel& channel)
+      : LocalChannel(channel),
         announced(channel.destination.control()),
         posted(channel.source.control()),
         tickets(channel.source.control(), kSlots) {
@@ -251,7 +251,7 @@ class PinnedReceivingEnd : public ReceivingEnd {
       if (posted) wait_on(stream, *stamp_of(posted));
       if (channel->coupled) channel->posted.put(posted ? stamp_of(posted) : nullptr);
       const Announcement sent = channel->announced.take();
-      check_message(channel->plan, sent.message.op, sent.message.bytes, op, bytes);
+      check_message(channel->stated, sent.message.op, sent.message.bytes, op, bytes);
       departed->bind(sent.departed->stamp());
       channel->receive(stream, block->data, bytes);
       arrived->bind(device.events().record(stream));
@@ -281,9 +281,9 @@ LocalLink parse_local_link(const std::string& name) {
   throw InputError("--link", fmt::format("must be d2d, pinned or paced, got '{}'", name));
 }
 
-LocalEnds connect_local(LocalLink link, const ChannelPlan& plan, bool coupled, EndPlace source,
+LocalEnds connect_local(LocalLink link, const Channel& stated, bool coupled, EndPlace source,
                         EndPlace destination) {
-  const Channel channel{plan, coupled, source.device, destination.device};
+  const LocalChannel channel{stated, coupled, source.device, destination.device};
   if (link == LocalLink::pinned)
     return make_ends<PinnedSendingEnd, PinnedReceivingEnd>(std::make_shared<PinnedChannel>(channel),
                                                            source, destination);
@@ -291,7 +291,7 @@ LocalEnds connect_local(LocalLink link, const ChannelPlan& plan, bool coupled, E
       std::make_shared<DirectChannel>(channel, link == LocalLink::paced), source, destination);
 }
 
-void check_message(const ChannelPlan& channel, const Op& sent, std::int64_t sent_bytes,
+void check_message(const Channel& channel, const Op& sent, std::int64_t sent_bytes,
                    const Op& expected, std::int64_t expected_bytes) {
   if (sent == expected && sent_bytes == expected_bytes) return;
   throw SystemError(

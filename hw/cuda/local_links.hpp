@@ -31,11 +31,11 @@ struct EndPlace {
   cudaStream_t stream;
 };
 
-LocalEnds connect_local(LocalLink link, const ChannelPlan& channel, bool coupled, EndPlace source,
+LocalEnds connect_local(LocalLink link, const Channel& channel, bool coupled, EndPlace source,
                         EndPlace destination);
 
 /// Throws SystemError unless what arrives is what the receiver posted for.
-void check_message(const ChannelPlan& channel, const Op& sent, std::int64_t sent_bytes,
+void check_message(const Channel& channel, const Op& sent, std::int64_t sent_bytes,
                    const Op& expected, std::int64_t expected_bytes);
 
 }  // namespace penstock::cuda

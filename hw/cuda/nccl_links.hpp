@@ -24,7 +24,7 @@ inline constexpr int kMostCtas = 4;
 /// What a process needs to know about a channel that leaves it.
 struct RemoteChannel {
   int number = 0;  ///< in the plan
-  ChannelPlan plan;
+  Channel channel;
   bool sends = false;        ///< this process has the source
   std::size_t messages = 0;  ///< that go over it, at most
 };

@@ -73,7 +73,7 @@ void require_memory(const BackendRequest& request) {
   double needed = 0;
   for (const int d : request.devices) {
     if (real) needed += static_cast<double>(bytes_needed(plan, d, 4));
-    for (const ChannelPlan& c : plan.channels) {
+    for (const Channel& c : plan.channels) {
       if (real || logical || (c.source != d && c.destination != d)) continue;
       needed += static_cast<double>(largest_message(plan));
     }
@@ -138,7 +138,7 @@ class HostBackend : public Backend {
  private:
   bool here(int device) const { return devices_.contains(device); }
 
-  LinkSettings settings_of(const ChannelPlan& channel) const {
+  LinkSettings settings_of(const Channel& channel) const {
     const bool within = here(channel.source) && here(channel.destination);
     LinkSettings link{&request_.plan, channel.latency_s, channel.bytes_per_s};
     link.paced = within && request_.settings.pace && !clock_.logical();
@@ -147,7 +147,7 @@ class HostBackend : public Backend {
   }
 
   void connect(std::size_t c) {
-    const ChannelPlan& channel = request_.plan.channels[c];
+    const Channel& channel = request_.plan.channels[c];
     if (!here(channel.source) && !here(channel.destination)) return;
     const LinkSettings link = settings_of(channel);
     const WireSettings wire{channel_name(channel), link.receive_ahead,
@@ -171,7 +171,7 @@ class HostBackend : public Backend {
     }
   }
 
-  void connect_processes(const ChannelPlan& channel, const WireSettings& settings,
+  void connect_processes(const Channel& channel, const WireSettings& settings,
                          std::unique_ptr<WireSender>& sender,
                          std::unique_ptr<WireReceiver>& receiver) {
     auto* group = dynamic_cast<GlooGroup*>(&request_.group);

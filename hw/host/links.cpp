@@ -36,7 +36,7 @@ MessageHeader HostSendingEnd::timed(double ready_s, std::int64_t bytes, const Op
   }
   MessageHeader header{op, depart, depart, bytes};
   if ((!logical && !link_.paced) || link_.transfers() == Transfers::free) return header;
-  const bool norm = link_.kind == ChannelPlan::Kind::norms;
+  const bool norm = link_.kind == Transfer::Kind::norm;
   const double occupied =
       norm ? 0 : static_cast<double>(message_bytes(link_.plan->costs, op)) / link_.bytes_per_s;
   free_at_s_ = depart + occupied;

@@ -15,15 +15,14 @@ struct LinkSettings {
   double bytes_per_s = 0;
   bool paced = false;  ///< wall clock: the wire is memory, and shall take as long as the plan says
   int receive_ahead = 2;
-  ChannelPlan::Kind kind = ChannelPlan::Kind::messages;
+  Transfer::Kind kind = Transfer::Kind::message;
 
   /// Gradients cost nothing by themselves, and a norm holds nobody, whatever the plan's transfers.
   Transfers transfers() const {
     const Transfers stated = plan->program.transfers;
-    if (kind == ChannelPlan::Kind::messages) return stated;
-    return kind == ChannelPlan::Kind::gradients || stated == Transfers::free
-               ? Transfers::free
-               : Transfers::overlapped;
+    if (kind == Transfer::Kind::message) return stated;
+    return kind == Transfer::Kind::reduction || stated == Transfers::free ? Transfers::free
+                                                                          : Transfers::overlapped;
   }
 };
 

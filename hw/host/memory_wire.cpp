@@ -34,8 +34,8 @@ void copy(void* to, const void* from, std::int64_t bytes) {
 }
 
 /// What both ends share. One thread sends, one receives.
-struct Channel {
-  Channel(const WireSettings& given, RunControl& run) : settings(given), control(run) {}
+struct MemoryChannel {
+  MemoryChannel(const WireSettings& given, RunControl& run) : settings(given), control(run) {}
 
   const WireSettings settings;
   RunControl& control;
@@ -67,10 +67,10 @@ struct Channel {
 
 class MemorySender : public WireSender {
  public:
-  explicit MemorySender(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  explicit MemorySender(std::shared_ptr<MemoryChannel> channel) : channel_(std::move(channel)) {}
 
   void send(const MessageHeader& header, const Block& block) override {
-    Channel& c = *channel_;
+    MemoryChannel& c = *channel_;
     std::unique_lock lock(c.mutex);
     c.control.throw_if_stopped();
     if (Posted* const to = c.next_empty()) {
@@ -94,7 +94,7 @@ class MemorySender : public WireSender {
   }
 
   double wait_posted(const Op& op) override {
-    Channel& c = *channel_;
+    MemoryChannel& c = *channel_;
     const WaitingFor::Scope scope(c.waiting, WaitingFor::kPost, op);
     std::unique_lock lock(c.mutex);
     c.wait(lock, [&] { return !c.announced.empty(); });
@@ -104,12 +104,12 @@ class MemorySender : public WireSender {
   }
 
  private:
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<MemoryChannel> channel_;
 };
 
 class MemoryReceiver : public WireReceiver {
  public:
-  explicit MemoryReceiver(std::shared_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  explicit MemoryReceiver(std::shared_ptr<MemoryChannel> channel) : channel_(std::move(channel)) {}
   ~MemoryReceiver() override {
     std::unique_lock lock(channel_->mutex);
     channel_->changed.wait(lock, [&] { return !channel_->filling(); });
@@ -124,7 +124,7 @@ class MemoryReceiver : public WireReceiver {
   }
 
   MessageHeader receive() override {
-    Channel& c = *channel_;
+    MemoryChannel& c = *channel_;
     std::unique_lock lock(c.mutex);
     invariant(!c.posted.empty(), "receive() without a post()");
     Posted& first = c.posted.front();
@@ -155,15 +155,15 @@ class MemoryReceiver : public WireReceiver {
     channel_->early.pop_front();
   }
 
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<MemoryChannel> channel_;
 };
 
 }  // namespace
 
 MemoryWire memory_wire(const WireSettings& settings, RunControl& control) {
-  const auto channel = std::make_shared<Channel>(settings, control);
+  const auto channel = std::make_shared<MemoryChannel>(settings, control);
   // The run may stop, or stall, after the wire is gone.
-  const std::weak_ptr<Channel> weak = channel;
+  const std::weak_ptr<MemoryChannel> weak = channel;
   control.on_stop([weak] {
     if (const auto c = weak.lock()) {
       const std::lock_guard lock(c->mutex);

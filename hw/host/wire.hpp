@@ -37,13 +37,13 @@ struct WireSettings {
 };
 
 /// "device 1 -> device 2 (forward)".
-inline std::string channel_name(const ChannelPlan& channel) {
+inline std::string channel_name(const Channel& channel) {
   return "device " + std::to_string(channel.source) + " -> device " +
          std::to_string(channel.destination) +
-         (channel.kind == ChannelPlan::Kind::gradients ? " (gradients)"
-          : channel.kind == ChannelPlan::Kind::norms   ? " (norms)"
-          : channel.backward                           ? " (backward)"
-                                                       : " (forward)");
+         (channel.kind == Transfer::Kind::reduction ? " (gradients)"
+          : channel.kind == Transfer::Kind::norm    ? " (norms)"
+          : channel.backward                        ? " (backward)"
+                                                    : " (forward)");
 }
 
 class WireSender {

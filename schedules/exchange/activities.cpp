@@ -79,11 +79,6 @@ class ActivityGraph::Device {
     return static_cast<std::uint32_t>(out_.size() - 1);
   }
 
-  bool holds() const {
-    return graph_.program_.transfers == Transfers::blocking ||
-           graph_.program_.transfers == Transfers::coupled;
-  }
-
   /// Ops [g, end): one, or a pair.
   void compute(std::uint32_t g, std::uint32_t end) {
     const OpLists& ops = graph_.program_.ops;
@@ -108,7 +103,7 @@ class ActivityGraph::Device {
     for (std::uint32_t i = g; i < end; ++i) {
       if (!ops[i].has(Op::sends)) continue;
       const std::uint32_t sent = send(i, done);
-      if (holds()) after_.push_back(sent);
+      if (holds_sender(graph_.program_.transfers)) after_.push_back(sent);
     }
   }
 
@@ -130,7 +125,7 @@ class ActivityGraph::Device {
                 .bytes = message_bytes(graph_.costs_, graph_.program_.ops[from]),
                 .peer = graph_.table_.producer_device(op),
                 .tag = graph_.tags_[from],
-                .needs = holds() ? before : Needs{}});
+                .needs = holds_sender(graph_.program_.transfers) ? before : Needs{}});
   }
 
   std::uint32_t receive_norm(std::uint32_t g) {

@@ -152,7 +152,8 @@ class ScriptedDevice : public Device {
 /// Both ends of a channel: a FIFO link that may be shared with other channels.
 class ScriptedChannel : public SendingEnd, public ReceivingEnd {
  public:
-  ScriptedChannel(Machine& machine, const ChannelPlan& plan) : machine_(machine), plan_(plan) {}
+  ScriptedChannel(Machine& machine, const Channel& channel)
+      : machine_(machine), channel_(channel) {}
   Queue queue() const override { return 1; }
 
   Sent send(const Event& ready, const Block*, std::int64_t bytes, const Op&) override {
@@ -177,13 +178,13 @@ class ScriptedChannel : public SendingEnd, public ReceivingEnd {
     double at_s = 0;
   };
   std::pair<int, int> link() const {
-    if (machine_.script.shared_port) return {plan_.source, -1};
-    if (!machine_.script.half_duplex) return {plan_.source, plan_.destination};
-    return std::minmax(plan_.source, plan_.destination);
+    if (machine_.script.shared_port) return {channel_.source, -1};
+    if (!machine_.script.half_duplex) return {channel_.source, channel_.destination};
+    return std::minmax(channel_.source, channel_.destination);
   }
 
   Machine& machine_;
-  ChannelPlan plan_;
+  Channel channel_;
   std::shared_ptr<Arrival> arrives_;
 };
 
@@ -191,7 +192,7 @@ class ScriptedBackend : public Backend {
  public:
   ScriptedBackend(Machine& machine, const RunPlan& plan, const std::vector<int>& devices) {
     for (const int d : devices) devices_.push_back(std::make_unique<ScriptedDevice>(machine, d));
-    for (const ChannelPlan& c : plan.channels)
+    for (const Channel& c : plan.channels)
       channels_.push_back(std::make_unique<ScriptedChannel>(machine, c));
   }
   Device& device(int device) override { return *devices_.at(static_cast<std::size_t>(device)); }

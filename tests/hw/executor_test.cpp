@@ -213,7 +213,7 @@ class Gate : public EventState {
 };
 
 TEST(Replicas, OfOtherProcessesAreServedWhileAnOpBesideTheServerGoesOn) {
-  constexpr auto kKind = ChannelPlan::Kind::gradients;
+  constexpr auto kKind = Transfer::Kind::reduction;
   const RunPlan plan = with_server_channels(replicated("asp", 2).value(), {1});
   RunControl control(5);
   SingleProcess alone;
