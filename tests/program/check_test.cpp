@@ -1,6 +1,5 @@
 // Broken programs, each with the sentence the checker must say about it.
 #include "program/check.hpp"
-#include "schedules/lowering.hpp"
 
 #include <gtest/gtest.h>
 
