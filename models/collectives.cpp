@@ -232,6 +232,23 @@ std::vector<CollectivePhase> server(const Gpus& gpus, const Gpus& members, int s
   return {push, pull};
 }
 
+/// Phase after phase, with the cluster's links for themselves.
+double alone_s(const Cluster& cluster, const std::vector<CollectivePhase>& phases, double bytes) {
+  Network network(cluster);
+  double seconds = 0;
+  for (const CollectivePhase& phase : phases) {
+    std::vector<LinkFlow> flows;
+    double latency_s = 0;
+    for (const CollectiveFlow& flow : phase.flows) {
+      const Route route = network.route(flow.from, flow.to, true);
+      latency_s = std::max(latency_s, route.latency_s);
+      flows.push_back({route.links, flow.share * bytes});
+    }
+    seconds += phase.steps * latency_s + shared_flows_s(flows, network.links());
+  }
+  return seconds;
+}
+
 }  // namespace
 
 double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s) {
@@ -309,22 +326,16 @@ std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
   return side_by_side(phases);
 }
 
+double collective_alone_s(const Cluster& cluster, Collective what, const std::vector<int>& gpus,
+                          double bytes) {
+  const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
+  return alone_s(cluster, collective(what, ReductionAlgorithm::ring, gpus, node_of), bytes);
+}
+
 double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,
                     double bytes, const ReductionOptions& options) {
-  Network network(cluster);
   const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
-  double seconds = 0;
-  for (const auto& phase : all_reduce(options.algorithm, groups, node_of, options.servers)) {
-    std::vector<LinkFlow> flows;
-    double latency_s = 0;
-    for (const CollectiveFlow& flow : phase.flows) {
-      const Route route = network.route(flow.from, flow.to, true);
-      latency_s = std::max(latency_s, route.latency_s);
-      flows.push_back({route.links, flow.share * bytes});
-    }
-    seconds += phase.steps * latency_s + shared_flows_s(flows, network.links());
-  }
-  return seconds;
+  return alone_s(cluster, all_reduce(options.algorithm, groups, node_of, options.servers), bytes);
 }
 
 }  // namespace penstock

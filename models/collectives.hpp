@@ -6,6 +6,7 @@
 #pragma once
 
 #include "models/cluster.hpp"
+#include "program/recipe.hpp"
 #include "program/vocabulary.hpp"
 
 #include <cstdint>
@@ -26,10 +27,6 @@ double ring_gather_s(int members, double bytes, double latency_s, double bytes_p
 /// All-to-all in which every member has `bytes`, a part for each of the n, and sends to all others
 /// at once: latency + (n-1)/n bytes / bandwidth of its port.
 double all_to_all_s(int members, double bytes, double latency_s, double bytes_per_s);
-
-/// What the members of a group do together. `bytes` are those of the whole result (all-gather), of
-/// what is summed (reduce-scatter, all-reduce), or of what each member has for all (all-to-all).
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 
 enum class ReductionAlgorithm : std::uint8_t {
   /// 2 (n-1) steps, 2 (n-1)/n of the bytes out of each GPU. Over nodes with several members each,
@@ -92,6 +89,11 @@ std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<Collecti
 std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
                                         const std::vector<std::vector<int>>& groups,
                                         const std::function<int(int)>& node_of, int servers = 1);
+
+/// Seconds of a collective of `bytes` over these GPUs, round a ring, with the cluster's links for
+/// itself.
+double collective_alone_s(const Cluster& cluster, Collective what, const std::vector<int>& gpus,
+                          double bytes);
 
 /// Seconds of an all-reduce of `bytes` in each of these groups of GPUs, side by side, with the
 /// cluster's links for themselves.

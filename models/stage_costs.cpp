@@ -341,33 +341,75 @@ class StageModel {
            static_cast<double>(model_.kv_size()) / tensor_.degree;
   }
 
-  struct Exchanged {
-    std::int64_t bytes;
-    int calls;
-    void add(std::int64_t more, int times) {
-      bytes += more;
-      calls += times;
+  /// What the tensor ranks exchange during an op.
+  struct Exchanges {
+    struct Sum {
+      std::int64_t bytes = 0;
+      int calls = 0;
+    };
+    ByCollective<Sum> sums{};
+
+    void add_calls(Collective what, std::int64_t bytes, int calls) {
+      Sum& sum = sums[static_cast<std::size_t>(what)];
+      sum.bytes += bytes * calls;
+      sum.calls += calls;
     }
+    void add_exchanges(const Exchanges& other) {
+      for (const Collective what : kCollectives) {
+        const Sum& more = other.sums[static_cast<std::size_t>(what)];
+        sums[static_cast<std::size_t>(what)].bytes += more.bytes;
+        sums[static_cast<std::size_t>(what)].calls += more.calls;
+      }
+    }
+    int most_calls() const { return std::ranges::max_element(sums, {}, &Sum::calls)->calls; }
   };
 
-  /// Of an op that computes attention for this share of its time, while the ranks pass on what they
-  /// have of a layer `rounds` times: layer by layer, then what the tensor ranks exchange of it in
-  /// two calls.
-  Recipe recipe(int layers, double attention, int rounds, const Exchanged& tensor) const {
-    if (context_ == 1 || rounds == 0)
-      return tensor_.degree > 1 ? all_reduces(tensor.bytes, tensor.calls) : Recipe{};
-    // c-1 steps of y are as much as an all-reduce of y c/2.
-    const std::int64_t ring = whole(rounds * passed_bytes() * context_ / 2);
-    const double hiding = attention * (context_ - 1) / context_;
-    Recipe r{{{.share = hiding},
-              {.lane = Lane::exchange, .axis = Axis::context, .bytes = ring},
-              {.after = 1, .share = 1 - hiding}},
-             layers};
-    if (tensor_.degree == 1) return r;
-    const std::int64_t half = tensor.bytes / 2;
-    for (const std::int64_t bytes : {half, tensor.bytes - half})
-      r.segments.push_back({.lane = Lane::exchange, .after = 2, .bytes = bytes});
+  /// What the context ranks pass on during an op that computes attention for this share of its
+  /// time: so many times what each of them has of a layer, in so many rounds.
+  struct RingAttention {
+    double share = 0;
+    int passed = 0, calls = 0;
+  };
+
+  Recipe recipe(int layers, const RingAttention& ring, const Exchanges& tensor) const {
+    Recipe r;
+    const auto append = [&](const Segment& segment) {
+      r.segments.push_back(segment);
+      return static_cast<std::int8_t>(r.segments.size() - 1);
+    };
+    const auto exchange = [&](Collective what, std::int8_t after) {
+      const auto& [bytes, calls] = tensor.sums[static_cast<std::size_t>(what)];
+      if (calls == 0) return Segment::kNone;
+      return append(
+          {.lane = Lane::exchange, .what = what, .after = after, .calls = calls, .bytes = bytes});
+    };
+    const bool rings = context_ > 1 && ring.calls > 0;
+    r.times = rings ? layers : tensor.most_calls();
+    if (r.times == 0) return {};
+    std::int8_t before = exchange(Collective::all_gather, Segment::kNone);
+    const double hiding = rings ? ring.share * (context_ - 1) / context_ : 0;
+    if (rings) {
+      append({.after = before, .share = hiding});
+      before = append({.lane = Lane::exchange,
+                       .axis = Axis::context,
+                       .what = Collective::all_gather,
+                       .calls = ring.calls,
+                       .bytes = whole(ring.passed * passed_bytes() * context_)});
+    }
+    const std::int8_t computed = append({.after = before, .share = 1 - hiding});
+    exchange(Collective::reduce_scatter, computed);
+    exchange(Collective::all_reduce, computed);
     return r;
+  }
+
+  /// Of x: two before and two after what is computed, or two of both at once.
+  void add_passes(Exchanges& exchanges, std::int64_t x, int layers) const {
+    if (tensor_.sequence) {
+      exchanges.add_calls(Collective::all_gather, x, 2 * layers);
+      exchanges.add_calls(Collective::reduce_scatter, x, 2 * layers);
+    } else {
+      exchanges.add_calls(Collective::all_reduce, x, 2 * layers);
+    }
   }
 
   /// See the head of stage_costs.hpp.
@@ -375,20 +417,25 @@ class StageModel {
     const std::int64_t x = whole(model_.layer_input_bytes(b_));
     const std::int64_t numbers = whole(4 * b_ * static_cast<double>(model_.seq_length));
     const bool sequence = tensor_.sequence;
+    const Collective reduces = sequence ? Collective::reduce_scatter : Collective::all_reduce;
     const int passes = layers + recompute_.recomputed(layers);  // of layers, those made again twice
-    Exchanged forward{2 * layers * x, 2 * layers};
-    Exchanged input{2 * passes * x, 2 * passes};
-    const bool gathers_again = sequence && !keeps_gathered();
-    Exchanged weight{gathers_again ? layers * x : 0, gathers_again ? layers : 0};
-    if (gathers_messages() && !first) forward.add(x / 2, 1);
-    if (gathers_messages() && !last) input.add(x / 2, 1);
-    if (first) forward.add(sequence ? x / 2 : x, 1);
-    if (last) forward.add(3 * numbers, 3);
-    if (last) input.add(sequence ? x / 2 : x, 1);
-    if (last && sequence) forward.add(x / 2, 1);
-    // The gradient that reaches the embedding, and the input of the LM head.
-    const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
-    weight.add(gathers * (x / 2), gathers);
+    Exchanges forward, input, weight;
+    if (tensor_.degree > 1) {
+      add_passes(forward, x, layers);
+      add_passes(input, x, passes);
+      if (sequence && !keeps_gathered()) weight.add_calls(Collective::all_gather, x, 2 * layers);
+      if (gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
+      if (gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
+      if (first) forward.add_calls(reduces, x, 1);
+      if (last) forward.add_calls(Collective::all_reduce, numbers, 3);
+      if (last) input.add_calls(reduces, x, 1);
+      if (last && sequence) forward.add_calls(Collective::all_gather, x, 1);
+      // The gradient that reaches the embedding, and the input of the LM head.
+      const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
+      weight.add_calls(Collective::all_gather, x, gathers);
+    }
+    Exchanges whole_backward = input;
+    whole_backward.add_exchanges(weight);
     // Which share of an op's FLOPs is attention, taken as that of its time.
     const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
     const double recomputed =
@@ -396,13 +443,13 @@ class StageModel {
     const double back = c.backward_flops + c.recompute_flops;
     const double weight_flops = flops_of(layers, last).weight;
     const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
-    const int rounds = layers + passes;  // keys, values and their gradients count as two
+    const int passed = layers + passes;  // keys, values and their gradients count as two
     c.recipes = {
-        recipe(layers, share(attention, c.forward_flops), layers, forward),
-        recipe(layers, share(2 * attention + recomputed, back), rounds,
-               {input.bytes + weight.bytes, input.calls + weight.calls}),
-        recipe(layers, share(2 * attention + recomputed, back - weight_flops), rounds, input),
-        recipe(layers, 0, 0, weight)};
+        recipe(layers, {share(attention, c.forward_flops), layers, layers}, forward),
+        recipe(layers, {share(2 * attention + recomputed, back), passed, passes}, whole_backward),
+        recipe(layers, {share(2 * attention + recomputed, back - weight_flops), passed, passes},
+               input),
+        recipe(layers, {}, weight)};
   }
 
   const TransformerSpec& model_;

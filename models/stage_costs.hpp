@@ -13,16 +13,15 @@
 //                 sequence parallel: an all-gather in F and W, a reduce-scatter in I
 //   messages      divided among the ranks (and no sequence parallelism): an all-gather of x in F of
 //                 every stage but the first, in I of every one but the last
-// An all-gather or reduce-scatter of x takes half as long as an all-reduce: it counts as x/2 bytes,
-// and two of them as one call; a single one is a whole call (its latency is counted twice).
+// What an op needs is all-gathered before it computes, what it makes is reduced after it.
 //
 // Among c context ranks (ring attention: Liu et al., arXiv:2310.01889; Megatron's cp_comm_type p2p)
 // each has s/c tokens of every sequence, cut so that causal attention is 1/c of the work for all.
 // Everything above is then of s/c tokens, and per layer, with y = 2 s/c b k / t elements of keys
 // and values (k their size):
 //   F             y goes on c-1 times, under (c-1)/c of the attention; then the last part of it
-//   I             y and its gradient go on c-1 times each; recomputed layers: y of F once more
-// A ring's step counts as that part of an all-reduce that moves as much (its latency counts twice).
+//   I             y and its gradient go on c-1 times together; recomputed layers: y of F once more
+// So it goes round as in an all-gather of c y.
 //
 // Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
 // hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual

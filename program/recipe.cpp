@@ -5,11 +5,16 @@
 
 namespace penstock {
 
-std::int64_t Recipe::bytes(Axis axis) const {
+std::int64_t Recipe::bytes(Axis axis, Collective what) const {
   std::int64_t sum = 0;
   for (const Segment& s : segments)
-    if (s.lane == Lane::exchange && s.axis == axis) sum += s.bytes;
+    if (s.lane == Lane::exchange && s.axis == axis && s.what == what) sum += s.bytes;
   return sum;
+}
+
+bool Recipe::exchanges(Axis axis) const {
+  return std::ranges::any_of(
+      segments, [&](const Segment& s) { return s.lane == Lane::exchange && s.axis == axis; });
 }
 
 bool Recipe::serial() const {
@@ -23,16 +28,20 @@ bool Recipe::serial() const {
 
 Recipe all_reduces(std::int64_t bytes, int calls) {
   if (calls == 0) return {};
-  return {{{.share = 1}, {.lane = Lane::exchange, .after = 0, .bytes = bytes}}, calls};
+  return {{{.share = 1}, {.lane = Lane::exchange, .after = 0, .calls = calls, .bytes = bytes}},
+          calls};
 }
 
 bool Recipe::in_turns() const {
-  return segments.empty() || *this == all_reduces(bytes(Axis::tensor), times);
+  return segments.empty() ||
+         *this == all_reduces(bytes(Axis::tensor, Collective::all_reduce), times);
 }
 
 Recipe joined(const Recipe& a, double share, const Recipe& b) {
   if (a.in_turns() && b.in_turns())
-    return all_reduces(a.bytes(Axis::tensor) + b.bytes(Axis::tensor), a.times + b.times);
+    return all_reduces(a.bytes(Axis::tensor, Collective::all_reduce) +
+                           b.bytes(Axis::tensor, Collective::all_reduce),
+                       a.times + b.times);
   Recipe both{{}, std::max(a.times, b.times)};
   std::array<std::int8_t, kLanes> last{Segment::kNone, Segment::kNone};
   const auto append = [&](const std::vector<Segment>& segments, double of_all) {
@@ -57,8 +66,7 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
 
 double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s) {
   const auto length_s = [&](const Segment& s) {
-    return s.lane == Lane::compute ? s.share * compute_s
-                                   : exchange_s(s.axis, static_cast<double>(s.bytes), recipe.times);
+    return s.lane == Lane::compute ? s.share * compute_s : exchange_s(s);
   };
   if (recipe.serial()) {
     double seconds = 0;

@@ -2,8 +2,8 @@
 //
 // A lane is an in-order queue: one computes, on another the ranks of the device exchange. `after`
 // crosses lanes. The list is gone through `times` times, each time with an equal part of every
-// segment's work. A segment computes a share of the op's seconds, or all-reduces bytes among the
-// ranks along an axis; other collectives count as the all-reduce that moves as much.
+// segment's work. A segment computes a share of the op's seconds, or is a collective of the ranks
+// along an axis, in so many calls.
 //
 // Where no link is shared a recipe folds to one duration (`exposed_s` beside the computing); where
 // links are, its segments are played (sim/simgrid).
@@ -28,19 +28,34 @@ using ByInnerAxis = std::array<T, kInnerAxes.size()>;
 struct AxisTraits {
   std::string_view name, degree;  ///< key of `pipeline` and what counts it: "tensor", "tp"
   std::string_view shares;        ///< what its size says, as a field of a result
-  std::string_view traffic;       ///< what its ranks exchange
+  std::string_view adjective;     ///< of what its ranks exchange
   bool same_weights;  ///< its ranks have the same weights and other tokens: they reduce gradients
   bool by_rank;       ///< its rings go from rank to rank, whatever else a node has
 };
 inline constexpr ByInnerAxis<AxisTraits> kAxisTraits{{
-    {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel all-reduces", false,
-     false},
-    {"context", "cp", "c: groups of t that share its sequences", "rings of keys and values", true,
-     true},
+    {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel", false, false},
+    {"context", "cp", "c: groups of t that share its sequences", "context-parallel", true, true},
 }};
 constexpr const AxisTraits& traits(Axis inner) {
   return kAxisTraits[static_cast<std::size_t>(inner)];
 }
+
+/// What the members of a group do together. `bytes` are those of the whole result (all-gather), of
+/// what is summed (reduce-scatter, all-reduce), or of what each member has for all (all-to-all).
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+inline constexpr std::array kCollectives{Collective::all_reduce, Collective::all_gather,
+                                         Collective::reduce_scatter, Collective::all_to_all};
+template <class T>
+using ByCollective = std::array<T, kCollectives.size()>;
+inline constexpr ByCollective<std::string_view> kCollectiveNames{"all-reduce", "all-gather",
+                                                                 "reduce-scatter", "all-to-all"};
+
+/// What the ranks along an inner axis do together.
+struct AxisCollective {
+  Axis axis;
+  Collective what;
+  bool operator==(const AxisCollective&) const = default;
+};
 
 enum class Lane : std::uint8_t { compute, exchange };
 inline constexpr std::size_t kLanes = 2;
@@ -49,10 +64,12 @@ struct Segment {
   static constexpr std::int8_t kNone = -1;
 
   Lane lane = Lane::compute;
-  Axis axis = Axis::tensor;   ///< exchange: among whom
+  Axis axis = Axis::tensor;  ///< exchange: among whom
+  Collective what = Collective::all_reduce;
   std::int8_t after = kNone;  ///< a segment of another lane, earlier in the list
+  std::int32_t calls = 0;     ///< exchange: over all times
   double share = 0;           ///< compute: of the op's seconds
-  std::int64_t bytes = 0;     ///< exchange: of each rank, over all times
+  std::int64_t bytes = 0;     ///< exchange: over all times
 
   bool operator==(const Segment&) const = default;
 };
@@ -62,8 +79,9 @@ struct Recipe {
   int times = 0;
 
   bool operator==(const Recipe&) const = default;
-  /// Exchanged along an axis, over all times.
-  std::int64_t bytes(Axis axis) const;
+  /// Of collectives along an axis, over all times.
+  std::int64_t bytes(Axis axis, Collective what) const;
+  bool exchanges(Axis axis) const;
   /// Does each segment wait for the one before?
   bool serial() const;
   /// Computes and all-reduces among the tensor ranks in turns, or nothing but computes.
@@ -78,8 +96,8 @@ Recipe all_reduces(std::int64_t bytes, int calls);
 /// often, as often as the one that is more.
 Recipe joined(const Recipe& a, double share, const Recipe& b);
 
-/// Seconds of an exchange of so many bytes in so many calls, its links for itself.
-using ExchangeTime = std::function<double(Axis axis, double bytes, int calls)>;
+/// Seconds of an exchange over all times, its links for itself.
+using ExchangeTime = std::function<double(const Segment&)>;
 
 /// What an op takes longer than its computing, its links for itself.
 double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s);

@@ -41,7 +41,9 @@ std::string Transfer::describe() const {
     case Kind::reduction:
       return replica < 0 ? fmt::format("the gradient reduction of stage {}", source)
                          : fmt::format("the update of replica {}", replica);
-    case Kind::collective: return fmt::format("the {} of device {}", traits(axis).traffic, source);
+    case Kind::collective:
+      return fmt::format("the {} {}s of device {}", traits(axis).adjective,
+                         kCollectiveNames[static_cast<std::size_t>(what)], source);
   }
   return "";
 }

@@ -38,7 +38,8 @@ struct Transfer {
   int destination = 0;       ///< of messages and norms
   bool backward = false;     ///< of messages: gradients
   Axis axis = Axis::tensor;  ///< of collectives
-  int replica = -1;          ///< of reductions: this one alone (asynchronous); -1: of all
+  Collective what = Collective::all_reduce;
+  int replica = -1;  ///< of reductions: this one alone (asynchronous); -1: of all
 
   std::vector<Phase> phases;  ///< a message has one; none: a latency alone, or priced by others
   double latency_s = 0;       ///< of a message or norm: from its last byte to its arrival

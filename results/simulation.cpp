@@ -55,8 +55,8 @@ void require_none(const Simulation& s, const std::vector<std::string>& problems)
 
 void add_traffic(Simulation& s) {
   const Scenario& scenario = s.scenario;
-  s.traffic =
-      std::make_unique<Traffic>(s.program, scenario.cluster, scenario.mesh, scenario.reduction);
+  s.traffic = std::make_unique<Traffic>(s.program, scenario.cluster, scenario.mesh,
+                                        scenario.reduction, collectives_of(scenario.costs));
   if (scenario.perturbations.changes_times()) {
     s.perturbation = std::make_unique<Perturbation>(
         perturbation_of(scenario.perturbations, s.program.ops.devices(), *s.traffic));
@@ -288,9 +288,9 @@ void add_links(const Simulation& s, Result& r) {
       const Op& op = s.program.ops[g];
       const auto kind = static_cast<std::size_t>(op.kind);
       const auto& recipes = s.scenario.costs[op.stage].recipes;
-      for (const Axis axis : kInnerAxes) {
-        if (!s.traffic->collectives(axis).empty() && kind < recipes.size())
-          moved[s.traffic->collective_of(d, axis)] += recipes[kind].bytes(axis);
+      if (kind < recipes.size()) {
+        for (const AxisCollective& one : s.traffic->collectives())
+          moved[s.traffic->collective_of(d, one)] += recipes[kind].bytes(one.axis, one.what);
       }
       if (op.has(Op::sends))
         moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);

@@ -354,7 +354,10 @@ CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatche
            {OpKind::backward, OpKind::backward_input, OpKind::backward_weight}) {
         Recipe& recipe = c.recipes[static_cast<std::size_t>(kind)];
         recipe.times *= m;
-        for (Segment& segment : recipe.segments) segment.bytes *= m;
+        for (Segment& segment : recipe.segments) {
+          segment.bytes *= m;
+          segment.calls *= m;
+        }
       }
     }
   };

@@ -34,7 +34,8 @@ Carrier::Carrier(const SimulationInput& input, const Lockstep& lockstep, FlowNet
   flows_.done = [this](std::size_t lane, std::uint32_t tag) {
     const std::uint32_t transfer = of_lane_[lane];
     const std::size_t phase = lane - carried_[transfer].first_lane;
-    continue_at_(now_ + input_.traffic[transfer].phases[phase].latency_s, transfer, tag);
+    const double latency_s = input_.traffic[transfer].phases[phase].latency_s;
+    continue_at_(now_ + carried_[transfer].calls * latency_s, transfer, tag);
   };
 }
 
@@ -57,8 +58,9 @@ bool Carrier::must_flow(const Transfer& transfer, bool always) {
 }
 
 void Carrier::send(std::uint32_t number, double bytes, double occupied_s, std::uint32_t tag,
-                   double now) {
+                   double now, double calls) {
   Carried& carried = carried_[number];
+  carried.calls = calls;
   const Transfer& transfer = input_.traffic[number];
   const bool message = transfer.kind == Transfer::Kind::message;
   if (flows(number)) {
@@ -77,8 +79,9 @@ void Carrier::send(std::uint32_t number, double bytes, double occupied_s, std::u
 }
 
 void Carrier::resume(std::uint32_t number, double bytes, double end_s, std::uint32_t tag,
-                     double now) {
+                     double now, double calls) {
   Carried& carried = carried_[number];
+  carried.calls = calls;
   carried.phase = input_.traffic[number].phases.size() - 1;
   if (!flows(number) || bytes <= 0) return continue_at_(end_s, number, tag);
   carried.bytes = bytes;

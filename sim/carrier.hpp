@@ -23,11 +23,13 @@ class Carrier {
   /// Is it made of flows?
   bool flows(std::uint32_t transfer) const { return carried_[transfer].first_lane != kNoLane; }
   /// Sends `bytes`, which occupy the transfer's links for `occupied_s` if it has them for itself;
-  /// `tag` is the owner's.
-  void send(std::uint32_t transfer, double bytes, double occupied_s, std::uint32_t tag, double now);
+  /// `tag` is the owner's. Each phase's latency passes as often as there are calls.
+  void send(std::uint32_t transfer, double bytes, double occupied_s, std::uint32_t tag, double now,
+            double calls = 1);
   /// Sends the rest of a collective that began earlier; all of it has ended at `end_s` if no flow
   /// delays it.
-  void resume(std::uint32_t transfer, double bytes, double end_s, std::uint32_t tag, double now);
+  void resume(std::uint32_t transfer, double bytes, double end_s, std::uint32_t tag, double now,
+              double calls);
   /// Of what `continue_at` asked for: true when it has arrived, false when its next phase began.
   bool continue_transfer(std::uint32_t transfer, std::uint32_t tag, double now);
   /// The first byte of a message is on its way.
@@ -58,7 +60,7 @@ class Carrier {
   struct Carried {
     std::size_t first_lane = kNoLane;  // of its phases; none: a timer
     std::size_t phase = 0;             // of the flows on their way; a message has one
-    double bytes = 0;
+    double bytes = 0, calls = 1;
     double free_at = 0;  // of a message on a timer
   };
 

@@ -103,13 +103,15 @@ class Sums {
             ? 0
             : std::max(0.0, span.end_s - duration_.end_of_part(span.start_s, op, d, g, 1));
     const Recipe& recipe = recipe_of(op);
+    for (const AxisCollective& one : input_.traffic.collectives()) {
+      sums_.inner[static_cast<std::size_t>(one.axis)].bytes +=
+          input_.traffic[input_.traffic.collective_of(d, one)].sent_per_byte *
+          static_cast<double>(recipe.bytes(one.axis, one.what));
+    }
+    if (ops_.second_of_pair(g)) return;
     for (const Axis axis : kInnerAxes) {
-      if (input_.traffic.collectives(axis).empty()) continue;
-      const Transfer& ring = input_.traffic[input_.traffic.collective_of(d, axis)];
       Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
-      sum.bytes += ring.sent_per_byte * static_cast<double>(recipe.bytes(axis));
-      if (ops_.second_of_pair(g)) continue;
-      const double alone = alone_s(g, axis, ring.phases[0]);
+      const double alone = alone_s(d, g, axis);
       const double exposed_s = axis == last_axis(recipe) ? left_s : std::min(left_s, alone);
       left_s -= exposed_s;
       sum.exposed_s += exposed_s;
@@ -124,17 +126,18 @@ class Sums {
   Axis last_axis(const Recipe& recipe) const {
     Axis last = kInnerAxes.front();
     for (const Axis axis : kInnerAxes)
-      if (recipe.bytes(axis) > 0) last = axis;
+      if (recipe.exchanges(axis)) last = axis;
     return last;
   }
   /// Of an op and the one that runs together with it, on links of their own.
-  double alone_s(std::uint32_t g, Axis axis, const Transfer::Phase& ring) const {
+  double alone_s(int d, std::uint32_t g, Axis axis) const {
     double seconds = 0;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
-      const Recipe& recipe = recipe_of(ops_[i]);
-      const std::int64_t bytes = recipe.bytes(axis);
-      if (bytes > 0)
-        seconds += recipe.times * ring.latency_s + static_cast<double>(bytes) * ring.s_per_byte;
+      for (const Segment& s : recipe_of(ops_[i]).segments) {
+        if (s.lane != Lane::exchange || s.axis != axis) continue;
+        const Transfer& alone = input_.traffic[input_.traffic.collective_of(d, s)];
+        seconds += collective_s(s, {alone.phases[0].latency_s, alone.phases[0].s_per_byte});
+      }
     }
     return seconds;
   }

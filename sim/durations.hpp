@@ -15,35 +15,46 @@
 
 namespace penstock {
 
-/// A ring of ranks on links of its own.
-struct Ring {
+/// A collective on links of its own.
+struct CollectivePrice {
   double latency_s = 0, s_per_byte = 0;
-  auto operator<=>(const Ring&) const = default;
+  auto operator<=>(const CollectivePrice&) const = default;
 };
 
-/// Seconds of so many bytes in so many calls.
-inline double collective_s(double bytes, int calls, const Ring& ring) {
-  return calls * ring.latency_s + bytes * ring.s_per_byte;
+/// Of all that the ranks of a device do together.
+struct CollectivePrices {
+  ByInnerAxis<ByCollective<CollectivePrice>> prices{};
+  auto operator<=>(const CollectivePrices&) const = default;
+  CollectivePrice& at(const AxisCollective& one) {
+    return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
+  }
+  const CollectivePrice& at(const AxisCollective& one) const {
+    return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
+  }
+};
+
+/// Seconds of a segment that exchanges, over all times.
+inline double collective_s(const Segment& segment, const CollectivePrice& price) {
+  return segment.calls * price.latency_s + static_cast<double>(segment.bytes) * price.s_per_byte;
 }
 
 class Durations {
  public:
   explicit Durations(const SimulationInput& input)
       : ops_(input.program.ops), perturbation_(input.perturbation), stages_(input.costs.size()) {
-    std::map<std::pair<std::size_t, Rings>, std::size_t> rows;
+    std::map<std::pair<std::size_t, CollectivePrices>, std::size_t> rows;
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
-      Rings rings;
-      for (const Axis axis : kInnerAxes) {
-        const auto collectives = input.traffic.collectives(axis);
-        if (collectives.empty()) continue;
-        const Transfer::Phase& phase = collectives[d].phases[0];
-        rings[static_cast<std::size_t>(axis)] = {phase.latency_s, phase.s_per_byte};
+      CollectivePrices prices;
+      for (const AxisCollective& collective : input.traffic.collectives()) {
+        const Transfer::Phase& phase =
+            input.traffic[input.traffic.collective_of(static_cast<int>(d), collective)].phases[0];
+        prices.at(collective) = {phase.latency_s, phase.s_per_byte};
       }
       const std::size_t kind = input.unlike == nullptr ? 0 : input.unlike->kind[d];
-      const auto [row, added] = rows.try_emplace({kind, rings}, rows.size());
+      const auto [row, added] = rows.try_emplace({kind, prices}, rows.size());
       first_.push_back(row->second * stages_);
       if (added)
-        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], rings,
+        add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], prices,
                 input.program.placement);
     }
   }
@@ -72,7 +83,6 @@ class Durations {
   }
 
  private:
-  using Rings = ByInnerAxis<Ring>;  // of a device
   struct Time {
     double compute_s, exchange_s;
   };
@@ -81,7 +91,7 @@ class Durations {
     double recompute_s, saving_s;
   };
 
-  void add_row(const std::vector<StageCosts>& costs, const Rings& rings,
+  void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,
                const Placement& placement) {
     for (std::uint32_t s = 0; s < costs.size(); ++s) {
       const StageCosts& c = costs[s];
@@ -93,9 +103,8 @@ class Durations {
         const double exchange_s =
             kind < c.recipes.size()
                 ? exposed_s(c.recipes[kind], compute_s,
-                            [&](Axis axis, double bytes, int calls) {
-                              return collective_s(bytes, calls,
-                                                  rings[static_cast<std::size_t>(axis)]);
+                            [&](const Segment& segment) {
+                              return collective_s(segment, prices.at({segment.axis, segment.what}));
                             })
                 : 0;
         row.kinds[kind] = {compute_s, exchange_s};

@@ -283,8 +283,8 @@ class Simulation {
   // segment.
 
   bool is_played(std::uint32_t g, int d) const {
-    const bool flows = std::ranges::any_of(kInnerAxes, [&](Axis axis) {
-      return !traffic_.collectives(axis).empty() && carrier_.flows(traffic_.collective_of(d, axis));
+    const bool flows = std::ranges::any_of(traffic_.collectives(), [&](const AxisCollective& one) {
+      return carrier_.flows(traffic_.collective_of(d, one));
     });
     return flows && std::ranges::any_of(recipe_of(g).segments,
                                         [](const Segment& s) { return s.lane == Lane::exchange; });
@@ -343,15 +343,23 @@ class Simulation {
     const Segment& segment = dev.recipe.segments[i];
     dev.begun |= 1U << i;
     if (segment.lane == Lane::exchange) {
-      const double bytes = static_cast<double>(segment.bytes) / dev.recipe.times;
-      const std::uint32_t number = traffic_.collective_of(d, segment.axis);
-      const Transfer::Phase& ring = traffic_[number].phases[0];  // alone, where it is no flow
-      carrier_.send(number, bytes, ring.latency_s + bytes * ring.s_per_byte, g, now);
+      const std::uint32_t number = traffic_.collective_of(d, segment);
+      carrier_.send(number, static_cast<double>(segment.bytes) / dev.recipe.times,
+                    exchange_s(d, segment) / dev.recipe.times, g, now, calls_at_once(d, segment));
       return;
     }
     ++counts_.timers;
     end_segment_at(duration_.end_of_part(now, ops_[g], d, g, segment.share / dev.recipe.times), g,
                    i);
+  }
+
+  /// Over all times, its links for itself.
+  double exchange_s(int d, const Segment& segment) const {
+    const Transfer::Phase& phase = traffic_[traffic_.collective_of(d, segment)].phases[0];
+    return collective_s(segment, {phase.latency_s, phase.s_per_byte});
+  }
+  double calls_at_once(int d, const Segment& segment) {
+    return static_cast<double>(segment.calls) / device(d).recipe.times;
   }
 
   void collective_ended(std::uint32_t g, double now) {
@@ -384,9 +392,8 @@ class Simulation {
   std::optional<std::vector<int>> links_to_coast_on(int d) const {
     std::vector<int> links;
     if (input_.perturbation != nullptr) return std::nullopt;
-    for (const Axis axis : kInnerAxes) {
-      if (traffic_.collectives(axis).empty()) continue;
-      const std::uint32_t number = traffic_.collective_of(d, axis);
+    for (const AxisCollective& one : traffic_.collectives()) {
+      const std::uint32_t number = traffic_.collective_of(d, one);
       if (!carrier_.flows(number)) continue;
       if (!carrier_.steady(number)) return std::nullopt;
       const std::vector<int> more = carrier_.links_of(number);
@@ -409,8 +416,7 @@ class Simulation {
     const int times = dev.recipe.times;
     dev.spans.lay_out(dev.recipe, [&](const Segment& s) {
       if (s.lane == Lane::compute) return duration_.end_of_part(0, ops_[g], d, g, s.share / times);
-      const Transfer::Phase& ring = traffic_[traffic_.collective_of(d, s.axis)].phases[0];
-      return ring.latency_s + static_cast<double>(s.bytes) / times * ring.s_per_byte;
+      return exchange_s(d, s) / times;
     });
     dev.coasts = true;
     dev.since_s = now;
@@ -459,11 +465,11 @@ class Simulation {
     const Span& span = dev.spans.of(i);
     if (segment.lane == Lane::compute)
       return end_segment_at(began_s + span.end_s, dev.cursor, static_cast<std::uint32_t>(i));
-    const std::uint32_t number = traffic_.collective_of(d, segment.axis);
+    const std::uint32_t number = traffic_.collective_of(d, segment);
     const double s_per_byte = traffic_[number].phases[0].s_per_byte;
     const double sent = s_per_byte > 0 ? (within_s - span.start_s) / s_per_byte : 0;
     carrier_.resume(number, static_cast<double>(segment.bytes) / dev.recipe.times - sent,
-                    began_s + span.end_s, dev.cursor, now);
+                    began_s + span.end_s, dev.cursor, now, calls_at_once(d, segment));
   }
 
   /// A step that starts now hands the partial norm on.

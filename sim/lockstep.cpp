@@ -55,7 +55,7 @@ bool replicas_alike(const SimulationInput& input) {
 /// By transfer: the first one that is its like in the leading replica.
 std::vector<std::uint32_t> classes_of_transfers(const Traffic& traffic, const Placement& placement,
                                                 bool replicas) {
-  using Key = std::tuple<Transfer::Kind, Axis, std::uint32_t, std::uint32_t, bool>;
+  using Key = std::tuple<Transfer::Kind, Axis, Collective, std::uint32_t, std::uint32_t, bool>;
   std::map<Key, std::uint32_t> first;
   std::vector<std::uint32_t> classes;
   for (std::uint32_t t = 0; t < traffic.all().size(); ++t) {
@@ -66,8 +66,12 @@ std::vector<std::uint32_t> classes_of_transfers(const Traffic& traffic, const Pl
       continue;
     }
     const bool collective = transfer.kind == Transfer::Kind::collective;
-    const Key key{transfer.kind, transfer.axis, placement.position_of(transfer.source),
-                  collective ? 0 : placement.position_of(transfer.destination), transfer.backward};
+    const Key key{transfer.kind,
+                  transfer.axis,
+                  transfer.what,
+                  placement.position_of(transfer.source),
+                  collective ? 0 : placement.position_of(transfer.destination),
+                  transfer.backward};
     classes.push_back(first.try_emplace(key, t).first->second);
   }
   return classes;

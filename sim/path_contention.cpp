@@ -68,10 +68,9 @@ class LinkUses {
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
     const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
-    for (const Axis axis : kInnerAxes) {
-      if (!traffic_.collectives(axis).empty())
-        add(traffic_.collective_of(device, axis), static_cast<double>(recipe.bytes(axis)), span);
-    }
+    for (const AxisCollective& one : traffic_.collectives())
+      add(traffic_.collective_of(device, one),
+          static_cast<double>(recipe.bytes(one.axis, one.what)), span);
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {

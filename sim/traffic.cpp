@@ -84,8 +84,22 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 
 }  // namespace
 
+std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs) {
+  std::vector<AxisCollective> found;
+  for (const StageCosts& stage : costs) {
+    for (const Recipe& recipe : stage.recipes) {
+      for (const Segment& s : recipe.segments) {
+        const AxisCollective collective{s.axis, s.what};
+        if (s.lane == Lane::exchange && std::ranges::find(found, collective) == found.end())
+          found.push_back(collective);
+      }
+    }
+  }
+  return found;
+}
+
 Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mesh,
-                 const ReductionOptions& reductions)
+                 const ReductionOptions& reductions, const std::vector<AxisCollective>& collectives)
     : messages_take_time_(program.transfers != Transfers::free),
       reductions_hold_(!program.asynchronous && !program.detached_reductions),
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
@@ -97,7 +111,8 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);
-  for (const Axis axis : kInnerAxes) add_collectives(axis, cluster, mesh, network);
+  for (const AxisCollective& collective : collectives)
+    add_collectives(collective, cluster, mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
@@ -174,24 +189,26 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
   }
 }
 
-void Traffic::add_collectives(Axis axis, const Cluster& cluster, const Mesh& mesh,
+void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,
                               Network& network) {
-  std::uint32_t& first = first_collective_[static_cast<std::size_t>(axis)];
-  first = kNoOp;
-  if (mesh.size(axis) == 1) return;
-  first = static_cast<std::uint32_t>(transfers_.size());
-  devices_ = static_cast<std::uint32_t>(mesh.gpus.size());
-  const bool by_rank = traits(axis).by_rank;
+  if (mesh.size(of.axis) == 1) return;
+  collectives_.push_back(of);
+  first_collective_[index(static_cast<int>(of.axis))][index(static_cast<int>(of.what))] =
+      static_cast<std::uint32_t>(transfers_.size());
+  const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
-  for (int device = 0; device < static_cast<int>(devices_); ++device) {
-    const auto rings = mesh.groups(device, axis);
-    const auto phases = all_reduce(ReductionAlgorithm::ring, rings, node_of);
+  for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
+    std::vector<std::vector<CollectivePhase>> groups;
+    for (const std::vector<int>& gpus : mesh.groups(device, of.axis))
+      groups.push_back(collective(of.what, ReductionAlgorithm::ring, gpus, node_of));
+    const CollectivePhase phase = side_by_side(groups)[0];
     Transfer& ring = transfers_.emplace_back();
     ring.kind = Transfer::Kind::collective;
-    ring.axis = axis;
+    ring.axis = of.axis;
+    ring.what = of.what;
     ring.source = device;
-    ring.phases.push_back(along_routes(phases[0].flows, true, network));
-    ring.phases[0].latency_s *= phases[0].steps;
+    ring.phases.push_back(along_routes(phase.flows, true, network));
+    ring.phases[0].latency_s *= phase.steps;
     ring.sent_per_byte = shares(ring.phases[0].flows);
   }
 }

@@ -2,7 +2,8 @@
 //
 // Transfers are numbered: first the messages (a FIFO from each device to each of its neighbours, of
 // activations or of gradients), then what the replica groups of Barriers reduce, then the
-// collectives inside of ops, by axis and device, and the partial norms, by device that takes one.
+// collectives inside of ops, by axis, kind and device, and the partial norms, by device that takes
+// one.
 #pragma once
 
 #include "models/cluster.hpp"
@@ -24,10 +25,15 @@ struct Contention {
   int link = 0;
 };
 
+/// Those that the recipes of these stages have, each once.
+std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs);
+
 class Traffic {
  public:
+  /// `collectives`: those inside of ops.
   Traffic(const Program& program, const Cluster& cluster, const Mesh& mesh,
-          const ReductionOptions& reductions = {.priced = true});
+          const ReductionOptions& reductions = {.priced = true},
+          const std::vector<AxisCollective>& collectives = {});
 
   const std::vector<Transfer>& all() const { return transfers_; }
   const Transfer& operator[](std::uint32_t transfer) const { return transfers_[transfer]; }
@@ -53,13 +59,16 @@ class Traffic {
   const std::vector<GradientBucket>& buckets(std::uint32_t replica_group) const {
     return buckets_[replica_group];
   }
-  /// By device; none when every device is one rank along this inner axis.
-  std::span<const Transfer> collectives(Axis axis) const {
-    const std::uint32_t first = first_collective_[static_cast<std::size_t>(axis)];
-    return std::span(transfers_).subspan(first == kNoOp ? 0 : first, first == kNoOp ? 0 : devices_);
+  /// Which there are inside of ops: along axes with more than one rank.
+  const std::vector<AxisCollective>& collectives() const { return collectives_; }
+  /// One of them.
+  std::uint32_t collective_of(int device, const AxisCollective& collective) const {
+    return first_collective_[static_cast<std::size_t>(collective.axis)]
+                            [static_cast<std::size_t>(collective.what)] +
+           static_cast<std::uint32_t>(device);
   }
-  std::uint32_t collective_of(int device, Axis axis) const {
-    return first_collective_[static_cast<std::size_t>(axis)] + static_cast<std::uint32_t>(device);
+  std::uint32_t collective_of(int device, const Segment& segment) const {
+    return collective_of(device, {segment.axis, segment.what});
   }
   /// Of the partial norm that a device takes (post-validation).
   std::uint32_t norm_of(int device) const { return norms_[static_cast<std::size_t>(device)]; }
@@ -80,7 +89,8 @@ class Traffic {
   void add_reduction(std::uint32_t position, int replica,
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
-  void add_collectives(Axis axis, const Cluster& cluster, const Mesh& mesh, Network& network);
+  void add_collectives(const AxisCollective& collective, const Cluster& cluster, const Mesh& mesh,
+                       Network& network);
   void add_norms(const Program& program);
   /// The first two that may use a link at once.
   struct Users {
@@ -103,8 +113,9 @@ class Traffic {
   std::uint32_t width_;  // ways
   Placement placement_;
   std::vector<Transfer> transfers_;
-  std::uint32_t messages_ = 0, devices_ = 0;
-  ByInnerAxis<std::uint32_t> first_collective_{};
+  std::uint32_t messages_ = 0;
+  std::vector<AxisCollective> collectives_;
+  ByInnerAxis<ByCollective<std::uint32_t>> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation

@@ -75,8 +75,11 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
   std::iota(ranks.begin(), ranks.end(), 0);
   constexpr double kBytes = 1e9;
-  call_s_ = all_reduce_s(cluster, ranks, 0);
-  s_per_byte_ = (all_reduce_s(cluster, ranks, kBytes) - call_s_) / kBytes;
+  for (const Collective what : kCollectives) {
+    ExchangePrice& price = prices_[static_cast<std::size_t>(what)];
+    price.call_s = collective_alone_s(cluster, what, ranks, 0);
+    price.s_per_byte = (collective_alone_s(cluster, what, ranks, kBytes) - price.call_s) / kBytes;
+  }
 }
 
 /// As the scenario reader takes a profile for this microbatch size.
@@ -138,8 +141,10 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
 StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(
-        c.recipes[static_cast<std::size_t>(kind)], c.duration_s(kind),
-        [&](Axis, double bytes, int calls) { return calls * call_s_ + bytes * s_per_byte_; });
+        c.recipes[static_cast<std::size_t>(kind)], c.duration_s(kind), [&](const Segment& s) {
+          const ExchangePrice& price = prices_[static_cast<std::size_t>(s.what)];
+          return s.calls * price.call_s + static_cast<double>(s.bytes) * price.s_per_byte;
+        });
   };
   const double whole_s = c.backward_s + exchange(OpKind::backward);
   const double input_s = c.backward_input_s + exchange(OpKind::backward_input);

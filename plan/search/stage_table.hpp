@@ -67,8 +67,11 @@ class StageTable {
   int layers_;
   DeviceSpec device_;
   StackSpec stack_;
-  double call_s_ = 0, s_per_byte_ = 0;  // of an all-reduce among the tensor ranks
-  ProfileUse use_;                      // of a profile
+  struct ExchangePrice {
+    double call_s = 0, s_per_byte = 0;
+  };
+  ByCollective<ExchangePrice> prices_{};  // among the tensor ranks
+  ProfileUse use_;                        // of a profile
   std::vector<StagePart> parts_;
   std::vector<bool> known_;
 };

@@ -168,12 +168,14 @@ TEST(Stack, SaysWhatIsKept) {
   const auto divided = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
   EXPECT_EQ(divided[1].activation_bytes,
             std::llround(4 * tokens * ((38 * 768 + 2 * columns) / 4 + 2 * 768)));
-  const auto gathered = [](const StageCosts& c) { return c.recipes.at(3).bytes(Axis::tensor); };
+  const auto gathered = [](const StageCosts& c) {
+    return c.recipes.at(3).bytes(Axis::tensor, Collective::all_gather);
+  };
   EXPECT_EQ(gathered(divided[1]), 0);
   stack.gathers_again = true;
   const auto again = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
   EXPECT_EQ(again[1].activation_bytes, std::llround(4 * tokens * (40 * 768 + 2 * columns) / 4));
-  EXPECT_EQ(gathered(again[1]), std::llround(4 * tokens * 2 * 768));
+  EXPECT_EQ(gathered(again[1]), std::llround(4 * 2 * tokens * 2 * 768));
 }
 
 TEST(Stack, OptimizerMovesWhatItSays) {

@@ -141,7 +141,8 @@ TEST(StageCosts, ABlockExchangesWhatItsLayersDoOnceMore) {
   full.recompute = Recompute::full;
   const auto bytes = [&](const StageCostOptions& of, OpKind kind, Axis axis) {
     const auto c = stage_costs(gpt_small(), plain_device(), {12}, of);
-    return static_cast<double>(c[0].recipes[static_cast<std::size_t>(kind)].bytes(axis));
+    return static_cast<double>(
+        c[0].recipes[static_cast<std::size_t>(kind)].bytes(axis, Collective::all_gather));
   };
   for (int n = 0; n <= 12; ++n) {
     options.recompute = Recomputation::block(n);

@@ -135,7 +135,7 @@ TEST(TensorTraffic, EmbeddingAndHeadHaveTheirOwn) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
   EXPECT_EQ(c[0].recipes[kF], all_reduces(65 * kX, 65));
   EXPECT_EQ(c[0].recipes[kB], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[2].recipes[kF], all_reduces(64 * kX + 3 * 4 * 2048, 67));
+  EXPECT_EQ(c[2].recipes[kF], all_reduces(64 * kX + 3LL * 4 * 2048, 67));
   EXPECT_EQ(c[2].recipes[kI], all_reduces(65 * kX, 65));
 }
 
@@ -148,23 +148,58 @@ TEST(TensorTraffic, RecomputedLayersRepeatThatOfTheForward) {
   EXPECT_EQ(selective[1].recipes[kB], all_reduces(64 * kX, 64));
 }
 
+/// So many all-gathers and reduce-scatters of x, and all-reduces of the LM head's numbers.
+void expect(const Recipe& recipe, int gathers, int scatters, int head = 0) {
+  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::all_gather), gathers * kX);
+  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::reduce_scatter), scatters * kX);
+  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::all_reduce), head * 4 * 2048);
+  int calls = 0;
+  for (const Segment& s : recipe.segments) calls += s.calls;
+  EXPECT_EQ(calls, gathers + scatters + head);
+}
+
 TEST(TensorTraffic, SequenceParallelismGathersInputsOnceMoreForTheWeights) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, true});
-  EXPECT_EQ(c[1].recipes[kF], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[1].recipes[kI], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[1].recipes[kW], all_reduces(32 * kX, 32));
-  EXPECT_EQ(c[1].recipes[kB], all_reduces(96 * kX, 96));
-  EXPECT_EQ(c[0].recipes[kF], all_reduces(64 * kX + kX / 2, 65));
-  EXPECT_EQ(c[0].recipes[kW], all_reduces(32 * kX + kX / 2, 33));
-  EXPECT_EQ(c[2].recipes[kI], all_reduces(64 * kX + kX / 2, 65));
+  expect(c[1].recipes[kF], 64, 64);
+  expect(c[1].recipes[kI], 64, 64);
+  expect(c[1].recipes[kW], 64, 0);
+  expect(c[1].recipes[kB], 128, 64);
+  expect(c[0].recipes[kF], 64, 65);  // the embedding
+  expect(c[0].recipes[kI], 64, 64);
+  expect(c[0].recipes[kW], 65, 0);
+  expect(c[2].recipes[kF], 65, 64, 3);  // the LM head
+  expect(c[2].recipes[kI], 64, 65);
+  expect(c[2].recipes[kW], 65, 0);
+}
+
+TEST(TensorTraffic, GathersBeforeItComputesAndScattersAfterIt) {
+  const Recipe forward = costs(gpt3(), {32, 32, 32}, {8, true})[1].recipes[kF];
+  EXPECT_TRUE(forward.serial());
+  EXPECT_EQ(forward.times, 64);
+  ASSERT_EQ(forward.segments.size(), 3U);
+  EXPECT_EQ(forward.segments[0].what, Collective::all_gather);
+  EXPECT_EQ(forward.segments[1].share, 1);
+  EXPECT_EQ(forward.segments[2].what, Collective::reduce_scatter);
+}
+
+TEST(TensorTraffic, MessagesThatAreDividedAreGathered) {
+  const auto c = costs(gpt3(), {32, 32, 32}, {8, false, true});
+  const auto gathered = [](const Recipe& recipe) {
+    return recipe.bytes(Axis::tensor, Collective::all_gather);
+  };
+  EXPECT_EQ(gathered(c[0].recipes[kF]), 0);
+  EXPECT_EQ(gathered(c[1].recipes[kF]), kX);
+  EXPECT_EQ(gathered(c[1].recipes[kI]), kX);
+  EXPECT_EQ(gathered(c[2].recipes[kI]), 0);
+  EXPECT_EQ(c[1].recipes[kF].bytes(Axis::tensor, Collective::all_reduce), 64 * kX);
 }
 
 TEST(TensorTraffic, GrowsWithTheMicrobatchAndNotWithTheDegree) {
   const auto two = costs(gpt3(), {96}, {2, false}), eight = costs(gpt3(), {96}, {8, false});
   EXPECT_EQ(two[0].recipes, eight[0].recipes);
   const auto of_three = costs(gpt3(), {96}, {8, false}, Recompute::none, 3);
-  EXPECT_EQ(of_three[0].recipes[kF].bytes(Axis::tensor),
-            3 * eight[0].recipes[kF].bytes(Axis::tensor));
+  EXPECT_EQ(of_three[0].recipes[kF].bytes(Axis::tensor, Collective::all_reduce),
+            3 * eight[0].recipes[kF].bytes(Axis::tensor, Collective::all_reduce));
   EXPECT_EQ(of_three[0].recipes[kF].times, eight[0].recipes[kF].times);
 }
 

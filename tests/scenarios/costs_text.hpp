@@ -22,7 +22,7 @@ inline std::string cost_text(const StageCosts& c) {
                   c.forward_workspace_bytes, c.backward_workspace_bytes, c.forward_flops,
                   c.backward_flops, c.recompute_flops, c.backward_microbatches);
   for (const Recipe& recipe : c.recipes)
-    text += fmt::format(" {} {}", recipe.bytes(Axis::tensor), recipe.times);
+    text += fmt::format(" {} {}", recipe.bytes(Axis::tensor, Collective::all_reduce), recipe.times);
   return text + "\n";
 }
 

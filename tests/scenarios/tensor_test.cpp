@@ -22,11 +22,15 @@ Scenario gpt3(const std::string& pipeline, int nodes = 4) {
 
 /// Seconds that a stage's GPUs exchange during an op of this kind, alone on their links.
 double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
-  const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction);
-  const Recipe& recipe = s.costs[stage].recipes[static_cast<std::size_t>(kind)];
-  const Transfer::Phase& ring = traffic.collectives(Axis::tensor)[stage].phases[0];
-  return collective_s(static_cast<double>(recipe.bytes(Axis::tensor)), recipe.times,
-                      {ring.latency_s, ring.s_per_byte});
+  const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction,
+                        collectives_of(s.costs));
+  double seconds = 0;
+  for (const Segment& segment : s.costs[stage].recipes[static_cast<std::size_t>(kind)].segments) {
+    if (segment.lane != Lane::exchange) continue;
+    const Transfer& ring = traffic[traffic.collective_of(static_cast<int>(stage), segment)];
+    seconds += collective_s(segment, {ring.phases[0].latency_s, ring.phases[0].s_per_byte});
+  }
+  return seconds;
 }
 
 bool told(const Scenario& s, const std::string& words) {
@@ -46,9 +50,7 @@ TEST(TensorScenario, GroupsAreNeighboursThenReplicasThenStages) {
 TEST(TensorScenario, WithoutItADeviceIsOneGpu) {
   const Scenario s = gpt3("stages: 32");
   EXPECT_EQ(s.mesh.size(Axis::tensor), 1);
-  EXPECT_TRUE(Traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh)
-                  .collectives(Axis::tensor)
-                  .empty());
+  EXPECT_TRUE(collectives_of(s.costs).empty());
   EXPECT_EQ(s.gpus_of(5), std::vector<int>{5});
 }
 

@@ -112,7 +112,8 @@ TEST(CommunicationOfTensorRanks, IsAllExposed) {
   Mesh mesh;
   mesh.size(Axis::tensor) = 4;
   mesh.gpus = {{0, 1, 2, 3}, {4, 5, 6, 7}};
-  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
+  rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh, rig.reduction,
+                                          collectives_of(spec.costs));
   const auto c = of(rig, simulate_exact(rig.input()));
   EXPECT_NEAR(c.inner[0].total_s, 3 * 1.5, 1e-12);
   EXPECT_EQ(c.inner[0].exposed_s, c.inner[0].total_s);

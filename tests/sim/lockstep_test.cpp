@@ -26,7 +26,8 @@ struct Job : Rig {
       std::iota(gpus.begin(), gpus.end(), next);
       next += tensor * context;
     }
-    traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction);
+    traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction,
+                                        collectives_of(spec.costs));
   }
 };
 
@@ -69,17 +70,21 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
   };
   for (Recipe& recipe : c.recipes) {
     const int times = static_cast<int>(random_between(random, 1, 4));
+    const auto exchange = [&](std::int8_t after, std::uint32_t millions) {
+      return Segment{.lane = Lane::exchange,
+                     .axis = axis(),
+                     .what = kCollectives[random_between(random, 0, kCollectives.size() - 1)],
+                     .after = after,
+                     .calls = static_cast<int>(random_between(random, 1, 4)),
+                     .bytes = bytes(millions)};
+    };
     switch (random_between(random, 0, 2)) {
-      case 0:
-        recipe = {{{.share = 1},
-                   {.lane = Lane::exchange, .axis = axis(), .after = 0, .bytes = bytes(20)}},
-                  times};
-        break;
+      case 0: recipe = {{{.share = 1}, exchange(0, 20)}, times}; break;
       case 1:  // on two lanes
         recipe = {{{.share = 0.25},
-                   {.lane = Lane::exchange, .axis = axis(), .after = 0, .bytes = bytes(20)},
+                   exchange(0, 20),
                    {.share = 0.5},
-                   {.lane = Lane::exchange, .axis = axis(), .after = 2, .bytes = bytes(9)},
+                   exchange(2, 9),
                    {.after = 1, .share = 0.25}},
                   times};
         break;

@@ -20,7 +20,8 @@ Segment exchanges(std::int64_t bytes, std::int8_t after = Segment::kNone) {
 
 /// A byte takes a second, a call none.
 double exposed(const Recipe& recipe, double compute_s) {
-  return exposed_s(recipe, compute_s, [](Axis, double bytes, int) { return bytes; });
+  return exposed_s(recipe, compute_s,
+                   [](const Segment& s) { return static_cast<double>(s.bytes); });
 }
 
 TEST(Recipe, OfOneThingAfterTheOtherExposesAllOfItsExchange) {
@@ -61,6 +62,10 @@ struct RandomRecipe {
       const bool crosses =
           i > 0 && recipe.segments[static_cast<std::size_t>(before)].lane != s.lane;
       if (crosses && pick(0, 2) > 0) s.after = static_cast<std::int8_t>(before);
+      if (!computing) {
+        s.what = kCollectives[static_cast<std::size_t>(pick(0, kCollectives.size() - 1))];
+        s.calls = pick(1, 4);
+      }
       recipe.segments.push_back(s);
     }
     double sum = 0;
@@ -114,8 +119,8 @@ TEST(Recipe, FoldsToWhatPlayingItTakes) {
   for (int trial = 0; trial < 500; ++trial) {
     const Recipe recipe = next();
     const double compute_s = next.pick(1, 12) / 4.0, s_per_byte = next.pick(1, 9) * 1e-9;
-    const double folded = compute_s + exposed_s(recipe, compute_s, [&](Axis, double bytes, int) {
-                            return bytes * s_per_byte;
+    const double folded = compute_s + exposed_s(recipe, compute_s, [&](const Segment& s) {
+                            return static_cast<double>(s.bytes) * s_per_byte;
                           });
     EXPECT_NEAR(folded, played_s(recipe, compute_s, s_per_byte), 1e-9 * folded) << trial;
     overlapping += recipe.serial() ? 0 : 1;
@@ -169,7 +174,8 @@ TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
     mesh.gpus.resize(static_cast<std::size_t>(depth));
     for (int gpu = 0; gpu < depth * tensor; ++gpu)
       mesh.gpus[static_cast<std::size_t>(gpu / tensor)].push_back(gpu);
-    rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh);
+    rig.traffic = std::make_unique<Traffic>(rig.program, rig.cluster, mesh, rig.reduction,
+                                            collectives_of(spec.costs));
     if (!why_not_exact(rig.input()).empty()) continue;  // a ring beside the messages' links
     ++compared;
     const std::vector<double> exact = flatten(simulate_exact(rig.input()));

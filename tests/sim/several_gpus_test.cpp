@@ -37,7 +37,8 @@ struct Seated : Rig {
     Mesh mesh;
     mesh.size(Axis::tensor) = seats.tensor;
     mesh.gpus = seats.gpus;
-    traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction);
+    traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction,
+                                        collectives_of(spec.costs));
   }
   /// The op of a device, by its place in the device's list, or the message it waits for.
   std::uint32_t op(int device, std::uint32_t i) const { return program.ops.begin(device) + i; }
