@@ -43,7 +43,7 @@ void JsonProblems::put(const std::string& message) {
   found_.push_back({{origin_, 0, 0}, without_controls(message), "", 1, 0});
 }
 
-void JsonProblems::add(const std::string& place, const std::string& message) {
+void JsonProblems::add_problem(const std::string& place, const std::string& message) {
   constexpr std::size_t kShown = 20;
   if (++count_ <= kShown) put(place.empty() ? message : place + ": " + message);
 }

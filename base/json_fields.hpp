@@ -41,7 +41,7 @@ class JsonProblems {
  public:
   explicit JsonProblems(std::string origin) : origin_(std::move(origin)) {}
 
-  void add(const std::string& place, const std::string& message);
+  void add_problem(const std::string& place, const std::string& message);
   std::size_t count() const { return count_; }
   void throw_if_any();
 
@@ -67,7 +67,7 @@ class Place {
   /// The key of the value, or of the list that it is in.
   std::string_view key() const { return key_.empty() && outer_ != nullptr ? outer_->key() : key_; }
   std::string text() const;
-  void problem(const std::string& what) const { problems_->add(text(), what); }
+  void problem(const std::string& what) const { problems_->add_problem(text(), what); }
   /// "must be MUST, got ...".
   void wrong(const std::string& must, const Json& seen) const;
   /// In the whole document, so far.
@@ -128,7 +128,7 @@ std::size_t take_name(const Place& at, const Json& json, const std::vector<std::
 template <class T>
 Json to_field(const T& value);
 template <class T>
-void take(const Place& at, const Json& json, T& value, const FieldRange& range = {});
+void take_value(const Place& at, const Json& json, T& value, const FieldRange& range = {});
 
 class FieldWriter {
  public:
@@ -149,7 +149,7 @@ class FieldReader {
   template <class T>
   void operator()(const char* key, T& value, const FieldRange& range = {}) {
     if (const Json* found = find(key, !json_fields_detail::may_be_missing<T>))
-      take(at_.in(key), *found, value, range);
+      take_value(at_.in(key), *found, value, range);
   }
   /// Nothing, and a problem when it is required, where there is none.
   const Json* find(const char* key, bool required);
@@ -188,7 +188,7 @@ Json to_field(const T& value) {
 
 /// Reads what to_field wrote. Where something is wrong the value may be anything.
 template <class T>
-void take(const Place& at, const Json& json, T& value, const FieldRange& range) {
+void take_value(const Place& at, const Json& json, T& value, const FieldRange& range) {
   using namespace json_fields_detail;
   if constexpr (ReadOtherwise<T>) {
     take_field(at, json, value);
@@ -205,16 +205,16 @@ void take(const Place& at, const Json& json, T& value, const FieldRange& range) 
     value.reserve(json.size());
     for (const Json& item : json) {
       typename T::value_type one{};  // vector<bool> has no references
-      take(at.at(value.size()), item, one, range);
+      take_value(at.at(value.size()), item, one, range);
       value.push_back(std::move(one));
     }
   } else if constexpr (json_detail::is_map<T>) {
     if (!json.is_object()) return at.wrong("an object", json);
     value.clear();
-    for (const auto& [key, item] : json.items()) take(at.in(key), item, value[key], range);
+    for (const auto& [key, item] : json.items()) take_value(at.in(key), item, value[key], range);
   } else if constexpr (may_be_missing<T>) {
     value.reset();
-    if (!json.is_null()) take(at, json, value.emplace(), range);
+    if (!json.is_null()) take_value(at, json, value.emplace(), range);
   } else if constexpr (std::floating_point<T>) {
     take_number(at, json, value, range);
   } else if constexpr (std::integral<T> && !std::same_as<T, bool>) {

@@ -20,7 +20,7 @@ TextTable::TextTable(std::vector<std::string> headers, std::vector<Align> alignm
   }
 }
 
-void TextTable::add(std::vector<std::string> row) {
+void TextTable::add_row(std::vector<std::string> row) {
   row.resize(rows_[0].size());
   rows_.push_back(std::move(row));
 }

@@ -17,7 +17,7 @@ class TextTable {
   enum class Align { left, right };
   /// One column per header; alignment defaults to right except for the first column.
   explicit TextTable(std::vector<std::string> headers, std::vector<Align> alignment = {});
-  void add(std::vector<std::string> row);
+  void add_row(std::vector<std::string> row);
   /// Takes columns out until no line is longer than `width` (0: any length), `least` from its front
   /// on; none where that is not enough. The sentence that says so ends in '\n'; empty: nothing was
   /// taken out.

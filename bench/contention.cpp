@@ -132,12 +132,12 @@ void thousand_gpus() {
                                   parse_override(fmt::format("cluster.nodes={}", 8 * width))});
     };
     const Measured m = best_of_three(load);
-    table.add({fmt::format("{}", 64 * width), fmt::format("{}", width),
-               fmt::format("{:.2f}", m.wall_s), fmt::format("{:.2f}", m.cpu_s),
-               fmt::format("{:.2f}", m.engine_s), fmt::format("{:.0f}", m.peak_bytes / 1e6),
-               fmt::format("{:.0f}", m.timers), fmt::format("{:.0f}", m.flows),
-               fmt::format("{:.1f}", m.mean_flows), fmt::format("{:.0f}", m.peak_flows),
-               fmt::format("{:.2f}", m.us_per_activity())});
+    table.add_row({fmt::format("{}", 64 * width), fmt::format("{}", width),
+                   fmt::format("{:.2f}", m.wall_s), fmt::format("{:.2f}", m.cpu_s),
+                   fmt::format("{:.2f}", m.engine_s), fmt::format("{:.0f}", m.peak_bytes / 1e6),
+                   fmt::format("{:.0f}", m.timers), fmt::format("{:.0f}", m.flows),
+                   fmt::format("{:.1f}", m.mean_flows), fmt::format("{:.0f}", m.peak_flows),
+                   fmt::format("{:.2f}", m.us_per_activity())});
   }
   print("OPT-66B, 64 stages, 128 microbatches, 2 batches, hierarchical all-reduce", table);
 }
@@ -170,7 +170,7 @@ void flows_at_once() {
       row[0] = fmt::format("{:.0f}", m.mean_flows);
       row.push_back(fmt::format("{:.1f}", m.us_per_activity()));
     }
-    table.add(std::move(row));
+    table.add_row(std::move(row));
   }
   print("CPU us per activity, a third of them flows, by the GPUs that share a NIC", table);
 }

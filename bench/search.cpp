@@ -44,7 +44,7 @@ void dispatch(benchmark::State& state) {
   Dispatch run(asked);
   const std::vector<DispatchRule> rules(asked.devices);
   const OrderCost target = least_cost(asked);
-  for (auto _ : state) benchmark::DoNotOptimize(run.run(rules, target));
+  for (auto _ : state) benchmark::DoNotOptimize(run.run_rules(rules, target));
   count_ops(state, asked);
 }
 BENCHMARK(dispatch)->ArgsProduct({{8, 64}, {64, 512, 4096}})->Unit(benchmark::kMillisecond);
@@ -55,7 +55,7 @@ void replay(benchmark::State& state) {
   const Order order = search_linear(asked, 0);
   Replay run(asked);
   Replay::Times times;
-  for (auto _ : state) benchmark::DoNotOptimize(run.run(order.word, times));
+  for (auto _ : state) benchmark::DoNotOptimize(run.run_word(order.word, times));
   count_ops(state, asked);
 }
 BENCHMARK(replay)->ArgsProduct({{8, 64}, {64, 512, 4096}})->Unit(benchmark::kMillisecond);

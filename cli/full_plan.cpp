@@ -162,11 +162,11 @@ std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& 
   WorkItems items;
   items.most_in_chunk = 1;
   items.next = [&] { return asked.next(); };
-  items.take = [&](std::string_view answer) { asked.take(answer); };
+  items.take_answer = [&](std::string_view answer) { asked.take_answer(answer); };
   items.lost = [](const std::string&, const std::string& why) {
     throw SystemError("a worker cannot look at plans: " + why);
   };
-  workers.run(items, {});
+  workers.serve_items(items, {});
   return asked.answers();
 }
 

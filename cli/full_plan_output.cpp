@@ -89,16 +89,16 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   for (std::size_t i = 0; i < offers.size(); ++i) {
     const FoundPlan& plan = offers[i].plan;
     const PlanFamily& f = plan.choice.family;
-    table.add({std::to_string(i + 1), std::string(f.schedule->name), std::to_string(f.shape.depth),
-               std::to_string(f.chunks), width_text(plan.choice), tensor_text(f.shape),
-               std::to_string(f.shape.microbatch_size), std::to_string(f.shape.microbatches),
-               recompute_column(plan.choice), std::to_string(plan.choice.gpus()),
-               format_time(plan.judgement.iteration_time_s),
-               fmt::format("{:.4g}{}", plan.throughput_samples_per_s,
-                           offers[i].scenario.optimistic ? "*" : ""),
-               format_bytes(plan.judgement.memory_bytes),
-               fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine,
-               ranks_text(plan.choice)});
+    table.add_row({std::to_string(i + 1), std::string(f.schedule->name),
+                   std::to_string(f.shape.depth), std::to_string(f.chunks), width_text(plan.choice),
+                   tensor_text(f.shape), std::to_string(f.shape.microbatch_size),
+                   std::to_string(f.shape.microbatches), recompute_column(plan.choice),
+                   std::to_string(plan.choice.gpus()), format_time(plan.judgement.iteration_time_s),
+                   fmt::format("{:.4g}{}", plan.throughput_samples_per_s,
+                               offers[i].scenario.optimistic ? "*" : ""),
+                   format_bytes(plan.judgement.memory_bytes),
+                   fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine,
+                   ranks_text(plan.choice)});
   }
   const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m", "best at"});
   std::string text = table.render() + gone +
@@ -130,8 +130,9 @@ std::string tallies_table(const SearchResult& result) {
   TextTable table({"", "made", "refused", "do not fit", "proven worse", "opened", "left"},
                   {A::left, A::right, A::right, A::right, A::right, A::right, A::right});
   const auto add = [&](const char* what, const Tally& t) {
-    table.add({what, std::to_string(t.made), std::to_string(t.refused), std::to_string(t.too_large),
-               std::to_string(t.worse), std::to_string(t.opened), std::to_string(t.left)});
+    table.add_row({what, std::to_string(t.made), std::to_string(t.refused),
+                   std::to_string(t.too_large), std::to_string(t.worse), std::to_string(t.opened),
+                   std::to_string(t.left)});
   };
   add("shapes (p, w, t, b)", result.shapes);
   add("families (schedule, chunks, ranks)", result.families);
@@ -307,12 +308,12 @@ std::string comparison_table(const std::vector<ComparedPlanner>& planners) {
   const auto rate = [](double r) { return r > 0 ? fmt::format("{:.4g}", r) : std::string("-"); };
   for (const ComparedPlanner& p : planners) {
     const bool runs = p.throughput_samples_per_s > 0;
-    table.add({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
-               rate(p.throughput_samples_per_s),
-               runs && !p.is_ours() ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
-               runs             ? p.plan
-               : p.plan.empty() ? p.why_not
-                                : fmt::format("{}: {}", p.plan, p.why_not)});
+    table.add_row({p.name, p.versions ? "several" : "one", rate(p.predicted_samples_per_s),
+                   rate(p.throughput_samples_per_s),
+                   runs && !p.is_ours() ? fmt::format("{:.1f} %", p.ours_is_faster_by * 100) : "-",
+                   runs             ? p.plan
+                   : p.plan.empty() ? p.why_not
+                                    : fmt::format("{}: {}", p.plan, p.why_not)});
   }
   return table.render();
 }

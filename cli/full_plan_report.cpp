@@ -124,12 +124,12 @@ std::string found_section(const FullPlan& full) {
   section.heat_map = false;
   for (const FoundPlan& plan : full.result.found) {
     const PlanFamily& f = plan.choice.family;
-    section.points.add({{std::string(f.schedule->name), static_cast<double>(f.shape.depth),
-                         static_cast<double>(f.chunks), width_text(plan.choice),
-                         tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
-                         recompute_column(plan.choice), plan.throughput_samples_per_s,
-                         plan.judgement.memory_bytes, plan.judgement.iteration_time_s,
-                         full.problem.resolve(plan.choice).optimistic ? "yes" : "no"}});
+    section.points.add_point({{std::string(f.schedule->name), static_cast<double>(f.shape.depth),
+                               static_cast<double>(f.chunks), width_text(plan.choice),
+                               tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
+                               recompute_column(plan.choice), plan.throughput_samples_per_s,
+                               plan.judgement.memory_bytes, plan.judgement.iteration_time_s,
+                               full.problem.resolve(plan.choice).optimistic ? "yes" : "no"}});
   }
   return section_text(section);
 }

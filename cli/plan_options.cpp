@@ -10,7 +10,7 @@
 namespace penstock {
 
 PlanOptions::PlanOptions(const Arguments& arguments) : arguments_(arguments) {
-  for (const auto& [flag, why] : arguments.wrong) add(flag, why);
+  for (const auto& [flag, why] : arguments.wrong) add_diagnostic(flag, why);
 }
 
 std::optional<std::int64_t> PlanOptions::integer(const std::string& option, std::int64_t most) {
@@ -71,7 +71,7 @@ std::vector<PlanLevel> PlanOptions::levels() {
 }
 
 void PlanOptions::wrong(const std::string& option, const std::string& message) {
-  add("--" + option, message);
+  add_diagnostic("--" + option, message);
 }
 
 void PlanOptions::refuse(const std::string& option, const std::string& message) {
@@ -79,7 +79,7 @@ void PlanOptions::refuse(const std::string& option, const std::string& message) 
 }
 
 void PlanOptions::missing(const std::string& message) {
-  add("penstock plan " + arguments_.positional[0], message);
+  add_diagnostic("penstock plan " + arguments_.positional[0], message);
 }
 
 void PlanOptions::throw_if_wrong() const {
@@ -97,7 +97,7 @@ std::optional<double> PlanOptions::quantity(const std::string& option, const std
   return std::nullopt;
 }
 
-void PlanOptions::add(const std::string& origin, const std::string& message) {
+void PlanOptions::add_diagnostic(const std::string& origin, const std::string& message) {
   wrong_.push_back({{origin, 0, 0}, message, "", 1, 0});
 }
 

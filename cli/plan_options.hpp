@@ -38,7 +38,7 @@ class PlanOptions {
  private:
   std::optional<double> quantity(const std::string& option, const std::string& text,
                                  bool bandwidth);
-  void add(const std::string& origin, const std::string& message);
+  void add_diagnostic(const std::string& origin, const std::string& message);
 
   const Arguments& arguments_;
   std::vector<Diagnostic> wrong_;

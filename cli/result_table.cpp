@@ -289,13 +289,13 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
       dots = true;
       continue;
     }
-    if (dots) table.add({"..."});
+    if (dots) table.add_row({"..."});
     dots = false;
     ++shown;
     std::vector<std::string> row{devices_text(rows[i].devices)};
     row.insert(row.end(), rows[i].cells.begin(), rows[i].cells.end());
     if (of_first) row.push_back(of_first(*rows[i].devices.front()));
-    table.add(std::move(row));
+    table.add_row(std::move(row));
   }
   const std::string gone = table.fit(width, least);
   std::string text = table.render() + gone;
@@ -391,10 +391,10 @@ std::string link_line(const Simulation& s, const Result& r) {
 std::string events_table(const Simulation& s) {
   TextTable table({"device", "op", "start s", "end s", "version"});
   for (const Json& e : events_json(s)) {
-    table.add({e["device"].dump(), e["op"].get<std::string>(),
-               fmt::format("{:.9g}", e["start_s"].get<double>()),
-               fmt::format("{:.9g}", e["end_s"].get<double>()),
-               e["weight_version"].is_null() ? "" : e["weight_version"].dump()});
+    table.add_row({e["device"].dump(), e["op"].get<std::string>(),
+                   fmt::format("{:.9g}", e["start_s"].get<double>()),
+                   fmt::format("{:.9g}", e["end_s"].get<double>()),
+                   e["weight_version"].is_null() ? "" : e["weight_version"].dump()});
   }
   return "\n" + table.render();
 }

@@ -85,7 +85,7 @@ SweepReport::SweepReport(const Space& space, const Columns& columns, Documents& 
   section_.pareto_x = "peak_memory";
 }
 
-void SweepReport::add(const Cells& row) {
+void SweepReport::add_row(const Cells& row) {
   if (section_.points.size() == kMost) {
     ++left_out_;
     return;
@@ -94,7 +94,7 @@ void SweepReport::add(const Cells& row) {
   for (const std::size_t c : shown_) point.cells.push_back(cell_of(row[c]));
   point.status = status_of(row[status_]);
   point.reason = row[why_];
-  section_.points.add(point);
+  section_.points.add_point(point);
 }
 
 std::vector<std::string> SweepReport::notes() const {

@@ -16,7 +16,7 @@ class SweepReport {
 
   /// `documents`: what was read of the scenarios.
   SweepReport(const Space& space, const Columns& columns, Documents& documents);
-  void add(const Cells& row);
+  void add_row(const Cells& row);
   Report report(const Overview& overview, const Arguments& arguments) const;
 
  private:

@@ -76,10 +76,10 @@ std::string order_text(const Json& row) {
 std::string kinds_table(const Json& row) {
   TextTable table({"op", "count", "predicted", "measured p5", "p50", "p95", "error"});
   for (const Json& k : row["kinds"]) {
-    table.add({k["kind"].get<std::string>(), format_count(k["count"].get<std::int64_t>()),
-               time_text(k, "predicted_median_s"), time_text(k, "measured_p5_s"),
-               time_text(k, "measured_p50_s"), time_text(k, "measured_p95_s"),
-               error_text(k, "error")});
+    table.add_row({k["kind"].get<std::string>(), format_count(k["count"].get<std::int64_t>()),
+                   time_text(k, "predicted_median_s"), time_text(k, "measured_p5_s"),
+                   time_text(k, "measured_p50_s"), time_text(k, "measured_p95_s"),
+                   error_text(k, "error")});
   }
   return "\n" + table.render();
 }
@@ -91,11 +91,11 @@ std::string devices_table(const Json& row) {
   std::size_t shown = 0;
   for (const Json& d : row["devices"]) {
     if (shown++ == kShown) break;
-    table.add({std::to_string(d["device"].get<int>()), time_text(d, "predicted_busy_s"),
-               time_text(d, "measured_busy_s"), error_text(d, "busy_error"),
-               time_text(d, "predicted_idle_s"), time_text(d, "measured_idle_s"),
-               bytes_text(d, "predicted_bytes"), bytes_text(d, "measured_bytes"),
-               error_text(d, "memory_error")});
+    table.add_row({std::to_string(d["device"].get<int>()), time_text(d, "predicted_busy_s"),
+                   time_text(d, "measured_busy_s"), error_text(d, "busy_error"),
+                   time_text(d, "predicted_idle_s"), time_text(d, "measured_idle_s"),
+                   bytes_text(d, "predicted_bytes"), bytes_text(d, "measured_bytes"),
+                   error_text(d, "memory_error")});
   }
   std::string text = "\n" + table.render();
   if (row["devices"].size() > kShown)
@@ -125,12 +125,13 @@ std::string many_as_rows(const Json& result) {
                   {TextTable::Align::left, TextTable::Align::left});
   for (const Json& row : result["rows"]) {
     const Json& spread = row["spread"];
-    table.add({row["name"].get<std::string>(), row["schedule"].get<std::string>(),
-               std::to_string(row["depth"].get<int>()), time_text(row, "predicted_s"),
-               time_text(row, "measured_s"), error_text(row, "error"), time_text(spread, "p5_s"),
-               time_text(spread, "p95_s"), bytes_text(row, "predicted_bytes"),
-               bytes_text(row, "measured_bytes"), error_text(row, "memory_error"),
-               row["order_equal"].get<bool>() ? "same" : "DIFFERS"});
+    table.add_row({row["name"].get<std::string>(), row["schedule"].get<std::string>(),
+                   std::to_string(row["depth"].get<int>()), time_text(row, "predicted_s"),
+                   time_text(row, "measured_s"), error_text(row, "error"),
+                   time_text(spread, "p5_s"), time_text(spread, "p95_s"),
+                   bytes_text(row, "predicted_bytes"), bytes_text(row, "measured_bytes"),
+                   error_text(row, "memory_error"),
+                   row["order_equal"].get<bool>() ? "same" : "DIFFERS"});
   }
   return table.render() +
          "error: (predicted - measured) / measured; p5, p95: of the measured "
@@ -191,9 +192,9 @@ std::string signed_percent_text(const Json& value) {
 
 void add_summary(TextTable& table, const std::string& what, const Json& summary) {
   if (summary["n"] == 0) return;
-  table.add({what, summary["n"].dump(), percent_text(summary["mape"]),
-             percent_text(summary["median"]), percent_text(summary["max"]),
-             signed_percent_text(summary["bias"])});
+  table.add_row({what, summary["n"].dump(), percent_text(summary["mape"]),
+                 percent_text(summary["median"]), percent_text(summary["max"]),
+                 signed_percent_text(summary["bias"])});
 }
 
 std::string summaries_text(const Json& report) {
@@ -216,8 +217,8 @@ std::string parameters_text(const Json& report) {
                   {TextTable::Align::left, TextTable::Align::right, TextTable::Align::left,
                    TextTable::Align::left});
   for (const Json& p : report["parameters"]) {
-    table.add({p["name"].get<std::string>(), fmt::format("{:.4g}", p["value"].get<double>()),
-               p["unit"].get<std::string>(), p["meaning"].get<std::string>()});
+    table.add_row({p["name"].get<std::string>(), fmt::format("{:.4g}", p["value"].get<double>()),
+                   p["unit"].get<std::string>(), p["meaning"].get<std::string>()});
   }
   return "\n" + table.render();
 }
@@ -256,7 +257,7 @@ std::string rows_text(const Json& rows, bool all_rows) {
                    {bytes_text(row, "predicted_bytes"), bytes_text(row, "measured_bytes"),
                     signed_percent_text(row["memory_error"])});
     cells.emplace_back(row["calibrated"].get<bool>() ? "fitted on" : "");
-    table.add(cells);
+    table.add_row(cells);
   }
   if (shown == 0)
     return fmt::format("\nno row is off by more than {}\n", format_percent(kLargeError));

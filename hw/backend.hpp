@@ -27,7 +27,7 @@ struct RunSettings {
   std::string link;    ///< cuda: how stages of one GPU are joined: d2d, pinned or paced
   int partitions = 0;  ///< cuda: stages as SM partitions of one GPU; 0: as many as needed
   int sms = 0;         ///< cuda: for which algorithms are chosen, instead of those a stage may use
-  bool must_split = false;  ///< cuda: partitions that cannot be made are an error, not a note
+  bool must_partition = false;  ///< cuda: partitions that cannot be made are an error, not a note
 };
 
 struct BackendRequest {

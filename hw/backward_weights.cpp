@@ -22,7 +22,7 @@ void BackwardWeights::start(Tensor weights) {
     device_.math().copy(parameters_ * device_.math().element_bytes(), weights, {buffer_});
 }
 
-Tensor BackwardWeights::of(Tensor version, Tensor latest, std::uint32_t behind) {
+Tensor BackwardWeights::weights_for(Tensor version, Tensor latest, std::uint32_t behind) {
   if (kind_ == VersionRule::Backward::corrected) return {buffer_};
   if (plain() || behind == 0) return version;
   const double stale = std::exp(-static_cast<double>(behind));

@@ -21,7 +21,7 @@ class BackwardWeights {
   /// Once, when the stage's weights have been loaded.
   void start(Tensor weights);
   /// What the backward uses, of the version its rule names and the latest, `behind` updates newer.
-  Tensor of(Tensor version, Tensor latest, std::uint32_t behind);
+  Tensor weights_for(Tensor version, Tensor latest, std::uint32_t behind);
   /// Around a step, with the weights before and after it.
   void before_step(Tensor weights);
   void after_step(Tensor weights);

@@ -72,7 +72,7 @@ class StageRun {
   /// Issues an op between two events of its own.
   void issue(OpKind kind, int slot) {
     if (events_.empty()) events_.push_back(device_.record(kComputeQueue));
-    run(kind, static_cast<std::uint32_t>(slot));
+    run_op(kind, static_cast<std::uint32_t>(slot));
     events_.push_back(device_.record(kComputeQueue));
   }
   /// Durations of the ops issued since the last call, seconds.
@@ -124,7 +124,7 @@ class StageRun {
     return b;
   }
 
-  void run(OpKind kind, std::uint32_t slot) {
+  void run_op(OpKind kind, std::uint32_t slot) {
     Math& math = device_.math();
     const StageBuffers& b = slots_[slot];
     switch (kind) {
@@ -357,7 +357,7 @@ class Calibration {
     settings_.link = request.link;
     settings_.partitions = request.partitions;
     settings_.deadline_s = kDeadline_s;
-    settings_.must_split = true;
+    settings_.must_partition = true;
     result_ = rig.former;
     result_.request = request;
   }
@@ -370,7 +370,7 @@ class Calibration {
     result_.machine = backend_->describe();
     if (const auto it = result_.machine.find("backend"); it != result_.machine.end())
       result_.backend = it->second;
-    plan_total();
+    count_total();
     for (const StageShape& shape : scope::shapes(request_)) measure_stage(shape);
     for (const int load : scope::loads(request_)) measure_links(load);
     measure_neighbours();
@@ -390,7 +390,7 @@ class Calibration {
     });
   }
 
-  void plan_total() {
+  void count_total() {
     total_ = static_cast<int>(scope::loads(request_).size() *
                               (scope::shapes(request_).size() +
                                scope::traffic(request_).size() * request_.message_bytes.size())) +

@@ -66,18 +66,18 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   auto s = std::make_unique<StageState>();
   const int element_bytes = device_.math().element_bytes();
   s->number = number;
-  const auto make_way = [&](bool stored) {
+  const auto make_variant = [&](bool stored) {
     auto stage = in_.make_stage(in_.plan, number, element_bytes, stored);
     const auto bytes = accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored);
     return StageState::Variant{std::move(stage), bytes};
   };
-  s->usual = make_way(false);
+  s->usual = make_variant(false);
   std::vector<std::int64_t> last_use(program.batches + 1, -1);
   for (std::uint32_t g = first_; g < last_; ++g) {
     const Op& op = ops_[g];
     if (!is_compute(op.kind) || op.stage != number) continue;
     last_use[program.version(op)] = g - first_;
-    if (op.has(Op::stored) && !s->stored.stage) s->stored = make_way(true);
+    if (op.has(Op::stored) && !s->stored.stage) s->stored = make_variant(true);
   }
   s->weights = std::make_unique<WeightStore>(in_.plan, *s->usual.stage, s->bytes(), device_,
                                              ledger_, std::move(last_use), number);
@@ -141,7 +141,7 @@ void DeviceExecutor::find_incoming() {
     const Channel& channel = in_.plan.channels[c];
     if (channel.destination != number_ || channel.kind != Transfer::Kind::message) continue;
     Incoming& incoming = incoming_[static_cast<int>(c)];
-    for (const Op& op : ops_.of(channel.source)) {
+    for (const Op& op : ops_.of_device(channel.source)) {
       const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
                         in_.table.consumer_device(op) == number_;
       if (here) incoming.consumers.push_back(in_.table.consumer(op));
@@ -437,7 +437,7 @@ void DeviceExecutor::exchange_with_server(std::uint32_t g) {
   ReceivingEnd& from = in_.backend.receiving(channel_between(0, number_, false, kKind));
   Block* weights = device_.allocate(from.queue(), bytes);
   device_.wait(kComputeQueue, from.receive(nullptr, weights, bytes, ops_[g]).arrived);
-  own.take(g - first_, {weights});
+  own.take_weights(g - first_, {weights});
   release(weights);
 }
 
@@ -480,7 +480,7 @@ void DeviceExecutor::account(std::uint32_t g, OpPoint at, const Event& when) {
   for_each_holding(op, stages_.at(op.stage)->variant(op).bytes,
                    in_.plan.program.microbatches_of(op),
                    [&](OpPoint point, Owner owner, std::int64_t bytes) {
-                     if (point == at && bytes != 0) ledger_.add(owner, bytes, when);
+                     if (point == at && bytes != 0) ledger_.add_bytes(owner, bytes, when);
                    });
 }
 

@@ -56,7 +56,7 @@ class Worker {
         return math.adamw_step(parameters(), {at(0), at(0), {}, at(1), at(2), at(3)}, {}, 1);
       case DeviceWork::softmax:
         return math.attention_softmax({score_rows(), m.seq_length, true, 1}, at(0));
-      case DeviceWork::stream: return math.add(stream_length(), at(0), at(1), at(2));
+      case DeviceWork::stream: return math.add_tensors(stream_length(), at(0), at(1), at(2));
     }
   }
   Device& device() { return device_; }

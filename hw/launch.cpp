@@ -61,7 +61,7 @@ class Signals {
   int fd() const { return fd_; }
   const sigset_t& before() const { return before_; }
   /// The last signal to stop that has come, or 0.
-  int take() const {
+  int take_signal() const {
     signalfd_siginfo info;
     int stop = 0;
     while (::read(fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
@@ -81,11 +81,11 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return all;
 }
 
-std::vector<std::string> environment_of(const LaunchPlan& plan, int rank,
+std::vector<std::string> environment_of(const LaunchRequest& request, int rank,
                                         const std::string& folder) {
-  auto ours = plan.environment;
+  auto ours = request.environment;
   ours.emplace_back("RANK", std::to_string(rank));
-  ours.emplace_back("WORLD_SIZE", std::to_string(plan.processes));
+  ours.emplace_back("WORLD_SIZE", std::to_string(request.processes));
   ours.emplace_back("LOCAL_RANK", std::to_string(rank));
   ours.emplace_back("PENSTOCK_RENDEZVOUS", folder);
   std::vector<std::string> all;
@@ -100,12 +100,12 @@ std::vector<std::string> environment_of(const LaunchPlan& plan, int rank,
   return all;
 }
 
-std::vector<std::string> command_of(const LaunchPlan& plan, int rank) {
+std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
   const auto r = static_cast<std::size_t>(rank);
   std::vector<std::string> command;
-  if (r < plan.prefixes.size()) command = plan.prefixes[r];
-  command.push_back(plan.executable);
-  command.insert(command.end(), plan.arguments.begin(), plan.arguments.end());
+  if (r < request.prefixes.size()) command = request.prefixes[r];
+  command.push_back(request.executable);
+  command.insert(command.end(), request.arguments.begin(), request.arguments.end());
   return command;
 }
 
@@ -144,7 +144,7 @@ bool has_ended(pid_t pid) {
 
 class Launch {
  public:
-  explicit Launch(const LaunchPlan& plan) : plan_(plan) {}
+  explicit Launch(const LaunchRequest& request) : request_(request) {}
   /// Only an error here leaves processes to this.
   ~Launch() {
     for (Process& p : processes_) {
@@ -160,10 +160,10 @@ class Launch {
   Launch& operator=(const Launch&) = delete;
 
   LaunchResult run() {
-    for (int rank = 0; rank < plan_.processes; ++rank) start(rank);
+    for (int rank = 0; rank < request_.processes; ++rank) start(rank);
     while (running()) {
       wait_for_something();
-      if (const int signal = signals_.take(); signal != 0) interrupt(signal);
+      if (const int signal = signals_.take_signal(); signal != 0) interrupt(signal);
       read_errors();
       reap();
       enforce();
@@ -177,8 +177,8 @@ class Launch {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError::from_errno("open", "a pipe");
     ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    auto command = command_of(plan_, rank);
-    auto variables = environment_of(plan_, rank, folder_.path());
+    auto command = command_of(request_, rank);
+    auto variables = environment_of(request_, rank, folder_.path());
     const auto arguments = pointers(command);
     const auto environment = pointers(variables);
     const pid_t launcher = ::getpid();
@@ -233,7 +233,7 @@ class Launch {
       if (c != '\n') continue;
       const std::string out = fmt::format("[rank {}] {}", rank, line);
       for (std::size_t at = 0; at < out.size();) {
-        const ssize_t put = ::write(plan_.errors_fd, out.data() + at, out.size() - at);
+        const ssize_t put = ::write(request_.errors_fd, out.data() + at, out.size() - at);
         if (put < 0 && errno != EINTR) break;
         if (put > 0) at += static_cast<std::size_t>(put);
       }
@@ -253,7 +253,7 @@ class Launch {
       if (p.errors >= 0) close_errors(rank);
       if (p.status != 0 && result_.first_failure == 0) {
         result_.first_failure = p.status;
-        terminate_s_ = std::min(terminate_s_, steady_s() + plan_.grace_s);
+        terminate_s_ = std::min(terminate_s_, steady_s() + request_.grace_s);
       }
     }
   }
@@ -261,7 +261,7 @@ class Launch {
   void interrupt(int signal) {
     result_.interrupted_by = signal;
     signal_all(signal);
-    kill_s_ = std::min(kill_s_, steady_s() + plan_.kill_s);
+    kill_s_ = std::min(kill_s_, steady_s() + request_.kill_s);
   }
 
   void enforce() {
@@ -270,7 +270,7 @@ class Launch {
       terminate_s_ = kNever;
       signal_all(SIGTERM);
       signal_all(SIGCONT);  // a stopped process does not see it otherwise
-      kill_s_ = std::min(kill_s_, now_s + plan_.kill_s);
+      kill_s_ = std::min(kill_s_, now_s + request_.kill_s);
     }
     if (now_s >= kill_s_) signal_all(SIGKILL);
   }
@@ -280,7 +280,7 @@ class Launch {
       if (p.status < 0) ::kill(-p.pid, signal);
   }
 
-  const LaunchPlan& plan_;
+  const LaunchRequest& request_;
   Signals signals_;
   TemporaryFolder folder_;
   std::vector<Process> processes_;
@@ -291,6 +291,6 @@ class Launch {
 
 }  // namespace
 
-LaunchResult launch(const LaunchPlan& plan) { return Launch(plan).run(); }
+LaunchResult launch(const LaunchRequest& request) { return Launch(request).run(); }
 
 }  // namespace penstock

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-struct LaunchPlan {
+struct LaunchRequest {
   std::string executable;  ///< a path, or a name to be looked up in PATH
   std::vector<std::string> arguments;
   int processes = 1;
@@ -36,6 +36,6 @@ struct LaunchResult {
 /// Runs the processes and waits for all of them. Their stdout is this process's, their stdin is
 /// empty. Throws SystemError when a process cannot even be made. Call it before there are other
 /// threads, which would not know about its signals.
-LaunchResult launch(const LaunchPlan& plan);
+LaunchResult launch(const LaunchRequest& request);
 
 }  // namespace penstock

@@ -4,7 +4,7 @@
 
 namespace penstock {
 
-void Ledger::add(Owner owner, std::int64_t bytes, const Event& when) {
+void Ledger::add_bytes(Owner owner, std::int64_t bytes, const Event& when) {
   if (bytes != 0) entries_.push_back({when, owner, bytes, op_});
 }
 

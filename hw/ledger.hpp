@@ -12,11 +12,11 @@ namespace penstock {
 class Ledger {
  public:
   /// `bytes` more (or fewer) for `owner` from `when` on; a null event: from the start.
-  void add(Owner owner, std::int64_t bytes, const Event& when);
+  void add_bytes(Owner owner, std::int64_t bytes, const Event& when);
   /// `bytes` pass from one owner to the other.
   void move(Owner from, Owner to, std::int64_t bytes, const Event& when) {
-    add(from, -bytes, when);
-    add(to, bytes, when);
+    add_bytes(from, -bytes, when);
+    add_bytes(to, bytes, when);
   }
   /// The op that is being issued; a peak names the op whose allocation made it.
   void at_op(std::uint32_t op) { op_ = op; }

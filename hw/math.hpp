@@ -160,7 +160,7 @@ class Math {
   virtual void bias_backward(std::int64_t rows, std::int64_t cols, Tensor dy, Tensor gradient) = 0;
 
   /// sum = a + b. sum may be a or b.
-  virtual void add(std::int64_t n, Tensor a, Tensor b, Tensor sum) = 0;
+  virtual void add_tensors(std::int64_t n, Tensor a, Tensor b, Tensor sum) = 0;
   /// sum = a x + b y. sum may be x or y.
   virtual void blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) = 0;
   /// sum += x, both fp32.

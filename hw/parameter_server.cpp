@@ -14,7 +14,7 @@ constexpr std::chrono::microseconds kNap{20};
 
 std::vector<Op> steps_of(const RunPlan& plan, int device) {
   std::vector<Op> steps;
-  std::ranges::copy_if(plan.program.ops.of(device), std::back_inserter(steps),
+  std::ranges::copy_if(plan.program.ops.of_device(device), std::back_inserter(steps),
                        [](const Op& op) { return op.kind == OpKind::step; });
   return steps;
 }
@@ -57,7 +57,7 @@ void ParameterServer::exchange(std::uint32_t replica, std::int64_t position, Wei
   device.record(kComputeQueue)->time_s();  // others need not wait for its backward
   const std::lock_guard turn(mutex_);
   update(replica, own.gradients(), device);
-  own.take(position, {weights_});
+  own.take_weights(position, {weights_});
   device.record(kComputeQueue)->time_s();
 }
 

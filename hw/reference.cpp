@@ -18,7 +18,7 @@ void append(std::string& to, T value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 template <class T>
-void take(std::string_view& from, T& value) {
+void take_number(std::string_view& from, T& value) {
   if (from.size() < sizeof value) throw InputError("--resume", "is no whole checkpoint");
   std::memcpy(&value, from.data(), sizeof value);
   from.remove_prefix(sizeof value);
@@ -63,7 +63,7 @@ class ReferenceStage {
   /// For a backward, of the update that is going on.
   Tensor for_backward(std::uint32_t number) {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
-    return backward_.of(version(number), {versions_.back()}, newest - number);
+    return backward_.weights_for(version(number), {versions_.back()}, newest - number);
   }
   /// Where a microbatch adds its gradient: replicas and mirrored devices add theirs by themselves,
   /// and then the sums.
@@ -114,9 +114,9 @@ class ReferenceStage {
   }
   void load(std::string_view& from) {
     std::size_t count = 0;
-    take(from, oldest_);
-    take(from, steps_);
-    take(from, count);
+    take_number(from, oldest_);
+    take_number(from, steps_);
+    take_number(from, count);
     if (count == 0 || count > from.size()) throw InputError("--resume", "is no whole checkpoint");
     while (versions_.size() < count) versions_.push_back(allocate(versions_[0]->bytes));
     for (Block* version : versions_) take_block(from, version);

@@ -432,8 +432,8 @@ void require_wall_clock(const RunPlan& plan, const RunOptions& options) {
     throw InputError("--clock", "replicas that wait for no other run on a wall clock");
 }
 
-RecordedRun run_plan(const RunPlan& stated, const RunOptions& given, Group& group,
-                     Description* description) {
+RecordedRun execute_plan(const RunPlan& stated, const RunOptions& given, Group& group,
+                         Description* description) {
   require_wall_clock(stated, given);
   RunPlan plan = with_update_channels(stated);
   if (waits_for_no_other(plan))

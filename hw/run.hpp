@@ -30,8 +30,8 @@ void require_wall_clock(const RunPlan& plan, const RunOptions& options);
 /// Runs the plan once. Rank 0 gets the run of all devices; another rank its own part. A run that
 /// was stopped is returned, too: `complete` is false, `stopped_because` says why, and every rank
 /// has the part it saw. Throws when it cannot even start.
-RecordedRun run_plan(const RunPlan& plan, const RunOptions& options, Group& group,
-                     Description* description = nullptr);
+RecordedRun execute_plan(const RunPlan& plan, const RunOptions& options, Group& group,
+                         Description* description = nullptr);
 
 /// A recording of the plan, still without runs.
 Recording recording_of(const RunPlan& plan, const RunOptions& options);

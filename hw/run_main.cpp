@@ -97,7 +97,7 @@ class Options {
         positional.push_back(word);
         continue;
       }
-      take(word.substr(2), i, argc, argv);
+      take_option(word.substr(2), i, argc, argv);
     }
   }
 
@@ -128,7 +128,7 @@ class Options {
   std::vector<std::string> positional;
 
  private:
-  void take(std::string name, int& i, int argc, char** argv) {
+  void take_option(std::string name, int& i, int argc, char** argv) {
     const auto equals = name.find('=');
     const bool attached = equals != std::string::npos;
     std::string value = attached ? name.substr(equals + 1) : "";
@@ -174,7 +174,7 @@ RunOptions run_options(const Options& options, Compute compute) {
   s.deadline_s = options.number("deadline", 60);
   s.precision = options.get("precision", "fp32") == "bf16" ? Precision::bf16 : Precision::fp32;
   s.link = options.get("link", "");
-  s.must_split = options.has("record");
+  s.must_partition = options.has("record");
   run.check_weights = options.get("check", "on") == "on";
   if (options.has("resume") && !options.has("calibrate") && !options.has("checkpoint"))
     throw InputError("--resume", "needs the --checkpoint to go on from");
@@ -373,7 +373,7 @@ int launch_processes(const Options& options, int argc, char** argv, const RunPla
   const double deadline_s = options.number("deadline", 60);
   const double grace_s =
       deadline_s > 0 ? std::clamp(deadline_s, kShortestGrace_s, kLongestGrace_s) : kLongestGrace_s;
-  LaunchPlan start;
+  LaunchRequest start;
   start.executable = std::filesystem::read_symlink("/proc/self/exe").string();
   start.processes = plan.program.placement.devices();
   start.grace_s = grace_s;
@@ -417,7 +417,7 @@ RecordedRun run_once(const RunPlan& plan, RunOptions& options, Group& group, Rec
     progress->update(done);
   };
   try {
-    return run_plan(plan, options, group, &recording.description);
+    return execute_plan(plan, options, group, &recording.description);
   } catch (const SystemError& error) {
     RecordedRun stopped;
     stopped.complete = false;

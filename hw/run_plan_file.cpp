@@ -80,7 +80,7 @@ Json field_json(const OpLists& order) {
   Json lines = Json::array();
   for (int d = 0; d < order.devices(); ++d) {
     std::string line;
-    for (const Op& op : order.of(d)) line += (line.empty() ? "" : " ") + marked(op);
+    for (const Op& op : order.of_device(d)) line += (line.empty() ? "" : " ") + marked(op);
     lines.push_back(line);
   }
   return lines;
@@ -88,14 +88,14 @@ Json field_json(const OpLists& order) {
 
 void take_field(const Place& at, const Json& json, OpLists& order) {
   std::vector<std::string> lines;
-  take(at, json, lines);
+  take_value(at, json, lines);
   for (std::size_t device = 0; device < lines.size(); ++device) {
     const std::string_view line = lines[device];
     for (std::size_t from = 0; from < line.size();) {
       const std::size_t end = std::min(line.find(' ', from), line.size());
       const std::string_view token = line.substr(from, end - from);
       if (const auto op = unmarked(token))
-        order.add(*op);
+        order.add_op(*op);
       else if (!token.empty())
         at.at(device).problem(fmt::format("'{}' is no op that computes", token.substr(0, 60)));
       from = end + 1;
@@ -151,7 +151,7 @@ std::string wrong_with(const PlacementParts& parts) {
 void take_field(const Place& at, const Json& json, Placement& placement) {
   PlacementParts parts;
   const std::size_t before = at.problems();
-  take(at, json, parts);
+  take_value(at, json, parts);
   if (at.problems() > before) return;
   const std::string wrong = wrong_with(parts);
   if (!wrong.empty()) return at.problem(wrong);
@@ -348,7 +348,7 @@ double lowered_ops(const Program& p, const OpLists& order) {
     const double width = p.placement.widths()[static_cast<std::size_t>(d)];
     const double updates = each ? p.batches * (p.placement.round() / width) : p.batches;
     const bool reduces = width > 1 || p.placement.mirrored();
-    ops += width * (static_cast<double>(order.of(d).size()) * (p.flushes ? p.batches : 1) +
+    ops += width * (static_cast<double>(order.of_device(d).size()) * (p.flushes ? p.batches : 1) +
                     updates * (reduces ? 2 : 1));
   }
   return ops;
@@ -368,7 +368,7 @@ Findings wrong_order(const OrderedPlan& ordered) {
     const auto width =
         static_cast<std::uint32_t>(p.placement.widths()[static_cast<std::size_t>(d)]);
     const std::uint32_t own = p.microbatches() / width / (p.flushes ? p.batches : 1);
-    for (const Op& op : order.of(d)) {
+    for (const Op& op : order.of_device(d)) {
       const bool inside = op.stage < p.placement.stages() && op.microbatch < own;
       const bool here =
           inside && p.placement.position_of(p.placement.device_of(

@@ -29,7 +29,7 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
   const auto before = plan.layers.begin() + stage;
   const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0), *before, first, last};
   return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
-                                            stored ? Recomputation() : plan.recompute.of(stage),
+                                            stored ? Recomputation() : plan.recompute.at(stage),
                                             element_bytes, plan.training, plan.text);
 }
 
@@ -68,7 +68,7 @@ StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes,
 std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t stage,
                               const StageBytes& usual, const StageBytes& stored) {
   std::int64_t held = 0, most = 0;
-  for (const Op& op : plan.program.ops.of(device)) {
+  for (const Op& op : plan.program.ops.of_device(device)) {
     if (op.stage != stage || !is_compute(op.kind)) continue;
     const StageBytes& a = op.has(Op::stored) ? stored : usual;
     const std::int64_t each = a.until_input + a.until_weight + a.kept;

@@ -78,7 +78,7 @@ void StandInStage::forward(Math& math, const StageBuffers& b, std::uint32_t micr
   math.gelu(kElements, p.z, b.workspace);
   const Tensor y = last_ ? b.workspace.at(matrix_bytes_) : b.output;
   math.gemm(product(false, true), b.workspace, p.second_weight, y);
-  math.add(kElements, p.x, y, y);
+  math.add_tensors(kElements, p.x, y, y);
   if (!last_) return;
   math.fill_uniform(kElements, seed_, kTargets + microbatch, p.dy);
   math.squared_error(kElements, y, p.dy, p.dy, b.loss);
@@ -91,7 +91,7 @@ void StandInStage::backward_input(Math& math, const StageBuffers& b, std::uint32
   math.gelu_backward(kElements, p.dz, p.z, p.dz);
   if (first_) return;
   math.gemm(product(false, false), p.dz, p.first_weight, b.input_gradient);
-  math.add(kElements, p.dy, b.input_gradient, b.input_gradient);
+  math.add_tensors(kElements, p.dy, b.input_gradient, b.input_gradient);
 }
 
 void StandInStage::backward_weight(Math& math, const StageBuffers& b, std::uint32_t) const {

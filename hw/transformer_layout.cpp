@@ -8,9 +8,9 @@ namespace penstock {
 namespace {
 
 /// Appends parameters and returns their offsets.
-class ParameterPlanner {
+class ParameterAllocator {
  public:
-  explicit ParameterPlanner(std::vector<Parameter>& parameters) : parameters_(parameters) {}
+  explicit ParameterAllocator(std::vector<Parameter>& parameters) : parameters_(parameters) {}
 
   /// What follows belongs to this unit: 0 embedding, 1 + layer, or the head.
   void begin(std::string unit, std::uint64_t number) {
@@ -43,49 +43,49 @@ class ParameterPlanner {
 
 constexpr std::uint64_t kHeadUnit = 1ULL << 32;
 
-LayerParameters place_layer(ParameterPlanner& planner, std::int64_t h, std::int64_t f) {
+LayerParameters place_layer(ParameterAllocator& allocator, std::int64_t h, std::int64_t f) {
   LayerParameters at{};
-  at.gamma1 = planner.gamma("ln1 gamma", h);
-  at.beta1 = planner.bias("ln1 beta", h);
-  at.qkv = planner.matrix("qkv", 3 * h, h);
-  at.qkv_bias = planner.bias("qkv bias", 3 * h);
-  at.projection = planner.matrix("projection", h, h);
-  at.projection_bias = planner.bias("projection bias", h);
-  at.gamma2 = planner.gamma("ln2 gamma", h);
-  at.beta2 = planner.bias("ln2 beta", h);
-  at.up = planner.matrix("up", f, h);
-  at.up_bias = planner.bias("up bias", f);
-  at.down = planner.matrix("down", h, f);
-  at.down_bias = planner.bias("down bias", h);
+  at.gamma1 = allocator.gamma("ln1 gamma", h);
+  at.beta1 = allocator.bias("ln1 beta", h);
+  at.qkv = allocator.matrix("qkv", 3 * h, h);
+  at.qkv_bias = allocator.bias("qkv bias", 3 * h);
+  at.projection = allocator.matrix("projection", h, h);
+  at.projection_bias = allocator.bias("projection bias", h);
+  at.gamma2 = allocator.gamma("ln2 gamma", h);
+  at.beta2 = allocator.bias("ln2 beta", h);
+  at.up = allocator.matrix("up", f, h);
+  at.up_bias = allocator.bias("up bias", f);
+  at.down = allocator.matrix("down", h, f);
+  at.down_bias = allocator.bias("down bias", h);
   return at;
 }
 
 void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
                       const TransformerPart& part) {
   const std::int64_t h = spec.hidden_size;
-  ParameterPlanner planner(layout.parameters);
+  ParameterAllocator allocator(layout.parameters);
   if (part.first) {
-    planner.begin("embedding", 0);
-    layout.token_table = planner.matrix("tokens", spec.vocab_size, h);
-    layout.position_table = planner.matrix("positions", spec.seq_length, h);
+    allocator.begin("embedding", 0);
+    layout.token_table = allocator.matrix("tokens", spec.vocab_size, h);
+    layout.position_table = allocator.matrix("positions", spec.seq_length, h);
   }
   for (int i = part.first_layer; i < part.first_layer + part.layers; ++i) {
-    planner.begin("layer " + std::to_string(i), 1 + static_cast<std::uint64_t>(i));
-    layout.layer_parameters.push_back(place_layer(planner, h, spec.ffn_hidden_size));
+    allocator.begin("layer " + std::to_string(i), 1 + static_cast<std::uint64_t>(i));
+    layout.layer_parameters.push_back(place_layer(allocator, h, spec.ffn_hidden_size));
   }
   if (part.last) {
-    planner.begin("head", kHeadUnit);
-    layout.final_gamma = planner.gamma("ln gamma", h);
-    layout.final_beta = planner.bias("ln beta", h);
-    layout.head = planner.matrix("matrix", spec.vocab_size, h);
+    allocator.begin("head", kHeadUnit);
+    layout.final_gamma = allocator.gamma("ln gamma", h);
+    layout.final_beta = allocator.bias("ln beta", h);
+    layout.head = allocator.matrix("matrix", spec.vocab_size, h);
   }
-  layout.sizes.parameters = planner.count();
+  layout.sizes.parameters = allocator.count();
 }
 
 /// Places buffers of a microbatch one after the other in each area.
-class SlotPlanner {
+class SlotAllocator {
  public:
-  SlotPlanner(const TransformerSpec& spec, std::int64_t microbatch_size, int element_bytes)
+  SlotAllocator(const TransformerSpec& spec, std::int64_t microbatch_size, int element_bytes)
       : rows_(microbatch_size * spec.seq_length),
         hidden_(spec.hidden_size),
         element_bytes_(element_bytes) {}
@@ -127,11 +127,11 @@ class SlotPlanner {
   std::int64_t workspace_peak_ = 0;
 };
 
-class MicrobatchPlanner {
+class MicrobatchAllocator {
  public:
-  MicrobatchPlanner(TransformerLayout& layout, const TransformerSpec& spec,
-                    const TransformerPart& part, std::int64_t microbatch_size,
-                    const Recomputation& recompute, int element_bytes)
+  MicrobatchAllocator(TransformerLayout& layout, const TransformerSpec& spec,
+                      const TransformerPart& part, std::int64_t microbatch_size,
+                      const Recomputation& recompute, int element_bytes)
       : layout_(layout),
         spec_(spec),
         part_(part),
@@ -278,7 +278,7 @@ class MicrobatchPlanner {
   bool selective_;  // and it leaves out something
   std::size_t layers_, recomputed_, group_;
   std::array<Slot, 2> passed_on_{};
-  SlotPlanner slots_;
+  SlotAllocator slots_;
   std::int64_t message_bytes_;
   std::int64_t attention_bytes_;
 };
@@ -296,7 +296,7 @@ TransformerLayout::TransformerLayout(const TransformerSpec& spec, const Transfor
                                      std::int64_t microbatch_size, const Recomputation& recompute,
                                      int element_bytes) {
   place_parameters(*this, spec, part);
-  MicrobatchPlanner(*this, spec, part, microbatch_size, recompute, element_bytes).place();
+  MicrobatchAllocator(*this, spec, part, microbatch_size, recompute, element_bytes).place();
 }
 
 }  // namespace penstock

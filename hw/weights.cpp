@@ -25,7 +25,7 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageByt
   if (mixed_) master_ = allocate(fp32);
   for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = allocate(fp32);
   for_each_constant_holding(bytes, backward_.plain() ? 0 : 1, [&](Owner owner, std::int64_t held) {
-    ledger.add(owner, held, nullptr);
+    ledger.add_bytes(owner, held, nullptr);
   });
   load();
 }
@@ -54,7 +54,7 @@ Tensor WeightStore::version(std::uint32_t version) const {
 }
 
 Tensor WeightStore::for_backward(std::uint32_t number) {
-  return backward_.of(version(number), {newest_version().block}, made_ - number);
+  return backward_.weights_for(version(number), {newest_version().block}, made_ - number);
 }
 
 WeightStore::Version& WeightStore::newest_version() {
@@ -68,7 +68,7 @@ WeightStore::Version& WeightStore::target(std::int64_t position) {
   if (retired(newest)) return newest;
   const auto free = std::ranges::find_if(versions_, retired);
   if (free != versions_.end()) return *free;
-  ledger_.add(Owner::weight_versions, bytes_.version, nullptr);
+  ledger_.add_bytes(Owner::weight_versions, bytes_.version, nullptr);
   const std::int64_t bytes = newest.block->bytes;
   return versions_.emplace_back(made_, allocate(bytes));
 }
@@ -89,7 +89,7 @@ void WeightStore::step(std::int64_t position) {
   backward_.after_step({next.block});
 }
 
-void WeightStore::take(std::int64_t position, Tensor weights) {
+void WeightStore::take_weights(std::int64_t position, Tensor weights) {
   Version& next = target(position);
   next.number = ++made_;
   const std::int64_t n = stage_.sizes().parameters;

@@ -31,7 +31,7 @@ class WeightStore {
   /// Makes the next version, as the op at `position`; zeroes the gradient.
   void step(std::int64_t position);
   /// The next version, as the op at `position`, is these fp32 weights.
-  void take(std::int64_t position, Tensor weights);
+  void take_weights(std::int64_t position, Tensor weights);
   /// Issues what a step, a blend of versions and a sum of gradients do, on scratch memory, and
   /// clears the gradients.
   void warm_up();

@@ -120,7 +120,7 @@ void keep_free(Cluster& cluster, double headroom) {
   for (NodeGroup& group : cluster.groups) group.node.device.headroom = headroom;
 }
 
-LinkSpec slowest_way(const Cluster& cluster) {
+LinkSpec slowest_route(const Cluster& cluster) {
   LinkSpec slowest;
   double latency_s = 0;
   each_link(cluster, LinkClass::all, [&](const LinkSpec& link) {
@@ -131,7 +131,7 @@ LinkSpec slowest_way(const Cluster& cluster) {
     for (const auto& edge : cluster.network->edges)
       slowest.bytes_per_s = std::min(slowest.bytes_per_s, edge.bytes_per_s_back);
   }
-  // A way crosses the links of a graph once, those of the tiers of a node at both ends.
+  // A route crosses the links of a graph once, those of the tiers of a node at both ends.
   slowest.latency_s = latency_s * (2 + cluster.fabric.most_hops());
   return slowest;
 }

@@ -53,7 +53,7 @@ void scale_bandwidth(Cluster& cluster, double factor, LinkClass links = LinkClas
 void keep_free(Cluster& cluster, double headroom);
 
 /// A link that takes at least as long as any message of the cluster without other traffic.
-LinkSpec slowest_way(const Cluster& cluster);
+LinkSpec slowest_route(const Cluster& cluster);
 
 struct Route {
   std::vector<int> links;  ///< indices into Network::links()
@@ -64,7 +64,7 @@ struct Route {
 class Network {
  public:
   explicit Network(const Cluster& cluster);
-  /// The way of messages from GPU `from` to GPU `to`; `backward` tells gradient channels from
+  /// The route of messages from GPU `from` to GPU `to`; `backward` tells gradient channels from
   /// activation channels, which matters only where each channel has its own capacity. Precondition:
   /// the two are joined.
   Route route(int from, int to, bool backward);

@@ -29,21 +29,21 @@ double uniform_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t coun
   return unit_interval(hash(seed, stream, counter));
 }
 
-std::size_t RateProfile::index_at(double time_s) const {
+std::size_t PiecewiseRate::index_at(double time_s) const {
   const auto after = std::ranges::upper_bound(steps_, time_s, {}, &Step::from_s);
   return static_cast<std::size_t>(after - steps_.begin()) - 1;
 }
 
-double RateProfile::at(double time_s) const { return steps_[index_at(time_s)].share; }
+double PiecewiseRate::at(double time_s) const { return steps_[index_at(time_s)].share; }
 
 /// Makes a step begin at this time.
-void RateProfile::cut(double time_s) {
+void PiecewiseRate::cut(double time_s) {
   const std::size_t i = index_at(time_s);
   if (steps_[i].from_s == time_s) return;
   steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1, {time_s, steps_[i].share});
 }
 
-void RateProfile::scale(double from_s, double until_s, double share) {
+void PiecewiseRate::scale(double from_s, double until_s, double share) {
   cut(from_s);
   if (until_s < kForever) cut(until_s);
   for (Step& step : steps_) {
@@ -51,7 +51,7 @@ void RateProfile::scale(double from_s, double until_s, double share) {
   }
 }
 
-double RateProfile::end_of(double start_s, double work_s) const {
+double PiecewiseRate::end_of(double start_s, double work_s) const {
   double at_s = start_s;
   for (std::size_t i = index_at(start_s); i + 1 < steps_.size(); ++i) {
     const double possible = (steps_[i + 1].from_s - at_s) * steps_[i].share;

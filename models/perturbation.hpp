@@ -20,7 +20,7 @@ namespace penstock {
 inline constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// A share that is piecewise constant over time, 1 where nothing was said.
-class RateProfile {
+class PiecewiseRate {
  public:
   struct Step {
     double from_s, share;
@@ -122,10 +122,10 @@ struct PerturbationSpec {
 
 struct Perturbation {
   std::optional<Jitter> jitter;
-  std::uint32_t run = 0;                ///< of the jitter's runs
-  std::vector<double> slowdown;         ///< per device
-  std::vector<RateProfile> speed;       ///< per device
-  std::vector<RateProfile> link_share;  ///< per link; empty: none changes
+  std::uint32_t run = 0;                  ///< of the jitter's runs
+  std::vector<double> slowdown;           ///< per device
+  std::vector<PiecewiseRate> speed;       ///< per device
+  std::vector<PiecewiseRate> link_share;  ///< per link; empty: none changes
 
   double end_of(double start_s, double cost_s, std::uint32_t device, std::uint32_t op) const {
     const double noise = jitter ? jitter->factor(run, device, op) : 1;

@@ -183,7 +183,7 @@ void finish_times(StageCosts& c, double scale, bool recompute) {
 
 std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
                                              const std::vector<int>& layers,
-                                             const ProfileUse& use) {
+                                             const PipedreamUse& use) {
   std::vector<double> cut = profiled_cut_bytes(profile);
   cut[0] = profile.input_bytes;  // through a first stage without layers
   const std::vector<bool> recompute = use.recompute.values();

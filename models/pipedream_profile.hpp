@@ -57,7 +57,7 @@ PipedreamProfile load_pipedream_profile(const std::string& path);
 /// are read behind it.
 std::vector<double> profiled_cut_bytes(const PipedreamProfile& profile);
 
-struct ProfileUse {
+struct PipedreamUse {
   double scale = 1;  ///< microbatch in minibatches of the profile: times and activations go with it
   PerStage<bool> recompute = false;
   ParameterBytes bytes;  ///< per parameter
@@ -67,7 +67,8 @@ struct ProfileUse {
 /// counts as I, half as W; STEP takes no time. Precondition: the numbers add up to the profile's
 /// layers.
 std::vector<StageCosts> profiled_stage_costs(const PipedreamProfile& profile,
-                                             const std::vector<int>& layers, const ProfileUse& use);
+                                             const std::vector<int>& layers,
+                                             const PipedreamUse& use);
 
 /// Layers per stage so that the slowest stage's F + B (F again where it recomputes), divided by the
 /// stage's replicas, is as small as possible; among those splits, one that sends the fewest bytes.

@@ -47,7 +47,7 @@ class Rooms {
                            [](int sum, const Room& room) { return sum + room.units; });
   }
   /// The first GPU of a unit of this node.
-  int take(int node) {
+  int take_unit(int node) {
     Room& room = nodes_[static_cast<std::size_t>(node)];
     return room.first_gpu + unit_ * room.taken++;
   }
@@ -65,7 +65,7 @@ class Rooms {
 /// Takes `count` units, node after node in this order.
 void fill(Rooms& rooms, const std::vector<int>& order, int count, std::vector<int>& out) {
   for (const int node : order) {
-    for (; count > 0 && rooms.left(node) > 0; --count) out.push_back(rooms.take(node));
+    for (; count > 0 && rooms.left(node) > 0; --count) out.push_back(rooms.take_unit(node));
   }
 }
 
@@ -75,7 +75,7 @@ int deal(Rooms& rooms, const std::vector<int>& nodes, int count, std::vector<int
     more = false;
     for (const int node : nodes) {
       if (count == 0 || rooms.left(node) == 0) continue;
-      out.push_back(rooms.take(node));
+      out.push_back(rooms.take_unit(node));
       --count;
       more = true;
     }

@@ -41,7 +41,7 @@ struct PartParameters {
         head(model.head_parameters(tensor)),
         tied(model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0) {}
 
-  std::int64_t of(int layers, bool first, bool last) const {
+  std::int64_t of_layers(int layers, bool first, bool last) const {
     return layers * layer + (first ? embedding : 0) + (last ? head : 0) -
            (first && last ? tied : 0);
   }
@@ -55,7 +55,7 @@ class StageModel {
         device_(device),
         b_(options.microbatch_size / options.context),
         context_(options.context),
-        recompute_(options.recompute.of(stage)),
+        recompute_(options.recompute.at(stage)),
         tensor_(options.tensor),
         shards_(options.optimizer_shards),
         stack_(options.stack),
@@ -96,7 +96,7 @@ class StageModel {
 
   /// F + B alone, as `costs` has them.
   double compute_s(int layers, bool first, bool last) const {
-    const std::int64_t weights = weight_bytes(parameters_.of(layers, first, last));
+    const std::int64_t weights = weight_bytes(parameters_.of_layers(layers, first, last));
     const Times times = times_of(flops_of(layers, last), layers, first, last, weights);
     return times.forward_s + times.backward_s;
   }
@@ -114,7 +114,7 @@ class StageModel {
   }
 
   void add_parameters(StageCosts& c, int layers, bool first, bool last) const {
-    const std::int64_t parameters = parameters_.of(layers, first, last);
+    const std::int64_t parameters = parameters_.of_layers(layers, first, last);
     const auto n = static_cast<double>(parameters);
     c.weight_bytes = weight_bytes(parameters);
     c.gradient_bytes = whole(n * model_.bytes.gradients);
@@ -490,7 +490,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
 
 std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
                               const TensorParallel& tensor) {
-  return PartParameters(model, tensor).of(layers, first, last);
+  return PartParameters(model, tensor).of_layers(layers, first, last);
 }
 
 std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int layers, bool first,
@@ -523,7 +523,7 @@ std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& m
     const StageModel stage(model, devices[i], options, i);
     PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
                        .head_s = stage.costs(0, false, true).backward_s};
-    const int again = options.recompute.of(i).recomputed(layers[i]);
+    const int again = options.recompute.at(i).recomputed(layers[i]);
     if (again > 0 && again < layers[i]) {
       times.recomputed = again;
       times.recomputed_s = times.layer_s;

@@ -1,9 +1,9 @@
 // Topologies: what the GPUs of a node hang on (NVLink pairs, mesh or switch, a PCIe tree, NICs),
 // what joins the NICs (one switch, rails, a fat tree, a dragonfly, a torus), and graphs given edge
-// by edge. The way of a message is computed from the numbers of its ends, not searched for, except
-// in graphs. It is one way: a message is never striped over several rails or uplinks. Bandwidth is
-// per direction; latency never occupies a link. `intra` and `inter` have the latency of a message
-// from port to port; every other link adds its own each time it is crossed.
+// by edge. The route of a message is computed from the numbers of its ends, not searched for,
+// except in graphs. It is one way: a message is never striped over several rails or uplinks.
+// Bandwidth is per direction; latency never occupies a link. `intra` and `inter` have the latency
+// of a message from port to port; every other link adds its own each time it is crossed.
 #pragma once
 
 #include "models/device.hpp"
@@ -99,10 +99,10 @@ struct NodePlace {
   int first_gpu;
 };
 
-/// Adds the way between two GPUs of a node, numbered in the node. Precondition: they differ.
+/// Adds the route between two GPUs of a node, numbered in the node. Precondition: they differ.
 void cross_node(const NodePlace& node, int from, int to, LinkPath& path);
-/// Adds the way of a GPU's messages through a NIC of its node, outwards or inwards. The latency of
-/// the NICs counts half at each end.
+/// Adds the route of a GPU's messages through a NIC of its node, outwards or inwards. The latency
+/// of the NICs counts half at each end.
 void leave_node(const NodePlace& node, int gpu, int nic, LinkPath& path);
 void enter_node(const NodePlace& node, int gpu, int nic, LinkPath& path);
 
@@ -141,7 +141,7 @@ struct FabricSpec {
   LinkSpec link;    ///< rails: a rail switch's to the spine; dragonfly: inside groups; torus
   LinkSpec global;  ///< dragonfly: between groups
 
-  /// Links that the longest way through it has, NICs not counted.
+  /// Links that the longest route through it has, NICs not counted.
   int most_hops() const;
 };
 
@@ -150,7 +150,7 @@ struct FabricEnd {
   int node = 0, nic = 0;
 };
 
-/// Adds the way from NIC to NIC, behind both. Precondition: different nodes.
+/// Adds the route from NIC to NIC, behind both. Precondition: different nodes.
 /// D-mod-k (Zahavi, 2010, "D-Mod-K Routing Providing Non-Blocking Traffic for Shift Permutations on
 /// Real Life Fat Trees"): uplink floor(d / product of the uplinks below) mod uplinks, where d is
 /// the destination's number.

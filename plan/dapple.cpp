@@ -13,8 +13,8 @@
 namespace penstock {
 namespace {
 
-void take(const DappleCluster& cluster, int machine, int count, std::vector<int>& used,
-          std::vector<int>& taken) {
+void take_devices(const DappleCluster& cluster, int machine, int count, std::vector<int>& used,
+                  std::vector<int>& taken) {
   int& first = used[static_cast<std::size_t>(machine)];
   for (int i = 0; i < count; ++i) taken.push_back(machine * cluster.devices_per_machine + first++);
 }
@@ -28,7 +28,7 @@ std::vector<int> take_whole(const DappleCluster& cluster, bool fresh, int count,
     const int there = used[static_cast<std::size_t>(machine)];
     if ((there == 0) != fresh) continue;
     const int some = std::min(count, cluster.devices_per_machine - there);
-    take(cluster, machine, some, used, taken);
+    take_devices(cluster, machine, some, used, taken);
     count -= some;
   }
   return taken;
@@ -41,7 +41,7 @@ std::vector<int> take_evenly(const DappleCluster& cluster, int count, std::vecto
     any = false;
     for (int machine = 0; machine < cluster.machines && count > 0; ++machine) {
       if (used[static_cast<std::size_t>(machine)] == cluster.devices_per_machine) continue;
-      take(cluster, machine, 1, used, taken);
+      take_devices(cluster, machine, 1, used, taken);
       --count;
       any = true;
     }

@@ -90,33 +90,35 @@ double TransformerModel::layer_input_bytes(double microbatch) const {
   return spec_.layer_input_bytes(microbatch);
 }
 
-MeasuredTransformerModel::MeasuredTransformerModel(TransformerSpec spec, MeasuredModel measured,
+ProfiledTransformerModel::ProfiledTransformerModel(TransformerSpec spec, LayerProfile layer_profile,
                                                    int devices)
-    : TransformerModel(std::move(spec), {}), measured_(std::move(measured)), devices_(devices) {}
+    : TransformerModel(std::move(spec), {}),
+      profile_(std::move(layer_profile)),
+      devices_(devices) {}
 
-MeasuredUse MeasuredTransformerModel::use(double microbatch, Recompute recompute) const {
-  return measured_.use(microbatch, recompute, devices_);
+ProfileUse ProfiledTransformerModel::use(double microbatch, Recompute recompute) const {
+  return profile_.use(microbatch, recompute, devices_);
 }
 
-MeasuredRow MeasuredTransformerModel::row(double microbatch, Recompute recompute) const {
-  return measured_.row(use(microbatch, recompute));
+ProfileRow ProfiledTransformerModel::row(double microbatch, Recompute recompute) const {
+  return profile_.row(use(microbatch, recompute));
 }
 
-std::vector<LayerState> MeasuredTransformerModel::chain(double microbatch,
+std::vector<LayerState> ProfiledTransformerModel::chain(double microbatch,
                                                         Recompute recompute) const {
-  MeasuredRow layers = row(microbatch, recompute);
+  ProfileRow layers = row(microbatch, recompute);
   const double once_bytes = std::exchange(layers.overhead, {}).activation_bytes;
   std::vector<LayerState> states =
-      chain_of(measured_stage_costs(spec(), layers, MeasuredStep{}, layers_of(spec())));
+      chain_of(profiled_stage_costs(spec(), layers, ProfileStep{}, layers_of(spec())));
   for (LayerState& state : states) state.activation_bytes += once_bytes;
   return states;
 }
 
-std::string MeasuredTransformerModel::refuse(double microbatch, Recompute recompute) const {
-  const MeasuredUse asked = use(microbatch, recompute);
+std::string ProfiledTransformerModel::refuse(double microbatch, Recompute recompute) const {
+  const ProfileUse asked = use(microbatch, recompute);
   for (const auto why :
-       {&MeasuredModel::refuse_recompute, &MeasuredModel::refuse_load, &MeasuredModel::refuse_size})
-    if (std::string text = (measured_.*why)(asked); !text.empty()) return text;
+       {&LayerProfile::refuse_recompute, &LayerProfile::refuse_load, &LayerProfile::refuse_size})
+    if (std::string text = (profile_.*why)(asked); !text.empty()) return text;
   return "";
 }
 

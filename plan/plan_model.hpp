@@ -2,7 +2,7 @@
 // of a device or measured.
 #pragma once
 
-#include "models/measured.hpp"
+#include "models/layer_profile.hpp"
 #include "models/stage_costs.hpp"
 #include "plan/plan.hpp"
 
@@ -51,20 +51,20 @@ class TransformerModel : public PlanModel {
 
 /// Transformer layers as `penstock calibrate` measured them. What every stage takes once, whatever
 /// its layers, belongs to no layer: its time is left out, its bytes are counted once for the model.
-class MeasuredTransformerModel final : public TransformerModel {
+class ProfiledTransformerModel final : public TransformerModel {
  public:
   /// `devices`: of the plan; they say under which load rows must have been measured.
-  MeasuredTransformerModel(TransformerSpec spec, MeasuredModel measured, int devices);
+  ProfiledTransformerModel(TransformerSpec spec, LayerProfile layer_profile, int devices);
 
   std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
   std::string refuse(double microbatch, Recompute recompute) const override;
   /// The row that such microbatches take their times from. Precondition: they are not refused.
-  MeasuredRow row(double microbatch, Recompute recompute) const;
+  ProfileRow row(double microbatch, Recompute recompute) const;
 
  private:
-  MeasuredUse use(double microbatch, Recompute recompute) const;
+  ProfileUse use(double microbatch, Recompute recompute) const;
 
-  MeasuredModel measured_;
+  LayerProfile profile_;
   int devices_;
 };
 

@@ -58,7 +58,7 @@ embed_report() {
 }
 
 embed_report
-rooms=(base program models schedules schedules_catalog schedules_exchange schedules_search traces sim scenarios results report engine)
+rooms=(base program models schedules schedules_catalog schedules_formats schedules_search traces sim scenarios results report engine)
 for room in "${rooms[@]}"; do compile "$room"; done
 
 python3 "$root/playground/assemble.py" shipped "$objects/shipped"

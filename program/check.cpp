@@ -14,11 +14,11 @@ namespace {
 class Findings {
  public:
   template <class... Args>
-  void add(fmt::format_string<Args...> format, Args&&... args) {
+  void add_finding(fmt::format_string<Args...> format, Args&&... args) {
     if (texts_.size() < 20) texts_.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
   bool empty() const { return texts_.empty(); }
-  std::vector<std::string> take() { return std::move(texts_); }
+  std::vector<std::string> take_texts() { return std::move(texts_); }
 
  private:
   std::vector<std::string> texts_;
@@ -30,32 +30,35 @@ void check_each_op_once(const Program& program, const DependencyTable& table, Fi
     const Op& op = ops[g];
     const bool known =
         op.stage < program.placement.stages() && op.microbatch < table.microbatches();
-    findings.add("{} {}", to_string(op),
-                 known ? "stands twice" : "is outside of the schedule's stages and microbatches");
+    findings.add_finding(
+        "{} {}", to_string(op),
+        known ? "stands twice" : "is outside of the schedule's stages and microbatches");
   }
   const auto stages = static_cast<std::uint32_t>(program.placement.stages());
   for (int d = 0; d < ops.devices(); ++d) {
-    for (const Op& op : ops.of(d)) {
+    for (const Op& op : ops.of_device(d)) {
       if (!is_compute(op.kind) || op.stage >= stages || op.microbatch >= table.microbatches())
         continue;
       const int home = program.placement.device_of(op.stage, op.microbatch);
       if (home != d) {
-        findings.add("{} stands on device {}, but its stage lives on device {}", to_string(op), d,
-                     home);
+        findings.add_finding("{} stands on device {}, but its stage lives on device {}",
+                             to_string(op), d, home);
       }
     }
   }
   for (std::uint32_t s = 0; s < stages; ++s) {
     for (std::uint32_t k = 0; k < table.microbatches(); ++k) {
       const std::uint32_t backward = table.backward(s, k);
-      if (table.forward(s, k) == kNoOp) findings.add("{}F{} is missing", s, k);
+      if (table.forward(s, k) == kNoOp) findings.add_finding("{}F{} is missing", s, k);
       if (!program.has_backward(s, k)) {
-        if (backward != kNoOp) findings.add("{}B{} is not the one backward of its update", s, k);
+        if (backward != kNoOp)
+          findings.add_finding("{}B{} is not the one backward of its update", s, k);
       } else if (backward == kNoOp) {
-        findings.add("{}B{} (or {}I{}) is missing", s, k, s, k);
+        findings.add_finding("{}B{} (or {}I{}) is missing", s, k, s, k);
       } else if (const bool split = ops[backward].kind == OpKind::backward_input;
                  split != (table.weight(s, k) != kNoOp)) {
-        findings.add("{}W{} {}", s, k, split ? "is missing" : "stands beside a full backward");
+        findings.add_finding("{}W{} {}", s, k,
+                             split ? "is missing" : "stands beside a full backward");
       }
     }
   }
@@ -89,8 +92,8 @@ class DeviceOrder {
   /// `first` must stand before `second` when it is on this device, too.
   void expect(std::uint32_t first, std::uint32_t second) const {
     if (first < second || first >= end_) return;
-    findings_.add("{} waits for {}, which stands after it on device {}",
-                  to_string(program_.ops[second]), to_string(program_.ops[first]), device_);
+    findings_.add_finding("{} waits for {}, which stands after it on device {}",
+                          to_string(program_.ops[second]), to_string(program_.ops[first]), device_);
   }
 
   const Program& program_;
@@ -121,11 +124,11 @@ void check_held(const Program& program, Findings& findings) {
     const auto makes = [](const Op& op) { return op.kind == OpKind::step; };
     for (std::uint32_t r = 0; r < program.placement.width_of(s); ++r) {
       const int d = program.placement.device_at(r, program.placement.positions()[s]);
-      const std::uint32_t needed = live_versions(program.ops.of(d), version_of, makes);
+      const std::uint32_t needed = live_versions(program.ops.of_device(d), version_of, makes);
       const std::uint32_t held = program.versions.held(s);
       if (needed > held)
-        findings.add("stage {} on device {} needs {} weight versions at once, but holds {}", s, d,
-                     needed, held);
+        findings.add_finding("stage {} on device {} needs {} weight versions at once, but holds {}",
+                             s, d, needed, held);
     }
   }
 }
@@ -134,23 +137,23 @@ void check_versions(const Program& program, Findings& findings) {
   const bool listed = program.versions.kind == VersionRule::Kind::listed;
   for (int d = 0; d < program.ops.devices(); ++d) {
     std::uint32_t made = 0;
-    for (const Op& op : program.ops.of(d)) {
+    for (const Op& op : program.ops.of_device(d)) {
       if (op.kind == OpKind::step) ++made;
       if (!is_compute(op.kind)) continue;
       const std::uint32_t version = program.version(op);
       const std::uint32_t held = program.versions.held(op.stage);
       if (version > made) {
-        findings.add(
+        findings.add_finding(
             "{} on device {} needs weight version {}, but only {} updates were made before it",
             to_string(op), d, version, made);
       } else if (!listed && version + held <= made) {
-        findings.add(
+        findings.add_finding(
             "{} on device {} needs weight version {}, no longer held after update {} ({} held)",
             to_string(op), d, version, made, held);
       }
     }
     const std::uint32_t due = updates_of(program, d);
-    if (made != due) findings.add("device {} makes {} updates instead of {}", d, made, due);
+    if (made != due) findings.add_finding("device {} makes {} updates instead of {}", d, made, due);
   }
 }
 
@@ -159,7 +162,7 @@ struct Untimed {
   std::vector<bool> sent;
   bool arrived(std::uint32_t g) const { return sent[g]; }
   void transfer(std::uint32_t, int, std::uint32_t to) { sent[to] = true; }
-  void run(int, std::uint32_t, std::uint32_t) {}
+  void run_op(int, std::uint32_t, std::uint32_t) {}
   void meet(int, std::uint32_t, std::uint32_t, std::uint32_t) {}
   void leave(int, std::uint32_t, std::uint32_t) {}
 };
@@ -173,7 +176,8 @@ class DeadlockReport {
   void write(Findings& findings) const {
     for (const int d : cycle()) {
       const Wait wait = wait_of(d);
-      findings.add("deadlock: device {} is stuck before {}: {}", d, to_string(head(d)), wait.why);
+      findings.add_finding("deadlock: device {} is stuck before {}: {}", d, to_string(head(d)),
+                           wait.why);
     }
   }
 
@@ -242,7 +246,7 @@ std::vector<std::string> check_deadlock(const Program& program, const Dependency
   Untimed clock{std::vector<bool>(program.ops.size(), false)};
   Walk<Untimed> walk(program, table, clock);
   if (!walk.run()) DeadlockReport(program, table, walk, clock).write(findings);
-  return findings.take();
+  return findings.take_texts();
 }
 
 std::vector<std::string> check(const Program& program, const DependencyTable& table) {
@@ -257,7 +261,7 @@ std::vector<std::string> check_order(const Program& program, const DependencyTab
   if (findings.empty()) check_versions(program, findings);
   if (findings.empty() && program.versions.kind == VersionRule::Kind::listed)
     check_held(program, findings);
-  return findings.take();
+  return findings.take_texts();
 }
 
 }  // namespace penstock

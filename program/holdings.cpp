@@ -17,7 +17,7 @@ StageBytes stage_bytes(const std::vector<StageCosts>& costs, std::uint32_t stage
   b.until_input = activations - b.until_weight;
   b.kept = c.activation_after_input_bytes - b.until_weight;
   b.forward_workspace = c.forward_workspace_bytes;
-  b.backward_workspace = b.split_workspace =
+  b.backward_workspace = b.part_workspace =
       stored ? c.stored_workspace_bytes : c.backward_workspace_bytes;
   b.input_message = stage > 0 ? costs[stage - 1].output_bytes / parts : 0;
   b.output_message = c.output_bytes / parts;

@@ -34,7 +34,7 @@ struct StageBytes {
   std::int64_t kept = 0;                ///< what I makes for W: from its end to that of W
   std::int64_t forward_workspace = 0;   ///< while F runs
   std::int64_t backward_workspace = 0;  ///< while a whole B runs
-  std::int64_t split_workspace = 0;     ///< while I or W runs
+  std::int64_t part_workspace = 0;      ///< while I or W runs
   std::int64_t input_message = 0, output_message = 0;  ///< of F; gradients are as large
 };
 
@@ -74,7 +74,7 @@ void for_each_holding(const Op& op, const StageBytes& b, std::int64_t microbatch
   }
   const std::int64_t works = forward                       ? b.forward_workspace
                              : op.kind == OpKind::backward ? b.backward_workspace
-                                                           : b.split_workspace;
+                                                           : b.part_workspace;
   change(OpPoint::start, Owner::workspace, works);
   change(OpPoint::end, Owner::workspace, -works);
   switch (op.kind) {

@@ -13,7 +13,7 @@ constexpr double kNotWhole = std::numeric_limits<double>::quiet_NaN();
 /// Updates of device 0 made before its last forward: what follows is the drain.
 std::uint32_t updates_before_drain(const Program& program) {
   std::uint32_t updates = 0, before = 0;
-  for (const Op& op : program.ops.of(0)) {
+  for (const Op& op : program.ops.of_device(0)) {
     if (op.kind == OpKind::step) ++updates;
     if (op.kind == OpKind::forward) before = updates;
   }

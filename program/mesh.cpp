@@ -7,7 +7,7 @@ namespace penstock {
 namespace {
 
 std::int64_t sum(const PerStage<int>& each, std::uint32_t depth) {
-  if (each.alike()) return std::int64_t{depth} * each.of(0);
+  if (each.alike()) return std::int64_t{depth} * each.at(0);
   const std::vector<int> values = each.values();
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
@@ -17,7 +17,7 @@ std::int64_t sum(const PerStage<int>& each, std::uint32_t depth) {
 int Mesh::most() const { return std::ranges::max(width.values()); }
 
 std::vector<int> Mesh::widths(std::uint32_t depth) const {
-  return width.alike() ? std::vector<int>(depth, width.of(0)) : width.values();
+  return width.alike() ? std::vector<int>(depth, width.at(0)) : width.values();
 }
 
 std::int64_t Mesh::devices(std::uint32_t depth) const { return sum(turns(), depth); }

@@ -27,13 +27,13 @@ struct Mesh {
   /// Replicas that are devices of their own.
   PerStage<int> turns() const { return divided ? PerStage<int>(1) : width; }
   /// Replicas of a position that are one device.
-  int together(std::size_t position) const { return divided ? width.of(position) : 1; }
+  int together(std::size_t position) const { return divided ? width.at(position) : 1; }
   bool replicated() const { return most() > 1; }
   /// Do GPUs of one device add their gradients: of replicas that divide microbatches, or of context
   /// ranks?
   bool reduces_within() const { return divided || replica_sharers() > 1; }
   /// How many GPUs hold the same weights, at a position and at most.
-  int sharers(std::size_t position) const { return width.of(position) * replica_sharers(); }
+  int sharers(std::size_t position) const { return width.at(position) * replica_sharers(); }
   int sharers() const { return most() * replica_sharers(); }
   int replica_sharers() const;  ///< of one replica
   int size(Axis axis) const { return inner[static_cast<std::size_t>(axis)]; }

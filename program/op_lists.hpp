@@ -24,7 +24,7 @@ class OpLists {
   /// Appends an op to the device being filled. Not a vector's push_back: where that is a call (as
   /// in large files) the op is stored in pieces and read as a whole, which takes four times as
   /// long.
-  [[gnu::always_inline]] void add(Op op) {
+  [[gnu::always_inline]] void add_op(Op op) {
     if (size_.count == ops_.size()) make_room();
     ops_[size_.count++] = op;
   }
@@ -45,7 +45,7 @@ class OpLists {
   /// none.
   std::uint32_t previous_compute(int device, std::uint32_t g) const;
   std::uint32_t next_compute(int device, std::uint32_t g) const;
-  std::span<const Op> of(int device) const {
+  std::span<const Op> of_device(int device) const {
     return std::span(ops_).subspan(begin(device), end(device) - begin(device));
   }
 
@@ -109,12 +109,12 @@ class Placement {
   bool reversed(std::uint32_t microbatch) const {
     return mirrored_ != 0 && microbatch / most_ % mirrored_ >= (mirrored_ + 1) / 2;
   }
-  /// Ways that microbatches take through the devices, and the way of one.
+  /// Routes of microbatches through the devices, and that of one.
   std::uint32_t routes() const { return mirrored_ == 0 ? round_ : 2 * round_; }
   std::uint32_t route_of(std::uint32_t microbatch) const {
     return microbatch % round_ + (reversed(microbatch) ? round_ : 0);
   }
-  /// A stage's device on a way.
+  /// A stage's device on a route.
   int device_on(std::uint32_t stage, std::uint32_t route) const {
     const bool back = route >= round_;
     const std::uint32_t position = back ? mirror(position_[stage]) : position_[stage];

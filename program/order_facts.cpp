@@ -9,7 +9,7 @@ OrderFacts order_facts(const Program& program, int device) {
   std::uint32_t stash = 0;
   std::uint32_t updates = 0;
   std::vector<std::uint32_t> oldest_used;  // version, by update
-  for (const Op& op : program.ops.of(device)) {
+  for (const Op& op : program.ops.of_device(device)) {
     if (is_compute(op.kind)) {
       const std::uint32_t update = program.local(op) / program.per_update(op.stage);
       if (update >= oldest_used.size()) oldest_used.resize(update + 1, kNoOp);

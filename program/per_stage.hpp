@@ -29,7 +29,7 @@ class PerStage {
 
   bool alike() const { return each_.empty(); }
   /// Precondition: `stage` is one of those that have a value.
-  typename std::vector<T>::const_reference of(std::size_t stage) const {
+  typename std::vector<T>::const_reference at(std::size_t stage) const {
     if (alike()) return all_;
     return each_[stage];
   }

@@ -99,7 +99,7 @@ class Barriers {
 // A Clock has
 //   bool arrived(g)                        has the message that op g waits for been sent (and
 //   timed)? void transfer(from, from_device, to)   the message from op `from` to op `to` is sent
-//   void run(device, g, held_by)           op g (and its pair) runs; `held_by`: the op whose
+//   void run_op(device, g, held_by)        op g (and its pair) runs; `held_by`: the op whose
 //                                          incoming message the device also waits for (coupled),
 //                                          or kNoOp
 //   void meet(device, g, group, held_by)   the device has come to the meeting of op g
@@ -161,7 +161,7 @@ class Walk {
                          (!computes && waits_for_others(device, g, held_by));
       if (waits) break;
       if (op.has(Op::detached)) come(device, g, held_by);
-      clock_.run(device, g, held_by);
+      clock_.run_op(device, g, held_by);
       cursor_[d] = g += count;
       if (!computes) hand_norm(device, g - 1);
       if constexpr (coupled) {

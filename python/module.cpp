@@ -34,8 +34,8 @@ EngineChoice engine_named(const std::string& name) {
   return EngineChoice(named - kEngineNames);
 }
 
-std::shared_ptr<Run> run(ReadScenario& scenario, const Changes& changes,
-                         const std::string& engine) {
+std::shared_ptr<Run> run_scenario(ReadScenario& scenario, const Changes& changes,
+                                  const std::string& engine) {
   const EngineChoice choice = engine_named(engine);
   return std::make_shared<Run>(scenario.simulate(overrides_of(changes), choice), choice);
 }
@@ -168,7 +168,7 @@ PYBIND11_MODULE(_core, m) {
       .def_static("of_text", &ReadScenario::of_text, Unlocked())
       .def_static("of_text_alone", &ReadScenario::of_text_alone, Unlocked())
       .def("own_files", &ReadScenario::own_files)
-      .def("simulate", &run, Unlocked());
+      .def("simulate", &run_scenario, Unlocked());
   py::class_<RemoteWork>(m, "RemoteWork")
       .def(py::init<const std::string&>())
       .def("answers", &RemoteWork::answers);

@@ -31,8 +31,8 @@ Json owners_json(const MemoryUse& use) {
 Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size, std::size_t most) {
   std::vector<std::uint32_t> at, bytes;
   for (const auto& [seconds, held] : thinned(line.samples, most)) {
-    at.push_back(time.of(seconds));
-    bytes.push_back(size.of(static_cast<double>(held)));
+    at.push_back(time.tick_of(seconds));
+    bytes.push_back(size.tick_of(static_cast<double>(held)));
   }
   return {{"device", line.device},
           {"capacity", line.capacity_bytes},

@@ -36,7 +36,7 @@ std::string base64(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
-std::uint32_t Ticks::of(double value) const {
+std::uint32_t Ticks::tick_of(double value) const {
   return static_cast<std::uint32_t>(std::clamp(std::round(value / step_), 0.0, kMost));
 }
 

@@ -48,7 +48,7 @@ class Ticks {
  public:
   explicit Ticks(double most) : step_(most > 0 ? most / kMost : 1) {}
   double step() const { return step_; }
-  std::uint32_t of(double value) const;
+  std::uint32_t tick_of(double value) const;
   static constexpr std::uint32_t none = 0xffffffffU;
 
  private:

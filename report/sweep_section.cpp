@@ -16,15 +16,16 @@ Json column_json(const SweptColumn& column, const ColumnValues& values) {
 }  // namespace
 
 SweepPoints::SweepPoints(std::initializer_list<SweepPoint> points) {
-  for (const SweepPoint& point : points) add(point);
+  for (const SweepPoint& point : points) add_point(point);
 }
 
-void SweepPoints::add(const SweepPoint& point) {
+void SweepPoints::add_point(const SweepPoint& point) {
   ++size_;
   columns_.resize(point.cells.size() + 2);
-  for (std::size_t c = 0; c < point.cells.size(); ++c) columns_[c].add(point.cells[c]);
-  columns_.rbegin()[1].add(std::string(kPointStatusNames[static_cast<std::size_t>(point.status)]));
-  columns_.back().add(point.reason);
+  for (std::size_t c = 0; c < point.cells.size(); ++c) columns_[c].add_cell(point.cells[c]);
+  columns_.rbegin()[1].add_cell(
+      std::string(kPointStatusNames[static_cast<std::size_t>(point.status)]));
+  columns_.back().add_cell(point.reason);
 }
 
 std::string section_text(const SweepSection& sweep) {

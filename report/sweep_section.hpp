@@ -34,7 +34,7 @@ struct SweepPoint {
 class SweepPoints {
  public:
   SweepPoints(std::initializer_list<SweepPoint> points = {});
-  void add(const SweepPoint& point);
+  void add_point(const SweepPoint& point);
   std::size_t size() const { return size_; }
   /// Of a point's cells, then of its status and reason.
   const std::vector<ColumnValues>& columns() const { return columns_; }

@@ -18,7 +18,7 @@ bool all_the_same(const std::vector<T>& values) {
 
 }  // namespace
 
-void ColumnValues::add(const Cell& cell) {
+void ColumnValues::add_cell(const Cell& cell) {
   const std::string* text = std::get_if<std::string>(&cell);
   const double* number = std::get_if<double>(&cell);
   if (text != nullptr) become_words();
@@ -58,7 +58,7 @@ std::string section_text(const TableSection& table) {
   json["rows"] = table.rows.size();
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     ColumnValues values;
-    for (const auto& row : table.rows) values.add(row[c]);
+    for (const auto& row : table.rows) values.add_cell(row[c]);
     json["columns"].push_back({{"name", table.columns[c].name},
                                {"unit", table.columns[c].unit},
                                {"values", values.json()}});

@@ -30,7 +30,7 @@ std::string section_text(const TableSection& table);
 /// each, or where any of them is a text, each text once.
 class ColumnValues {
  public:
-  void add(const Cell& cell);
+  void add_cell(const Cell& cell);
   /// As the page reads them: {all} where every row has the same, numbers, or {words, at}.
   Json json() const;
 

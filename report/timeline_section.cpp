@@ -51,9 +51,9 @@ class Packed {
  public:
   explicit Packed(double tick_end_s) : ticks_(tick_end_s) {}
 
-  void add(const TimelineBar& bar, Half half) {
-    start_.push_back(ticks_.of(bar.span.start_s));
-    end_.push_back(ticks_.of(bar.span.end_s));
+  void add_bar(const TimelineBar& bar, Half half) {
+    start_.push_back(ticks_.tick_of(bar.span.start_s));
+    end_.push_back(ticks_.tick_of(bar.span.end_s));
     microbatch_.push_back(bar.op.microbatch);
     stage_.push_back(bar.op.stage);
     kind_.push_back(static_cast<std::uint8_t>(static_cast<unsigned>(bar.op.kind) |
@@ -61,8 +61,8 @@ class Packed {
     recompute_.push_back(static_cast<std::uint8_t>(std::round(255 * bar.recompute_share)));
     const bool message = bar.message.end_s >= 0;
     has_messages_ |= message;
-    sent_.push_back(message ? ticks_.of(bar.message.start_s) : Ticks::none);
-    arrived_.push_back(message ? ticks_.of(bar.message.end_s) : Ticks::none);
+    sent_.push_back(message ? ticks_.tick_of(bar.message.start_s) : Ticks::none);
+    arrived_.push_back(message ? ticks_.tick_of(bar.message.end_s) : Ticks::none);
   }
 
   void put(Json& lane) const {
@@ -92,7 +92,7 @@ Json lane_json(const TimelineLane& lane, double until_s, double tick_end_s) {
     const bool first = !second && bar.op.has(Op::paired);
     const Half half = second ? Half::lower : first ? Half::upper : Half::whole;
     second = first;
-    if (bar.span.start_s < until_s) packed.add(bar, half);
+    if (bar.span.start_s < until_s) packed.add_bar(bar, half);
   }
   Json json{{"name", lane.name}, {"clock", lane.clock}};
   packed.put(json);

@@ -82,8 +82,8 @@ class Changes {
   bool batch_given() const { return of_pipeline("global_batch_size") != nullptr; }
 
   /// `also`: keys that have to follow; they are named, so that who sets what is named gets it.
-  void add(std::string change, std::vector<std::string> set,
-           const std::vector<std::string>& also = {}) {
+  void add_change(std::string change, std::vector<std::string> set,
+                  const std::vector<std::string>& also = {}) {
     for (const std::string& key : also) {
       const auto equals = key.find('=');
       const auto dot = key.rfind('.', equals);
@@ -95,25 +95,26 @@ class Changes {
   }
 
   void split(bool fits) {
-    if (!scenario_.layers.empty()) add("split: balanced", {"pipeline.split=balanced"});
+    if (!scenario_.layers.empty()) add_change("split: balanced", {"pipeline.split=balanced"});
     const auto other = fits ? std::nullopt : fitting_split(scenario_);
-    if (other) add(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
+    if (other)
+      add_change(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
   }
 
   /// What replicas and tensor ranks need not hold twice.
   void sharing() {
     const Scenario& s = scenario_;
-    if (!s.transformer || s.measured) return;
-    const bool replicas = s.mesh.width.alike() && s.mesh.width.of(0) > 1;
+    if (!s.transformer || s.layer_profile) return;
+    const bool replicas = s.mesh.width.alike() && s.mesh.width.at(0) > 1;
     if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
-      add("distributed_optimizer: true", {"pipeline.distributed_optimizer=true"});
+      add_change("distributed_optimizer: true", {"pipeline.distributed_optimizer=true"});
     if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
-      add("sequence_parallel: true", {"pipeline.sequence_parallel=true"});
+      add_change("sequence_parallel: true", {"pipeline.sequence_parallel=true"});
   }
 
   void recomputation() {
     for (const std::string_view name : kRecomputeNames) {
-      if (scenario_.measured && name == "selective") continue;
+      if (scenario_.layer_profile && name == "selective") continue;
       std::vector<std::string> also;
       const bool in_part = std::ranges::any_of(scenario_.recompute.values(),
                                                [](const auto& r) { return !r.plain(); });
@@ -121,7 +122,8 @@ class Changes {
         also.emplace_back("pipeline.recompute_method=uniform");
         also.emplace_back("pipeline.recompute_layers=1");
       }
-      add(fmt::format("recompute: {}", name), {fmt::format("pipeline.recompute={}", name)}, also);
+      add_change(fmt::format("recompute: {}", name), {fmt::format("pipeline.recompute={}", name)},
+                 also);
     }
   }
 
@@ -131,8 +133,8 @@ class Changes {
     const auto add_size = [&](std::int64_t size, std::int64_t count) {
       std::vector<std::string> also;
       if (!batch_given()) also.push_back(fmt::format("pipeline.microbatches={}", count));
-      add(fmt::format("microbatches of {} instead of {}", size, b),
-          {fmt::format("pipeline.microbatch_size={}", size)}, also);
+      add_change(fmt::format("microbatches of {} instead of {}", size, b),
+                 {fmt::format("pipeline.microbatch_size={}", size)}, also);
     };
     // Times of a profile whose samples are not told are those of any microbatch.
     const Value* model = document_.find("model");
@@ -150,15 +152,15 @@ class Changes {
     for (const std::uint32_t other : {2 * v, v / 2})
       if (other >= allowed.least && other <= allowed.most &&
           (other - allowed.least) % allowed.step == 0)
-        add(fmt::format("{} chunk{} instead of {}", other, other == 1 ? "" : "s", v),
-            {fmt::format("pipeline.chunks={}", other)});
+        add_change(fmt::format("{} chunk{} instead of {}", other, other == 1 ? "" : "s", v),
+                   {fmt::format("pipeline.chunks={}", other)});
   }
 
   void steps() {
     const std::uint32_t today = scenario_.shape.accumulation_steps;
     if (today > 1)
-      add(fmt::format("all microbatches in one go, not in {} accumulation steps", today),
-          {"pipeline.accumulation_steps=1"});
+      add_change(fmt::format("all microbatches in one go, not in {} accumulation steps", today),
+                 {"pipeline.accumulation_steps=1"});
   }
 
   /// Of those that compute the same updates; ones with twice the parameters are not among them.
@@ -181,19 +183,21 @@ class Changes {
       // another).
       if (chunks > 1 && scenario_.lowering.transfers == Transfers::coupled)
         also.emplace_back("transfers=overlapped");
-      add(std::move(change), std::move(set), also);
+      add_change(std::move(change), std::move(set), also);
     }
   }
 
   void tensor_against_depth() {
-    if (!scenario_.transformer || scenario_.measured || listed("split") || listed("width")) return;
+    if (!scenario_.transformer || scenario_.layer_profile || listed("split") || listed("width"))
+      return;
     const std::uint32_t p = scenario_.shape.depth;
     const auto add_degrees = [&](int tensor, std::uint32_t depth) {
       std::vector<std::string> also;
       if (of_pipeline("split") == nullptr) also.emplace_back("pipeline.split=balanced");
       if (tensor == 1 && scenario_.sequence_parallel)
         also.emplace_back("pipeline.sequence_parallel=false");
-      add(fmt::format("tensor {} and {} stages", tensor, depth),
+      add_change(
+          fmt::format("tensor {} and {} stages", tensor, depth),
           {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.stages={}", depth)},
           also);
     };
@@ -207,9 +211,10 @@ class Changes {
   /// More replicas of fewer GPUs each, or the other way round.
   void tensor_against_width() {
     const Mesh& mesh = scenario_.mesh;
-    if (!scenario_.transformer || scenario_.measured || mesh.divided || !mesh.width.alike()) return;
+    if (!scenario_.transformer || scenario_.layer_profile || mesh.divided || !mesh.width.alike())
+      return;
     if (listed("width")) return;
-    const int width = mesh.width.of(0);
+    const int width = mesh.width.at(0);
     const std::uint32_t m = scenario_.shape.microbatches_per_update;
     const auto add_degrees = [&](int tensor, int replicas) {
       std::vector<std::string> also;
@@ -220,7 +225,8 @@ class Changes {
             fmt::format("pipeline.microbatches={}", all / static_cast<std::uint32_t>(replicas)));
       if (tensor == 1 && scenario_.sequence_parallel)
         also.emplace_back("pipeline.sequence_parallel=false");
-      add(fmt::format("tensor {} and width {}", tensor, replicas),
+      add_change(
+          fmt::format("tensor {} and width {}", tensor, replicas),
           {fmt::format("pipeline.tensor={}", tensor), fmt::format("pipeline.width={}", replicas)},
           also);
     };

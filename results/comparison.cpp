@@ -96,16 +96,17 @@ ComparisonLabels labels_of(const std::vector<Json>& results) {
 
 std::string comparison_notes(const std::vector<Json>& results, const ComparisonLabels& labels) {
   std::string text;
-  const auto [least, most_samples] = std::ranges::minmax(numbers_of(results, "samples_per_update"));
-  if (least < most_samples)
+  const std::vector<double> samples = numbers_of(results, "samples_per_update");
+  const auto [least, most_samples] = std::ranges::minmax_element(samples);
+  if (*least < *most_samples)
     text += fmt::format(
         "the batches differ, {:.0f} to {:.0f} samples (pipeline.global_batch_size sets one)\n",
-        least, most_samples);
+        *least, *most_samples);
   if (const std::vector<double> given = numbers_of(results, "given_forward_s_per_sample");
       std::ranges::none_of(given, [](double s) { return std::isnan(s); }) &&
       std::ranges::none_of(results, changes_model)) {
-    const auto [least_s, most_s] = std::ranges::minmax(given);
-    const std::string differs = work_differs(least_s, most_s);
+    const auto [least_s, most_s] = std::ranges::minmax_element(given);
+    const std::string differs = work_differs(*least_s, *most_s);
     if (!differs.empty()) text += differs + "\n";
   }
   if (gpus_differ(results)) {

@@ -11,7 +11,7 @@ namespace {
 /// Of how many devices at once, integrated over time.
 class WorkDone {
  public:
-  void add(double start_s, double end_s) {
+  void add_span(double start_s, double end_s) {
     edges_.emplace_back(start_s, 1);
     edges_.emplace_back(end_s, -1);
   }
@@ -54,7 +54,7 @@ class Neighbours {
       double free_s = 0;  // ops that run as a pair occupy the device once
       for_ops(d, [&](const Op& op, const Span& span) {
         WorkDone& work = op.kind == OpKind::step ? steps_ : products_;
-        if (span.end_s > free_s) work.add(std::max(free_s, span.start_s), span.end_s);
+        if (span.end_s > free_s) work.add_span(std::max(free_s, span.start_s), span.end_s);
         free_s = std::max(free_s, span.end_s);
       });
     }
@@ -80,7 +80,7 @@ class Neighbours {
  private:
   template <class F>
   void for_ops(int device, const F& f) const {
-    for (std::uint32_t g = ops_.begin(device); const Op& op : ops_.of(device)) {
+    for (std::uint32_t g = ops_.begin(device); const Op& op : ops_.of_device(device)) {
       const Span& span = timeline_.op(g++);
       if (op.kind != OpKind::reduce_grad && span.length_s() > 0) f(op, span);
     }
@@ -112,14 +112,14 @@ double approach(std::vector<StageCosts>& costs, const std::vector<StageCosts>& n
 
 std::vector<StageCosts> contended_costs(std::vector<StageCosts> alone, const OpLists& ops,
                                         const Placement& placement, const Timeline& timeline,
-                                        const MeasuredInterference& interference) {
+                                        const NeighbourSlowdowns& interference) {
   const auto met = Neighbours(ops, timeline).met(placement);
   const int others = ops.devices() - 1;
   const auto slower = [&](std::uint32_t of, OpKind kind) {
     const auto found = met.find({of, kind});
     if (found == met.end() || others == 0) return 1.0;
     const bool step = kind == OpKind::step;
-    const MeasuredInterference& i = interference;
+    const NeighbourSlowdowns& i = interference;
     const double all_s = found->second.length_s * others;
     return 1 +
            found->second.products_s / all_s *

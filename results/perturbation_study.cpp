@@ -23,7 +23,7 @@ class Variant {
 
   bool exact() const { return engine_ == EngineChoice::exact; }
   /// Nothing, and why, when the run never ends.
-  MaybeTimes run(std::uint32_t number, std::string& why) {
+  MaybeTimes times_of_run(std::uint32_t number, std::string& why) {
     if (simulation_.perturbation) simulation_.perturbation->run = number;
     run_engine(simulation_, engine_);
     why = simulation_.timeline->stalled_because;
@@ -32,7 +32,7 @@ class Variant {
   }
   MaybeTimes run() {
     std::string ignored;
-    return run(0, ignored);
+    return times_of_run(0, ignored);
   }
 
  private:
@@ -66,7 +66,7 @@ PerturbationStudy::Runs all_runs(const Scenario& scenario, EngineChoice engine) 
   for (int run = 0; run < out.n; ++run) {
     std::string why;
     try {
-      if (const auto times = variant.run(static_cast<std::uint32_t>(run), why)) {
+      if (const auto times = variant.times_of_run(static_cast<std::uint32_t>(run), why)) {
         makespans.push_back(times->makespan_s);
         if (times->iteration_time_s) iterations.push_back(*times->iteration_time_s);
       }

@@ -354,7 +354,7 @@ void contend(Simulation& s, EngineChoice engine) {
   constexpr int kMostRounds = 20;
   constexpr double kSettled = 1e-4;
   const std::vector<StageCosts> alone = s.scenario.costs;
-  const MeasuredInterference interference = *std::exchange(s.scenario.interference, std::nullopt);
+  const NeighbourSlowdowns interference = *std::exchange(s.scenario.interference, std::nullopt);
   for (int round = 0; round < kMostRounds; ++round) {
     const auto next =
         contended_costs(alone, s.program.ops, s.program.placement, *s.timeline, interference);

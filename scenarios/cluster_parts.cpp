@@ -62,11 +62,12 @@ class GraphReader {
   bool is_new(const Value& where, const NetworkGraph::Edge& edge) {
     const std::string a = printable(where.items[0].text), b = printable(where.items[1].text);
     if (edge.from == edge.to) {
-      diagnostics_.add(where, fmt::format("joins '{}' with itself", a));
+      diagnostics_.add_error(where, fmt::format("joins '{}' with itself", a));
       return false;
     }
     const bool added = joined_.insert(std::minmax(edge.from, edge.to)).second;
-    if (!added) diagnostics_.add(where, fmt::format("'{}' and '{}' are joined already", a, b));
+    if (!added)
+      diagnostics_.add_error(where, fmt::format("'{}' and '{}' are joined already", a, b));
     return added;
   }
 
@@ -80,9 +81,9 @@ class GraphReader {
     }
     const int number = number_below(devices_, word.text);
     if (number >= 0) return number;
-    diagnostics_.add(word, fmt::format("'{}' is neither a device (0 to {}) nor the name of a "
-                                       "switch, which begins with a letter",
-                                       printable(word.text), devices_ - 1));
+    diagnostics_.add_error(word, fmt::format("'{}' is neither a device (0 to {}) nor the name of a "
+                                             "switch, which begins with a letter",
+                                             printable(word.text), devices_ - 1));
     return -1;
   }
 
@@ -99,14 +100,14 @@ void read_network_cluster(const Section& cluster, Cluster& c) {
     cluster.refuse("link",
                    "'link' joins every two devices, 'network' those it names; give one of them");
   if (!cluster.has("devices"))
-    return cluster.diagnostics().add(where, "'network' needs 'devices', too");
+    return cluster.diagnostics().add_error(where, "'network' needs 'devices', too");
   if (cluster.broken("devices")) return;
   c.devices_per_node = static_cast<int>(cluster.integer("devices").value_or(1));
   const std::size_t before = cluster.diagnostics().size();
   c.network = GraphReader(c.devices_per_node, cluster.diagnostics()).read(where);
   if (cluster.diagnostics().size() > before || cluster.broken("network")) return;
   if (const auto apart = unjoined_devices(c)) {
-    cluster.diagnostics().add(
+    cluster.diagnostics().add_error(
         where, fmt::format("no route from device {} to device {}", apart->first, apart->second));
   }
 }

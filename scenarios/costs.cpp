@@ -41,7 +41,7 @@ std::vector<StageCosts> costs_on(const std::vector<DeviceSpec>& devices,
       options.microbatch_size = microbatch_size / width;
       const std::vector<StageCosts> these = costs_now();
       for (std::size_t s = 0; s < costs.size(); ++s)
-        if (mesh.width.of(s) == width) costs[s] = these[s];
+        if (mesh.width.at(s) == width) costs[s] = these[s];
     }
   }
   const std::vector<int> parts = job.stage_parts();
@@ -145,37 +145,38 @@ void slow_down(const Parallelism& job, CostedStages& stages) {
   for (std::vector<StageCosts>& costs : stages.unlike.costs) slow(costs);
 }
 
-MeasuredUse measured_use(const MeasuredModel& measured, const Parallelism& job,
-                         Recompute recompute) {
-  return measured.use(static_cast<double>(job.microbatch_size), recompute,
-                      static_cast<int>(job.devices()));
+ProfileUse profile_use(const LayerProfile& layer_profile, const Parallelism& job,
+                       Recompute recompute) {
+  return layer_profile.use(static_cast<double>(job.microbatch_size), recompute,
+                           static_cast<int>(job.devices()));
 }
 
-CostedStages cost_measured(const TransformerSpec& model, const MeasuredModel& measured,
-                           const Parallelism& job, std::vector<int> layers) {
+CostedStages cost_layer_profile(const TransformerSpec& model, const LayerProfile& layer_profile,
+                                const Parallelism& job, std::vector<int> layers) {
   const auto use = [&](const Recomputation& value) {
-    return measured_use(measured, job, value.granularity);
+    return profile_use(layer_profile, job, value.granularity);
   };
-  const auto rows = job.recompute.map([&](const auto& value) { return measured.row(use(value)); });
+  const auto rows =
+      job.recompute.map([&](const auto& value) { return layer_profile.row(use(value)); });
   const auto steps =
-      job.recompute.map([&](const auto& value) { return measured.step(use(value)); });
+      job.recompute.map([&](const auto& value) { return layer_profile.step(use(value)); });
   if (layers.empty())
-    layers = measured_balanced_split(model, rows, sharing_positions(job.placement()));
+    layers = profiled_balanced_split(model, rows, sharing_positions(job.placement()));
   return {.layers = layers,
-          .costs = measured_stage_costs(model, rows, steps, layers),
-          .gradients = measured_stage_gradients(model, rows, layers)};
+          .costs = profiled_stage_costs(model, rows, steps, layers),
+          .gradients = profiled_stage_gradients(model, rows, layers)};
 }
 
 CostedStages cost_once(const Specification& spec, const Parallelism& job, const Cluster& cluster,
                        std::vector<int> layers, Overlap overlap) {
   const ModelSpecification& model = *spec.model;
   if (model.measured)
-    return cost_measured(*model.transformer, *model.measured, job, std::move(layers));
+    return cost_layer_profile(*model.transformer, *model.measured, job, std::move(layers));
   if (!spec.given_costs())
     return cost_by_shape(*model.transformer, job, cluster, std::move(layers),
                          overlap == Overlap::backward);
-  CostedStages stages =
-      model.by_layers ? cost_profiled(spec, job, std::move(layers)) : cost_given(spec, job);
+  CostedStages stages = model.by_layers ? cost_pipedream_profile(spec, job, std::move(layers))
+                                        : cost_given(spec, job);
   divide_given_costs(job.mesh, stages.costs);
   return stages;
 }
@@ -196,35 +197,36 @@ double transfer_s(const Parallelism& job, const std::vector<StageCosts>& costs,
   std::int64_t bytes = 0;
   for (const StageCosts& c : costs) bytes = std::max(bytes, c.output_bytes);
   // A private link between every two devices is crossed once; of others the bound is known.
-  const LinkSpec link = cluster.link ? *cluster.link : slowest_way(cluster);
+  const LinkSpec link = cluster.link ? *cluster.link : slowest_route(cluster);
   return link.latency_s + static_cast<double>(bytes) / link.bytes_per_s;
 }
 
 /// Is this measured, in rows that this run can use?
-void check_measured(const Specification& spec, const Parallelism& job, Recompute recompute) {
+void check_layer_profile(const Specification& spec, const Parallelism& job, Recompute recompute) {
   const PipelineKeys& keys = spec.pipeline;
-  const MeasuredModel& measured = *spec.measured();
-  const MeasuredUse use = measured_use(measured, job, recompute);
+  const LayerProfile& layer_profile = *spec.layer_profile();
+  const ProfileUse use = profile_use(layer_profile, job, recompute);
   const std::string of_stages =
       job.recompute.alike()
           ? ""
           : fmt::format(" with recompute: {}", kRecomputeNames[static_cast<int>(recompute)]);
   const auto refuse = [&](const Value& where, const std::string& why) {
-    if (!why.empty()) spec.diagnostics.add(where, why + of_stages);
+    if (!why.empty()) spec.diagnostics.add_error(where, why + of_stages);
     return !why.empty();
   };
-  const std::string unknown = measured.refuse_recompute(use);
-  if (!unknown.empty()) return spec.diagnostics.add(recompute_place(spec, recompute), unknown);
+  const std::string unknown = layer_profile.refuse_recompute(use);
+  if (!unknown.empty())
+    return spec.diagnostics.add_error(recompute_place(spec, recompute), unknown);
   if (spec.schedule != nullptr && spec.schedule->checkpoints &&
       job.shape.checkpoint == Checkpoint::except_last) {
-    MeasuredUse stored = use;  // the last microbatch's
+    ProfileUse stored = use;  // the last microbatch's
     stored.recompute = Recompute::none;
-    if (refuse(keys.checkpoint.at, measured.refuse_recompute(stored)) ||
-        refuse(keys.microbatch_size.at, measured.refuse_size(stored)))
+    if (refuse(keys.checkpoint.at, layer_profile.refuse_recompute(stored)) ||
+        refuse(keys.microbatch_size.at, layer_profile.refuse_size(stored)))
       return;
   }
-  if (refuse(spec.model->section.at("measured_load"), measured.refuse_load(use))) return;
-  refuse(keys.microbatch_size.at, measured.refuse_size(use));
+  if (refuse(spec.model->section.at("measured_load"), layer_profile.refuse_load(use))) return;
+  refuse(keys.microbatch_size.at, layer_profile.refuse_size(use));
 }
 
 }  // namespace
@@ -249,12 +251,13 @@ void check_given_costs(const Specification& spec, const Parallelism& job) {
                   shape.stages(), shape.chunks, shape.chunks));
 }
 
-void check_measured(const Specification& spec, const Parallelism& job) {
-  const MeasuredModel* measured = spec.measured();
-  if (measured == nullptr || measured->rows().empty() || !depth_known(spec, job.shape)) return;
+void check_layer_profile(const Specification& spec, const Parallelism& job) {
+  const LayerProfile* layer_profile = spec.layer_profile();
+  if (layer_profile == nullptr || layer_profile->rows().empty() || !depth_known(spec, job.shape))
+    return;
   if (spec.pipeline.recompute.broken || spec.pipeline.microbatch_size.broken) return;
   for (const Recomputation& value : job.recompute.distinct())
-    check_measured(spec, job, value.granularity);
+    check_layer_profile(spec, job, value.granularity);
 }
 
 CostedStages cost_stages(const Specification& spec, const Parallelism& job, const Cluster& cluster,
@@ -280,7 +283,7 @@ CostedStages cost_stages(const Specification& spec, const Parallelism& job, cons
 constexpr double kMuchAttention = 0.25;
 
 bool beyond_curve(const Specification& spec, const Parallelism& job) {
-  return spec.transformer() && !spec.measured() &&
+  return spec.transformer() && !spec.layer_profile() &&
          job.microbatch_size * spec.transformer()->seq_length < kFewTokens;
 }
 
@@ -289,9 +292,10 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
   if (!scenario.transformer) return;
   const TransformerSpec& model = *scenario.transformer;
   for (const Recomputation& each : scenario.recompute.distinct()) {
-    if (!scenario.measured) break;
+    if (!scenario.layer_profile) break;
     const Recompute value = each.granularity;
-    const int load = scenario.measured->row(measured_use(*scenario.measured, scenario, value)).load;
+    const int load =
+        scenario.layer_profile->row(profile_use(*scenario.layer_profile, scenario, value)).load;
     spec.diagnostics.note(fmt::format(
         "costs of the stages as measured {} (recompute {})",
         scenario.interference ? "on a device alone, slowed down by what its neighbours do"
@@ -299,7 +303,7 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
                               : fmt::format("with {} devices at work", load),
         kRecomputeNames[static_cast<int>(value)]));
   }
-  if (scenario.measured) return;
+  if (scenario.layer_profile) return;
   if (scenario.optimistic) {
     spec.diagnostics.note(
         fmt::format("microbatches of {} tokens are small for the device's efficiency curve ({} and "

@@ -119,7 +119,7 @@ class Reader : public YAML::EventHandler {
   explicit Reader(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
 
   bool empty() const { return root_.kind == Value::Kind::null && diagnostics_.empty(); }
-  Value take() {
+  Value take_root() {
     check_closing_quote();
     if (!diagnostics_.empty()) throw InputError(diagnostics_);
     return std::move(root_);
@@ -419,7 +419,7 @@ Value parse_document(const std::string& text, const std::string& origin) {
     reader.explain(error);
   }
   if (reader.empty()) throw InputError(origin, "is empty");
-  return reader.take();
+  return reader.take_root();
 }
 
 namespace {

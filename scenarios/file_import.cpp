@@ -7,7 +7,7 @@
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
 #include "scenarios/config_import.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -32,7 +32,7 @@ constexpr std::string_view kPlain[] = {
     "gelu",       "gelu_new",  "gelu_fast",         "gelu_10", "gelu_python",
     "quick_gelu", "fast_gelu", "gelu_pytorch_tanh", "relu",    "relu2"};
 
-/// Mixtures of experts whose MLP has a gate (SiLU) where no key says otherwise.
+/// Mixtures of experts whose MLP has a gate (SiLU) where no key names_any otherwise.
 constexpr std::string_view kGatedMixtures[] = {"mixtral",  "qwen2_moe",   "qwen3_moe",
                                                "deepseek", "deepseek_v2", "deepseek_v3",
                                                "olmoe",    "phimoe",      "granitemoe"};
@@ -169,7 +169,7 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
   return 0;
 }
 
-/// The entry that says how many experts there are, or null.
+/// The entry that names_any how many experts there are, or null.
 const Value::Entry* experts_of(const Value& document) {
   for (const Value::Entry& entry : document.entries)
     if (contains(kExpertCounts, entry.key.text) && is_positive(entry.value)) return &entry;
@@ -245,7 +245,7 @@ class Adoption {
 
   // --- family -----------------------------------------------------------------------------------
 
-  /// What an entry says of a llama-like part: true, false, or nothing.
+  /// What an entry names_any of a llama-like part: true, false, or nothing.
   struct Sign {
     const Value::Entry* entry = nullptr;
     bool like_llama = false;
@@ -263,16 +263,16 @@ class Adoption {
       std::vector<std::string_view> names;
       for (const auto& family : kFamilies) names.push_back(family.first);
       // No suggestion: a neighbour in spelling is another model.
-      return diagnostics_.add(type->value,
-                              fmt::format("the {} '{}' is not known (known: {})", type->key.text,
-                                          printable(type->value.text), fmt::join(names, ", ")));
+      return diagnostics_.add_error(
+          type->value, fmt::format("the {} '{}' is not known (known: {})", type->key.text,
+                                   printable(type->value.text), fmt::join(names, ", ")));
     }
     keep_family(*type, known->second);
     for (const Sign& sign : signs_) {
       if (sign.like_llama == (known->second == "llama")) continue;
-      diagnostics_.add(sign.entry->key,
-                       fmt::format("'{}: {}' contradicts the family {}", sign.entry->key.text,
-                                   printable(sign.entry->value.text), known->second));
+      diagnostics_.add_error(sign.entry->key,
+                             fmt::format("'{}: {}' contradicts the family {}", sign.entry->key.text,
+                                         printable(sign.entry->value.text), known->second));
     }
   }
 
@@ -306,14 +306,14 @@ class Adoption {
     if (like_llama || contains(other, entry->value.text)) {
       signs_.push_back({entry, like_llama});
     } else {
-      diagnostics_.add(entry->value,
-                       fmt::format("'{}: {}' is not modelled", key, printable(entry->value.text)));
+      diagnostics_.add_error(
+          entry->value, fmt::format("'{}: {}' is not modelled", key, printable(entry->value.text)));
     }
   }
 
   /// Without a name: a llama has a gate, rotary positions and RMS norm, a gpt none of these.
   void derive_family() {
-    const auto says = [&](std::initializer_list<std::string_view> keys) {
+    const auto names_any = [&](std::initializer_list<std::string_view> keys) {
       return std::ranges::any_of(signs_, [&](const Sign& sign) {
         return sign.like_llama && std::ranges::find(keys, sign.entry->key.text) != std::end(keys);
       });
@@ -321,27 +321,28 @@ class Adoption {
     const auto first = std::ranges::find(signs_, true, &Sign::like_llama);
     if (first == signs_.end()) return;
     std::vector<const char*> missing;
-    if (!says({"swiglu", "gated_linear_unit", "hidden_act", "activation_function",
-               "hidden_activation"}))
+    if (!names_any({"swiglu", "gated_linear_unit", "hidden_act", "activation_function",
+                    "hidden_activation"}))
       missing.push_back("'swiglu: true'");
-    if (!says({"position_embedding_type", "use_rotary_position_embeddings"}))
+    if (!names_any({"position_embedding_type", "use_rotary_position_embeddings"}))
       missing.push_back("'position_embedding_type: rope'");
-    if (!says({"normalization"})) missing.push_back("'normalization: RMSNorm'");
+    if (!names_any({"normalization"})) missing.push_back("'normalization: RMSNorm'");
     const Value::Entry& entry = *first->entry;
     const auto against = std::ranges::find(signs_, false, &Sign::like_llama);
     if (!missing.empty()) {
-      diagnostics_.add(entry.key, fmt::format("'{}: {}' without {} is none of the known families "
-                                              "(gpt, bert, llama)",
-                                              entry.key.text, printable(entry.value.text),
-                                              fmt::join(missing, " and ")));
+      diagnostics_.add_error(
+          entry.key,
+          fmt::format("'{}: {}' without {} is none of the known families "
+                      "(gpt, bert, llama)",
+                      entry.key.text, printable(entry.value.text), fmt::join(missing, " and ")));
     } else if (against != signs_.end()) {
       const Value::Entry& other = *against->entry;
-      diagnostics_.add(other.key, fmt::format("'{}: {}' contradicts '{}: {}'", other.key.text,
-                                              printable(other.value.text), entry.key.text,
-                                              printable(entry.value.text)));
+      diagnostics_.add_error(other.key, fmt::format("'{}: {}' contradicts '{}: {}'", other.key.text,
+                                                    printable(other.value.text), entry.key.text,
+                                                    printable(entry.value.text)));
     } else if (number_of("ffn_hidden_size") == 0) {
-      diagnostics_.add(entry.key, fmt::format("'{}: {}' needs 'ffn_hidden_size', too",
-                                              entry.key.text, printable(entry.value.text)));
+      diagnostics_.add_error(entry.key, fmt::format("'{}: {}' needs 'ffn_hidden_size', too",
+                                                    entry.key.text, printable(entry.value.text)));
     }
     keep_family(entry, "llama");
   }
@@ -369,9 +370,9 @@ class Adoption {
     const Value::Entry* experts = experts_of(document_);
     if (!is_positive(entry.value)) return true;
     if (experts == nullptr || beyond->second != kNoMixture)
-      diagnostics_.add(entry.key, beyond->second);
+      diagnostics_.add_error(entry.key, beyond->second);
     else if (experts->key.text == key)  // the others say the same
-      diagnostics_.add(entry.key, kNoMixture + nearest_without_experts());
+      diagnostics_.add_error(entry.key, kNoMixture + nearest_without_experts());
     return true;
   }
 
@@ -383,7 +384,7 @@ class Adoption {
     const Value& value = stage != nullptr ? *stage : entry.value;
     const double size = value.text == "true" ? 1 : std::atof(value.text.c_str());
     if (size < known->from) return false;
-    diagnostics_.add(entry.key, std::string(known->instead));
+    diagnostics_.add_error(entry.key, std::string(known->instead));
     return true;
   }
 
@@ -402,7 +403,8 @@ class Adoption {
     }
     if (key == "group_query_attention") {
       if (yes && number_of("num_query_groups") == 0)
-        diagnostics_.add(entry.key, "'group_query_attention: true' needs 'num_query_groups', too");
+        diagnostics_.add_error(entry.key,
+                               "'group_query_attention: true' needs 'num_query_groups', too");
       return true;
     }
     // checked together with the heads, or the experts, at the end
@@ -412,7 +414,8 @@ class Adoption {
 
   bool as(const Value::Entry& entry, const char* key, bool value) {
     if (entry.value.text != "true" && entry.value.text != "false") {
-      diagnostics_.add(entry.value, fmt::format("'{}' must be true or false", entry.key.text));
+      diagnostics_.add_error(entry.value,
+                             fmt::format("'{}' must be true or false", entry.key.text));
     } else {
       keep(entry, key, value ? "true" : "false");
     }
@@ -427,9 +430,9 @@ class Adoption {
                             : name == "float32" || name == "float" || name == "fp32" ? "fp32"
                                                                                      : nullptr;
     if (precision == nullptr) {
-      diagnostics_.add(entry.value,
-                       fmt::format("'{}' must be one of bfloat16, float16, float32, got '{}'",
-                                   entry.key.text, printable(entry.value.text)));
+      diagnostics_.add_error(entry.value,
+                             fmt::format("'{}' must be one of bfloat16, float16, float32, got '{}'",
+                                         entry.key.text, printable(entry.value.text)));
     } else {
       keep(entry, "precision", precision);
     }
@@ -452,8 +455,9 @@ class Adoption {
     for (const Value::Entry& other : kept_) {
       if (find_key("model", other.key.text) != row) continue;
       if (other.value.text != ours.value.text) {
-        diagnostics_.add(entry.key, fmt::format("'{}: {}' contradicts line {}", entry.key.text,
-                                                printable(entry.value.text), other.key.line));
+        diagnostics_.add_error(entry.key,
+                               fmt::format("'{}: {}' contradicts line {}", entry.key.text,
+                                           printable(entry.value.text), other.key.line));
       }
       return;
     }
@@ -462,7 +466,7 @@ class Adoption {
 
   void keep(const Value::Entry& entry) {
     const KeyRow* row = find_key("model", entry.key.text);
-    // GPT-2 says n_ctx and n_positions; what differs is reported when the section is read.
+    // GPT-2 names_any n_ctx and n_positions; what differs is reported when the section is read.
     const bool again = std::ranges::any_of(kept_, [&](const Value::Entry& other) {
       return find_key("model", other.key.text) == row && other.value.text == entry.value.text;
     });
@@ -477,13 +481,13 @@ class Adoption {
     for (const char* key : {"head_dim", "kv_channels"}) {
       const double head = number_of(key);
       if (head <= 0 || heads <= 0 || head * heads == hidden) continue;
-      diagnostics_.add(given(key)->key,
-                       fmt::format("a {} other than hidden_size / heads is not modelled", key));
+      diagnostics_.add_error(
+          given(key)->key, fmt::format("a {} other than hidden_size / heads is not modelled", key));
     }
     const double projected = number_of("word_embed_proj_dim");
     if (projected > 0 && projected != hidden) {
-      diagnostics_.add(given("word_embed_proj_dim")->key,
-                       "a word_embed_proj_dim other than hidden_size is not modelled");
+      diagnostics_.add_error(given("word_embed_proj_dim")->key,
+                             "a word_embed_proj_dim other than hidden_size is not modelled");
     }
   }
 
@@ -494,7 +498,7 @@ class Adoption {
     for (const Value::Entry& entry : document_.entries) {
       if (!entry.key.text.starts_with("moe_")) continue;
       if (!none && is_positive(entry.value)) {
-        if (experts_of(document_) == nullptr) diagnostics_.add(entry.key, kNoMixture);
+        if (experts_of(document_) == nullptr) diagnostics_.add_error(entry.key, kNoMixture);
       } else if (entry.value.kind != Value::Kind::null) {
         meaningless_.push_back(entry.key.text);
       }

@@ -86,9 +86,10 @@ bool Library::is_there(const fs::path& path, const Value& name, const std::strin
   const bool folder = fs::is_directory(path, ignored);
   if (!folder && read_.exists(path.string())) return true;
   const std::string shown = printable(path.string());
-  diagnostics_.add(name, folder ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
-                                : fmt::format("the {} file '{}' does not exist{}", kind, shown,
-                                              nearest_file(path.string())));
+  diagnostics_.add_error(name, folder
+                                   ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
+                                   : fmt::format("the {} file '{}' does not exist{}", kind, shown,
+                                                 nearest_file(path.string())));
   return false;
 }
 
@@ -108,7 +109,7 @@ const Value* Library::find(const Value& name, const std::string& kind,
   } else {
     path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
     if (!read_.exists(path.string())) {
-      diagnostics_.add(
+      diagnostics_.add_error(
           name,
           fmt::format("unknown {} '{}'{} (`penstock list {}s` shows all; a file needs its ending)",
                       kind, printable(name.text),
@@ -123,7 +124,7 @@ const Value* Library::read(const fs::path& path, const Value& name, const std::s
   try {
     const Value* document = &read_.load(path.string());
     if (document->kind != Value::Kind::map) {
-      diagnostics_.add(*document, fmt::format("expected a map with the keys of a {}", kind));
+      diagnostics_.add_error(*document, fmt::format("expected a map with the keys of a {}", kind));
       return nullptr;
     }
     if (kind == "model" && path.extension() == ".json") {
@@ -133,7 +134,7 @@ const Value* Library::read(const fs::path& path, const Value& name, const std::s
     }
     return is_profile(*document) ? section_of_profile(*document, name, kind) : document;
   } catch (const InputError& error) {
-    for (const Diagnostic& d : error.diagnostics()) diagnostics_.add(d);
+    for (const Diagnostic& d : error.diagnostics()) diagnostics_.add_error(d);
     return nullptr;
   }
 }
@@ -143,14 +144,16 @@ const Value* Library::section_of_profile(const Value& document, const Value& nam
   const std::vector<std::string> known{"machine", "model", "cluster"};
   for (const Value::Entry& entry : document.entries) {
     if (std::ranges::find(known, entry.key.text) == known.end()) {
-      diagnostics_.add(entry.key, fmt::format("unknown key '{}' in a profile, which has {}{}",
-                                              printable(entry.key.text), fmt::join(known, ", "),
-                                              did_you_mean(entry.key.text, known)));
+      diagnostics_.add_error(
+          entry.key,
+          fmt::format("unknown key '{}' in a profile, which has {}{}", printable(entry.key.text),
+                      fmt::join(known, ", "), did_you_mean(entry.key.text, known)));
     }
   }
   const Value* section = document.find(kind);
   if (section != nullptr && section->kind == Value::Kind::map) return section;
-  diagnostics_.add(name, fmt::format("the profile '{}' has no '{}'", printable(name.text), kind));
+  diagnostics_.add_error(name,
+                         fmt::format("the profile '{}' has no '{}'", printable(name.text), kind));
   return nullptr;
 }
 
@@ -162,7 +165,7 @@ const Value* Library::keep(Value document) {
 const Value* Library::resolve(const Value& value, const std::string& kind,
                               const std::string& shipped_folder, int depth) {
   if (depth > kLongestChain) {
-    diagnostics_.add(value, "the chain of 'base' is too long, or goes in a circle");
+    diagnostics_.add_error(value, "the chain of 'base' is too long, or goes in a circle");
     return nullptr;
   }
   if (value.kind == Value::Kind::scalar && !value.text.empty()) {

@@ -14,7 +14,7 @@ namespace {
 
 /// One number of layers may say what a list does: stages with fewer recompute all of them.
 std::optional<Recomputation> recomputation_of_all(const Scenario& s) {
-  if (s.recompute.alike()) return s.recompute.of(0);
+  if (s.recompute.alike()) return s.recompute.at(0);
   const std::vector<Recomputation> each = s.recompute.values();
   if (s.layers.size() != each.size()) return std::nullopt;
   int most = 0;
@@ -58,9 +58,9 @@ class Flags {
   Flags(std::int64_t nodes, std::int64_t each)
       : text_(fmt::format("torchrun --nnodes {} --nproc-per-node {} pretrain_gpt.py \\\n", nodes,
                           each)) {}
-  void add(std::string_view flag) { text_ += fmt::format("  --{} \\\n", flag); }
+  void add_flag(std::string_view flag) { text_ += fmt::format("  --{} \\\n", flag); }
   template <class Value>
-  void add(std::string_view flag, const Value& value) {
+  void add_flag(std::string_view flag, const Value& value) {
     text_ += fmt::format("  --{} {} \\\n", flag, value);
   }
   /// What the caller of the script adds comes last.
@@ -79,53 +79,54 @@ Flags launch(const Scenario& s) {
 }
 
 void add_model(Flags& flags, const TransformerSpec& m) {
-  flags.add("num-layers", m.num_layers);
-  flags.add("hidden-size", m.hidden_size);
-  flags.add("ffn-hidden-size", m.ffn_hidden_size);
-  flags.add("num-attention-heads", m.num_attention_heads);
+  flags.add_flag("num-layers", m.num_layers);
+  flags.add_flag("hidden-size", m.hidden_size);
+  flags.add_flag("ffn-hidden-size", m.ffn_hidden_size);
+  flags.add_flag("num-attention-heads", m.num_attention_heads);
   if (m.num_query_groups != m.num_attention_heads) {
-    flags.add("group-query-attention");
-    flags.add("num-query-groups", m.num_query_groups);
+    flags.add_flag("group-query-attention");
+    flags.add_flag("num-query-groups", m.num_query_groups);
   }
-  flags.add("seq-length", m.seq_length);
-  flags.add("max-position-embeddings", m.seq_length);
-  flags.add("vocab-size", m.vocab_size);
+  flags.add_flag("seq-length", m.seq_length);
+  flags.add_flag("max-position-embeddings", m.seq_length);
+  flags.add_flag("vocab-size", m.vocab_size);
   if (m.family == Family::llama) {
-    flags.add("swiglu");
-    flags.add("normalization", "RMSNorm");
-    flags.add("position-embedding-type", "rope");
-    flags.add("disable-bias-linear");
+    flags.add_flag("swiglu");
+    flags.add_flag("normalization", "RMSNorm");
+    flags.add_flag("position-embedding-type", "rope");
+    flags.add_flag("disable-bias-linear");
   }
-  if (!m.tie_embeddings) flags.add("untie-embeddings-and-output-weights");
+  if (!m.tie_embeddings) flags.add_flag("untie-embeddings-and-output-weights");
   if (m.flash_attention)
-    flags.add("use-flash-attn");
+    flags.add_flag("use-flash-attn");
   else
-    flags.add("transformer-impl", "local");  // Transformer Engine's attention stores nothing, too
-  if (m.compute_type == "fp16" || m.compute_type == "bf16") flags.add(m.compute_type);
+    flags.add_flag("transformer-impl",
+                   "local");  // Transformer Engine's attention stores nothing, too
+  if (m.compute_type == "fp16" || m.compute_type == "bf16") flags.add_flag(m.compute_type);
 }
 
 /// Equal stages by their number, others by a layout.
 void add_pipeline(Flags& flags, const Scenario& s) {
-  flags.add("pipeline-model-parallel-size", s.shape.depth);
+  flags.add_flag("pipeline-model-parallel-size", s.shape.depth);
   const bool even = std::ranges::adjacent_find(s.layers, std::not_equal_to<>()) == s.layers.end();
   if (!even) {
-    flags.add("pipeline-model-parallel-layout",
-              fmt::format("'{}'", to_layout(layout_of(s.layers))));
+    flags.add_flag("pipeline-model-parallel-layout",
+                   fmt::format("'{}'", to_layout(layout_of(s.layers))));
   } else if (s.shape.chunks > 1) {
-    flags.add("num-layers-per-virtual-pipeline-stage", s.layers.front());
+    flags.add_flag("num-layers-per-virtual-pipeline-stage", s.layers.front());
   }
   if (s.shape.chunks > 1 && s.shape.group != 0 && s.shape.group != s.shape.depth)
-    flags.add("microbatch-group-size-per-virtual-pipeline-stage", s.shape.group);
+    flags.add_flag("microbatch-group-size-per-virtual-pipeline-stage", s.shape.group);
   if (s.shape.chunks > 1 && s.lowering.transfers == Transfers::coupled)
-    flags.add("no-overlap-p2p-communication");
+    flags.add_flag("no-overlap-p2p-communication");
 }
 
 void add_recompute(Flags& flags, const Recomputation& r) {
   if (r.granularity == Recompute::none) return;
-  flags.add("recompute-granularity", kRecomputeNames[static_cast<int>(r.granularity)]);
+  flags.add_flag("recompute-granularity", kRecomputeNames[static_cast<int>(r.granularity)]);
   if (!r.in_full()) return;
-  flags.add("recompute-method", kRecomputeMethodNames[static_cast<int>(r.method)]);
-  flags.add("recompute-num-layers", r.layers);
+  flags.add_flag("recompute-method", kRecomputeMethodNames[static_cast<int>(r.method)]);
+  flags.add_flag("recompute-num-layers", r.layers);
 }
 
 /// Does a part of the gradient leave before the backward has ended?
@@ -146,18 +147,18 @@ std::string megatron_arguments(const Scenario& s) {
   if (auto errors = refusals(s); !errors.empty()) throw InputError(std::move(errors));
   Flags flags = launch(s);
   add_model(flags, *s.transformer);
-  flags.add("tensor-model-parallel-size", s.mesh.size(Axis::tensor));
+  flags.add_flag("tensor-model-parallel-size", s.mesh.size(Axis::tensor));
   if (s.mesh.size(Axis::context) > 1)
-    flags.add("context-parallel-size", s.mesh.size(Axis::context));
-  if (s.sequence_parallel) flags.add("sequence-parallel");
-  if (s.mesh.pipeline_first) flags.add("use-tp-pp-dp-mapping");
+    flags.add_flag("context-parallel-size", s.mesh.size(Axis::context));
+  if (s.sequence_parallel) flags.add_flag("sequence-parallel");
+  if (s.mesh.pipeline_first) flags.add_flag("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);
-  flags.add("micro-batch-size", s.microbatch_size);
-  flags.add("global-batch-size",
-            s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
+  flags.add_flag("micro-batch-size", s.microbatch_size);
+  flags.add_flag("global-batch-size",
+                 s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
   add_recompute(flags, *recomputation_of_all(s));
-  if (s.distributed_optimizer) flags.add("use-distributed-optimizer");
-  if (overlaps_reduction(s)) flags.add("overlap-grad-reduce");
+  if (s.distributed_optimizer) flags.add_flag("use-distributed-optimizer");
+  if (overlaps_reduction(s)) flags.add_flag("overlap-grad-reduce");
   return flags.text();
 }
 

@@ -98,9 +98,9 @@ class NodeReader {
           inter->choice("nics_at").value_or(static_cast<int>(node_.nic_place)));
     }
     if (node_.devices_per_node == 0 || node_.devices_per_node % node_.nics_per_node == 0) return;
-    section_.diagnostics().add(inter ? inter->at("nics") : section_.at("devices_per_node"),
-                               fmt::format("{} NICs cannot be shared evenly by {} devices",
-                                           node_.nics_per_node, node_.devices_per_node));
+    section_.diagnostics().add_error(inter ? inter->at("nics") : section_.at("devices_per_node"),
+                                     fmt::format("{} NICs cannot be shared evenly by {} devices",
+                                                 node_.nics_per_node, node_.devices_per_node));
     node_.nics_per_node = 1;
   }
 
@@ -110,7 +110,7 @@ class NodeReader {
       if (item.kind != Value::Kind::map) continue;  // refused already
       const Section link(item, "mesh", section_.diagnostics());
       if (!link.has("between"))
-        section_.diagnostics().add(item, "the entry of the mesh needs 'between'");
+        section_.diagnostics().add_error(item, "the entry of the mesh needs 'between'");
       if (!link.has("between") || link.broken("between")) continue;
       const Value& ends = link.at("between");
       const MeshLink found{gpu(ends.items[0]), gpu(ends.items[1]),
@@ -125,21 +125,22 @@ class NodeReader {
   int gpu(const Value& word) {
     const int number = number_below(node_.devices_per_node, word.text);
     if (number >= 0) return number;
-    section_.diagnostics().add(word, fmt::format("'{}' is not a GPU of a node (0 to {})",
-                                                 printable(word.text), node_.devices_per_node - 1));
+    section_.diagnostics().add_error(
+        word, fmt::format("'{}' is not a GPU of a node (0 to {})", printable(word.text),
+                          node_.devices_per_node - 1));
     return -1;
   }
 
   bool is_new(const Value& where, const MeshLink& link) {
     if (link.from == link.to) {
-      section_.diagnostics().add(where, fmt::format("joins GPU {} with itself", link.from));
+      section_.diagnostics().add_error(where, fmt::format("joins GPU {} with itself", link.from));
       return false;
     }
     const bool known = std::ranges::any_of(node_.mesh, [&](const MeshLink& other) {
       return std::minmax(other.from, other.to) == std::minmax(link.from, link.to);
     });
     if (known) {
-      section_.diagnostics().add(
+      section_.diagnostics().add_error(
           where, fmt::format("GPUs {} and {} are joined already; several NVLinks are "
                              "one entry with 'links'",
                              link.from, link.to));
@@ -175,7 +176,7 @@ class NodeReader {
     const bool mesh = node_.attachment == Attachment::mesh;
     const Value& attached = section_.at("intra");
     if (intra && !node_.pcie)
-      section_.diagnostics().add(attached, "'attachment: pcie' needs 'pcie'");
+      section_.diagnostics().add_error(attached, "'attachment: pcie' needs 'pcie'");
     if (nics && !node_.pcie) section_.refuse("inter", "'nics_at' other than direct needs 'pcie'");
     if (section_.has("pcie") && !intra && !nics && !mesh) {
       section_.refuse("pcie",
@@ -184,7 +185,7 @@ class NodeReader {
     }
     if (!mesh) return;
     if (node_.mesh.empty() && !section_.has("mesh"))
-      return section_.diagnostics().add(attached, "'attachment: mesh' needs 'mesh'");
+      return section_.diagnostics().add_error(attached, "'attachment: mesh' needs 'mesh'");
     if (const auto gap = unjoined_in_mesh(node_)) {
       section_.refuse("mesh",
                       fmt::format("GPUs {} and {} have no link, and there is no 'pcie' for them",

@@ -305,7 +305,7 @@ void apply_overrides(Value& document, const std::vector<Override>& overrides,
       for (Diagnostic d : error.diagnostics()) {
         d.where = Position{origin, 0, 0};
         d.source_line.clear();
-        diagnostics.add(std::move(d));
+        diagnostics.add_error(std::move(d));
       }
     }
   }

@@ -1,7 +1,7 @@
 #include "scenarios/parts.hpp"
 
 #include "schedules/blocks.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -102,7 +102,7 @@ std::shared_ptr<const Schedule> built(const Section& section, const std::string&
   own->block = read_block(section);
   if (section.diagnostics().size() > before) return nullptr;
   for (const BlockProblem& problem : problems(own->block))
-    section.diagnostics().add(place_of(problem, section), problem.why);
+    section.diagnostics().add_error(place_of(problem, section), problem.why);
   if (section.diagnostics().size() > before) return nullptr;
   Schedule& row = own->row;
   row.paper = "the user's own; Controllable Memory, NeurIPS'24";
@@ -138,7 +138,7 @@ std::shared_ptr<const Schedule> read_own_schedule(const Value& value, Library& l
     try {
       return imported(*path, library.text(*path), diagnostics);
     } catch (const InputError& error) {
-      for (const Diagnostic& d : error.diagnostics()) diagnostics.add(d);
+      for (const Diagnostic& d : error.diagnostics()) diagnostics.add_error(d);
       return nullptr;
     }
   }

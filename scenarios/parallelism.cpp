@@ -18,9 +18,9 @@ bool too_deep(const ScheduleShape& shape) {
   return std::uint64_t{shape.depth} * shape.chunks > kDeepest;
 }
 
-void check_split_microbatches(const Specification& spec, const Parallelism& job) {
+void check_divided_microbatches(const Specification& spec, const Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
-  if (spec.measured()) {
+  if (spec.layer_profile()) {
     keys.replication.refuse(
         "'split' needs costs by formula or given ones; measured ones are those of whole "
         "microbatches (leave out the model's 'measured')");
@@ -34,10 +34,11 @@ void check_split_microbatches(const Specification& spec, const Parallelism& job)
   if (!job.mesh.divided || keys.microbatch_size.broken) return;
   for (const int width : job.mesh.width.values()) {
     if (job.microbatch_size % width == 0) continue;
-    spec.diagnostics.add(keys.microbatch_size.there ? keys.microbatch_size.at : keys.replication.at,
-                         fmt::format("a microbatch of {} cannot be split among {} replicas; make "
-                                     "microbatch_size a multiple of {}",
-                                     job.microbatch_size, width, width));
+    spec.diagnostics.add_error(
+        keys.microbatch_size.there ? keys.microbatch_size.at : keys.replication.at,
+        fmt::format("a microbatch of {} cannot be split among {} replicas; make "
+                    "microbatch_size a multiple of {}",
+                    job.microbatch_size, width, width));
     return;
   }
 }
@@ -120,10 +121,10 @@ void check_replicas(const Specification& spec, const Parallelism& job,
   const bool divided = job.mesh.divided;
   if (job.shape.chunks == 1 && schedule.layout != Layout::mirrored) return;
   if (!job.shape.replicas.alike() || divided) {
-    spec.diagnostics.add(divided ? spec.pipeline.replication.at : spec.pipeline.width.at,
-                         fmt::format("'{}' has several stages on a device: its replicas take "
-                                     "turns, and width must be one number",
-                                     schedule.name));
+    spec.diagnostics.add_error(divided ? spec.pipeline.replication.at : spec.pipeline.width.at,
+                               fmt::format("'{}' has several stages on a device: its replicas take "
+                                           "turns, and width must be one number",
+                                           schedule.name));
   }
   if (reduction.overlap == Overlap::backward) {
     spec.reduction.overlap.refuse(
@@ -224,7 +225,7 @@ void add_refusal(const Refusal& refused, const Specification& spec, const Schedu
       refused.key == "microbatches" && !keys.microbatches.there && keys.global_batch_size.value;
   if (!of_batch) return keys.section.refuse(refused.key, refused.why);
   const std::uint32_t m = shape.microbatches_per_update;
-  const std::int64_t at_once = keys.microbatch_size.value_or(1) * shape.replicas.of(0);
+  const std::int64_t at_once = keys.microbatch_size.value_or(1) * shape.replicas.at(0);
   if (*keys.global_batch_size.value % at_once != 0) return;  // refused: it has no microbatches
   const std::string nearest = nearest_batches(spec, shape, *keys.global_batch_size.value);
   keys.global_batch_size.refuse(
@@ -244,11 +245,11 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
                   .sequence_parallel = keys.sequence_parallel.value_or(false),
                   .transfers_divided = keys.transfers_divided.value_or(false)};
   const bool known = depth_known(spec, out.shape);
-  const bool splits = known && keys.split_microbatches() && !keys.width.broken;
+  const bool divides = known && keys.divides_microbatches() && !keys.width.broken;
   out.mesh = {.width = width, .pipeline_first = keys.rank_order.value == RankOrder::pipeline_first};
   for (const Axis axis : kInnerAxes)
     out.mesh.size(axis) = static_cast<int>(keys.size(axis).value_or(1));
-  out.mesh.divided = splits && out.mesh.replicated();
+  out.mesh.divided = divides && out.mesh.replicated();
   out.shape.replicas = out.mesh.turns();
   out.lowering = {.transfers = spec.transfers.value_or(Transfers::overlapped),
                   .step_sync = keys.optimizer_sync.value_or(StepSync::device),
@@ -261,7 +262,7 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
   if (too_deep(out.shape))
     (out.shape.depth > kDeepest ? keys.stages : keys.chunks)
         .refuse(fmt::format("a pipeline has at most {} stages", kDeepest));
-  if (splits) check_split_microbatches(spec, out);
+  if (divides) check_divided_microbatches(spec, out);
   out.shape.microbatches_per_update = microbatches_of(spec, out);
   note_single_microbatch(spec, out.shape);
   out.recompute = recompute_of(spec, out.shape, known);

@@ -201,8 +201,8 @@ TransformerSpec read_transformer(const Section& model) {
 namespace {
 
 /// The four times of a part, those that are missing made from the others.
-MeasuredPart read_part(const Section& row, const char* key) {
-  MeasuredPart p;
+ProfilePart read_part(const Section& row, const char* key) {
+  ProfilePart p;
   if (!row.has(key) || row.broken(key)) return p;
   const Section part(row.at(key), "measured_part", row.diagnostics());
   const auto value = [&](const char* name) { return part.number(name).value_or(0); };
@@ -221,7 +221,7 @@ MeasuredPart read_part(const Section& row, const char* key) {
 }
 
 /// A layer must have times: without them the whole model would take none.
-void require_layer_times(const Section& row, const MeasuredPart& layer) {
+void require_layer_times(const Section& row, const ProfilePart& layer) {
   if (row.broken("layer")) return;
   if (!row.has("layer")) {
     row.refuse("a measured row needs 'layer'");
@@ -232,8 +232,8 @@ void require_layer_times(const Section& row, const MeasuredPart& layer) {
   }
 }
 
-MeasuredRow read_measured_row(const Section& section) {
-  MeasuredRow row;
+ProfileRow read_profile_row(const Section& section) {
+  ProfileRow row;
   if (!section.has("microbatch_size")) section.refuse("a measured row needs 'microbatch_size'");
   row.microbatch_size = static_cast<double>(section.integer("microbatch_size").value_or(1));
   row.recompute = static_cast<Recompute>(section.choice("recompute").value_or(0));
@@ -247,21 +247,21 @@ MeasuredRow read_measured_row(const Section& section) {
   return row;
 }
 
-std::vector<MeasuredRow> read_measured_rows(const Value& list, Diagnostics& diagnostics) {
-  std::vector<MeasuredRow> rows;
+std::vector<ProfileRow> read_profile_rows(const Value& list, Diagnostics& diagnostics) {
+  std::vector<ProfileRow> rows;
   for (const Value& item : list.items) {
     if (item.kind != Value::Kind::map) continue;  // refused already
     const Section section(item, "measured", diagnostics);
-    const MeasuredRow row = read_measured_row(section);
+    const ProfileRow row = read_profile_row(section);
     const bool known = section.has("microbatch_size") && !section.broken("microbatch_size") &&
                        !section.broken("recompute") && !section.broken("load");
     if (!known) continue;
-    const auto same = std::ranges::find_if(rows, [&](const MeasuredRow& other) {
+    const auto same = std::ranges::find_if(rows, [&](const ProfileRow& other) {
       return other.microbatch_size == row.microbatch_size && other.recompute == row.recompute &&
              other.load == row.load;
     });
     if (same != rows.end()) {
-      diagnostics.add(
+      diagnostics.add_error(
           item, fmt::format("microbatch_size {}, recompute {} and load {} are measured "
                             "in an earlier row, too",
                             row.microbatch_size, kRecomputeNames[static_cast<int>(row.recompute)],
@@ -272,16 +272,16 @@ std::vector<MeasuredRow> read_measured_rows(const Value& list, Diagnostics& diag
   return rows;
 }
 
-std::vector<MeasuredStep> read_measured_steps(const Section& model) {
-  std::vector<MeasuredStep> steps;
+std::vector<ProfileStep> read_profile_steps(const Section& model) {
+  std::vector<ProfileStep> steps;
   if (!model.has("measured_step")) return steps;
   for (const Value& item : model.at("measured_step").items) {
     if (item.kind != Value::Kind::map) continue;  // refused already
     const Section section(item, "measured_step", model.diagnostics());
     const int load = static_cast<int>(section.integer("load").value_or(1));
-    if (std::ranges::find(steps, load, &MeasuredStep::load) != steps.end())
-      model.diagnostics().add(item,
-                              fmt::format("load {} is measured in an earlier row, too", load));
+    if (std::ranges::find(steps, load, &ProfileStep::load) != steps.end())
+      model.diagnostics().add_error(
+          item, fmt::format("load {} is measured in an earlier row, too", load));
     steps.push_back({load, section.number("overhead").value_or(0),
                      section.number("per_parameter").value_or(0)});
   }
@@ -290,22 +290,22 @@ std::vector<MeasuredStep> read_measured_steps(const Section& model) {
 
 }  // namespace
 
-std::optional<MeasuredModel> read_measured(const Section& model, bool contended) {
+std::optional<LayerProfile> read_layer_profile(const Section& model, bool contended) {
   if (!model.has("measured")) {
     for (const char* key : {"measured_step", "measured_load", "measured_interference"}) {
       if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'measured', too", key));
     }
     return std::nullopt;
   }
-  auto steps = read_measured_steps(model);
-  auto rows = read_measured_rows(model.at("measured"), model.diagnostics());
+  auto steps = read_profile_steps(model);
+  auto rows = read_profile_rows(model.at("measured"), model.diagnostics());
   std::optional<bool> loaded;
   if (const auto asked = model.choice("measured_load")) loaded = *asked == 1;
   if (contended) loaded = false;
-  return MeasuredModel(std::move(rows), std::move(steps), loaded);
+  return LayerProfile(std::move(rows), std::move(steps), loaded);
 }
 
-std::optional<MeasuredInterference> read_interference(const Section& model) {
+std::optional<NeighbourSlowdowns> read_interference(const Section& model) {
   constexpr int kContended = 2;
   const auto asked = model.choice("measured_load");
   if (!model.has("measured_interference")) {
@@ -316,7 +316,7 @@ std::optional<MeasuredInterference> read_interference(const Section& model) {
   if ((asked && *asked != kContended) || model.broken("measured_interference")) return std::nullopt;
   const Section section(model.at("measured_interference"), "measured_interference",
                         model.diagnostics());
-  MeasuredInterference i;
+  NeighbourSlowdowns i;
   i.products_by_products = section.number("products_by_products").value_or(1);
   i.products_by_steps = section.number("products_by_steps").value_or(1);
   i.steps_by_products = section.number("steps_by_products").value_or(1);
@@ -355,7 +355,7 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, const StageSha
     StageCosts& c = costs[i];
     c.output_bytes = std::llround(output[i]);
     c.forward_workspace_bytes = c.backward_workspace_bytes = std::llround(workspace[i]);
-    const bool recomputes = recompute.of(i) != Recompute::none;
+    const bool recomputes = recompute.at(i) != Recompute::none;
     const double again = recomputes ? forward[i] : 0;
     c.forward_s = forward[i];
     c.backward_s = backward.full[i] + again;

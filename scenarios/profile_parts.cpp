@@ -17,7 +17,7 @@ void refuse_other_keys(const Section& model) {
   for (const Value::Entry& entry : model.self().entries) {
     const KeyRow* row = find_key("model", entry.key.text);
     if (row == nullptr || std::ranges::find(kKeys, row->key) != std::end(kKeys)) continue;
-    model.diagnostics().add(
+    model.diagnostics().add_error(
         entry.key, fmt::format("'{}' has no meaning for a model by profile, which takes {}",
                                entry.key.text, fmt::join(kKeys, ", ")));
   }
@@ -38,15 +38,15 @@ std::optional<PipedreamProfile> read_profile(const Section& model, Library& libr
   try {
     return parse_profile_file(library.text(*path), path->string());
   } catch (const InputError& error) {
-    for (const Diagnostic& d : error.diagnostics()) model.diagnostics().add(d);
+    for (const Diagnostic& d : error.diagnostics()) model.diagnostics().add_error(d);
     return std::nullopt;
   }
 }
 
-CostedStages cost_profiled(const Specification& spec, const Parallelism& job,
-                           std::vector<int> layers) {
+CostedStages cost_pipedream_profile(const Specification& spec, const Parallelism& job,
+                                    std::vector<int> layers) {
   const PipedreamProfile& profile = *spec.model->profile;
-  ProfileUse use;
+  PipedreamUse use;
   use.scale =
       static_cast<double>(job.microbatch_size) / static_cast<double>(profile_batch(spec, job));
   use.recompute = job.recompute.map([](const Recomputation& value) { return value.in_full(); });

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxOps = 4'000'000'000;     // numbers of ops have 32 b
 std::string ranks(const Parallelism& job) {
   const Mesh& mesh = job.mesh;
   const std::string width = mesh.width.alike()
-                                ? fmt::format("{}", mesh.width.of(0))
+                                ? fmt::format("{}", mesh.width.at(0))
                                 : fmt::format("[{}]", fmt::join(mesh.width.values(), ", "));
   std::string text = fmt::format("{} stages x width {}", job.shape.depth, width);
   for (const Axis axis : kInnerAxes)
@@ -51,7 +51,7 @@ Cluster cluster_of(const Specification& spec, const Parallelism& job) {
                                 printable(cluster.name), cluster.devices()));
   refusal.reason = Reason::too_few_devices;
   refusal.devices = cluster.devices();
-  spec.diagnostics.add(std::move(refusal));
+  spec.diagnostics.add_error(std::move(refusal));
   return cluster;
 }
 
@@ -76,17 +76,17 @@ void check_device(const DeviceSpec& device, const Specification& spec) {
   for (const auto& [known, rate] : device.peak_flops_per_s)
     allowed.push_back(known.ends_with("16") ? "mixed-" + known : known);
   const Value& named = spec.model_key.at;
-  spec.diagnostics.add(named.kind == Value::Kind::scalar ? named : model.at("precision"),
-                       fmt::format("the device {} has no peak rate for {}{}; set the model's "
-                                   "'precision' to {}",
-                                   printable(device.name), type,
-                                   model.has("precision") ? "" : ", which is the default",
-                                   fmt::join(allowed, " or ")));
+  spec.diagnostics.add_error(named.kind == Value::Kind::scalar ? named : model.at("precision"),
+                             fmt::format("the device {} has no peak rate for {}{}; set the model's "
+                                         "'precision' to {}",
+                                         printable(device.name), type,
+                                         model.has("precision") ? "" : ", which is the default",
+                                         fmt::join(allowed, " or ")));
 }
 
 /// Have the devices a rate for the model's numbers? Measured costs need none.
 void check_devices(const Specification& spec, const Cluster& cluster) {
-  if (spec.measured() || !spec.transformer() || !cluster_known(spec)) return;
+  if (spec.layer_profile() || !spec.transformer() || !cluster_known(spec)) return;
   const Section& model = spec.model->section;
   if (model.broken("precision") || !model.has("num_layers")) return;
   check_device(cluster.device, spec);
@@ -180,7 +180,7 @@ void check_placement(const Specification& spec, const Parallelism& job, const Cl
     if (problem.item < 0)
       key.refuse(problem.why + fmt::format(" ({})", ranks(job)));
     else
-      spec.diagnostics.add(key.at.items[static_cast<std::size_t>(problem.item)], problem.why);
+      spec.diagnostics.add_error(key.at.items[static_cast<std::size_t>(problem.item)], problem.why);
   }
 }
 
@@ -223,7 +223,7 @@ void check_size(const Specification& spec, const ScheduleShape& shape) {
 }
 
 double transfer_s(const Cluster& cluster, const StageCosts& c) {
-  const LinkSpec link = slowest_way(cluster);
+  const LinkSpec link = slowest_route(cluster);
   return 2 * (link.latency_s + static_cast<double>(c.output_bytes) / link.bytes_per_s);
 }
 
@@ -323,8 +323,8 @@ void note_idle_gpus(const Specification& spec, const Scenario& scenario) {
   if (2 * used > there || !scenario.transformer) return;
   const std::string width =
       scenario.mesh.width.alike()
-          ? fmt::format(": width {} would use {}", there / (used / scenario.mesh.width.of(0)),
-                        there % (used / scenario.mesh.width.of(0)) == 0 ? "all" : "most")
+          ? fmt::format(": width {} would use {}", there / (used / scenario.mesh.width.at(0)),
+                        there % (used / scenario.mesh.width.at(0)) == 0 ? "all" : "most")
           : "";
   spec.diagnostics.note(fmt::format("uses {} of the cluster's {} GPUs{}", used, there, width));
 }
@@ -390,7 +390,7 @@ Scenario resolve(const Specification& spec) {
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);
-  check_measured(spec, job);
+  check_layer_profile(spec, job);
   check_devices(spec, cluster);
   check_given_costs(spec, job);
   std::vector<int> layers = layers_of(spec, job.shape);
@@ -413,7 +413,7 @@ Scenario resolve(const Specification& spec) {
   out.name = spec.name.value_or("");
   out.transformer = spec.model->transformer;
   out.missing = printable(spec.model->section.text("missing").value_or(""));
-  out.measured = spec.model->measured;
+  out.layer_profile = spec.model->measured;
   if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
   out.reduction = std::move(reduction);

@@ -75,8 +75,8 @@ struct CostedStages {
 CostedStages cost_stages(const Specification& spec, const Parallelism& job, const Cluster& cluster,
                          std::vector<int> layers, Overlap overlap);
 /// Of a model by layers, of all microbatches alike.
-CostedStages cost_profiled(const Specification& spec, const Parallelism& job,
-                           std::vector<int> layers);
+CostedStages cost_pipedream_profile(const Specification& spec, const Parallelism& job,
+                                    std::vector<int> layers);
 /// One backward for all microbatches of an update: its costs are theirs together.
 CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatches);
 /// For the costs of a model by shape.
@@ -88,7 +88,7 @@ std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,
 
 /// Do a model's costs and measurements fit the stages?
 void check_given_costs(const Specification& spec, const Parallelism& job);
-void check_measured(const Specification& spec, const Parallelism& job);
+void check_layer_profile(const Specification& spec, const Parallelism& job);
 bool per_chunk(const Section& model);  ///< are one number's costs those of each chunk?
 /// Are microbatches smaller than what the efficiency curves were measured with?
 bool beyond_curve(const Specification& spec, const Parallelism& job);

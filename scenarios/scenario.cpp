@@ -44,14 +44,14 @@ std::vector<std::uint32_t> sharing_positions(const Placement& placement) {
 }
 
 double Parallelism::samples_per_update() const {
-  const double replicas = shape.replicas.of(0);
+  const double replicas = shape.replicas.at(0);
   const bool each = schedule->update == UpdateRule::stash;
   const std::uint32_t m = each ? shape.microbatches_per_update : shape.per_batch(0);
   return static_cast<double>(microbatch_size) * m * replicas;
 }
 
 std::optional<double> Scenario::given_forward_s_per_sample() const {
-  if (transformer || measured) return std::nullopt;
+  if (transformer || layer_profile) return std::nullopt;
   double sum = 0;
   for (std::size_t s = 0; s < costs.size(); ++s)
     sum += costs[s].forward_s * (mesh.divided ? mesh.together(s) : 1);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/collectives.hpp"
-#include "models/measured.hpp"
+#include "models/layer_profile.hpp"
 #include "models/perturbation.hpp"
 #include "models/pipedream_profile.hpp"
 #include "models/stage_costs.hpp"
@@ -68,10 +68,10 @@ struct Scenario : Parallelism {
   /// results say.
   std::string missing;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
-  std::optional<MeasuredModel> measured;       ///< costs by measurement instead of by formula
+  std::optional<LayerProfile> layer_profile;   ///< costs by measurement instead of by formula
   /// Given: `costs` are those of devices alone, and a simulation has to find what they do to each
   /// other.
-  std::optional<MeasuredInterference> interference;
+  std::optional<NeighbourSlowdowns> interference;
   std::optional<PipedreamProfile> profile;  ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;

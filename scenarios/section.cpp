@@ -52,11 +52,11 @@ std::string out_of_range(Dimension dimension, double value) {
 
 }  // namespace
 
-void Diagnostics::add(const Value& where, const std::string& message) {
-  if (!full()) add(where.diagnostic(message));
+void Diagnostics::add_error(const Value& where, const std::string& message) {
+  if (!full()) add_error(where.diagnostic(message));
 }
 
-void Diagnostics::add(Diagnostic diagnostic) {
+void Diagnostics::add_error(Diagnostic diagnostic) {
   const auto same = [&](const Diagnostic& d) {
     return d.where.origin == diagnostic.where.origin && d.where.line == diagnostic.where.line &&
            d.where.column == diagnostic.where.column && d.message == diagnostic.message;
@@ -65,7 +65,7 @@ void Diagnostics::add(Diagnostic diagnostic) {
 }
 
 void Diagnostics::add_all(const Diagnostics& others) {
-  for (const Diagnostic& d : others.all_) add(d);
+  for (const Diagnostic& d : others.all_) add_error(d);
 }
 
 void Diagnostics::throw_if_any() const {
@@ -92,7 +92,7 @@ void Diagnostics::throw_if_any() const {
 Section::Section(const Value& value, std::string name, Diagnostics& diagnostics)
     : name_(std::move(name)), self_(&value), diagnostics_(diagnostics) {
   if (value.kind != Value::Kind::map) {
-    diagnostics_.add(
+    diagnostics_.add_error(
         value, fmt::format("expected a map with the keys of a {}, got {}", name_, shown(value)));
     return;
   }
@@ -116,11 +116,12 @@ void Section::read_entries() {
 
 void Section::read_entry(const Value::Entry& entry) {
   const KeyRow* row = find_key(name_, entry.key.text);
-  if (row == nullptr) return diagnostics_.add(entry.key, unknown_key(entry.key.text));
+  if (row == nullptr) return diagnostics_.add_error(entry.key, unknown_key(entry.key.text));
   Field& here = field(row->key);
   if (here.value != nullptr) {
-    diagnostics_.add(entry.key, fmt::format("'{}' means the same as '{}', which is given, too",
-                                            entry.key.text, row->key));
+    diagnostics_.add_error(
+        entry.key,
+        fmt::format("'{}' means the same as '{}', which is given, too", entry.key.text, row->key));
     return;
   }
   here.value = &entry.value;
@@ -207,7 +208,7 @@ std::optional<std::vector<int>> Section::choices(std::string_view key) const {
 void Section::complain(const KeyRow& row, const Value& value, const std::string& why) {
   const std::string got =
       why.empty() ? ", got " + shown(value) : fmt::format(": {} {}", shown(value), why);
-  diagnostics_.add(value, fmt::format("'{}' must be {}{}", row.key, describe(row), got));
+  diagnostics_.add_error(value, fmt::format("'{}' must be {}{}", row.key, describe(row), got));
   field(row.key).broken = true;
 }
 
@@ -262,8 +263,8 @@ void Section::check(const KeyRow& row, const Value& value) {
 void Section::check_choice(const KeyRow& row, const Value& value) {
   if (place_of_choice(row.choices, value.text)) return;
   const auto choices = split_choices(row.choices);
-  diagnostics_.add(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
-                                      shown(value), did_you_mean(value.text, choices)));
+  diagnostics_.add_error(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
+                                            shown(value), did_you_mean(value.text, choices)));
   field(row.key).broken = true;
 }
 
@@ -297,7 +298,7 @@ void Section::check_rates(const KeyRow& row, const Value& value) {
     if (diagnostics_.full()) return;
     const std::string& type = rate.key.text;
     if (std::ranges::find(types, type) == types.end()) {
-      diagnostics_.add(
+      diagnostics_.add_error(
           rate.key, fmt::format("unknown number type '{}' in '{}' (known: {}){}", printable(type),
                                 row.key, fmt::join(types, ", "), did_you_mean(type, types)));
       continue;

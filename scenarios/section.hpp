@@ -13,8 +13,8 @@ namespace penstock {
 /// than anybody reads.
 class Diagnostics {
  public:
-  void add(const Value& where, const std::string& message);
-  void add(Diagnostic diagnostic);
+  void add_error(const Value& where, const std::string& message);
+  void add_error(Diagnostic diagnostic);
   void add_all(const Diagnostics& others);
   /// What the user should know though nothing is wrong.
   void note(std::string text) { notes_.push_back(std::move(text)); }
@@ -55,9 +55,9 @@ class Section {
   const Value& self() const { return *self_; }
   /// Reports what is wrong at a key.
   void refuse(std::string_view key, const std::string& why) const {
-    diagnostics_.add(at(key), why);
+    diagnostics_.add_error(at(key), why);
   }
-  void refuse(const std::string& why) const { diagnostics_.add(*self_, why); }
+  void refuse(const std::string& why) const { diagnostics_.add_error(*self_, why); }
   Diagnostics& diagnostics() const { return diagnostics_; }
 
   // Values of keys that are there and well-formed.

@@ -126,7 +126,7 @@ std::vector<int> recomputed_layers(const Specification& spec,
     return {};
   }
   const bool all_alike = !block && std::ranges::all_of(given, [](double n) { return n == 1; });
-  if (!all_alike && (spec.given_costs() || spec.measured() != nullptr)) {
+  if (!all_alike && (spec.given_costs() || spec.layer_profile() != nullptr)) {
     key.refuse(
         "'recompute_layers' needs a model by shape: of this one only whole stages are known");
     return {};
@@ -152,7 +152,7 @@ PerStage<int> widths_of(const Specification& spec) {
         fmt::format("'width' lists {} stages, the pipeline has {}", list.size(), depth));
     widths = {most};
   }
-  if (!keys.split_microbatches() && !fits_round(widths)) {
+  if (!keys.divides_microbatches() && !fits_round(widths)) {
     keys.width.refuse(
         "the least common multiple of the widths is over 10000: give widths that divide each "
         "other");
@@ -203,8 +203,8 @@ PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleSh
     return shape.checkpoint == Checkpoint::never ? Recompute::none : Recompute::full;
   const std::vector<Recompute> values = key.value_or({Recompute::none});
   if (spec.given_costs() && std::ranges::find(values, Recompute::selective) != values.end()) {
-    spec.diagnostics.add(recompute_place(spec, Recompute::selective),
-                         "'selective' needs a model by shape");
+    spec.diagnostics.add_error(recompute_place(spec, Recompute::selective),
+                               "'selective' needs a model by shape");
   }
   const std::vector<int> layers = recomputed_layers(spec, values);
   const auto is_one_each = [&](const char* name, const auto& given, const auto& list) {

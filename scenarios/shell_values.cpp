@@ -33,7 +33,7 @@ class Arithmetic {
   void skip() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
   }
-  bool take(char c) {
+  bool take_char(char c) {
     skip();
     if (at_ == text_.size() || text_[at_] != c) return false;
     ++at_;
@@ -42,8 +42,8 @@ class Arithmetic {
   Number sum() {
     Number left = product();
     while (left) {
-      const bool plus = take('+');
-      if (!plus && !take('-')) break;
+      const bool plus = take_char('+');
+      if (!plus && !take_char('-')) break;
       const Number right = product();
       left = right ? bounded(plus ? *left + *right : *left - *right) : std::nullopt;
     }
@@ -52,7 +52,7 @@ class Arithmetic {
   Number product() {
     Number left = number();
     while (left) {
-      const char sign = take('*') ? '*' : take('/') ? '/' : take('%') ? '%' : '\0';
+      const char sign = take_char('*') ? '*' : take_char('/') ? '/' : take_char('%') ? '%' : '\0';
       if (sign == '\0') break;
       const Number right = number();
       if (!right || (sign != '*' && *right == 0)) return std::nullopt;
@@ -64,9 +64,9 @@ class Arithmetic {
   }
   Number number() {
     if (++depth_ > 100) return std::nullopt;
-    if (take('(')) {
+    if (take_char('(')) {
       const Number inner = sum();
-      return take(')') ? inner : std::nullopt;
+      return take_char(')') ? inner : std::nullopt;
     }
     skip();
     std::int64_t value = 0;

@@ -38,7 +38,7 @@ std::optional<ModelSpecification> read_model(const Section& top, const StackSpec
   model.transformer = read_transformer(section);
   if (!section.has("bytes_per_parameter")) apply_to_model(stack, *model.transformer);
   model.interference = read_interference(section);
-  model.measured = read_measured(section, model.interference.has_value());
+  model.measured = read_layer_profile(section, model.interference.has_value());
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
   return model;
 }

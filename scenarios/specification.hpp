@@ -43,7 +43,7 @@ struct Given {
 
   T value_or(T otherwise) const { return value.value_or(std::move(otherwise)); }
   bool is_list() const { return at.kind == Value::Kind::list; }
-  void refuse(const std::string& why) const { diagnostics_.add(at, why); }
+  void refuse(const std::string& why) const { diagnostics_.add_error(at, why); }
 
   bool there, broken;
   std::optional<T> value;  ///< where it is well-formed
@@ -110,7 +110,7 @@ struct PipelineKeys {
   Given<WeightCopies> weight_copies{section, "weight_copies"};
 
   Integer size(Axis inner) const { return {section, traits(inner).name}; }
-  bool split_microbatches() const {
+  bool divides_microbatches() const {
     return replication.value_or(Replication::round_robin) == Replication::split;
   }
 };
@@ -140,8 +140,8 @@ struct ModelSpecification {
   Section section;
   bool by_costs = false, by_layers = false;
   std::optional<TransformerSpec> transformer{};
-  std::optional<MeasuredModel> measured{};
-  std::optional<MeasuredInterference> interference{};  ///< if it is to be used
+  std::optional<LayerProfile> measured{};
+  std::optional<NeighbourSlowdowns> interference{};  ///< if it is to be used
   std::optional<PipedreamProfile> profile{};
   ParameterBytes profile_bytes{};
 };
@@ -188,7 +188,7 @@ struct Specification {
   const TransformerSpec* transformer() const {
     return model && model->transformer ? &*model->transformer : nullptr;
   }
-  const MeasuredModel* measured() const {
+  const LayerProfile* layer_profile() const {
     return model && model->measured ? &*model->measured : nullptr;
   }
 };

@@ -65,7 +65,7 @@ void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, c
 /// Costs that are given or measured say nothing of a part of a stage.
 void refuse_given_costs(const Specification& spec, const Parallelism& job) {
   const bool given = spec.given_costs();
-  if (!given && spec.measured() == nullptr) return;
+  if (!given && spec.layer_profile() == nullptr) return;
   const auto refuse = [&](const std::string& key) {
     const char* why = given ? "needs a model by shape; this one gives its costs per device"
                             : "needs costs by formula; measured ones are those of whole stages "
@@ -87,7 +87,7 @@ void check_alone(const Specification& spec) {
         "'sequence_parallel' divides what tensor parallelism leaves whole: it needs a 'tensor' "
         "of 2 or more");
   }
-  if (keys.transfers_divided.value_or(false) && spec.transformer() && !spec.measured()) {
+  if (keys.transfers_divided.value_or(false) && spec.transformer() && !spec.layer_profile()) {
     keys.transfers_divided.refuse(
         "'transfers_divided' divides messages among tensor ranks: it needs a 'tensor' of 2 or "
         "more");
@@ -124,7 +124,7 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   }
   refuse_given_costs(spec, job);
   const TransformerSpec* model = spec.transformer();
-  if (model == nullptr || spec.measured() || !shape_known(spec.model->section)) return;
+  if (model == nullptr || spec.layer_profile() || !shape_known(spec.model->section)) return;
   check_division(keys, *model, job.mesh.size(Axis::tensor), job.sequence_parallel);
   check_context(keys, *model, job.mesh, job.sequence_parallel);
 }

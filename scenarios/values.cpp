@@ -62,7 +62,7 @@ class ValueCheck {
     try {
       library_.text(*path);
     } catch (const InputError& error) {
-      for (const Diagnostic& d : error.diagnostics()) diagnostics_.add(d);
+      for (const Diagnostic& d : error.diagnostics()) diagnostics_.add_error(d);
     }
   }
 
@@ -79,9 +79,9 @@ void check_values(const Value& scenario, Library& library, Diagnostics& diagnost
 const Schedule* schedule_named(const Value& name, Diagnostics& diagnostics) {
   const Schedule* const found = find_schedule(name.text);
   if (found == nullptr) {
-    diagnostics.add(name,
-                    fmt::format("unknown schedule '{}'{} (`penstock schedule list` shows all)",
-                                printable(name.text), did_you_mean(name.text, schedule_names())));
+    diagnostics.add_error(
+        name, fmt::format("unknown schedule '{}'{} (`penstock schedule list` shows all)",
+                          printable(name.text), did_you_mean(name.text, schedule_names())));
   }
   return found;
 }

@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-/// A microbatch's way from its first pass to its last takes at most this many intervals.
+/// A microbatch's route from its first pass to its last takes at most this many intervals.
 constexpr std::uint64_t kMostIntervals = 16384;
 /// Slots are a coarse measure of time: an interval has at most this many, a pass of it one in 16.
 constexpr std::uint32_t kMostSlots = 65536;
@@ -64,7 +64,7 @@ std::vector<BlockProblem> malformed(const BuildingBlock& b) {
     if (!list.slots.empty() && list.slots.size() != b.forward.size())
       add(list.key, fmt::format("{} has {} slots, forward has {}: one per virtual stage", list.key,
                                 list.slots.size(), b.stages()));
-    if (b.widths.of(list.kind) == 0 || b.widths.of(list.kind) > kMostSlots / 16)
+    if (b.widths.slots_of(list.kind) == 0 || b.widths.slots_of(list.kind) > kMostSlots / 16)
       add("slots", fmt::format("a pass of {} takes 1 to {} slots", list.key, kMostSlots / 16));
   }
   return found;
@@ -98,7 +98,7 @@ std::vector<std::vector<BlockPass>> by_device(const BuildingBlock& b) {
 std::vector<BlockProblem> too_early(const BuildingBlock& b) {
   std::vector<BlockProblem> found;
   const auto after = [&](const BlockPass& pass, const BlockPass& producer) {
-    const std::uint32_t end = producer.slot + b.widths.of(producer.op.kind);
+    const std::uint32_t end = producer.slot + b.widths.slots_of(producer.op.kind);
     if (pass.slot >= end) return;
     found.push_back(problem_of(
         pass.op, fmt::format("{} in slot {} needs {}, which ends with slot {}: slot {} or later",
@@ -124,7 +124,7 @@ std::vector<BlockProblem> collisions(const BuildingBlock& b) {
   const auto devices = by_device(b);
   for (std::uint32_t d = 0; d < devices.size(); ++d) {
     std::uint64_t work = 0;
-    for (const BlockPass& pass : devices[d]) work += b.widths.of(pass.op.kind);
+    for (const BlockPass& pass : devices[d]) work += b.widths.slots_of(pass.op.kind);
     if (b.splits_backward() && b.backward_weight.empty())
       work += std::uint64_t{b.chunks} * b.widths.backward_weight;
     if (work > T) {
@@ -136,13 +136,13 @@ std::vector<BlockProblem> collisions(const BuildingBlock& b) {
       continue;
     }
     const auto within = [&](const BlockPass& pass) {
-      const std::uint32_t slot = pass.slot % T, width = b.widths.of(pass.op.kind);
+      const std::uint32_t slot = pass.slot % T, width = b.widths.slots_of(pass.op.kind);
       return width == 1 ? fmt::format("{}", slot) : fmt::format("{}-{}", slot, slot + width - 1);
     };
     std::vector<const BlockPass*> taken(T, nullptr);
     for (const BlockPass& pass : devices[d]) {
       const BlockPass* other = nullptr;
-      for (std::uint32_t i = 0; i < b.widths.of(pass.op.kind); ++i) {
+      for (std::uint32_t i = 0; i < b.widths.slots_of(pass.op.kind); ++i) {
         const BlockPass*& slot = taken[(pass.slot + i) % T];
         if (slot != nullptr) other = slot;
         slot = &pass;
@@ -198,7 +198,7 @@ bool fill_device(const BuildingBlock& b, const std::vector<BlockPass>& device,
         waiting.pop_front();
       }
       if (pass.op.kind == OpKind::backward_input) waiting.push_back({pass.op.stage, slot});
-      free = std::max(free, slot) + b.widths.of(pass.op.kind);
+      free = std::max(free, slot) + b.widths.slots_of(pass.op.kind);
     }
   }
   return waiting.size() <= b.chunks;
@@ -212,7 +212,7 @@ std::vector<std::vector<std::string>> slot_rows(const BuildingBlock& b) {
     for (const BlockPass& pass : device) {
       row.resize(pass.slot, ".");
       row.push_back(name(pass.op));
-      row.resize(pass.slot + b.widths.of(pass.op.kind), "=");
+      row.resize(pass.slot + b.widths.slots_of(pass.op.kind), "=");
     }
   }
   return rows;
@@ -233,7 +233,7 @@ std::string draw_bounds(const BuildingBlock& b) {
 
 }  // namespace
 
-std::uint32_t SlotWidths::of(OpKind kind) const {
+std::uint32_t SlotWidths::slots_of(OpKind kind) const {
   switch (kind) {
     case OpKind::forward: return forward;
     case OpKind::backward: return backward;
@@ -325,7 +325,7 @@ void generate_from_block(const BuildingBlock& block, const ScheduleShape& shape,
   const OpLists made = reorder == Reorder::best ? best(block, shape, limit)
                                                 : reordered(block, shape, reorder, limit);
   for (int d = 0; d < made.devices(); ++d) {
-    for (const Op& op : made.of(d)) order.add(op);
+    for (const Op& op : made.of_device(d)) order.add_op(op);
     order.end_device();
   }
 }

@@ -23,7 +23,7 @@ struct SlotWidths {
   std::uint32_t backward_input = 1;
   std::uint32_t backward_weight = 1;
 
-  std::uint32_t of(OpKind kind) const;
+  std::uint32_t slots_of(OpKind kind) const;
 };
 
 /// The passes of one microbatch. Slots count from 0; every list has one entry per virtual stage.

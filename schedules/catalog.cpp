@@ -137,9 +137,9 @@ void Schedule::append_order(const ScheduleShape& shape, OpLists& order) const {
   generate(one, step);
   for (int d = 0; d < step.devices(); ++d) {
     for (std::uint32_t i = 0; i < shape.accumulation_steps; ++i)
-      for (Op op : step.of(d)) {
+      for (Op op : step.of_device(d)) {
         op.microbatch += i * one.per_batch(static_cast<std::uint32_t>(d));
-        order.add(op);
+        order.add_op(op);
       }
     order.end_device();
   }

@@ -47,7 +47,7 @@ Schedule pipemare();
 Refusal refuse_uneven(std::string_view schedule, const ScheduleShape& shape);
 
 /// For schedules of two opposite pipelines: those, and an even number of devices.
-Refusal refuse_two_ways(std::string_view schedule, const ScheduleShape& shape);
+Refusal refuse_bidirectional(std::string_view schedule, const ScheduleShape& shape);
 
 /// For searches within a limit, `usual_limit` where the shape has none: every device needs room for
 /// a microbatch, of its stage or of its two chunks there and back.

@@ -33,7 +33,7 @@ Evaluation evaluate(const OpLists& order, const Placement& where, const Schedule
     duration.push_back({t.forward, t.backward_input, t.backward_weight});
   }
   OrderRun run(order, stages, shape.microbatches_per_update);
-  run.run(duration, shape.transfer);
+  run.run_order(duration, shape.transfer);
   Evaluation out;
   out.stuck = run.stuck();
   for (int d = 0; d < order.devices(); ++d) {
@@ -41,7 +41,7 @@ Evaluation evaluate(const OpLists& order, const Placement& where, const Schedule
     out.stage_times.push_back(run.ends()[i] - run.begins()[i]);
     out.makespan = std::max(out.makespan, run.ends()[i]);
     out.stage_time = std::max(out.stage_time, out.stage_times.back());
-    out.peaks.push_back(peak(order.of(d), times));
+    out.peaks.push_back(peak(order.of_device(d), times));
   }
   return out;
 }

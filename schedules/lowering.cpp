@@ -103,7 +103,7 @@ class DeviceLowering {
     op.microbatch = local * width() + replica_;
     op.flags = neighbours_.flags(op);
     if (pending_ && program_.version(op) > made_) add_pending_step();
-    program_.ops.add(op);
+    program_.ops.add_op(op);
     if (!finishes_gradient(op)) return;
     const std::uint32_t update = update_of(local);
     if (--gradients_[update] == 0) end_update(update);
@@ -120,13 +120,13 @@ class DeviceLowering {
     Op reduce = *pending_;
     reduce.kind = OpKind::reduce_grad;
     reduce.flags = program_.detached_reductions ? Op::detached : 0;
-    program_.ops.add(reduce);
+    program_.ops.add_op(reduce);
     if (!program_.detached_reductions) add_pending_step();
   }
 
   void add_pending_step() {
     if (!pending_) return;
-    program_.ops.add(*pending_);
+    program_.ops.add_op(*pending_);
     pending_.reset();
     ++made_;
   }
@@ -189,7 +189,7 @@ Program lower(Program program, const OpLists& order) {
   const Neighbours neighbours(program.placement);
   for (int d = 0; d < program.placement.devices(); ++d) {
     const std::uint32_t position = program.placement.position_of(d);
-    DeviceLowering device(program, neighbours, order.of(static_cast<int>(position)), d);
+    DeviceLowering device(program, neighbours, order.of_device(static_cast<int>(position)), d);
     const std::uint32_t repeats = program.flushes ? program.batches : 1;
     const std::uint32_t per_batch = microbatches_of_order(program, position);
     for (std::uint32_t r = 0; r < repeats; ++r) device.append(r * per_batch);
@@ -202,11 +202,11 @@ OpLists compute_order(const Program& program) {
   OpLists order;
   for (std::uint32_t position = 0; position < program.placement.widths().size(); ++position) {
     const std::uint32_t end = microbatches_of_order(program, position);
-    for (Op op : program.ops.of(program.placement.device_at(0, position))) {
+    for (Op op : program.ops.of_device(program.placement.device_at(0, position))) {
       op.microbatch = program.local(op);
       if (!is_compute(op.kind) || op.microbatch >= end) continue;
       op.flags &= kOfOrder;
-      order.add(op);
+      order.add_op(op);
     }
     order.end_device();
   }

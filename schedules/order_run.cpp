@@ -27,13 +27,13 @@ OrderRun::OrderRun(const OpLists& order, std::size_t stages, std::size_t microba
     : order_(order), stages_(stages), m_(microbatches) {
   for (int d = 0; d < order.devices(); ++d) {
     first_.push_back(device_.size());
-    device_.resize(device_.size() + order.of(d).size(), static_cast<std::uint32_t>(d));
+    device_.resize(device_.size() + order.of_device(d).size(), static_cast<std::uint32_t>(d));
   }
   end_.resize(device_.size());
   after_.resize(device_.size());
 }
 
-void OrderRun::run(const std::vector<OpParts>& duration, double message) {
+void OrderRun::run_order(const std::vector<OpParts>& duration, double message) {
   for (auto* outputs : {&forward_, &backward_}) outputs->assign(stages_ * m_, kUnknown);
   begins_.assign(first_.size(), 0);
   ends_.assign(first_.size(), 0);
@@ -48,7 +48,7 @@ void OrderRun::run(const std::vector<OpParts>& duration, double message) {
     }
   }
   for (std::size_t d = 0; d < next.size(); ++d) {
-    const std::span<const Op> ops = order_.of(static_cast<int>(d));
+    const std::span<const Op> ops = order_.of_device(static_cast<int>(d));
     if (next[d] > 0) ends_[d] = end_[first_[d] + next[d] - 1];
     if (next[d] < ops.size()) stuck_.push_back(ops[next[d]]);
   }
@@ -67,7 +67,7 @@ std::size_t OrderRun::input(const Op& op) const {
 /// Runs a device as far as its inputs go; returns how far.
 std::size_t OrderRun::advance(std::size_t d, std::size_t next, const std::vector<OpParts>& duration,
                               double message) {
-  const std::span<const Op> ops = order_.of(static_cast<int>(d));
+  const std::span<const Op> ops = order_.of_device(static_cast<int>(d));
   while (next < ops.size()) {
     const std::size_t op = first_[d] + next, count = ops[next].has(Op::paired) ? 2 : 1;
     double start = next == 0 ? 0 : end_[op - 1], taken = 0;
@@ -99,11 +99,11 @@ std::size_t OrderRun::advance(std::size_t d, std::size_t next, const std::vector
 
 OpPath OrderRun::path_to(std::size_t device) const {
   OpPath path{std::vector<OpParts>(stages_), 0, device};
-  const std::size_t ops = order_.of(static_cast<int>(device)).size();
+  const std::size_t ops = order_.of_device(static_cast<int>(device)).size();
   std::size_t op = ops == 0 ? kNothing : first_[device] + ops - 1;
   while (op != kNothing) {
     const std::size_t d = device_[op], before = after_[op];
-    const Op& one = order_.of(static_cast<int>(d))[op - first_[d]];
+    const Op& one = order_.of_device(static_cast<int>(d))[op - first_[d]];
     OpParts& times = path.times[one.stage];
     times[kForwardPart] += one.kind == OpKind::forward ? 1 : 0;
     times[kInputPart] += has_input_part(one) ? 1 : 0;

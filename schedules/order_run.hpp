@@ -33,7 +33,7 @@ class OrderRun {
 
   std::int64_t ops() const { return static_cast<std::int64_t>(end_.size()); }
   /// `duration`: [stage].
-  void run(const std::vector<OpParts>& duration, double message);
+  void run_order(const std::vector<OpParts>& duration, double message);
 
   // Of the last run, by device.
   const std::vector<double>& ends() const { return ends_; }

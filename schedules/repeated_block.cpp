@@ -38,7 +38,7 @@ class Ends {
 
   void record(const Placed& pass, std::uint32_t device) {
     const Op& op = pass.op;
-    const std::uint32_t done = pass.slot + widths_.of(op.kind);
+    const std::uint32_t done = pass.slot + widths_.slots_of(op.kind);
     auto& [inputs, weight] = devices_[device];
     if (is_placeholder(op)) {
       weight = done;
@@ -150,7 +150,7 @@ void RepeatedBlock::squeeze() {
     Placed& pass = devices_[d][i];
     const bool placeholder = weights_fill_ && pass.op.kind == OpKind::backward_weight;
     pass.slot = placeholder ? free_at[d] : std::max(free_at[d], ends.ready(pass.op, d));
-    free_at[d] = pass.slot + block_.widths.of(pass.op.kind);
+    free_at[d] = pass.slot + block_.widths.slots_of(pass.op.kind);
     ends.record(pass, d);
   }
 }
@@ -167,7 +167,7 @@ void fill_weights(const std::vector<Placed>& device, const SlotWidths& widths, O
       free += widths.backward_weight;
     }
     on_pass(pass);
-    free = pass.slot + widths.of(pass.op.kind);
+    free = pass.slot + widths.slots_of(pass.op.kind);
     if (pass.op.kind == OpKind::backward_input) ++waiting;
   }
   for (; waiting > 0; --waiting) {
@@ -236,9 +236,9 @@ std::vector<Op> RepeatedBlock::with_every_weight(const std::vector<Placed>& devi
 void RepeatedBlock::append_to(OpLists& order) const {
   for (const auto& device : devices_) {
     if (weights_fill_) {
-      for (const Op& op : with_every_weight(device)) order.add(op);
+      for (const Op& op : with_every_weight(device)) order.add_op(op);
     } else {
-      for (const Placed& pass : device) order.add(pass.op);
+      for (const Placed& pass : device) order.add_op(pass.op);
     }
     order.end_device();
   }

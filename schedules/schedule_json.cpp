@@ -19,7 +19,7 @@ Json device_times_json(const ImportedSchedule& s, const Evaluation& times, int d
   };
   return {{"device", device},
           {"stages", s.placement.stages_at(static_cast<std::uint32_t>(device))},
-          {"ops", s.order.of(device).size()},
+          {"ops", s.order.of_device(device).size()},
           {"sends", count([](const Action& a) { return is_send(a.kind); })},
           {"empty_cells", count([](const Action& a) { return a.kind == ActionKind::bubble; })},
           {"stage_time", times.stage_times[static_cast<std::size_t>(device)]},

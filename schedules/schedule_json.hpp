@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "schedules/blocks.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 
 #include <string>
 

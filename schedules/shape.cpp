@@ -12,7 +12,7 @@ std::uint32_t ScheduleShape::per_batch(std::uint32_t stage) const {
   std::uint32_t round = 1;
   for (const int width : replicas.values())
     round = std::lcm(round, static_cast<std::uint32_t>(width));
-  return microbatches_per_update * (round / static_cast<std::uint32_t>(replicas.of(stage)));
+  return microbatches_per_update * (round / static_cast<std::uint32_t>(replicas.at(stage)));
 }
 
 ScheduleShape ScheduleShape::one_step() const {
@@ -25,8 +25,8 @@ ScheduleShape ScheduleShape::one_step() const {
 std::uint32_t ScheduleShape::warmup(std::uint32_t stage) const {
   if (replicas.alike()) return depth - 1 - stage;
   int behind = 0;
-  for (std::uint32_t s = stage; s < depth; ++s) behind += replicas.of(s);
-  return static_cast<std::uint32_t>((behind - 1) / replicas.of(stage));
+  for (std::uint32_t s = stage; s < depth; ++s) behind += replicas.at(s);
+  return static_cast<std::uint32_t>((behind - 1) / replicas.at(stage));
 }
 
 double one_f_one_b_peak(const ScheduleShape& shape) {
@@ -52,7 +52,7 @@ Placement layout(Layout kind, std::vector<int> widths, std::uint32_t chunks,
 
 Placement placement_of(const Schedule& schedule, const ScheduleShape& shape) {
   std::vector<int> widths = shape.replicas.alike()
-                                ? std::vector<int>(shape.depth, shape.replicas.of(0))
+                                ? std::vector<int>(shape.depth, shape.replicas.at(0))
                                 : shape.replicas.values();
   const std::uint32_t per_batch = shape.microbatches_per_update;
   if (schedule.positions.empty())

@@ -9,11 +9,11 @@ namespace penstock {
 SlotLine::SlotLine(const SlotWidths& widths, std::span<const Placed> passes, bool fills_weights)
     : widths_(widths), fills_weights_(fills_weights) {
   const std::uint32_t end =
-      passes.empty() ? 0 : passes.back().slot + widths_.of(passes.back().op.kind);
+      passes.empty() ? 0 : passes.back().slot + widths_.slots_of(passes.back().op.kind);
   uses_.assign(end, Use::idle);
   unsettled_.resize(end + 1);
   std::iota(unsettled_.begin(), unsettled_.end(), 0U);
-  for (const Placed& pass : passes) put(pass);
+  for (const Placed& pass : passes) put_pass(pass);
   if (fills_weights && widths.backward_weight > 1) {
     for (std::uint32_t slot = 0; slot < end; ++slot) states_.push_back(after(before(slot), slot));
     return;
@@ -50,14 +50,14 @@ HeldTree::Change SlotLine::change(Use use) const {
   }
 }
 
-void SlotLine::put(const Placed& pass) {
-  const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
+void SlotLine::put_pass(const Placed& pass) {
+  const std::uint32_t end = pass.slot + widths_.slots_of(pass.op.kind);
   set(pass.slot, use_of(pass.op.kind));
   for (std::uint32_t slot = pass.slot + 1; slot < end; ++slot) set(slot, Use::going_on);
 }
 
-void SlotLine::take(const Placed& pass) {
-  const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
+void SlotLine::take_pass(const Placed& pass) {
+  const std::uint32_t end = pass.slot + widths_.slots_of(pass.op.kind);
   for (std::uint32_t slot = pass.slot; slot < end; ++slot) set(slot, Use::idle);
 }
 
@@ -132,7 +132,7 @@ std::uint32_t SlotLine::next_free(std::uint32_t slot, std::uint32_t width) {
 }
 
 void SlotLine::settle(const Placed& pass) {
-  const std::uint32_t end = pass.slot + widths_.of(pass.op.kind);
+  const std::uint32_t end = pass.slot + widths_.slots_of(pass.op.kind);
   for (std::uint32_t slot = pass.slot; slot < end; ++slot) unsettled_[slot] = slot + 1;
   held_ += change(use_of(pass.op.kind)).held;
 }
@@ -150,7 +150,7 @@ void SlotLine::move_listed(Placed& pass, std::uint32_t earliest, std::int32_t li
   const std::uint32_t stays = pass.slot;
   const HeldTree::Change moved = change(use_of(pass.op.kind));
   if (moved.held > 0) earliest = tree_->below_from(limit, earliest, stays, held_);
-  pass.slot = std::min(next_free(earliest, widths_.of(pass.op.kind)), stays);
+  pass.slot = std::min(next_free(earliest, widths_.slots_of(pass.op.kind)), stays);
   if (pass.slot == stays || moved.held == 0) return;
   tree_->set(stays, {});
   tree_->set(pass.slot, moved);
@@ -158,12 +158,12 @@ void SlotLine::move_listed(Placed& pass, std::uint32_t earliest, std::int32_t li
 }
 
 void SlotLine::move_filling(Placed& pass, std::uint32_t earliest, std::int32_t limit) {
-  const std::uint32_t width = widths_.of(pass.op.kind);
+  const std::uint32_t width = widths_.slots_of(pass.op.kind);
   const Placed stays = pass;
   const auto shift_to = [&](std::uint32_t slot) {
-    take(pass);
+    take_pass(pass);
     const std::uint32_t was = std::exchange(pass.slot, slot);
-    put(pass);
+    put_pass(pass);
     for (std::uint32_t i = 0; tree_ && i < width; ++i) tree_->refresh(was + i, slot + i);
   };
   for (std::uint32_t slot = next_free(earliest, width); slot < stays.slot;) {

@@ -50,8 +50,8 @@ class SlotLine {
   static Use use_of(OpKind kind);
   HeldTree::Change change(Use use) const;
   std::uint32_t size() const { return static_cast<std::uint32_t>(uses_.size()); }
-  void put(const Placed& pass);
-  void take(const Placed& pass);
+  void put_pass(const Placed& pass);
+  void take_pass(const Placed& pass);
   void set(std::uint32_t slot, Use use);
   bool room_for_weight(std::uint32_t slot) const;
   State after(State before, std::uint32_t slot) const;

@@ -37,7 +37,7 @@ class BucketTimes {
     }
   }
   /// Of a replica group of Barriers.
-  const std::vector<Bucket>& of(std::uint32_t replica_group) const {
+  const std::vector<Bucket>& buckets_of(std::uint32_t replica_group) const {
     return replica_groups_[replica_group];
   }
   /// The most parts any of them has.
@@ -55,7 +55,7 @@ inline std::vector<double> reductions_alone_s(const SimulationInput& input) {
   std::vector<double> seconds;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
     double& sum = seconds.emplace_back();
-    for (const BucketTimes::Bucket& b : times.of(std::min(p, placement.mirror_of(p))))
+    for (const BucketTimes::Bucket& b : times.buckets_of(std::min(p, placement.mirror_of(p))))
       sum += b.seconds;
   }
   return seconds;

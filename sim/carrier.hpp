@@ -47,7 +47,7 @@ class Carrier {
   /// Flows that `send` and the others asked for begin at the network's present time.
   void begin_flows() { flows_.begin_flows(); }
   bool flows_to_begin() const { return flows_.flows_to_begin(); }
-  bool flows_under_way() const { return flows_.under_way(); }
+  bool flows_in_flight() const { return flows_.in_flight(); }
   bool any_ended() const { return flows_.any_ended(); }
   void settle(double now);
   /// A transfer that never ends, and the link that is gone for ever; kNoOp when there is none.

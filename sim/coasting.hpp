@@ -24,13 +24,13 @@ class RecipeSpans {
     for (const Segment& segment : recipe.segments) {
       double& free = free_s[static_cast<std::size_t>(segment.lane)];
       double start = free;
-      if (segment.after != Segment::kNone) start = std::max(start, of(segment.after).end_s);
+      if (segment.after != Segment::kNone) start = std::max(start, span_of(segment.after).end_s);
       free = start + length_s(segment);
       spans_.push_back({start, free});
       length_s_ = std::max(length_s_, free);
     }
   }
-  const Span& of(int segment) const { return spans_[static_cast<std::size_t>(segment)]; }
+  const Span& span_of(int segment) const { return spans_[static_cast<std::size_t>(segment)]; }
   double length_s() const { return length_s_; }
 
  private:

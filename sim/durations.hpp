@@ -24,7 +24,7 @@ struct CollectivePrice {
 /// Of all that the ranks of a device do together.
 struct CollectivePrices {
   ByInnerAxis<ByCollective<CollectivePrice>> prices{};
-  auto operator<=>(const CollectivePrices&) const = default;
+  bool operator<(const CollectivePrices& other) const { return prices < other.prices; }
   CollectivePrice& at(const AxisCollective& one) {
     return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
   }
@@ -61,22 +61,22 @@ class Durations {
 
   /// Undisturbed and with its links for itself.
   double operator()(const Op& op, int device, std::uint32_t g) const {
-    const Time time = of(op, device, g);
+    const Time time = time_of(op, device, g);
     return time.compute_s + time.exchange_s;
   }
   double exchange_s(const Op& op, int device, std::uint32_t g) const {
-    return of(op, device, g).exchange_s;
+    return time_of(op, device, g).exchange_s;
   }
   /// What an op computes by itself, whatever runs together with it.
   double own_compute_s(const Op& op, int device) const { return alone(op, device).compute_s; }
 
   /// End of op g of a device that starts then, its links for itself. Only computing is disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {
-    return end_of_part(start_s, op, device, g, 1) + of(op, device, g).exchange_s;
+    return end_of_part(start_s, op, device, g, 1) + time_of(op, device, g).exchange_s;
   }
   /// End of a part of its computing. Gradient reductions are never disturbed.
   double end_of_part(double start_s, const Op& op, int device, std::uint32_t g, double part) const {
-    const double cost_s = part * of(op, device, g).compute_s;
+    const double cost_s = part * time_of(op, device, g).compute_s;
     if (perturbation_ == nullptr || op.kind == OpKind::reduce_grad) return start_s + cost_s;
     return perturbation_->end_of(start_s, cost_s, static_cast<std::uint32_t>(device),
                                  g - ops_.begin(device));
@@ -112,7 +112,7 @@ class Durations {
     }
   }
 
-  Time of(const Op& op, int device, std::uint32_t g) const {
+  Time time_of(const Op& op, int device, std::uint32_t g) const {
     if (op.flags < Op::paired) return alone(op, device);
     Time time = alone(op, device);
     if (!op.has(Op::paired)) return time;

@@ -161,7 +161,7 @@ class Simulation {
         if (ahead) return arm(now);
         carrier_.begin_flows();
       }
-      if (carrier_.flows_under_way() || events_.empty()) break;
+      if (carrier_.flows_in_flight() || events_.empty()) break;
       now = events_.top().time_s();
     }
     network_.forget();
@@ -451,8 +451,8 @@ class Simulation {
     dev.time += gone;
     dev.begun = dev.ended = 0;
     for (int i = 0; i < static_cast<int>(dev.recipe.segments.size()); ++i) {
-      if (dev.spans.of(i).start_s <= within_s) dev.begun |= 1U << i;
-      if (dev.spans.of(i).end_s <= within_s) dev.ended |= 1U << i;
+      if (dev.spans.span_of(i).start_s <= within_s) dev.begun |= 1U << i;
+      if (dev.spans.span_of(i).end_s <= within_s) dev.ended |= 1U << i;
     }
     const double began_s = dev.since_s + gone * once_s;
     for (int i = 0; i < static_cast<int>(dev.recipe.segments.size()); ++i)
@@ -462,7 +462,7 @@ class Simulation {
   void resume(int d, int i, double began_s, double within_s, double now) {
     const Device& dev = device(d);
     const Segment& segment = dev.recipe.segments[static_cast<std::size_t>(i)];
-    const Span& span = dev.spans.of(i);
+    const Span& span = dev.spans.span_of(i);
     if (segment.lane == Lane::compute)
       return end_segment_at(began_s + span.end_s, dev.cursor, static_cast<std::uint32_t>(i));
     const std::uint32_t number = traffic_.collective_of(d, segment);
@@ -564,7 +564,7 @@ class Simulation {
   void announce_buckets(int d, std::uint32_t g, const Span& span, int i = 0, int n = 1) {
     const std::uint32_t reduce = reduces_next(d, g);
     if (reduce == kNoOp) return;
-    const auto& buckets = buckets_.of(replica_group_of(d));
+    const auto& buckets = buckets_.buckets_of(replica_group_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k) {
       const double within = buckets[k].ready * n - i;  // of this part
       if (buckets[k].ready >= 1 || within < 0 || within >= 1) continue;
@@ -585,7 +585,7 @@ class Simulation {
       dev.busy = true;
       end_op_at(now, g);
     }
-    const auto& buckets = buckets_.of(replica_group_of(d));
+    const auto& buckets = buckets_.buckets_of(replica_group_of(d));
     for (std::uint32_t k = 0; k < buckets.size(); ++k)
       if (buckets[k].ready >= 1) bucket_ready(g, k, now);
   }
@@ -594,14 +594,15 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     const std::uint32_t group = barriers_.group(ops_[g], d);
     ++met_[group * buckets_.most() + bucket];
-    if (bucket + 1 == buckets_.of(replica_group_of(d)).size()) start_of_waiting(d, group, now);
+    if (bucket + 1 == buckets_.buckets_of(replica_group_of(d)).size())
+      start_of_waiting(d, group, now);
     start_bucket(replica_group_of(d), now);
   }
 
   /// An attached reduction counts from when the last member has come.
   void start_of_waiting(int d, std::uint32_t group, double now) {
     const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.of(replica_group_of(d)).size() - 1] <
+    if (met_[group * buckets_.most() + buckets_.buckets_of(replica_group_of(d)).size() - 1] <
         members(op, d))
       return;
     barriers_.for_each_member(op, d, [&](int member) {
@@ -618,7 +619,7 @@ class Simulation {
       return;
     r.busy = true;
     if (r.bucket == 0) r.started_s = now;
-    const BucketTimes::Bucket& part = buckets_.of(replica_group)[r.bucket];
+    const BucketTimes::Bucket& part = buckets_.buckets_of(replica_group)[r.bucket];
     carrier_.send(traffic_.reduction_of(replica_group), part.bytes, part.seconds, replica_group,
                   now);
   }
@@ -626,7 +627,7 @@ class Simulation {
   void part_reduced(std::uint32_t replica_group, double now) {
     Reducing& r = reducing(replica_group);
     r.busy = false;
-    if (++r.bucket == buckets_.of(replica_group).size()) {
+    if (++r.bucket == buckets_.buckets_of(replica_group).size()) {
       reduced_at_[r.group++] = now;
       r.bucket = 0;
       for (std::uint32_t i = 0; i < barriers_.replica_group_size(replica_group); ++i) {

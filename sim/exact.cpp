@@ -47,7 +47,7 @@ class ExactClock {
 
   bool arrived(std::uint32_t g) const { return timeline_.has_message(g); }
 
-  void run(int device, std::uint32_t g, std::uint32_t held_by) {
+  void run_op(int device, std::uint32_t g, std::uint32_t held_by) {
     const Op& op = ops_[g];
     double& free_at = free_at_[static_cast<std::size_t>(device)];
     double start = free_at;
@@ -108,7 +108,7 @@ class ExactClock {
       return;
     }
     reduces_[static_cast<std::size_t>(device)] = g;
-    const auto& buckets = bucket_times_.of(barriers_.replica_group_of(device));
+    const auto& buckets = bucket_times_.buckets_of(barriers_.replica_group_of(device));
     const std::uint32_t backward = ops_.previous_compute(device, g);
     for (std::size_t k = 0; k < buckets.size(); ++k) {
       const double part = buckets[k].ready;
@@ -128,7 +128,7 @@ class ExactClock {
       return;
     }
     const std::uint32_t replica_group = barriers_.replica_group_of(device);
-    const auto& buckets = bucket_times_.of(replica_group);
+    const auto& buckets = bucket_times_.buckets_of(replica_group);
     // The replica group's reduction of the update before may still be on its way.
     const bool first = group == barriers_.reductions(replica_group).first;
     const double start = std::max(at[0], first ? 0.0 : ended_[group - 1]);

@@ -28,7 +28,7 @@ class FlowNetwork {
   FlowNetwork(const FlowNetwork&) = delete;
   FlowNetwork& operator=(const FlowNetwork&) = delete;
 
-  /// Flow i crosses `ways[i]`, links of `links`; the shares of these are there to stay. Once.
+  /// Flow i crosses `routes[i]`, links of `links`; the shares of these are there to stay. Once.
   virtual void open(const std::vector<NetworkLink>& links,
                     const std::vector<const LinkFlow*>& routes, LinkShares& shares) = 0;
   /// A flow sends so many units (> 0) from now on.

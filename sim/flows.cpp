@@ -85,7 +85,7 @@ void Flows::start_if_first(std::size_t f) {
 }
 
 void Flows::begin_flows() {
-  under_way_ += to_begin_.size();
+  in_flight_ += to_begin_.size();
   for (const ToBegin& begin : to_begin_) network_.start(begin.flow, begin.units);
   to_begin_.clear();
 }
@@ -93,7 +93,7 @@ void Flows::begin_flows() {
 void Flows::settle() {
   settling_.swap(ended_);  // neither gives its memory back
   std::ranges::sort(settling_);
-  under_way_ -= settling_.size();
+  in_flight_ -= settling_.size();
   for (const std::size_t f : settling_) end_flow(f);
   settling_.clear();
 }

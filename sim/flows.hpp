@@ -47,7 +47,7 @@ class Flows {
   void begin_flows();
   bool flows_to_begin() const { return !to_begin_.empty(); }
   /// Have flows begun that have not ended?
-  bool under_way() const { return under_way_ > 0; }
+  bool in_flight() const { return in_flight_ > 0; }
 
   bool any_ended() const { return !ended_.empty(); }
   /// Handles the flows that have ended.
@@ -100,7 +100,7 @@ class Flows {
   std::vector<ToBegin> to_begin_;
   std::vector<std::size_t> settling_;
   std::vector<std::size_t> ended_;  // flows
-  std::size_t under_way_ = 0;
+  std::size_t in_flight_ = 0;
   std::vector<std::uint32_t> now_, peaks_;  // per link: flows
 };
 

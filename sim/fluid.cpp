@@ -14,7 +14,7 @@ void FluidNetwork::open(const std::vector<NetworkLink>& links,
   const auto times = shares.times();
   changes_.assign(times.rbegin(), times.rend());
   for (std::size_t l = 0; l < links.size(); ++l)
-    links_.push_back({.units_per_s = links[l].bytes_per_s * kUnitsPerByte * shares.of(l)});
+    links_.push_back({.units_per_s = links[l].bytes_per_s * kUnitsPerByte * shares.share_of(l)});
   for (const LinkFlow* route : routes) flows_.push_back({.links = &route->links});
 }
 
@@ -55,7 +55,7 @@ std::vector<std::size_t> FluidNetwork::stalled() const {
 
 void FluidNetwork::change_shares() {
   for (const std::size_t l : shares_->change(changes_.back())) {
-    links_[l].units_per_s = (*made_of_)[l].bytes_per_s * kUnitsPerByte * shares_->of(l);
+    links_[l].units_per_s = (*made_of_)[l].bytes_per_s * kUnitsPerByte * shares_->share_of(l);
     touched_.push_back(static_cast<int>(l));
   }
   changes_.pop_back();

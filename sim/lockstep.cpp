@@ -42,11 +42,12 @@ bool replicas_alike(const SimulationInput& input) {
     return false;
   const std::uint32_t width = placement.width();
   for (int d = 0; d < ops.devices(); ++d) {
-    const auto leader = ops.of(placement.device_at(0, placement.position_of(d)));
-    const bool same_ops = std::ranges::equal(leader, ops.of(d), [&](const Op& a, const Op& b) {
-      return a.kind == b.kind && a.stage == b.stage && a.flags == b.flags &&
-             a.microbatch / width == b.microbatch / width;
-    });
+    const auto leader = ops.of_device(placement.device_at(0, placement.position_of(d)));
+    const bool same_ops =
+        std::ranges::equal(leader, ops.of_device(d), [&](const Op& a, const Op& b) {
+          return a.kind == b.kind && a.stage == b.stage && a.flags == b.flags &&
+                 a.microbatch / width == b.microbatch / width;
+        });
     if (!same_ops) return false;
   }
   return true;
@@ -83,7 +84,7 @@ class Colours {
   Colours(const Traffic& traffic, const std::vector<std::uint32_t>& class_of)
       : traffic_(traffic), class_of_(class_of), links_(traffic.links().size()) {
     for (std::uint32_t t = 0; t < traffic.all().size(); ++t) {
-      if (traffic[t].contended) add(t);
+      if (traffic[t].contended) add_transfer(t);
     }
     for (std::size_t l = 0; l < links_.size(); ++l)
       links_[l].colour = std::bit_cast<std::uint64_t>(traffic.links()[l].bytes_per_s);
@@ -152,7 +153,7 @@ class Colours {
     std::vector<std::uint32_t> users{};  // classes of the flows that cross it, sorted
   };
 
-  void add(std::uint32_t t) {
+  void add_transfer(std::uint32_t t) {
     for (std::size_t p = 0; p < traffic_[t].phases.size(); ++p) {
       for (const LinkFlow& flow : traffic_[t].phases[p].flows) {
         const std::uint64_t place = scrambled(scrambled(class_of_[t]) + p);

@@ -63,14 +63,14 @@ class LinkUses {
     const std::uint32_t number = traffic_.message_of(sender);
     const auto bytes = static_cast<double>(message_bytes(input.costs, sender));
     // Latency never occupies a link.
-    add(number, bytes, {message.start_s, message.end_s - traffic_[number].latency_s});
+    add_use(number, bytes, {message.start_s, message.end_s - traffic_[number].latency_s});
   }
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
     const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
     for (const AxisCollective& one : traffic_.collectives())
-      add(traffic_.collective_of(device, one),
-          static_cast<double>(recipe.bytes(one.axis, one.what)), span);
+      add_use(traffic_.collective_of(device, one),
+              static_cast<double>(recipe.bytes(one.axis, one.what)), span);
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {
@@ -79,13 +79,13 @@ class LinkUses {
     if (barriers_.replica_group_member(replica_group, 0) != device)
       return;  // every member has the same span
     const auto position = static_cast<std::uint32_t>(traffic_[number].source);
-    add(number,
-        static_cast<double>(at_position(input.program.placement, input.costs, position,
-                                        &StageCosts::reduced_bytes)),
-        span);
+    add_use(number,
+            static_cast<double>(at_position(input.program.placement, input.costs, position,
+                                            &StageCosts::reduced_bytes)),
+            span);
   }
 
-  void add(std::uint32_t transfer, double bytes, const Span& span) {
+  void add_use(std::uint32_t transfer, double bytes, const Span& span) {
     if (!traffic_[transfer].contended || span.length_s() <= 0) return;
     for (const Transfer::Phase& phase : traffic_[transfer].phases) {
       for (const LinkFlow& flow : phase.flows) {
@@ -198,7 +198,7 @@ ReductionParts reduction_parts(const SimulationInput& input) {
   ReductionParts parts;
   for (std::uint32_t p = 0; p < input.traffic.reductions().size(); ++p) {
     auto& mine = parts.emplace_back();
-    for (const auto& bucket : times.of(p)) mine.push_back({bucket.ready, bucket.seconds});
+    for (const auto& bucket : times.buckets_of(p)) mine.push_back({bucket.ready, bucket.seconds});
   }
   return parts;
 }

@@ -110,7 +110,7 @@ class Traffic {
   bool reductions_hold_;  ///< their devices, while they run
   std::uint32_t stages_, round_;
   bool mirrored_;
-  std::uint32_t width_;  // ways
+  std::uint32_t width_;  // routes
   Placement placement_;
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0;
@@ -119,7 +119,7 @@ class Traffic {
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation
-  std::vector<std::uint32_t> index_;  // [forward or backward][stage][way] -> message
+  std::vector<std::uint32_t> index_;  // [forward or backward][stage][route] -> message
 };
 
 }  // namespace penstock

@@ -160,7 +160,7 @@ int axis_of(const std::vector<SweepAxis>& axes, const std::string& key) {
 
 class Axes {
  public:
-  void add(const std::string& text) {
+  void add_axis(const std::string& text) {
     collect([&] {
       SweepAxis axis = parse_axis(text);
       for (const SweepAxis& other : axes_) {
@@ -204,7 +204,7 @@ class Axes {
       const std::string origin = flag("--zip", text);
       std::vector<SweepAxis> members;
       for (const std::string& name : split_values(text, origin))
-        members.push_back(take(name, origin));
+        members.push_back(take_axis(name, origin));
       if (members.size() < 2)
         throw InputError(origin, "needs at least two axes, such as stages,width");
       axes_.insert(axes_.begin() + first_, zipped(members, origin));
@@ -243,7 +243,7 @@ class Axes {
     diagnostics_.push_back({Position{origin, 0, 0}, message, "", 1});
   }
 
-  SweepAxis take(const std::string& name, const std::string& origin) {
+  SweepAxis take_axis(const std::string& name, const std::string& origin) {
     const std::string key = fmt::format("{}", fmt::join(key_path(trimmed(name), origin), "."));
     const int at = axis_of(axes_, key);
     if (at < 0) throw InputError(origin, fmt::format("'{}' is no axis; give it with --over", key));
@@ -302,7 +302,7 @@ std::vector<SweepAxis> parse_axes(const std::vector<std::string>& over,
                                   const std::vector<std::string>& zips,
                                   const std::vector<Override>& changes) {
   Axes axes;
-  for (const std::string& text : over) axes.add(text);
+  for (const std::string& text : over) axes.add_axis(text);
   axes.check_changes(changes);
   for (const std::string& text : zips) axes.zip(text);
   axes.check_nesting();

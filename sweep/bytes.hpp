@@ -25,7 +25,7 @@ class ByteWriter {
     put(static_cast<std::uint32_t>(text.size()));
     bytes_.append(text);
   }
-  std::string take() { return std::move(bytes_); }
+  std::string take_bytes() { return std::move(bytes_); }
 
  private:
   std::string bytes_;
@@ -51,15 +51,15 @@ class ByteReader {
       return byte == 1;
     } else {
       T value;
-      std::memcpy(&value, take(sizeof value).data(), sizeof value);
+      std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
       return value;
     }
   }
-  std::string text() { return std::string(take(get<std::uint32_t>())); }
+  std::string text() { return std::string(take_bytes(get<std::uint32_t>())); }
   bool at_end() const { return from_.empty(); }
 
  private:
-  std::string_view take(std::size_t size) {
+  std::string_view take_bytes(std::size_t size) {
     if (from_.size() < size) throw Garbled();
     const std::string_view taken = from_.substr(0, size);
     from_.remove_prefix(size);

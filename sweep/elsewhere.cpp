@@ -51,7 +51,7 @@ Elsewhere::Elsewhere(int in, int out, const std::string& recipe) : stream_(in, o
   stream_.add_message(MessageKind::recipe, recipe);
 }
 
-void Elsewhere::run(const WorkItems& items, const WorkerOptions& options) {
+void Elsewhere::serve_items(const WorkItems& items, const WorkerOptions& options) {
   const WithoutSigpipe quiet;
   no_more_ = false;
   while (!((no_more_ || stopping(options)) && away_ == 0)) {
@@ -90,7 +90,7 @@ void Elsewhere::serve(const Message& message, const WorkItems& items) {
   if (message.kind != MessageKind::row && message.kind != MessageKind::lost) throw Garbled();
   if (away_ == 0) throw Garbled();
   --away_;
-  if (message.kind == MessageKind::row) return items.take(message.bytes);
+  if (message.kind == MessageKind::row) return items.take_answer(message.bytes);
   ByteReader from(message.bytes);
   const std::string item = from.text();
   items.lost(item, from.text());
@@ -122,7 +122,7 @@ void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
     if (count == 0) return;
     wanted_.pop_front();
     away_ += count;
-    stream_.add_message(MessageKind::chunk, chunk.take());
+    stream_.add_message(MessageKind::chunk, chunk.take_bytes());
   }
 }
 
@@ -150,7 +150,7 @@ SweepRecipe recipe_in(const std::string& text) {
   JsonProblems problems("recipe");
   const Place whole(problems);
   SweepRecipe recipe;
-  take(whole, parse_json(text, "recipe"), recipe);
+  take_value(whole, parse_json(text, "recipe"), recipe);
   problems.throw_if_any();
   return recipe;
 }
@@ -181,15 +181,15 @@ std::string RemotePoints::answer(std::string_view number) const {
 void visit_elsewhere(int in, int out, const SweepRecipe& recipe, const NextPoint& next,
                      const TakeRow& take, const WorkerOptions& options) {
   Elsewhere work(in, out, to_json(recipe));
-  work.run({[&]() -> std::optional<std::string> {
-              const auto point = next();
-              return point ? std::optional(encode(point->number)) : std::nullopt;
-            },
-            [&](std::string_view answer) { take(decode(answer)); },
-            [&](const std::string& item, const std::string& why) {
-              take(failed_row(decode_number(item), why));
-            }},
-           options);
+  work.serve_items({[&]() -> std::optional<std::string> {
+                      const auto point = next();
+                      return point ? std::optional(encode(point->number)) : std::nullopt;
+                    },
+                    [&](std::string_view answer) { take(decode(answer)); },
+                    [&](const std::string& item, const std::string& why) {
+                      take(failed_row(decode_number(item), why));
+                    }},
+                   options);
   work.end();
 }
 

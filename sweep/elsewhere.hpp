@@ -24,7 +24,7 @@ namespace penstock {
 /// Items to be handed out, and what becomes of them.
 struct WorkItems {
   std::function<std::optional<std::string>()> next;  ///< nothing: there are no more
-  std::function<void(std::string_view answer)> take;
+  std::function<void(std::string_view answer)> take_answer;
   std::function<void(const std::string& item, const std::string& why)> lost;
   std::size_t most_in_chunk = SIZE_MAX;
 };
@@ -35,7 +35,7 @@ class Elsewhere {
   Elsewhere(int in, int out, const std::string& recipe);
   /// Until every item has its answer or is lost. Throws SystemError when the other end goes away
   /// before. `options`: stop, full and tick.
-  void run(const WorkItems& items, const WorkerOptions& options);
+  void serve_items(const WorkItems& items, const WorkerOptions& options);
   /// Chunks that the other end would take now.
   std::size_t wanted() const { return wanted_.size(); }
   /// Says that there is no more.

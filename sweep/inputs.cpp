@@ -72,7 +72,7 @@ void check_value(const Scenarios& scenarios, const Override& value, Diagnostics&
   }
   for (Diagnostic& d : first) {
     if (d.where.origin == flag_of("--set", value)) d.where.origin = flag_of("--over", value);
-    wrong.add(std::move(d));
+    wrong.add_error(std::move(d));
   }
 }
 
@@ -85,7 +85,7 @@ void check_scenario(const ScenarioTemplate& scenario, const std::vector<Override
   for (const Diagnostic& d : scenario.check(all)) {
     const bool of_axis = std::ranges::any_of(
         firsts, [&](const Override& first) { return d.where.origin == flag_of("--set", first); });
-    if (!of_axis) wrong.add(d);
+    if (!of_axis) wrong.add_error(d);
   }
 }
 

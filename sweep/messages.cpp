@@ -35,7 +35,7 @@ std::string encode(const Task& task) {
     to.put(change.key);
     to.put(change.value);
   }
-  return to.take();
+  return to.take_bytes();
 }
 
 Task decode_task(std::string_view bytes) {
@@ -54,7 +54,7 @@ Task decode_task(std::string_view bytes) {
 std::string encode(std::uint64_t point) {
   ByteWriter to;
   to.put(point);
-  return to.take();
+  return to.take_bytes();
 }
 
 std::uint64_t decode_number(std::string_view bytes) {

@@ -134,7 +134,7 @@ Overview::Overview(const Space& space, const Columns& columns, TableOptions opti
   map_empty_.assign(rows, std::vector<std::uint8_t>(across, kBlankCell));
 }
 
-void Overview::add(const Cells& row) {
+void Overview::add_row(const Cells& row) {
   const auto status = static_cast<std::size_t>(std::ranges::find(kStatusNames, row[status_]) -
                                                std::begin(kStatusNames));
   if (status >= counts_.size()) return;
@@ -145,20 +145,20 @@ void Overview::add(const Cells& row) {
     add_unfit(row);
     return;
   }
-  batches_.add(number_of(row[batch_]));
-  gpu_counts_.add(number_of(row[gpus_]));
+  batches_.add_number(number_of(row[batch_]));
+  gpu_counts_.add_number(number_of(row[gpus_]));
   add_to_axes(row);
   add_to_top(row);
 }
 
 void Overview::add_resumed(const Cells& row) {
   resumed_ = true;
-  add(row);
+  add_row(row);
 }
 
 void Overview::add_unwritten(const Row& row) {
   if (row.status == Row::Status::ok && row.given_forward_s_per_sample > 0)
-    given_s_.add(row.given_forward_s_per_sample);
+    given_s_.add_number(row.given_forward_s_per_sample);
   if (row.too_few_devices == 0) return;
   ++short_of_devices_;
   devices_ = row.too_few_devices;
@@ -381,7 +381,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
         const std::string cell = pretty(columns_.all()[shown[c]], best.row[shown[c]]);
         cells.push_back(shortened(cell, 40) + (marked ? "*" : "") + (whole_run ? "+" : ""));
       }
-      table.add(std::move(cells));
+      table.add_row(std::move(cells));
     }
     std::string text = table.render(0, 0);
     const bool fits =
@@ -440,10 +440,10 @@ std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t 
     std::vector<double> shown(std::min(values.size(), bars), std::nan(""));
     for (std::size_t v = 0; v < values.size(); ++v)
       if (!std::isnan(values[v])) raise(shown[v * shown.size() / values.size()], values[v]);
-    table.add({shortened(axis_name(level), kWidestName),
-               canvas.blocks ? sparkline(shown, canvas) : "", shortened(names.front(), label),
-               shortened(names.back(), label),
-               shortened(names[static_cast<std::size_t>(best - values.begin())], label)});
+    table.add_row({shortened(axis_name(level), kWidestName),
+                   canvas.blocks ? sparkline(shown, canvas) : "", shortened(names.front(), label),
+                   shortened(names.back(), label),
+                   shortened(names[static_cast<std::size_t>(best - values.begin())], label)});
   }
   return table.render(0, 0);
 }

@@ -28,7 +28,7 @@ class Overview {
   /// Throws InputError when the options name no column.
   Overview(const Space& space, const Columns& columns, TableOptions options);
 
-  void add(const Cells& row);
+  void add_row(const Cells& row);
   /// Its row is of an earlier run, of which only cells are left.
   void add_resumed(const Cells& row);
   /// What its cells do not say: was a point refused as there are too few devices; its given costs.
@@ -81,7 +81,7 @@ class Overview {
   /// Of a column's numbers.
   struct Range {
     double least = std::numeric_limits<double>::infinity(), most = 0;
-    void add(const std::optional<double>& number) {
+    void add_number(const std::optional<double>& number) {
       if (!number) return;
       least = std::min(least, *number);
       most = std::max(most, *number);

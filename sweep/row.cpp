@@ -36,7 +36,7 @@ std::string encode(const Row& row) {
   }
   for (const double number : row.numbers)
     if (!std::isnan(number)) to.put(number);
-  return to.take();
+  return to.take_bytes();
 }
 
 Row decode(std::string_view bytes) {

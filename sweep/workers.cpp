@@ -54,7 +54,7 @@ class Coordinator {
               const WorkerOptions& options)
       : evaluate_(evaluate), next_(next), take_(take), options_(options) {}
 
-  void run(int jobs) {
+  void serve_jobs(int jobs) {
     for (int i = 0; i < jobs && start_worker(); ++i) continue;
     wake_idle();
     while (!done()) {
@@ -276,7 +276,8 @@ int usable_cores() {
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options) {
   allow_many_files();
-  Coordinator(evaluate, next, take, options).run(options.jobs > 0 ? options.jobs : usable_cores());
+  Coordinator(evaluate, next, take, options)
+      .serve_jobs(options.jobs > 0 ? options.jobs : usable_cores());
 }
 
 }  // namespace penstock

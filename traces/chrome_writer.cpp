@@ -207,7 +207,7 @@ class Writer {
   void put_process(int d) {
     std::string stages;
     std::vector<char> seen(trace_.memory.costs.size(), 0);
-    for (const Op& op : ops_.of(d)) {
+    for (const Op& op : ops_.of_device(d)) {
       if (seen[op.stage] != 0) continue;
       seen[op.stage] = 1;
       stages += (stages.empty() ? "stage " : ", ") + std::to_string(op.stage);
@@ -358,8 +358,8 @@ class Writer {
         return fmt::format("{} waits for the partial norm of device {}", next,
                            placement.norm_from(trace_.view.table.device_of(op)));
       }
-      const bool under_way = gap.span.start_s >= timeline_.op(gap.op).start_s;
-      return next + (under_way ? " is under way" : " waits for the other devices");
+      const bool in_flight = gap.span.start_s >= timeline_.op(gap.op).start_s;
+      return next + (in_flight ? " is under way" : " waits for the other devices");
     }
     const DependencyTable& table = trace_.view.table;
     const std::uint32_t from = table.producer(op);

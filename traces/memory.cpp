@@ -58,7 +58,7 @@ class Changes {
     list_.front() = kFirst;
   }
 
-  void add(const Change& change) {
+  void add_change(const Change& change) {
     Change* at = next_++;
     if (comes_before(change, at[-1])) at = make_room(change, at);
     *at = change;
@@ -87,8 +87,8 @@ class DeviceMemory {
  public:
   DeviceMemory(const MemoryInput& input, int device)
       : in_(input),
-        by_ops_(in_.ops.of(device).size() * kMostByOp),
-        by_messages_(in_.ops.of(device).size() * 2) {
+        by_ops_(in_.ops.of_device(device).size() * kMostByOp),
+        by_messages_(in_.ops.of_device(device).size() * 2) {
     const Placement& placement = in_.table.placement();
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(device)))
       add_stage(stage);
@@ -210,7 +210,7 @@ class DeviceMemory {
   };
   static void put(Changes& to, double at_s, const Part& part, Turn turn, std::uint32_t op) {
     if (part.bytes == 0) return;
-    to.add({at_s, Change::rank_of(turn, op), part.bytes, part.buffers, part.workspace});
+    to.add_change({at_s, Change::rank_of(turn, op), part.bytes, part.buffers, part.workspace});
   }
   static Part message(std::int64_t bytes) { return {bytes, bytes}; }
 

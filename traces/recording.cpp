@@ -306,7 +306,7 @@ WhatRan::WhatRan(const Program& program, const DependencyTable& table, const Rec
       Op op = program.ops[g];
       if (op.has(Op::receives) && !known(table.producer(op))) op.flags &= kNoReceive;
       if (op.has(Op::sends) && !known(table.consumer(op))) op.flags &= kNoSend;
-      program_.ops.add(op);
+      program_.ops.add_op(op);
       from.push_back(g);
     }
     program_.ops.end_device();

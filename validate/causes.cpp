@@ -31,10 +31,10 @@ std::size_t group_of(const Op& op) {
   return std::size_t{op.stage} * kOpKinds + static_cast<std::size_t>(op.kind);
 }
 
-class Splitter {
+class Attribution {
  public:
-  Splitter(const SimulationInput& input, const Timeline& predicted,
-           std::span<const RecordedTimeline> runs)
+  Attribution(const SimulationInput& input, const Timeline& predicted,
+              std::span<const RecordedTimeline> runs)
       : program_(input.program),
         table_(input.table),
         predicted_(predicted),
@@ -47,20 +47,20 @@ class Splitter {
     if (shared_) use_private_channels();
   }
 
-  Causes split(double predicted_s, double measured_s) {
+  Causes attribute(double predicted_s, double measured_s) {
     Causes causes;
     causes.links_shared = shared_;
     const double replayed = shared_ ? evaluate() : predicted_s;
     double before = replayed;
-    const auto swap = [&](void (Splitter::*piece)()) {
+    const auto swap = [&](void (Attribution::*piece)()) {
       (this->*piece)();
       const double after = evaluate();
       return std::exchange(before, after) - after;
     };
-    causes.op_time_s = swap(&Splitter::use_op_times);
-    causes.transfer_time_s = swap(&Splitter::use_message_times);
-    causes.wait_s = swap(&Splitter::use_departures);
-    causes.launch_overhead_s = swap(&Splitter::use_launch_overhead);
+    causes.op_time_s = swap(&Attribution::use_op_times);
+    causes.transfer_time_s = swap(&Attribution::use_message_times);
+    causes.wait_s = swap(&Attribution::use_departures);
+    causes.launch_overhead_s = swap(&Attribution::use_launch_overhead);
     causes.rest_s = before - measured_s + (predicted_s - replayed);
     return causes;
   }
@@ -222,9 +222,10 @@ class Splitter {
 
 }  // namespace
 
-Causes split_causes(const SimulationInput& input, const Timeline& predicted,
-                    std::span<const RecordedTimeline> runs, double predicted_s, double measured_s) {
-  return Splitter(input, predicted, runs).split(predicted_s, measured_s);
+Causes attribute_error(const SimulationInput& input, const Timeline& predicted,
+                       std::span<const RecordedTimeline> runs, double predicted_s,
+                       double measured_s) {
+  return Attribution(input, predicted, runs).attribute(predicted_s, measured_s);
 }
 
 }  // namespace penstock

@@ -30,7 +30,8 @@ struct Causes {
 };
 
 /// `predicted_s` and `measured_s` are the iteration times compared.
-Causes split_causes(const SimulationInput& input, const Timeline& predicted,
-                    std::span<const RecordedTimeline> runs, double predicted_s, double measured_s);
+Causes attribute_error(const SimulationInput& input, const Timeline& predicted,
+                       std::span<const RecordedTimeline> runs, double predicted_s,
+                       double measured_s);
 
 }  // namespace penstock

@@ -60,7 +60,7 @@ class PredictedCells {
 };
 
 bool chosen(const MeasuredRowResult& row, RowChoice choice) {
-  return choice == RowChoice::all || row.calibrated == (choice == RowChoice::calibrated);
+  return choice == RowChoice::all || row.fitted == (choice == RowChoice::fitted);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct MeasuredRowResult {
   int pipeline_depth = 1;  ///< the error is counted under it in `time_by_pp`
   std::optional<double> measured_s, predicted_s;                ///< of an iteration
   std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
-  bool calibrated = false;  ///< a parameter of the prediction was fitted on this row
+  bool fitted = false;  ///< a parameter of the prediction was fitted on this row
   std::optional<bool> finished = {}, predicted_finished = {};  ///< did it run; does it fit
   std::string row_class = {};  ///< as the table calls it; may be empty
 
@@ -62,7 +62,7 @@ struct FinishSummary {
 FinishSummary finish_summary(const MeasuredReport& report);
 
 /// Which rows a summary counts.
-enum class RowChoice { predicted, calibrated, all };
+enum class RowChoice { predicted, fitted, all };
 
 struct MeasuredSummary {
   ErrorSummary time, memory;

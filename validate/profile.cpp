@@ -18,12 +18,12 @@ constexpr double kTiny = 1e-12;  // seconds: no measured time is below
 
 // --- stages -------------------------------------------------------------------------------------
 
-double MeasuredPart::*time_field(OpKind kind) {
+double ProfilePart::*time_field(OpKind kind) {
   switch (kind) {
-    case OpKind::forward: return &MeasuredPart::forward_s;
-    case OpKind::backward: return &MeasuredPart::backward_s;
-    case OpKind::backward_input: return &MeasuredPart::backward_input_s;
-    default: return &MeasuredPart::backward_weight_s;
+    case OpKind::forward: return &ProfilePart::forward_s;
+    case OpKind::backward: return &ProfilePart::backward_s;
+    case OpKind::backward_input: return &ProfilePart::backward_input_s;
+    default: return &ProfilePart::backward_weight_s;
   }
 }
 
@@ -31,8 +31,8 @@ constexpr OpKind kTimedKinds[] = {OpKind::forward, OpKind::backward, OpKind::bac
                                   OpKind::backward_weight};
 
 /// Bytes of a stage as the memory accounting of a run counts them.
-MeasuredPart bytes_of(const StageSizes& s) {
-  MeasuredPart p;
+ProfilePart bytes_of(const StageSizes& s) {
+  ProfilePart p;
   const auto sum = [](std::initializer_list<std::int64_t> parts) {
     double total = 0;
     for (const std::int64_t part : parts) total += static_cast<double>(part);
@@ -47,9 +47,9 @@ MeasuredPart bytes_of(const StageSizes& s) {
   return p;
 }
 
-constexpr double MeasuredPart::*kByteFields[] = {
-    &MeasuredPart::activation_bytes, &MeasuredPart::activation_after_input_bytes,
-    &MeasuredPart::forward_workspace_bytes, &MeasuredPart::backward_workspace_bytes};
+constexpr double ProfilePart::*kByteFields[] = {
+    &ProfilePart::activation_bytes, &ProfilePart::activation_after_input_bytes,
+    &ProfilePart::forward_workspace_bytes, &ProfilePart::backward_workspace_bytes};
 
 /// A microbatch size, recomputation and load out of a result.
 class RowFit {
@@ -113,7 +113,7 @@ class RowFit {
     return std::max(0.0, sum / static_cast<double>(points.size()));
   }
 
-  std::vector<FitPoint> bytes(StageRole role, double MeasuredPart::*field) const {
+  std::vector<FitPoint> bytes(StageRole role, double ProfilePart::*field) const {
     std::vector<FitPoint> points;
     for (const StageMeasurement& m : result_.stages) {
       if (belongs(m.stage) && m.stage.role == role)
@@ -124,7 +124,7 @@ class RowFit {
   }
 
   /// Sizes are exact: the line through the fewest and the most layers.
-  void fit_bytes(double MeasuredPart::*field) {
+  void fit_bytes(double ProfilePart::*field) {
     const auto middle = bytes(StageRole::middle, field);
     if (middle.size() < 2) throw InputError("calibration result", "lacks sizes of middle stages");
     const FitPoint& a = middle.front();
@@ -139,7 +139,7 @@ class RowFit {
   }
 
   const CalibrationResult& result_;
-  MeasuredRow row_;
+  ProfileRow row_;
   int n_ = 0;
   double residual_ = 0;
   std::string noisiest_ = "F";
@@ -197,7 +197,7 @@ double products_among_products(const std::vector<Profile::Row>& rows, int load) 
           loaded.costs.microbatch_size != alone.costs.microbatch_size ||
           loaded.costs.recompute != alone.costs.recompute)
         continue;
-      const auto layer_s = [](const MeasuredPart& p) { return p.forward_s + p.backward_s; };
+      const auto layer_s = [](const ProfilePart& p) { return p.forward_s + p.backward_s; };
       sum += layer_s(loaded.costs.layer) / std::max(kTiny, layer_s(alone.costs.layer));
       ++count;
     }
@@ -217,7 +217,7 @@ void fit_interference(const CalibrationResult& result, Profile& profile) {
                     kDeviceWorkNames[static_cast<int>(work)], beside, streams));
   }
   const int load = result.request.workers;
-  MeasuredInterference i;
+  NeighbourSlowdowns i;
   i.products_by_products = products_among_products(profile.rows, load);
   const double multiply = slowdown(result, DeviceWork::multiply, DeviceWork::multiply);
   const double softmax = slowdown(result, DeviceWork::softmax, DeviceWork::multiply);
@@ -366,7 +366,7 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string part_yaml(const char* name, const MeasuredPart& p) {
+std::string part_yaml(const char* name, const ProfilePart& p) {
   return fmt::format(
       "      {}:\n"
       "        {{forward: {}, backward: {}, backward_input: {},\n"
@@ -379,7 +379,7 @@ std::string part_yaml(const char* name, const MeasuredPart& p) {
 }
 
 std::string row_yaml(const Profile::Row& row) {
-  const MeasuredRow& r = row.costs;
+  const ProfileRow& r = row.costs;
   return fmt::format(
              "    # {}\n    - microbatch_size: {}\n      recompute: {}\n      load: {}\n"
              "      spread: {:.3g}\n",
@@ -417,7 +417,7 @@ std::string model_yaml(const Profile& profile) {
   }
   if (!profile.interference) return text;
   for (const std::string& note : profile.interference_notes) text += "  # " + note + "\n";
-  const MeasuredInterference& i = *profile.interference;
+  const NeighbourSlowdowns& i = *profile.interference;
   return text + fmt::format(
                     "  measured_interference:\n"
                     "    {{products_by_products: {:.4g}, products_by_steps: {:.4g},\n"

@@ -8,13 +8,13 @@
 // does), the flows out of or into one device (a port to a switch). What neighbours do to products
 // and steps: each among its kind by the rows alone and under load; a step beside products, and
 // products beside steps, by what was measured of interference. There a stage's op counts as so much
-// of a product and so much of a softmax as explains what it suffers among its kind, and a step next
-// door as a stream through memory.
+// of a product and so much of a softmax as explains what it suffers among its kind, and a step of a
+// neighbour as a stream through memory.
 #pragma once
 
 #include "hw/calibration.hpp"
 #include "models/cluster.hpp"
-#include "models/measured.hpp"
+#include "models/layer_profile.hpp"
 #include "models/stage_costs.hpp"
 
 #include <optional>
@@ -28,16 +28,16 @@ struct Profile {
   std::vector<std::pair<std::string, std::string>> machine;  ///< facts, as text
   TransformerSpec model;
   struct Row {
-    MeasuredRow costs;
+    ProfileRow costs;
     std::string note;  ///< samples, spread, how well the fit holds
   };
   std::vector<Row> rows;
   struct Step {
-    MeasuredStep costs;
+    ProfileStep costs;
     std::string note;
   };
   std::vector<Step> steps;
-  std::optional<MeasuredInterference> interference;
+  std::optional<NeighbourSlowdowns> interference;
   std::vector<std::string> interference_notes;
   Cluster cluster;
   std::vector<std::string> link_notes;

@@ -123,7 +123,7 @@ class RowReader {
     text_ += fmt::format("{}: {}\n", key, yaml_scalar(value));
   }
   /// A key of a section, where the column says something.
-  void take(std::string_view key, std::string_view column) {
+  void write_column(std::string_view key, std::string_view column) {
     if (has(column)) write(fmt::format("  {}", key), cell(column));
   }
 
@@ -137,18 +137,18 @@ class RowReader {
 
   void write_model() {
     text_ += "model:\n";
-    take("name", "model");
+    write_column("name", "model");
     write("  family", family());
-    take("num_layers", "layers");
-    take("hidden_size", "hidden");
-    take("num_attention_heads", "heads");
-    take("num_query_groups", "kv_heads");
-    take("ffn_hidden_size", "intermediate");
-    take("vocab_size", "vocab");
-    take("seq_length", "seq");
+    write_column("num_layers", "layers");
+    write_column("hidden_size", "hidden");
+    write_column("num_attention_heads", "heads");
+    write_column("num_query_groups", "kv_heads");
+    write_column("ffn_hidden_size", "intermediate");
+    write_column("vocab_size", "vocab");
+    write_column("seq_length", "seq");
     if (has("tied")) write("  tie_embeddings", yes("tied") ? "true" : "false");
     if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
-    take("precision", "precision");
+    write_column("precision", "precision");
     if (has("grad_bytes"))
       text_ += fmt::format("  bytes_per_parameter: {{gradients: {}}}\n",
                            yaml_scalar(cell("grad_bytes")));
@@ -199,17 +199,17 @@ class RowReader {
   void write_pipeline() {
     text_ += "pipeline:\n";
     if (has("pp"))
-      take("stages", "pp");
+      write_column("stages", "pp");
     else
       write("  stages", "1");
-    take("chunks", "chunks");
-    take("width", "dp");
-    take("tensor", "tp");
-    take("context", "cp");
+    write_column("chunks", "chunks");
+    write_column("width", "dp");
+    write_column("tensor", "tp");
+    write_column("context", "cp");
     if (sequence_parallel()) write("  sequence_parallel", "true");
-    take("microbatch_size", "microbatch");
-    take("microbatches", "microbatches");
-    take("recompute", "recompute");
+    write_column("microbatch_size", "microbatch");
+    write_column("microbatches", "microbatches");
+    write_column("recompute", "recompute");
     if (yes("zero") && number("dp").value_or(1) * number("cp").value_or(1) > 1)
       write("  distributed_optimizer", "true");
     if (has("split")) write_split();

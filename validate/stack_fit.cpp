@@ -219,7 +219,7 @@ FittedStack fit_stack(const StackFit& wanted) {
                         : "fitted on all rows";
   report.rows =
       folds > 1 ? in_folds(fitted, values, folds, wanted.seed) : fitted.predicted(rows, values);
-  for (MeasuredRowResult& row : report.rows) row.calibrated = folds < 2;
+  for (MeasuredRowResult& row : report.rows) row.fitted = folds < 2;
   for (std::size_t j = 0; j < values.size(); ++j)
     report.parameters.push_back({fitted.numbers()[j].key, values[j], unit_of(fitted.numbers()[j]),
                                  fmt::format("+- {:.0f} %", 100 * spread[j])});

@@ -31,20 +31,21 @@ class Lengths {
         steady_(compared_updates(program)),
         values_(static_cast<std::size_t>(program.placement.stages()) * kGroups) {}
 
-  void add(const Timeline& timeline) {
+  void add_timeline(const Timeline& timeline) {
     for (std::uint32_t g = 0; g < program_.ops.size(); ++g) {
       const Op& op = program_.ops[g];
       if (!steady_.contains(update_of(program_, op))) continue;
       if (happened(timeline, g))
-        of(op.stage, static_cast<std::size_t>(op.kind)).push_back(timeline.op(g).length_s());
+        lengths_of(op.stage, static_cast<std::size_t>(op.kind))
+            .push_back(timeline.op(g).length_s());
       if (!op.has(Op::receives) || !timeline.has_message(g)) continue;
       // A message counts for the stage that sends it.
       const std::uint32_t from = table_.producer(op);
-      of(program_.ops[from].stage, kOpKinds + (op.kind == OpKind::forward ? 0 : 1))
+      lengths_of(program_.ops[from].stage, kOpKinds + (op.kind == OpKind::forward ? 0 : 1))
           .push_back(timeline.message(g).length_s());
     }
   }
-  const std::vector<double>& of(std::size_t stage, std::size_t group) const {
+  const std::vector<double>& lengths_of(std::size_t stage, std::size_t group) const {
     return values_[stage * kGroups + group];
   }
   std::vector<double> of_all_stages(std::size_t group) const {
@@ -56,7 +57,7 @@ class Lengths {
   std::size_t stages() const { return values_.size() / kGroups; }
 
  private:
-  std::vector<double>& of(std::size_t stage, std::size_t group) {
+  std::vector<double>& lengths_of(std::size_t stage, std::size_t group) {
     return values_[stage * kGroups + group];
   }
 
@@ -81,14 +82,15 @@ void add_kind(std::vector<KindRow>& rows, std::size_t group, int stage,
 void compare_kinds(const ValidationInput& in, Validation& out) {
   Lengths predicted(in.simulation.program, in.simulation.table);
   Lengths measured(in.simulation.program, in.simulation.table);
-  predicted.add(in.predicted);
-  for (const RecordedTimeline& run : in.runs) measured.add(run.timeline);
+  predicted.add_timeline(in.predicted);
+  for (const RecordedTimeline& run : in.runs) measured.add_timeline(run.timeline);
   for (std::size_t group = 0; group < kGroups; ++group)
     add_kind(out.kinds, group, -1, predicted.of_all_stages(group), measured.of_all_stages(group));
   for (std::size_t stage = 0; stage < predicted.stages(); ++stage) {
     for (std::size_t group = 0; group < kGroups; ++group) {
       add_kind(out.stages, group, static_cast<int>(stage),
-               std::as_const(predicted).of(stage, group), std::as_const(measured).of(stage, group));
+               std::as_const(predicted).lengths_of(stage, group),
+               std::as_const(measured).lengths_of(stage, group));
     }
   }
 }
@@ -189,7 +191,8 @@ void compare_iterations(const ValidationInput& in, Validation& out) {
   it.spread = spread_of(all);
   it.measured_s = it.spread.p50;
   it.error = signed_error(*it.predicted_s, *it.measured_s);
-  out.causes = split_causes(in.simulation, in.predicted, in.runs, *it.predicted_s, *it.measured_s);
+  out.causes =
+      attribute_error(in.simulation, in.predicted, in.runs, *it.predicted_s, *it.measured_s);
   out.own_ops_error = signed_error(*it.predicted_s - out.causes->op_time_s, *it.measured_s);
 }
 

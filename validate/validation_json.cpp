@@ -168,7 +168,7 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
                    {"memory_error", nullable(r.memory_error())},
                    {"finished", nullable(r.finished)},
                    {"predicted_finished", nullable(r.predicted_finished)},
-                   {"calibrated", r.calibrated},
+                   {"calibrated", r.fitted},
                    {"file", report.file}});
   }
   return out;
@@ -176,7 +176,7 @@ std::vector<Json> measured_rows_json(const MeasuredReport& report) {
 
 Json measured_report_json(const MeasuredReport& report) {
   const MeasuredSummary s = summarize(report, RowChoice::predicted);
-  const MeasuredSummary fitted = summarize(report, RowChoice::calibrated);
+  const MeasuredSummary fitted = summarize(report, RowChoice::fitted);
   const MeasuredSummary& by_depth = s.time.n > 0 ? s : fitted;
   Json parameters = Json::array(), notes = report.notes;
   for (const std::string& stack : report.stacks) notes.push_back(stack);

@@ -126,7 +126,7 @@ std::string op_table(const CalibrationResult& result) {
                    "p5", "p95", "spread"},
                   {left, left, right, right, left, right, right, right, right, right, right});
   for (const OpMeasurement& m : result.ops) {
-    table.add(
+    table.add_row(
         {std::string(token(m.kind)), std::string(kStageRoleNames[static_cast<int>(m.stage.role)]),
          std::to_string(m.stage.layers), std::to_string(m.stage.microbatch_size),
          std::string(kRecomputeNames[static_cast<int>(m.stage.recompute)]), std::to_string(m.load),
@@ -141,10 +141,10 @@ std::string link_table(const CalibrationResult& result) {
   TextTable table({"flows", "message", "at work", "n", "median", "p5", "p95", "spread"},
                   {left, right, right, right, right, right, right, right});
   for (const LinkMeasurement& m : result.links) {
-    table.add({std::string(kTrafficNames[static_cast<int>(m.traffic)]),
-               format_bytes(static_cast<double>(m.bytes)), std::to_string(m.load),
-               std::to_string(m.last.n), format_time(m.last.median_s), format_time(m.last.p5_s),
-               format_time(m.last.p95_s), format_percent(m.last.spread())});
+    table.add_row({std::string(kTrafficNames[static_cast<int>(m.traffic)]),
+                   format_bytes(static_cast<double>(m.bytes)), std::to_string(m.load),
+                   std::to_string(m.last.n), format_time(m.last.median_s), format_time(m.last.p5_s),
+                   format_time(m.last.p95_s), format_percent(m.last.spread())});
   }
   return table.render();
 }

@@ -124,7 +124,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   for (std::size_t i = 0; i < results.size(); ++i) {
     Words row = cells_of(results[i], first, unit, versions, chunked, gpus);
     row.insert(row.begin(), labels.rows[i]);
-    table.add(std::move(row));
+    table.add_row(std::move(row));
   }
   const std::string gone =
       table.fit(width, {"stash", "batch", "bubble", "schedule", "staleness", "versions"});
@@ -232,12 +232,13 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
   section.heat_map = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json why = results[i].value("infeasible_because", Json::array());
-    section.points.add({{names[i], number_or_0(results[i], "throughput_samples_per_s"),
-                         most_of_devices(results[i], "peak_memory_bytes")},
-                        !result_fits(results[i])         ? PointStatus::infeasible
-                        : results[i].contains("missing") ? PointStatus::unknown
-                                                         : PointStatus::ok,
-                        why.empty() ? results[i].value("missing", "") : why[0].get<std::string>()});
+    section.points.add_point(
+        {{names[i], number_or_0(results[i], "throughput_samples_per_s"),
+          most_of_devices(results[i], "peak_memory_bytes")},
+         !result_fits(results[i])         ? PointStatus::infeasible
+         : results[i].contains("missing") ? PointStatus::unknown
+                                          : PointStatus::ok,
+         why.empty() ? results[i].value("missing", "") : why[0].get<std::string>()});
   }
   return section_text(section);
 }

@@ -72,7 +72,7 @@ int run_doctor(const Arguments& arguments) {
   if (format == "table") {
     using enum TextTable::Align;
     TextTable table({"what", "works", "detail"}, {left, left, left});
-    for (const Finding& f : findings) table.add({f.what, f.works ? "yes" : "no", f.detail});
+    for (const Finding& f : findings) table.add_row({f.what, f.works ? "yes" : "no", f.detail});
     print_text(table.render());
     return exit_ok;
   }

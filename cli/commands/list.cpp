@@ -22,8 +22,9 @@ Rows scenarios() {
   Rows rows;
   for (const std::string& name : shipped_names("scenarios")) {
     const Value document = load_document(shipped_file("scenarios", name));
-    const Value* const says = document.find("name");
-    rows.push_back({{"name", name}, {"description", says == nullptr ? "" : says->text}});
+    const Value* const description = document.find("name");
+    rows.push_back(
+        {{"name", name}, {"description", description == nullptr ? "" : description->text}});
   }
   return rows;
 }
@@ -134,7 +135,7 @@ std::string to_text(const Rows& rows) {
   for (const auto& row : rows) {
     std::vector<std::string> cells;
     for (const auto& [key, value] : row) cells.push_back(shown(key, value));
-    table.add(std::move(cells));
+    table.add_row(std::move(cells));
   }
   return table.render();
 }

@@ -29,11 +29,12 @@ std::string plans_table(const PlanResult& result) {
                    A::right, A::left});
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const Plan& p = result.plans[i];
-    table.add({std::to_string(i + 1), replicas_text(p), std::to_string(p.microbatch_size),
-               std::to_string(p.microbatches),
-               std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]),
-               format_time(p.time_per_stage_s), fmt::format("{:.4g}", p.throughput_samples_per_s),
-               simulated_text(p), fmt::format("{:.3f}", p.speedup), p.limited_by});
+    table.add_row({std::to_string(i + 1), replicas_text(p), std::to_string(p.microbatch_size),
+                   std::to_string(p.microbatches),
+                   std::string(kRecomputeNames[static_cast<std::size_t>(p.recompute)]),
+                   format_time(p.time_per_stage_s),
+                   fmt::format("{:.4g}", p.throughput_samples_per_s), simulated_text(p),
+                   fmt::format("{:.3f}", p.speedup), p.limited_by});
   }
   std::string out =
       table.render() +
@@ -52,10 +53,10 @@ std::string stages_table(const Plan& plan) {
                   {A::right, A::right, A::left, A::left, A::right, A::left, A::right, A::right});
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PlannedStage& stage = plan.stages[s];
-    table.add({std::to_string(s), fmt::format("{}-{}", stage.first_layer, stage.last_layer),
-               stage.first_name, stage.last_name, std::to_string(stage.replicas),
-               ranges_text(stage.devices), format_time(stage.time_s),
-               stage.memory_bytes > 0 ? format_bytes(stage.memory_bytes) : "-"});
+    table.add_row({std::to_string(s), fmt::format("{}-{}", stage.first_layer, stage.last_layer),
+                   stage.first_name, stage.last_name, std::to_string(stage.replicas),
+                   ranges_text(stage.devices), format_time(stage.time_s),
+                   stage.memory_bytes > 0 ? format_bytes(stage.memory_bytes) : "-"});
   }
   return table.render(2);
 }

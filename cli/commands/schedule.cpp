@@ -11,7 +11,7 @@
 #include "cli/schedule_table.hpp"
 #include "scenarios/unitless.hpp"
 #include "schedules/blocks.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 #include "schedules/schedule_json.hpp"
 #include "traces/byte_sink.hpp"
 

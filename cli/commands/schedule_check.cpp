@@ -3,7 +3,7 @@
 #include "base/exit_codes.hpp"
 #include "base/table.hpp"
 #include "cli/running.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 #include "schedules/schedule_json.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -29,11 +29,11 @@ std::string table_text(const Json& r) {
       r["makespan"].get<double>());
   TextTable table({"device", "stages", "ops", "sends", "empty cells", "time", "peak activations"});
   for (const Json& d : r["rows"]) {
-    table.add({d["device"].dump(),
-               fmt::format("{}", fmt::join(d["stages"].get<std::vector<int>>(), ",")),
-               d["ops"].dump(), d["sends"].dump(), d["empty_cells"].dump(),
-               fmt::format("{:g}", d["stage_time"].get<double>()),
-               fmt::format("{:g}", d["peak_activations"].get<double>())});
+    table.add_row({d["device"].dump(),
+                   fmt::format("{}", fmt::join(d["stages"].get<std::vector<int>>(), ",")),
+                   d["ops"].dump(), d["sends"].dump(), d["empty_cells"].dump(),
+                   fmt::format("{:g}", d["stage_time"].get<double>()),
+                   fmt::format("{:g}", d["peak_activations"].get<double>())});
   }
   text += table.render();
   for (const Json& warning : r["warnings"]) text += "note: " + warning.get<std::string>() + "\n";

@@ -233,8 +233,8 @@ int run_sweep(const Arguments& given) {
   std::optional<SweepReport> report;
   if (arguments.flag("report")) report.emplace(space, columns, *documents);
   SweepRun run(space, columns, *output, shard, [&](const Cells& row, const Row* evaluated) {
-    evaluated == nullptr ? overview.add_resumed(row) : overview.add(row);
-    if (report) report->add(row);
+    evaluated == nullptr ? overview.add_resumed(row) : overview.add_row(row);
+    if (report) report->add_row(row);
     if (evaluated == nullptr) return;
     overview.add_unwritten(*evaluated);
     watch->saw_another(overview);

@@ -151,10 +151,10 @@ std::string curve_table(const LearnedScenario& s) {
   for (const Band& row : rows) {
     const auto loss = std::ranges::find(losses, row.update, &Band::update);
     const auto held_out = std::ranges::find(evaluated, row.update, &Band::update);
-    table.add({std::to_string(row.update), fmt::format("{:.0f}", row.samples),
-               format_time(row.simulated_s),
-               loss == losses.end() ? "" : band_text(*loss, s.runs.size()),
-               held_out == evaluated.end() ? "" : band_text(*held_out, s.runs.size())});
+    table.add_row({std::to_string(row.update), fmt::format("{:.0f}", row.samples),
+                   format_time(row.simulated_s),
+                   loss == losses.end() ? "" : band_text(*loss, s.runs.size()),
+                   held_out == evaluated.end() ? "" : band_text(*held_out, s.runs.size())});
   }
   return table.render();
 }
@@ -227,13 +227,13 @@ std::string comparison_of(const std::vector<LearnedScenario>& all) {
     const bool came = first != curve.end();
     const auto stopped =
         std::ranges::count_if(s.runs, [](const Learning& r) { return !r.stopped_because.empty(); });
-    table.add({s.name, s.schedule, curve.empty() ? "" : std::to_string(curve.back().update),
-               curve.empty() ? "none" : band_text(curve.back(), s.runs.size()),
-               curve.empty() ? "" : format_time(curve.back().simulated_s),
-               came ? std::to_string(first->update) : "never",
-               came ? fmt::format("{:.0f}", first->samples) : "never",
-               came ? format_time(first->simulated_s) : "never",
-               stopped > 0 ? fmt::format("{} of {}", stopped, s.runs.size()) : ""});
+    table.add_row({s.name, s.schedule, curve.empty() ? "" : std::to_string(curve.back().update),
+                   curve.empty() ? "none" : band_text(curve.back(), s.runs.size()),
+                   curve.empty() ? "" : format_time(curve.back().simulated_s),
+                   came ? std::to_string(first->update) : "never",
+                   came ? fmt::format("{:.0f}", first->samples) : "never",
+                   came ? format_time(first->simulated_s) : "never",
+                   stopped > 0 ? fmt::format("{} of {}", stopped, s.runs.size()) : ""});
   }
   const Outcome outcome = outcome_of(all);
   return table.render() + fmt::format("learned most: {} ({})\n", outcome.who, outcome.why);

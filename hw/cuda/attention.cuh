@@ -30,7 +30,7 @@ struct AttentionShape {
   float scale, log2_scale;  ///< 1 / sqrt(size); times log2 e
   bool packed;              ///< rows of a head are whole pieces of 16 bytes
 
-  static AttentionShape of(const Attention& a, int element_bytes) {
+  static AttentionShape from_attention(const Attention& a, int element_bytes) {
     const float scale = 1.0F / std::sqrt(static_cast<float>(a.head_size));
     return {a.heads,
             a.hidden(),
@@ -136,7 +136,7 @@ struct AttentionForward {
 
   PENSTOCK_HD int tiles() const { return (a.length + kTileRows - 1) / kTileRows; }
 
-  PENSTOCK_HD void run(std::int64_t head, int tile, void* shared) const {
+  PENSTOCK_HD void run_tile(std::int64_t head, int tile, void* shared) const {
     T* queries = static_cast<T*>(shared);
     T* keys = queries + kTileRows * kStride;
     T* values = keys + kTile * kStride;
@@ -255,7 +255,7 @@ struct AttentionBackward {
 
   PENSTOCK_HD int tiles() const { return (a.length + kTileRows - 1) / kTileRows; }
 
-  PENSTOCK_HD void run(std::int64_t head, int tile, void* shared) const {
+  PENSTOCK_HD void run_tile(std::int64_t head, int tile, void* shared) const {
     // What meets whom: keys and values the queries and the context's gradient, or the reverse.
     T* rows_k = static_cast<T*>(shared);
     T* rows_v = rows_k + kTileRows * kStride;

@@ -186,7 +186,7 @@ RunSettings CudaBackend::same_bits(RunSettings settings) const {
 void CudaBackend::reserve_events() {
   for (const auto& [number, gpu] : gpus_) {
     std::size_t count = 0;
-    for (const int d : gpu.devices) count += 8 * request_.plan.program.ops.of(d).size();
+    for (const int d : gpu.devices) count += 8 * request_.plan.program.ops.of_device(d).size();
     gpu.events->reserve(count);
   }
 }
@@ -210,7 +210,7 @@ void CudaBackend::open_gpus() {
     }
     gpu.sharing = share_streams(sending, receiving);
     if (const std::string& why = gpu.partitions->problem(); !why.empty()) {
-      if (request_.settings.must_split)
+      if (request_.settings.must_partition)
         throw SystemError(
             fmt::format("GPU {} has no partitions, so nothing is recorded: {}", number, why));
       std::cerr << fmt::format("GPU {} has no partitions, its stages share all SMs: {}\n", number,
@@ -293,7 +293,7 @@ bool CudaBackend::crosses(const Channel& channel) const {
 /// One per op at most, and of gradients one per bucket of each.
 std::size_t CudaBackend::most_messages(const Channel& channel) const {
   const RunPlan& plan = request_.plan;
-  const std::size_t ops = plan.program.ops.of(channel.source).size();
+  const std::size_t ops = plan.program.ops.of_device(channel.source).size();
   if (channel.kind != Transfer::Kind::reduction) return ops;
   const int layers = plan.layers.empty() ? 0 : *std::ranges::max_element(plan.layers);
   return ops * static_cast<std::size_t>(std::min(1 / plan.bucket_share + 1, layers + 2.0));

@@ -14,7 +14,7 @@ EventPool::~EventPool() {
   for (cudaEvent_t event : free_) cudaEventDestroy(event);
 }
 
-cudaEvent_t EventPool::take() {
+cudaEvent_t EventPool::take_event() {
   {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -44,7 +44,7 @@ void EventPool::give_back(cudaEvent_t event) {
 }
 
 Stamp::Stamp(std::shared_ptr<EventPool> pool, StampPtr base)
-    : pool_(std::move(pool)), base_(std::move(base)), handle_(pool_->take()) {}
+    : pool_(std::move(pool)), base_(std::move(base)), handle_(pool_->take_event()) {}
 
 Stamp::~Stamp() { pool_->give_back(handle_); }
 

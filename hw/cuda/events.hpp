@@ -23,7 +23,7 @@ class EventPool {
   ~EventPool();
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
-  cudaEvent_t take();
+  cudaEvent_t take_event();
   void give_back(cudaEvent_t event);
   /// Makes so many, so that none has to be made during the run.
   void reserve(std::size_t count);

@@ -61,7 +61,7 @@ double between_s(cudaEvent_t first, cudaEvent_t second) {
 
 using Say = std::function<void(const std::string&)>;
 
-void split(int gpu, const Say& say) {
+void look_at_partitions(int gpu, const Say& say) {
   for (const int count : {2, 4, 8, 16}) {
     const GpuPartitions partitions(gpu, count);
     const std::string& problem = partitions.problem();
@@ -253,8 +253,9 @@ void look_at_copies(int, const Say& say) {
 
 void examine_gpu(int gpu, const Say& say) {
   constexpr std::pair<const char*, void (*)(int, const Say&)> kParts[] = {
-      {"partitions", split},      {"streams", look_at_streams},   {"timer tick", look_at_the_timer},
-      {"events", look_at_events}, {"launches", look_at_launches}, {"memory", look_at_memory},
+      {"partitions", look_at_partitions}, {"streams", look_at_streams},
+      {"timer tick", look_at_the_timer},  {"events", look_at_events},
+      {"launches", look_at_launches},     {"memory", look_at_memory},
       {"copies", look_at_copies}};
   for (const auto& [what, look] : kParts) {
     try {

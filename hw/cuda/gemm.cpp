@@ -67,15 +67,15 @@ void check(cublasStatus_t result, const char* what) {
                                 before == cudaSuccess ? "" : cudaGetErrorString(before)));
 }
 
-struct GemmRunner::Plan {
+struct GemmRunner::Matmul {
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
 
-  Plan() = default;
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
-  ~Plan() {
+  Matmul() = default;
+  Matmul(const Matmul&) = delete;
+  Matmul& operator=(const Matmul&) = delete;
+  ~Matmul() {
     for (cublasLtMatrixLayout_t layout : {left, right, result}) {
       if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
     }
@@ -90,7 +90,7 @@ GemmRunner::GemmRunner(cudaStream_t stream, int sms, bool bf16)
 }
 
 GemmRunner::~GemmRunner() {
-  plans_.clear();
+  matmuls_.clear();
   cudaFree(workspace_);
   cublasLtDestroy(handle_);
 }
@@ -121,29 +121,29 @@ GemmRunner::Key GemmRunner::key_of(const Gemm& s, Tensor a, Tensor b, Tensor c, 
 }
 
 /// None where there is no algorithm.
-std::unique_ptr<GemmRunner::Plan> GemmRunner::make_plan(const Gemm& s, const Key& key,
-                                                        const Epilogue* e) const {
-  auto plan = std::make_unique<Plan>();
-  check(cublasLtMatmulDescCreate(&plan->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+std::unique_ptr<GemmRunner::Matmul> GemmRunner::make_matmul(const Gemm& s, const Key& key,
+                                                            const Epilogue* e) const {
+  auto matmul = std::make_unique<Matmul>();
+  check(cublasLtMatmulDescCreate(&matmul->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "describe a product");
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    check(cublasLtMatmulDescSetAttribute(plan->product, attribute, &value, sizeof value),
+    check(cublasLtMatmulDescSetAttribute(matmul->product, attribute, &value, sizeof value),
           "describe a product");
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (sms_ > 0) set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(sms_));
-  if (e) describe_epilogue(plan->product, s, *e);
+  if (e) describe_epilogue(matmul->product, s, *e);
   const cudaDataType_t out = s.fp32_output ? CUDA_R_32F : type_;
-  plan->left = make_layout(type_, s.transpose_b ? s.k : s.n, s.transpose_b ? s.n : s.k, s.ldb,
-                           s.batch, s.stride_b);
-  plan->right = make_layout(type_, s.transpose_a ? s.m : s.k, s.transpose_a ? s.k : s.m, s.lda,
-                            s.batch, s.stride_a);
-  plan->result = make_layout(out, s.n, s.m, s.ldc, s.batch, s.stride_c);
-  return choose_algorithm(*plan, key) ? std::move(plan) : nullptr;
+  matmul->left = make_layout(type_, s.transpose_b ? s.k : s.n, s.transpose_b ? s.n : s.k, s.ldb,
+                             s.batch, s.stride_b);
+  matmul->right = make_layout(type_, s.transpose_a ? s.m : s.k, s.transpose_a ? s.k : s.m, s.lda,
+                              s.batch, s.stride_a);
+  matmul->result = make_layout(out, s.n, s.m, s.ldc, s.batch, s.stride_c);
+  return choose_algorithm(*matmul, key) ? std::move(matmul) : nullptr;
 }
 
-bool GemmRunner::choose_algorithm(Plan& plan, const Key& key) const {
+bool GemmRunner::choose_algorithm(Matmul& matmul, const Key& key) const {
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), "state a preference");
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
@@ -161,38 +161,38 @@ bool GemmRunner::choose_algorithm(Plan& plan, const Key& key) const {
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   const cublasStatus_t result =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan.product, plan.left, plan.right, plan.result,
-                                     plan.result, raw, 1, &best, &found);
-  plan.algorithm = best.algo;
+      cublasLtMatmulAlgoGetHeuristic(handle_, matmul.product, matmul.left, matmul.right,
+                                     matmul.result, matmul.result, raw, 1, &best, &found);
+  matmul.algorithm = best.algo;
   return result == CUBLAS_STATUS_SUCCESS && found > 0;
 }
 
-void GemmRunner::run(const Gemm& s, Tensor a, Tensor b, Tensor c) {
+void GemmRunner::run_gemm(const Gemm& s, Tensor a, Tensor b, Tensor c) {
   const Key key = key_of(s, a, b, c, nullptr);
-  auto& plan = plans_[key];
-  if (!plan) plan = make_plan(s, key, nullptr);
-  if (!plan)
+  auto& matmul = matmuls_[key];
+  if (!matmul) matmul = make_matmul(s, key, nullptr);
+  if (!matmul)
     throw SystemError(fmt::format("cuBLASLt has no algorithm for a {} x {} x {} product{}", s.m,
                                   s.n, s.k, type_ == CUDA_R_16BF ? " in bf16" : ""));
-  multiply(*plan, s, a, b, c, c);
+  multiply(*matmul, s, a, b, c, c);
 }
 
-bool GemmRunner::run(const Gemm& s, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
+bool GemmRunner::run_gemm(const Gemm& s, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
   const bool sums = e.kind == Epilogue::Kind::bias_gradient;
   Gemm shape = s;
   if (e.residual) shape.beta = 1;  // C is the residual, D what comes
   const Key key = key_of(shape, a, b, c, &e);
-  auto [at, is_new] = plans_.try_emplace(key);
+  auto [at, is_new] = matmuls_.try_emplace(key);
   if (is_new) {
     const bool fits =
         sums ? s.m <= kMostSums : !e.aux || s.ldc % 8 == 0;  // of the auxiliary matrix
-    if (fits) at->second = make_plan(shape, key, &e);
+    if (fits) at->second = make_matmul(shape, key, &e);
     (at->second ? fused_ : apart_).fetch_add(1);
   }
   if (!at->second) return false;
-  const Plan& plan = *at->second;
+  const Matmul& matmul = *at->second;
   const auto point = [&](cublasLtMatmulDescAttributes_t attribute, void* to) {
-    check(cublasLtMatmulDescSetAttribute(plan.product, attribute, &to, sizeof to),
+    check(cublasLtMatmulDescSetAttribute(matmul.product, attribute, &to, sizeof to),
           "describe an epilogue");
   };
   if (sums)
@@ -200,16 +200,17 @@ bool GemmRunner::run(const Gemm& s, Tensor a, Tensor b, Tensor c, const Epilogue
   else if (e.bias)
     point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, e.bias.data<void>());
   if (e.aux) point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.aux.data<void>());
-  multiply(plan, shape, a, b, e.residual ? e.residual : c, c);
+  multiply(matmul, shape, a, b, e.residual ? e.residual : c, c);
   return true;
 }
 
-void GemmRunner::multiply(const Plan& plan, const Gemm& s, Tensor a, Tensor b, Tensor added,
+void GemmRunner::multiply(const Matmul& matmul, const Gemm& s, Tensor a, Tensor b, Tensor added,
                           Tensor c) {
-  check(cublasLtMatmul(handle_, plan.product, &s.alpha, b.data<void>(), plan.left, a.data<void>(),
-                       plan.right, &s.beta, added.data<void>(), plan.result, c.data<void>(),
-                       plan.result, &plan.algorithm, workspace_, kUsableBytes, stream_),
-        "multiply matrices");
+  check(
+      cublasLtMatmul(handle_, matmul.product, &s.alpha, b.data<void>(), matmul.left, a.data<void>(),
+                     matmul.right, &s.beta, added.data<void>(), matmul.result, c.data<void>(),
+                     matmul.result, &matmul.algorithm, workspace_, kUsableBytes, stream_),
+      "multiply matrices");
 }
 
 float* GemmRunner::bias_sums() const {

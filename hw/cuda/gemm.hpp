@@ -33,28 +33,29 @@ class GemmRunner {
   GemmRunner& operator=(const GemmRunner&) = delete;
 
   /// Issues the product; where the blocks are valid.
-  void run(const Gemm& shape, Tensor a, Tensor b, Tensor c);
+  void run_gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c);
   /// With an epilogue; false, and nothing is issued, where cuBLASLt cannot. Of `bias_gradient` the
   /// sums are in bias_sums() then.
-  bool run(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e);
+  bool run_gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e);
   float* bias_sums() const;
   /// "9 kinds fused, 1 not"; empty: there were none.
   std::string describe_epilogues() const;
 
  private:
-  struct Plan;
+  struct Matmul;
   using Key = std::array<std::int64_t, 21>;
   static Key key_of(const Gemm& s, Tensor a, Tensor b, Tensor c, const Epilogue* e);
-  std::unique_ptr<Plan> make_plan(const Gemm& shape, const Key& key, const Epilogue* e) const;
-  bool choose_algorithm(Plan& plan, const Key& key) const;
-  void multiply(const Plan& plan, const Gemm& shape, Tensor a, Tensor b, Tensor added, Tensor c);
+  std::unique_ptr<Matmul> make_matmul(const Gemm& shape, const Key& key, const Epilogue* e) const;
+  bool choose_algorithm(Matmul& matmul, const Key& key) const;
+  void multiply(const Matmul& matmul, const Gemm& shape, Tensor a, Tensor b, Tensor added,
+                Tensor c);
 
   cudaStream_t stream_;
   int sms_;
   cudaDataType_t type_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::map<Key, std::unique_ptr<Plan>> plans_;  // none where there is no algorithm
+  std::map<Key, std::unique_ptr<Matmul>> matmuls_;  // none where there is no algorithm
   std::atomic<int> fused_ = 0, apart_ = 0;
 };
 

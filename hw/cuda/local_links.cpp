@@ -119,7 +119,7 @@ void DirectReceivingEnd::pull(DirectChannel& channel, cudaStream_t stream, const
                               CudaEvent& arrived) {
   CudaDevice& device = channel.destination;
   if (posted) wait_on(stream, *stamp_of(posted));
-  const Handover sent = channel.handed_over.take();
+  const Handover sent = channel.handed_over.take_message();
   check_message(channel.stated, sent.message.op, sent.message.bytes, expected.op, expected.bytes);
   wait_on(stream, *sent.left);
   unsigned long long* slot = channel.paced ? device.next_slot() : nullptr;
@@ -222,7 +222,7 @@ class PinnedSendingEnd : public SendingEnd {
     device.push(queue_, [=, &device, channel = channel_, stream = device.stream(queue_)] {
       wait_on(stream, *stamp_of(ready));
       if (channel->coupled) {
-        if (const StampPtr posted = channel->posted.take()) wait_on(stream, *posted);
+        if (const StampPtr posted = channel->posted.take_message()) wait_on(stream, *posted);
       }
       departed->bind(device.events().record(stream));
       channel->announced.put({{op, bytes}, departed});
@@ -250,7 +250,7 @@ class PinnedReceivingEnd : public ReceivingEnd {
     device.push(queue_, [=, &device, channel = channel_, stream = device.stream(queue_)] {
       if (posted) wait_on(stream, *stamp_of(posted));
       if (channel->coupled) channel->posted.put(posted ? stamp_of(posted) : nullptr);
-      const Announcement sent = channel->announced.take();
+      const Announcement sent = channel->announced.take_message();
       check_message(channel->stated, sent.message.op, sent.message.bytes, op, bytes);
       departed->bind(sent.departed->stamp());
       channel->receive(stream, block->data, bytes);

@@ -24,7 +24,7 @@ class Mailbox {
     came_.notify_one();
   }
   /// Waits for the next item; throws what stopped the run.
-  T take() {
+  T take_message() {
     std::unique_lock lock(mutex_);
     while (!came_.wait_for(lock, kLookAtControl, [&] { return !items_.empty(); })) {
       control_.throw_if_stopped();

@@ -45,11 +45,11 @@ class CudaMath : public Math {
   std::string remarks() const override { return gemm_.describe_epilogues(); }
 
   void gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) override {
-    enqueue_([=, this] { gemm_.run(shape, a, b, c); });
+    enqueue_([=, this] { gemm_.run_gemm(shape, a, b, c); });
   }
   void gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) override {
     enqueue_([=, this] {
-      if (!gemm_.run(shape, a, b, c, e)) return multiply_then(shape, a, b, c, e);
+      if (!gemm_.run_gemm(shape, a, b, c, e)) return multiply_then(shape, a, b, c, e);
       if (e.kind != Epilogue::Kind::bias_gradient) return;
       accumulate_now(shape.m, gemm_.bias_sums(), e.bias);
     });
@@ -106,17 +106,17 @@ class CudaMath : public Math {
   void attention(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums) override {
     enqueue_([=, this] {
       with_tile_size(shape.head_size, [&](auto size) {
-        launch_tiles(
-            stream_, shape.sequences * shape.heads,
-            AttentionForward<MultiplyOf<T>, decltype(size)::value>{
-                AttentionShape::of(shape, sizeof(T)), in(qkv), out(context), fp32(log_sums)});
+        launch_tiles(stream_, shape.sequences * shape.heads,
+                     AttentionForward<MultiplyOf<T>, decltype(size)::value>{
+                         AttentionShape::from_attention(shape, sizeof(T)), in(qkv), out(context),
+                         fp32(log_sums)});
       });
     });
   }
   void attention_backward(const Attention& shape, Tensor qkv, Tensor context, Tensor log_sums,
                           Tensor dcontext, Tensor scratch, Tensor dqkv) override {
     enqueue_([=, this] {
-      const AttentionShape of = AttentionShape::of(shape, sizeof(T));
+      const AttentionShape of = AttentionShape::from_attention(shape, sizeof(T));
       with_pieces(shape.head_size, {context, dcontext}, [&]<int n>(Piece<n>) {
         launch_grid<&context_products_each<GridTeam, T, n>>(
             stream_, sms_, shape.sums(), of, in(context), in(dcontext), fp32(scratch));
@@ -148,7 +148,7 @@ class CudaMath : public Math {
     enqueue_([=, this] { bias_backward_now(rows, cols, dy, gradient); });
   }
 
-  void add(int64_t n, Tensor a, Tensor b, Tensor sum) override {
+  void add_tensors(int64_t n, Tensor a, Tensor b, Tensor sum) override {
     enqueue_([=, this] {
       with_pieces(n, {a, b, sum}, [&]<int pieces>(Piece<pieces>) {
         launch_grid<&k::add_each<pieces, GridTeam, T>>(stream_, sms_, n / pieces, n, in(a), in(b),
@@ -331,7 +331,7 @@ class CudaMath : public Math {
   void multiply_then(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
     const bool gelu_follows = e.kind == Epilogue::Kind::bias_gelu;
     const Tensor product = gelu_follows ? e.aux : c;
-    gemm_.run(shape, a, b, product);
+    gemm_.run_gemm(shape, a, b, product);
     switch (e.kind) {
       case Epilogue::Kind::bias_gelu:
       case Epilogue::Kind::bias: add_bias_now(shape.m, shape.n, e.bias, e.residual, product); break;

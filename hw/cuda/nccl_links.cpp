@@ -36,7 +36,7 @@ class Communicator {
 
   /// Makes a call and polls this communicator until it is done. Throws what stopped the run.
   template <class Call>
-  void run(const char* what, Call call) {
+  void run_call(const char* what, Call call) {
     std::unique_lock lock(mutex_);
     control_.throw_if_stopped();
     ncclResult_t result = call();
@@ -139,7 +139,7 @@ void Pair::exchange(unsigned long long* moment, void* data, std::int64_t bytes,
     return channel.sends ? nccl().send(what, size, ncclInt8, peer(), communicator.comm, stream)
                          : nccl().receive(what, size, ncclInt8, peer(), communicator.comm, stream);
   };
-  communicator.run(channel.sends ? "send" : "receive", [&] {
+  communicator.run_call(channel.sends ? "send" : "receive", [&] {
     ncclResult_t result = nccl().group_start();
     for (const auto& [what, size] :
          {std::pair<void*, std::size_t>{moment, sizeof *moment},
@@ -274,7 +274,7 @@ void NcclChannels::meet(const std::vector<bool>& crossing, const std::vector<Rem
   invariant(bytes.size() == sizeof id.internal, "the id of the NCCL group is damaged");
   std::memcpy(id.internal, bytes.data(), bytes.size());
   ncclConfig_t config = settings();
-  world_.run("bring the processes together", [&] {
+  world_.run_call("bring the processes together", [&] {
     return nccl().init_rank(&world_.comm, group.size(), id, group.rank(), &config);
   });
   for (std::size_t c = 0; c < crossing.size(); ++c) {
@@ -295,12 +295,12 @@ void NcclChannels::split(int channel, const RemoteChannel* mine) {
     pair = pairs_.emplace(channel, std::make_unique<Pair>(*mine, control_)).first->second.get();
     made = &pair->communicator.comm;
   }
-  world_.run("join the two ends of a channel", [&] {
+  world_.run_call("join the two ends of a channel", [&] {
     const int color = pair != nullptr ? 0 : NCCL_SPLIT_NOCOLOR;
     return nccl().split(world_.comm, color, pair != nullptr ? 1 - pair->peer() : 0, made, &config);
   });
   if (pair != nullptr)
-    pair->communicator.run("join the two ends of a channel", [] { return ncclInProgress; });
+    pair->communicator.run_call("join the two ends of a channel", [] { return ncclInProgress; });
 }
 
 void NcclChannels::abort() {

@@ -15,7 +15,7 @@ GpuPartitions::GpuPartitions(int gpu, int count) : gpu_(gpu), count_(count) {
   check(cudaDeviceGetAttribute(&sms_total_, cudaDevAttrMultiProcessorCount, gpu), "count the SMs");
   if (count < 2) return;
   try {
-    split(count);
+    partition(count);
     try_out();
     look_at_sms();
   } catch (const SystemError& error) {
@@ -32,7 +32,7 @@ GpuPartitions::~GpuPartitions() {
   }
 }
 
-void GpuPartitions::split(int count) {
+void GpuPartitions::partition(int count) {
   CUdevice device = 0;
   CUdevResource all{};
   CUdevResource left{};

@@ -42,7 +42,7 @@ class GpuPartitions {
   const std::string& problem() const { return problem_; }
 
  private:
-  void split(int count);
+  void partition(int count);
   CUgreenCtx make_context(CUdevResource& sms) const;
   cudaStream_t make_stream_in(CUgreenCtx context, bool urgent);
   void try_out();

@@ -106,10 +106,10 @@ __global__ void __launch_bounds__(32 * kWarps) on_tiles(Kernel kernel) {
   extern __shared__ int4 shared[];
   // Blocks begin in this order, and those with the most to do should not be the last.
   const auto at = static_cast<int>(blockIdx.y);
-  kernel.run(blockIdx.x, Kernel::kHeavyLast ? kernel.tiles() - 1 - at : at, shared);
+  kernel.run_tile(blockIdx.x, Kernel::kHeavyLast ? kernel.tiles() - 1 - at : at, shared);
 }
 
-/// A block for every tile of each of `heads`: kernel.run(head, tile, shared memory).
+/// A block for every tile of each of `heads`: kernel.run_tile(head, tile, shared memory).
 template <class Kernel>
 void launch_tiles(cudaStream_t stream, std::int64_t heads, const Kernel& kernel) {
   constexpr auto bytes = static_cast<int>(Kernel::kSharedBytes);

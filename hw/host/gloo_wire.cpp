@@ -65,7 +65,7 @@ struct Connection {
   int other() const { return 1 - end; }
 
   /// False when it is too late.
-  bool add(Buffer& buffer_) {
+  bool add_buffer(Buffer& buffer_) {
     const std::lock_guard lock(mutex);
     if (!aborted) pending.push_back(&buffer_);
     return !aborted;
@@ -147,7 +147,7 @@ class End {
   void start_watch() {
     try {
       watched_->recv(c_->other(), kWatchSlot);
-      if (!c_->add(*watched_)) return;  // the run was stopped meanwhile
+      if (!c_->add_buffer(*watched_)) return;  // the run was stopped meanwhile
       watch_ = std::thread([this] { watch(); });
     } catch (const std::exception& e) {
       c_->abort(gloo_text(e));
@@ -165,7 +165,7 @@ class End {
   template <class Start>
   void start(Buffer& b, const Op& op, Start start) {
     c_->control.throw_if_stopped();
-    if (!c_->add(b)) end_run(op);
+    if (!c_->add_buffer(b)) end_run(op);
     try {
       start();
     } catch (const std::exception& e) {

@@ -139,7 +139,7 @@ void HostMath::bias_backward(std::int64_t rows, std::int64_t cols, Tensor dy, Te
   });
 }
 
-void HostMath::add(std::int64_t n, Tensor a, Tensor b, Tensor sum) {
+void HostMath::add_tensors(std::int64_t n, Tensor a, Tensor b, Tensor sum) {
   enqueue_([=] { kernels::add_each(kAlone, n, floats(a), floats(b), floats(sum)); });
 }
 

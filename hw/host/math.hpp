@@ -35,7 +35,7 @@ class HostMath : public Math {
   void add_bias(std::int64_t rows, std::int64_t cols, Tensor bias, Tensor residual,
                 Tensor y) override;
   void bias_backward(std::int64_t rows, std::int64_t cols, Tensor dy, Tensor gradient) override;
-  void add(std::int64_t n, Tensor a, Tensor b, Tensor sum) override;
+  void add_tensors(std::int64_t n, Tensor a, Tensor b, Tensor sum) override;
   void blend(std::int64_t n, float a, Tensor x, float b, Tensor y, Tensor sum) override;
   void accumulate(std::int64_t n, Tensor x, Tensor sum) override;
   void copy(std::int64_t bytes, Tensor from, Tensor to) override;

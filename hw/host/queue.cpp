@@ -25,7 +25,7 @@ void HostQueue::push(std::function<void()> work) {
 }
 
 /// The next closure; false when there is none now.
-bool HostQueue::take(std::function<void()>& next) {
+bool HostQueue::take_next(std::function<void()>& next) {
   const std::lock_guard lock(mutex_);
   if (waiting_.empty()) return false;
   next = std::move(waiting_.front());
@@ -44,7 +44,7 @@ void HostQueue::work() {
     }
   };
   while (true) {
-    if (take(next)) {
+    if (take_next(next)) {
       if (!control_.stopped()) run([&] { return next(), true; });
       next = nullptr;
       continue;

@@ -23,7 +23,7 @@ class HostQueue {
 
  private:
   void work();
-  bool take(std::function<void()>& next);
+  bool take_next(std::function<void()>& next);
 
   RunControl& control_;
   std::function<bool()> idle_;

@@ -33,15 +33,15 @@ void Answers::spend(const PlanFamily& family) {
   confirmed_ops_ += 2 * family.stages() * family.shape.microbatches * family.shape.width;
 }
 
-Judgement Answers::of(const Scenario& scenario) {
+Judgement Answers::judgement_of(const Scenario& scenario) {
   const double samples = scenario.samples_per_update();
   if (!options_.confirm)
     return per_batch(judge(scenario, EngineChoice::exact, nullptr, problem_.programs()), samples);
   return timed([&] { return per_batch(options_.confirm(scenario), samples); });
 }
 
-Judgement Answers::of(const SearchNode& node, SearchQueue& behind, double best) {
-  if (!options_.others) return of(problem_.resolve(node.candidate));
+Judgement Answers::judgement_of(const SearchNode& node, SearchQueue& behind, double best) {
+  if (!options_.others) return judgement_of(problem_.resolve(node.candidate));
   return timed([&] {
     const Looked looked = look(node.candidate, behind, true, best);
     if (!looked.unanswered.empty()) throw SystemError(looked.unanswered);
@@ -84,7 +84,7 @@ void Answers::ask_others(const Question& question, const std::string& key, Searc
                question.answer ? options_.most_confirmations - done + 1 : SIZE_MAX);
   std::vector<SearchNode> passed;
   while (!behind.empty() && questions.size() < most && passed.size() < 4 * most) {
-    passed.push_back(take(behind));
+    passed.push_back(take_node(behind));
     const SearchNode& node = passed.back();
     const auto level = question.answer ? SearchNode::relaxed : SearchNode::cut;
     if (node.level != level || is_hopeless(node.bound, best)) continue;

@@ -34,9 +34,9 @@ class Answers {
 
   /// The answer of an engine, its time that of the problem's batch. Throws InputError where the
   /// plan cannot run, SystemError where nothing was answered.
-  Judgement of(const Scenario& scenario);
+  Judgement judgement_of(const Scenario& scenario);
   /// The same, of what is at the head of `behind`'s queue; see `look`.
-  Judgement of(const SearchNode& node, SearchQueue& behind, double best);
+  Judgement judgement_of(const SearchNode& node, SearchQueue& behind, double best);
   /// What is known of the candidate. Others are asked about those in the queue behind it as well,
   /// as far as they may be better than the best.
   Looked look(const Candidate& candidate, SearchQueue& behind, bool answer, double best);

@@ -155,7 +155,7 @@ double Bounds::reduce_s(const PlanFamily& family, double bytes) const {
   return overlapped ? 0 : reduce_s(family.shape, bytes);
 }
 
-Bound Bounds::of(const Shape& shape) {
+Bound Bounds::bound_of(const Shape& shape) {
   const int layers = problem_.layers(), p = shape.depth;
   StageTable& time = table(shape, recomputes_.front());
   const StagePart& all = time.part(0, layers);
@@ -188,16 +188,17 @@ bool Bounds::holds(const StagePart& part, const Held& stash) const {
 /// Layers that each device can hold.
 std::vector<int> Bounds::most_layers(const PlanFamily& family) {
   const int layers = problem_.layers();
-  const Stash& stash = stashes_.of(family);
+  const Stash& stash = stashes_.stash_of(family);
   std::vector<int> most(stash.until_input.size(), layers);
   if (capacity_ == kInfinite || problem_.base().profile) return most;
   const std::vector<Level> all = levels(family);
   std::map<Held, int> known;
   for (std::size_t d = 0; d < most.size(); ++d) {
-    const auto [found, added] = known.try_emplace(stash.of(d), 0);
+    const auto [found, added] = known.try_emplace(stash.held_on(d), 0);
     const auto some_level_holds = [&](int n) {
-      return std::ranges::any_of(
-          all, [&](const Level& level) { return holds(level.held->lightest(n), stash.of(d)); });
+      return std::ranges::any_of(all, [&](const Level& level) {
+        return holds(level.held->lightest(n), stash.held_on(d));
+      });
     };
     if (added)
       while (found->second < layers && some_level_holds(found->second + 1)) ++found->second;
@@ -206,7 +207,7 @@ std::vector<int> Bounds::most_layers(const PlanFamily& family) {
   return most;
 }
 
-Bound Bounds::of(const PlanFamily& family, Candidate* good) {
+Bound Bounds::bound_of(const PlanFamily& family, Candidate* good) {
   const std::vector<int> most = most_layers(family);
   const auto reach = [&] {
     if (!mirrored(family)) return std::accumulate(most.begin(), most.end(), 0);
@@ -219,7 +220,7 @@ Bound Bounds::of(const PlanFamily& family, Candidate* good) {
     return {.time_s = kInfinite, .fits = false};
   const bool line = family.stages() == family.shape.depth && !mirrored(family);
   Bound bound = line ? of_line(family, most, good) : of_many(family, most, good);
-  bound.memory_bytes = of(family.shape).memory_bytes;
+  bound.memory_bytes = bound_of(family.shape).memory_bytes;
   return bound;
 }
 
@@ -227,7 +228,7 @@ Bound Bounds::of(const PlanFamily& family, Candidate* good) {
 double Bounds::good_cut_s(const PlanFamily& family, const std::vector<int>& most) {
   const Candidate good = balanced(family, most);
   if (good.layers.empty()) return kInfinite;
-  const Bound bound = of(good);
+  const Bound bound = bound_of(good);
   return bound.fits ? bound.time_s * (1 + 1e-9) : kInfinite;
 }
 
@@ -237,7 +238,7 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   const auto m = static_cast<double>(family.shape.microbatches);
   const std::vector<Level> all = levels(family);
   StageTable& time = *all.front().time;  // of what does not depend on the level
-  const Stash& stash = stashes_.of(family);
+  const Stash& stash = stashes_.stash_of(family);
   const bool flushes = family.schedule->flushes();
   const StagePart& first = time.part(0, 1);
   const double last_s = flushes ? first.step_s + reduce_s(family, first.reduced_bytes) : 0;
@@ -245,7 +246,7 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   const double added_s = single ? least_added_s(family.shape) : 0;
   const auto fits = [&](const Level& level, std::size_t d, int before, int n) {
     if (capacity_ == kInfinite) return true;
-    return holds(level.held->part(before, n), stash.of(d));
+    return holds(level.held->part(before, n), stash.held_on(d));
   };
   const auto cost_at = [&](const StagePart& part, int d, int before) {
     if (!flushes) return d == 0 ? m * part.work_s() : 0.0;
@@ -267,7 +268,8 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
     });
     if (level != all.begin() && single) {
       StagePart part = time.part(before, n);
-      const int again = least_layers_again(part, all.back().held->part(before, n), n, stash.of(at));
+      const int again =
+          least_layers_again(part, all.back().held->part(before, n), n, stash.held_on(at));
       part.backward_s += again * added_s;
       if (again < n) return cost_at(part, d, before);
     }
@@ -380,7 +382,8 @@ Bounds::Extra Bounds::extra_s(const PlanFamily& family, const Held& stash) {
   const std::vector<double> nothing(static_cast<std::size_t>(layers) + 1, 0);
   Extra out{nothing, nothing};
   // Of measured stages some is taken once, whatever their layers.
-  if (capacity_ == kInfinite || problem_.base().profile || problem_.base().measured) return out;
+  if (capacity_ == kInfinite || problem_.base().profile || problem_.base().layer_profile)
+    return out;
   const std::vector<LevelUse> uses = level_uses(family);
   std::vector<std::pair<double, double>> until_input, until_weights;  // bytes and extra
   for (const LevelUse& use : uses) {
@@ -409,13 +412,13 @@ Bounds::Dealt Bounds::deal_out(const PlanFamily& family) {
   const auto m = static_cast<double>(family.shape.microbatches);
   const std::vector<Level> all = levels(family);
   StageTable& time = *all.front().time;
-  const Stash& stash = stashes_.of(family);
+  const Stash& stash = stashes_.stash_of(family);
   std::map<Held, Extra> known;
   std::vector<const Extra*> extra;
   for (int d = 0; d < p / pair; ++d) {
-    Held k = stash.of(static_cast<std::size_t>(d));
+    Held k = stash.held_on(static_cast<std::size_t>(d));
     if (pair == 2) {
-      const Held other = stash.of(static_cast<std::size_t>(p - 1 - d));
+      const Held other = stash.held_on(static_cast<std::size_t>(p - 1 - d));
       k = {std::max(k.until_input, other.until_input),
            std::max(k.until_weights, other.until_weights)};
     }
@@ -476,7 +479,7 @@ double Bounds::first_layer_s(const PlanFamily& family) {
 }
 
 Bound Bounds::rough(const PlanFamily& family) {
-  Bound bound = of(family.shape);
+  Bound bound = bound_of(family.shape);
   if (family.schedule->flushes()) bound.time_s = std::max(bound.time_s, mean_s(family, 0));
   return bound;
 }
@@ -497,7 +500,7 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
   const auto position = positions_of(family);
   const auto shares = shares_of(family);
   const std::vector<Level> all = levels(family);
-  const Stash& stash = stashes_.of(family);
+  const Stash& stash = stashes_.stash_of(family);
   Candidate out{family, std::vector<int>(static_cast<std::size_t>(stages), 1)};
   std::vector<int>& cut = out.layers;
   const auto held = [&](std::size_t d) {
@@ -513,19 +516,19 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
   const auto again_s = [&](std::size_t d) {
     if (!single) return 0.0;
     const int n = held(d);
-    const auto [found, added] = known_again.try_emplace({stash.of(d), n}, 0);
-    if (added && !holds(all.front().held->lightest(n), stash.of(d)))
+    const auto [found, added] = known_again.try_emplace({stash.held_on(d), n}, 0);
+    if (added && !holds(all.front().held->lightest(n), stash.held_on(d)))
       found->second = least_layers_again(all.front().held->lightest(n),
-                                         all.back().held->lightest(n), n, stash.of(d));
+                                         all.back().held->lightest(n), n, stash.held_on(d));
     return found->second * added_s;
   };
   const auto level_of = [&](std::size_t d) {
     if (all.size() == 1 || problem_.base().profile || single) return std::size_t{0};
     const int n = held(d);
-    const auto [found, added] = known.try_emplace({stash.of(d), n}, 0);
+    const auto [found, added] = known.try_emplace({stash.held_on(d), n}, 0);
     std::size_t& l = found->second;
     if (added)
-      while (l + 1 < all.size() && !holds(all[l].held->lightest(n), stash.of(d))) ++l;
+      while (l + 1 < all.size() && !holds(all[l].held->lightest(n), stash.held_on(d))) ++l;
     return l;
   };
   const auto load = [&](std::size_t d) {

@@ -96,10 +96,10 @@ class Bounds {
   Bounds(const Problem& problem, const Axes& axes);
 
   /// Whatever schedule and recomputation of the axes is chosen.
-  Bound of(const Shape& shape);
+  Bound bound_of(const Shape& shape);
   /// Whatever is recomputed. Also gives a candidate that is good by the bound, where one fits.
-  Bound of(const PlanFamily& family, Candidate* good = nullptr);
-  Bound of(const Candidate& candidate);
+  Bound bound_of(const PlanFamily& family, Candidate* good = nullptr);
+  Bound bound_of(const Candidate& candidate);
 
   /// Of all that recompute as much and perhaps more, in stages of which `more` is true, and that
   /// fit by their bounds.
@@ -113,7 +113,7 @@ class Bounds {
   /// Of a family over all cuts and recomputations, by its order where that is known, else by what
   /// its microbatches occupy. What is `enough` ends it, and so do `most_ops` that are run.
   OrderBound of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops);
-  /// Less than of(family), but at once: without orders of ops and without cuts.
+  /// Less than bound_of(family), but at once: without orders of ops and without cuts.
   Bound rough(const PlanFamily& family);
 
   double capacity_bytes() const { return capacity_; }  ///< of the largest device; infinite: unknown

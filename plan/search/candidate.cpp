@@ -99,7 +99,7 @@ std::string memory_limits(const Scenario& scenario) {
     largest[d] = std::max({largest[d], static_cast<double>(costs.forward_workspace_bytes),
                            static_cast<double>(costs.backward_workspace_bytes)});
   }
-  const auto replicas = static_cast<std::uint32_t>(scenario.mesh.width.of(0));
+  const auto replicas = static_cast<std::uint32_t>(scenario.mesh.width.at(0));
   for (std::uint32_t d = 0; d < limited.depth; ++d) {
     double limit = schedule.usual_limit;
     for (std::uint32_t r = 0; r < replicas; ++r) {
@@ -137,7 +137,7 @@ std::vector<int> node_sizes(const Cluster& cluster) {
 }
 
 std::vector<int> tensors_of(const Scenario& base, bool sequence) {
-  if (!base.transformer || base.measured) return {1};
+  if (!base.transformer || base.layer_profile) return {1};
   const TransformerSpec& model = *base.transformer;
   const bool nodes = !base.cluster.link && !base.cluster.network;
   std::vector<int> out;
@@ -325,7 +325,7 @@ Axes Problem::axes(bool asynchronous) const {
   axes.recomputes = {Recompute::none, Recompute::full};
   if (!base_.profile && selective_frees())
     axes.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
-  axes.single_layers = base_.transformer && !base_.measured;
+  axes.single_layers = base_.transformer && !base_.layer_profile;
   axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
   return axes;
@@ -333,7 +333,7 @@ Axes Problem::axes(bool asynchronous) const {
 
 bool Problem::selective_frees() const {
   const bool kept = !base_.transformer || !base_.transformer->flash_attention;
-  return kept || base_.measured || base_.stack.kept_per_hidden > 0;
+  return kept || base_.layer_profile || base_.stack.kept_per_hidden > 0;
 }
 
 bool Problem::admits_sequence_parallel(int tensor) const {
@@ -386,7 +386,7 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
                                  : fmt::format("[{}]", fmt::join(choice.widths, ", "));
   // Replicas may be added to the plan without another batch, where all stages have as many.
   const auto batch = [&]() -> Override {
-    if (!choice.widths.empty() || choice.split)
+    if (!choice.widths.empty() || choice.divided)
       return {"pipeline.microbatches", fmt::format("{}", shape.microbatches)};
     return {"pipeline.global_batch_size",
             fmt::format("{}", shape.microbatches * shape.microbatch_size * shape.width)};
@@ -411,7 +411,7 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   add(keys.layers.has_value(), "recompute_method", "block");
   if (keys.layers)
     add(true, "recompute_layers",
-        keys.layers->alike() ? fmt::format("{}", keys.layers->of(0))
+        keys.layers->alike() ? fmt::format("{}", keys.layers->at(0))
                              : fmt::format("[{}]", fmt::join(keys.layers->values(), ", ")));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
   add(shape.sequence_parallel, "sequence_parallel", "true");
@@ -419,7 +419,7 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
   add(shape.distributed_optimizer, "distributed_optimizer", "true");
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       fmt::format("{}", family.chunks));
-  add(choice.split, "replication", "split");
+  add(choice.divided, "replication", "split");
   add(!choice.placed.empty(), "placement", fmt::format("[{}]", fmt::join(choice.placed, ", ")));
   add(choice.placed.empty() && family.arrangement.placement != "fill-node", "placement",
       family.arrangement.placement);
@@ -452,7 +452,7 @@ std::uint32_t batches_of(const Choice& choice) {
   if (family.schedule->flushes()) return 1;
   return steady_batches(static_cast<std::uint32_t>(family.shape.depth),
                         static_cast<std::uint32_t>(family.shape.microbatches),
-                        choice.split ? std::vector<int>{} : choice.widths);
+                        choice.divided ? std::vector<int>{} : choice.widths);
 }
 
 std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes, int width,

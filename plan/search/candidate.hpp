@@ -68,7 +68,7 @@ struct Choice {
   std::vector<int> layers;                 ///< per virtual stage, of the model; empty: balanced
   std::vector<Recomputation> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
   std::vector<int> widths{};               ///< per stage; empty: all have the family's
-  bool split = false;         ///< the replicas of a stage divide each microbatch among them
+  bool divided = false;       ///< the replicas of a stage divide each microbatch among them
   std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
 
   int gpus() const;

@@ -46,8 +46,14 @@ bool Bounds::more(Cut& cut, std::size_t stage) {
 
 Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
   const PlanFamily& family = candidate.family;
-  Cut cut{family, levels(family),     positions_of(family), shares_of(family), {}, candidate.layers,
-          {},     stashes_.of(family)};
+  Cut cut{family,
+          levels(family),
+          positions_of(family),
+          shares_of(family),
+          {},
+          candidate.layers,
+          {},
+          stashes_.stash_of(family)};
   int first = 0;
   for (std::size_t s = 0; s < candidate.layers.size(); ++s) {
     cut.first.push_back(first);
@@ -72,14 +78,14 @@ double Bounds::held_bytes(const Cut& cut, std::size_t d, const Held& stash) cons
 }
 
 double Bounds::held_bytes(const Cut& cut, std::size_t d) const {
-  return held_bytes(cut, d, cut.stash.of(d));
+  return held_bytes(cut, d, cut.stash.held_on(d));
 }
 
 /// Whatever the other stages of the device recompute.
 double Bounds::least_held_bytes(const Cut& cut, std::size_t d, std::uint32_t stage,
                                 const Level& level) const {
   const std::vector<Share>& shares = cut.shares[d];
-  const Held stash = cut.stash.of(d);
+  const Held stash = cut.stash.held_on(d);
   double until_input = 0, until_weights = 0;
   for (const Share& share : shares) {
     const auto least = [&](double k, double StagePart::*kept) {
@@ -114,7 +120,7 @@ std::vector<Recomputation> Bounds::least_recompute(const Candidate& candidate) {
 }
 
 bool Bounds::make_fit(Candidate& candidate, const Overfull& overfull) {
-  if (candidate.family.schedule->checkpoints) return of(candidate).fits;
+  if (candidate.family.schedule->checkpoints) return bound_of(candidate).fits;
   Cut cut = cut_of(candidate);
   for (std::size_t d = 0; d < cut.shares.size(); ++d) {
     const auto known = overfull.find(static_cast<int>(d));
@@ -165,7 +171,7 @@ bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
   return true;
 }
 
-Bound Bounds::of(const Candidate& candidate) {
+Bound Bounds::bound_of(const Candidate& candidate) {
   const Cut cut = cut_of(candidate);
   return bound_of(cut, std::vector<double>(cut.shares.size(), 0));
 }
@@ -174,10 +180,10 @@ Bound Bounds::of_what_fits(const Candidate& candidate, const std::vector<bool>& 
   Cut cut = cut_of(candidate);
   std::vector<double> extra_s(cut.shares.size(), 0);
   for (std::size_t d = 0; d < extra_s.size(); ++d) {
-    constexpr double kMostWays = 1000;
-    double ways = 1;
-    for (const Share& share : cut.shares[d]) ways *= steps_.ways(cut.count[share.stage]);
-    if (ways > kMostWays) continue;
+    constexpr double kMostChoices = 1000;
+    double choices = 1;
+    for (const Share& share : cut.shares[d]) choices *= steps_.choices(cut.count[share.stage]);
+    if (choices > kMostChoices) continue;
     extra_s[d] = least_extra_s(cut, more, d, 0);
     if (extra_s[d] == kNeverFits) return {.time_s = kNeverFits, .fits = false};
   }
@@ -218,7 +224,8 @@ Bound Bounds::bound_of(const Cut& cut, const std::vector<double>& extra_s) const
     fill_s += part.forward_s + message;
     drain_s += part.input_s + message;
   }
-  const bool split = family.schedule->splits_backward, flushes = family.schedule->flushes();
+  const bool splits_backward = family.schedule->splits_backward,
+             flushes = family.schedule->flushes();
   Bound bound;
   double first_end_s = 0;
   for (std::size_t d = 0; d < cut.shares.size(); ++d) {
@@ -227,7 +234,8 @@ Bound Bounds::bound_of(const Cut& cut, const std::vector<double>& extra_s) const
       bound.memory_bytes = held;
       bound.overfull = held > capacity_ ? static_cast<int>(d) : -1;
     }
-    double work_s = extra_s[d], until_input_s = split ? 0 : extra_s[d], step_s = 0, bytes = 0;
+    double work_s = extra_s[d], until_input_s = splits_backward ? 0 : extra_s[d], step_s = 0,
+           bytes = 0;
     double fill = kNeverFits, drain = kNeverFits;
     for (const Share& share : cut.shares[d]) {
       const StagePart& part = cut.time(share.stage);
@@ -246,7 +254,7 @@ Bound Bounds::bound_of(const Cut& cut, const std::vector<double>& extra_s) const
       if (d == 0) bound.time_s = work_s;
       continue;
     }
-    const double until_s = split ? until_input_s : work_s;
+    const double until_s = splits_backward ? until_input_s : work_s;
     bound.time_s =
         std::max({bound.time_s, fill + work_s + end_s, fill + until_s + drain + first_end_s});
   }

@@ -19,7 +19,7 @@ Problem with_batch(const std::string& text, const std::string& origin,
   const Problem one(text, origin, 1);
   const std::int64_t size = request.source.input == PlanInput::profile ? request.source.minibatch()
                             : request.microbatch_size > 0              ? request.microbatch_size
-                            : one.base().measured                      ? one.base().microbatch_size
+                            : one.base().layer_profile                 ? one.base().microbatch_size
                                                                        : 1;
   return Problem(text, origin, kBatchPerDevice * one.gpus() * size, request.headroom);
 }
@@ -36,12 +36,13 @@ Problem unchecked_problem(const FullPlanRequest& request) {
 }
 
 /// Costs that were measured are known of few microbatches and recomputations.
-void keep_measured(const Scenario& base, Axes& axes) {
-  if (!base.measured) return;
+void keep_profiled(const Scenario& base, Axes& axes) {
+  if (!base.layer_profile) return;
   const auto known = [&](std::int64_t size, const Recomputation& recompute) {
-    const MeasuredUse use = base.measured->use(static_cast<double>(size), recompute.granularity,
-                                               base.cluster.devices());
-    return base.measured->refuse_recompute(use).empty() && base.measured->refuse_size(use).empty();
+    const ProfileUse use = base.layer_profile->use(static_cast<double>(size), recompute.granularity,
+                                                   base.cluster.devices());
+    return base.layer_profile->refuse_recompute(use).empty() &&
+           base.layer_profile->refuse_size(use).empty();
   };
   std::erase_if(axes.microbatch_sizes, [&](std::int64_t size) {
     return std::ranges::none_of(axes.recomputes, [&](const auto& r) { return known(size, r); });
@@ -57,7 +58,7 @@ Axes asked_axes(const FullPlanRequest& request, const Problem& problem, bool ver
   if (!request.recomputes.empty())
     axes.recomputes.assign(request.recomputes.begin(), request.recomputes.end());
   if (request.microbatch_size > 0) axes.microbatch_sizes = {request.microbatch_size};
-  keep_measured(problem.base(), axes);
+  keep_profiled(problem.base(), axes);
   if (!request.schedules.empty()) axes.schedules = request.schedules;
   if (request.straight) axes.widths = {1};
   if (request.stages > 0) axes.depths = {request.stages};
@@ -112,7 +113,7 @@ bool asks_published(const FullPlanRequest& request, const Problem& problem) {
 std::vector<std::int64_t> microbatches_to_ask(const FullPlanRequest& request,
                                               const Problem& problem) {
   if (request.microbatch_size > 0) return {request.microbatch_size};
-  if (problem.base().measured) return {problem.base().microbatch_size};
+  if (problem.base().layer_profile) return {problem.base().microbatch_size};
   std::vector<std::int64_t> sizes{request.source.minibatch()};
   while (sizes.back() % 2 == 0) sizes.push_back(sizes.back() / 2);
   return sizes;
@@ -155,11 +156,11 @@ void find_plans_elsewhere(FullPlan& full, const SearchHands& hands, SearchOption
 
 Problem problem_of(const FullPlanRequest& request) {
   Problem problem = unchecked_problem(request);
-  const auto& measured = problem.base().measured;
-  if (!measured || request.microbatch_size == 0) return problem;
-  const std::string why =
-      measured->refuse_size(measured->use(static_cast<double>(request.microbatch_size),
-                                          Recompute::none, problem.base().cluster.devices()));
+  const auto& layer_profile = problem.base().layer_profile;
+  if (!layer_profile || request.microbatch_size == 0) return problem;
+  const std::string why = layer_profile->refuse_size(
+      layer_profile->use(static_cast<double>(request.microbatch_size), Recompute::none,
+                         problem.base().cluster.devices()));
   if (!why.empty()) throw InputError("--microbatch-size", why);
   return problem;
 }
@@ -230,7 +231,7 @@ std::vector<std::string> FullPlan::not_searched() const {
   if (!problem.accumulation_steps().empty())
     out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
                               problem.accumulation_steps()));
-  if (problem.base().measured) out.emplace_back("tensor degrees, which were not measured");
+  if (problem.base().layer_profile) out.emplace_back("tensor degrees, which were not measured");
   if (!problem.selective_frees())
     out.emplace_back("selective recomputation, which frees nothing with flash attention");
   if (!result.single_layers) out.emplace_back("recomputation of single layers");

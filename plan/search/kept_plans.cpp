@@ -11,7 +11,7 @@ namespace {
 /// The same plan; where its ranks lie on the GPUs is not told apart.
 bool same_shape(const Choice& of_a, const Choice& of_b) {
   const PlanFamily &a = of_a.family, &b = of_b.family;
-  return of_a.widths == of_b.widths && of_a.split == of_b.split && a.chunks == b.chunks &&
+  return of_a.widths == of_b.widths && of_a.divided == of_b.divided && a.chunks == b.chunks &&
          a.shape.depth == b.shape.depth && a.shape.width == b.shape.width &&
          a.shape.tensor == b.shape.tensor && a.shape.microbatch_size == b.shape.microbatch_size &&
          a.shape.sequence_parallel == b.shape.sequence_parallel &&
@@ -25,7 +25,7 @@ bool same_family(const Choice& a, const Choice& b) {
 bool same_order(const OpLists& a, const OpLists& b) {
   if (a.devices() != b.devices() || a.size() != b.size()) return false;
   for (int d = 0; d < a.devices(); ++d)
-    if (!std::ranges::equal(a.of(d), b.of(d))) return false;
+    if (!std::ranges::equal(a.of_device(d), b.of_device(d))) return false;
   return true;
 }
 

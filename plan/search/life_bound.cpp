@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-constexpr double kNoWay = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 /// A stage of a device, and the messages behind it, on the way there.
 struct PassedStage {
@@ -84,17 +84,17 @@ class LivesOfDevices {
   bool gave_up() const { return ops_ > most_ops_; }
 
   double one_stage_each() {
-    std::vector<double> best(columns(), kNoWay);
+    std::vector<double> best(columns(), kImpossible);
     best[0] = 0;
     for (int d = 0; d < depth_ && !gave_up(); ++d) {
-      std::vector<double> next(columns(), kNoWay);
+      std::vector<double> next(columns(), kImpossible);
       for (int before = 0; before < costs_.layers; ++before) {
         if (at(best, before) >= enough_s_ || !enough_behind(d, before)) continue;
         for (int n = d + 1 == depth_ ? costs_.layers - before : 1; before + n <= costs_.layers;
              ++n) {
           const PassedStage stage{before, n, depth_ - 1 - d};
           if (own_s({&stage, 1}, d, before) >= enough_s_) break;
-          take(at(next, before + n), at(best, before), device_s({&stage, 1}, d, before));
+          take_shorter(at(next, before + n), at(best, before), device_s({&stage, 1}, d, before));
         }
       }
       best = std::move(next);
@@ -104,10 +104,10 @@ class LivesOfDevices {
 
   /// Device d has stages d and 2p - 1 - d.
   double there_and_back() {
-    std::vector<double> best(columns() * columns(), kNoWay);
+    std::vector<double> best(columns() * columns(), kImpossible);
     best[0] = 0;
     for (int d = 0; d < depth_ && !gave_up(); ++d) {
-      std::vector<double> next(best.size(), kNoWay);
+      std::vector<double> next(best.size(), kImpossible);
       for (int before = 0; before < costs_.layers; ++before)
         for (int behind = 0; before + behind < costs_.layers; ++behind) {
           const double so_far = at(best, before, behind);
@@ -130,7 +130,7 @@ class LivesOfDevices {
   double& at(std::vector<double>& of, int before, int behind) const {
     return of[static_cast<std::size_t>(before) * columns() + static_cast<std::size_t>(behind)];
   }
-  static void take(double& to, double so_far, double device_s) {
+  static void take_shorter(double& to, double so_far, double device_s) {
     to = std::min(to, std::max(so_far, device_s));
   }
   /// Can the devices from d on have all other layers?
@@ -146,7 +146,7 @@ class LivesOfDevices {
         const int last = costs_.layers - behind - down;
         const PassedStage stages[] = {{before, up, 2 * depth_ - 2 - d}, {last, down, d}};
         if (own_s(stages, d, before) >= enough_s_) break;
-        take(at(next, before + up, behind + down), so_far, device_s(stages, d, before));
+        take_shorter(at(next, before + up, behind + down), so_far, device_s(stages, d, before));
       }
   }
 
@@ -190,7 +190,7 @@ class LivesOfDevices {
       }
       add_again(stage, use.again);
     }
-    if (use.free_bytes <= 0) return kNoWay;
+    if (use.free_bytes <= 0) return kImpossible;
     // What it holds grows no faster than its forwards run, and in the end goes no faster than its
     // backwards do.
     const double rest = std::max(0.0, use.free_bytes - largest);
@@ -285,9 +285,9 @@ class LivesOfDevices {
 }  // namespace
 
 OrderBound Bounds::by_lives(const PlanFamily& family, double enough_s, std::int64_t most_ops) {
-  const bool alike = !problem_.base().profile && !problem_.base().measured;
+  const bool alike = !problem_.base().profile && !problem_.base().layer_profile;
   if (!family.schedule->looks_at_costs || !family.schedule->flushes() || !alike) return {};
-  if (capacity_ == kNoWay || family.schedule->checkpoints) return {};
+  if (capacity_ == kImpossible || family.schedule->checkpoints) return {};
   const int p = family.shape.depth;
   const bool mirrored = family.schedule->layout == Layout::mirrored;
   const bool line = family.chunks == 1 && family.stages() == p && !mirrored;

@@ -23,7 +23,7 @@ LinearProgram::LinearProgram(std::vector<double> costs, std::vector<double> most
   std::iota(column_.begin(), column_.end(), std::size_t{0});
 }
 
-void LinearProgram::add(const std::vector<double>& row, double at_most) {
+void LinearProgram::add_row(const std::vector<double>& row, double at_most) {
   double largest = 0;
   for (const double number : row) largest = std::max(largest, std::abs(number));
   if (largest == 0) largest = 1;

@@ -20,7 +20,7 @@ class LinearProgram {
   LinearProgram(std::vector<double> costs, std::vector<double> most);
 
   /// `row`: a number for each variable.
-  void add(const std::vector<double>& row, double at_most);
+  void add_row(const std::vector<double>& row, double at_most);
   /// What the value is at least, but for too many pivots the least there is; infinite: no z keeps
   /// all rows.
   double solve();

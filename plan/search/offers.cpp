@@ -3,7 +3,7 @@
 #include "base/error.hpp"
 #include "plan/plan.hpp"
 #include "results/advice.hpp"
-#include "scenarios/exchange_forms.hpp"
+#include "scenarios/other_formats.hpp"
 #include "scenarios/megatron_arguments.hpp"
 
 #include <fmt/format.h>

@@ -65,18 +65,18 @@ class CutProgram {
     LinearProgram program(std::move(time), std::move(most));
     std::vector<double> all(variables_, 0);
     for (std::size_t s = 0; s < stages_; ++s) all[layers_at(s)] = -1;
-    program.add(all, static_cast<double>(stages_) - layers);
+    program.add_row(all, static_cast<double>(stages_) - layers);
     for (std::size_t s = 0; s < stages_ && levels_ > 0; ++s) {
       std::vector<double> row(variables_, 0);
       row[layers_at(s)] = -1;
       for (std::size_t r = 0; r < levels_; ++r) row[again_at(s, r)] = 1;
-      program.add(row, 1);
+      program.add_row(row, 1);
     }
     for (std::size_t d = 0; d < shares.size(); ++d) {
       OpPath work{std::vector<OpParts>(stages_), 0, d};
       for (const Share& share : shares[d]) work.times[share.stage].fill(share.microbatches);
       add_path(program, work);
-      add_memory(program, d, order.of(static_cast<int>(d)));
+      add_memory(program, d, order.of_device(static_cast<int>(d)));
     }
     find_sums();
     push(std::move(program));
@@ -89,17 +89,17 @@ class CutProgram {
       if (ops_ >= most_ops_ || open_.size() > kMostOpen) return;
       const Node least = pop();
       const std::vector<double> values = least.program.values();
-      const std::optional<Split> split = split_of(values);
-      if (!split || root) good_.push_back(cut_of(values));
-      if (!split) {
+      const std::optional<Branch> branch = branch_of(values);
+      if (!branch || root) good_.push_back(cut_of(values));
+      if (!branch) {
         whole_s_ = std::min(whole_s_, least.value_s);
         continue;
       }
       for (const double sign : {1.0, -1.0}) {
         LinearProgram half = least.program;
         std::vector<double> row(variables_, 0);
-        for (const std::size_t v : *split->sum) row[v] = sign;
-        half.add(row, sign * (sign > 0 ? std::floor(split->value) : std::ceil(split->value)));
+        for (const std::size_t v : *branch->sum) row[v] = sign;
+        half.add_row(row, sign * (sign > 0 ? std::floor(branch->value) : std::ceil(branch->value)));
         push(std::move(half));
       }
     }
@@ -126,7 +126,7 @@ class CutProgram {
     bool operator>(const Node& other) const { return value_s > other.value_s; }
   };
   /// What is no integer, and should be.
-  struct Split {
+  struct Branch {
     const std::vector<std::size_t>* sum;
     double value;
   };
@@ -160,7 +160,7 @@ class CutProgram {
       row[layers_at(share.stage)] += costs_.end_s.by_layer;
       one_s += of_one(costs_.end_s, share.stage);
     }
-    program.add(row, -one_s);
+    program.add_row(row, -one_s);
   }
 
   /// A device holds no more than it can whenever it holds most.
@@ -178,7 +178,7 @@ class CutProgram {
           for (std::size_t r = 0; r < levels_; ++r)
             row[again_at(s, r)] = held[c] * (costs_.uses[r + 1].*bytes - of_layer);
         }
-        program.add(row, costs_.capacity - one);
+        program.add_row(row, costs_.capacity - one);
       }
     };
     add(false, costs_.until_input, &LayerUse::until_input);
@@ -195,8 +195,8 @@ class CutProgram {
   }
 
   /// Of the first kind that has any the farthest from an integer.
-  std::optional<Split> split_of(const std::vector<double>& values) const {
-    std::optional<Split> out;
+  std::optional<Branch> branch_of(const std::vector<double>& values) const {
+    std::optional<Branch> out;
     double farthest = kWhole;
     for (const auto& kind : sums_) {
       for (const auto& sum : kind) {
@@ -205,7 +205,7 @@ class CutProgram {
         const double away = std::abs(value - std::round(value));
         if (away <= farthest) continue;
         farthest = away;
-        out = Split{&sum, value};
+        out = Branch{&sum, value};
       }
       if (out) break;
     }
@@ -237,7 +237,7 @@ class CutProgram {
       ops_ += static_cast<std::int64_t>((program.work() - before) / kMultiplicationsPerOp);
       if (value_s >= enough_s_) break;
       const std::vector<double> values = program.values();
-      run_.run(durations(values), costs_.message_s);
+      run_.run_order(durations(values), costs_.message_s);
       if (!run_.stuck().empty()) break;
       const std::vector<double>& ends = run_.ends();
       ops_ += run_.ops();
@@ -305,7 +305,7 @@ std::vector<int> whole_layers(const RealCut& cut, int layers) {
 
 bool only_computes(const OpLists& order) {
   for (int d = 0; d < order.devices(); ++d)
-    for (const Op& op : order.of(d))
+    for (const Op& op : order.of_device(d))
       if (!is_compute(op.kind) || op.has(Op::stored)) return false;
   return true;
 }
@@ -332,7 +332,7 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
   if (schedule.looks_at_costs) return by_lives(family, enough_s, most_ops);
   const auto stages = static_cast<std::size_t>(family.stages());
   const auto m = static_cast<std::size_t>(family.shape.microbatches);
-  const bool alike = !problem_.base().profile && !problem_.base().measured;
+  const bool alike = !problem_.base().profile && !problem_.base().layer_profile;
   const bool known = schedule.flushes() && !schedule.checkpoints && !schedule.whole_model;
   if (!alike || !known || stages < 2 || static_cast<std::int64_t>(3 * stages * m) > most_ops)
     return {};

@@ -83,7 +83,7 @@ Candidate OrderTrials::start_of(const PlanFamily& family) {
       return {family, plan.choice.layers, plan.choice.recompute};
   }
   Candidate out{family, {}};
-  bounds_.of(family, &out);
+  bounds_.bound_of(family, &out);
   return out;
 }
 

@@ -49,8 +49,8 @@ Choice choice_of(const Plan& plan) {
   if (plan.planner != "dapple") return choice;
   // Its microbatches are those of all replicas.
   const std::int64_t turns = round_of(plan);
-  choice.split = shape.width > 1 && (divides(plan) || turns > plan.microbatches);
-  if (!choice.split) shape.microbatches = plan.microbatches / turns;
+  choice.divided = shape.width > 1 && (divides(plan) || turns > plan.microbatches);
+  if (!choice.divided) shape.microbatches = plan.microbatches / turns;
   return choice;
 }
 

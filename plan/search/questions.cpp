@@ -53,7 +53,7 @@ void each_field(Like<Choice> auto& c, auto&& visit) {
   visit("layers", c.layers);
   visit("recompute", c.recompute);
   visit("widths", c.widths);
-  visit("split", c.split);
+  visit("split", c.divided);
   visit("placed", c.placed);
 }
 
@@ -130,7 +130,7 @@ T parsed(std::string_view text) {
     JsonProblems problems("message");
     const Place whole(problems);
     T value;
-    take(whole, Json::parse(text), value);
+    take_value(whole, Json::parse(text), value);
     problems.throw_if_any();
     return value;
   } catch (const std::exception& error) {
@@ -191,7 +191,7 @@ std::optional<std::string> QuestionItems::next() {
   return to_json(number, questions_[number]);
 }
 
-void QuestionItems::take(std::string_view answer) {
+void QuestionItems::take_answer(std::string_view answer) {
   NumberedLook look = numbered_look(answer);
   answers_.at(look.number) = std::move(look.looked);
 }

@@ -70,7 +70,7 @@ class QuestionItems {
   /// Nothing: there are no more.
   std::optional<std::string> next();
   /// Throws SystemError for what is none.
-  void take(std::string_view answer);
+  void take_answer(std::string_view answer);
   /// In the order of the questions, when all are taken.
   std::vector<Looked> answers() { return std::move(answers_); }
 

@@ -23,7 +23,7 @@ class RecomputeSteps {
   bool take_more(std::vector<Recomputation>& stages, const std::vector<int>& layers,
                  std::size_t s) const;
   /// Of a stage of so many layers, at most.
-  double ways(int layers) const {
+  double choices(int layers) const {
     return single_layers_ ? layers + 1.0 : static_cast<double>(whole_.size());
   }
 

@@ -80,7 +80,7 @@ class Search {
     for (const Start& start : options_.starts) {
       StartResult& result = out_.starts.emplace_back();
       try {
-        result.judgement = answers_.of(problem_.resolve(start.choice));
+        result.judgement = answers_.judgement_of(problem_.resolve(start.choice));
         result.why_not = result.judgement.why;
         if (!result.judgement.fits) continue;
         result.throughput_samples_per_s = throughput(result.judgement);
@@ -131,7 +131,7 @@ class Search {
             options_.objective != Objective::memory && is_hopeless(cost(judgement, choice), than);
         if (slower || !answers_.affordable()) return false;
         answers_.spend(choice.family);
-        judgement = answers_.of(scenario);
+        judgement = answers_.judgement_of(scenario);
       }
       if (!judgement.fits || is_hopeless(cost(judgement, choice), than)) return false;
       keep(choice, judgement, from);
@@ -160,7 +160,7 @@ class Search {
   void make_shapes() {
     if (recomputes_.empty()) return;
     for (const Shape& shape : shapes_of(problem_, axes_))
-      file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.of(shape));
+      file(out_.shapes, Node::shape, {{.shape = shape}, {}}, bounds_.bound_of(shape));
   }
 
   /// What people run: all GPUs, one stage per device, the least microbatch, for every depth and
@@ -187,7 +187,7 @@ class Search {
                           {}};
       const PlanFamily family = candidate.family;
       if (p > problem_.layers() || !family.admitted()) return;
-      const Bound bound = bounds_.of(family, &candidate);
+      const Bound bound = bounds_.bound_of(family, &candidate);
       if (!bound.fits || candidate.layers.empty()) return;
       const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
       ++out_.cuts.made;
@@ -208,20 +208,20 @@ class Search {
       try_family({best.shape, schedule, chunks, best.arrangement});
     }
     while (answers_.confirms() && !relaxed_.empty() && !hopeless(relaxed_.top().estimate))
-      confirm(take(relaxed_));
+      confirm(take_node(relaxed_));
   }
 
   /// Its balanced cut, recomputing what it must to fit.
   void try_family(const PlanFamily& family) {
     if (family.stages() > problem_.layers() || !family.admitted() || takes_too_long(family)) return;
     Candidate candidate{family, {}};
-    bounds_.of(family, &candidate);
+    bounds_.bound_of(family, &candidate);
     if (candidate.layers.empty()) candidate.layers = even_split(problem_.layers(), family.stages());
     if (candidate.layers.empty()) return;
     if (!problem_.base().cluster.groups.empty()) follow_unlike_devices(candidate);
     candidate.recompute = bounds_.least_recompute(candidate);
     if (!bounds_.make_fit(candidate)) return;
-    const Bound bound = bounds_.of(candidate);
+    const Bound bound = bounds_.bound_of(candidate);
     const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
     if (hopeless(least)) return;
     ++out_.cuts.made;
@@ -245,7 +245,7 @@ class Search {
                              answers_.confirmed() < options_.most_confirmations / 2;
     const bool open = !hopeless(least_open);
     if (confirm_now || (confirmable && (!open || relaxed_.top().estimate <= least_open))) {
-      confirm(take(relaxed_));
+      confirm(take_node(relaxed_));
       return true;
     }
     if (!open || !more_evaluations()) return confirm_last();
@@ -253,7 +253,7 @@ class Search {
       orders_at_ *= 4;
       orders_.look_into(represented_);
     }
-    const Node node = take(hopeless(least(queue_)) ? rest_ : queue_);
+    const Node node = take_node(hopeless(least(queue_)) ? rest_ : queue_);
     switch (node.level) {
       case Node::shape: open_shape(node.candidate.family.shape); break;
       case Node::schedule: open_arrangements(node.candidate.family); break;
@@ -267,7 +267,7 @@ class Search {
   /// At the end, the best of what is only bounded.
   bool confirm_last() {
     if (!answers_.confirms() || relaxed_.empty() || hopeless(relaxed_.top().estimate)) return false;
-    confirm(take(relaxed_));
+    confirm(take_node(relaxed_));
     return true;
   }
 
@@ -323,10 +323,10 @@ class Search {
 
   void open_arrangements(const PlanFamily& family) {
     Candidate candidate{family, {}};
-    const Bound bound = bounds_.of(family);
+    const Bound bound = bounds_.bound_of(family);
     for (const Arrangement& arrangement : axes_.arrangements) {
-      const bool one_way = family.shape.width == 1 || family.shape.depth == 1;
-      if (one_way && arrangement.rank_order != "data-first") continue;  // the same ranks
+      const bool one_order = family.shape.width == 1 || family.shape.depth == 1;
+      if (one_order && arrangement.rank_order != "data-first") continue;  // the same ranks
       candidate.family.arrangement = arrangement;
       if (takes_too_long(family) && bound.fits) {
         leave_family(bound, candidate.family);
@@ -356,21 +356,21 @@ class Search {
   /// and measured durations have noise.
   bool more_takes_longer(const PlanFamily& family) const {
     return !family.schedule->looks_at_costs && family.schedule->flushes() &&
-           options_.objective != Objective::memory && !problem_.base().measured;
+           options_.objective != Objective::memory && !problem_.base().layer_profile;
   }
 
   /// Ways to recompute for which each cut is looked into; more than `most_cuts`: too many.
-  double ways_to_recompute(const PlanFamily& family) const {
+  double recompute_choices(const PlanFamily& family) const {
     if (family.schedule->checkpoints || more_takes_longer(family)) return 1;
     const int longest = problem_.layers() - family.stages() + 1;
-    return std::pow(steps_.ways(longest), family.stages());
+    return std::pow(steps_.choices(longest), family.stages());
   }
 
   void open_family(Node node) {
     ++out_.families.opened;
     const PlanFamily& family = node.candidate.family;
     const int layers = problem_.layers(), stages = family.stages();
-    bounds_.of(family, &node.candidate);
+    bounds_.bound_of(family, &node.candidate);
     if (!node.candidate.layers.empty()) file_some(node.candidate);
     file_balanced(family);
     if (count_cuts(layers, stages, options_.most_cuts) <= options_.most_cuts) {
@@ -412,29 +412,29 @@ class Search {
       }
     }
     const std::size_t cuts = count_cuts(layers, stages, options_.most_cuts);
-    const bool all_ways = static_cast<double>(cuts) * ways_to_recompute(family) <=
-                          static_cast<double>(options_.most_cuts);
-    if (!all_ways) {
+    const bool all_choices = static_cast<double>(cuts) * recompute_choices(family) <=
+                             static_cast<double>(options_.most_cuts);
+    if (!all_choices) {
       ++out_.represented;
       represented_.push_back({node.bound, family});
     }
     for_each_cut(layers, stages, [&](const std::vector<int>& cut) {
-      all_ways ? file_all(Candidate{family, cut}) : file_some(Candidate{family, cut});
+      all_choices ? file_all(Candidate{family, cut}) : file_some(Candidate{family, cut});
     });
   }
 
   /// All ways to recompute, one by one or as what is at least as long as one of them.
   void file_all(Candidate candidate) {
     if (candidate.family.schedule->checkpoints) {
-      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
+      file(out_.cuts, Node::cut, candidate, bounds_.bound_of(candidate));
     } else if (more_takes_longer(candidate.family)) {
       candidate.recompute = bounds_.least_recompute(candidate);
       file_with_more(candidate, std::vector<bool>(candidate.layers.size(), true));
     } else {
       candidate.recompute.assign(candidate.layers.size(), recomputes_.front());
       do {
-        file(out_.cuts, Node::cut, candidate, bounds_.of(candidate));
-      } while (next_way(candidate.recompute, candidate.layers));
+        file(out_.cuts, Node::cut, candidate, bounds_.bound_of(candidate));
+      } while (next_choice(candidate.recompute, candidate.layers));
     }
   }
 
@@ -445,7 +445,7 @@ class Search {
   }
 
   /// Counts; false after the last.
-  bool next_way(std::vector<Recomputation>& stages, const std::vector<int>& layers) const {
+  bool next_choice(std::vector<Recomputation>& stages, const std::vector<int>& layers) const {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       if (steps_.take_more(stages, layers, s)) return true;
       stages[s] = recomputes_.front();
@@ -456,7 +456,7 @@ class Search {
   /// The one that is best by its bound; for the least memory those that recompute all alike.
   void file_some(Candidate candidate) {
     const auto file_this = [&] {
-      file(out_.cuts, Node::cut, candidate, bounds_.of(candidate), {}, true);
+      file(out_.cuts, Node::cut, candidate, bounds_.bound_of(candidate), {}, true);
     };
     if (candidate.family.schedule->checkpoints) return file_this();
     if (options_.objective == Objective::memory) {
@@ -472,7 +472,7 @@ class Search {
 
   void evaluate(const Node& node) {
     if (!node.more.empty()) {
-      const Bound bound = bounds_.of(node.candidate);
+      const Bound bound = bounds_.bound_of(node.candidate);
       if (!bound.fits) return too_large(node, {{bound.overfull, {}}}, false);
     }
     ++out_.evaluations;
@@ -497,7 +497,7 @@ class Search {
     answers_.confirm(family);
     confirm_at_ = out_.evaluations + kBetweenConfirmations;
     try {
-      settle(node, answers_.of(node, relaxed_, best()));
+      settle(node, answers_.judgement_of(node, relaxed_, best()));
       // Where links are shared, what recomputes more might be faster than this; not than its bound.
       if (may_recompute_more(node)) above_.push_back({node.bound, family});
     } catch (const InputError& error) {
@@ -575,7 +575,7 @@ class Search {
       candidate.recompute = bounds_.least_recompute(candidate);
       if (!bounds_.make_fit(candidate)) return;
     }
-    const Bound bound = bounds_.of(candidate);
+    const Bound bound = bounds_.bound_of(candidate);
     ++out_.cuts.made;
     node.bound = node.estimate = cost(bound.time_s, bound.memory_bytes, candidate.family.shape);
     hopeless(node.bound) || !more_evaluations() ? dispose(node) : evaluate(node);
@@ -587,14 +587,14 @@ class Search {
 
   void leave_open(double least, const PlanFamily& family) {
     if (hopeless(least)) return;
-    all_orders_.add(least, family);
+    all_orders_.add_bound(least, family);
     const bool searched = family.schedule != nullptr && family.schedule->looks_at_costs;
-    if (!searched) known_orders_.add(least, family);
+    if (!searched) known_orders_.add_bound(least, family);
   }
 
   /// Of a family looked into by its order.
   void try_cut(const Candidate& cut, bool sample) {
-    const Bound bound = bounds_.of(cut);
+    const Bound bound = bounds_.bound_of(cut);
     const double least = cost(bound.time_s, bound.memory_bytes, cut.family.shape);
     if (hopeless(least)) return;
     ++out_.cuts.made;
@@ -602,7 +602,7 @@ class Search {
     while (answers_.confirms_of_orders() && !relaxed_.empty() &&
            !hopeless(relaxed_.top().estimate)) {
       answers_.confirm_of_orders();
-      confirm(take(relaxed_));
+      confirm(take_node(relaxed_));
     }
   }
 

@@ -37,7 +37,7 @@ struct LaterNode {
 };
 using SearchQueue = std::priority_queue<SearchNode, std::vector<SearchNode>, LaterNode>;
 
-inline SearchNode take(SearchQueue& queue) {
+inline SearchNode take_node(SearchQueue& queue) {
   SearchNode node = queue.top();
   queue.pop();
   return node;
@@ -54,7 +54,7 @@ struct LeastOpen {
   double least = std::numeric_limits<double>::infinity();
   std::string held_by{};
 
-  void add(double bound, const PlanFamily& family) {
+  void add_bound(double bound, const PlanFamily& family) {
     if (bound >= least) return;
     least = bound;
     held_by = family.describe();

@@ -73,7 +73,7 @@ const Value& model_in(const Value& document) {
 
 /// A microbatch and recomputation that was measured: without recomputation the smallest microbatch,
 /// else the first row. Empty where nothing was, or it cannot be read.
-std::vector<Value::Entry> measured_choice(const Value& document) {
+std::vector<Value::Entry> profiled_choice(const Value& document) {
   const Value* rows = model_in(document).find("measured");
   if (rows == nullptr) return {};
   const auto text = [](const Value& row, const char* key, const char* otherwise) {
@@ -104,7 +104,7 @@ Value named_problem(const PlanSource& source) {
   Value text = without_choices(part_of(name, "penstock plan"),
                                own ? part_of(name, "penstock plan") : given_cluster(source));
   if (!is_yaml(name) || !fs::exists(name)) return text;
-  if (auto choice = measured_choice(load_document(name)); !choice.empty())
+  if (auto choice = profiled_choice(load_document(name)); !choice.empty())
     text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});
   return text;
 }

@@ -168,20 +168,20 @@ StagePart StageTable::make(int first, int count) const {
   std::size_t at = 0;
   const std::vector<int> layers = around(first, count, layers_, at);
   StagePart part = part_of(costs(layers, device_)[at]);
-  if (problem_.base().measured) set_measured(part, layers, at);
+  if (problem_.base().layer_profile) set_profiled(part, layers, at);
   return part;
 }
 
 /// Times and activations, of which the shape says nothing; unknown ones are 0.
-void StageTable::set_measured(StagePart& part, const std::vector<int>& layers,
+void StageTable::set_profiled(StagePart& part, const std::vector<int>& layers,
                               std::size_t at) const {
-  const MeasuredModel& model = *problem_.base().measured;
+  const LayerProfile& model = *problem_.base().layer_profile;
   const auto row =
       model.least_row(static_cast<double>(key_.microbatch_size), key_.recompute.granularity);
   StagePart least;
   if (row) {
     const auto costs =
-        measured_stage_costs(*problem_.base().transformer, *row, model.least_step(), layers);
+        profiled_stage_costs(*problem_.base().transformer, *row, model.least_step(), layers);
     least = part_of(costs[at]);
   }
   least.reduced_bytes = part.reduced_bytes;

@@ -58,7 +58,7 @@ class StageTable {
  private:
   StagePart make(int first, int count) const;
   StagePart part_of(const StageCosts& costs) const;
-  void set_measured(StagePart& part, const std::vector<int>& layers, std::size_t at) const;
+  void set_profiled(StagePart& part, const std::vector<int>& layers, std::size_t at) const;
   std::vector<StageCosts> costs(const std::vector<int>& layers, const DeviceSpec& device) const;
   void read_profile_use();
 
@@ -71,7 +71,7 @@ class StageTable {
     double call_s = 0, s_per_byte = 0;
   };
   ByCollective<ExchangePrice> prices_{};  // among the tensor ranks
-  ProfileUse use_;                        // of a profile
+  PipedreamUse use_;                      // of a profile
   std::vector<StagePart> parts_;
   std::vector<bool> known_;
 };

@@ -140,10 +140,10 @@ PlanFamily with_fewer_microbatches(const PlanFamily& family) {
   return fewer;
 }
 
-const Stash& Stashes::of(const PlanFamily& family) {
+const Stash& Stashes::stash_of(const PlanFamily& family) {
   const PlanFamily fewer = with_fewer_microbatches(family);
   if (fewer.shape.microbatches < family.shape.microbatches && fewer.admitted()) {
-    const Stash& stash = of(fewer);
+    const Stash& stash = stash_of(fewer);
     const auto all = static_cast<double>(fewer.shape.microbatches);
     if (std::ranges::max(stash.until_weights) < all && std::ranges::max(stash.until_input) < all)
       return stash;
@@ -164,7 +164,7 @@ const Stash& Stashes::of(const PlanFamily& family) {
   family.schedule->generate(family.schedule_shape(), order);
   const auto shares = shares_of(family);
   for (std::size_t d = 0; d < shares.size(); ++d) {
-    const std::span<const Op> ops = order.of(static_cast<int>(d));
+    const std::span<const Op> ops = order.of_device(static_cast<int>(d));
     const auto peak = [&](bool until_weights) {
       return shares[d].size() == 1 ? peak_of_one_stage(ops, until_weights)
                                    : least_peak(holdings(ops, shares[d], until_weights));

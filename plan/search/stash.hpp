@@ -38,7 +38,7 @@ struct Held {
 struct Stash {
   std::vector<double> until_input, until_weights;
 
-  Held of(std::size_t device) const { return {until_input[device], until_weights[device]}; }
+  Held held_on(std::size_t device) const { return {until_input[device], until_weights[device]}; }
 };
 
 /// Microbatches that a device holds of each of its stages, where it holds most: at times at which
@@ -52,7 +52,7 @@ PlanFamily with_fewer_microbatches(const PlanFamily& family);
 /// Keeps what it computed.
 class Stashes {
  public:
-  const Stash& of(const PlanFamily& family);
+  const Stash& stash_of(const PlanFamily& family);
 
  private:
   std::map<std::vector<std::int64_t>, Stash> known_;

@@ -46,8 +46,8 @@ double samples_of_profile(const Scenario& scenario) {
 }
 
 /// What the planners do not count of measured stages.
-std::string measured_note(const MeasuredTransformerModel& model, double microbatch) {
-  const MeasuredRow row = model.row(microbatch, Recompute::none);
+std::string measured_note(const ProfiledTransformerModel& model, double microbatch) {
+  const ProfileRow row = model.row(microbatch, Recompute::none);
   const double once_s = row.overhead.forward_s + row.overhead.backward_s;
   return fmt::format(
       "times of layers as measured {}; the {} that a stage takes once per microbatch are left out",
@@ -56,13 +56,13 @@ std::string measured_note(const MeasuredTransformerModel& model, double microbat
 }
 
 void plan_for_transformer(const Scenario& scenario, PlanTask& task) {
-  if (!scenario.measured) {
+  if (!scenario.layer_profile) {
     task.model =
         std::make_unique<TransformerModel>(*scenario.transformer, scenario.cluster.device_of(0));
     return;
   }
-  auto model = std::make_unique<MeasuredTransformerModel>(*scenario.transformer, *scenario.measured,
-                                                          scenario.cluster.devices());
+  auto model = std::make_unique<ProfiledTransformerModel>(
+      *scenario.transformer, *scenario.layer_profile, scenario.cluster.devices());
   const auto size = static_cast<double>(scenario.microbatch_size);
   if (model->refuse(size, Recompute::none).empty())
     task.notes.push_back(measured_note(*model, size));

@@ -4,8 +4,8 @@
 // forwards of a unit come as early as the order allows. More microbatches are more units, one
 // directly after the other ("direct concatenation"): the forwards of the next fill the gaps at the
 // end of the one before. What is left over (m mod D) is a unit that is not full, and m < D is one,
-// too; microbatches are then divided over the two ways as evenly as possible, the odd one flowing
-// down. Down flow 0 ... ceil(m/2)-1, up the others; units take each way's in order.
+// too; microbatches are then divided over the two routes as evenly as possible, the odd one flowing
+// down. Down flow 0 ... ceil(m/2)-1, up the others; units take each route's in order.
 //
 // Seen from one device the two ways are one wave: what comes early (stage s = min(d, D-1-d)) enters
 // it, what comes late (stage D-1-s) is its way back; see two_lanes.hpp.
@@ -21,12 +21,12 @@
 namespace penstock {
 namespace {
 
-/// The microbatches of one way.
+/// The microbatches of one route.
 struct Direction {
   std::uint32_t first = 0, count = 0;
 };
 
-/// The way on which the device comes early, and the other.
+/// The route on which the device comes early, and the other.
 std::pair<Direction, Direction> directions(const ScheduleShape& shape, std::uint32_t device) {
   const std::uint32_t m = shape.microbatches_per_update, down = (m + 1) / 2;
   const std::pair<Direction, Direction> of_first_half{{0, down}, {down, m - down}};
@@ -46,7 +46,7 @@ void generate_chimera(const ScheduleShape& shape, OpLists& order) {
     const auto add = [&, early = early, late = late](OpKind kind, std::uint32_t stage,
                                                      std::uint32_t k) {
       const Direction& direction = stage < half ? early : late;
-      if (k < direction.count) order.add(make_op(kind, stage, direction.first + k));
+      if (k < direction.count) order.add_op(make_op(kind, stage, direction.first + k));
     };
     for_each_slot(half, 1, steps_from_end(shape, d), units, add);
     order.end_device();
@@ -64,7 +64,9 @@ double peak_chimera(const ScheduleShape& shape, std::uint32_t device) {
          std::min({late.count, half, steps_from_end(shape, device) + 1});
 }
 
-Refusal refuse_chimera(const ScheduleShape& shape) { return refuse_two_ways("chimera", shape); }
+Refusal refuse_chimera(const ScheduleShape& shape) {
+  return refuse_bidirectional("chimera", shape);
+}
 
 }  // namespace
 

@@ -5,8 +5,8 @@
 // DualPipe: every device holds stage r and stage p-1-r; half of the microbatches enter at the first
 // device, half at the last. DualPipeV folds that in the middle: 2p stages in a V on p devices, and
 // the way back is the second pipeline. With h devices from an end to the middle (p/2, or p in the
-// V), r steps from the end, n microbatches each way, "own" the way on which the device comes early
-// and "other" the way on which it comes late:
+// V), r steps from the end, n microbatches each way, "own" the route on which the device comes
+// early and "other" the route on which it comes late:
 //   2(h-r-1) F own;  (r+1) [F own, F other];  (h-r-1) [I W F other];
 //   (n-2h+r+1) [(F own; B other) (F other; B own)], the first pair of the middle device apart;
 //   (h-r-1) [B other, (F other; B own)];  (r+1) [B other, B own], their second half I;
@@ -23,12 +23,12 @@
 namespace penstock {
 namespace {
 
-/// One of the two ways through a device: the stage there and its first microbatch.
+/// One of the two routes through a device: the stage there and its first microbatch.
 struct DualDirection {
   std::uint32_t stage = 0, first = 0;
 };
 
-/// The list of one device, written op by op; each way counts its own microbatches.
+/// The list of one device, written op by op; each route counts its own microbatches.
 class DeviceList {
  public:
   enum Which : std::uint8_t { own, other };
@@ -36,27 +36,27 @@ class DeviceList {
   DeviceList(OpLists& order, DualDirection own_direction, DualDirection other_direction)
       : order_(order), directions_{own_direction, other_direction} {}
 
-  void forward(Which direction) { order_.add(forward_op(direction)); }
+  void forward(Which direction) { order_.add_op(forward_op(direction)); }
   void backward(Which direction) {
-    order_.add(op(OpKind::backward, direction, backwards_[direction]++));
+    order_.add_op(op(OpKind::backward, direction, backwards_[direction]++));
   }
-  /// Runs together: a forward of one way and a backward of the opposite one.
+  /// Runs together: a forward of one route and a backward of the opposite one.
   void pair(Which direction) {
     Op first = forward_op(direction);
     first.flags = Op::paired;
-    order_.add(first);
+    order_.add_op(first);
     backward(direction == own ? other : own);
   }
   /// A backward whose weight part waits for its turn.
   void backward_input(Which direction) {
-    order_.add(op(OpKind::backward_input, direction, backwards_[direction]++));
+    order_.add_op(op(OpKind::backward_input, direction, backwards_[direction]++));
     waiting_.push_back(order_[order_.size() - 1]);
   }
   /// The oldest weight part that waits.
   void weight() {
     Op next = waiting_[done_++];
     next.kind = OpKind::backward_weight;
-    order_.add(next);
+    order_.add_op(next);
   }
 
  private:
@@ -131,9 +131,9 @@ void generate_dualpipev(const ScheduleShape& shape, OpLists& order) {
 }
 
 Refusal refuse_dualpipe(const ScheduleShape& shape) {
-  const Refusal two_ways = refuse_two_ways("dualpipe", shape);
+  const Refusal bidirectional = refuse_bidirectional("dualpipe", shape);
   const std::uint32_t m = shape.microbatches_per_update, least = 2 * shape.depth;
-  if (!two_ways.empty() || (m >= least && m % 2 == 0)) return two_ways;
+  if (!bidirectional.empty() || (m >= least && m % 2 == 0)) return bidirectional;
   return {fmt::format(
       "DualPipe sends half of the microbatches each way and needs two for every "
       "stage: microbatches must be even and at least 2p = {}, not {}; the nearest "
@@ -175,7 +175,7 @@ double dualpipev_peak(const ScheduleShape& shape, std::uint32_t) { return 2.0 * 
 
 }  // namespace
 
-Refusal refuse_two_ways(std::string_view schedule, const ScheduleShape& shape) {
+Refusal refuse_bidirectional(std::string_view schedule, const ScheduleShape& shape) {
   const Refusal uneven = refuse_uneven(schedule, shape);
   const std::uint32_t p = shape.depth;
   if (!uneven.empty() || p % 2 == 0) return uneven;

@@ -14,9 +14,10 @@ void generate_gpipe(const ScheduleShape& shape, OpLists& order, bool reverse) {
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
     const std::uint32_t m = shape.per_batch(s);
     const auto stage = static_cast<std::uint16_t>(s);
-    for (std::uint32_t k = 0; k < m; ++k) order.add({.microbatch = k, .stage = stage});
+    for (std::uint32_t k = 0; k < m; ++k) order.add_op({.microbatch = k, .stage = stage});
     for (std::uint32_t j = 0; j < m; ++j) {
-      order.add({.microbatch = reverse ? m - 1 - j : j, .stage = stage, .kind = OpKind::backward});
+      order.add_op(
+          {.microbatch = reverse ? m - 1 - j : j, .stage = stage, .kind = OpKind::backward});
     }
     order.end_device();
   }

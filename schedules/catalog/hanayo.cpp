@@ -24,7 +24,7 @@ void generate_hanayo(const ScheduleShape& shape, OpLists& order) {
   for (std::uint32_t d = 0; d < p; ++d) {
     for_each_slot(p, shape.chunks / 2, d, (m + p - 1) / p,
                   [&](OpKind kind, std::uint32_t stage, std::uint32_t k) {
-                    if (k < m) order.add(make_op(kind, stage, k));
+                    if (k < m) order.add_op(make_op(kind, stage, k));
                   });
     order.end_device();
   }

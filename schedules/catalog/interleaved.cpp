@@ -66,10 +66,10 @@ void append_device(const ScheduleShape& shape, std::uint32_t group, std::uint32_
   const std::uint32_t total = ops_of_a_kind(shape);
   Turns forward(shape, group, device, OpKind::forward);
   Turns backward(shape, group, device, OpKind::backward);
-  for (std::uint32_t k = 0; k < warmup; ++k) order.add(forward.next());
+  for (std::uint32_t k = 0; k < warmup; ++k) order.add_op(forward.next());
   for (std::uint32_t k = 0; k < total; ++k) {
-    if (warmup + k < total) order.add(forward.next());
-    order.add(backward.next());
+    if (warmup + k < total) order.add_op(forward.next());
+    order.add_op(backward.next());
   }
   order.end_device();
 }
@@ -81,13 +81,13 @@ void append_split_device(const ScheduleShape& shape, std::uint32_t group, std::u
   Turns forward(shape, group, device, OpKind::forward);
   Turns input(shape, group, device, OpKind::backward_input);
   Turns weight(shape, group, device, OpKind::backward_weight);
-  for (std::uint32_t k = 0; k < warmup; ++k) order.add(forward.next());
+  for (std::uint32_t k = 0; k < warmup; ++k) order.add_op(forward.next());
   for (std::uint32_t k = 0; k < total; ++k) {
-    if (warmup + k < total) order.add(forward.next());
-    order.add(input.next());
-    if (k >= deferred) order.add(weight.next());
+    if (warmup + k < total) order.add_op(forward.next());
+    order.add_op(input.next());
+    if (k >= deferred) order.add_op(weight.next());
   }
-  for (std::uint32_t k = 0; k < std::min(deferred, total); ++k) order.add(weight.next());
+  for (std::uint32_t k = 0; k < std::min(deferred, total); ++k) order.add_op(weight.next());
   order.end_device();
 }
 

@@ -12,11 +12,11 @@ void generate_looped_bfs(const ScheduleShape& shape, OpLists& order) {
   const std::uint32_t m = shape.microbatches_per_update;
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     for (std::uint32_t s = d; s < shape.stages(); s += shape.depth) {
-      for (std::uint32_t k = 0; k < m; ++k) order.add(make_op(OpKind::forward, s, k));
+      for (std::uint32_t k = 0; k < m; ++k) order.add_op(make_op(OpKind::forward, s, k));
     }
     for (std::uint32_t c = shape.chunks; c-- > 0;) {
       for (std::uint32_t k = m; k-- > 0;)
-        order.add(make_op(OpKind::backward, c * shape.depth + d, k));
+        order.add_op(make_op(OpKind::backward, c * shape.depth + d, k));
     }
     order.end_device();
   }

@@ -17,13 +17,13 @@ void append_one_f_one_b(OpLists& order, std::uint32_t s, std::uint32_t warmup,
                         std::uint32_t count) {
   const auto stage = static_cast<std::uint16_t>(s);
   warmup = std::min(warmup, count);
-  for (std::uint32_t k = 0; k < warmup; ++k) order.add({.microbatch = k, .stage = stage});
+  for (std::uint32_t k = 0; k < warmup; ++k) order.add_op({.microbatch = k, .stage = stage});
   for (std::uint32_t k = warmup; k < count; ++k) {
-    order.add({.microbatch = k, .stage = stage});
-    order.add({.microbatch = k - warmup, .stage = stage, .kind = OpKind::backward});
+    order.add_op({.microbatch = k, .stage = stage});
+    order.add_op({.microbatch = k - warmup, .stage = stage, .kind = OpKind::backward});
   }
   for (std::uint32_t k = count - warmup; k < count; ++k) {
-    order.add({.microbatch = k, .stage = stage, .kind = OpKind::backward});
+    order.add_op({.microbatch = k, .stage = stage, .kind = OpKind::backward});
   }
 }
 

@@ -58,13 +58,13 @@ OpLists split_order(const Schedule& schedule, const ScheduleShape& shape) {
   OpLists order, split;
   schedule.generate(shape, order);
   for (int d = 0; d < order.devices(); ++d) {
-    for (const Op& op : order.of(d)) {
+    for (const Op& op : order.of_device(d)) {
       if (op.kind != OpKind::backward) {
-        split.add(make_op(op.kind, op.stage, op.microbatch));
+        split.add_op(make_op(op.kind, op.stage, op.microbatch));
         continue;
       }
-      split.add(make_op(OpKind::backward_input, op.stage, op.microbatch));
-      split.add(make_op(OpKind::backward_weight, op.stage, op.microbatch));
+      split.add_op(make_op(OpKind::backward_input, op.stage, op.microbatch));
+      split.add_op(make_op(OpKind::backward_weight, op.stage, op.microbatch));
     }
     split.end_device();
   }
@@ -125,7 +125,7 @@ OpLists search_there_and_back(const ScheduleShape& shape) {
 void generate_search(const ScheduleShape& shape, OpLists& order) {
   const OpLists found = shape.chunks == 1 ? search_line(shape) : search_there_and_back(shape);
   for (int d = 0; d < found.devices(); ++d) {
-    for (const Op& op : found.of(d)) order.add(op);
+    for (const Op& op : found.of_device(d)) order.add_op(op);
     order.end_device();
   }
 }

@@ -111,7 +111,7 @@ void generate_timeprest(const ScheduleShape& shape, OpLists& order) {
   UnitSlots slots(shape);
   slots.run();
   for (std::uint32_t s = 0; s < shape.depth; ++s) {
-    for (const Op& op : slots.order(s)) order.add(op);
+    for (const Op& op : slots.order(s)) order.add_op(op);
     order.end_device();
   }
 }
@@ -123,7 +123,7 @@ void set_held(const OpLists& order, VersionRule& rule) {
   };
   const auto updates = [](const Op& op) { return op.kind == OpKind::backward; };
   for (int s = 0; s < order.devices(); ++s)
-    rule.listed_held.push_back(live_versions(order.of(s), version_of, updates));
+    rule.listed_held.push_back(live_versions(order.of_device(s), version_of, updates));
 }
 
 /// By microbatch, what `of` says of its minibatch.
@@ -148,7 +148,7 @@ void list_latest(const ScheduleShape& shape, const OpLists& order, VersionRule& 
   for (int s = 0; s < order.devices(); ++s) {
     std::vector<std::uint32_t> versions;
     std::uint32_t made = 0;
-    for (const Op& op : order.of(s)) {
+    for (const Op& op : order.of_device(s)) {
       if (op.kind == OpKind::forward) versions.push_back(made);
       if (op.kind == OpKind::backward) ++made;
     }

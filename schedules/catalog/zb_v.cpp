@@ -20,9 +20,9 @@ class Writer {
         stages_{device, 2 * shape.depth - 1 - device},
         microbatches_(shape.microbatches_per_update) {}
 
-  void forward(int chunk) { add(OpKind::forward, chunk); }
-  void input(int chunk) { add(OpKind::backward_input, chunk); }
-  void weight(int chunk) { add(OpKind::backward_weight, chunk); }
+  void forward(int chunk) { add_pass(OpKind::forward, chunk); }
+  void input(int chunk) { add_pass(OpKind::backward_input, chunk); }
+  void weight(int chunk) { add_pass(OpKind::backward_weight, chunk); }
   void backward(int chunk) {
     input(chunk);
     weight(chunk);
@@ -36,9 +36,9 @@ class Writer {
   }
 
  private:
-  void add(OpKind kind, int chunk) {
+  void add_pass(OpKind kind, int chunk) {
     const std::uint32_t k = counts_[chunk][static_cast<std::size_t>(kind)]++;
-    if (k < microbatches_) order_.add(make_op(kind, stages_[chunk], k));
+    if (k < microbatches_) order_.add_op(make_op(kind, stages_[chunk], k));
   }
 
   OpLists& order_;

@@ -41,9 +41,10 @@ Refusal refuse_replicas(const ScheduleShape& shape) {
 
 void generate_handcrafted(const ScheduleShape& shape, std::uint32_t reach, OpLists& order) {
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
-    each_handcrafted(handcrafted(shape.depth, d, reach), shape.microbatches_per_update,
-                     shape.time(d), std::numeric_limits<double>::infinity(),
-                     [&](Pass pass, std::uint32_t k) { order.add(make_op(kind_of(pass), d, k)); });
+    each_handcrafted(
+        handcrafted(shape.depth, d, reach), shape.microbatches_per_update, shape.time(d),
+        std::numeric_limits<double>::infinity(),
+        [&](Pass pass, std::uint32_t k) { order.add_op(make_op(kind_of(pass), d, k)); });
     order.end_device();
   }
 }

@@ -10,16 +10,17 @@ Dispatch::Dispatch(const OrderProblem& problem)
       run_(problem),
       wake_(problem.devices),
       devices_(problem.devices),
-      way_back_(problem.devices) {
+      return_time_(problem.devices) {
   for (std::uint32_t d = last_; d-- > 0;) {
     const bool next = d + 1 == last_;
-    way_back_[d] =
-        problem.transfer + (next ? 0 : problem.times[d + 1].backward_input + way_back_[d + 1]);
+    return_time_[d] =
+        problem.transfer + (next ? 0 : problem.times[d + 1].backward_input + return_time_[d + 1]);
   }
 }
 
 void Dispatch::wake_sleeper(std::uint32_t d) {
-  if (run_.free_at(d) <= clock_ && wake_.of(d) > clock_ && left(d, kW0) > 0) wake_.set(d, clock_);
+  if (run_.free_at(d) <= clock_ && wake_.time_of(d) > clock_ && left(d, kW0) > 0)
+    wake_.set(d, clock_);
 }
 
 void Dispatch::reset(const std::vector<DispatchRule>& rules, const OrderCost& target) {
@@ -53,7 +54,7 @@ bool Dispatch::is_ahead(std::uint32_t d) const {
 /// device is thought to go on without a gap.
 bool Dispatch::can_catch_up(std::uint32_t d) const {
   const double arrival = run_.free_at(last_) + left(last_, kF0) * run_.duration(last_, kF0) +
-                         left(last_, kI0) * run_.duration(last_, kI0) + way_back_[d];
+                         left(last_, kI0) * run_.duration(last_, kI0) + return_time_[d];
   const double behind = (left(d, kI0) - 1) * run_.duration(d, kI0);
   return clock_ + run_.duration(d, kW0) + behind <= arrival;
 }
@@ -112,11 +113,11 @@ bool Dispatch::start_any_weight() {
   return false;
 }
 
-OrderCost Dispatch::run(const std::vector<DispatchRule>& rules, const OrderCost& target) {
+OrderCost Dispatch::run_rules(const std::vector<DispatchRule>& rules, const OrderCost& target) {
   reset(rules, target);
   do {
-    for (std::uint32_t d = wake_.first(); wake_.of(d) < kNever; d = wake_.first()) {
-      clock_ = wake_.of(d);
+    for (std::uint32_t d = wake_.first(); wake_.time_of(d) < kNever; d = wake_.first()) {
+      clock_ = wake_.time_of(d);
       decide(d);
     }
   } while (start_any_weight());

@@ -29,7 +29,7 @@ class Dispatch {
   /// device cannot hold a single microbatch. Its word is `word()` until the next run.
   /// `target`: the stage time and makespan aimed at. They say how long each device may stand idle
   /// in all; one that cannot afford a wait runs a W instead, also one that is longer than the wait.
-  OrderCost run(const std::vector<DispatchRule>& rules, const OrderCost& target);
+  OrderCost run_rules(const std::vector<DispatchRule>& rules, const OrderCost& target);
   const std::vector<Pass>& word() const { return run_.word(); }
 
  private:
@@ -58,7 +58,7 @@ class Dispatch {
   DeviceRun run_;
   WakeTimes wake_;
   std::vector<Device> devices_;
-  std::vector<double> way_back_;  // of an I, from the end on the last device to the arrival
+  std::vector<double> return_time_;  // of an I, from the end on the last device to the arrival
 };
 
 }  // namespace penstock

@@ -143,12 +143,12 @@ class Search {
       each_handcrafted(how, problem_.microbatches, problem_.times[d], problem_.limits[d],
                        [&](Pass pass, std::uint32_t) { word.push_back(pass); });
     }
-    if (replay_.run(word, times_)) keep(times_.cost, word);
+    if (replay_.run_word(word, times_)) keep(times_.cost, word);
   }
 
   OrderCost try_rules(const Rules& rules) {
     left_ -= kDispatch * static_cast<std::int64_t>(problem_.ops());
-    const OrderCost cost = dispatch_.run(rules.of, rules.target);
+    const OrderCost cost = dispatch_.run_rules(rules.of, rules.target);
     if (cost.mixed() <= mixed_) {
       mixed_ = cost.mixed();
       rules_ = rules;
@@ -211,7 +211,7 @@ class Search {
     if (longest_is_least()) left_ /= 2;  // only the makespan can still improve
     const std::int64_t until = left_ / 4;
     Rules now = rules_;
-    OrderCost cost = dispatch_.run(now.of, now.target);
+    OrderCost cost = dispatch_.run_rules(now.of, now.target);
     while (left_ > until && !finished()) {
       Rules changed = now;
       do change(changed);

@@ -12,7 +12,7 @@ class Walk {
   Walk(const OrderProblem& problem, const std::vector<Pass>& word, Replay& replay)
       : length(problem.word_length()), word(word), problem_(problem), replay_(replay) {}
 
-  bool run(Replay::Times& times) { return replay_.run(word, times); }
+  bool run_word(Replay::Times& times) { return replay_.run_word(word, times); }
   std::vector<Replay::Step> critical_path(const Replay::Times& times, std::uint32_t d) const {
     return replay_.critical_path(word, times, d);
   }
@@ -48,7 +48,7 @@ void climb(const OrderProblem& problem, std::uint64_t trials, const OrderCost& e
   std::vector<Replay::Step> path;
   double mixed = kNever;
   const auto accepted = [&] {
-    if (!walk.run(times) || !(times.cost.mixed() <= mixed * (1 + 1e-12))) return false;
+    if (!walk.run_word(times) || !(times.cost.mixed() <= mixed * (1 + 1e-12))) return false;
     mixed = times.cost.mixed();
     path = walk.critical_path(times, times.longest);
     return true;
@@ -71,7 +71,7 @@ void climb(const OrderProblem& problem, std::uint64_t trials, const OrderCost& e
   }
 }
 
-void PairAim::add(const OrderCost& known) {
+void PairAim::add_known(const OrderCost& known) {
   if (std::tie(known.stage_time, known.makespan) >= std::tie(stage_time, makespan)) return;
   stage_time = known.stage_time;
   makespan = known.makespan;
@@ -109,7 +109,7 @@ void improve_by_thresholds(const OrderProblem& problem, const PairAim& aim, cons
   constexpr std::size_t kAttempts = 8;
   Walk walk(problem, order.word, replay);
   Replay::Times now, trial;
-  if (!walk.run(now)) return;
+  if (!walk.run_word(now)) return;
   // Of two orders as good, the one whose devices end earlier is nearer to a better one.
   const auto cost = [&](const Replay::Times& times) {
     constexpr double kOfEnds = 1e-4;
@@ -134,7 +134,7 @@ void improve_by_thresholds(const OrderProblem& problem, const PairAim& aim, cons
     walk.shift(from, to);
     moved = walk.allowed_up_to(std::max(from, to));
     evaluated += moved;
-    if (moved && walk.run(trial)) {
+    if (moved && walk.run_word(trial)) {
       const double share = static_cast<double>(random() % 1024) / 1024;
       const double left = 1 - static_cast<double>(evaluated) / static_cast<double>(evaluations);
       const double threshold = kFirstThreshold * mean * left * share * share * share;

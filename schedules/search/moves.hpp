@@ -33,7 +33,7 @@ void climb(const OrderProblem& problem, std::uint64_t trials, const OrderCost& e
 struct PairAim {
   double stage_time = kNever, makespan = kNever;
 
-  void add(const OrderCost& known);
+  void add_known(const OrderCost& known);
   double cost(const OrderCost& order) const;
 };
 

@@ -18,7 +18,7 @@ class Rounds {
   explicit Rounds(const OrderProblem& problem)
       : problem_(problem), p_(problem.devices), m_(problem.microbatches), run_(problem) {}
 
-  OrderCost run(const RoundRule& rule) {
+  OrderCost run_rule(const RoundRule& rule) {
     rule_ = &rule;
     run_.reset();
     stuck_ = false;
@@ -162,7 +162,7 @@ class Rounds {
 /// The rule, and then again with what the devices stood idle as long as that becomes less.
 void repeat(Rounds& rounds, RoundRule rule, Order& best) {
   for (double least = kNever;;) {
-    const OrderCost cost = rounds.run(rule);
+    const OrderCost cost = rounds.run_rule(rule);
     if (!cost.found() || rounds.most_idle() >= least) return;
     if (cost.stage_time < best.cost.stage_time) best = {cost, rounds.word()};
     least = rounds.most_idle();

@@ -26,10 +26,10 @@ void PairRules::reset(const PairRule& rule) {
   wake_.set(0, 0);
 }
 
-OrderCost PairRules::run(const PairRule& rule) {
+OrderCost PairRules::run_rule(const PairRule& rule) {
   reset(rule);
-  for (std::uint32_t d = wake_.first(); wake_.of(d) < kNever; d = wake_.first())
-    decide(d, wake_.of(d));
+  for (std::uint32_t d = wake_.first(); wake_.time_of(d) < kNever; d = wake_.first())
+    decide(d, wake_.time_of(d));
   return run_.cost();
 }
 
@@ -114,7 +114,7 @@ void PairRules::start(std::uint32_t d, Pass pass, double now) {
   wake_.set(d, run_.free_at(d));
   if (to.time == kNever || to.device == d) return;
   const double time = std::max(to.time, run_.free_at(to.device));
-  if (time < wake_.of(to.device)) wake_.set(to.device, time);
+  if (time < wake_.time_of(to.device)) wake_.set(to.device, time);
 }
 
 namespace {

@@ -38,7 +38,7 @@ class PairRules {
   explicit PairRules(const OrderProblem& problem);
 
   /// What the order takes that a rule makes; its word is `word()` until the next run.
-  OrderCost run(const PairRule& rule);
+  OrderCost run_rule(const PairRule& rule);
   const std::vector<Pass>& word() const { return run_.word(); }
 
  private:

@@ -79,7 +79,7 @@ std::vector<PassLine> pass_lines(const OrderProblem& problem) {
 
 bool same_time(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(a, b); }
 
-void OrderCost::add(double begin, double end, std::uint32_t devices) {
+void OrderCost::add_device(double begin, double end, std::uint32_t devices) {
   stage_time = std::max(stage_time, end - begin);
   makespan = std::max(makespan, end);
   mean += (end - begin) / devices;
@@ -151,7 +151,7 @@ std::vector<Pass> word_of(const OrderProblem& problem, const OpLists& order) {
   std::vector<Pass> word;
   word.reserve(problem.ops());
   for (std::uint32_t d = 0; d < problem.devices; ++d) {
-    for (const Op& op : order.of(static_cast<int>(d))) {
+    for (const Op& op : order.of_device(static_cast<int>(d))) {
       const bool upper = op.stage != d;
       if (op.kind == OpKind::forward) word.push_back(upper ? Pass::f_upper : Pass::f_lower);
       if (is_backward(op.kind)) word.push_back(upper ? Pass::i_upper : Pass::i_lower);
@@ -200,7 +200,7 @@ void append_order(const OrderProblem& problem, std::span<const Pass> word, OpLis
     std::array<std::uint32_t, kPasses> next{};
     for (const Pass pass :
          word.subspan(std::size_t{d} * problem.word_length(), problem.word_length()))
-      order.add(make_op(kind_of(pass), problem.stage(d, pass), next[index(pass)]++));
+      order.add_op(make_op(kind_of(pass), problem.stage(d, pass), next[index(pass)]++));
     order.end_device();
   }
 }

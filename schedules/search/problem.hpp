@@ -97,7 +97,7 @@ struct OrderCost {
 
   bool found() const { return makespan < kNever; }
   /// One of so many devices, which begins and ends then.
-  void add(double begin, double end, std::uint32_t devices);
+  void add_device(double begin, double end, std::uint32_t devices);
   /// The longest device first, then the makespan, both up to rounding.
   bool operator<(const OrderCost& other) const;
   /// For walks through orders: a smooth mixture, in which every device counts.

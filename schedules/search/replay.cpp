@@ -18,7 +18,7 @@ Replay::Replay(const OrderProblem& problem)
                      line.output * microbatches_});
 }
 
-bool Replay::run(const std::vector<Pass>& word, Times& times) {
+bool Replay::run_word(const std::vector<Pass>& word, Times& times) {
   times.begin.resize(word.size());
   times.position.resize(there_.size());
   std::ranges::fill(done_, 0);
@@ -35,7 +35,7 @@ bool Replay::run(const std::vector<Pass>& word, Times& times) {
   for (std::uint32_t d = 0; d < devices_; ++d) {
     if (cursor_[d] != length_) return false;
     const OrderCost before = times.cost;
-    times.cost.add(times.begin[std::size_t{d} * length_], now_[d], devices_);
+    times.cost.add_device(times.begin[std::size_t{d} * length_], now_[d], devices_);
     if (times.cost.makespan > before.makespan) times.last = d;
     if (times.cost.stage_time > before.stage_time) times.longest = d;
     times.ends += now_[d];
@@ -95,7 +95,7 @@ std::vector<Replay::Step> Replay::critical_path(const std::vector<Pass>& word, c
 Order evaluated(const OrderProblem& problem, std::vector<Pass> word) {
   if (word.size() != problem.ops() || !admissible(problem, word)) return {};
   Replay::Times times;
-  if (!Replay(problem).run(word, times)) return {};
+  if (!Replay(problem).run_word(word, times)) return {};
   return {times.cost, std::move(word)};
 }
 

@@ -28,7 +28,7 @@ class Replay {
 
   /// False: the order can never finish. Precondition: every letter as often as there are
   /// microbatches.
-  bool run(const std::vector<Pass>& word, Times& times);
+  bool run_word(const std::vector<Pass>& word, Times& times);
   /// The ops that the last op of device d had to wait for, backwards.
   std::vector<Step> critical_path(const std::vector<Pass>& word, const Times& times,
                                   std::uint32_t d) const;

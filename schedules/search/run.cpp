@@ -55,7 +55,7 @@ OrderCost DeviceRun::cost() const {
   OrderCost cost{0, 0, 0};
   for (const Device& x : devices_) {
     if (x.length != problem_.word_length()) return {};
-    cost.add(x.begin, x.free_at, problem_.devices);
+    cost.add_device(x.begin, x.free_at, problem_.devices);
   }
   return cost;
 }

@@ -87,7 +87,7 @@ class WakeTimes {
   explicit WakeTimes(std::uint32_t devices);
 
   void set(std::uint32_t d, double time);
-  double of(std::uint32_t d) const { return time_[d]; }
+  double time_of(std::uint32_t d) const { return time_[d]; }
   /// The device that is the first to decide.
   std::uint32_t first() const { return tree_[1]; }
 

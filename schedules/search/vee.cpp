@@ -116,7 +116,7 @@ class VeeSearch {
 
   std::vector<Order> run() {
     const Order rounds = round_order(problem_);
-    aim_.add(rounds.cost);
+    aim_.add_known(rounds.cost);
     know(rounds);
     know_published();
     for (const Order& order : known_) offer(order);
@@ -143,7 +143,7 @@ class VeeSearch {
       PairRule timed = rule;
       if (rule.idle < kNever && !best_.orders().empty())
         timed.idle *= best_.orders().front().cost.stage_time - work;
-      const OrderCost taken = rules.run(timed);
+      const OrderCost taken = rules.run_rule(timed);
       const double cost = aim_.cost(taken);
       best_.offer(cost, taken, rules.word());
       const auto worse = std::ranges::find_if(good, [&](const auto& g) { return cost < g.first; });
@@ -188,7 +188,7 @@ class VeeSearch {
       OpLists lists;
       schedule.generate(shape_of(short_), lists);
       const Order order = evaluated_whole(lists);
-      aim_.add(order.cost);
+      aim_.add_known(order.cost);
       know(order);
     }
   }

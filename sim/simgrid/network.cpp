@@ -129,7 +129,7 @@ class SimgridNetwork final : public FlowNetwork {
     if (!shares_->changes(link)) return;
     made->set_sharing_policy(sg4::Link::SharingPolicy::NONLINEAR,
                              [this, link](double capacity, int) {
-                               return capacity * std::max(shares_->of(link), kNothing);
+                               return capacity * std::max(shares_->share_of(link), kNothing);
                              });
   }
   void change_shares(double time_s) {

@@ -7,8 +7,8 @@ namespace {
 
 TEST(Table, AlignsNumbersRightAndWordsLeft) {
   TextTable table({"device", "busy", "peak"});
-  table.add({"0", "1.5", "12"});
-  table.add({"longer name", "22.25", "3"});
+  table.add_row({"0", "1.5", "12"});
+  table.add_row({"longer name", "22.25", "3"});
   EXPECT_EQ(table.render(),
             "device        busy  peak\n"
             "0              1.5    12\n"
@@ -17,21 +17,21 @@ TEST(Table, AlignsNumbersRightAndWordsLeft) {
 
 TEST(Table, TakesAnAlignmentPerColumn) {
   TextTable table({"a", "b"}, {TextTable::Align::right, TextTable::Align::left});
-  table.add({"xxx", "y"});
+  table.add_row({"xxx", "y"});
   EXPECT_EQ(table.render(), "  a  b\nxxx  y\n");
 }
 
 TEST(Table, IndentsAndLeavesNoTrailingBlanks) {
   TextTable table({"name", "note"}, {TextTable::Align::left, TextTable::Align::left});
-  table.add({"x", ""});
-  table.add({"y"});
+  table.add_row({"x", ""});
+  table.add_row({"y"});
   EXPECT_EQ(table.render(2), "  name  note\n  x\n  y\n");
 }
 
 TEST(Table, TakesOutTheLeastWhereThereIsNoRoom) {
   const auto table = [] {
     TextTable t({"name", "much", "little", "least"});
-    t.add({"x", "1", "22", "333"});
+    t.add_row({"x", "1", "22", "333"});
     return t;
   };
   TextTable all = table(), some = table(), few = table();
@@ -48,7 +48,7 @@ TEST(Table, TakesOutTheLeastWhereThereIsNoRoom) {
 
 TEST(Table, ExplainsTheColumnsThatAreThere) {
   TextTable t({"name", "much", "little"});
-  t.add({"x", "1", "22"});
+  t.add_row({"x", "1", "22"});
   EXPECT_EQ(t.legend({{"much", "a lot"}, {"gone", "nothing"}, {"little", "not much"}}),
             "much: a lot; little: not much\n");
   EXPECT_EQ(t.legend({{"much", "a lot"}, {"little", "not much"}}, 20),
@@ -69,14 +69,14 @@ TEST(Table, CountsCharactersNotBytes) {
   EXPECT_EQ(display_width("größe"), 5U);
   EXPECT_EQ(display_width(""), 0U);
   TextTable table({"ä", "b"});
-  table.add({"xy", "1"});
+  table.add_row({"xy", "1"});
   EXPECT_EQ(table.render(), "ä   b\nxy  1\n");
 }
 
 TEST(TextTable, WordsOfALastColumnOfTextsAreWrapped) {
   TextTable table({"what", "n", "detail"},
                   {TextTable::Align::left, TextTable::Align::right, TextTable::Align::left});
-  table.add({"a", "10", "one two three four five six seven"});
+  table.add_row({"a", "10", "one two three four five six seven"});
   EXPECT_EQ(table.render(0, 34),
             "what   n  detail\n"
             "a     10  one two three four five\n"
@@ -86,7 +86,7 @@ TEST(TextTable, WordsOfALastColumnOfTextsAreWrapped) {
 
 TEST(TextTable, ColumnsThatHaveNoRoomStandBelowBesideTheFirst) {
   TextTable table({"name", "much", "little", "least"});
-  table.add({"x", "1", "22", "333"});
+  table.add_row({"x", "1", "22", "333"});
   EXPECT_EQ(table.render(0, 18),
             "name  much  little\nx        1      22\n\nname  least\nx       333\n");
   EXPECT_EQ(table.render(2, 14),

@@ -10,7 +10,7 @@
 #include "scenarios/config_import.hpp"
 #include "scenarios/documents.hpp"
 #include "scenarios/megatron_import.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/bytes.hpp"
 #include "sweep/inputs.hpp"
@@ -169,7 +169,8 @@ void read_torch(const std::string& text) {
   const TorchTable whole = with_communication(table_of(read.order), read.placement);
   const ImportedSchedule again = read_torch_csv(to_csv(whole), "c.csv");
   for (int d = 0; d < read.order.devices(); ++d)
-    invariant(std::ranges::equal(again.order.of(d), read.order.of(d)), "a lowered order differs");
+    invariant(std::ranges::equal(again.order.of_device(d), read.order.of_device(d)),
+              "a lowered order differs");
   if (read.order.size() > kMostOps) return;
   use_scenario(
       fmt::format(
@@ -514,10 +515,10 @@ const Target kTargets[] = {
     {.name = "torch-csv",
      .read = read_torch,
      .seeds = {"tests/cli/golden/*.csv", "tests/schedules/torch_csv_test.cpp",
-               "schedules/exchange/torch_table.hpp"},
+               "schedules/formats/torch_table.hpp"},
      .written = written_tables,
-     .covers = {"schedules/exchange/torch_reader.cpp", "schedules/exchange/torch_table.cpp",
-                "schedules/exchange/torch_lowering.cpp"}},
+     .covers = {"schedules/formats/torch_reader.cpp", "schedules/formats/torch_table.cpp",
+                "schedules/formats/torch_lowering.cpp"}},
     {.name = "block",
      .read = read_block,
      .seeds = {"tests/scenarios/schedule_parts_test.cpp", "scenarios/own_schedule.cpp"},
@@ -567,7 +568,7 @@ const Target kTargets[] = {
      .read = read_profile_of_calibration,
      .seeds = {"tests/scenarios/profiles/*.yaml", "traces/recorded/host/*.yaml",
                "scenarios/costs.cpp"},
-     .covers = {"scenarios/parts.cpp", "models/measured.cpp"}},
+     .covers = {"scenarios/parts.cpp", "models/layer_profile.cpp"}},
     {.name = "calibration-request",
      .read = read_request,
      .seeds = {"hw/calibration_file.cpp"},

@@ -4,7 +4,7 @@
 #include "hw/calibration.hpp"
 #include "hw/run_plan_file.hpp"
 #include "results/simulation.hpp"
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 #include "sweep/axes.hpp"
 #include "sweep/columns.hpp"
 #include "sweep/line_format.hpp"

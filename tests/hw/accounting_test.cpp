@@ -94,7 +94,7 @@ TEST(RealBytes, KeepTheInputAsLongAsTheWeightGradientNeedsIt) {
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_input, 40);
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_weight, 64);
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).forward_workspace, 256 + 16);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).split_workspace, 512 + 8);
+  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).part_workspace, 512 + 8);
   EXPECT_EQ(accounted_bytes(plan, 1, s, 4).backward_workspace, 512 + 8 + s.kept_bytes);
 }
 

@@ -87,7 +87,7 @@ class ScriptedMath : public Math {
   void gelu_backward(std::int64_t, Tensor, Tensor, Tensor) override {}
   void add_bias(std::int64_t, std::int64_t, Tensor, Tensor, Tensor) override {}
   void bias_backward(std::int64_t, std::int64_t, Tensor, Tensor) override {}
-  void add(std::int64_t, Tensor, Tensor, Tensor) override {}
+  void add_tensors(std::int64_t, Tensor, Tensor, Tensor) override {}
   void blend(std::int64_t, float, Tensor, float, Tensor, Tensor) override {}
   void accumulate(std::int64_t, Tensor, Tensor) override {}
   void copy(std::int64_t, Tensor, Tensor) override {}
@@ -598,7 +598,7 @@ TEST(ProfileFit, WhatNeighboursDoBecomesSlowdownsOfProductsAndSteps) {
     if (const auto made = times.find({m.work, m.others}); made != times.end())
       m.time.median_s = made->second;
   }
-  const MeasuredInterference i = fit_profile(result).interference.value();
+  const NeighbourSlowdowns i = fit_profile(result).interference.value();
   EXPECT_NEAR(i.products_by_products, 1.3, 1e-6) << "the rows alone and under load";
   EXPECT_NEAR(i.steps_by_steps, 1.3, 1e-6);
   // 1.3 among products: three quarters as a product (1.2), a quarter as a softmax (1.6).

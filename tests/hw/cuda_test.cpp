@@ -168,10 +168,10 @@ TEST(CudaMailbox, ItemsComeInOrderAndAWaitEndsWhenTheRunStops) {
   std::thread sender([&] {
     for (int i = 0; i < 100; ++i) box.put(i);
   });
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(box.take(), i);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(box.take_message(), i);
   sender.join();
   control.fail("enough");
-  EXPECT_THROW(box.take(), SystemError);
+  EXPECT_THROW(box.take_message(), SystemError);
 }
 
 // --- the module
@@ -615,7 +615,7 @@ std::vector<float> element_by_element(Device& device, Math& math, std::int64_t n
   append(all, device, t.working_out, n);
   const Tensor x = short_ones(7), y = short_ones(8), clipped = fp32(9), sum = fp32(10);
   math.blend(n, 0.5F, x, -2, y, y);
-  math.add(n, x, y, x);
+  math.add_tensors(n, x, y, x);
   math.clip(n, 0.25F, clipped);
   math.accumulate(n, clipped, sum);
   for (const Tensor z : {x, y}) append(all, device, z, n);

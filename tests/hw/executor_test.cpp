@@ -229,7 +229,7 @@ TEST(Replicas, OfOtherProcessesAreServedWhileAnOpBesideTheServerGoesOn) {
   ReceivingEnd& from = backend->receiving(channel_between(plan, 0, 1, false, kKind));
   const std::int64_t bytes = 4 * stage->sizes().parameters;
   std::size_t steps = 0;
-  for (const Op& op : plan.program.ops.of(1)) {
+  for (const Op& op : plan.program.ops.of_device(1)) {
     if (op.kind != OpKind::step) continue;
     ++steps;
     Block* gradient = other.allocate(kComputeQueue, bytes);
@@ -325,8 +325,8 @@ std::optional<bool> equal_without(const RunPlan& right,
   RunPlan wrong = right;
   wrong.program.ops = OpLists();
   for (int d = 0; d < right.program.ops.devices(); ++d) {
-    for (const Op& op : right.program.ops.of(d)) {
-      if (!left_out(d, op)) wrong.program.ops.add(op);
+    for (const Op& op : right.program.ops.of_device(d)) {
+      if (!left_out(d, op)) wrong.program.ops.add_op(op);
     }
     wrong.program.ops.end_device();
   }
@@ -358,12 +358,12 @@ TEST(Mirrored, AreBothLookedAt) {
 }
 
 TEST(Mirrored, HaveTheLossOfEveryMicrobatchOnce) {
-  const RecordedRun one_way = run_alone(plan_of({"1f1b", {4, 6, 1}}), unpaced());
-  const RecordedRun two_ways = run_alone(plan_of({"chimera", {4, 6, 1}}), unpaced());
-  ASSERT_EQ(two_ways.losses.size(), 6U);
+  const RecordedRun unidirectional = run_alone(plan_of({"1f1b", {4, 6, 1}}), unpaced());
+  const RecordedRun bidirectional = run_alone(plan_of({"chimera", {4, 6, 1}}), unpaced());
+  ASSERT_EQ(bidirectional.losses.size(), 6U);
   for (std::size_t k = 0; k < 6; ++k) {
-    EXPECT_EQ(two_ways.losses[k].microbatch, k);
-    EXPECT_EQ(two_ways.losses[k].loss, one_way.losses[k].loss);
+    EXPECT_EQ(bidirectional.losses[k].microbatch, k);
+    EXPECT_EQ(bidirectional.losses[k].loss, unidirectional.losses[k].loss);
   }
 }
 
@@ -549,7 +549,7 @@ TEST(RecomputeByStage, EveryStageHoldsWhatItDoesWhereAllRecomputeLikeIt) {
   for (const auto& device : peaks_with(Recompute::none))
     none.push_back(device.peak[Owner::activations]);
   for (std::size_t s = 0; s < 4; ++s) {
-    const auto alike = peaks_with(mixed.of(s));
+    const auto alike = peaks_with(mixed.at(s));
     EXPECT_EQ(devices[s].peak.bytes, alike[s].peak.bytes) << s;
     EXPECT_EQ(devices[s].peak[Owner::activations] < none[s], s != 1) << s;
   }
@@ -586,7 +586,7 @@ std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backwar
     c.activation_bytes = a.until_input + a.until_weight;
     c.activation_after_input_bytes = a.until_weight + a.kept;
     c.forward_workspace_bytes = a.forward_workspace;
-    c.backward_workspace_bytes = splits_backward ? a.split_workspace : a.backward_workspace;
+    c.backward_workspace_bytes = splits_backward ? a.part_workspace : a.backward_workspace;
     c.output_bytes = a.output_message;
   }
   return costs;

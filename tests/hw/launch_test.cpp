@@ -40,12 +40,12 @@ struct Pipe {
 };
 
 /// `processes` shells that run `script`.
-LaunchPlan shells(const std::string& script, int processes) {
-  LaunchPlan plan;
-  plan.executable = "sh";
-  plan.arguments = {"-c", script};
-  plan.processes = processes;
-  return plan;
+LaunchRequest shells(const std::string& script, int processes) {
+  LaunchRequest request;
+  request.executable = "sh";
+  request.arguments = {"-c", script};
+  request.processes = processes;
+  return request;
 }
 
 struct Outcome {
@@ -53,10 +53,10 @@ struct Outcome {
   std::vector<std::string> lines;  ///< of stderr, sorted
 };
 
-Outcome launched(LaunchPlan plan) {
+Outcome launched(LaunchRequest request) {
   Pipe errors;
-  plan.errors_fd = errors.ends[1];
-  Outcome outcome{launch(plan), {}};
+  request.errors_fd = errors.ends[1];
+  Outcome outcome{launch(request), {}};
   errors.close_end(1);
   std::istringstream text(errors.read());
   for (std::string line; std::getline(text, line);) outcome.lines.push_back(line);
@@ -70,9 +70,9 @@ void expect_no_child() {
 }
 
 TEST(Launch, EveryRankKnowsWhoItIsAndItsLinesSayIt) {
-  LaunchPlan plan = shells("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK here, $MORE >&2", 3);
-  plan.environment = {{"MORE", "a=b c"}};
-  const Outcome o = launched(plan);
+  LaunchRequest request = shells("echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK here, $MORE >&2", 3);
+  request.environment = {{"MORE", "a=b c"}};
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, (std::vector<int>{0, 0, 0}));
   EXPECT_EQ(o.result.first_failure, 0);
   EXPECT_EQ(o.lines, (std::vector<std::string>{"[rank 0] rank 0 of 3, 0 here, a=b c",
@@ -94,8 +94,8 @@ TEST(Launch, RanksShareAFolderThatIsGoneAfterwards) {
 }
 
 TEST(Launch, EachRanksOwnStatusComesBack) {
-  LaunchPlan plan = shells("exit $((RANK * 3))", 3);
-  const Outcome o = launched(plan);
+  LaunchRequest request = shells("exit $((RANK * 3))", 3);
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, (std::vector<int>{0, 3, 6}));
   expect_no_child();
 }
@@ -106,16 +106,16 @@ TEST(Launch, AKilledRankHasTheStatusAShellWouldSay) {
 }
 
 TEST(Launch, APrefixStandsInFrontOfItsOwnRankOnly) {
-  LaunchPlan plan = shells("echo ${MARK:-none} >&2", 2);
-  plan.prefixes = {{}, {"env", "MARK=prefixed"}};
-  const Outcome o = launched(plan);
+  LaunchRequest request = shells("echo ${MARK:-none} >&2", 2);
+  request.prefixes = {{}, {"env", "MARK=prefixed"}};
+  const Outcome o = launched(request);
   EXPECT_EQ(o.lines, (std::vector<std::string>{"[rank 0] none", "[rank 1] prefixed"}));
 }
 
 TEST(Launch, AMissingProgramIsNamed) {
-  LaunchPlan plan;
-  plan.executable = "no-such-program-here";
-  const Outcome o = launched(plan);
+  LaunchRequest request;
+  request.executable = "no-such-program-here";
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, std::vector<int>{127});
   EXPECT_EQ(o.lines,
             std::vector<std::string>{
@@ -128,9 +128,9 @@ TEST(Launch, ALastLineWithoutItsEndIsPrinted) {
 }
 
 TEST(Launch, TheOthersAreTerminatedWhenOneFailsAndTheGracePeriodIsOver) {
-  LaunchPlan plan = shells("[ $RANK = 1 ] && exit 3; exec tail -f /dev/null", 3);
-  plan.grace_s = 0.1;
-  const Outcome o = launched(plan);
+  LaunchRequest request = shells("[ $RANK = 1 ] && exit 3; exec tail -f /dev/null", 3);
+  request.grace_s = 0.1;
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, (std::vector<int>{143, 3, 143}));
   EXPECT_EQ(o.result.first_failure, 3);
   expect_no_child();
@@ -138,32 +138,33 @@ TEST(Launch, TheOthersAreTerminatedWhenOneFailsAndTheGracePeriodIsOver) {
 
 TEST(Launch, TheOthersMayEndByThemselvesWithinTheGracePeriod) {
   // They end as soon as rank 1 has failed: its end of the pipe closes.
-  LaunchPlan plan = shells(
+  LaunchRequest request = shells(
       "f=$PENSTOCK_RENDEZVOUS/p; mkfifo $f 2>/dev/null; "
       "if [ $RANK = 1 ]; then exec 9>$f; exit 3; fi; read line <$f; exit 5",
       2);
-  plan.grace_s = 3600;
-  const Outcome o = launched(plan);
+  request.grace_s = 3600;
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, (std::vector<int>{5, 3}));
 }
 
 TEST(Launch, WhoIgnoresTermIsKilled) {
   // Rank 0 fails once rank 1 does ignore it.
-  LaunchPlan plan = shells(
+  LaunchRequest request = shells(
       "f=$PENSTOCK_RENDEZVOUS/p; mkfifo $f 2>/dev/null; "
       "if [ $RANK = 0 ]; then read line <$f; exit 1; fi; "
       "trap '' TERM; echo ready >$f; while :; do read line </dev/zero; done",
       2);
-  plan.grace_s = 0.05;
-  plan.kill_s = 0.05;
-  EXPECT_EQ(launched(plan).result.status, (std::vector<int>{1, 137}));
+  request.grace_s = 0.05;
+  request.kill_s = 0.05;
+  EXPECT_EQ(launched(request).result.status, (std::vector<int>{1, 137}));
   expect_no_child();
 }
 
 TEST(Launch, AStoppedRankIsEnded) {
-  LaunchPlan plan = shells("[ $RANK = 0 ] && exit 1; kill -STOP $$; exec tail -f /dev/null", 2);
-  plan.grace_s = 0.05;
-  const Outcome o = launched(plan);
+  LaunchRequest request =
+      shells("[ $RANK = 0 ] && exit 1; kill -STOP $$; exec tail -f /dev/null", 2);
+  request.grace_s = 0.05;
+  const Outcome o = launched(request);
   EXPECT_EQ(o.result.status, (std::vector<int>{1, 143}));
   expect_no_child();
 }
@@ -175,10 +176,10 @@ struct OtherLauncher {
     if (pid == 0) {
       ::setpgid(0, 0);
       ::fcntl(life.ends[1], F_SETFD, 0);
-      LaunchPlan plan = shells("echo $PENSTOCK_RENDEZVOUS >&2; exec tail -f /dev/null", 2);
-      plan.errors_fd = lines.ends[1];
-      plan.kill_s = 3600;
-      const LaunchResult result = launch(plan);
+      LaunchRequest request = shells("echo $PENSTOCK_RENDEZVOUS >&2; exec tail -f /dev/null", 2);
+      request.errors_fd = lines.ends[1];
+      request.kill_s = 3600;
+      const LaunchResult result = launch(request);
       ::_exit(result.interrupted_by == SIGTERM && result.status == std::vector<int>{143, 143} ? 42
                                                                                               : 1);
     }

@@ -26,12 +26,12 @@ TEST(Ledger, IsEmptyWithoutEntries) {
 TEST(Ledger, FindsThePeakOverEntriesInAnyOrder) {
   Ledger ledger;
   ledger.at_op(7);
-  ledger.add(Owner::activations, 100, at(2));
+  ledger.add_bytes(Owner::activations, 100, at(2));
   ledger.at_op(3);
-  ledger.add(Owner::activations, 50, at(1));
-  ledger.add(Owner::activations, -50, at(3));
+  ledger.add_bytes(Owner::activations, 50, at(1));
+  ledger.add_bytes(Owner::activations, -50, at(3));
   ledger.at_op(9);
-  ledger.add(Owner::buffers, 20, at(4));
+  ledger.add_bytes(Owner::buffers, 20, at(4));
   const MemoryPeak peak = ledger.peak();
   EXPECT_EQ(peak.use.total(), 150);
   EXPECT_EQ(peak.use[Owner::activations], 150);
@@ -42,18 +42,18 @@ TEST(Ledger, FindsThePeakOverEntriesInAnyOrder) {
 
 TEST(Ledger, FreesBeforeItAllocatesAtOneInstant) {
   Ledger ledger;
-  ledger.add(Owner::workspace, 80, at(1));
-  ledger.add(Owner::activations, 100, at(2));  // written down before what ends there
-  ledger.add(Owner::workspace, -80, at(2));
+  ledger.add_bytes(Owner::workspace, 80, at(1));
+  ledger.add_bytes(Owner::activations, 100, at(2));  // written down before what ends there
+  ledger.add_bytes(Owner::workspace, -80, at(2));
   EXPECT_EQ(ledger.peak().use.total(), 100);
 }
 
 TEST(Ledger, CountsWhatIsThereFromTheStartAndIsNoOps) {
   Ledger ledger;
   ledger.at_op(5);
-  ledger.add(Owner::activations, 1, at(1));
+  ledger.add_bytes(Owner::activations, 1, at(1));
   Ledger fixed;
-  fixed.add(Owner::weights, 1000, nullptr);
+  fixed.add_bytes(Owner::weights, 1000, nullptr);
   EXPECT_EQ(fixed.peak().op, kNoOp);
   EXPECT_EQ(fixed.peak().use[Owner::weights], 1000);
   EXPECT_EQ(ledger.peak().op, 5U);
@@ -61,16 +61,16 @@ TEST(Ledger, CountsWhatIsThereFromTheStartAndIsNoOps) {
 
 TEST(Ledger, LeavesOutWhatDidNotHappenBeforeTheRunWasStopped) {
   Ledger ledger;
-  ledger.add(Owner::activations, 10, at(1));
-  ledger.add(Owner::activations, 1000, never());
+  ledger.add_bytes(Owner::activations, 10, at(1));
+  ledger.add_bytes(Owner::activations, 1000, never());
   EXPECT_EQ(ledger.peak().use.total(), 10);
 }
 
 TEST(Ledger, MovesBytesFromOneOwnerToAnotherWithoutAPeak) {
   Ledger ledger;
-  ledger.add(Owner::buffers, 30, at(1));
+  ledger.add_bytes(Owner::buffers, 30, at(1));
   ledger.move(Owner::buffers, Owner::activations, 30, at(2));
-  ledger.add(Owner::workspace, 1, at(3));
+  ledger.add_bytes(Owner::workspace, 1, at(3));
   const MemoryPeak peak = ledger.peak();
   EXPECT_EQ(peak.use.total(), 31);
   EXPECT_EQ(peak.use[Owner::buffers], 0);

@@ -72,7 +72,7 @@ inline void make_transformer(RunPlan& plan, const PerStage<Recomputation>& recom
 
 inline RecordedRun run_alone(const RunPlan& plan, const RunOptions& options) {
   SingleProcess alone;
-  return run_plan(plan, options, alone);
+  return execute_plan(plan, options, alone);
 }
 
 inline RunOptions virtual_clock() {

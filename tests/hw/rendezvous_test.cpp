@@ -2,7 +2,7 @@
 #include "hw/host/gloo_group.hpp"
 
 #include "base/error.hpp"
-#include "tests/hw/says.hpp"
+#include "tests/hw/error_text.hpp"
 #include "tests/hw/silent_listener.hpp"
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ TEST(Rendezvous, AnotherRunAndAnotherSizeAreNotJoined) {
   const auto join = [&](const RunIdentity& identity) {
     return error_of([&] { connect_rendezvous(identity, "127.0.0.1", {server.port()}, 1, 5); });
   };
-  EXPECT_TRUE(says(join({1, 2, "yours"}), {"rank 0 did not come", "this is another run"}));
-  EXPECT_TRUE(says(join({1, 3, "mine"}), {"refuses: rank 1 expects 3 processes, rank 0 2"}));
+  EXPECT_TRUE(has_parts(join({1, 2, "yours"}), {"rank 0 did not come", "this is another run"}));
+  EXPECT_TRUE(has_parts(join({1, 3, "mine"}), {"refuses: rank 1 expects 3 processes, rank 0 2"}));
   const auto first = connect_rendezvous({1, 2, "mine"}, "127.0.0.1", {server.port()}, 60, 60);
-  EXPECT_TRUE(says(join({1, 2, "mine"}), {"refuses: there is a rank 1 already"}));
+  EXPECT_TRUE(has_parts(join({1, 2, "mine"}), {"refuses: there is a rank 1 already"}));
 }
 
 int connected_to(int port) {
@@ -106,8 +106,8 @@ TEST(Rendezvous, WhoDoesNotKnowTheSecretDoesNotJoin) {
       connect_rendezvous({1, 2, "r", secret}, "127.0.0.1", {server.port()}, 1, 5);
     });
   };
-  EXPECT_TRUE(says(join("guess"), {"rank 0 did not come", "another secret"}));
-  EXPECT_TRUE(says(join(""), {"rank 0 did not come", "another secret"}));
+  EXPECT_TRUE(has_parts(join("guess"), {"rank 0 did not come", "another secret"}));
+  EXPECT_TRUE(has_parts(join(""), {"rank 0 did not come", "another secret"}));
   EXPECT_EQ(join("secret"), "no error");
 }
 
@@ -174,7 +174,7 @@ TEST(Rendezvous, AClockThatSaysNoTimeIsSaid) {
     ::close(client);
   });
   const auto client = connect_rendezvous({1, 2, "r"}, "127.0.0.1", {front.port}, 60, 60);
-  EXPECT_TRUE(says(error_of([&] { client->clock_s(); }), {"does not say the time"}));
+  EXPECT_TRUE(has_parts(error_of([&] { client->clock_s(); }), {"does not say the time"}));
   between.join();
 }
 
@@ -200,9 +200,9 @@ TEST(Rendezvous, OverANetworkASecretIsNeeded) {
   s.master_address = "192.0.2.1";
   s.ports = {29500};
   s.deadline_s = 0.1;
-  EXPECT_TRUE(says(error_of([&] { meet(s); }), {"PENSTOCK_SECRET", "is not set"}));
+  EXPECT_TRUE(has_parts(error_of([&] { meet(s); }), {"PENSTOCK_SECRET", "is not set"}));
   s.identity.secret = "some";
-  EXPECT_TRUE(says(error_of([&] { meet(s); }), {"rank 0 did not come"}));
+  EXPECT_TRUE(has_parts(error_of([&] { meet(s); }), {"rank 0 did not come"}));
 }
 
 }  // namespace

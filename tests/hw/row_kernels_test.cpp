@@ -557,7 +557,7 @@ TEST(HostMath, WorkLooksAtMemoryWhenItRunsNotWhenItIsIssued) {
   HostMath math([&](std::function<void()> work) { queue.push_back(std::move(work)); });
   std::vector<float> a{1, 2}, sum{0, 0};
   Block late_a, late_sum;
-  math.add(2, {&late_a, 0}, {&late_a, 0}, {&late_sum, 0});
+  math.add_tensors(2, {&late_a, 0}, {&late_a, 0}, {&late_sum, 0});
   late_a = {a.data(), 8};
   late_sum = {sum.data(), 8};
   EXPECT_EQ(sum, (std::vector<float>{0, 0}));

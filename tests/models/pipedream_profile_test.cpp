@@ -53,7 +53,7 @@ std::string error_of(const std::string& text) {
 }
 
 std::vector<StageCosts> costs(const std::string& text, const std::vector<int>& layers,
-                              ProfileUse use = {1, false, {4, 4, 8, 4, 4}}) {
+                              PipedreamUse use = {1, false, {4, 4, 8, 4, 4}}) {
   return profiled_stage_costs(read(text), layers, use);
 }
 

@@ -424,7 +424,7 @@ TEST(Clusters, NoMessageIsSlowerThanTheSlowestWay) {
   for (const Cluster& c : {pcie_tree(), dragonfly(), torus({5, 4, 3}), uneven(),
                            fat_tree(8, {{2, 1, wire(1, 2)}, {2, 1, wire(1, 1)}})}) {
     Network n(c);
-    const LinkSpec slowest = slowest_way(c);
+    const LinkSpec slowest = slowest_route(c);
     for (int a = 0; a < c.devices(); ++a) {
       for (int b = 0; b < c.devices(); ++b) {
         if (a == b) continue;

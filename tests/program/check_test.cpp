@@ -28,7 +28,7 @@ Program program_of(const Lists& lists, std::uint32_t m, std::uint32_t batches = 
       const bool forward = op.kind == OpKind::forward, backward = is_backward(op.kind);
       if ((forward && op.stage < last) || (backward && op.stage > 0)) op.flags |= Op::sends;
       if ((forward && op.stage > 0) || (backward && op.stage < last)) op.flags |= Op::receives;
-      p.ops.add(op);
+      p.ops.add_op(op);
     }
     p.ops.end_device();
   }

@@ -12,7 +12,7 @@ LatestVersions versions(const std::vector<std::vector<double>>& ends_s) {
   std::vector<double> ends;
   for (const auto& device : ends_s) {
     for (const double end : device) {
-      ops.add({.kind = OpKind::step});
+      ops.add_op({.kind = OpKind::step});
       ends.push_back(end);
     }
     ops.end_device();

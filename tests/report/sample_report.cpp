@@ -126,7 +126,7 @@ SweepSection sweep() {
           point.reason = "killed by signal 9";
           point.cells = {double(stages), double(microbatches), schedules[s], {}, {}, {}, {}};
         }
-        section.points.add(point);
+        section.points.add_point(point);
       }
     }
   }

@@ -57,9 +57,9 @@ TEST(Base64, IsThatOfTheStandard) {
 TEST(Ticks, AreExactToAFewPartsInTenBillion) {
   const Ticks ticks(100);
   for (const double value : {0.0, 1e-7, 33.3, 99.999, 100.0})
-    EXPECT_NEAR(ticks.of(value) * ticks.step(), value, 2e-8);
-  EXPECT_NE(ticks.of(1e9), Ticks::none);
-  EXPECT_EQ(Ticks(0).of(0), 0U);
+    EXPECT_NEAR(ticks.tick_of(value) * ticks.step(), value, 2e-8);
+  EXPECT_NE(ticks.tick_of(1e9), Ticks::none);
+  EXPECT_EQ(Ticks(0).tick_of(0), 0U);
 }
 
 TimelineLane lane_of(std::vector<TimelineBar> bars) { return {"device 0", std::move(bars)}; }

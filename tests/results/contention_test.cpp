@@ -45,7 +45,7 @@ TEST(Contention, WithoutASlowdownTimesAreThoseAlone) {
   EXPECT_DOUBLE_EQ(makespan_s(text("{}", 5)), makespan_s(text("", 5, "alone")));
 }
 
-TEST(Contention, ABubbleNextDoorIsNoContention) {
+TEST(Contention, ABubbleOnTheOtherDeviceIsNoContention) {
   const double alone = makespan_s(text("", 64, "alone"));
   const double beside = makespan_s(text("{products_by_products: 1.5}", 64));
   EXPECT_LT(beside, 1.5 * alone);

@@ -20,7 +20,7 @@ Scenario read(const std::string& cluster, const std::string& pipeline = "stages:
 
 Cluster cluster_of(const std::string& text) { return read(text).cluster; }
 
-std::vector<std::string> way(const Cluster& c, int from, int to) {
+std::vector<std::string> route(const Cluster& c, int from, int to) {
   Network n(c);
   std::vector<std::string> names;
   for (const int l : n.route(from, to, false).links)
@@ -55,8 +55,8 @@ TEST(Groups, MayBeShippedClusters) {
   EXPECT_EQ(c.devices(), 24);
   EXPECT_EQ(c.device_of(15).name, "A100-80");
   EXPECT_EQ(c.device_of(16).name, "V100-16");
-  EXPECT_EQ(way(c, 0, 16), (std::vector<std::string>{"node0 nic0 out", "node2 nic0 in"}));
-  EXPECT_EQ(way(c, 16, 17), std::vector<std::string>{"gpu16->gpu17"});
+  EXPECT_EQ(route(c, 0, 16), (std::vector<std::string>{"node0 nic0 out", "node2 nic0 in"}));
+  EXPECT_EQ(route(c, 16, 17), std::vector<std::string>{"gpu16->gpu17"});
 }
 
 TEST(Groups, GiveThePipelineAllTheirGpus) {
@@ -103,8 +103,8 @@ TEST(Fabric, AnOversubscribedLeafSharesWhatItsUplinksHave) {
   EXPECT_EQ(c.fabric.levels[0].uplinks, 2);
   EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 10e9);
   EXPECT_EQ(c.fabric.levels[0].uplink.latency_s, 1e-6);
-  EXPECT_EQ(way(c, 0, 9), (std::vector<std::string>{"node0 nic0 out", "leaf0 up1 out",
-                                                    "leaf1 up1 in", "node9 nic0 in"}));
+  EXPECT_EQ(route(c, 0, 9), (std::vector<std::string>{"node0 nic0 out", "leaf0 up1 out",
+                                                      "leaf1 up1 in", "node9 nic0 in"}));
 }
 
 TEST(Fabric, HasAsManyUplinksAsAsked) {
@@ -219,7 +219,7 @@ TEST(ShippedClusters, TwoRacksShareAnUplink) {
   const Cluster c = load_cluster("ethernet-two-racks");
   EXPECT_EQ(c.fabric.levels[0].uplinks, 1);
   EXPECT_EQ(c.fabric.levels[0].uplink.bytes_per_s, 25e9 / 8);
-  EXPECT_EQ(way(c, 0, 16),
+  EXPECT_EQ(route(c, 0, 16),
             (std::vector<std::string>{"gpu0 pcie out", "node0 pcie0 out", "node0 nic0 out",
                                       "leaf0 up0 out", "leaf1 up0 in", "node4 nic0 in",
                                       "node4 pcie0 in", "gpu16 pcie in"}));
@@ -262,7 +262,7 @@ TEST(PipelinePlacement, FollowsAPolicyOrAList) {
 
 // --- replication --------------------------------------------------------------------------------
 
-TEST(SplitReplication, IsOneDevicePerStage) {
+TEST(DividedReplication, IsOneDevicePerStage) {
   const Scenario s = read(kTwoNodes, "stages: 2, width: 3, replication: split, microbatch_size: 6");
   EXPECT_EQ(s.devices(), 2);
   EXPECT_EQ(s.gpu_count(), 6);
@@ -274,7 +274,7 @@ TEST(SplitReplication, IsOneDevicePerStage) {
   EXPECT_EQ(uneven.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2}, {3}}));
 }
 
-TEST(SplitReplication, DividesTheWorkAndNotTheMessages) {
+TEST(DividedReplication, DividesTheWorkAndNotTheMessages) {
   const Scenario whole = read(kTwoNodes, "stages: 2, microbatch_size: 6");
   const Scenario split =
       read(kTwoNodes, "stages: 2, width: 3, replication: split, microbatch_size: 6");
@@ -285,7 +285,7 @@ TEST(SplitReplication, DividesTheWorkAndNotTheMessages) {
   }
 }
 
-TEST(SplitReplication, HasAsManyRanksPerReplicaAsTheyShare) {
+TEST(DividedReplication, HasAsManyRanksPerReplicaAsTheyShare) {
   const Scenario s = parse_scenario(
       "model: gpt-355m\ncluster: {base: dgx-a100}\nschedule: 1f1b\n"
       "pipeline: {stages: 2, width: 2, tensor: 2, replication: split, microbatch_size: 2}\n",

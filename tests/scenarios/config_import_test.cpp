@@ -90,7 +90,7 @@ TEST(NanotronImport, FollowsEveryValue) {
   EXPECT_FALSE(with("", "0").distributed_optimizer);
   EXPECT_TRUE(with("", "3").distributed_optimizer);
   EXPECT_FALSE(with(", tp: 2, tp_mode: ALL_REDUCE", "0").sequence_parallel);
-  EXPECT_EQ(with(", recompute_layer: true", "0").recompute.of(0), Recompute::full);
+  EXPECT_EQ(with(", recompute_layer: true", "0").recompute.at(0), Recompute::full);
 }
 
 TEST(NanotronImport, RefusesWhatIsNone) {
@@ -191,7 +191,7 @@ TEST(TorchtitanImport, StepsOfGradientAccumulationDrainThePipeline) {
 }
 
 TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
-  const auto recompute = [](const std::string& text) { return scenario_in(text).recompute.of(0); };
+  const auto recompute = [](const std::string& text) { return scenario_in(text).recompute.at(0); };
   const std::string op = titan_with("", "mode = 'selective'\nselective_ac_option = 'op'\n");
   EXPECT_NE(op.find("#   activation_checkpoint.selective_ac_option op: the cheap ops and every"),
             std::string::npos)

@@ -46,7 +46,7 @@ void expect_each_its_own(const Base& base, const std::vector<std::string>& list,
   std::string first;
   for (std::size_t s = 0; s < list.size(); ++s) {
     const Scenario alike = with(base, list[s], origin);
-    EXPECT_EQ(to_string(mixed.recompute.of(s)), list[s]);
+    EXPECT_EQ(to_string(mixed.recompute.at(s)), list[s]);
     EXPECT_EQ(cost_text(mixed.costs[s]), cost_text(alike.costs[s])) << list[s] << " stage " << s;
     ASSERT_EQ(mixed.unlike.costs.size(), alike.unlike.costs.size());
     for (std::size_t kind = 0; kind < alike.unlike.costs.size(); ++kind)

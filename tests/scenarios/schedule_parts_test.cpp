@@ -2,7 +2,7 @@
 #include "scenarios/scenario.hpp"
 
 #include "base/error.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ std::vector<std::vector<Op>> order_of(const Scenario& s) {
   s.schedule->generate(s.shape, order);
   std::vector<std::vector<Op>> lists;
   for (int d = 0; d < order.devices(); ++d)
-    lists.emplace_back(order.of(d).begin(), order.of(d).end());
+    lists.emplace_back(order.of_device(d).begin(), order.of_device(d).end());
   return lists;
 }
 

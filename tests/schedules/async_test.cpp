@@ -41,7 +41,8 @@ TEST(PipeMare, EverySlotAfterTheWarmUpIsOneForwardAndOneBackward) {
   const Program program = make("pipemare", 3, 1, 12);
   for (int s = 0; s < 3; ++s) {
     std::string kinds;
-    for (const Op& op : program.ops.of(s)) kinds += is_compute(op.kind) ? token(op.kind) : "";
+    for (const Op& op : program.ops.of_device(s))
+      kinds += is_compute(op.kind) ? token(op.kind) : "";
     const auto warmup = static_cast<std::size_t>(2 * (2 - s) + 1);
     EXPECT_EQ(kinds.substr(0, warmup), std::string(warmup, 'F'));
     for (std::size_t i = warmup; i + 1 < 24 - warmup; i += 2) EXPECT_EQ(kinds.substr(i, 2), "FB");
@@ -159,7 +160,7 @@ class Grid {
 /// The ops of a device, without steps.
 std::vector<Op> compute_ops(const Program& program, int device) {
   std::vector<Op> ops;
-  for (Op op : program.ops.of(device)) {
+  for (Op op : program.ops.of_device(device)) {
     op.flags = 0;
     if (is_compute(op.kind)) ops.push_back(op);
   }
@@ -278,7 +279,7 @@ TEST(VTimeprest, EveryOpUsesTheLatestWeightsAndNoOthersAreKept) {
       const Program program = make("v-timeprest", p, n, 6);
       for (int s = 0; s < static_cast<int>(p); ++s) {
         std::uint32_t made = 0;
-        for (const Op& op : program.ops.of(s)) {
+        for (const Op& op : program.ops.of_device(s)) {
           if (op.kind == OpKind::step) ++made;
           if (!is_compute(op.kind)) continue;
           EXPECT_EQ(program.version(op), made);

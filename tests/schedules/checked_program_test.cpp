@@ -24,7 +24,7 @@ TEST(CheckedProgram, IsWhatLoweringAndTheCheckerSay) {
   const Program program = lower(named("1f1b"), shape, options);
   ASSERT_EQ(made.program.ops.size(), program.ops.size());
   for (int d = 0; d < program.ops.devices(); ++d) {
-    EXPECT_TRUE(std::ranges::equal(made.program.ops.of(d), program.ops.of(d))) << d;
+    EXPECT_TRUE(std::ranges::equal(made.program.ops.of_device(d), program.ops.of_device(d))) << d;
     EXPECT_EQ(made.facts[static_cast<std::size_t>(d)].stash_peak,
               order_facts(program, d).stash_peak);
   }

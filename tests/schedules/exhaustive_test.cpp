@@ -38,7 +38,7 @@ ScheduleShape with_times(ScheduleShape shape, const StageTimes& times) {
 void expect_messages_in_order(const Program& program, const DependencyTable& table) {
   std::map<std::tuple<int, int, bool>, std::uint32_t> last;
   for (int d = 0; d < program.ops.devices(); ++d) {
-    for (const Op& op : program.ops.of(d)) {
+    for (const Op& op : program.ops.of_device(d)) {
       if (!op.has(Op::sends)) continue;
       const std::uint32_t to = table.consumer(op);
       const auto channel = std::tuple(d, table.consumer_device(op), op.kind == OpKind::forward);
@@ -66,7 +66,7 @@ void expect_valid(const Schedule& schedule, const ScheduleShape& shape, int widt
 /// device may have to send to one that has to send to it, and both wait: such schedules need
 /// senders that go on (see LoopedBfs.NeedsSendersThatGoOn). So does a W between an F and the I
 /// whose gradient the receiver of the F must make first.
-bool one_way(const Schedule& schedule, const ScheduleShape& shape) {
+bool unidirectional(const Schedule& schedule, const ScheduleShape& shape) {
   return schedule.layout == Layout::loop && shape.chunks == 1 && !schedule.splits_backward;
 }
 
@@ -208,7 +208,7 @@ Schedule with_order_made(const Schedule& schedule, const ScheduleShape& shape) {
   Schedule made = schedule;
   made.generate = [](const ScheduleShape&, OpLists& to) {
     for (int d = 0; d < order.devices(); ++d) {
-      for (const Op& op : order.of(d)) to.add(op);
+      for (const Op& op : order.of_device(d)) to.add_op(op);
       to.end_device();
     }
   };
@@ -226,7 +226,7 @@ TEST_P(EverySchedule, PassesTheCheckerInEveryShapeItAdmits) {
     const Schedule made =
         schedule().looks_at_costs ? with_order_made(schedule(), shape) : schedule();
     for (const Transfers transfers : {Transfers::overlapped, Transfers::coupled}) {
-      if (transfers == Transfers::coupled && !one_way(schedule(), shape)) continue;
+      if (transfers == Transfers::coupled && !unidirectional(schedule(), shape)) continue;
       for (const std::uint32_t batches : {1U, 3U}) {
         shape.batches = batches;
         for (const int width : {1, 2}) expect_valid(made, shape, width, transfers);

@@ -72,7 +72,7 @@ double limit_of(const Schedule& schedule, const ScheduleShape& shape, const Plac
 std::vector<std::vector<Op>> listed(const OpLists& order) {
   std::vector<std::vector<Op>> lists;
   for (int d = 0; d < order.devices(); ++d)
-    lists.emplace_back(order.of(d).begin(), order.of(d).end());
+    lists.emplace_back(order.of_device(d).begin(), order.of_device(d).end());
   return lists;
 }
 

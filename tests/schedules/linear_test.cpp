@@ -98,7 +98,7 @@ std::vector<std::string> stored(Checkpoint checkpoint) {
   shape.checkpoint = checkpoint;
   std::vector<std::string> found;
   const OpLists order = generated("torchgpipe", shape);
-  for (const Op& op : order.of(0)) {
+  for (const Op& op : order.of_device(0)) {
     if (op.has(Op::stored)) found.push_back(to_string(op));
   }
   return found;

@@ -68,7 +68,7 @@ inline std::vector<RecordedCase> recorded_cases(const std::string& file) {
 /// A device's compute ops as the recorded files write them: "0F0 (1F3;0B0)OVERLAP_F_B 0I1 0W1".
 inline std::string tokens_of(const OpLists& lists, int device) {
   std::string text;
-  const auto ops = lists.of(device);
+  const auto ops = lists.of_device(device);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!is_compute(ops[i].kind)) continue;
     if (!text.empty()) text += ' ';
@@ -103,10 +103,10 @@ inline OpLists recorded_order(const RecordedCase& one) {
     while (tokens >> token) {
       if (token.front() == '(') {
         const std::size_t middle = token.find(';');
-        lists.add(parse(token.substr(1, middle - 1), Op::paired));
+        lists.add_op(parse(token.substr(1, middle - 1), Op::paired));
         token = token.substr(middle + 1, token.find(')') - middle - 1);
       }
-      lists.add(parse(token, 0));
+      lists.add_op(parse(token, 0));
     }
     lists.end_device();
   }

@@ -24,7 +24,7 @@ Program make(const std::string& name, std::uint32_t p, std::uint32_t m, std::uin
 /// The tokens of one device, steps left out, 1-based microbatches: "F1 F2 B1".
 std::string order(const Program& program, int device) {
   std::string text;
-  for (const Op& op : program.ops.of(device)) {
+  for (const Op& op : program.ops.of_device(device)) {
     if (!is_compute(op.kind)) continue;
     text += fmt::format("{}{}{}", text.empty() ? "" : " ", token(op.kind), op.microbatch + 1);
   }
@@ -59,7 +59,7 @@ TEST(AccumulationSteps, FillAndDrainOneAfterTheOther) {
   shape.accumulation_steps = 2;
   const Program program = lower(*find_schedule("1f1b"), shape, {});
   EXPECT_EQ(order(program, 0), "F1 F2 B1 F3 B2 B3 F4 F5 B4 F6 B5 B6");
-  const auto steps = std::ranges::count(program.ops.of(0), OpKind::step, &Op::kind);
+  const auto steps = std::ranges::count(program.ops.of_device(0), OpKind::step, &Op::kind);
   EXPECT_EQ(steps, 1);  // one update
   EXPECT_EQ(find_schedule("1f1b")->claimed_bubble(shape), 1.0 / 4);
 }
@@ -128,7 +128,7 @@ TEST(DataParallel, EveryReplicaRunsItsShareAndReducesAtTheEnd) {
   const Program program = make("data-parallel", 1, 2, 2, 3);
   EXPECT_EQ(program.ops.devices(), 3);
   EXPECT_EQ(order(program, 1), "F2 B2 F5 B5 F8 B8 F11 B11");
-  const auto ops = program.ops.of(1);
+  const auto ops = program.ops.of_device(1);
   ASSERT_EQ(ops.size(), 12U);
   EXPECT_EQ(ops[4].kind, OpKind::reduce_grad);
   EXPECT_EQ(ops[5].kind, OpKind::step);
@@ -142,7 +142,7 @@ TEST(Asynchronous, EveryReplicaReducesByItselfAndGoesOn) {
   EXPECT_TRUE(program.asynchronous);
   EXPECT_FALSE(program.flushes);
   EXPECT_EQ(order(program, 1), "F2 B2 F5 B5 F8 B8 F11 B11");
-  EXPECT_EQ(program.ops.of(1)[4].kind, OpKind::reduce_grad);
+  EXPECT_EQ(program.ops.of_device(1)[4].kind, OpKind::reduce_grad);
   EXPECT_EQ(program.version({.microbatch = 7, .stage = 0}), 1U);  // its replica's third one
 }
 
@@ -170,7 +170,7 @@ TEST(Lowering, ReplicasTakeMicrobatchesInTurn) {
   const Program program = make("1f1b", 2, 2, 1, 3);
   EXPECT_EQ(program.ops.devices(), 6);
   EXPECT_EQ(order(program, 2), "F2 F5 B2 B5");  // replica 1, stage 0
-  const auto ops = program.ops.of(2);
+  const auto ops = program.ops.of_device(2);
   EXPECT_EQ(ops[ops.size() - 2].kind, OpKind::reduce_grad);
   EXPECT_EQ(ops[ops.size() - 1].kind, OpKind::step);
 }
@@ -220,7 +220,7 @@ TEST_P(ExecutedOrder, EqualsTheReleasedCode) {
     std::string expected = line.substr(line.find(':') + 2);
     std::string got;
     std::uint32_t updates = 0;
-    for (const Op& op : program.ops.of(stage)) {
+    for (const Op& op : program.ops.of_device(stage)) {
       if (op.kind == OpKind::step) got += fmt::format("AR U->{} ", ++updates);
       if (is_compute(op.kind))
         got += fmt::format("{}{}@{} ", token(op.kind), op.microbatch + 1, program.version(op));

@@ -109,7 +109,7 @@ struct PlainLine {
   std::uint32_t size = 0;
   std::vector<Placed> passes{};
 
-  std::uint32_t width(std::size_t i) const { return widths.of(passes[i].op.kind); }
+  std::uint32_t width(std::size_t i) const { return widths.slots_of(passes[i].op.kind); }
 
   /// Each slot's pass, or none; empty when two of them meet.
   std::vector<const Placed*> slots() const {

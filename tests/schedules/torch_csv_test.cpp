@@ -1,6 +1,6 @@
 #include "base/error.hpp"
 #include "schedules/evaluate.hpp"
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 #include "tests/schedules/recorded.hpp"
 #include "tests/effort.hpp"
 
@@ -240,7 +240,7 @@ TEST(TorchCsv, RandomOrdersDeadlockWhenTheEvaluationDoesAndNameABlockedOp) {
     const std::uint32_t m = 1 + static_cast<std::uint32_t>(rng() % 4);
     OpLists order;
     for (const auto& row : random_order(rng, p, m)) {
-      for (const Op& op : row) order.add(op);
+      for (const Op& op : row) order.add_op(op);
       order.end_device();
     }
     const Evaluation expected = evaluate(order, loop_placement(static_cast<int>(p), 1, 1),

@@ -42,7 +42,7 @@ void expect_valid(const OpLists& order, const ScheduleShape& shape,
   const Placement where = placement(shape);
   std::set<std::tuple<OpKind, std::uint32_t, std::uint32_t>> seen;
   for (int d = 0; d < order.devices(); ++d) {
-    for (const Op& op : order.of(d)) {
+    for (const Op& op : order.of_device(d)) {
       EXPECT_EQ(where.device_of(op.stage, op.microbatch), d) << what;
       EXPECT_TRUE(seen.emplace(op.kind, op.stage, op.microbatch).second) << what;
       EXPECT_TRUE(is_compute(op.kind) && op.kind != OpKind::backward) << what;

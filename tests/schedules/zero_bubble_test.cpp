@@ -40,7 +40,7 @@ bool complete(const OpLists& order, const ScheduleShape& shape) {
   for (std::uint32_t d = 0; d < shape.depth; ++d) {
     std::array<std::vector<int>, 4> seen;
     for (auto& of_kind : seen) of_kind.resize(m);
-    for (const Op& op : order.of(static_cast<int>(d))) {
+    for (const Op& op : order.of_device(static_cast<int>(d))) {
       if (op.stage != d || op.microbatch >= m) return false;
       ++seen[static_cast<std::size_t>(op.kind)][op.microbatch];
     }
@@ -48,7 +48,7 @@ bool complete(const OpLists& order, const ScheduleShape& shape) {
       const auto& counts = seen[static_cast<std::size_t>(kind)];
       if (std::ranges::any_of(counts, [](int n) { return n != 1; })) return false;
     }
-    if (order.of(static_cast<int>(d)).size() != std::size_t{3} * m) return false;
+    if (order.of_device(static_cast<int>(d)).size() != std::size_t{3} * m) return false;
   }
   return true;
 }
@@ -267,11 +267,11 @@ OpLists split_one_f_one_b(const OrderProblem& problem) {
     const double fits = problem.limits[d] * (1 + 1e-9) / problem.times[d].activation;
     ahead = std::min(ahead, problem.devices - d);
     ahead = static_cast<std::uint32_t>(std::min<double>(ahead, fits));
-    for (std::uint32_t k = 0; k + 1 < ahead; ++k) order.add(make_op(OpKind::forward, d, k));
+    for (std::uint32_t k = 0; k + 1 < ahead; ++k) order.add_op(make_op(OpKind::forward, d, k));
     for (std::uint32_t k = 0; k < m; ++k) {
-      if (k + ahead <= m) order.add(make_op(OpKind::forward, d, k + ahead - 1));
-      order.add(make_op(OpKind::backward_input, d, k));
-      order.add(make_op(OpKind::backward_weight, d, k));
+      if (k + ahead <= m) order.add_op(make_op(OpKind::forward, d, k + ahead - 1));
+      order.add_op(make_op(OpKind::backward_input, d, k));
+      order.add_op(make_op(OpKind::backward_weight, d, k));
     }
     order.end_device();
   }
@@ -312,7 +312,7 @@ class Exhaustively {
     const std::uint32_t m = problem_.microbatches;
     if (w == m) {
       if (d + 1 < problem_.devices) return extend(d + 1, 0, 0, 0);
-      if (replay_.run(word_, times_)) best_ = std::min(best_, times_.cost.stage_time);
+      if (replay_.run_word(word_, times_)) best_ = std::min(best_, times_.cost.stage_time);
       return;
     }
     const StageTimes& t = problem_.times[d];

@@ -61,8 +61,8 @@ LinkChange change(const std::string& link, double from_s, double until_s, double
 // Devices
 // ------------------------------------------------------------------------------------------
 
-TEST(RateProfile, EndsWhereTheIntegralOfTheSpeedIsTheWork) {
-  RateProfile speed;
+TEST(PiecewiseRate, EndsWhereTheIntegralOfTheSpeedIsTheWork) {
+  PiecewiseRate speed;
   EXPECT_EQ(speed.end_of(2, 3), 5);
   speed.scale(1, 3, 0.5);
   EXPECT_EQ(speed.end_of(0, 1), 1);
@@ -76,8 +76,8 @@ TEST(RateProfile, EndsWhereTheIntegralOfTheSpeedIsTheWork) {
   EXPECT_EQ(speed.end_of(1, 1), 3.5);  // 0.5 by 2, 0.25 by 3, the rest at half
 }
 
-TEST(RateProfile, WorkWaitsWhileTheShareIsZero) {
-  RateProfile share;
+TEST(PiecewiseRate, WorkWaitsWhileTheShareIsZero) {
+  PiecewiseRate share;
   share.scale(1, 4, 0);
   EXPECT_EQ(share.end_of(0, 2), 5);
   EXPECT_EQ(share.end_of(2, 0), 2);
@@ -192,7 +192,7 @@ TEST(Jitter, ChangesEveryOpByItsFactor) {
   double sum = 0;
   for (std::uint32_t d = 0; d < 2; ++d) {
     for (std::uint32_t i = 0; i < 4; ++i) {
-      const Op& op = run.rig.program.ops.of(static_cast<int>(d))[i];
+      const Op& op = run.rig.program.ops.of_device(static_cast<int>(d))[i];
       sum += (op.kind == OpKind::forward ? 1 : 2) * jitter.factor(7, d, i);
     }
   }

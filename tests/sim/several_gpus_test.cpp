@@ -26,17 +26,17 @@ Cluster pairs(int gpus, double latency_s, double bytes_per_s) {
   return c;
 }
 
-struct Seats {
+struct GpusOfDevices {
   std::vector<std::vector<int>> gpus;  // by device
   int tensor;
 };
 
-struct Seated : Rig {
-  Seated(const RigSpec& spec, Cluster on, const Seats& seats) : Rig(spec) {
+struct OnGpus : Rig {
+  OnGpus(const RigSpec& spec, Cluster on, const GpusOfDevices& gpus) : Rig(spec) {
     cluster = std::move(on);
     Mesh mesh;
-    mesh.size(Axis::tensor) = seats.tensor;
-    mesh.gpus = seats.gpus;
+    mesh.size(Axis::tensor) = gpus.tensor;
+    mesh.gpus = gpus.gpus;
     traffic = std::make_unique<Traffic>(program, cluster, mesh, spec.reduction,
                                         collectives_of(spec.costs));
   }
@@ -45,7 +45,7 @@ struct Seated : Rig {
 };
 
 /// Times of both engines must be these; `exact` only where it can.
-void expect_both(const Seated& run, const std::function<void(const Timeline&)>& check) {
+void expect_both(const OnGpus& run, const std::function<void(const Timeline&)>& check) {
   ASSERT_EQ(why_not_exact(run.input()), "");
   check(simulate_exact(run.input()));
   const std::vector<double> exact = flatten(simulate_exact(run.input()));
@@ -67,7 +67,7 @@ StageCosts costs_with(const Recipe& recipe, std::int64_t output_bytes) {
 TEST(TensorRanks, AnOpIsComputingAndItsRings) {
   // Ring of 4: 6 latencies of 0.1 and 2 * 3/4 of 8 bytes at 2 per second, in each of 3 calls.
   const StageCosts c = costs_with(all_reduces(24, 3), 0);
-  const Seated run({.shape = {1, 1, 1}, .costs = {c}}, pairs(4, 0.1, 2), {{{0, 1, 2, 3}}, 4});
+  const OnGpus run({.shape = {1, 1, 1}, .costs = {c}}, pairs(4, 0.1, 2), {{{0, 1, 2, 3}}, 4});
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.op(run.op(0, 0)).length_s(), 1 + 3 * (6 * 0.1 + 1.5 * 8 / 2), 1e-12);
   });
@@ -76,7 +76,7 @@ TEST(TensorRanks, AnOpIsComputingAndItsRings) {
 TEST(TensorRanks, EachSendsToItsOwn) {
   // 4 bytes from 0 to 2 and from 1 to 3, on links of their own.
   const StageCosts c = costs_with({}, 4);
-  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}}, pairs(4, 0.5, 2), {{{0, 1}, {2, 3}}, 2});
+  const OnGpus run({.shape = {2, 1, 1}, .costs = {c, c}}, pairs(4, 0.5, 2), {{{0, 1}, {2, 3}}, 2});
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 4 / 2.0 + 0.5, 1e-12);
   });
@@ -88,7 +88,7 @@ TEST(TensorRanks, ShareTheNicOfTheirNode) {
   Cluster two = pairs(2, 0, 100);
   two.nodes = 2;
   two.inter = {.latency_s = 0, .bytes_per_s = 1};
-  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}}, two, {{{0, 1}, {2, 3}}, 2});
+  const OnGpus run({.shape = {2, 1, 1}, .costs = {c, c}}, two, {{{0, 1}, {2, 3}}, 2});
   expect_both(run, [&](const Timeline& t) {
     EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 8, 1e-12);
     for (std::size_t l = 0; l < run.traffic->links().size(); ++l) {
@@ -104,7 +104,7 @@ TEST(TensorRanks, ContendWithMessagesThatLeaveMeanwhile) {
   // shares the ports with the exchange: both end at 5. The same on the receiving side with message
   // 1 from 5 on: F0 of device 1 computes until 6, both end at 8.
   const StageCosts c = costs_with(all_reduces(1, 1), 2);
-  const Seated run({.schedule = "gpipe", .shape = {2, 2, 1}, .costs = {c, c}}, ports(4),
+  const OnGpus run({.schedule = "gpipe", .shape = {2, 2, 1}, .costs = {c, c}}, ports(4),
                    {{{0, 1}, {2, 3}}, 2});
   EXPECT_NE(why_not_exact(run.input()).find("tensor-parallel all-reduces of device 0"),
             std::string::npos)
@@ -127,16 +127,16 @@ TEST(TensorRanks, ReduceTheirGradientsSideBySide) {
   Cluster two = pairs(2, 0, 100);
   two.nodes = 2;
   two.inter = {.latency_s = 0, .bytes_per_s = 1};
-  const Seated run({.shape = {1, 1, 1}, .width = 2, .costs = {c}, .reduction = {.priced = false}},
+  const OnGpus run({.shape = {1, 1, 1}, .width = 2, .costs = {c}, .reduction = {.priced = false}},
                    two, {{{0, 1}, {2, 3}}, 2});
   expect_both(run,
               [&](const Timeline& t) { EXPECT_NEAR(t.op(run.op(0, 2)).length_s(), 12, 1e-12); });
 }
 
-TEST(SplitReplicas, SendThePartsTheirSamplesOverlapIn) {
+TEST(DividedReplicas, SendThePartsTheirSamplesOverlapIn) {
   // 2 senders, 3 receivers: sender 0 has samples [0, 1/2), receiver 1 takes [1/3, 2/3).
   const StageCosts c = costs_with({}, 6);
-  const Seated run({.shape = {2, 1, 1}, .costs = {c, c}, .reduces_within = true}, ports(5),
+  const OnGpus run({.shape = {2, 1, 1}, .costs = {c, c}, .reduces_within = true}, ports(5),
                    {{{0, 1}, {2, 3, 4}}, 1});
   const auto& flows = run.traffic->messages()[0].phases[0].flows;
   ASSERT_EQ(flows.size(), 4U);
@@ -149,11 +149,11 @@ TEST(SplitReplicas, SendThePartsTheirSamplesOverlapIn) {
       run, [&](const Timeline& t) { EXPECT_NEAR(t.message(run.op(1, 0)).length_s(), 3, 1e-12); });
 }
 
-TEST(SplitReplicas, ReduceWithinTheirDevice) {
+TEST(DividedReplicas, ReduceWithinTheirDevice) {
   StageCosts c = costs_with({}, 0);
   c.reduced_bytes = 6;
   c.step_s = 0.5;
-  const Seated run(
+  const OnGpus run(
       {.shape = {1, 2, 1}, .costs = {c}, .reduction = {.priced = false}, .reduces_within = true},
       pairs(3, 0.25, 2), {{{0, 1, 2}}, 1});
   // F F B B (1 s each), 4 latencies and 4/3 of 6 bytes at 2, the step.
@@ -162,10 +162,10 @@ TEST(SplitReplicas, ReduceWithinTheirDevice) {
   });
 }
 
-TEST(SplitReplicas, MayStepBesideTheReductionOfTheBatchBefore) {
+TEST(DividedReplicas, MayStepBesideTheReductionOfTheBatchBefore) {
   StageCosts c = costs_with({}, 0);
   c.reduced_bytes = 6;
-  const Seated run({.schedule = "pipedream-2bw",
+  const OnGpus run({.schedule = "pipedream-2bw",
                     .shape = {1, 4, 3},
                     .costs = {c},
                     .reduction = {.priced = false},
@@ -233,7 +233,7 @@ TEST(SeveralGpusOfADevice, BothEnginesAgreeOnRandomOnes) {
     }
     Cluster cluster = pairs(next, pick(0, 3) / 16.0, static_cast<double>(pick(50, 500) * kMega));
     if (on_ports) cluster.attachment = Attachment::port;
-    const Seated run(spec, cluster, {gpus, tensor});
+    const OnGpus run(spec, cluster, {gpus, tensor});
     if (!why_not_exact(run.input()).empty()) continue;  // a ring of two beside another's link
     SCOPED_TRACE(trial);
     expect_both(run, [](const Timeline& t) { EXPECT_GT(t.makespan_s, 0); });
@@ -255,7 +255,7 @@ TEST(OneReduction, StandsInLineAtFifoLinksOfItsOwn) {
                      .width = 4,
                      .costs = {c},
                      .reduction = {.algorithm = ReductionAlgorithm::server, .priced = false}};
-  const Seated run(spec, star, {{{0}, {1}, {2}, {3}}, 1});
+  const OnGpus run(spec, star, {{{0}, {1}, {2}, {3}}, 1});
   EXPECT_NE(
       why_not_exact(run.input())
           .find("the flows of the gradient reduction of stage 0 share the link 'gpu0 in' (fifo)"),

@@ -18,7 +18,7 @@ const Canvas kBlocks{120, false, true};
 Overview overview_of(const SpaceRig& rig, const TableOptions& options = {}) {
   Overview overview(rig.space, rig.columns, options);
   for (std::uint64_t n = 0; n < rig.space.size(); ++n)
-    overview.add(rig.columns.cells(made_up_row(n)));
+    overview.add_row(rig.columns.cells(made_up_row(n)));
   return overview;
 }
 
@@ -37,7 +37,7 @@ TEST(Overview, WhatWouldFitWithOtherLayersIsSaidBelowTheTable) {
     if (point > 0) row.status = Row::Status::infeasible;
     if (point > 0) row.why = "device 0 needs 9 GiB";
     if (point > 0) row.numbers[8] = 2.0 * static_cast<double>(point);
-    overview.add(rig.columns.cells(row));
+    overview.add_row(rig.columns.cells(row));
   }
   EXPECT_EQ(overview.counts(),
             "3 points: 1 ok, 2 infeasible (because: device 0 needs 9 GiB), 0 refused, 0 failed");
@@ -63,7 +63,7 @@ TEST(Overview, TooFewDevicesAreKnownByTheReasonNotByTheWords) {
     row.status = Row::Status::refused;
     row.why = point == 0 ? "needs 9 devices, the cluster 'x' has 8" : "in other words";
     if (point > 0) row.too_few_devices = 64;
-    overview.add(rig.columns.cells(row));
+    overview.add_row(rig.columns.cells(row));
     overview.add_unwritten(row);
   }
   EXPECT_EQ(overview.fixed_width(),
@@ -79,7 +79,7 @@ TEST(Overview, WhatFitsAsFarAsIsModelledIsShownAndSaysWhatIsMissing) {
   Row row = made_up_row(1);
   row.status = Row::Status::unknown;
   row.why = "without its experts";
-  overview.add(rig.columns.cells(row));
+  overview.add_row(rig.columns.cells(row));
   EXPECT_EQ(overview.best(), "0.5 samples/s (stages=1, microbatches=2)");
   EXPECT_EQ(overview.counts(),
             "1 point: 0 ok, 1 unknown (because: without its experts), 0 infeasible, 0 refused, "
@@ -190,7 +190,7 @@ TEST(Overview, ACellWithoutANumberSaysTheBestThatBecameOfItsPoints) {
     Row row = made_up_row(0);
     row.point = point;
     row.status = status;
-    overview.add(rig.columns.cells(row));
+    overview.add_row(rig.columns.cells(row));
   };
   add(0, Row::Status::refused);
   add(1, Row::Status::infeasible);  // beside the refused one, in the same cell

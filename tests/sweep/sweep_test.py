@@ -470,14 +470,14 @@ class Files(Case):
         self.assertFalse(os.path.exists(self.file("rows.csv.sweep")))
 
     def test_a_scenario_is_called_the_same_whatever_becomes_of_its_points(self):
-        twin = self.folder / "twin.yaml"
-        twin.write_text(pathlib.Path(SOURCE, SMALL).read_text())
+        copy = self.folder / "copy.yaml"
+        copy.write_text(pathlib.Path(SOURCE, SMALL).read_text())
         axis = ["--over", "stages=1,65536", "--engine", "exact", "--format", "csv"]
         one = list(csv.DictReader(io.StringIO(self.ok(SMALL, *axis))))
         self.assertEqual([row["status"] for row in one], ["ok", "refused"])
         self.assertEqual({row["scenario"] for row in one}, {"small 1f1b"})
-        both = list(csv.DictReader(io.StringIO(self.ok(SMALL, str(twin), *axis))))
-        self.assertEqual([row["scenario"] for row in both], 2 * [SMALL] + 2 * [str(twin)])
+        both = list(csv.DictReader(io.StringIO(self.ok(SMALL, str(copy), *axis))))
+        self.assertEqual([row["scenario"] for row in both], 2 * [SMALL] + 2 * [str(copy)])
 
     def test_a_full_standard_output(self):
         with open("/dev/full", "w") as full:

@@ -27,7 +27,7 @@ struct HandMade {
     std::uint32_t microbatches = 0;
     for (const auto& device : devices) {
       for (const TimedOp& t : device) {
-        program.ops.add({t.microbatch, t.stage, t.kind, static_cast<std::uint8_t>(t.flags)});
+        program.ops.add_op({t.microbatch, t.stage, t.kind, static_cast<std::uint8_t>(t.flags)});
         microbatches = std::max(microbatches, t.microbatch + 1);
       }
       program.ops.end_device();

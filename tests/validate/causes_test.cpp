@@ -19,7 +19,7 @@ RigSpec linked(Transfers transfers = Transfers::overlapped) {
 Measured measured_on(const RigSpec& predicted, const RigSpec& actual) {
   Measured m(predicted);
   const Rig truth(actual);
-  m.add(run_of(truth, simulate_exact(truth.input())));
+  m.add_run(run_of(truth, simulate_exact(truth.input())));
   return m;
 }
 
@@ -95,7 +95,7 @@ TEST(Causes, LateStartsAreLaunchOverhead) {
   RigSpec spec = linked();
   spec.link = {};
   Measured m(spec);
-  m.add(late_run(spec, 0.125, 0));
+  m.add_run(late_run(spec, 0.125, 0));
   const Causes c = causes_of(m);
   EXPECT_NEAR(c.launch_overhead_s, -11 * 2 * 0.125, kClose);
   EXPECT_NEAR(c.launch_overhead_s, c.sum_s(), kClose);
@@ -103,7 +103,7 @@ TEST(Causes, LateStartsAreLaunchOverhead) {
 
 TEST(Causes, LateDeparturesAreWait) {
   Measured m(linked());
-  m.add(late_run(linked(), 0, 0.25));
+  m.add_run(late_run(linked(), 0, 0.25));
   const Causes c = causes_of(m);
   EXPECT_LT(c.wait_s, -1);
   EXPECT_NEAR(c.wait_s, c.sum_s(), kClose);
@@ -122,7 +122,7 @@ TEST(Causes, AddUpWhateverHappened) {
       op.span.end_s *= factor;
       if (op.message) op.message->end_s += factor;
     }
-    m.add(run);
+    m.add_run(run);
   }
   EXPECT_NE(causes_of(m).rest_s, 0);
 }
@@ -131,7 +131,7 @@ TEST(Causes, WithoutMessagesAreOpTimeAndTheRest) {
   Measured m(linked());
   RecordedRun run = run_of(m.rig, m.predicted, 1.5);
   for (RecordedOp& op : run.ops) op.message.reset();
-  m.add(run);
+  m.add_run(run);
   const Causes c = causes_of(m);
   EXPECT_LT(c.op_time_s, 0);
   EXPECT_EQ(c.transfer_time_s, 0);

@@ -31,7 +31,7 @@ struct Measured {
     recording.name = "made";
     memory.resize(static_cast<std::size_t>(rig.program.ops.devices()));
   }
-  void add(const RecordedRun& run) {
+  void add_run(const RecordedRun& run) {
     recording.runs.push_back(run);
     runs.push_back(to_timeline(rig.program.ops, rig.table, run));
   }

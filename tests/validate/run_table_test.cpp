@@ -61,14 +61,14 @@ TEST(RunTable, VtrainsColumnsAreKnownByTheirNames) {
 }
 
 TEST(RunTable, VtrainsRowsMustAgreeWithThemselves) {
-  const auto says = [](const std::string& row) { return errors_of(kVtrain + row); };
-  EXPECT_NE(says("8,32,4,many,16,24,1024,2,2,2,220\n").find("'hidden size' must be an integer"),
+  const auto error_in = [](const std::string& row) { return errors_of(kVtrain + row); };
+  EXPECT_NE(error_in("8,32,4,many,16,24,1024,2,2,2,220\n").find("'hidden size' must be an integer"),
             std::string::npos);
-  EXPECT_NE(says("8,32,4,1024,16,24,1024,2,2,2,0\n").find("'iteration time (ms)' must be"),
+  EXPECT_NE(error_in("8,32,4,1024,16,24,1024,2,2,2,0\n").find("'iteration time (ms)' must be"),
             std::string::npos);
-  EXPECT_NE(says("4,32,4,1024,16,24,1024,2,2,2,220\n").find("is 8, not the 4 GPUs"),
+  EXPECT_NE(error_in("4,32,4,1024,16,24,1024,2,2,2,220\n").find("is 8, not the 4 GPUs"),
             std::string::npos);
-  EXPECT_NE(says("8,30,4,1024,16,24,1024,2,2,2,220\n").find("must be a multiple of"),
+  EXPECT_NE(error_in("8,30,4,1024,16,24,1024,2,2,2,220\n").find("must be a multiple of"),
             std::string::npos);
   std::string header = kVtrain;
   header.replace(header.find("micro batch"), 11, "microbatch");

@@ -13,7 +13,7 @@ RigSpec linked() { return {.shape = {4, 8, 6}, .link = {.latency_s = 0.5}}; }
 
 TEST(Validation, OfARunTenPercentSlowerHasExactlyTheExpectedErrors) {
   Measured m(linked());
-  m.add(run_of(m.rig, m.predicted, 1.1));
+  m.add_run(run_of(m.rig, m.predicted, 1.1));
   const Validation v = m.result();
   const double expected = 1 / 1.1 - 1;
   EXPECT_NEAR(*v.iteration.error, expected, 1e-12);
@@ -43,7 +43,7 @@ TEST(Validation, OfARunTenPercentSlowerHasExactlyTheExpectedErrors) {
 
 TEST(Validation, PoolsTheIterationsOfAllRunsAndKeepsTheirMedians) {
   Measured m({.shape = {4, 8, 6}});
-  for (const double factor : {1.0, 1.2, 1.1}) m.add(run_of(m.rig, m.predicted, factor));
+  for (const double factor : {1.0, 1.2, 1.1}) m.add_run(run_of(m.rig, m.predicted, factor));
   const Validation v = m.result();
   EXPECT_EQ(v.iteration.samples, 12U);
   ASSERT_EQ(v.iteration.run_medians.size(), 3U);
@@ -59,7 +59,7 @@ TEST(Validation, NamesTheStageThatIsSlow) {
   for (RecordedOp& op : run.ops) {
     if (op.op.stage == 2 && op.op.kind == OpKind::backward) op.span.end_s += 0.5;
   }
-  m.add(run);
+  m.add_run(run);
   const Validation v = m.result();
   for (const KindRow& row : v.stages) {
     const bool slow = row.stage == 2 && row.kind == "B";
@@ -77,7 +77,7 @@ TEST(Validation, FindsTheFirstOpOutOfOrder) {
                                  [&](const RecordedOp& r) { return to_string(r.op) == token; });
   };
   std::swap(at("1F1").span, at("1F2").span);
-  m.add(run);
+  m.add_run(run);
   const Validation v = m.result();
   ASSERT_EQ(v.order_differences.size(), 1U);
   EXPECT_EQ(v.order_differences[0].device, 1);
@@ -97,9 +97,9 @@ TEST(Validation, ComparesThePeaksOfTheFullestDevice) {
   run.devices[1].device = 1;
   run.devices[1].peak[Owner::weights] = 500;
   run.devices[1].allocator_peak_bytes = 512;
-  m.add(run);
+  m.add_run(run);
   run.devices[0].peak[Owner::activations] = 800;  // the higher of two runs counts
-  m.add(run);
+  m.add_run(run);
   const Validation v = m.result();
   EXPECT_NEAR(*v.devices[0].memory_error, -0.1, 1e-12);
   EXPECT_NEAR(*v.devices[1].memory_error, 0.2, 1e-12);
@@ -116,7 +116,7 @@ TEST(Validation, OfAStoppedRunUsesTheIterationsThatWereWhole) {
   std::erase_if(run.ops, [](const RecordedOp& r) { return r.span.end_s > 4 * 33 + 5; });
   run.complete = false;
   run.stopped_because = "a cable was pulled";
-  m.add(run);
+  m.add_run(run);
   const Validation v = m.result();
   EXPECT_EQ(v.iteration.samples, 2U);
   EXPECT_NEAR(*v.iteration.error, 0, 1e-12);
@@ -127,7 +127,7 @@ TEST(Validation, WithoutAWholeIterationSaysSo) {
   Measured m({.shape = {4, 8, 6}});
   RecordedRun run = run_of(m.rig, m.predicted);
   std::erase_if(run.ops, [](const RecordedOp& r) { return r.span.end_s > 40; });
-  m.add(run);
+  m.add_run(run);
   const Validation v = m.result();
   EXPECT_FALSE(v.iteration.measured_s);
   EXPECT_FALSE(v.iteration.error);
@@ -152,7 +152,7 @@ TEST(ValidationSummary, SplitsTimesByDepth) {
 TEST(ValidationSections, LayPredictedAboveMeasuredAtTheFirstUpdateShown) {
   Measured m(linked());
   m.recording.name = "a run";
-  m.add(run_of(m.rig, m.predicted, 1.1));
+  m.add_run(run_of(m.rig, m.predicted, 1.1));
   const auto sections =
       validation_sections({m.input, m.predicted, m.memory, m.recording, m.runs}, m.result());
   ASSERT_EQ(sections.size(), 4U);  // timelines, causes, kinds, devices

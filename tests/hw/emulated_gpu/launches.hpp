@@ -51,7 +51,7 @@ void launch_tiles(cudaStream_t stream, std::int64_t heads, const Kernel& kernel)
         for (std::int64_t head = 0; head < heads; ++head) {
           for (int tile = 0; tile < kernel.tiles(); ++tile) {
             std::fill(shared.begin(), shared.end(), 0x7fc0deadU);
-            kernel.run(head, tile, shared.data());
+            kernel.run_tile(head, tile, shared.data());
           }
         }
       },

@@ -235,7 +235,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForHoldWhereTheLastStageKeepsLogitsAndRecomp
     const OrderBound bound = bounds.of_order(plan->family, kUnlimited, 300'000);
     EXPECT_LE(bound.time_s, judged->iteration_time_s * (1 + 1e-9));
     ++answered;
-    higher += bound.time_s > bounds.of(plan->family).time_s * 1.001 ? 1 : 0;
+    higher += bound.time_s > bounds.bound_of(plan->family).time_s * 1.001 ? 1 : 0;
   }
   EXPECT_GT(answered, kProblems / 10);
   EXPECT_GT(higher, answered / 4);
@@ -298,17 +298,17 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
     EXPECT_LE(bound.memory_bytes, bytes * (1 + kRounding) + 1);
   };
   Bounds bounds(problem, axes);
-  expect("shape", bounds.of(candidate.family.shape));
+  expect("shape", bounds.bound_of(candidate.family.shape));
   // Of all that fits: what does not may well be faster.
-  expect("family", bounds.of(candidate.family), fits);
-  expect("candidate", bounds.of(candidate));
+  expect("family", bounds.bound_of(candidate.family), fits);
+  expect("candidate", bounds.bound_of(candidate));
   if (fits) {
     const OrderBound by_order =
         bounds.of_order(candidate.family, std::numeric_limits<double>::infinity(), kMostOrderOps);
     EXPECT_LE(by_order.time_s, time_s * (1 + kRounding)) << "by order";
     seen.by_order += by_order.time_s > 0 ? 1 : 0;
     seen.searched += by_order.time_s > 0 && candidate.family.schedule->looks_at_costs ? 1 : 0;
-    seen.higher += by_order.time_s > bounds.of(candidate.family).time_s * 1.001 ? 1 : 0;
+    seen.higher += by_order.time_s > bounds.bound_of(candidate.family).time_s * 1.001 ? 1 : 0;
     for (Candidate good : by_order.good) {
       EXPECT_EQ(std::accumulate(good.layers.begin(), good.layers.end(), 0), problem.layers());
       EXPECT_GE(*std::ranges::min_element(good.layers), 1);
@@ -333,7 +333,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
       EXPECT_LE(fitting.recompute[s], candidate.recompute[s]) << "stage " << s;
   }
   if (!bounds.make_fit(fitting)) return;
-  EXPECT_TRUE(bounds.of(fitting).fits);
+  EXPECT_TRUE(bounds.bound_of(fitting).fits);
   ++seen.made_fit;
 }
 
@@ -342,7 +342,7 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   Seen seen;
   const int kProblems = kBrief ? 60 : 300;
   for (int i = 0; i < kProblems; ++i) {
-    const std::string model = i % 5 == 4 ? random_measured(random) : random_model(random);
+    const std::string model = i % 5 == 4 ? random_profile_rows(random) : random_model(random);
     const SmallProblem small = i % 3 == 0 ? random_problem(random, model)
                                           : with_batch(model + random_nodes(random), random);
     SCOPED_TRACE(small.text);

@@ -42,7 +42,7 @@ TEST(FullPlan, IsTheSameWhoeverLooksAtItsCandidates) {
     work(Others{[&](const std::vector<Question>& questions) {
                   QuestionItems items(questions);
                   for (auto item = items.next(); item; item = items.next(), ++asked)
-                    items.take(remote.answer(*item));
+                    items.take_answer(remote.answer(*item));
                   return items.answers();
                 },
                 [] { return std::size_t{3}; }});

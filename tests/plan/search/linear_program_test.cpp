@@ -18,13 +18,13 @@ struct Row {
 
 TEST(LinearProgram, HasTheLeastValueOfAllThatKeepsItsRows) {
   LinearProgram program({2, 3}, {100, 100});
-  program.add({-1, -1}, -4);  // x + y >= 4
+  program.add_row({-1, -1}, -4);  // x + y >= 4
   EXPECT_DOUBLE_EQ(program.solve(), 8);
-  program.add({1, -1}, 1);  // x <= y + 1
+  program.add_row({1, -1}, 1);  // x <= y + 1
   EXPECT_DOUBLE_EQ(program.solve(), 2 * 2.5 + 3 * 1.5);
   EXPECT_DOUBLE_EQ(program.values()[0], 2.5);
   EXPECT_DOUBLE_EQ(program.values()[1], 1.5);
-  program.add({0, 1}, 1);  // y <= 1
+  program.add_row({0, 1}, 1);  // y <= 1
   EXPECT_TRUE(std::isinf(program.solve()));
 }
 
@@ -57,7 +57,7 @@ TEST(LinearProgram, IsThatOfTheBestVertexWhateverOrderRowsComeIn) {
     std::vector<Row> rows;
     for (int r = 0; r < 6; ++r) {
       rows.push_back({{1.0 * number(random), 1.0 * number(random)}, 1.0 * number(random)});
-      program.add(rows.back().of, rows.back().at_most);
+      program.add_row(rows.back().of, rows.back().at_most);
       if (r % 2 == 0) program.solve();
     }
     const double least = least_of_vertices(costs, rows), value = program.solve();

@@ -62,10 +62,10 @@ TEST(PublishedPlans, OfDappleDivideMicrobatchesWhereSamplesAllowIt) {
   Plan plan = plan_of("dapple", "dapple", {stage(0, 5, {0, 1}), stage(6, 8, {2, 3, 4})});
   plan.microbatches = 20;
   plan.microbatch_size = 6;
-  EXPECT_TRUE(choice_of(plan).split);
+  EXPECT_TRUE(choice_of(plan).divided);
   EXPECT_EQ(choice_of(plan).family.shape.microbatches, 20);
   plan.microbatch_size = 4;  // not among 3: they take turns, six microbatches in a round
-  EXPECT_FALSE(choice_of(plan).split);
+  EXPECT_FALSE(choice_of(plan).divided);
   EXPECT_EQ(choice_of(plan).family.shape.microbatches, 3);
   const Scenario scenario = Problem(kSmall, "small", 80).resolve(choice_of(plan));
   EXPECT_DOUBLE_EQ(scenario.samples_per_update(), 3 * 6 * 4);

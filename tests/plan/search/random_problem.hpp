@@ -96,7 +96,7 @@ inline std::string random_nodes(std::mt19937_64& random) {
 
 /// A model whose stages were measured with two microbatch sizes, alone and under load. Times are as
 /// noisy as they like; what is made again is not kept.
-inline std::string random_measured(std::mt19937_64& random) {
+inline std::string random_profile_rows(std::mt19937_64& random) {
   const auto us = [&](int low, int high) { return between(random, low, high); };
   std::string rows;
   for (const char* recompute : {"none", "full"})

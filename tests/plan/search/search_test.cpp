@@ -82,8 +82,8 @@ struct Brute {
 };
 
 /// Every way to recompute in stages of so many layers.
-std::vector<std::vector<Recomputation>> ways_of(const Axes& axes, const std::vector<int>& layers,
-                                                bool uniform) {
+std::vector<std::vector<Recomputation>> choices_of(const Axes& axes, const std::vector<int>& layers,
+                                                   bool uniform) {
   const std::vector<Recomputation>& each = axes.recomputes;
   const auto has = [&](Recompute r) { return std::ranges::find(each, r) != each.end(); };
   const bool single = axes.single_layers && each.size() == 2 && !has(Recompute::selective);
@@ -116,8 +116,9 @@ void try_all_cuts(const Problem& problem, const PlanFamily& family, const Axes& 
   std::vector<std::vector<int>> cuts;
   cuts_of(problem.layers(), family.stages(), {}, cuts);
   for (const auto& cut : cuts) {
-    const auto ways = family.schedule->checkpoints ? std::vector<std::vector<Recomputation>>{{}}
-                                                   : ways_of(axes, cut, options.uniform_recompute);
+    const auto ways = family.schedule->checkpoints
+                          ? std::vector<std::vector<Recomputation>>{{}}
+                          : choices_of(axes, cut, options.uniform_recompute);
     for (const auto& way : ways) {
       try {
         const Scenario scenario = problem.resolve(Candidate{family, cut, way});
@@ -171,7 +172,7 @@ TEST(Search, FindsWhatBruteForceFinds) {
   std::size_t simulated = 0, evaluated = 0, found = 0, mixed = 0, in_part = 0;
   for (int i = 0; i < kCases; ++i) {
     const SmallProblem small =
-        random_problem(random, i % 6 == 5 ? random_measured(random) : random_model(random));
+        random_problem(random, i % 6 == 5 ? random_profile_rows(random) : random_model(random));
     SCOPED_TRACE(fmt::format("case {}: batch {}, {}\n{}", i, small.batch,
                              kObjectiveNames[static_cast<std::size_t>(small.objective)],
                              small.text));

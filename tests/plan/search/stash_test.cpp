@@ -16,8 +16,8 @@ bool holds_as_much(const PlanFamily& fewer, const PlanFamily& family, bool until
   family.schedule->generate(family.schedule_shape(), all);
   const auto shares = shares_of(family);
   for (std::size_t d = 0; d < shares.size(); ++d) {
-    const auto longer = most_held(all.of(static_cast<int>(d)), shares[d], until_weights);
-    for (const auto& held : most_held(few.of(static_cast<int>(d)), shares[d], until_weights))
+    const auto longer = most_held(all.of_device(static_cast<int>(d)), shares[d], until_weights);
+    for (const auto& held : most_held(few.of_device(static_cast<int>(d)), shares[d], until_weights))
       if (std::ranges::none_of(longer, [&](const std::vector<int>& other) {
             return std::ranges::equal(held, other, std::ranges::less_equal{});
           }))
@@ -49,7 +49,7 @@ int most_of_all_stages(const PlanFamily& family) {
   OpLists order;
   family.schedule->generate(family.schedule_shape(), order);
   int most = 0;
-  for (const auto& held : most_held(order.of(0), shares_of(family)[0], false))
+  for (const auto& held : most_held(order.of_device(0), shares_of(family)[0], false))
     most = std::max(most, std::accumulate(held.begin(), held.end(), 0));
   return most;
 }
@@ -64,7 +64,7 @@ TEST(Stash, OfFewerMicrobatchesIsAllThatIsHeldWhereNotAllAreHeldAtOnce) {
     EXPECT_EQ(most_of_all_stages(fewer), most_of_all_stages(family)) << name;
   }
   const PlanFamily gpipe{{4, 1, 1, 1, 64}, find_schedule("gpipe"), 1, {}};
-  EXPECT_EQ(Stashes().of(gpipe).until_input, std::vector<double>(4, 64));
+  EXPECT_EQ(Stashes().stash_of(gpipe).until_input, std::vector<double>(4, 64));
 }
 
 }  // namespace

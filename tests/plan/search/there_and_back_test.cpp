@@ -88,7 +88,7 @@ TEST(CutsThereAndBack, TakeLessThanTheCutThatTheyBeginWith) {
   EXPECT_TRUE(after.fits) << after.why;
   EXPECT_LT(after.iteration_time_s, before.iteration_time_s);
   const OrderBound bound = bounds.of_order(start.family, before.iteration_time_s, kManyOps);
-  EXPECT_GT(bound.time_s, bounds.of(start.family).time_s);
+  EXPECT_GT(bound.time_s, bounds.bound_of(start.family).time_s);
   EXPECT_LE(bound.time_s, after.iteration_time_s);
 }
 

@@ -13,7 +13,7 @@
 #include <map>
 #include <tuple>
 
-namespace penstock::two_way_test {
+namespace penstock::bidirectional_test {
 namespace {
 
 struct Generated {
@@ -59,9 +59,9 @@ void for_each_admitted(std::string_view name, StageTimes times, const Visit& vis
   EXPECT_GT(admitted, 30);
 }
 
-class TwoWay : public testing::TestWithParam<const char*> {};
+class Bidirectional : public testing::TestWithParam<const char*> {};
 
-TEST_P(TwoWay, RunsEveryOpOnceOnTheDeviceOfItsStage) {
+TEST_P(Bidirectional, RunsEveryOpOnceOnTheDeviceOfItsStage) {
   for_each_admitted(GetParam(), {}, [](const Schedule& schedule, const ScheduleShape& shape) {
     const Generated made = generate(schedule, shape);
     const std::uint32_t m = shape.microbatches_per_update;
@@ -69,7 +69,7 @@ TEST_P(TwoWay, RunsEveryOpOnceOnTheDeviceOfItsStage) {
     std::vector<int> seen(static_cast<std::size_t>(made.where.stages()) * m, 0);
     const int worth[] = {1, 10, 100, 1000};
     for (int d = 0; d < made.order.devices(); ++d) {
-      for (const Op& op : made.order.of(d)) {
+      for (const Op& op : made.order.of_device(d)) {
         ASSERT_LT(op.microbatch, m);
         ASSERT_LT(op.stage, made.where.stages());
         EXPECT_EQ(made.where.device_of(op.stage, op.microbatch), d) << to_string(op);
@@ -80,7 +80,7 @@ TEST_P(TwoWay, RunsEveryOpOnceOnTheDeviceOfItsStage) {
   });
 }
 
-TEST_P(TwoWay, NeverDeadlocksWhateverTheTimes) {
+TEST_P(Bidirectional, NeverDeadlocksWhateverTheTimes) {
   for (const StageTimes times :
        {StageTimes{1, 1, 1, 1, 1}, StageTimes{5, 1, 2, 1, 1}, StageTimes{1, 4, 2, 1, 1}}) {
     for_each_admitted(GetParam(), times, [](const Schedule& schedule, const ScheduleShape& shape) {
@@ -89,7 +89,7 @@ TEST_P(TwoWay, NeverDeadlocksWhateverTheTimes) {
   }
 }
 
-TEST_P(TwoWay, HoldsAsManyActivationsAsItsFormulaSays) {
+TEST_P(Bidirectional, HoldsAsManyActivationsAsItsFormulaSays) {
   for_each_admitted(GetParam(), {}, [](const Schedule& schedule, const ScheduleShape& shape) {
     const Generated made = generate(schedule, shape);
     for (std::uint32_t d = 0; d < shape.depth; ++d)
@@ -109,7 +109,7 @@ double work_of(std::span<const Op> ops, const ScheduleShape& shape) {
   return work;
 }
 
-TEST_P(TwoWay, IdlesAsLongAsItsFormulaSaysWhereItSaysSo) {
+TEST_P(Bidirectional, IdlesAsLongAsItsFormulaSaysWhereItSaysSo) {
   int claimed = 0;
   for (const StageTimes times :
        {StageTimes{2, 1, 1, 1, 1}, StageTimes{1, 1, 1, 1, 1}, StageTimes{2, 2, 1, 1, 1},
@@ -120,7 +120,7 @@ TEST_P(TwoWay, IdlesAsLongAsItsFormulaSaysWhereItSaysSo) {
       ++claimed;
       const Generated made = generate(schedule, shape);
       for (int d = 0; d < made.order.devices(); ++d) {
-        const double work = work_of(made.order.of(d), shape);
+        const double work = work_of(made.order.of_device(d), shape);
         EXPECT_NEAR(1 - work / made.found.makespan, claim, 1e-12) << "device " << d;
       }
     });
@@ -135,7 +135,7 @@ std::map<std::tuple<int, int, OpKind>, Channel> channels(const Generated& made) 
   std::map<std::tuple<int, int, OpKind>, Channel> all;
   const std::uint32_t last = static_cast<std::uint32_t>(made.where.stages()) - 1;
   for (int d = 0; d < made.order.devices(); ++d) {
-    for (const Op& op : made.order.of(d)) {
+    for (const Op& op : made.order.of_device(d)) {
       if (op.kind == OpKind::backward_weight) continue;
       const bool forward = op.kind == OpKind::forward;
       const OpKind kind = forward ? OpKind::forward : OpKind::backward;
@@ -157,7 +157,7 @@ std::map<std::tuple<int, int, OpKind>, Channel> channels(const Generated& made) 
   return all;
 }
 
-TEST_P(TwoWay, NeedsTheMessagesOfAChannelInTheOrderTheyAreSent) {
+TEST_P(Bidirectional, NeedsTheMessagesOfAChannelInTheOrderTheyAreSent) {
   for_each_admitted(GetParam(), {}, [](const Schedule& schedule, const ScheduleShape& shape) {
     for (const auto& [ends, channel] : channels(generate(schedule, shape)))
       EXPECT_EQ(channel.first, channel.second);
@@ -174,7 +174,7 @@ void expect_checked(const char* name, Transfers transfers) {
   });
 }
 
-TEST_P(TwoWay, LowersToAProgramThatTheCheckerPasses) {
+TEST_P(Bidirectional, LowersToAProgramThatTheCheckerPasses) {
   expect_checked(GetParam(), Transfers::overlapped);
 }
 
@@ -186,7 +186,7 @@ TEST(Hanayo, NeverDeadlocksWhenASendWaitsForItsReceiver) {
   expect_checked("hanayo", Transfers::coupled);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, TwoWay,
+INSTANTIATE_TEST_SUITE_P(Schedules, Bidirectional,
                          testing::Values("dualpipe", "dualpipev", "chimera", "hanayo"),
                          [](const auto& one) { return std::string(one.param); });
 
@@ -288,12 +288,12 @@ TEST(Hanayo, OneWaveIsChimeraOfTwiceTheDevicesFolded) {
   // Device d of the wave does what device d of Chimera does early and device 2p-1-d does late.
   const std::uint32_t p = 4, m = 2 * p;
   const Generated wave = generate(*find_schedule("hanayo"), shape_of(p, m, 2));
-  const Generated two_ways = generate(*find_schedule("chimera"), shape_of(2 * p, 2 * m, 1));
+  const Generated bidirectional = generate(*find_schedule("chimera"), shape_of(2 * p, 2 * m, 1));
   for (int d = 0; d < static_cast<int>(p); ++d) {
     OpLists folded;
-    for (Op op : two_ways.order.of(d)) {
+    for (Op op : bidirectional.order.of_device(d)) {
       op.microbatch %= m;
-      folded.add(op);
+      folded.add_op(op);
     }
     folded.end_device();
     EXPECT_EQ(tokens_of(wave.order, d), tokens_of(folded, 0));
@@ -305,7 +305,7 @@ std::string refusal(const char* name, std::uint32_t p, std::uint32_t m, std::uin
   return fmt::format("{}: {}", why.key, why.why);
 }
 
-TEST(TwoWayRefusals, NameTheNearestLegalValues) {
+TEST(BidirectionalRefusals, NameTheNearestLegalValues) {
   const auto ends = [](const std::string& text, const char* end) {
     EXPECT_TRUE(text.ends_with(end)) << text;
   };
@@ -321,7 +321,7 @@ TEST(TwoWayRefusals, NameTheNearestLegalValues) {
   ends(refusal("hanayo", 4, 4, 3), "chunks is 3, the nearest legal value is 2 or 4");
 }
 
-TEST(TwoWayRefusals, AskForEvenWidths) {
+TEST(BidirectionalRefusals, AskForEvenWidths) {
   for (const char* name : {"dualpipe", "dualpipev", "chimera", "hanayo"}) {
     ScheduleShape shape = shape_of(4, 8, find_schedule(name)->chunks.usual);
     shape.replicas = PerStage<int>(std::vector<int>{2, 1, 1, 1});
@@ -338,4 +338,4 @@ TEST(Mirrored, TakesOneOrTwoChunksAsTheSameThing) {
 }
 
 }  // namespace
-}  // namespace penstock::two_way_test
+}  // namespace penstock::bidirectional_test

@@ -10,7 +10,7 @@
 // All dependencies are data_deps: the feeder follows no others.
 #pragma once
 
-#include "schedules/exchange/activities.hpp"
+#include "schedules/formats/activities.hpp"
 
 #include <map>
 

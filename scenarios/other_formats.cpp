@@ -1,8 +1,8 @@
-#include "scenarios/exchange_forms.hpp"
+#include "scenarios/other_formats.hpp"
 
 #include "base/error.hpp"
 #include "models/layout_string.hpp"
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 
 #include <fmt/format.h>
 

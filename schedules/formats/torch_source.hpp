@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.hpp"
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace penstock {
 /// What is wrong with a file, in the order found.
 class TorchFindings {
  public:
-  void add(const Diagnostic& diagnostic) {
+  void add_finding(const Diagnostic& diagnostic) {
     if (found_.size() < kMost) found_.push_back(diagnostic);
     ++count_;
   }
@@ -89,7 +89,7 @@ class TorchSource {
   void read_cell(std::string_view cell, Spot at);
   void read_pair(std::string_view cell, Spot at);
   std::optional<Action> read_action(std::string_view word, Spot at);
-  void add(const Action& action, Spot at);
+  void add_action(const Action& action, Spot at);
   void index();
   void report_at(const Spot& at, const std::string& message);
 

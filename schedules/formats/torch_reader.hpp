@@ -13,7 +13,7 @@
 // there when both have been issued.
 #pragma once
 
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 
 namespace penstock {
 

@@ -1,7 +1,7 @@
 // What an order can never finish, and why. Every device runs as far as it can; then each one that
 // is left waits for one thing, so that following the waits from any of them ends in a cycle, or at
 // something that will never be there. Each such end is one deadlock; the rest waits behind it.
-#include "schedules/exchange/torch_source.hpp"
+#include "schedules/formats/torch_source.hpp"
 
 #include <algorithm>
 

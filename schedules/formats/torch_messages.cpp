@@ -1,5 +1,5 @@
 // The messages of a table with communication, and the two ends of each.
-#include "schedules/exchange/torch_source.hpp"
+#include "schedules/formats/torch_source.hpp"
 
 #include <algorithm>
 #include <functional>

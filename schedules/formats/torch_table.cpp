@@ -1,4 +1,4 @@
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ TorchTable table_of(const OpLists& order) {
   TorchTable table;
   for (int d = 0; d < order.devices(); ++d) {
     ActionRow& row = table.rows.emplace_back();
-    for (const Op& op : order.of(d)) {
+    for (const Op& op : order.of_device(d)) {
       if (is_compute(op.kind))
         row.push_back({kind_of(op.kind), op.has(Op::paired), op.stage, op.microbatch});
     }

@@ -1,4 +1,4 @@
-#include "schedules/exchange/torch_source.hpp"
+#include "schedules/formats/torch_source.hpp"
 
 #include "base/suggest.hpp"
 
@@ -111,7 +111,7 @@ void TorchSource::read_cell(std::string_view cell, Spot at) {
   } else if (cell.front() == '(') {
     read_pair(cell, at);
   } else if (const auto action = read_action(cell, at)) {
-    add(*action, at);
+    add_action(*action, at);
   }
 }
 
@@ -140,8 +140,8 @@ void TorchSource::read_pair(std::string_view cell, Spot at) {
   if (!forward_first && !backward_first)
     return report_at(at, fmt::format("'{}' must be one F and one B or I", cell));
   first->paired = true;
-  add(*first, first_at);
-  add(*second, second_at);
+  add_action(*first, first_at);
+  add_action(*second, second_at);
 }
 
 std::optional<Action> TorchSource::read_action(std::string_view word, Spot at) {
@@ -178,7 +178,7 @@ std::optional<Action> TorchSource::read_action(std::string_view word, Spot at) {
   return action;
 }
 
-void TorchSource::add(const Action& action, Spot at) {
+void TorchSource::add_action(const Action& action, Spot at) {
   table_.rows.back().push_back(action);
   actions_.push_back(action);
   spots_.push_back(at);
@@ -235,11 +235,11 @@ void TorchSource::report_at(const Spot& at, const std::string& message) {
   const std::string_view line = lines_.empty() ? std::string_view() : lines_[at.row];
   const std::uint32_t from = at.column > kAround ? at.column - kAround : 0;
   std::string shown(line.substr(std::min<std::size_t>(from, line.size()), 2 * kAround));
-  findings_.add({{origin_, static_cast<int>(at.row) + 1, static_cast<int>(at.column)},
-                 message,
-                 std::move(shown),
-                 static_cast<int>(at.length),
-                 static_cast<int>(from)});
+  findings_.add_finding({{origin_, static_cast<int>(at.row) + 1, static_cast<int>(at.column)},
+                         message,
+                         std::move(shown),
+                         static_cast<int>(at.length),
+                         static_cast<int>(from)});
 }
 
 }  // namespace penstock

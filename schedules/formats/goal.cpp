@@ -1,4 +1,4 @@
-#include "schedules/exchange/goal.hpp"
+#include "schedules/formats/goal.hpp"
 
 #include "base/error.hpp"
 
@@ -82,7 +82,7 @@ class Rank {
 
 std::string to_goal(const ActivityGraph& graph) {
   std::string text = fmt::format("num_ranks {}\n", graph.devices());
-  for (int d = 0; d < graph.devices(); ++d) Rank(text, d).write(graph.of(d));
+  for (int d = 0; d < graph.devices(); ++d) Rank(text, d).write(graph.activities_of(d));
   return text;
 }
 

@@ -1,4 +1,4 @@
-#include "schedules/exchange/activities.hpp"
+#include "schedules/formats/activities.hpp"
 
 #include "base/error.hpp"
 #include "program/op_costs.hpp"
@@ -179,6 +179,8 @@ class ActivityGraph::Device {
   Needs detached_;  // what the next STEP waits for as well
 };
 
-std::vector<Activity> ActivityGraph::of(int device) const { return Device(*this, device).build(); }
+std::vector<Activity> ActivityGraph::activities_of(int device) const {
+  return Device(*this, device).build();
+}
 
 }  // namespace penstock

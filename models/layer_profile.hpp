@@ -21,7 +21,7 @@
 
 namespace penstock {
 
-struct MeasuredPart {
+struct ProfilePart {
   double forward_s = 0;
   double backward_s = 0;
   double backward_input_s = 0;
@@ -31,39 +31,39 @@ struct MeasuredPart {
   double forward_workspace_bytes = 0;
   double backward_workspace_bytes = 0;
 
-  friend bool operator==(const MeasuredPart&, const MeasuredPart&) = default;
+  friend bool operator==(const ProfilePart&, const ProfilePart&) = default;
 };
 
-struct MeasuredRow {
+struct ProfileRow {
   double microbatch_size = 1;
   Recompute recompute = Recompute::none;
   int load = 1;       ///< devices at work at the same time; 1: alone
   double spread = 0;  ///< (p95 - p5) / median of the noisiest op; for information
-  MeasuredPart layer, embedding, head, overhead;
+  ProfilePart layer, embedding, head, overhead;
 
-  friend bool operator==(const MeasuredRow&, const MeasuredRow&) = default;
+  friend bool operator==(const ProfileRow&, const ProfileRow&) = default;
 };
 
 /// STEP does not depend on the microbatch.
-struct MeasuredStep {
+struct ProfileStep {
   int load = 1;
   double overhead_s = 0;
   double s_per_parameter = 0;
 
-  friend bool operator==(const MeasuredStep&, const MeasuredStep&) = default;
+  friend bool operator==(const ProfileStep&, const ProfileStep&) = default;
 };
 
 /// How much slower an op gets while all its neighbours, devices that share memory with it, run
 /// products (F, B, I, W) or steps: time over that alone.
-struct MeasuredInterference {
+struct NeighbourSlowdowns {
   double products_by_products = 1, products_by_steps = 1;
   double steps_by_products = 1, steps_by_steps = 1;
 
-  friend bool operator==(const MeasuredInterference&, const MeasuredInterference&) = default;
+  friend bool operator==(const NeighbourSlowdowns&, const NeighbourSlowdowns&) = default;
 };
 
 /// Which of the rows a stage of a run uses.
-struct MeasuredUse {
+struct ProfileUse {
   double microbatch_size = 1;
   Recompute recompute = Recompute::none;
   bool loaded =
@@ -71,59 +71,59 @@ struct MeasuredUse {
   int devices = 1;
 };
 
-class MeasuredModel {
+class LayerProfile {
  public:
   /// `loaded`: the rows to use for every run; none: those under load where there are several
   /// devices and that was measured.
-  MeasuredModel(std::vector<MeasuredRow> rows, std::vector<MeasuredStep> steps,
-                std::optional<bool> loaded = {});
+  LayerProfile(std::vector<ProfileRow> rows, std::vector<ProfileStep> steps,
+               std::optional<bool> loaded = {});
 
-  const std::vector<MeasuredRow>& rows() const { return rows_; }
-  const std::vector<MeasuredStep>& steps() const { return steps_; }
+  const std::vector<ProfileRow>& rows() const { return rows_; }
+  const std::vector<ProfileStep>& steps() const { return steps_; }
   bool has_load(Recompute recompute) const;
   /// Of a run on so many devices.
-  MeasuredUse use(double microbatch_size, Recompute recompute, int devices) const;
+  ProfileUse use(double microbatch_size, Recompute recompute, int devices) const;
 
   /// Why there are no costs for this use: "" when there are; else what was measured.
-  std::string refuse_recompute(const MeasuredUse& use) const;
-  std::string refuse_load(const MeasuredUse& use) const;
-  std::string refuse_size(const MeasuredUse& use) const;
+  std::string refuse_recompute(const ProfileUse& use) const;
+  std::string refuse_load(const ProfileUse& use) const;
+  std::string refuse_size(const ProfileUse& use) const;
 
   /// The row of a use, interpolated between microbatch sizes. Precondition: nothing refuses it.
-  MeasuredRow row(const MeasuredUse& use) const;
+  ProfileRow row(const ProfileUse& use) const;
   /// Zero when no step was measured.
-  MeasuredStep step(const MeasuredUse& use) const;
+  ProfileStep step(const ProfileUse& use) const;
 
   /// Each number the least of all uses, whatever the devices: times also of those that recompute
   /// more, which noise must not make faster. None where nothing was measured of the recomputation.
-  std::optional<MeasuredRow> least_row(double microbatch_size, Recompute recompute) const;
-  MeasuredStep least_step() const;
+  std::optional<ProfileRow> least_row(double microbatch_size, Recompute recompute) const;
+  ProfileStep least_step() const;
 
  private:
-  std::vector<MeasuredRow> of(Recompute recompute) const;
-  std::vector<MeasuredRow> of(const MeasuredUse& use) const;
+  std::vector<ProfileRow> rows_of(Recompute recompute) const;
+  std::vector<ProfileRow> rows_of(const ProfileUse& use) const;
 
-  std::vector<MeasuredRow> rows_;  // ascending microbatch size
-  std::vector<MeasuredStep> steps_;
+  std::vector<ProfileRow> rows_;  // ascending microbatch size
+  std::vector<ProfileStep> steps_;
   std::optional<bool> loaded_;
 };
 
 /// Costs of the stages when stage i holds `layers[i]` layers: times and activations measured,
 /// parameters and FLOPs from the shape. Precondition: all rows are of one microbatch size.
-std::vector<StageCosts> measured_stage_costs(const TransformerSpec& model,
-                                             const PerStage<MeasuredRow>& rows,
-                                             const PerStage<MeasuredStep>& steps,
+std::vector<StageCosts> profiled_stage_costs(const TransformerSpec& model,
+                                             const PerStage<ProfileRow>& rows,
+                                             const PerStage<ProfileStep>& steps,
                                              const std::vector<int>& layers);
 
 /// As stage_gradients of stage_costs.hpp, by measured times. What a stage takes once is spread over
 /// its parts in proportion.
-std::vector<std::vector<LayerGradient>> measured_stage_gradients(const TransformerSpec& model,
-                                                                 const PerStage<MeasuredRow>& rows,
+std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const TransformerSpec& model,
+                                                                 const PerStage<ProfileRow>& rows,
                                                                  const std::vector<int>& layers);
 
 /// As balanced_split of stage_costs.hpp, by measured times.
-std::vector<int> measured_balanced_split(const TransformerSpec& model,
-                                         const PerStage<MeasuredRow>& rows,
+std::vector<int> profiled_balanced_split(const TransformerSpec& model,
+                                         const PerStage<ProfileRow>& rows,
                                          const std::vector<std::uint32_t>& positions);
 
 }  // namespace penstock

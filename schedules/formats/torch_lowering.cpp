@@ -1,6 +1,6 @@
 // torch's lowering, pass by pass: _add_unshard_reshard, _add_reduce_grad, _add_send_recv.
 #include "base/error.hpp"
-#include "schedules/exchange/torch_table.hpp"
+#include "schedules/formats/torch_table.hpp"
 
 #include <algorithm>
 #include <array>

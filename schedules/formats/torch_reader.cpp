@@ -1,6 +1,6 @@
-#include "schedules/exchange/torch_reader.hpp"
+#include "schedules/formats/torch_reader.hpp"
 
-#include "schedules/exchange/torch_source.hpp"
+#include "schedules/formats/torch_source.hpp"
 
 #include <algorithm>
 #include <map>
@@ -132,7 +132,7 @@ class Homes {
     if (!right_ || stages_.size() != source_.stages()) return std::nullopt;
     const bool mirrored =
         std::ranges::any_of(stages_, [](const auto& s) { return s.second.size() > 1; });
-    return mirrored ? mirrored_placement() : one_way();
+    return mirrored ? mirrored_placement() : unidirectional_placement();
   }
 
   static std::uint32_t chunks(const Placement& placement) {
@@ -162,7 +162,7 @@ class Homes {
 
   std::vector<int> widths() const { return std::vector<int>(source_.rows(), 1); }
 
-  Placement one_way() const {
+  Placement unidirectional_placement() const {
     std::vector<std::uint32_t> positions;
     for (const auto& [stage, rows] : stages_) positions.push_back(rows.begin()->first);
     return {widths(), std::move(positions)};
@@ -286,10 +286,10 @@ OpLists order_of(const TorchTable& table) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (!is_compute(row[i].kind)) continue;
       const auto add = [&](const Action& a, bool paired) {
-        order.add({.microbatch = a.microbatch,
-                   .stage = static_cast<std::uint16_t>(a.stage),
-                   .kind = kKinds[static_cast<int>(a.kind)],
-                   .flags = static_cast<std::uint8_t>(paired ? Op::paired : 0)});
+        order.add_op({.microbatch = a.microbatch,
+                      .stage = static_cast<std::uint16_t>(a.stage),
+                      .kind = kKinds[static_cast<int>(a.kind)],
+                      .flags = static_cast<std::uint8_t>(paired ? Op::paired : 0)});
       };
       if (!row[i].paired) {
         add(row[i], false);

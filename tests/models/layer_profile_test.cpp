@@ -1,5 +1,5 @@
 // Measured costs: which row a run uses, what lies between rows, what a stage costs by hand.
-#include "models/measured.hpp"
+#include "models/layer_profile.hpp"
 
 #include "tests/models/hand_made.hpp"
 
@@ -9,13 +9,13 @@ namespace penstock::measured_test {
 namespace {
 
 /// Times of F, B, I, W in these proportions, bytes likewise.
-MeasuredPart part(double forward_s, double bytes = 0) {
+ProfilePart part(double forward_s, double bytes = 0) {
   return {forward_s,  3 * forward_s, 1.5 * forward_s, 1.4 * forward_s,
           10 * bytes, 7 * bytes,     bytes,           2 * bytes};
 }
 
-MeasuredRow row(double size, int load = 1, double slower = 1) {
-  MeasuredRow r;
+ProfileRow row(double size, int load = 1, double slower = 1) {
+  ProfileRow r;
   r.microbatch_size = size;
   r.load = load;
   r.layer = part(1e-3 * size * slower, 100 * size);
@@ -25,7 +25,7 @@ MeasuredRow row(double size, int load = 1, double slower = 1) {
   return r;
 }
 
-MeasuredModel table() {
+LayerProfile table() {
   return {{row(4), row(1), row(4, 2, 1.2), row(1, 2, 1.2), row(1, 8, 2), row(4, 8, 2)},
           {{1, 1e-6, 1e-9}, {8, 2e-6, 3e-9}}};
 }
@@ -36,7 +36,7 @@ TEST(Measured, RowIsFoundByItsSize) {
 }
 
 TEST(Measured, SizesBetweenRowsAreLinear) {
-  const MeasuredRow r = table().row({3});
+  const ProfileRow r = table().row({3});
   EXPECT_DOUBLE_EQ(r.layer.forward_s, 3e-3);
   EXPECT_DOUBLE_EQ(r.layer.activation_bytes, 3000);
   EXPECT_DOUBLE_EQ(r.overhead.forward_s, 1e-5);
@@ -48,7 +48,7 @@ TEST(Measured, SizesOutsideAreRefusedWithThoseThatWereMeasured) {
   EXPECT_EQ(table().refuse_size({2}), "");
   EXPECT_EQ(table().refuse_size({8}),
             "microbatches of 8 were not measured, only of 1, 4 (and between them)");
-  EXPECT_EQ(MeasuredModel({row(2)}, {}).refuse_size({1}),
+  EXPECT_EQ(LayerProfile({row(2)}, {}).refuse_size({1}),
             "microbatches of 1 were not measured, only of 2");
 }
 
@@ -72,7 +72,7 @@ TEST(Measured, LoadIsTheSmallestThatCoversTheDevices) {
 }
 
 TEST(Measured, LoadThatWasNotMeasuredIsRefused) {
-  const MeasuredModel alone({row(1)}, {}), loaded({row(1, 4)}, {});
+  const LayerProfile alone({row(1)}, {}), loaded({row(1, 4)}, {});
   EXPECT_TRUE(loaded.has_load(Recompute::none));
   EXPECT_FALSE(alone.has_load(Recompute::none));
   EXPECT_EQ(alone.refuse_load({1, Recompute::none, false, 1}), "");
@@ -82,7 +82,7 @@ TEST(Measured, LoadThatWasNotMeasuredIsRefused) {
 
 TEST(Measured, StagesAreOverheadAndLayersAndEnds) {
   const TransformerSpec model = gpt_small();
-  const auto costs = measured_stage_costs(model, row(2), MeasuredStep{1, 1e-6, 1e-12}, {3, 4, 5});
+  const auto costs = profiled_stage_costs(model, row(2), ProfileStep{1, 1e-6, 1e-12}, {3, 4, 5});
   EXPECT_DOUBLE_EQ(costs[0].forward_s, 1e-5 + 3 * 2e-3 + 4e-4);
   EXPECT_DOUBLE_EQ(costs[1].forward_s, 1e-5 + 4 * 2e-3);
   EXPECT_DOUBLE_EQ(costs[2].forward_s, 1e-5 + 5 * 2e-3 + 1e-3);
@@ -96,7 +96,7 @@ TEST(Measured, StagesAreOverheadAndLayersAndEnds) {
 }
 
 TEST(Measured, BytesOfStagesAreSummedLikeTimes) {
-  const auto costs = measured_stage_costs(gpt_small(), row(2), {}, {6, 6});
+  const auto costs = profiled_stage_costs(gpt_small(), row(2), {}, {6, 6});
   EXPECT_EQ(costs[0].output_bytes, 2 * 1024 * 768 * 2);
   EXPECT_EQ(costs[0].activation_bytes, 6 * 2000 + 200);
   EXPECT_EQ(costs[1].activation_bytes, 6 * 2000 + 400);
@@ -106,31 +106,31 @@ TEST(Measured, BytesOfStagesAreSummedLikeTimes) {
 }
 
 TEST(Measured, StagesMayHaveRowsOfTheirOwn) {
-  MeasuredRow again = row(2, 1, 1.5);
+  ProfileRow again = row(2, 1, 1.5);
   again.recompute = Recompute::full;
   const std::vector<int> layers = {3, 4, 5};
-  const PerStage<MeasuredRow> rows(std::vector{again, row(2), again});
-  const PerStage<MeasuredStep> steps(std::vector<MeasuredStep>{{1, 3, 4}, {}, {1, 3, 4}});
-  const auto mixed = measured_stage_costs(gpt_small(), rows, steps, layers);
-  const auto gradients = measured_stage_gradients(gpt_small(), rows, layers);
+  const PerStage<ProfileRow> rows(std::vector{again, row(2), again});
+  const PerStage<ProfileStep> steps(std::vector<ProfileStep>{{1, 3, 4}, {}, {1, 3, 4}});
+  const auto mixed = profiled_stage_costs(gpt_small(), rows, steps, layers);
+  const auto gradients = profiled_stage_gradients(gpt_small(), rows, layers);
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto alike = measured_stage_costs(gpt_small(), rows.of(i), steps.of(i), layers);
+    const auto alike = profiled_stage_costs(gpt_small(), rows.at(i), steps.at(i), layers);
     EXPECT_EQ(mixed[i].backward_s, alike[i].backward_s) << i;
     EXPECT_EQ(mixed[i].recompute_flops, alike[i].recompute_flops) << i;
     EXPECT_EQ(mixed[i].recompute_flops > 0, i != 1);
     EXPECT_EQ(mixed[i].step_s, alike[i].step_s) << i;
-    EXPECT_EQ(gradients[i][1].backward_s, rows.of(i).layer.backward_s) << i;
+    EXPECT_EQ(gradients[i][1].backward_s, rows.at(i).layer.backward_s) << i;
   }
   EXPECT_GT(mixed[0].backward_s / 3, mixed[1].backward_s / 4);
-  EXPECT_EQ(measured_balanced_split(gpt_small(), rows, {0, 1, 2}), (std::vector<int>{3, 6, 3}));
+  EXPECT_EQ(profiled_balanced_split(gpt_small(), rows, {0, 1, 2}), (std::vector<int>{3, 6, 3}));
 }
 
 TEST(Measured, BalancedSplitGivesTheLastStageFewerLayers) {
-  MeasuredRow r = row(1);
+  ProfileRow r = row(1);
   r.head = part(2.5e-3);
   r.embedding = {};
   // 12 layers: 4 + 4 + 4 with a head of 2.5 layers is slower than 5 + 5 + 2.
-  EXPECT_EQ(measured_balanced_split(gpt_small(), r, {0, 1, 2}), (std::vector<int>{5, 5, 2}));
+  EXPECT_EQ(profiled_balanced_split(gpt_small(), r, {0, 1, 2}), (std::vector<int>{5, 5, 2}));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 // of 1/w of the bytes each.
 #pragma once
 
-#include "schedules/exchange/activities.hpp"
+#include "schedules/formats/activities.hpp"
 
 namespace penstock {
 

@@ -42,7 +42,7 @@ class ActivityGraph {
                 const std::vector<StageCosts>& costs, OpSeconds seconds);
 
   int devices() const { return program_.ops.devices(); }
-  std::vector<Activity> of(int device) const;
+  std::vector<Activity> activities_of(int device) const;
 
  private:
   class Device;

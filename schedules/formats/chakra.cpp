@@ -1,4 +1,4 @@
-#include "schedules/exchange/chakra.hpp"
+#include "schedules/formats/chakra.hpp"
 
 #include <fmt/format.h>
 
@@ -108,7 +108,7 @@ void add_attributes(Message& node, const Activity& a, int device, const ChakraGr
 ChakraGroups chakra_groups(const ActivityGraph& graph) {
   std::set<std::vector<int>> all;
   for (int d = 0; d < graph.devices(); ++d) {
-    for (const Activity& a : graph.of(d))
+    for (const Activity& a : graph.activities_of(d))
       if (a.kind == Activity::Kind::reduce) all.insert(a.members);
   }
   ChakraGroups groups;
@@ -129,7 +129,7 @@ std::string to_chakra(const ActivityGraph& graph, int device, const ChakraGroups
   metadata.bytes(kVersionField, "0.0.4");
   std::string file = metadata.delimited();
   std::uint64_t id = 0;  // nodes count from 1
-  for (const Activity& a : graph.of(device)) {
+  for (const Activity& a : graph.activities_of(device)) {
     Message node;
     node.varint(NodeField::id, ++id);
     node.bytes(NodeField::name, a.name);

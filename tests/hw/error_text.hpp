@@ -1,4 +1,4 @@
-// What an error says.
+// What an error says: the texts of a test's expectations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 namespace penstock {
 
 /// Has a text all these parts?
-inline testing::AssertionResult says(const std::string& text,
-                                     std::initializer_list<const char*> parts) {
+inline testing::AssertionResult has_parts(const std::string& text,
+                                          std::initializer_list<const char*> parts) {
   for (const char* part : parts)
     if (text.find(part) == std::string::npos)
       return testing::AssertionFailure() << "no '" << part << "' in: " << text;
