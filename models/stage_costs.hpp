@@ -21,7 +21,8 @@
 // and values (k their size):
 //   F             y goes on c-1 times, under (c-1)/c of the attention; then the last part of it
 //   I             y and its gradient go on c-1 times together; recomputed layers: y of F once more
-// So it goes round as in an all-gather of c y.
+// So it goes round as in an all-gather of c y. (Of I, the first y and the last gradient go alone, a
+// round more; its latency is neglected.)
 //
 // Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
 // hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual

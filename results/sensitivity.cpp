@@ -60,8 +60,9 @@ Change with_wider_links(const Scenario& scenario, const char* which, LinkClass l
 /// Does anything that the run sends cross a link whose bandwidth a change has changed?
 bool concerns(const Change& change, const Simulation& before) {
   const Traffic after(before.program, change.scenario.cluster, change.scenario.mesh,
-                      change.scenario.reduction);
+                      change.scenario.reduction, collectives_of(change.scenario.costs));
   const auto& links = before.traffic->links();
+  invariant(links.size() == after.links().size(), "a wider link is another one");
   for (std::size_t l = 0; l < links.size(); ++l) {
     if (links[l].bytes_per_s != after.links()[l].bytes_per_s) return true;
   }

@@ -142,7 +142,7 @@ void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mes
   const bool nodes = !cluster.link && !cluster.network && cluster.nodes > 1;
   if (nodes && cluster.devices_per_node % mesh.size(Axis::tensor) != 0) {
     diagnostics.note(fmt::format(
-        "the {} GPUs of a stage span nodes of {}: every layer's all-reduces cross the network",
+        "the {} GPUs of a stage span nodes of {}: every layer's exchanges cross the network",
         mesh.size(Axis::tensor), cluster.devices_per_node));
   }
 }

@@ -14,7 +14,8 @@
 //   inner axes of the mesh, together
 //             exposed = sum over ops of the length of the op less its computing
 //             total   = of collectives that the computing waits for, the same: each layer waits for
-//                       its all-reduce (Shoeybi et al., 2019, "Megatron-LM", section 3)
+//                       its all-reduces (Shoeybi et al., 2019, "Megatron-LM", section 3), or for
+//                       its all-gathers and reduce-scatters (Korthikanti et al., MLSys'23)
 // so 0 <= exposed <= total. A message that waits for its turn (behind the one before on its
 // channel, in line at a FIFO link) has not departed: the report's transfer_wait counts that time,
 // these do not. Bytes are those that all GPUs send, those of a reduction as its algorithm does.

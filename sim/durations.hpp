@@ -15,9 +15,9 @@
 
 namespace penstock {
 
-/// A collective on links of its own.
+/// A collective on links of its own; of one that there is not, nobody asks.
 struct CollectivePrice {
-  double latency_s = 0, s_per_byte = 0;
+  double latency_s = -1, s_per_byte = 0;
   auto operator<=>(const CollectivePrice&) const = default;
 };
 
@@ -35,6 +35,7 @@ struct CollectivePrices {
 
 /// Seconds of a segment that exchanges, over all times.
 inline double collective_s(const Segment& segment, const CollectivePrice& price) {
+  invariant(price.latency_s >= 0, "a collective that the traffic was not made with");
   return segment.calls * price.latency_s + static_cast<double>(segment.bytes) * price.s_per_byte;
 }
 

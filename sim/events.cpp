@@ -399,6 +399,8 @@ class Simulation {
       const std::vector<int> more = carrier_.links_of(number);
       links.insert(links.end(), more.begin(), more.end());
     }
+    std::ranges::sort(links);
+    links.erase(std::ranges::unique(links).begin(), links.end());
     return links;
   }
 

@@ -63,14 +63,24 @@ class LinkUses {
     const std::uint32_t number = traffic_.message_of(sender);
     const auto bytes = static_cast<double>(message_bytes(input.costs, sender));
     // Latency never occupies a link.
-    add_use(number, bytes, {message.start_s, message.end_s - traffic_[number].latency_s});
+    add_transfer(number, bytes, {message.start_s, message.end_s - traffic_[number].latency_s});
   }
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
     const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
-    for (const AxisCollective& one : traffic_.collectives())
-      add_use(traffic_.collective_of(device, one),
-              static_cast<double>(recipe.bytes(one.axis, one.what)), span);
+    // One after the other on the same links: one use.
+    for (const Axis axis : kInnerAxes) {
+      std::map<int, double> busy_s;
+      std::uint32_t user = kNoOp;
+      for (const AxisCollective& one : traffic_.collectives()) {
+        const auto bytes = static_cast<double>(recipe.bytes(one.axis, one.what));
+        const std::uint32_t number = traffic_.collective_of(device, one);
+        if (one.axis != axis || bytes == 0 || !traffic_[number].contended) continue;
+        user = std::min(user, number);
+        for_each_link(traffic_[number], bytes, [&](int l, double s) { busy_s[l] += s; });
+      }
+      for (const auto& [link, s] : busy_s) add_use(link, s, span, user);
+    }
   }
 
   void add_reduction(const SimulationInput& input, int device, const Span& span) {
@@ -79,24 +89,30 @@ class LinkUses {
     if (barriers_.replica_group_member(replica_group, 0) != device)
       return;  // every member has the same span
     const auto position = static_cast<std::uint32_t>(traffic_[number].source);
-    add_use(number,
-            static_cast<double>(at_position(input.program.placement, input.costs, position,
-                                            &StageCosts::reduced_bytes)),
-            span);
+    add_transfer(number,
+                 static_cast<double>(at_position(input.program.placement, input.costs, position,
+                                                 &StageCosts::reduced_bytes)),
+                 span);
   }
 
-  void add_use(std::uint32_t transfer, double bytes, const Span& span) {
-    if (!traffic_[transfer].contended || span.length_s() <= 0) return;
-    for (const Transfer::Phase& phase : traffic_[transfer].phases) {
-      for (const LinkFlow& flow : phase.flows) {
-        for (const int link : flow.links) {
-          const auto l = static_cast<std::size_t>(link);
-          const double share =
-              flow.bytes * bytes / traffic_.links()[l].bytes_per_s / span.length_s();
-          uses_[l].push_back({span, share, transfer});
-        }
-      }
-    }
+  void add_transfer(std::uint32_t number, double bytes, const Span& span) {
+    if (!traffic_[number].contended) return;
+    for_each_link(traffic_[number], bytes,
+                  [&](int link, double busy_s) { add_use(link, busy_s, span, number); });
+  }
+
+  void add_use(int link, double busy_s, const Span& span, std::uint32_t user) {
+    if (span.length_s() > 0)
+      uses_[static_cast<std::size_t>(link)].push_back({span, busy_s / span.length_s(), user});
+  }
+
+  /// Calls `visit(link, seconds that a flow keeps it busy)`.
+  template <class Visit>
+  void for_each_link(const Transfer& transfer, double bytes, const Visit& visit) const {
+    for (const Transfer::Phase& phase : transfer.phases)
+      for (const LinkFlow& flow : phase.flows)
+        for (const int l : flow.links)
+          visit(l, flow.bytes * bytes / traffic_.links()[static_cast<std::size_t>(l)].bytes_per_s);
   }
 
   const Traffic& traffic_;

@@ -108,6 +108,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       width_(program.placement.routes()),
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
+  for (auto& of_axis : first_collective_) of_axis.fill(kNoOp);
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);

@@ -6,6 +6,7 @@
 // one.
 #pragma once
 
+#include "base/error.hpp"
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 #include "models/sharing.hpp"
@@ -63,9 +64,10 @@ class Traffic {
   const std::vector<AxisCollective>& collectives() const { return collectives_; }
   /// One of them.
   std::uint32_t collective_of(int device, const AxisCollective& collective) const {
-    return first_collective_[static_cast<std::size_t>(collective.axis)]
-                            [static_cast<std::size_t>(collective.what)] +
-           static_cast<std::uint32_t>(device);
+    const std::uint32_t first = first_collective_[static_cast<std::size_t>(collective.axis)]
+                                                 [static_cast<std::size_t>(collective.what)];
+    invariant(first != kNoOp, "a collective that the traffic was not made with");
+    return first + static_cast<std::uint32_t>(device);
   }
   std::uint32_t collective_of(int device, const Segment& segment) const {
     return collective_of(device, {segment.axis, segment.what});

@@ -2,6 +2,7 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/table.hpp"
+#include "base/units.hpp"
 #include "cli/running.hpp"
 #include "schedules/formats/torch_reader.hpp"
 #include "schedules/schedule_json.hpp"

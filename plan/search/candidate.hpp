@@ -117,6 +117,8 @@ class Problem {
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
   double headroom() const { return headroom_; }
+  /// Do candidates with tensor ranks send parts of messages?
+  bool transfers_divided() const { return transfers_divided_; }
   /// That the search can cut between: those of a long profile are joined until few are left.
   int layers() const { return static_cast<int>(joined_.size()); }
   /// The layers of the model in consecutive runs of layers of the search.

@@ -75,7 +75,8 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
   std::iota(ranks.begin(), ranks.end(), 0);
   constexpr double kBytes = 1e9;
-  for (const Collective what : kCollectives) {
+  for (const Collective what :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
     ExchangePrice& price = prices_[static_cast<std::size_t>(what)];
     price.call_s = collective_alone_s(cluster, what, ranks, 0);
     price.s_per_byte = (collective_alone_s(cluster, what, ranks, kBytes) - price.call_s) / kBytes;
@@ -133,7 +134,8 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
   return stage_costs(*base.transformer, device, layers,
                      {.microbatch_size = static_cast<double>(key_.microbatch_size),
                       .recompute = key_.recompute,
-                      .tensor = {key_.tensor, key_.sequence_parallel},
+                      .tensor = {key_.tensor, key_.sequence_parallel,
+                                 key_.tensor > 1 && problem_.transfers_divided()},
                       .optimizer_shards = key_.optimizer_shards,
                       .stack = stack_});
 }

@@ -150,12 +150,14 @@ TEST(TensorTraffic, RecomputedLayersRepeatThatOfTheForward) {
 
 /// So many all-gathers and reduce-scatters of x, and all-reduces of the LM head's numbers.
 void expect(const Recipe& recipe, int gathers, int scatters, int head = 0) {
-  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::all_gather), gathers * kX);
-  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::reduce_scatter), scatters * kX);
-  EXPECT_EQ(recipe.bytes(Axis::tensor, Collective::all_reduce), head * 4 * 2048);
-  int calls = 0;
-  for (const Segment& s : recipe.segments) calls += s.calls;
-  EXPECT_EQ(calls, gathers + scatters + head);
+  ByCollective<std::int64_t> bytes{}, calls{};
+  for (const Segment& s : recipe.segments) {
+    if (s.lane != Lane::exchange) continue;
+    bytes[static_cast<std::size_t>(s.what)] += s.bytes;
+    calls[static_cast<std::size_t>(s.what)] += s.calls;
+  }
+  EXPECT_EQ(bytes, (ByCollective<std::int64_t>{head * 4LL * 2048, gathers * kX, scatters * kX, 0}));
+  EXPECT_EQ(calls, (ByCollective<std::int64_t>{head, gathers, scatters, 0}));
 }
 
 TEST(TensorTraffic, SequenceParallelismGathersInputsOnceMoreForTheWeights) {

@@ -56,6 +56,27 @@ TEST(Sensitivities, AreTheTimesOfTheChangedRuns) {
               iteration_s(longer) / 2, 1e-12);
 }
 
+TEST(Sensitivities, AreOfLinksThatOnlyTensorRanksUse) {
+  // Within nodes nothing goes but what tensor ranks exchange, between them nothing but messages.
+  const auto text = [](const char* within, const char* between) {
+    return fmt::format(
+        "model: gpt-1.3b\nschedule: 1f1b\nbatches: 3\n"
+        "cluster: {{base: dgx-a100, nodes: 2, intra: {{bandwidth: {}}}, inter: {{bandwidth: "
+        "{}}}}}\n"
+        "pipeline: {{stages: 2, tensor: 8, microbatches: 4, sequence_parallel: true}}\n",
+        within, between);
+  };
+  const Sensitivities found =
+      study_sensitivities(simulate(parsed(text("100 GB/s", "10 GB/s")), EngineChoice::automatic));
+  const auto seconds = [&](const char* within, const char* between) {
+    return *iteration_time_s(simulate(parsed(text(within, between)), EngineChoice::automatic));
+  };
+  EXPECT_NEAR(change_named(found, "links within nodes").iteration_time_s,
+              seconds("200 GB/s", "10 GB/s"), 1e-12);
+  EXPECT_NEAR(change_named(found, "links between nodes").iteration_time_s,
+              seconds("100 GB/s", "20 GB/s"), 1e-12);
+}
+
 TEST(Sensitivities, OfARunTooLargeToRepeatAreLeftOut) {
   std::string text = abstract("14 ms");
   text.replace(text.find("batches: 3"), 10, "batches: 9000");

@@ -21,8 +21,13 @@ inline std::string cost_text(const StageCosts& c) {
       fmt::format("{} {} {} {} {} {} {} {}", c.stored_activation_bytes, c.stored_workspace_bytes,
                   c.forward_workspace_bytes, c.backward_workspace_bytes, c.forward_flops,
                   c.backward_flops, c.recompute_flops, c.backward_microbatches);
-  for (const Recipe& recipe : c.recipes)
-    text += fmt::format(" {} {}", recipe.bytes(Axis::tensor, Collective::all_reduce), recipe.times);
+  for (const Recipe& recipe : c.recipes) {
+    text += fmt::format(" | {}", recipe.times);
+    for (const Segment& s : recipe.segments)
+      text +=
+          fmt::format(" {} {} {} {} {} {} {}", static_cast<int>(s.lane), static_cast<int>(s.axis),
+                      static_cast<int>(s.what), s.after, s.calls, s.share, s.bytes);
+  }
   return text + "\n";
 }
 

@@ -73,6 +73,27 @@ TEST(TensorRanks, AnOpIsComputingAndItsRings) {
   });
 }
 
+TEST(TensorRanks, AnOpWaitsForItsGathersAndThenScatters) {
+  // Half a ring of 4 each: 3 latencies of 0.1 and 3/4 of the bytes at 2 per second. Five gathers of
+  // 4 bytes and three scatters of 8 in one go, or in three.
+  for (const int times : {1, 3}) {
+    const Recipe recipe{
+        {{.lane = Lane::exchange, .what = Collective::all_gather, .calls = 5, .bytes = 20},
+         {.after = 0, .share = 1},
+         {.lane = Lane::exchange,
+          .what = Collective::reduce_scatter,
+          .after = 1,
+          .calls = 3,
+          .bytes = 24}},
+        times};
+    const StageCosts c = costs_with(recipe, 0);
+    const OnGpus run({.shape = {1, 1, 1}, .costs = {c}}, pairs(4, 0.1, 2), {{{0, 1, 2, 3}}, 4});
+    expect_both(run, [&](const Timeline& t) {
+      EXPECT_NEAR(t.op(run.op(0, 0)).length_s(), 1 + 8 * 3 * 0.1 + 0.75 * (20 + 24) / 2, 1e-12);
+    });
+  }
+}
+
 TEST(TensorRanks, EachSendsToItsOwn) {
   // 4 bytes from 0 to 2 and from 1 to 3, on links of their own.
   const StageCosts c = costs_with({}, 4);

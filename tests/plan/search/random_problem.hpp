@@ -57,6 +57,8 @@ inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
   if (out.text.find("measured") == std::string::npos && between(random, 0, 2) == 0)
     out.text += fmt::format("stack: {}\n", one_of<std::string>(random, {"nanotron", "megatron"}));
   out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
+  if (out.text.find("measured") == std::string::npos && out.batch % 4 == 2)
+    out.text += "pipeline: {transfers_divided: true}\n";
   out.asynchronous = between(random, 0, 3) == 0;
   out.objective = static_cast<Objective>(between(random, 0, 3));
   return out;
