@@ -15,9 +15,10 @@
 
 namespace penstock {
 
-/// A collective on links of its own; of one that there is not, nobody asks.
+/// A collective on links of its own; unknown: of one that the traffic was not made with.
 struct CollectivePrice {
-  double latency_s = -1, s_per_byte = 0;
+  static constexpr double kUnknown = -1;
+  double latency_s = kUnknown, s_per_byte = 0;
   auto operator<=>(const CollectivePrice&) const = default;
 };
 
@@ -35,7 +36,8 @@ struct CollectivePrices {
 
 /// Seconds of a segment that exchanges, over all times.
 inline double collective_s(const Segment& segment, const CollectivePrice& price) {
-  invariant(price.latency_s >= 0, "a collective that the traffic was not made with");
+  invariant(price.latency_s != CollectivePrice::kUnknown,
+            "a collective that the traffic was not made with");
   return segment.calls * price.latency_s + static_cast<double>(segment.bytes) * price.s_per_byte;
 }
 
@@ -46,6 +48,9 @@ class Durations {
     std::map<std::pair<std::size_t, CollectivePrices>, std::size_t> rows;
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
       CollectivePrices prices;
+      for (const Axis axis : kInnerAxes)
+        if (input.traffic.ranks(axis) == 1)
+          prices.prices[static_cast<std::size_t>(axis)].fill({0, 0});
       for (const AxisCollective& collective : input.traffic.collectives()) {
         const Transfer::Phase& phase =
             input.traffic[input.traffic.collective_of(static_cast<int>(d), collective)].phases[0];

@@ -107,6 +107,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       mirrored_(program.placement.mirrored()),
       width_(program.placement.routes()),
       placement_(program.placement),
+      ranks_(mesh.inner),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   for (auto& of_axis : first_collective_) of_axis.fill(kNoOp);
   Network network(cluster);

@@ -60,6 +60,8 @@ class Traffic {
   const std::vector<GradientBucket>& buckets(std::uint32_t replica_group) const {
     return buckets_[replica_group];
   }
+  /// Along an inner axis: one exchanges nothing.
+  int ranks(Axis axis) const { return ranks_[static_cast<std::size_t>(axis)]; }
   /// Which there are inside of ops: along axes with more than one rank.
   const std::vector<AxisCollective>& collectives() const { return collectives_; }
   /// One of them.
@@ -116,6 +118,7 @@ class Traffic {
   Placement placement_;
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0;
+  ByInnerAxis<int> ranks_;
   std::vector<AxisCollective> collectives_;
   ByInnerAxis<ByCollective<std::uint32_t>> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
