@@ -5,8 +5,9 @@
 namespace penstock {
 namespace {
 
-/// Of the time that a search may take: 1 s of the usual 50, for each of two.
-constexpr double kShareOfTime = 0.02;
+/// Of each of two searches. What is tried is counted, so that answers do not depend on what else
+/// the machine does; time is a limit for those who have little of it.
+constexpr double kShareOfTime = 0.2, kShareOfOrderOps = 0.02;
 constexpr std::size_t kMostEvaluations = 20, kMostConfirmations = 2, kMostMoves = 40;
 
 bool knows_memory(const Cluster& cluster) {
@@ -51,7 +52,7 @@ SearchOptions short_options(SearchOptions options, const Problem& problem) {
   options.most_confirmations = std::min(options.most_confirmations, kMostConfirmations);
   options.most_moves = std::min(options.most_moves, kMostMoves);
   options.most_order_ops =
-      static_cast<std::int64_t>(static_cast<double>(options.most_order_ops) * kShareOfTime);
+      static_cast<std::int64_t>(static_cast<double>(options.most_order_ops) * kShareOfOrderOps);
   options.top = 1;
   options.starts.clear();
   options.others.reset();
