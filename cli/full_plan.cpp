@@ -171,10 +171,11 @@ std::vector<Looked> answers_of(Elsewhere& workers, const std::vector<Question>& 
 }
 
 /// With --on by who is there.
-SearchHands hands_of(const Arguments& arguments) {
-  SearchHands hands{search_with_progress};
-  if (!arguments.flag("on")) return hands;
-  hands.elsewhere = [where = arguments.value("on")](const ProblemRecipe& recipe, const auto& work) {
+SearchCallbacks callbacks_of(const Arguments& arguments) {
+  SearchCallbacks callbacks{search_with_progress};
+  if (!arguments.flag("on")) return callbacks;
+  callbacks.elsewhere = [where = arguments.value("on")](const ProblemRecipe& recipe,
+                                                        const auto& work) {
     work_on(where, [&](int in, int out) {
       Elsewhere workers(in, out, to_json(recipe));
       work(Others{
@@ -183,7 +184,7 @@ SearchHands hands_of(const Arguments& arguments) {
       workers.end();
     });
   };
-  return hands;
+  return callbacks;
 }
 
 /// Asks for the plans and says them.
@@ -191,7 +192,7 @@ void put_plans(const Arguments& arguments, const FullPlanRequest& request, const
   check_terms(request.terms, problem);
   std::optional<PlanFolder> folder;  // before the search, which takes its time
   if (arguments.flag("write")) folder.emplace(arguments.value("write"));
-  FullPlan full = find_full_plan(problem, request, hands_of(arguments));
+  FullPlan full = find_full_plan(problem, request, callbacks_of(arguments));
   if (folder) write_offers(arguments, *folder, full.offers);
   put_answer(arguments, full);
 }

@@ -67,16 +67,16 @@ Axes asked_axes(const FullPlanRequest& request, const Problem& problem, bool ver
 
 /// Begins with the published plans that are of the kind.
 SearchResult search_from(const Problem& problem, const FullPlanRequest& request,
-                         const SearchHands& hands, SearchOptions options,
+                         const SearchCallbacks& callbacks, SearchOptions options,
                          const std::vector<PublishedPlan>& published, bool versions,
                          const std::vector<FoundPlan>& known = {}) {
   if (!request.narrows) options.starts = starts_of(published, versions);
   for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
-  return hands.search(problem, asked_axes(request, problem, versions), options);
+  return callbacks.search(problem, asked_axes(request, problem, versions), options);
 }
 
 /// The best plans of each kind of GPUs without the others: what adding those is worth.
-std::vector<KindAlone> kinds_alone(const FullPlan& full, const SearchHands& hands,
+std::vector<KindAlone> kinds_alone(const FullPlan& full, const SearchCallbacks& callbacks,
                                    SearchOptions options) {
   const Problem& problem = full.problem;
   std::vector<KindAlone> found;
@@ -92,7 +92,7 @@ std::vector<KindAlone> kinds_alone(const FullPlan& full, const SearchHands& hand
     if (alone.gpus() == problem.gpus()) return {};  // there is one kind
     KindAlone kind{device, alone.gpus(), {}, false};
     const SearchResult result =
-        search_from(alone, full.request, hands, options, {}, full.request.asynchronous);
+        search_from(alone, full.request, callbacks, options, {}, full.request.asynchronous);
     if (!result.plans.empty()) {
       kind.plan = result.plans.front();
       kind.optimistic = alone.resolve(kind.plan->choice).optimistic;
@@ -120,36 +120,36 @@ std::vector<std::int64_t> microbatches_to_ask(const FullPlanRequest& request,
 }
 
 /// Fills in what our search and, where it is wanted, the published planners find.
-void find_plans(FullPlan& full, const SearchHands& hands, const SearchOptions& options,
+void find_plans(FullPlan& full, const SearchCallbacks& callbacks, const SearchOptions& options,
                 const std::vector<PublishedPlan>& published) {
   const FullPlanRequest& request = full.request;
   const bool versions = request.asynchronous;
-  full.result =
-      search_from(full.problem, request, hands, options, published, versions && !request.compares);
+  full.result = search_from(full.problem, request, callbacks, options, published,
+                            versions && !request.compares);
   if (!request.compares) return;
   // With several versions one is still allowed.
   SearchResult several =
-      search_from(full.problem, request, hands, options, published, true, full.result.plans);
+      search_from(full.problem, request, callbacks, options, published, true, full.result.plans);
   full.compared = compared(published, full.result, several);
   full.compared_notes = task_of(full.problem.base()).notes;
   if (versions) full.result = std::move(several);
 }
 
 /// The same, where others look at the candidates.
-void find_plans_elsewhere(FullPlan& full, const SearchHands& hands, SearchOptions options,
+void find_plans_elsewhere(FullPlan& full, const SearchCallbacks& callbacks, SearchOptions options,
                           const std::vector<PublishedPlan>& published, Reasons& reasons) {
   const Problem& problem = full.problem;
-  hands.elsewhere({problem.text(), problem.origin(), problem.batch(), problem.headroom()},
-                  [&](const Others& others) {
-                    const auto look_at = [&](const std::vector<Question>& questions) {
-                      std::vector<Looked> answers = others.look_at(questions);
-                      for (const Looked& looked : answers)
-                        if (!looked.reasons.empty()) reasons[looked.scenario] = looked.reasons;
-                      return answers;
-                    };
-                    options.others = Others{look_at, others.at_once};
-                    find_plans(full, hands, options, published);
-                  });
+  callbacks.elsewhere({problem.text(), problem.origin(), problem.batch(), problem.headroom()},
+                      [&](const Others& others) {
+                        const auto look_at = [&](const std::vector<Question>& questions) {
+                          std::vector<Looked> answers = others.look_at(questions);
+                          for (const Looked& looked : answers)
+                            if (!looked.reasons.empty()) reasons[looked.scenario] = looked.reasons;
+                          return answers;
+                        };
+                        options.others = Others{look_at, others.at_once};
+                        find_plans(full, callbacks, options, published);
+                      });
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ void check_terms(const Terms& terms, const Problem& problem) {
 }
 
 FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
-                        const SearchHands& hands) {
+                        const SearchCallbacks& callbacks) {
   SearchOptions options = request.search;
   Reasons reasons;
   options.confirm = [&](const Scenario& scenario) {
@@ -182,13 +182,13 @@ FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
   if (asks_published(request, problem))
     published = published_plans(problem, microbatches_to_ask(request, problem));
   FullPlan full{problem, request};
-  if (hands.elsewhere)
-    find_plans_elsewhere(full, hands, options, published, reasons);
+  if (callbacks.elsewhere)
+    find_plans_elsewhere(full, callbacks, options, published, reasons);
   else
-    find_plans(full, hands, options, published);
+    find_plans(full, callbacks, options, published);
   const Axes axes = asked_axes(request, problem, request.asynchronous);
   full.offers = offers_of(problem, full.result.plans, reasons, axes);
-  if (!full.offers.empty()) full.alone = kinds_alone(full, hands, options);
+  if (!full.offers.empty()) full.alone = kinds_alone(full, callbacks, options);
   full.without_headroom = search_without_headroom(problem, axes, options, full.result);
   return full;
 }

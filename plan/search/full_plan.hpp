@@ -32,8 +32,8 @@ struct FullPlanRequest {
   SearchOptions search{};
 };
 
-/// How a search is made.
-struct SearchHands {
+/// What the asker does for a search.
+struct SearchCallbacks {
   /// As `search` does; also says how far it is.
   std::function<SearchResult(const Problem&, const Axes&, const SearchOptions&)> search;
   /// Calls what it is given with those who look at the problem's candidates in place of this
@@ -80,7 +80,7 @@ void check_terms(const Terms& terms, const Problem& problem);
 
 /// Both must outlive the answer.
 FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
-                        const SearchHands& hands);
+                        const SearchCallbacks& callbacks);
 
 /// What a plan's GPUs work for an update.
 double gpu_hours(const FoundPlan& plan);

@@ -30,14 +30,14 @@ bool says(const FullPlan& plan, const std::string& what) {
 TEST(FullPlan, IsTheSameWhoeverLooksAtItsCandidates) {
   const FullPlanRequest request = small_request();
   const Problem problem = problem_of(request);
-  SearchHands hands{search};
-  const FullPlan here = find_full_plan(problem, request, hands);
+  SearchCallbacks callbacks{search};
+  const FullPlan here = find_full_plan(problem, request, callbacks);
   ASSERT_FALSE(here.offers.empty());
   EXPECT_FALSE(here.usual_batch());
   EXPECT_TRUE(says(here, "several weight versions"));
 
   int asked = 0;
-  hands.elsewhere = [&](const ProblemRecipe& recipe, const auto& work) {
+  callbacks.elsewhere = [&](const ProblemRecipe& recipe, const auto& work) {
     const RemoteProblem remote(to_json(recipe));
     work(Others{[&](const std::vector<Question>& questions) {
                   QuestionItems items(questions);
@@ -47,7 +47,7 @@ TEST(FullPlan, IsTheSameWhoeverLooksAtItsCandidates) {
                 },
                 [] { return std::size_t{3}; }});
   };
-  const FullPlan there = find_full_plan(problem, request, hands);
+  const FullPlan there = find_full_plan(problem, request, callbacks);
   EXPECT_GT(asked, 0);
   EXPECT_EQ(to_json(here)["plans"], to_json(there)["plans"]);
 }
