@@ -78,7 +78,9 @@ unsigned long long Nvml::throttle_reasons() const {
 }
 
 ClockWatch::ClockWatch(int gpu) : nvml_(gpu) {
-  if (nvml_.there()) thread_ = std::thread([this] { watch(); });
+  if (!nvml_.there()) return;
+  sample();  // the run may have ended before the thread has begun
+  thread_ = std::thread([this] { watch(); });
 }
 
 ClockWatch::~ClockWatch() {
@@ -93,16 +95,18 @@ ClockWatch::~ClockWatch() {
 
 void ClockWatch::watch() {
   std::unique_lock lock(mutex_);
-  do {
-    sm_mhz_.push_back(nvml_.clock_mhz("nvmlDeviceGetClockInfo", 1));
-    memory_mhz_.push_back(nvml_.clock_mhz("nvmlDeviceGetClockInfo", 2));
-    power_mw_.push_back(nvml_.power_mw());
-    temperature_c_.push_back(nvml_.temperature_c());
-    const unsigned long long now = nvml_.throttle_reasons();
-    for (const auto& [bit, name] : kReasons) {
-      if ((now & bit) != 0) ++reasons_[name];
-    }
-  } while (!over_.wait_for(lock, kEvery, [&] { return ends_; }));
+  while (!over_.wait_for(lock, kEvery, [&] { return ends_; })) sample();
+}
+
+void ClockWatch::sample() {
+  sm_mhz_.push_back(nvml_.clock_mhz("nvmlDeviceGetClockInfo", 1));
+  memory_mhz_.push_back(nvml_.clock_mhz("nvmlDeviceGetClockInfo", 2));
+  power_mw_.push_back(nvml_.power_mw());
+  temperature_c_.push_back(nvml_.temperature_c());
+  const unsigned long long now = nvml_.throttle_reasons();
+  for (const auto& [bit, name] : kReasons) {
+    if ((now & bit) != 0) ++reasons_[name];
+  }
 }
 
 void ClockWatch::describe(Description& description) const {

@@ -56,6 +56,7 @@ class ClockWatch {
 
  private:
   void watch();
+  void sample();
 
   Nvml nvml_;
   mutable std::mutex mutex_;
