@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage='usage: playground/build.sh INTO
 
-Writes INTO/index.html. What is compiled stays in INTO/objects and is used again where nothing that
-it is made of has changed.'
+Writes INTO/index.html. What is compiled stays in INTO/objects, or in $PENSTOCK_PLAYGROUND_OBJECTS,
+and is used again where nothing that it is made of has changed.'
 [[ $# == 1 && $1 != -* ]] || { printf '%s\n' "$usage" >&2; exit 2; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-mkdir -p "$1/objects/include"
+mkdir -p "$1"
 into=$(cd "$1" && pwd)
-objects=$into/objects
+objects=${PENSTOCK_PLAYGROUND_OBJECTS:-$into/objects}
+mkdir -p "$objects/include"
 export EMCC_SKIP_SANITY_CHECK=1 NODE_PATH=/usr/share/nodejs  # where Debian has acorn
 for library in fmt nlohmann; do ln -sfn "/usr/include/$library" "$objects/include/$library"; done
 

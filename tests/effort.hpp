@@ -1,5 +1,6 @@
 // How many cases of one kind tests go through: all of them in `./check --all` (PENSTOCK_THOROUGH),
-// fewer when a person waits, and under a sanitizer, where each takes many times as long.
+// fewer when a person waits (it is not set, or empty), and under a sanitizer, where each takes many
+// times as long.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,11 @@ inline bool is_left_out(std::size_t number) {
   return kSanitized && (number % 2 == 1) != kThreadSanitized;
 }
 
-inline const bool kBrief = kSanitized || std::getenv("PENSTOCK_THOROUGH") == nullptr;
+inline bool is_thorough() {
+  const char* set = std::getenv("PENSTOCK_THOROUGH");
+  return set != nullptr && *set != '\0' && !kSanitized;
+}
+inline const bool kBrief = !is_thorough();
 
 /// Of cases of a kind that differ only in their numbers.
 inline int fewer(int cases) { return kBrief ? (cases + 9) / 10 : cases; }

@@ -203,7 +203,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForHoldWhereTheLastStageKeepsLogitsAndRecomp
   std::vector<const Schedule*> searched;
   for (const Schedule& schedule : schedules())
     if (schedule.looks_at_costs && schedule.flushes()) searched.push_back(&schedule);
-  const int kProblems = kBrief ? 60 : 300;
+  const int kProblems = kSanitized ? 20 : kBrief ? 60 : 300;
   int answered = 0, higher = 0;
   for (int i = 0; i < kProblems; ++i) {
     const int batch = between(random, 4, 10), vocabulary = 1000 * between(random, 4, 24);
@@ -340,7 +340,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
 TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   std::mt19937_64 random(20261122);
   Seen seen;
-  const int kProblems = kBrief ? 60 : 300;
+  const int kProblems = kSanitized ? 20 : kBrief ? 60 : 300;
   for (int i = 0; i < kProblems; ++i) {
     const std::string model = i % 5 == 4 ? random_profile_rows(random) : random_model(random);
     const SmallProblem small = i % 3 == 0 ? random_problem(random, model)
