@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <random>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -22,6 +24,11 @@ double peak_of(const OrderProblem& problem, const PairCycle& cycle, std::uint32_
     most = std::max(most, held);
   }
   return most;
+}
+
+/// What a device holds above its limit, as a share of it.
+double excess_of(const OrderProblem& problem, const PairCycle& cycle, std::uint32_t d) {
+  return std::max(0.0, peak_of(problem, cycle, d) / problem.limit(d) - 1);
 }
 
 /// Minus the logarithm of a number drawn from (0, 1], by a line between powers of two: what a
@@ -50,7 +57,9 @@ class CycleSearch {
         outputs_(nodes_),
         duration_(nodes_),
         until_there_(nodes_),
-        start_(nodes_) {
+        first_(nodes_),
+        start_(nodes_),
+        excess_(problem.devices) {
     const double each = problem.microbatches;
     for (std::uint32_t d = 0; d < problem.devices; ++d) {
       if (problem.work(d) / each <= least_) continue;
@@ -73,7 +82,8 @@ class CycleSearch {
     std::optional<PairCycle> best;
     double best_period = kNever;
     if (period_of(from) == kNever) return best;
-    double held = excess_of(problem_, now_);
+    for (std::uint32_t d = 0; d < problem_.devices; ++d) excess_[d] = device_excess(d);
+    double held = sum_of(excess_);
     for (std::size_t i = 0;; ++i) {
       if (held <= 0 && period_ < best_period) {
         best = now_;
@@ -85,12 +95,14 @@ class CycleSearch {
       const double price = kFirstPrice + (kLastPrice - kFirstPrice) * done * done;
       const double at_most = period_ * (1 + price * held) + heat * about_exponential(random());
       const std::uint32_t d = change(held > 0, random);
-      const double trial_held = excess_of(problem_, now_);
+      const double excess_before = std::exchange(excess_[d], device_excess(d));
+      const double trial_held = sum_of(excess_);
       if (changed_period(d, at_most / (1 + price * trial_held))) {
         held = trial_held;
       } else {
         now_.order[d] = order_before_;
         now_.first[d] = first_before_;
+        excess_[d] = excess_before;
         take_order(d);
       }
     }
@@ -98,7 +110,9 @@ class CycleSearch {
 
  private:
   static std::uint32_t node(std::uint32_t d, Pass pass) { return d * kPasses + index(pass); }
-  double first(std::uint32_t n) const { return now_.first[n / kPasses][n % kPasses]; }
+  static double sum_of(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0);
+  }
 
   /// The pass whose output each one waits for; the first one waits for none.
   void find_inputs() {
@@ -127,6 +141,7 @@ class CycleSearch {
       before_[n] = node(d, now_.order[d][(i + kPasses - 1) % kPasses]);
       after_[before_[n]] = n;
       wraps_[n] = i == 0;
+      first_[node(d, static_cast<Pass>(i))] = now_.first[d][i];
     }
   }
 
@@ -137,8 +152,7 @@ class CycleSearch {
     circle_.clear();
     for (std::uint32_t i = 0; i < kPasses; ++i)
       circle_.push_back(node(busiest_, static_cast<Pass>(i)));
-    std::ranges::fill(start_, 0);
-    return lengthen_until(kNever, in_order_);
+    return lengthen_until(kNever, in_order_);  // from whatever starts were known
   }
 
   /// The same after a device's order has changed; false, and nothing else changes: it is longer
@@ -190,7 +204,8 @@ class CycleSearch {
       queued_[n] = false;
       const double free = start_[before] + duration_[before] - (wraps_[n] ? period_ : 0);
       const double there =
-          input == n ? free : start_[input] + until_there_[n] - period_ * (first(n) - first(input));
+          input == n ? free
+                     : start_[input] + until_there_[n] - period_ * (first_[n] - first_[input]);
       if (std::max(free, there) <= start_[n] + rounding) continue;
       start_[n] = std::max(free, there);
       from_[n] = there > free ? input + nodes_ : before;
@@ -224,7 +239,7 @@ class CycleSearch {
         const std::uint32_t before = from_[at] % nodes_;
         const bool waits_for_input = from_[at] >= nodes_;
         time += waits_for_input ? until_there_[at] : duration_[before];
-        cycles += waits_for_input ? first(at) - first(before) : (wraps_[at] ? 1 : 0);
+        cycles += waits_for_input ? first_[at] - first_[before] : (wraps_[at] ? 1 : 0);
         at = before;
       }
       if (cycles < 1) return false;
@@ -238,9 +253,7 @@ class CycleSearch {
     return true;
   }
 
-  double excess(std::uint32_t d) const {
-    return std::max(0.0, peak_of(problem_, now_, d) / problem_.limit(d) - 1);
-  }
+  double device_excess(std::uint32_t d) const { return excess_of(problem_, now_, d); }
 
   /// Changes the order of a device, one on the critical circle or one that holds too much more
   /// often than others, and keeps what it was. Returns which.
@@ -249,7 +262,7 @@ class CycleSearch {
     std::uint32_t at = static_cast<std::uint32_t>(random() % kPasses);
     const auto draw = random() % 8;
     if (too_much && draw < 4) {
-      for (std::uint32_t i = 0; i < problem_.devices && excess(d) <= 0; ++i)
+      for (std::uint32_t i = 0; i < problem_.devices && excess_[d] <= 0; ++i)
         d = (d + 1) % problem_.devices;
     } else if (draw < 7) {
       const std::uint32_t n = circle_[random() % circle_.size()];
@@ -285,7 +298,8 @@ class CycleSearch {
       found_circle_;                  // critical: as long as it takes
   std::vector<char> wraps_, queued_;  // it waits for one of the cycle before
   std::vector<std::vector<std::uint32_t>> outputs_;
-  std::vector<double> duration_, until_there_, start_, start_before_;
+  std::vector<double> duration_, until_there_, first_, start_, start_before_;
+  std::vector<double> excess_;  // of what the device may hold, by device
   PairCycle now_;
   std::array<Pass, kPasses> order_before_{};
   std::array<std::int32_t, kPasses> first_before_{};
@@ -327,8 +341,7 @@ std::vector<Pass> word_of(const OrderProblem& problem, const PairCycle& cycle) {
 
 double excess_of(const OrderProblem& problem, const PairCycle& cycle) {
   double sum = 0;
-  for (std::uint32_t d = 0; d < problem.devices; ++d)
-    sum += std::max(0.0, peak_of(problem, cycle, d) / problem.limit(d) - 1);
+  for (std::uint32_t d = 0; d < problem.devices; ++d) sum += excess_of(problem, cycle, d);
   return sum;
 }
 
