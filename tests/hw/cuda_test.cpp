@@ -734,7 +734,9 @@ TEST_F(Gpu, NoLinkAndNoTransferSemanticsChangesTheWeights) {
 }
 
 TEST_F(Gpu, TransformersEndWithTheWeightsOfASequentialRunInBothPrecisions) {
+  std::size_t number = 0;
   for (const std::string& name : schedules_to_run()) {
+    if (is_left_out(number++)) continue;
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const bool flash : {false, true}) {
         SCOPED_TRACE(name + (precision == Precision::bf16 ? " in bf16" : "") +
@@ -751,7 +753,9 @@ TEST_F(Gpu, TransformersEndWithTheWeightsOfASequentialRunInBothPrecisions) {
 }
 
 TEST_F(Gpu, MoreStreamsThanHardwareQueuesDoNotHoldEachOtherUp) {
+  std::size_t number = 0;
   for (const char* name : {"1f1b", "chimera", "dualpipe", "interleaved-1f1b"}) {
+    if (is_left_out(number++)) continue;
     SCOPED_TRACE(name);
     expect_right(plan_of({name, shape_of(name, 8, 16, 2)}), on_gpu("pinned"));
   }
