@@ -213,7 +213,11 @@ class CycleSearch {
       for (const std::uint32_t out : outputs_[n]) add(out);
       if (i < next_look) continue;
       next_look = i + nodes_;
+      const double shorter = period_;
       if (i > kMostRounds * nodes_ || !lengthen() || period_ > at_most) return leave(false);
+      if (period_ > shorter)  // these wait the longer, the longer the period
+        for (std::uint32_t m = 0; m < nodes_; ++m)
+          if (first_[m] < first_[input_[m]]) add(m);
     }
     const double least = *std::ranges::min_element(start_);
     for (double& start : start_) start -= least;
