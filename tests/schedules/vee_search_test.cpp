@@ -277,6 +277,73 @@ TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
   }
 }
 
+/// Does no pass wait longer than `period`? By its definition, every wait of every pass again and
+/// again, until nothing starts later.
+bool repeats_within(const OrderProblem& problem, const PairCycle& cycle, double period) {
+  const std::vector<PassLine> lines = pass_lines(problem);
+  std::vector<double> start(lines.size(), 0);
+  for (std::size_t round = 0; round <= lines.size(); ++round) {
+    bool later = false;
+    const auto wait = [&](std::size_t n, std::size_t input, double message, int cycles) {
+      const double until = start[input] + lines[input].duration + message - period * cycles;
+      if (until <= start[n] + 1e-9) return;
+      start[n] = until;
+      later = true;
+    };
+    for (std::size_t d = 0; d < problem.devices; ++d)
+      for (std::size_t i = 0; i < kPasses; ++i) {
+        const std::size_t n = d * kPasses + index(cycle.order[d][i]);
+        const std::size_t last = (i + kPasses - 1) % kPasses, from = lines[n].from;
+        wait(n, d * kPasses + index(cycle.order[d][last]), 0, i == 0 ? 1 : 0);
+        if (from >= lines.size()) continue;
+        wait(n, from, is_weight(cycle.order[d][i]) ? 0 : lines[from].message,
+             cycle.first[d][n % kPasses] - cycle.first[from / kPasses][from % kPasses]);
+      }
+    if (!later) return true;
+  }
+  return false;
+}
+
+TEST(PairCycles, NoPeriodIsShorterOrLongerThanItsPassesWait) {
+  std::mt19937_64 random(20261128);
+  constexpr double kNear = 1e-6;
+  int periods = 0, never = 0;
+  for (int i = 0; i < fewer(400); ++i) {
+    ScheduleShape shape = even_shape(2 + i % 5, 40, 1);
+    shape.transfer = static_cast<double>(random() % 4);
+    for (std::uint32_t s = 0; s < shape.stages(); ++s)
+      shape.times.push_back({static_cast<double>(1 + random() % 20),
+                             static_cast<double>(1 + random() % 20),
+                             static_cast<double>(1 + random() % 20), 1, 0.5});
+    const OrderProblem problem = order_problem(shape, 1);
+    std::optional<PairCycle> cycle =
+        cycle_in(problem, word_of(problem, generated("v-half", shape)));
+    ASSERT_TRUE(cycle);
+    for (int move = 0; move < 60; ++move) {
+      const std::size_t d = random() % problem.devices, at = random() % kPasses;
+      const PairCycle before = *cycle;
+      auto& order = cycle->order[d];
+      if (at + 1 == kPasses) {
+        ++cycle->first[d][index(order.back())];
+        --cycle->first[d][index(order.front())];
+      }
+      std::swap(order[at], order[(at + 1) % kPasses]);
+      const double period = period_of(problem, *cycle);
+      if (period == kNever) {
+        EXPECT_FALSE(repeats_within(problem, *cycle, 1e6));
+        ++never;
+        cycle = before;
+        continue;
+      }
+      ++periods;
+      EXPECT_TRUE(repeats_within(problem, *cycle, period * (1 + kNear)));
+      EXPECT_FALSE(repeats_within(problem, *cycle, period * (1 - kNear)));
+    }
+  }
+  EXPECT_GT(periods, never);
+  EXPECT_GT(never, 0);
+}
+
 TEST(PairCycles, ALimitThatNoCycleKeepsHasNone) {
   std::mt19937_64 random(3);
   const ScheduleShape shape = large_model(64, 0.5);
