@@ -152,7 +152,8 @@ class CycleSearch {
     circle_.clear();
     for (std::uint32_t i = 0; i < kPasses; ++i)
       circle_.push_back(node(busiest_, static_cast<Pass>(i)));
-    return lengthen_until(kNever, in_order_);  // from whatever starts were known
+    std::ranges::fill(start_, 0);
+    return lengthen_until(kNever, in_order_);
   }
 
   /// The same after a device's order has changed; false, and nothing else changes: it is longer
