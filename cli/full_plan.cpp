@@ -73,7 +73,7 @@ SearchOptions search_options(const Arguments& arguments, PlanOptions& options) {
   search.most_evaluations =
       static_cast<std::size_t>(options.integer("effort", kMostEffort).value_or(3000));
   // Of both as many more, where there is more time.
-  constexpr std::size_t kEvaluationsPerTrial = 100;
+  constexpr std::size_t kEvaluationsPerTrial = 10;
   search.most_trials = search.most_evaluations / kEvaluationsPerTrial;
   search.most_seconds = options.positive("time-limit").value_or(kUsualSeconds);
   search.top = static_cast<std::size_t>(options.integer("top", kMostPlans).value_or(5));

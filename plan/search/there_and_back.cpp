@@ -9,8 +9,6 @@
 namespace penstock {
 namespace {
 
-constexpr double kNear = 1.002;
-
 OrderProblem problem_of(const Scenario& scenario) {
   return order_problem(scenario.shape, scenario.schedule->usual_limit);
 }
@@ -44,51 +42,52 @@ std::optional<Candidate> CutsThereAndBack::find(const Candidate& start, double e
   constexpr double kRounding = 1e-9;
   const auto devices = static_cast<std::size_t>(family_.shape.depth);
   if (start.layers.size() != 2 * devices) return std::nullopt;
-  within_s_ = enough_s / static_cast<double>(family_.shape.microbatches);
+  best_s_ = enough_s / static_cast<double>(family_.shape.microbatches);
   Cut cut{start.layers, std::vector<bool>(devices, false)};
-  std::optional<Candidate> best;
-  std::optional<PairCycle> known;
   try {
     const OrderProblem problem = problem_of(problem_.resolve(start));
-    within_s_ = std::min(within_s_, longest_s(problem) * (1 - kRounding));
+    within_s_ = std::min(best_s_, longest_s(problem) * (1 - kRounding));
     half_ = half_of(problem);
   } catch (const InputError&) {
     return std::nullopt;
   }
   if (!half_) return std::nullopt;
-  while (const std::optional<Trial> found = search(cut, known, trials, more)) {
-    best = found->candidate;
+  while (const std::optional<Trial> found = search(cut, trials, more)) {
+    if (!finds(*found)) break;
+    best_ = found->candidate;
+    if (!found->soonest()) break;
     cut = found->cut;
     within_s_ = found->least_s * (1 - kRounding);
   }
-  return best;
+  return best_;
 }
 
-/// What repeats in the time that there is; none: nothing was found.
-std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from,
-                                                                std::optional<PairCycle>& known,
-                                                                std::size_t trials,
+/// What repeats soonest in the time that there is; none: nothing fits.
+std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from, std::size_t trials,
                                                                 const std::function<bool()>& more) {
   std::optional<Trial> now;
-  /// Is it what is searched for?
   const auto take = [&](std::optional<Trial> next) {
-    if (!next) return false;
-    find_cycle(*next, known);
-    if (now && !next->better_than(*now)) return false;
+    if (!next) return;
+    find_cycle(*next);
+    if (now && !next->better_than(*now)) return;
     now = std::move(next);
-    known = now->cycle;
-    return now->period_s <= now->least_s * kNear && finds(*now);
+    if (now->cycle) known_ = now->cycle;
   };
-  if (take(trial(from)) || take(trial(dealt_out(from)))) return now;
-  for (std::size_t i = 0; i < trials && now && more(); ++i)
-    if (take(trial(moved(now->cut)))) return now;
-  return std::nullopt;
+  take(trial(from));
+  if (!now || !now->soonest()) take(trial(dealt_out(from)));
+  for (std::size_t i = 0; i < trials && now && !now->soonest() && more(); ++i)
+    take(trial(moved(now->cut)));
+  return now && now->excess <= 0 ? now : std::nullopt;
 }
 
-/// Does the schedule, which begins without what is known here?
-bool CutsThereAndBack::finds(const Trial& trial) const {
+/// Does the schedule, which begins without what is known here, in less time than any before?
+bool CutsThereAndBack::finds(const Trial& trial) {
+  if (trial.period_s >= best_s_) return false;
   const std::optional<PairCycle> cycle = repeating_vee(trial.problem);
-  return cycle && period_of(trial.problem, *cycle) <= trial.least_s * kNear;
+  const double found_s = cycle ? period_of(trial.problem, *cycle) : kNever;
+  if (found_s >= best_s_) return false;
+  best_s_ = found_s;
+  return true;
 }
 
 /// None: a device has not the time for its layers, or not the memory for one microbatch.
@@ -171,26 +170,29 @@ CutsThereAndBack::Cut CutsThereAndBack::moved(Cut cut) {
   return cut;
 }
 
-void CutsThereAndBack::find_cycle(Trial& trial, const std::optional<PairCycle>& known) const {
-  constexpr std::size_t kEvaluations = 4000;
+void CutsThereAndBack::find_cycle(Trial& trial) const {
+  constexpr std::size_t kEvaluations = 1000;
   constexpr double kFar = 0.5;  // of the devices' memory, in all
   std::vector<PairCycle> starts{*half_};
-  if (known) starts.insert(starts.begin(), *known);
+  if (known_) starts.insert(starts.begin(), *known_);
   for (const PairCycle& start : starts) {
-    const double excess = excess_of(trial.problem, start);
-    if (excess < trial.excess) {
-      trial.excess = excess;
-      if (trial.period_s == kNever) trial.cycle = start;
-    }
-    if (excess > kFar) continue;
+    const double far = excess_of(trial.problem, start);
+    if (!trial.cycle) trial.excess = std::min(trial.excess, far);
+    if (far > kFar) continue;
     std::mt19937_64 random(1);
-    const auto found = improved(trial.problem, start, kEvaluations, random);
-    const double found_s = found ? period_of(trial.problem, *found) : kNever;
-    if (found_s < trial.period_s) {
-      trial.period_s = found_s;
-      trial.cycle = found;
+    const FoundCycles found = improved(trial.problem, start, kEvaluations, random);
+    for (const auto& cycle : {found.within, found.nearest}) {
+      if (!cycle) continue;
+      const double period_s = period_of(trial.problem, *cycle);
+      const double excess = excess_of(trial.problem, *cycle);
+      const double cost_s = period_s * (1 + kPriceOfExcess * excess);
+      if (cost_s >= trial.cost_s) continue;
+      trial.cost_s = cost_s;
+      trial.period_s = period_s;
+      trial.excess = excess;
+      trial.cycle = cycle;
     }
-    if (trial.period_s <= trial.least_s * kNear) return;
+    if (trial.soonest()) return;
   }
 }
 

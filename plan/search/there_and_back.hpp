@@ -38,30 +38,37 @@ class CutsThereAndBack {
     Cut cut;
     Candidate candidate;
     OrderProblem problem;
-    double least_s = 0;                ///< of the longest device, for a microbatch
-    std::optional<PairCycle> cycle{};  ///< the best found, or the nearest to what fits
-    double period_s = kNever;          ///< within the devices' memory
-    double excess = kNever;
+    double least_s = 0;  ///< of the longest device, for a microbatch
+    /// Of the best found: a cycle, its time, what it holds above the devices' memory in shares of
+    /// it, and its time where that has its price.
+    std::optional<PairCycle> cycle{};
+    double period_s = kNever, excess = kNever, cost_s = kNever;
 
     bool better_than(const Trial& other) const {
-      return period_s != other.period_s ? period_s < other.period_s : excess <= other.excess;
+      return cost_s != other.cost_s ? cost_s < other.cost_s : excess <= other.excess;
+    }
+    /// As soon as its devices can.
+    bool soonest() const {
+      constexpr double kNear = 1.002;
+      return excess <= 0 && period_s <= least_s * kNear;
     }
   };
 
-  std::optional<Trial> search(const Cut& from, std::optional<PairCycle>& known, std::size_t trials,
+  std::optional<Trial> search(const Cut& from, std::size_t trials,
                               const std::function<bool()>& more);
   std::optional<Trial> trial(const Cut& cut) const;
   Candidate recomputing(const Cut& cut) const;
   Cut dealt_out(Cut cut) const;
   Cut moved(Cut cut);
-  bool finds(const Trial& trial) const;
-  void find_cycle(Trial& trial, const std::optional<PairCycle>& known) const;
+  bool finds(const Trial& trial);
+  void find_cycle(Trial& trial) const;
 
   const Problem& problem_;
   const RecomputeSteps& steps_;
   PlanFamily family_;
-  double within_s_ = 0;  // of a microbatch
-  std::optional<PairCycle> half_;
+  double within_s_ = 0, best_s_ = 0;  // of a microbatch: aimed at, found
+  std::optional<Candidate> best_;
+  std::optional<PairCycle> half_, known_;
   std::mt19937_64 random_{20261127};
 };
 

@@ -5,6 +5,7 @@
 // is said. With k activations of chunks, all ops of one length, a device is idle for
 //     max(0, 6p - 1 - 3k)    or more.
 #include "schedules/catalog.hpp"
+#include "schedules/search/remembered.hpp"
 #include "schedules/search/vee.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,8 @@ namespace {
 
 void generate_v_search(const ScheduleShape& shape, OpLists& order, double usual_limit) {
   const OrderProblem problem = order_problem(shape, usual_limit);
-  append_order(problem, search_vee(problem).word, order);
+  static thread_local RememberedOrders known;
+  append_order(problem, known.word(problem, [](const auto& p) { return search_vee(p); }), order);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 // (m+p-1)(f+b) + w.
 #include "schedules/catalog.hpp"
 #include "schedules/search/linear.hpp"
+#include "schedules/search/remembered.hpp"
 
 #include <fmt/format.h>
 
@@ -78,7 +79,8 @@ double peak_of_h2(const ScheduleShape& shape, std::uint32_t) {
 /// Searches within `multiple` of 1F1B's memory where the shape has no limits of its own.
 void generate_within(const ScheduleShape& shape, double multiple, OpLists& order) {
   const OrderProblem problem = order_problem(shape, multiple);
-  append_order(problem, search_linear(problem).word, order);
+  static thread_local RememberedOrders known;
+  append_order(problem, known.word(problem, [](const auto& p) { return search_linear(p); }), order);
 }
 
 }  // namespace

@@ -9,17 +9,12 @@
 // annealing, and what is held above a limit costs ever more.
 #pragma once
 
-#include "schedules/search/problem.hpp"
+#include "schedules/search/cycle_period.hpp"
 
 #include <optional>
 #include <random>
 
 namespace penstock {
-
-struct PairCycle {
-  std::vector<std::array<Pass, kPasses>> order;          ///< by device
-  std::vector<std::array<std::int32_t, kPasses>> first;  ///< the cycle of microbatch 0; [pass]
-};
 
 /// What repeats in the middle of a word of any number of microbatches; none: nothing does.
 std::optional<PairCycle> cycle_in(const OrderProblem& problem, const std::vector<Pass>& word);
@@ -33,9 +28,17 @@ double excess_of(const OrderProblem& problem, const PairCycle& cycle);
 /// The least time from one cycle to the next; kNever: its passes wait for themselves.
 double period_of(const OrderProblem& problem, const PairCycle& cycle);
 
-/// The cycle of the least period that was found within the limits, from this one, in so many
-/// evaluations; none: there was none within them. Microbatches of the problem do not matter.
-std::optional<PairCycle> improved(const OrderProblem& problem, const PairCycle& from,
-                                  std::size_t evaluations, std::mt19937_64& random);
+/// Of what is held above a limit, as a share of it, in shares of the period.
+inline constexpr double kPriceOfExcess = 10;
+
+struct FoundCycles {
+  std::optional<PairCycle> within;   ///< of the least period within the limits
+  std::optional<PairCycle> nearest;  ///< of the least with what exceeds them at its price
+};
+
+/// The best on a walk of so many evaluations from this one; none: there was none within the limits,
+/// or its passes wait for themselves. Microbatches of the problem do not matter.
+FoundCycles improved(const OrderProblem& problem, const PairCycle& from, std::size_t evaluations,
+                     std::mt19937_64& random);
 
 }  // namespace penstock

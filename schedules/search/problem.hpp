@@ -70,6 +70,7 @@ struct OrderProblem {
   double one_microbatch(std::uint32_t d) const;
   /// Time device d computes.
   double work(std::uint32_t d) const;
+  bool operator==(const OrderProblem&) const = default;
 };
 
 /// What the ops of a letter wait for, and whom their output goes to: other letters, by their places

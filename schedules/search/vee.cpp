@@ -237,11 +237,13 @@ class VeeSearch {
 
 }  // namespace
 
-/// From the cycles of the published orders, then from the best, until no device's work admits a
-/// shorter one. That of V-Min, which seldom leads to a good one, comes last.
+/// Walks from the cycles of the published orders and from the best: short ones, then twice as long,
+/// as long as no period is near to what no device's work admits less than. One walk finds nothing
+/// now and then, whatever its length. That of V-Min, which seldom leads to a good one, comes last.
 std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_t budget) {
-  constexpr std::size_t kVisits = 6'000'000, kPerPair = 50;  // of passes; evaluations
-  constexpr double kRounding = 1e-9;
+  constexpr std::size_t kVisits = 20'000'000, kPerPair = 170;  // of passes; evaluations, in all
+  constexpr std::size_t kFirstPerPair = 2;
+  constexpr double kNear = 1.001;
   if (problem.microbatches <= problem.devices) return std::nullopt;
   const OrderProblem short_one = shortened(problem, repeats_in(problem));
   std::vector<PairCycle> starts;
@@ -253,22 +255,27 @@ std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_
   }
   if (starts.empty()) return std::nullopt;
   const std::size_t passes = std::size_t{kPasses} * problem.devices;
-  const std::size_t evaluations = std::min(kVisits / passes, kPerPair * passes * passes);
+  const std::size_t evaluations = budget * std::min(kVisits / passes, kPerPair * passes * passes);
   double longest = 0;
   for (std::uint32_t d = 0; d < problem.devices; ++d) longest = std::max(longest, problem.work(d));
-  const double least = longest / problem.microbatches * (1 + kRounding);
+  const double near = longest / problem.microbatches * kNear;
   std::mt19937_64 random(kSeed);
   std::optional<PairCycle> best;
   double period = kNever;
-  const auto improve = [&](const PairCycle& from) {
-    if (period <= least) return;
-    auto found = improved(problem, from, evaluations, random);
+  std::size_t spent = 0;
+  const auto walk = [&](const PairCycle& from, std::size_t length) {
+    if (period <= near) return;
+    spent += length;
+    auto found = improved(problem, from, length, random).within;
     if (!found || period_of(problem, *found) >= period) return;
     period = period_of(problem, *found);
     best = std::move(found);
   };
-  for (const PairCycle& start : starts) improve(start);
-  for (std::uint32_t round = 0; best && round < budget; ++round) improve(*best);
+  for (std::size_t length = kFirstPerPair * passes * passes;
+       period > near && spent + length * (starts.size() + 1) <= evaluations; length *= 2) {
+    for (const PairCycle& start : starts) walk(start, length);
+    if (best) walk(PairCycle(*best), length);
+  }
   return best;
 }
 

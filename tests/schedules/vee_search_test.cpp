@@ -5,6 +5,7 @@
 #include "program/check.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/search/pair_cycles.hpp"
+#include "schedules/search/remembered.hpp"
 #include "schedules/search/pair_rounds.hpp"
 #include "schedules/search/replay.hpp"
 #include "tests/effort.hpp"
@@ -260,7 +261,7 @@ TEST(PairCycles, OrdersTakeNoLongerThanTheirPeriodAndHoldNoMoreThanTheCycle) {
     const OrderProblem problem = order_problem(shape, limit);
     const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
     ASSERT_TRUE(published);
-    const auto cycle = improved(problem, *published, 20'000, random);
+    const auto cycle = improved(problem, *published, 20'000, random).within;
     ASSERT_TRUE(cycle) << limit;
     EXPECT_EQ(excess_of(problem, *cycle), 0);
     const std::vector<Pass> word = word_of(problem, *cycle);
@@ -344,13 +345,61 @@ TEST(PairCycles, NoPeriodIsShorterOrLongerThanItsPassesWait) {
   EXPECT_GT(never, 0);
 }
 
+/// Every other order of a device is taken exactly where its period from nothing is at most that.
+TEST(PairCycles, PeriodsOfChangedOrdersAreThoseFromNothing) {
+  std::mt19937_64 random(20261129);
+  constexpr double kNear = 1e-6;
+  int taken = 0, refused = 0;
+  for (int i = 0; i < fewer(200); ++i) {
+    ScheduleShape shape = even_shape(2 + i % 5, 40, 1);
+    shape.transfer = static_cast<double>(random() % 4);
+    for (std::uint32_t s = 0; s < shape.stages(); ++s)
+      shape.times.push_back({static_cast<double>(1 + random() % 20),
+                             static_cast<double>(1 + random() % 20),
+                             static_cast<double>(1 + random() % 20), 1, 0.5});
+    const OrderProblem problem = order_problem(shape, 1);
+    const auto published = cycle_in(problem, word_of(problem, generated("v-half", shape)));
+    ASSERT_TRUE(published);
+    PairCycle cycle = *published;
+    CyclePeriod known(problem);
+    ASSERT_TRUE(known.take(cycle));
+    for (int move = 0; move < 100; ++move) {
+      const auto d = static_cast<std::uint32_t>(random() % problem.devices);
+      const std::size_t at = random() % kPasses;
+      PairCycle changed = cycle;
+      auto& order = changed.order[d];
+      if (at + 1 == kPasses) {
+        ++changed.first[d][index(order.back())];
+        --changed.first[d][index(order.front())];
+      }
+      std::swap(order[at], order[(at + 1) % kPasses]);
+      const double period = period_of(problem, changed), before = known.period();
+      const double at_most = before * (0.9 + 0.05 * static_cast<double>(random() % 8));
+      if (std::abs(period / at_most - 1) < kNear) continue;  // either, by rounding
+      if (known.take(d, order, changed.first[d], at_most)) {
+        EXPECT_LE(period, at_most);
+        EXPECT_NEAR(known.period() / period, 1, kNear);
+        cycle = std::move(changed);
+        ++taken;
+      } else {
+        EXPECT_GT(period, at_most);
+        EXPECT_EQ(known.period(), before);
+        ++refused;
+      }
+    }
+    EXPECT_NEAR(known.period() / period_of(problem, cycle), 1, kNear);
+  }
+  EXPECT_GT(taken, fewer(200));
+  EXPECT_GT(refused, fewer(200));
+}
+
 TEST(PairCycles, ALimitThatNoCycleKeepsHasNone) {
   std::mt19937_64 random(3);
   const ScheduleShape shape = large_model(64, 0.5);
   OrderProblem problem = order_problem(shape, 0.5);
   const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
   problem.limits[3] = 10;  // of 5.25 each chunk: not one of both
-  EXPECT_FALSE(improved(problem, *published, 2'000, random));
+  EXPECT_FALSE(improved(problem, *published, 2'000, random).within);
 }
 
 TEST(VeeSearch, TooLittleMemoryIsRefusedWithTheLeastThatIsEnough) {
@@ -365,6 +414,28 @@ TEST(VeeSearch, TooLittleMemoryIsRefusedWithTheLeastThatIsEnough) {
       expect_valid(generated(name, least), least, std::vector<double>(p, 3), refusal.why);
     }
   }
+}
+
+TEST(RememberedOrders, AreSearchedForOnceAndForgottenAfterEightOthers) {
+  RememberedOrders orders;
+  int searches = 0;
+  const auto ask = [&](std::uint32_t microbatches) {
+    const OrderProblem problem = order_problem(even_shape(2, microbatches, 1), 1);
+    return orders.word(problem, [&](const OrderProblem& asked) {
+      ++searches;
+      return Order{{}, std::vector(asked.microbatches, kF0)};
+    });
+  };
+  EXPECT_EQ(ask(1), ask(1));
+  EXPECT_EQ(searches, 1);
+  EXPECT_NE(ask(2), ask(1));
+  EXPECT_EQ(searches, 2);
+  for (std::uint32_t m = 3; m <= 9; ++m) ask(m);
+  EXPECT_EQ(searches, 9);
+  ask(2);
+  EXPECT_EQ(searches, 9);
+  ask(1);
+  EXPECT_EQ(searches, 10);
 }
 
 TEST(VeeSearch, FindsTheSameOrderEveryTime) {
