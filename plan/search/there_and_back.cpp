@@ -5,6 +5,7 @@
 #include "schedules/search/vee.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -91,7 +92,7 @@ bool CutsThereAndBack::finds(const Trial& trial) {
 }
 
 /// None: a device has not the time for its layers, or not the memory for one microbatch.
-std::optional<CutsThereAndBack::Trial> CutsThereAndBack::trial(const Cut& cut) const {
+std::optional<CutsThereAndBack::Trial> CutsThereAndBack::trial(const Cut& cut) {
   if (std::ranges::min(cut.layers) < 1) return std::nullopt;
   try {
     Candidate candidate = recomputing(cut);
@@ -105,7 +106,7 @@ std::optional<CutsThereAndBack::Trial> CutsThereAndBack::trial(const Cut& cut) c
 }
 
 /// What there is time for.
-Candidate CutsThereAndBack::recomputing(const Cut& cut) const {
+Candidate CutsThereAndBack::recomputing(const Cut& cut) {
   const auto stages = cut.layers.size(), devices = stages / 2;
   Candidate out{family_, cut.layers, std::vector<Recomputation>(stages, steps_.whole().front())};
   std::vector<bool> full(devices, false);
@@ -118,10 +119,9 @@ Candidate CutsThereAndBack::recomputing(const Cut& cut) const {
                   return steps_.take_more(more.recompute, more.layers, s);
                 });
     }
-    const OrderProblem problem = problem_of(problem_.resolve(more));
+    const std::vector<double> works_s = find_works_s(more);
     for (std::size_t d = 0; d < devices; ++d) {
-      const double work_s = problem.work(static_cast<std::uint32_t>(d)) / problem.microbatches;
-      full[d] = full[d] || work_s > within_s_;
+      full[d] = full[d] || works_s[d] > within_s_;
       if (full[d]) continue;
       for (const std::size_t s : {d, stages - 1 - d}) out.recompute[s] = more.recompute[s];
     }
@@ -129,8 +129,38 @@ Candidate CutsThereAndBack::recomputing(const Cut& cut) const {
   return out;
 }
 
+/// Of a microbatch, by device. Its own layers say it, so most are known from cuts before.
+std::vector<double> CutsThereAndBack::find_works_s(const Candidate& cut) {
+  const std::size_t stages = cut.layers.size();
+  std::vector<int> first(stages, 0);
+  std::partial_sum(cut.layers.begin(), cut.layers.end() - 1, first.begin() + 1);
+  const auto own_layers = [&](std::size_t d) {
+    std::vector<int> out{static_cast<int>(d)};
+    for (const std::size_t s : {d, stages - 1 - d}) {
+      const Recomputation& recompute = cut.recompute[s];
+      out.insert(out.end(), {first[s], cut.layers[s], static_cast<int>(recompute.granularity),
+                             static_cast<int>(recompute.method), recompute.layers});
+    }
+    return out;
+  };
+  std::vector<double> works_s;
+  for (std::size_t d = 0; d < stages / 2; ++d) {
+    const auto known = works_s_.find(own_layers(d));
+    if (known == works_s_.end()) break;
+    works_s.push_back(known->second);
+  }
+  if (works_s.size() == stages / 2) return works_s;
+  const OrderProblem problem = problem_of(problem_.resolve(cut));
+  works_s.clear();
+  for (std::size_t d = 0; d < stages / 2; ++d) {
+    works_s.push_back(problem.work(static_cast<std::uint32_t>(d)) / problem.microbatches);
+    works_s_[own_layers(d)] = works_s.back();
+  }
+  return works_s;
+}
+
 /// The layers of every device so on its two stages that V-Half exceeds the memory least.
-CutsThereAndBack::Cut CutsThereAndBack::dealt_out(Cut cut) const {
+CutsThereAndBack::Cut CutsThereAndBack::dealt_out(Cut cut) {
   const auto excess = [&](const Cut& of) {
     const auto made = trial(of);
     return made ? excess_of(made->problem, *half_) : kNever;

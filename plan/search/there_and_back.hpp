@@ -14,6 +14,7 @@
 #include "schedules/search/pair_cycles.hpp"
 
 #include <functional>
+#include <map>
 
 namespace penstock {
 
@@ -56,9 +57,10 @@ class CutsThereAndBack {
 
   std::optional<Trial> search(const Cut& from, std::size_t trials,
                               const std::function<bool()>& more);
-  std::optional<Trial> trial(const Cut& cut) const;
-  Candidate recomputing(const Cut& cut) const;
-  Cut dealt_out(Cut cut) const;
+  std::optional<Trial> trial(const Cut& cut);
+  Candidate recomputing(const Cut& cut);
+  std::vector<double> find_works_s(const Candidate& cut);
+  Cut dealt_out(Cut cut);
   Cut moved(Cut cut);
   bool finds(const Trial& trial);
   void find_cycle(Trial& trial) const;
@@ -66,7 +68,8 @@ class CutsThereAndBack {
   const Problem& problem_;
   const RecomputeSteps& steps_;
   PlanFamily family_;
-  double within_s_ = 0, best_s_ = 0;  // of a microbatch: aimed at, found
+  double within_s_ = 0, best_s_ = 0;            // of a microbatch: aimed at, found
+  std::map<std::vector<int>, double> works_s_;  // by a device's layers
   std::optional<Candidate> best_;
   std::optional<PairCycle> half_, known_;
   std::mt19937_64 random_{20261127};

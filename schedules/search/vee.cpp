@@ -241,8 +241,9 @@ class VeeSearch {
 /// as long as no period is near to what no device's work admits less than. One walk finds nothing
 /// now and then, whatever its length. That of V-Min, which seldom leads to a good one, comes last.
 std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_t budget) {
-  constexpr std::size_t kVisits = 20'000'000, kPerPair = 170;  // of passes; evaluations, in all
+  constexpr std::size_t kVisits = 30'000'000, kPerPair = 250;  // of passes; evaluations, in all
   constexpr std::size_t kFirstPerPair = 2;
+  constexpr int kMostInVain = 2;
   constexpr double kNear = 1.001;
   if (problem.microbatches <= problem.devices) return std::nullopt;
   const OrderProblem short_one = shortened(problem, repeats_in(problem));
@@ -271,10 +272,15 @@ std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_
     period = period_of(problem, *found);
     best = std::move(found);
   };
+  int in_vain = 0;  // lengths
   for (std::size_t length = kFirstPerPair * passes * passes;
-       period > near && spent + length * (starts.size() + 1) <= evaluations; length *= 2) {
+       period > near && in_vain < kMostInVain &&
+       spent + length * (starts.size() + 1) <= evaluations;
+       length *= 2) {
+    const double before = period;
     for (const PairCycle& start : starts) walk(start, length);
     if (best) walk(PairCycle(*best), length);
+    in_vain = best && period >= before ? in_vain + 1 : 0;
   }
   return best;
 }
