@@ -67,7 +67,7 @@ struct SearchOptions {
   std::int64_t most_order_ops = 30'000'000;
   /// Cuts that are tried for orders which are searched for, of pipelines too large for that
   /// (there_and_back.hpp), for each time that is aimed at.
-  std::size_t most_trials = 30;
+  std::size_t most_trials = 300;
   std::size_t top = 5;             ///< plans (kept_plans.hpp)
   bool uniform_recompute = false;  ///< every stage recomputes alike
   std::vector<Start> starts = {};
