@@ -56,7 +56,7 @@ bool CyclePeriod::take(std::uint32_t d, const DevicePasses& order, const DeviceC
   while (nodes_[n].pass_before.cycles == 0) n = nodes_[n].after;
   for (Pass& pass : order_before) {
     pass = nodes_[n].of.pass;
-    first_before[index(pass)] = static_cast<std::int32_t>(nodes_[n].first);
+    first_before[index(pass)] = nodes_[n].first;
     n = nodes_[n].after;
   }
   start_before_ = start_;
@@ -158,7 +158,7 @@ bool CyclePeriod::waits_for_itself(std::uint32_t n) const {
   return at == n;
 }
 
-/// From starts of a longer one, or from any.
+/// From the starts and the longest waits that are known, of any period.
 bool CyclePeriod::find_period() {
   constexpr std::size_t kMostRounds = 400;
   period_ = least_;
@@ -167,8 +167,9 @@ bool CyclePeriod::find_period() {
     circle_.push_back(node(busiest_, static_cast<Pass>(i)));
   const auto count = static_cast<std::uint32_t>(nodes_.size());
   for (std::size_t round = 0; round < kMostRounds; ++round) {
+    const double before = period_;
     if (!lengthen()) return false;
-    if (round == 0) start_by_circle();
+    if (round == 0 || period_ > before) start_by_circle();
     bool later = false;
     for (std::uint32_t n = 0; n < count; ++n) later |= start_later(n, period_);
     if (later) continue;
@@ -183,7 +184,6 @@ bool CyclePeriod::find_period() {
 /// one takes no cycle, and no period is long enough.
 bool CyclePeriod::lengthen() {
   constexpr double kLonger = 1 + 1e-12;
-  const double before = period_;
   std::ranges::fill(seen_, 0);
   for (std::uint32_t begin = 0; begin < nodes_.size(); ++begin) {
     const std::uint32_t mark = begin + 1;
@@ -207,7 +207,6 @@ bool CyclePeriod::lengthen() {
     period_ = time / cycles;
     circle_.swap(found_circle_);
   }
-  if (period_ > before) start_by_circle();
   return true;
 }
 
