@@ -15,9 +15,13 @@ need("numpy", "mesonpy", "pip", "venv", "ensurepip")
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "PYTHON"))}
+BUILD = pathlib.Path(os.environ["PENSTOCK_BINARY"]).parent.parent
 # The page takes as long to compile as all else; this tree's was compiled already, with the same flags.
-PAGE = pathlib.Path(os.environ["PENSTOCK_BINARY"]).parent.parent / "playground"
+PAGE = BUILD / "playground"
 BUILDS = CLEAN | ({"PENSTOCK_PLAYGROUND_OBJECTS": str(PAGE / "objects")} if (PAGE / "index.html").exists() else {})
+# Where this tree was built: what a wheel has from the same sources by the same commands is not compiled
+# again. Commands name sources by where they are seen from, so it lies beside.
+REBUILT = SOURCE / "build-wheel"
 USE = """
 import json, penstock
 from penstock import _core
@@ -37,13 +41,35 @@ def done(*words, env=CLEAN, **settings):
     return process.stdout
 
 
+def begin_with_objects():
+    """What was built, configured as pyproject.toml says; sources that meson writes anew are as old as they were."""
+    import tomllib
+    shutil.rmtree(REBUILT, ignore_errors=True)
+    own = shutil.ignore_patterns("tests", "meson-info", "meson-logs", "meson-private", "build.ninja")
+    shutil.copytree(BUILD, REBUILT, ignore=own)
+    setup = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["meson-python"]["args"]["setup"]
+    done("meson", "setup", f"--prefix={sys.base_prefix}", *setup, REBUILT, SOURCE)
+    log = REBUILT / ".ninja_log"
+    log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if "\tbuild.ninja\t" not in line))
+    for path in REBUILT.rglob("*-unity*.cpp"):
+        made = BUILD / path.relative_to(REBUILT)
+        if made.exists() and made.read_text() == path.read_text().replace(str(REBUILT), str(BUILD)):
+            shutil.copystat(made, path)
+
+
 class Wheel(unittest.TestCase):
     def test_is_all_that_a_fresh_venv_needs(self):
         import json
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
+            if BUILD.parent == SOURCE:
+                self.addCleanup(shutil.rmtree, REBUILT, ignore_errors=True)
+                begin_with_objects()
+                how = f"builddir={REBUILT}"
+            else:
+                how = "setup-args=-Doptimization=0"
             done(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q",
-                 "--config-settings=setup-args=-Doptimization=0", "-w", folder, SOURCE, env=BUILDS)
+                 f"--config-settings={how}", "-w", folder, SOURCE, env=BUILDS)
             wheel, = folder.glob("penstock-*.whl")
             done(sys.executable, "-m", "venv", "--system-site-packages", folder / "venv")
             python = folder / "venv/bin/python"
