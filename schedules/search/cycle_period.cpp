@@ -122,12 +122,17 @@ void CyclePeriod::make_due_after(std::uint32_t d, double period) {
 
 /// Lets passes that are due start later, until every wait is kept; false: some wait for one
 /// another. A circle of them leads through the device that changed, or through any where the period
-/// is shorter.
+/// is shorter; one that is longer by rounding alone is left after so many rounds.
 bool CyclePeriod::keeps_waits(std::uint32_t d, double period) {
-  std::ranges::fill(seen_, 0);
+  constexpr int kMostRounds = 400;
   const bool anywhere = period < period_;
-  for (bool later = true; later;) {
-    later = false;
+  const auto refused = [&] {
+    std::ranges::fill(due_, 0);
+    return false;
+  };
+  std::ranges::fill(seen_, 0);
+  for (int round = 0; round < kMostRounds; ++round) {
+    bool later = false;
     for (std::uint32_t word = 0; word < due_.size(); ++word) {
       for (std::uint64_t left = due_[word]; left != 0;) {
         const int bit = std::countr_zero(left);
@@ -136,18 +141,17 @@ bool CyclePeriod::keeps_waits(std::uint32_t d, double period) {
         if (start_later(n, period)) {
           later = true;
           const bool again = std::exchange(seen_[n], 1) == 1;
-          if (again && (anywhere || nodes_[n].of.device == d) && waits_for_itself(n)) {
-            std::ranges::fill(due_, 0);
-            return false;
-          }
+          if (again && (anywhere || nodes_[n].of.device == d) && waits_for_itself(n))
+            return refused();
           make_due(nodes_[n].after);
           for (std::uint32_t i = 0; i < nodes_[n].output_count; ++i) make_due(nodes_[n].outputs[i]);
         }
         left = due_[word] & ~std::uint64_t{1} << bit;
       }
     }
+    if (!later) return true;
   }
-  return true;
+  return refused();
 }
 
 /// Does a pass that started later wait for what waits for it?
