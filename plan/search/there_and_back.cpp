@@ -66,10 +66,11 @@ std::optional<Candidate> CutsThereAndBack::find(const Candidate& start, double e
 /// What repeats soonest in the time that there is; none: nothing fits.
 std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from, std::size_t trials,
                                                                 const std::function<bool()>& more) {
-  std::optional<Trial> now;
+  std::optional<Trial> now, fitting;
   const auto take = [&](std::optional<Trial> next) {
     if (!next) return;
     find_cycle(*next);
+    if (next->fitting_s < (fitting ? fitting->fitting_s : kNever)) fitting = next;
     if (now && !next->better_than(*now)) return;
     now = std::move(next);
     if (now->cycle) known_ = now->cycle;
@@ -78,12 +79,12 @@ std::optional<CutsThereAndBack::Trial> CutsThereAndBack::search(const Cut& from,
   if (!now || !now->soonest()) take(trial(dealt_out(from)));
   for (std::size_t i = 0; i < trials && now && !now->soonest() && more(); ++i)
     take(trial(moved(now->cut)));
-  return now && now->excess <= 0 ? now : std::nullopt;
+  return fitting;
 }
 
 /// Does the schedule, which begins without what is known here, in less time than any before?
 bool CutsThereAndBack::finds(const Trial& trial) {
-  if (trial.period_s >= best_s_) return false;
+  if (trial.fitting_s >= best_s_) return false;
   const std::optional<PairCycle> cycle = repeating_vee(trial.problem);
   const double found_s = cycle ? period_of(trial.problem, *cycle) : kNever;
   if (found_s >= best_s_) return false;
@@ -216,6 +217,7 @@ void CutsThereAndBack::find_cycle(Trial& trial) const {
       const double period_s = period_of(trial.problem, *cycle);
       const double excess = excess_of(trial.problem, *cycle);
       const double cost_s = period_s * (1 + kPriceOfExcess * excess);
+      if (excess <= 0) trial.fitting_s = std::min(trial.fitting_s, period_s);
       if (cost_s >= trial.cost_s) continue;
       trial.cost_s = cost_s;
       trial.period_s = period_s;

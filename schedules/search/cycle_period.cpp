@@ -61,14 +61,16 @@ bool CyclePeriod::take(std::uint32_t d, const DevicePasses& order, const DeviceC
   }
   start_before_ = start_;
   for_input_before_ = for_input_;
+  circle_before_ = circle_;
+  const double period_before = period_;
   put(d, order, first);
   make_due_after(d, at_most);
-  const bool kept = keeps_waits(d, at_most);
-  if (kept && find_period()) return true;
+  if (keeps_waits(d, at_most) && find_period()) return true;
   put(d, order_before, first_before);
   start_ = start_before_;
   for_input_ = for_input_before_;
-  if (kept) find_period();
+  circle_.swap(circle_before_);
+  period_ = period_before;
   return false;
 }
 

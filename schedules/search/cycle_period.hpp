@@ -31,7 +31,8 @@ class CyclePeriod {
 
   /// False: its passes wait for themselves.
   bool take(const PairCycle& cycle);
-  /// Another order of a device, if the period is at most that long then; else nothing changes.
+  /// Another order of a device, if the period is at most that long then, which is finite; else
+  /// nothing changes.
   bool take(std::uint32_t device, const DevicePasses& order, const DeviceCycles& first,
             double at_most);
 
@@ -83,7 +84,7 @@ class CyclePeriod {
   std::vector<char> for_input_, for_input_before_;  ///< is its input what it waits for the longest?
   std::vector<std::uint64_t> due_;          ///< a bit for each node that may have to start later
   std::vector<std::uint32_t> seen_, path_;  ///< marks
-  std::vector<std::uint32_t> circle_, found_circle_;
+  std::vector<std::uint32_t> circle_, circle_before_, found_circle_;
 };
 
 }  // namespace penstock

@@ -32,12 +32,12 @@ double period_of(const OrderProblem& problem, const PairCycle& cycle);
 inline constexpr double kPriceOfExcess = 10;
 
 struct FoundCycles {
-  std::optional<PairCycle> within;   ///< of the least period within the limits
+  std::optional<PairCycle> within;  ///< of the least period within the limits; none: there was none
   std::optional<PairCycle> nearest;  ///< of the least with what exceeds them at its price
 };
 
-/// The best on a walk of so many evaluations from this one; none: there was none within the limits,
-/// or its passes wait for themselves. Microbatches of the problem do not matter.
+/// The best on a walk of so many evaluations from this one, whose passes wait for themselves where
+/// there is no nearest. Microbatches of the problem do not matter.
 FoundCycles improved(const OrderProblem& problem, const PairCycle& from, std::size_t evaluations,
                      std::mt19937_64& random);
 

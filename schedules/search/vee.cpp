@@ -273,9 +273,10 @@ std::optional<PairCycle> repeating_vee(const OrderProblem& problem, std::uint32_
     best = std::move(found);
   };
   int in_vain = 0;  // lengths
-  for (std::size_t length = kFirstPerPair * passes * passes;
-       period > near && in_vain < kMostInVain &&
-       spent + length * (starts.size() + 1) <= evaluations;
+  const std::size_t shortest =
+      std::min(kFirstPerPair * passes * passes, evaluations / (starts.size() + 1));
+  for (std::size_t length = shortest; period > near && in_vain < kMostInVain &&
+                                      spent + length * (starts.size() + 1) <= evaluations;
        length *= 2) {
     const double before = period;
     for (const PairCycle& start : starts) walk(start, length);

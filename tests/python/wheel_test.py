@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`pip wheel .` without a network, installed into a fresh venv, used from another folder."""
+import json
 import os
 import pathlib
 import shutil
@@ -11,6 +12,11 @@ import urllib.request
 
 from needs import need
 
+try:
+    import tomllib
+except ImportError:  # Python before 3.11
+    tomllib = None
+
 need("numpy", "mesonpy", "pip", "venv", "ensurepip")
 
 SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
@@ -19,9 +25,6 @@ BUILD = pathlib.Path(os.environ["PENSTOCK_BINARY"]).parent.parent
 # The page takes as long to compile as all else; this tree's was compiled already, with the same flags.
 PAGE = BUILD / "playground"
 BUILDS = CLEAN | ({"PENSTOCK_PLAYGROUND_OBJECTS": str(PAGE / "objects")} if (PAGE / "index.html").exists() else {})
-# Where this tree was built: what a wheel has from the same sources by the same commands is not compiled
-# again. Commands name sources by where they are seen from, so it lies beside.
-REBUILT = SOURCE / "build-wheel"
 USE = """
 import json, penstock
 from penstock import _core
@@ -41,33 +44,39 @@ def done(*words, env=CLEAN, **settings):
     return process.stdout
 
 
-def begin_with_objects():
+def is_compiled_alike():
+    """Was this tree built as a wheel is, in a folder that sees the sources from as far?"""
+    if tomllib is None or BUILD.parent != SOURCE:
+        return False
+    options = {o["name"]: o["value"] for o in json.loads(done("meson", "introspect", BUILD, "--buildoptions"))}
+    asked = {"unity": "on", "optimization": "2", "debug": False, "b_ndebug": "false", "b_sanitize": "none"}
+    return asked.items() <= options.items()
+
+
+def begin_with_objects(folder):
     """What was built, configured as pyproject.toml says; sources that meson writes anew are as old as they were."""
-    import tomllib
-    shutil.rmtree(REBUILT, ignore_errors=True)
     own = shutil.ignore_patterns("tests", "meson-info", "meson-logs", "meson-private", "build.ninja")
-    shutil.copytree(BUILD, REBUILT, ignore=own)
+    shutil.copytree(BUILD, folder, ignore=own, dirs_exist_ok=True)
     setup = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["meson-python"]["args"]["setup"]
-    done("meson", "setup", f"--prefix={sys.base_prefix}", *setup, REBUILT, SOURCE)
-    log = REBUILT / ".ninja_log"
+    done("meson", "setup", f"--prefix={sys.base_prefix}", *setup, folder, SOURCE)
+    log = folder / ".ninja_log"
     log.write_text("".join(line for line in log.read_text().splitlines(keepends=True) if "\tbuild.ninja\t" not in line))
-    for path in REBUILT.rglob("*-unity*.cpp"):
-        made = BUILD / path.relative_to(REBUILT)
-        if made.exists() and made.read_text() == path.read_text().replace(str(REBUILT), str(BUILD)):
+    for path in folder.rglob("*-unity*.cpp"):
+        made = BUILD / path.relative_to(folder)
+        if made.exists() and made.read_text() == path.read_text().replace(str(folder), str(BUILD)):
             shutil.copystat(made, path)
 
 
 class Wheel(unittest.TestCase):
     def test_is_all_that_a_fresh_venv_needs(self):
-        import json
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            if BUILD.parent == SOURCE:
-                self.addCleanup(shutil.rmtree, REBUILT, ignore_errors=True)
-                begin_with_objects()
-                how = f"builddir={REBUILT}"
-            else:
-                how = "setup-args=-Doptimization=0"
+            how = "setup-args=-Doptimization=0"
+            if is_compiled_alike():
+                rebuilt = pathlib.Path(tempfile.mkdtemp(prefix="build-wheel-", dir=SOURCE))
+                self.addCleanup(shutil.rmtree, rebuilt, ignore_errors=True)
+                begin_with_objects(rebuilt)
+                how = f"builddir={rebuilt}"
             done(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-q",
                  f"--config-settings={how}", "-w", folder, SOURCE, env=BUILDS)
             wheel, = folder.glob("penstock-*.whl")

@@ -403,7 +403,14 @@ TEST(PairCycles, ALimitThatNoCycleKeepsHasNone) {
   OrderProblem problem = order_problem(shape, 0.5);
   const auto published = cycle_in(problem, word_of(problem, generated("v-min", shape)));
   problem.limits[3] = 10;  // of 5.25 each chunk: not one of both
-  EXPECT_FALSE(improved(problem, *published, 2'000, random).within);
+  const FoundCycles found = improved(problem, *published, 2'000, random);
+  EXPECT_FALSE(found.within);
+  ASSERT_TRUE(found.nearest);
+  EXPECT_GT(excess_of(problem, *found.nearest), 0);
+  const auto cost = [&](const PairCycle& cycle) {
+    return period_of(problem, cycle) * (1 + kPriceOfExcess * excess_of(problem, cycle));
+  };
+  EXPECT_LE(cost(*found.nearest), cost(*published));
 }
 
 TEST(VeeSearch, TooLittleMemoryIsRefusedWithTheLeastThatIsEnough) {
@@ -443,9 +450,17 @@ TEST(RememberedOrders, AreSearchedForOnceAndForgottenAfterEightOthers) {
 }
 
 TEST(VeeSearch, FindsTheSameOrderEveryTime) {
-  const ScheduleShape shape = even_shape(4, 9, 0.75);
-  const OpLists once = generated("v-search", shape), again = generated("v-search", shape);
-  for (int d = 0; d < 4; ++d) EXPECT_EQ(tokens_of(once, d), tokens_of(again, d));
+  const OrderProblem problem = order_problem(even_shape(4, 9, 0.75), 1);
+  EXPECT_EQ(search_vee(problem).word, search_vee(problem).word);
+}
+
+TEST(VeeSearch, FindsWhatRepeatsOnAnyNumberOfDevices) {
+  for (const std::uint32_t devices : {2U, 3U, 24U, 25U, 32U, 64U}) {
+    const OrderProblem problem = order_problem(even_shape(devices, 2 * devices, 1), 1);
+    const auto cycle = repeating_vee(problem);
+    ASSERT_TRUE(cycle) << devices;
+    EXPECT_LE(period_of(problem, *cycle), problem.work(0) / problem.microbatches * 1.001);
+  }
 }
 
 }  // namespace
