@@ -305,17 +305,33 @@ bool repeats_within(const OrderProblem& problem, const PairCycle& cycle, double 
   return false;
 }
 
+/// Of so many devices, every stage's passes taking any `time`.
+template <typename Time>
+ScheduleShape any_shape(std::uint32_t devices, std::mt19937_64& random, const Time& time) {
+  ScheduleShape shape = even_shape(devices, 40, 1);
+  shape.transfer = static_cast<double>(random() % 4);
+  for (std::uint32_t s = 0; s < shape.stages(); ++s)
+    shape.times.push_back({time(), time(), time(), 1, 0.5});
+  return shape;
+}
+
+/// The pass there and the one after it, the last one and the first of the next cycle.
+void change_places(PairCycle& cycle, std::size_t d, std::size_t at) {
+  auto& order = cycle.order[d];
+  if (at + 1 == kPasses) {
+    ++cycle.first[d][index(order.back())];
+    --cycle.first[d][index(order.front())];
+  }
+  std::swap(order[at], order[(at + 1) % kPasses]);
+}
+
 TEST(PairCycles, NoPeriodIsShorterOrLongerThanItsPassesWait) {
   std::mt19937_64 random(20261128);
   constexpr double kNear = 1e-6;
   int periods = 0, never = 0;
   for (int i = 0; i < fewer(400); ++i) {
-    ScheduleShape shape = even_shape(2 + i % 5, 40, 1);
-    shape.transfer = static_cast<double>(random() % 4);
-    for (std::uint32_t s = 0; s < shape.stages(); ++s)
-      shape.times.push_back({static_cast<double>(1 + random() % 20),
-                             static_cast<double>(1 + random() % 20),
-                             static_cast<double>(1 + random() % 20), 1, 0.5});
+    const ScheduleShape shape =
+        any_shape(2 + i % 5, random, [&] { return static_cast<double>(1 + random() % 20); });
     const OrderProblem problem = order_problem(shape, 1);
     std::optional<PairCycle> cycle =
         cycle_in(problem, word_of(problem, generated("v-half", shape)));
@@ -323,12 +339,7 @@ TEST(PairCycles, NoPeriodIsShorterOrLongerThanItsPassesWait) {
     for (int move = 0; move < 60; ++move) {
       const std::size_t d = random() % problem.devices, at = random() % kPasses;
       const PairCycle before = *cycle;
-      auto& order = cycle->order[d];
-      if (at + 1 == kPasses) {
-        ++cycle->first[d][index(order.back())];
-        --cycle->first[d][index(order.front())];
-      }
-      std::swap(order[at], order[(at + 1) % kPasses]);
+      change_places(*cycle, d, at);
       const double period = period_of(problem, *cycle);
       if (period == kNever) {
         EXPECT_FALSE(repeats_within(problem, *cycle, 1e6));
@@ -351,16 +362,11 @@ TEST(PairCycles, PeriodsOfChangedOrdersAreThoseFromNothing) {
   constexpr double kNear = 1e-6;
   int taken = 0, refused = 0;
   for (int i = 0; i < fewer(200); ++i) {
-    ScheduleShape shape = even_shape(2 + i % 5, 40, 1);
-    shape.transfer = static_cast<double>(random() % 4);
-    const auto time = [&] {  // every other time circles are as long as others but for rounding
+    const ScheduleShape shape = any_shape(2 + i % 5, random, [&] {
+      // Every other time circles are as long as others but for rounding.
       const double nearly = i % 2 == 0 ? 1 : 1 + 2e-10 * static_cast<double>(random() % 8);
       return nearly * static_cast<double>(1 + random() % (i % 2 == 0 ? 20 : 3));
-    };
-    for (std::uint32_t s = 0; s < shape.stages(); ++s) {
-      const double forward = time(), input = time();
-      shape.times.push_back({forward, input, time(), 1, 0.5});
-    }
+    });
     const OrderProblem problem = order_problem(shape, 1);
     const auto published = cycle_in(problem, word_of(problem, generated("v-half", shape)));
     ASSERT_TRUE(published);
@@ -371,16 +377,11 @@ TEST(PairCycles, PeriodsOfChangedOrdersAreThoseFromNothing) {
       const auto d = static_cast<std::uint32_t>(random() % problem.devices);
       const std::size_t at = random() % kPasses;
       PairCycle changed = cycle;
-      auto& order = changed.order[d];
-      if (at + 1 == kPasses) {
-        ++changed.first[d][index(order.back())];
-        --changed.first[d][index(order.front())];
-      }
-      std::swap(order[at], order[(at + 1) % kPasses]);
+      change_places(changed, d, at);
       const double period = period_of(problem, changed), before = known.period();
       const double at_most = before * (0.9 + 0.05 * static_cast<double>(random() % 8));
       if (std::abs(period / at_most - 1) < kNear) continue;  // either, by rounding
-      if (known.take(d, order, changed.first[d], at_most)) {
+      if (known.take(d, changed.order[d], changed.first[d], at_most)) {
         EXPECT_LE(period, at_most);
         EXPECT_NEAR(known.period() / period, 1, kNear);
         cycle = std::move(changed);
