@@ -95,7 +95,7 @@ seconds=$((share > 0 ? share : 1))
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
 # Of who allocated two frames are enough: the others take as long as the reader. So does keeping count
 # of what is rare (entropic): a third of the inputs in the same time.
-export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=2}
+export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=2:quarantine_size_mb=256}
 
 # fuzz_one TARGET: its line, and a crash's log on stderr.
 fuzz_one() {
