@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace penstock {
 namespace {
@@ -171,13 +173,40 @@ void move_to(const std::shared_ptr<const Source>& source, Value& value) {
 
 /// Can YAML read this as nothing but this very word? Most values of a sweep are such, and its
 /// parser takes longer than all the rest of reading a scenario.
-bool is_plain_word(const std::string& text) {
+bool is_plain_word(std::string_view text) {
   const auto plain = [](char c) {
     return ('0' <= c && c <= '9') || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
   };
   const auto inner = [&](char c) { return plain(c) || c == '_' || c == '-' || c == '.'; };
-  return text.size() <= 40 && plain(text.front()) && std::ranges::all_of(text, inner) &&
-         text != "null" && text != "Null" && text != "NULL";
+  return !text.empty() && text.size() <= 40 && plain(text.front()) &&
+         std::ranges::all_of(text, inner) && text != "null" && text != "Null" && text != "NULL";
+}
+
+Value word_value(std::string_view word) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.text = word;
+  value.length = static_cast<int>(word.size());  // as parsed
+  return value;
+}
+
+/// `[1, 2, 3]`: nothing but such words between brackets, as most values of a plan's search are;
+/// none: something else.
+std::optional<Value> plain_list(std::string_view text) {
+  if (!text.starts_with('[') || !text.ends_with(']')) return std::nullopt;
+  Value list;
+  list.kind = Value::Kind::list;
+  text.remove_prefix(1);
+  text.remove_suffix(1);
+  while (true) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view word = text.substr(0, comma);
+    if (!is_plain_word(word)) return std::nullopt;
+    list.items.push_back(word_value(word));
+    if (comma == text.size()) return list;
+    text.remove_prefix(comma + 1);
+    if (text.starts_with(' ')) text.remove_prefix(1);
+  }
 }
 
 /// Text is taken as it is (`--set name=a: b`), everything else as YAML.
@@ -185,12 +214,15 @@ Value parse_value(const std::string& text, const KeyRow* row, const std::string&
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return {};
   const bool quoted = text.starts_with('"') || text.starts_with('\'');
   const bool as_it_is = row != nullptr && row->type == KeyRow::Type::text && !quoted;
-  if (!as_it_is && !is_plain_word(text)) return parse_document(text, origin);
-  Value value;
-  value.kind = Value::Kind::scalar;
-  value.text = text;
-  if (!as_it_is) value.length = static_cast<int>(text.size());  // as parsed
-  return value;
+  if (as_it_is) {
+    Value value;
+    value.kind = Value::Kind::scalar;
+    value.text = text;
+    return value;
+  }
+  if (is_plain_word(text)) return word_value(text);
+  if (auto list = plain_list(text)) return std::move(*list);
+  return parse_document(text, origin);
 }
 
 /// May this text be in a list of such a key? `1,5 s` is no list: its first part has no unit.

@@ -187,7 +187,7 @@ FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
   else
     find_plans(full, callbacks, options, published);
   const Axes axes = asked_axes(request, problem, request.asynchronous);
-  full.offers = offers_of(problem, full.result.plans, reasons, axes);
+  full.offers = offers_of(problem, full.result.plans, reasons, axes, options);
   if (!full.offers.empty()) full.alone = kinds_alone(full, callbacks, options);
   full.without_headroom = search_without_headroom(problem, axes, options, full.result);
   return full;

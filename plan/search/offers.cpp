@@ -79,14 +79,17 @@ bool is_within(const Axes& axes, const Scenario& s) {
 }
 
 /// Where most of the bubble is imbalance: what `penstock simulate` would advise, of what was asked
-/// for.
+/// for. Orders that take long to find are not found for that; the search has looked for cuts.
 std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement,
-                                  const Axes& axes) {
+                                  const Axes& axes, const SearchOptions& options) {
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
   const Simulation today = simulate(scenario, EngineChoice::automatic);
-  const ChangesStudy study = study_changes(
-      today, summarize(today), [&](const Scenario& other) { return is_within(axes, other); });
+  const ChangesStudy study = study_changes(today, summarize(today), [&](const Scenario& other) {
+    return is_within(axes, other) &&
+           !options.order_takes_too_long(*other.schedule, other.shape.stages(),
+                                         other.shape.microbatches_per_update);
+  });
   for (const Advice& advice : study.found)
     lines.push_back(
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
@@ -130,12 +133,13 @@ void name_those_for_megatron(std::vector<Offer>& offers) {
 }  // namespace
 
 std::vector<Offer> offers_of(const Problem& problem, const std::vector<FoundPlan>& plans,
-                             const Reasons& reasons, const Axes& axes) {
+                             const Reasons& reasons, const Axes& axes,
+                             const SearchOptions& options) {
   std::vector<Offer> offers;
   for (const FoundPlan& plan : plans) offers.push_back(offer_of(problem, plan, reasons));
   name_those_for_megatron(offers);
   if (!offers.empty())
-    offers[0].would_help = help_for(offers[0].scenario, offers[0].plan.judgement, axes);
+    offers[0].would_help = help_for(offers[0].scenario, offers[0].plan.judgement, axes, options);
   return offers;
 }
 

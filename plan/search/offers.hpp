@@ -2,7 +2,7 @@
 // would help.
 #pragma once
 
-#include "plan/search/kept_plans.hpp"
+#include "plan/search/search.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <map>
@@ -27,9 +27,10 @@ struct Offer {
 /// What limits plans that were judged, by the texts of their scenarios.
 using Reasons = std::map<std::string, std::vector<std::string>>;
 
-/// The plans, with what would help the first; `axes`: what was asked for.
+/// The plans, with what would help the first; `axes` and `options`: what was asked for.
 std::vector<Offer> offers_of(const Problem& problem, const std::vector<FoundPlan>& plans,
-                             const Reasons& reasons, const Axes& axes);
+                             const Reasons& reasons, const Axes& axes,
+                             const SearchOptions& options);
 
 /// Those that have its schedule: Megatron-LM by its flags, PyTorch's pipelining by a class of its
 /// own or from a table.

@@ -337,8 +337,8 @@ class Search {
   }
 
   bool takes_too_long(const PlanFamily& family) const {
-    return family.schedule->looks_at_costs &&
-           2 * family.stages() * family.shape.microbatches > options_.most_searched_ops;
+    return options_.order_takes_too_long(*family.schedule, family.stages(),
+                                         family.shape.microbatches);
   }
 
   void leave_family(const Bound& bound, const PlanFamily& family) {

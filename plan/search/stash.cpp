@@ -17,8 +17,17 @@ bool frees(const Op& op, bool until_weights) {
          op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
 }
 
-/// Microbatches of each stage of a device, at all times when it has just taken up another.
-using Holdings = std::vector<std::vector<int>>;
+/// Microbatches of each stage of a device, at all times when it frees some next: at others it holds
+/// no more of any.
+struct Holdings {
+  std::size_t stages = 0;
+  std::vector<int> held{};  ///< [time][stage]
+
+  std::size_t times() const { return held.size() / stages; }
+  std::span<const int> at(std::size_t time) const {
+    return std::span(held).subspan(time * stages, stages);
+  }
+};
 
 /// A number of each stage, whose sums tell what is held; what they might mix up would be left out.
 std::uint64_t number_of(std::size_t stage) {
@@ -29,20 +38,27 @@ std::uint64_t number_of(std::size_t stage) {
 }
 
 Holdings holdings(std::span<const Op> ops, const std::vector<Share>& shares, bool until_weights) {
-  Holdings out;
+  std::vector<std::size_t> place(std::ranges::max(shares, {}, &Share::stage).stage + 1);
+  for (std::size_t i = 0; i < shares.size(); ++i) place[shares[i].stage] = i;
+  Holdings out{shares.size()};
   std::vector<int> held(shares.size(), 0);
   std::unordered_set<std::uint64_t> seen;
   std::uint64_t sum = 0;
+  bool grew = false;
+  const auto take_time = [&] {
+    if (grew && seen.insert(sum).second) out.held.insert(out.held.end(), held.begin(), held.end());
+    grew = false;
+  };
   for (const Op& op : ops) {
     const bool freed = frees(op, until_weights);
     if (!takes(op) && !freed) continue;
-    const auto place =
-        std::ranges::find(shares, static_cast<std::uint32_t>(op.stage), &Share::stage);
-    const auto stage = static_cast<std::size_t>(place - shares.begin());
+    if (freed) take_time();
+    grew = !freed;
+    const std::size_t stage = place[op.stage];
     held[stage] += freed ? -1 : 1;
     sum += freed ? -number_of(stage) : number_of(stage);
-    if (!freed && seen.insert(sum).second) out.push_back(held);
   }
+  take_time();
   return out;
 }
 
@@ -58,26 +74,26 @@ double peak_of_one_stage(std::span<const Op> ops, bool until_weights) {
 /// The peak of a device per layer however its layers are spread over its stages, at least: the
 /// value of the game in which one side chooses the stage of a layer and the other the time. Any
 /// mixture of times bounds it; fictitious play (Brown, 1951) finds a good one.
-double least_peak(const Holdings& times) {
-  if (times.empty()) return 0;
-  const std::size_t stages = times.begin()->size();
-  std::vector<double> of_stage(stages, 0);  // sums over the times chosen
-  std::vector<std::pair<const std::vector<int>*, double>> of_time;
-  for (const auto& held : times) of_time.emplace_back(&held, 0);
-  std::size_t stage = 0;
+double least_peak(const Holdings& holdings) {
+  const std::size_t stages = holdings.stages, times = holdings.times();
+  if (times == 0) return 0;
   double best = 0;
+  std::vector<double> of_stage(stages, 0), of_time(times, 0);  // sums over what was chosen
+  std::vector<double> held(stages * times);                    // [stage][time]
+  for (std::size_t t = 0; t < times; ++t) {
+    for (std::size_t s = 0; s < stages; ++s) held[s * times + t] = holdings.at(t)[s];
+    best = std::max(best, static_cast<double>(std::ranges::min(holdings.at(t))));
+  }
+  std::size_t stage = 0;
   constexpr int kRounds = 64;
   for (int round = 1; round <= (stages == 1 ? 1 : kRounds); ++round) {
-    auto chosen = of_time.begin();
-    for (auto at = of_time.begin(); at != of_time.end(); ++at) {
-      at->second += (*at->first)[stage];
-      if (at->second > chosen->second) chosen = at;
-    }
-    for (std::size_t c = 0; c < stages; ++c) of_stage[c] += (*chosen->first)[c];
+    for (std::size_t t = 0; t < times; ++t) of_time[t] += held[stage * times + t];
+    const auto chosen =
+        static_cast<std::size_t>(std::ranges::max_element(of_time) - of_time.begin());
+    for (std::size_t s = 0; s < stages; ++s) of_stage[s] += held[s * times + chosen];
     stage = static_cast<std::size_t>(std::ranges::min_element(of_stage) - of_stage.begin());
     best = std::max(best, of_stage[stage] / round);
   }
-  for (const auto& held : times) best = std::max(best, static_cast<double>(std::ranges::min(held)));
   return best;
 }
 
@@ -118,13 +134,13 @@ std::vector<std::vector<Share>> shares_of(const PlanFamily& family) {
 
 std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vector<Share>& shares,
                                         bool until_weights) {
-  const Holdings times = holdings(ops, shares, until_weights);
+  const Holdings all = holdings(ops, shares, until_weights);
   std::vector<std::vector<int>> out;
-  for (const std::vector<int>& held : times) {
-    const auto no_less = [&](const std::vector<int>& other) {
-      return &other != &held && std::ranges::equal(held, other, std::ranges::less_equal{});
-    };
-    if (std::ranges::none_of(times, no_less)) out.push_back(held);
+  for (std::size_t t = 0; t < all.times(); ++t) {
+    bool less = false;
+    for (std::size_t other = 0; other < all.times() && !less; ++other)
+      less = other != t && std::ranges::equal(all.at(t), all.at(other), std::ranges::less_equal{});
+    if (!less) out.emplace_back(all.at(t).begin(), all.at(t).end());
   }
   return out;
 }

@@ -130,11 +130,13 @@ Candidate CutsThereAndBack::recomputing(const Cut& cut) {
   return out;
 }
 
-/// Of a microbatch, by device. Its own layers say it, so most are known from cuts before.
+/// Of a microbatch, by device. Its own layers say it, so most are known from cuts before; where
+/// they begin counts only in a profile: the layers of a transformer are alike.
 std::vector<double> CutsThereAndBack::find_works_s(const Candidate& cut) {
   const std::size_t stages = cut.layers.size();
   std::vector<int> first(stages, 0);
-  std::partial_sum(cut.layers.begin(), cut.layers.end() - 1, first.begin() + 1);
+  if (problem_.base().profile)
+    std::partial_sum(cut.layers.begin(), cut.layers.end() - 1, first.begin() + 1);
   const auto own_layers = [&](std::size_t d) {
     std::vector<int> out{static_cast<int>(d)};
     for (const std::size_t s : {d, stages - 1 - d}) {

@@ -3,6 +3,7 @@
 #include "scenarios/keys.hpp"
 #include "scenarios/scenario.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,6 +73,44 @@ TEST(Set, ListsAndMaps) {
       << "a map replaces";
   EXPECT_EQ(with(kAbstract, {"pipeline={stages: 2}"}).shape.microbatches_per_update, 1U);
   EXPECT_EQ(with(kAbstract, {"cluster.link={latency: 2 s}"}).cluster.link->latency_s, 2);
+}
+
+/// Lists of plain words are read without YAML's parser, which a space behind the bracket asks for.
+TEST(Set, ListsOfPlainWordsAreReadAsYamlReadsThem) {
+  const auto outcome = [](const std::string& list, const std::string& key) {
+    try {
+      return with(kReal, {key + "=" + list}).text;
+    } catch (const InputError& error) {
+      const auto& all = error.diagnostics();
+      std::string text;
+      for (const Diagnostic& d : all) text += d.message + fmt::format(" {}\n", d.length);
+      return text;
+    }
+  };
+  for (const std::string inner : {"3, 3, 3, 3, 3, 3, 3, 3",
+                                  "3,3,3,3,3,3,3,3",
+                                  "3,  3",
+                                  "3, 3,",
+                                  "3, null",
+                                  "3, ~",
+                                  "3, ab",
+                                  "3, -1",
+                                  "3, 1e2",
+                                  "3, 0x3",
+                                  "3, 'a'",
+                                  "3, [4]",
+                                  "3, a: b",
+                                  "3, {a: 1}",
+                                  "3 4",
+                                  "",
+                                  ",",
+                                  "3, , 4",
+                                  "full, none, full, none, full, none, full, none",
+                                  "full, fulll",
+                                  "3, # 4"})
+    for (const std::string key : {"split", "recompute", "placement", "width"})
+      EXPECT_EQ(outcome("[" + inner + "]", key), outcome("[ " + inner + "]", key))
+          << key << " " << inner;
 }
 
 TEST(Set, InsideANamedModelOrCluster) {
