@@ -82,6 +82,14 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
   return flows;
 }
 
+/// An all-gather and a reduce-scatter send the same round the same ring.
+bool go_alike(const AxisCollective& a, const AxisCollective& b) {
+  const auto half = [](Collective what) {
+    return what == Collective::all_gather || what == Collective::reduce_scatter;
+  };
+  return a.axis == b.axis && half(a.what) && half(b.what);
+}
+
 }  // namespace
 
 std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs) {
@@ -194,9 +202,20 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
 void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,
                               Network& network) {
   if (mesh.size(of.axis) == 1) return;
+  const auto alike = std::ranges::find_if(
+      collectives_, [&](const AxisCollective& known) { return go_alike(known, of); });
+  const std::optional<std::uint32_t> known =
+      alike == collectives_.end() ? std::nullopt : std::optional(collective_of(0, *alike));
   collectives_.push_back(of);
   first_collective_[index(static_cast<int>(of.axis))][index(static_cast<int>(of.what))] =
       static_cast<std::uint32_t>(transfers_.size());
+  if (known) {
+    for (std::size_t device = 0; device < mesh.gpus.size(); ++device) {
+      transfers_.push_back(Transfer(transfers_[*known + device]));
+      transfers_.back().what = of.what;
+    }
+    return;
+  }
   const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
   for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
