@@ -191,9 +191,10 @@ Value word_value(std::string_view word) {
 }
 
 /// `[1, 2, 3]`: nothing but such words between brackets, as most values of a plan's search are;
-/// none: something else.
+/// none: something else, or so long that the parser is to say whether it is too long.
 std::optional<Value> plain_list(std::string_view text) {
-  if (!text.starts_with('[') || !text.ends_with(']')) return std::nullopt;
+  constexpr std::size_t kMost = 10'000;  // characters
+  if (!text.starts_with('[') || !text.ends_with(']') || text.size() > kMost) return std::nullopt;
   Value list;
   list.kind = Value::Kind::list;
   text.remove_prefix(1);

@@ -79,22 +79,28 @@ bool is_within(const Axes& axes, const Scenario& s) {
 }
 
 /// Where most of the bubble is imbalance: what `penstock simulate` would advise, of what was asked
-/// for. Orders that take long to find are not found for that; the search has looked for cuts.
+/// for. Orders that take long to find are not found for that.
 std::vector<std::string> help_for(const Scenario& scenario, const Judgement& judgement,
                                   const Axes& axes, const SearchOptions& options) {
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
   const Simulation today = simulate(scenario, EngineChoice::automatic);
+  std::string left_out;
   const ChangesStudy study = study_changes(today, summarize(today), [&](const Scenario& other) {
-    return is_within(axes, other) &&
-           !options.order_takes_too_long(*other.schedule, other.shape.stages(),
-                                         other.shape.microbatches_per_update);
+    if (!is_within(axes, other)) return false;
+    const bool takes_long = options.order_takes_too_long(*other.schedule, other.shape.stages(),
+                                                         other.shape.microbatches_per_update);
+    if (takes_long) left_out = other.schedule->name;
+    return !takes_long;
   });
   for (const Advice& advice : study.found)
     lines.push_back(
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
   if (!study.incomplete_because.empty())
     lines.push_back(fmt::format("not complete: {}", study.incomplete_because));
+  if (!left_out.empty())
+    lines.push_back(
+        fmt::format("not tried: other values with {}, whose orders take long to find", left_out));
   return lines;
 }
 

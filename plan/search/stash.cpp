@@ -17,8 +17,8 @@ bool frees(const Op& op, bool until_weights) {
          op.kind == (until_weights ? OpKind::backward_weight : OpKind::backward_input);
 }
 
-/// Microbatches of each stage of a device, at all times when it frees some next: at others it holds
-/// no more of any.
+/// Microbatches of each stage of a device, at all times when it frees some next or has ended, each
+/// that is the same once: at others it holds no more of any.
 struct Holdings {
   std::size_t stages = 0;
   std::vector<int> held{};  ///< [time][stage]

@@ -131,7 +131,8 @@ Candidate CutsThereAndBack::recomputing(const Cut& cut) {
 }
 
 /// Of a microbatch, by device. Its own layers say it, so most are known from cuts before; where
-/// they begin counts only in a profile: the layers of a transformer are alike.
+/// they begin counts only in a profile: the layers of a transformer are alike. (Nearly so where the
+/// stack has a speed_spread, by which all devices share a pace; a trial has the exact times.)
 std::vector<double> CutsThereAndBack::find_works_s(const Candidate& cut) {
   const std::size_t stages = cut.layers.size();
   std::vector<int> first(stages, 0);

@@ -87,7 +87,15 @@ TEST(Set, ListsOfPlainWordsAreReadAsYamlReadsThem) {
       return text;
     }
   };
-  for (const std::string inner : {"3, 3, 3, 3, 3, 3, 3, 3",
+  EXPECT_EQ(with(kReal, {"split=[4,4, 4,4, 4,4, 4,4]"}).layers, std::vector<int>(8, 4));
+  for (const std::string inner : {"4, 4, 4, 4, 4, 4, 4, 4",
+                                  "0, 1, 2, 3, 4, 5, 6, 7",
+                                  "1.5, 3",
+                                  "a-b, c_d",
+                                  "3., 4",
+                                  "true, yes",
+                                  "0123456789012345678901234567890123456789012, 1",
+                                  "3, 3, 3, 3, 3, 3, 3, 3",
                                   "3,3,3,3,3,3,3,3",
                                   "3,  3",
                                   "3, 3,",

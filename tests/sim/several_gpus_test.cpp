@@ -91,6 +91,10 @@ TEST(TensorRanks, AnOpWaitsForItsGathersAndThenScatters) {
     expect_both(run, [&](const Timeline& t) {
       EXPECT_NEAR(t.op(run.op(0, 0)).length_s(), 1 + 8 * 3 * 0.1 + 0.75 * (20 + 24) / 2, 1e-12);
     });
+    for (const Collective what : {Collective::all_gather, Collective::reduce_scatter}) {
+      const std::uint32_t ring = run.traffic->collective_of(0, {Axis::tensor, what});
+      EXPECT_EQ((*run.traffic)[ring].what, what);
+    }
   }
 }
 
