@@ -85,12 +85,13 @@ std::vector<std::string> help_for(const Scenario& scenario, const Judgement& jud
   if (judgement.main_cause != "imbalance") return {};
   std::vector<std::string> lines;
   const Simulation today = simulate(scenario, EngineChoice::automatic);
-  std::string left_out;
+  // Changes that keep the schedule: no other with such orders is advised.
+  bool left_out = false;
   const ChangesStudy study = study_changes(today, summarize(today), [&](const Scenario& other) {
     if (!is_within(axes, other)) return false;
     const bool takes_long = options.order_takes_too_long(*other.schedule, other.shape.stages(),
                                                          other.shape.microbatches_per_update);
-    if (takes_long) left_out = other.schedule->name;
+    left_out = left_out || takes_long;
     return !takes_long;
   });
   for (const Advice& advice : study.found)
@@ -98,9 +99,9 @@ std::vector<std::string> help_for(const Scenario& scenario, const Judgement& jud
         fmt::format("{}: update time {:+.1f} %", advice.change, 100 * (advice.time_ratio - 1)));
   if (!study.incomplete_because.empty())
     lines.push_back(fmt::format("not complete: {}", study.incomplete_because));
-  if (!left_out.empty())
-    lines.push_back(
-        fmt::format("not tried: other values with {}, whose orders take long to find", left_out));
+  if (left_out)
+    lines.push_back(fmt::format("not tried: other values with {}, whose orders take long to find",
+                                scenario.schedule->name));
   return lines;
 }
 

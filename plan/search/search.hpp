@@ -63,6 +63,7 @@ struct SearchOptions {
   /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds, but for one of
   /// two chunks there and back (most_trials).
   std::int64_t most_searched_ops = 2048;
+  /// Of so many virtual stages and microbatches.
   bool order_takes_too_long(const Schedule& schedule, std::int64_t stages,
                             std::int64_t microbatches) const {
     return schedule.looks_at_costs && 2 * stages * microbatches > most_searched_ops;
