@@ -344,8 +344,8 @@ bool is_neox(const Value& document) {
 /// A gated MLP of GPT-NeoX: its three matrices have together what `intermediate` says of two, in
 /// multiples (megatron/model/transformer.py, ParallelMLP).
 std::int64_t gated_width(double intermediate, double multiple) {
-  return static_cast<std::int64_t>(std::ceil(std::floor(intermediate * 2 / 3) / multiple) *
-                                   multiple / 2);
+  const double both = std::ceil(std::floor(intermediate * 2 / 3) / multiple) * multiple;
+  return static_cast<std::int64_t>(std::min(both / 2, 1e12));
 }
 
 double number_in(const Value& document, std::string_view name, double otherwise) {

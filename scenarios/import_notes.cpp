@@ -219,8 +219,13 @@ std::string ImportNotes::untold_text() const {
 
 std::string ImportNotes::asked_text() const {
   std::vector<std::string> names, defines, hints;
+  std::vector<std::string> unknown;
+  for (std::size_t i = 0; i < options_.size(); ++i)
+    if (kinds_[i] == Kind::unknown) unknown.push_back(options_[i].name);
   for (const auto& [name, how] : asked_) {
-    names.push_back(printable(dashes_ + name));
+    const std::string typo = nearest(name, unknown);
+    names.push_back(printable(
+        dashes_ + name + (typo.empty() ? "" : fmt::format(" ({}{} is not known)", dashes_, typo))));
     defines.push_back(printable(fmt::format("--define {}=N", name)));
     if (!how.empty() && std::ranges::find(hints, how) == hints.end()) hints.push_back(how);
   }
@@ -255,8 +260,8 @@ std::string ImportNotes::missing(const std::string& indent) {
 }
 
 std::string ImportNotes::head(const std::string& origin) {
-  refuse(origin);
   sort_out();
+  refuse(origin);
   return comments() + fmt::format("name: {}\n", Json(name(origin)).dump());
 }
 

@@ -9,8 +9,8 @@
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/keys.hpp"
 #include "scenarios/megatron_flags.hpp"
+#include "scenarios/megatron_programs.hpp"
 #include "scenarios/scenario.hpp"
-#include "scenarios/shell_values.hpp"
 #include "scenarios/shell_words.hpp"
 #include "scenarios/vocabularies.hpp"
 
@@ -25,72 +25,9 @@
 namespace penstock {
 namespace {
 
-/// Programs that train something else than a decoder, by a word of their names.
-constexpr std::pair<std::string_view, const char*> kOtherPrograms[] = {
-    {"t5", "T5 has an encoder, too"},
-    {"ul2", "it has an encoder, too"},
-    {"mamba", "Mamba's state-space layers are no attention"},
-    {"hybrid", "its layers are of several kinds"},
-    {"vlm", "it has a vision encoder, too"},
-    {"llava", "it has a vision encoder, too"},
-    {"multimodal", "it has encoders, too"},
-    {"clip", "it has a vision encoder, too"},
-    {"vision", "it sees images"},
-    {"retro", "Retro retrieves and attends to chunks, too"},
-    {"ict", "it trains two encoders"},
-    {"realm", "it trains two encoders"},
-    {"biencoder", "it trains two encoders"},
-    {"dit", "it is a diffusion model"},
-    {"sd", "it is a diffusion model"},
-    {"flux", "it is a diffusion model"}};
-
-/// Flags that only such have.
-constexpr std::pair<const char*, const char*> kOtherFlags[] = {
-    {"decoder-num-layers", "it has an encoder and a decoder"},
-    {"decoder-seq-length", "it has an encoder and a decoder"},
-    {"hybrid-override-pattern", "its layers are of several kinds"},
-    {"hybrid-layer-pattern", "its layers are of several kinds"},
-    {"is-hybrid-model", "its layers are of several kinds"},
-    {"vision-model-type", "it has a vision encoder, too"},
-    {"retro-add-retriever", "Retro retrieves and attends to chunks, too"},
-    {"retro-project-dir", "Retro retrieves and attends to chunks, too"},
-    {"ict-head-size", "it trains two encoders"}};
-
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
-}
-
-/// Names of Python programs in a script, its comments left out, in lower case.
-std::vector<std::string> programs_in(std::string_view text) {
-  std::vector<std::string> out;
-  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
-    end = std::min(text.find('\n', at), text.size());
-    std::string line = lower_case(std::string(text.substr(at, end - at)));
-    const std::size_t first = line.find_first_not_of(" \t");
-    if (first == line.npos || line[first] == '#') continue;
-    for (std::size_t py = line.find(".py"); py != line.npos; py = line.find(".py", py + 1)) {
-      std::size_t begin = py;
-      while (begin > 0 && (is_name(line[begin - 1]) || line[begin - 1] == '-')) --begin;
-      if (begin < py) out.push_back(line.substr(begin, py - begin));
-    }
-  }
-  return out;
-}
-
-bool has_word(const std::string& name, std::string_view word) {
-  for (std::size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
-    const auto is_letter = [&](std::size_t i) {
-      return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
-    };
-    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-  }
-  return false;
-}
-
-bool trains_gpt(const std::string& program) {
-  return has_word(program, "gpt") || has_word(program, "gpt2") || has_word(program, "gpt3") ||
-         program.find("llama") != program.npos;
 }
 
 /// Bytes of a number, by Megatron-LM's name of its type.
@@ -98,7 +35,7 @@ double bytes_of_type(const std::string& type) {
   return type == "fp8" ? 1 : type == "bf16" || type == "fp16" ? 2 : 4;
 }
 
-class Import : ImportNotes {
+class Import : public ImportNotes {
  public:
   explicit Import(MegatronJob job)
       : ImportNotes(std::move(job.options), job.is_script ? "--" : "", megatron_flags()),
@@ -113,7 +50,8 @@ class Import : ImportNotes {
   }
 
   std::string scenario() {
-    refuse_other_models();
+    refuse_other_models(programs_, *this, origin_);
+    bert_ = trains_bert(programs_, *this);
     std::string model_part = model();  // first: it counts the layers
     const std::string other_parts = rest();
     model_part += missing("  ");
@@ -122,29 +60,6 @@ class Import : ImportNotes {
   }
 
  private:
-  void refuse_other_models() {
-    std::string what, why;
-    const bool gpt = std::ranges::any_of(programs_, trains_gpt);
-    for (const std::string& program : programs_)
-      for (const auto& [word, reason] : kOtherPrograms)
-        if (!gpt && what.empty() && has_word(program, word)) what = program + ".py", why = reason;
-    for (const auto& [flag, reason] : kOtherFlags)
-      if (what.empty() && mentions(flag)) what = "--" + std::string(flag), why = reason;
-    const std::string layers = mentions("spec") ? word("spec", "") : "";
-    if (what.empty() && layers.find("mamba") != layers.npos)
-      what = "--spec " + layers, why = "Mamba's state-space layers are no attention";
-    if (!what.empty())
-      throw InputError(
-          origin_,
-          fmt::format("'{}' trains no decoder-only GPT: {}. Such a model is not read from flags; "
-                      "give its costs (`penstock init` shows the keys of a model by costs) or a "
-                      "table of its measured layers (`penstock import layers.csv`)",
-                      printable(what), why));
-    bert_ = !gpt && (std::ranges::any_of(
-                         programs_, [](const std::string& p) { return has_word(p, "bert"); }) ||
-                     word("tokenizer-type", "").starts_with("BertWordPiece"));
-  }
-
   std::int64_t size(const char* flag, const char* key) {
     const auto value = number(flag, key);
     if (!value) ask(flag, "--model config.json|NAME, which gives the sizes of the model");
@@ -371,8 +286,11 @@ class Import : ImportNotes {
       // Of matrices in layers one momentum, of all others Adam's two moments (Liu et al.,
       // arXiv:2502.16982, section 2.1).
       has("optimizer", key);
-      const double matrices = static_cast<double>(layers_ * shape_.layer_matrix_parameters());
-      const double share = matrices / static_cast<double>(shape_.parameters());
+      const double matrices =
+          static_cast<double>(layers_) * static_cast<double>(shape_.layer_matrix_parameters());
+      const double ends = (shape_.tie_embeddings ? 1 : 2) * static_cast<double>(shape_.vocab_size) *
+                          static_cast<double>(shape_.hidden_size);
+      const double share = matrices / (matrices + ends);
       assume(
           fmt::format("{}: Muon's momentum for {:.1f} % of the parameters, the matrices of "
                       "layers, Adam's two moments for the others: their mean",

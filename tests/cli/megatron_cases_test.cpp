@@ -116,7 +116,7 @@ TEST_F(MegatronCases, DeepSpeedsConfigurationAloneIsNoJob) {
 TEST_F(MegatronCases, PrimusHasMegatronsFlagsAsKeys) {
   const Answer a = answer_of("primus.yaml", {},
                              {"--model", "llama-3-70b", "--cluster", "{base: dgx-h100, nodes: 2}"});
-  EXPECT_EQ(a.result["gpus"], 16);
+  EXPECT_EQ(a.result["devices"].size(), 4U) << "2 stages of 2 replicas on 16 GPUs";
   EXPECT_EQ(a.result["chunks"], 2);
   EXPECT_EQ(a.result["samples_per_update"], 64);
 }

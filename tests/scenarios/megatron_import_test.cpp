@@ -232,6 +232,15 @@ TEST(Megatron, SizesThatAreNotThereAreAskedForAtOnce) {
       "micro-batch-size=N, or --model config.json|NAME, which gives the sizes of the model");
 }
 
+TEST(Megatron, ATypoOfWhatIsAskedForIsSaid) {
+  const std::string said = refusal_of(
+      "pretrain_gpt.py --num-layer 24 --hiden-size 1024 --bf16 "
+      "--num-attention-heads 16 --seq-length 1024 --vocab-size 50257 "
+      "--micro-batch-size 1 --tensor-model-parallel-size 1");
+  EXPECT_NE(said.find("--num-layers (--num-layer is not known)"), std::string::npos) << said;
+  EXPECT_NE(said.find("--hidden-size (--hiden-size is not known)"), std::string::npos) << said;
+}
+
 TEST(Megatron, ADefinedFlagIsAFlag) {
   const std::string script =
       "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
@@ -278,6 +287,7 @@ TEST(Megatron, OtherModelsThanAGptAreRefused) {
        "state-space"},
       {"python pretrain_vlm.py --num-layers 4", "vision encoder"},
       {"python pretrain_retro.py --num-layers 4", "Retro"},
+      {"python pretrain_gpt_retro.py --num-layers 4", "Retro"},
       {"python pretrain_ict.py --num-layers 4", "two encoders"},
       {"python pretrain_vision_classify.py --num-layers 4", "images"},
   };

@@ -1,0 +1,116 @@
+#include "scenarios/megatron_programs.hpp"
+
+#include "base/error.hpp"
+#include "scenarios/document.hpp"
+#include "scenarios/shell_values.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace penstock {
+namespace {
+
+/// Programs that train something else than a decoder, by a word of their names.
+constexpr std::pair<std::string_view, const char*> kOtherPrograms[] = {
+    {"t5", "T5 has an encoder, too"},
+    {"ul2", "it has an encoder, too"},
+    {"mamba", "Mamba's state-space layers are no attention"},
+    {"hybrid", "its layers are of several kinds"},
+    {"vlm", "it has a vision encoder, too"},
+    {"llava", "it has a vision encoder, too"},
+    {"multimodal", "it has encoders, too"},
+    {"clip", "it has a vision encoder, too"},
+    {"vision", "it sees images"},
+    {"retro", "Retro retrieves and attends to chunks, too"},
+    {"ict", "it trains two encoders"},
+    {"realm", "it trains two encoders"},
+    {"biencoder", "it trains two encoders"},
+    {"dit", "it is a diffusion model"},
+    {"sd", "it is a diffusion model"},
+    {"flux", "it is a diffusion model"}};
+
+/// Flags that only such have.
+constexpr std::pair<const char*, const char*> kOtherFlags[] = {
+    {"decoder-num-layers", "it has an encoder and a decoder"},
+    {"decoder-seq-length", "it has an encoder and a decoder"},
+    {"hybrid-override-pattern", "its layers are of several kinds"},
+    {"hybrid-layer-pattern", "its layers are of several kinds"},
+    {"is-hybrid-model", "its layers are of several kinds"},
+    {"vision-model-type", "it has a vision encoder, too"},
+    {"retro-add-retriever", "Retro retrieves and attends to chunks, too"},
+    {"retro-project-dir", "Retro retrieves and attends to chunks, too"},
+    {"ict-head-size", "it trains two encoders"}};
+
+bool has_word(const std::string& name, std::string_view word) {
+  for (std::size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
+    const auto is_letter = [&](std::size_t i) {
+      return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
+    };
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  }
+  return false;
+}
+
+/// Of a program, why it trains no decoder; null where its name does not say so.
+const char* other_kind(const std::string& program) {
+  for (const auto& [word, reason] : kOtherPrograms)
+    if (has_word(program, word)) return reason;
+  return nullptr;
+}
+
+bool trains_gpt(const std::string& program) {
+  if (other_kind(program) != nullptr) return false;
+  return has_word(program, "gpt") || has_word(program, "gpt2") || has_word(program, "gpt3") ||
+         program.find("llama") != program.npos;
+}
+
+}  // namespace
+
+std::vector<std::string> programs_in(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    std::string line = std::string(text.substr(at, end - at));
+    std::ranges::transform(line, line.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first == line.npos || line[first] == '#') continue;
+    for (std::size_t py = line.find(".py"); py != line.npos; py = line.find(".py", py + 1)) {
+      std::size_t begin = py;
+      while (begin > 0 && (is_name(line[begin - 1]) || line[begin - 1] == '-')) --begin;
+      if (begin < py) out.push_back(line.substr(begin, py - begin));
+    }
+  }
+  return out;
+}
+
+void refuse_other_models(const std::vector<std::string>& programs, ImportNotes& notes,
+                         const std::string& origin) {
+  std::string what, why;
+  const bool gpt = std::ranges::any_of(programs, trains_gpt);
+  for (const std::string& program : programs)
+    if (const char* reason = other_kind(program); !gpt && what.empty() && reason != nullptr)
+      what = program + ".py", why = reason;
+  for (const auto& [flag, reason] : kOtherFlags)
+    if (what.empty() && notes.mentions(flag)) what = "--" + std::string(flag), why = reason;
+  const std::string layers = notes.mentions("spec") ? notes.word("spec", "") : "";
+  if (what.empty() && layers.find("mamba") != layers.npos)
+    what = "--spec " + layers, why = "Mamba's state-space layers are no attention";
+  if (!what.empty())
+    throw InputError(
+        origin,
+        fmt::format("'{}' trains no decoder-only GPT: {}. Such a model is not read from flags; "
+                    "give its costs (`penstock init` shows the keys of a model by costs) or a "
+                    "table of its measured layers (`penstock import layers.csv`)",
+                    printable(what), why));
+}
+
+bool trains_bert(const std::vector<std::string>& programs, ImportNotes& notes) {
+  const auto is_bert = [](const std::string& program) { return has_word(program, "bert"); };
+  return std::ranges::none_of(programs, trains_gpt) &&
+         (std::ranges::any_of(programs, is_bert) ||
+          notes.word("tokenizer-type", "").starts_with("BertWordPiece"));
+}
+
+}  // namespace penstock
