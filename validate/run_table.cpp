@@ -23,9 +23,10 @@ struct GpuCluster {
   std::string_view gpu, cluster, device;
 };
 constexpr GpuCluster kClusters[] = {
-    {"h100", "dgx-h100", "H100"},       {"a100", "dgx-a100", "A100-80"},
-    {"a100-80", "dgx-a100", "A100-80"}, {"a100-40", "dgx-a100-40", "A100-40"},
-    {"b200", "dgx-b200", "B200"},       {"gb200", "gb200-nvl72", "GB200"}};
+    {"h100", "dgx-h100", "H100"},          {"h200", "dgx-h200", "H200"},
+    {"a100", "dgx-a100", "A100-80"},       {"a100-80", "dgx-a100", "A100-80"},
+    {"a100-40", "dgx-a100-40", "A100-40"}, {"b200", "dgx-b200", "B200"},
+    {"gb200", "gb200-nvl72", "GB200"}};
 
 /// Which stack (models/stacks) made the runs of a source, and whether its tensor parallelism
 /// divides sequences, too, where no column says it.
