@@ -267,9 +267,16 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"define",
          "NAME=VALUE",
-         "of a JOB's script: a variable of its surroundings; repeatable",
+         "of a JOB: a variable of its script's surroundings, or a flag, as num-layers=32; "
+         "repeatable",
          {},
          true,
+         {}},
+        {"model",
+         "NAME",
+         "of Megatron's JOB: a model or its file, which gives the sizes that flags leave out",
+         {},
+         false,
          {}},
         kOutput},
        "penstock import megatron-args train.sh --cluster dgx-a100 > my.yaml\n"

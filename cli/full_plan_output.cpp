@@ -80,6 +80,14 @@ std::string ranks_text(const Choice& choice) {
   return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
 }
 
+/// Whose memory it is, and which bound where the model leaves something out.
+std::string memory_legend(const Scenario& s) {
+  if (s.left_out().empty()) return "of the fullest device";
+  return s.missing_saves.empty() ? "of the fullest device, at least"
+         : s.missing.empty()     ? "of the fullest device, at most"
+                                 : "of the fullest device, about";
+}
+
 std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
   using A = TextTable::Align;
   TextTable table({"plan", "schedule", "p", "v", "w", "t", "b", "m", "recompute", "GPUs", "update",
@@ -108,9 +116,7 @@ std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
                                    {"t", "GPUs of a stage (tensor parallel)"},
                                    {"b", "samples of a microbatch"},
                                    {"m", "microbatches per update"},
-                                   {"memory", offers.front().scenario.missing.empty()
-                                                  ? "of the fullest device"
-                                                  : "of the fullest device, at least"},
+                                   {"memory", memory_legend(offers.front().scenario)},
                                    {"engine", "that simulated it"},
                                    {"ranks", "their order on the GPUs"}},
                                   width);

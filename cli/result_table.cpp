@@ -30,6 +30,12 @@ std::string ends(const Result& r) {
   return r.stalled_because.empty() ? "" : "Ends?      NO: " + r.stalled_because + "\n";
 }
 
+/// Is the memory of the real job more than this, or less?
+std::string bound_of(const Scenario& s) {
+  if (s.missing_saves.empty()) return "at least ";
+  return s.missing.empty() ? "at most " : "about ";
+}
+
 std::string fits(const Simulation& s, const Result& r) {
   const auto fullest = std::ranges::min_element(
       r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
@@ -40,10 +46,13 @@ std::string fits(const Simulation& s, const Result& r) {
                            "Fits?      unknown: the cluster gives no memory; device {} needs {}\n",
                            fullest->device, format_bytes(static_cast<double>(peak)));
   }
-  if (r.infeasible_because.empty() && !s.scenario.missing.empty())
-    return fmt::format("Fits?      unknown: at least {} of device {}, the fullest, without {}\n",
-                       of_capacity(peak, fullest->capacity_bytes), fullest->device,
-                       s.scenario.missing);
+  if (const std::string left_out = s.scenario.left_out(); !left_out.empty()) {
+    const auto truth = s.scenario.fits_in_truth(r.infeasible_because.empty());
+    if (!truth || *truth)
+      return fmt::format("Fits?      {}: {}{} of device {}, the fullest, without {}\n",
+                         truth ? "yes" : "unknown", bound_of(s.scenario),
+                         of_capacity(peak, fullest->capacity_bytes), fullest->device, left_out);
+  }
   if (r.infeasible_because.empty()) {
     const std::int64_t free = fullest->capacity_bytes - peak;
     const std::string barely = barely_fits(peak, fullest->capacity_bytes);
@@ -70,7 +79,7 @@ std::string flops_text(double tflops) {
 }
 
 std::string how_fast(const Simulation& s, const Result& r) {
-  std::string text = s.scenario.missing.empty() ? "How fast?  " : "How fast?  at best ";
+  std::string text = s.scenario.left_out().empty() ? "How fast?  " : "How fast?  at best ";
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   const std::string per = !each                              ? "update"
                           : s.program.placement.replicated() ? "microbatch of every replica"

@@ -23,6 +23,15 @@ KeyFigure does_it_fit(const Simulation& s, const Result& r) {
   const auto fullest = std::ranges::min_element(
       r.devices, {}, [](const DeviceResult& d) { return d.capacity_bytes - d.memory.use.total(); });
   const std::int64_t peak = fullest->memory.use.total();
+  const auto truth = s.scenario.fits_in_truth(r.infeasible_because.empty());
+  if (!truth && fullest->capacity_bytes > 0)
+    return {"Fits?", "unknown",
+            fmt::format("{} {} of {} of device {}, without {}",
+                        s.scenario.missing_saves.empty() ? "at least"
+                        : s.scenario.missing.empty()     ? "at most"
+                                                         : "about",
+                        bytes_text(peak), bytes_text(fullest->capacity_bytes), fullest->device,
+                        s.scenario.left_out())};
   if (!r.infeasible_because.empty()) {
     const std::size_t more = r.infeasible_because.size() - 1;
     return {"Fits?", "no",
@@ -34,10 +43,6 @@ KeyFigure does_it_fit(const Simulation& s, const Result& r) {
             peak == 0 ? "the scenario gives no sizes"
                       : fmt::format("no capacity given; device {} needs {}", fullest->device,
                                     bytes_text(peak))};
-  if (!s.scenario.missing.empty())
-    return {"Fits?", "unknown",
-            fmt::format("at least {} of {} of device {}, without {}", bytes_text(peak),
-                        bytes_text(fullest->capacity_bytes), fullest->device, s.scenario.missing)};
   const std::string barely = barely_fits(peak, fullest->capacity_bytes);
   return {
       "Fits?", barely.empty() ? "yes" : "yes, barely",

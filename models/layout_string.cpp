@@ -129,7 +129,12 @@ class LayoutParser {
     check_one('L', "loss");
     if (!errors_.empty()) return;
     bool begun = false, ended = false, mtp = false;
+    const Mark* behind = nullptr;
     for (const Mark& m : out_) {
+      if (m.c == '|' && ended) behind = &m;
+      if (m.c == '|' && !begun)
+        return complain(m.column,
+                        "the embedding ('E') must be in the first stage, as Megatron-LM has it");
       if (m.c == '|') continue;
       if (m.c == 'E' && begun) complain(m.column, "the embedding must come before all layers");
       if (ended) return complain(m.column, "nothing may come after the loss ('L')");
@@ -138,6 +143,10 @@ class LayoutParser {
       mtp = mtp || m.c == 'm';
       ended = m.c == 'L';
     }
+    if (behind != nullptr)
+      complain(behind->column,
+               "the loss ('L') must be in the last stage, as Megatron-LM has it; leave out the '|' "
+               "behind it");
   }
 
   std::vector<StageLayers> stages() const {

@@ -5,8 +5,8 @@
 //                           and head; '|' ends a stage, x*n repeats a character, (...)*n a part,
 //                           commas mean nothing
 //
-// Stages are in the order of the forward pass. The embedding comes first, the head last, m after
-// every t; stages may be empty.
+// Stages are in the order of the forward pass. The embedding is in the first, the head in the last,
+// as Megatron checks it (PipelineParallelLayerLayout), m after every t; stages may be empty.
 #pragma once
 
 #include <string>

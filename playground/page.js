@@ -146,7 +146,7 @@ class Side {
     const held = Math.max(...r.devices.map(d => d.weight_versions_peak ?? 1)), stale = Math.max(...r.devices.map(d => d.staleness_max ?? 0));
     const figures = [
       ["fits?", r.feasible === false ? "no" : r.feasible && r.devices.some(d => d.capacity_bytes) ? "yes" : "unknown",
-        r.infeasible_because?.[0] ?? (r.missing ? `without ${r.missing}` : ""), r.feasible === false ? "bad" : "good"],
+        r.feasible === null ? `without ${r.missing ?? r.missing_saves ?? "a capacity"}` : r.infeasible_because?.[0] ?? "", r.feasible === false ? "bad" : "good"],
       ["update", time(r.iteration_time_s ?? r.makespan_s), `${number(r.throughput_samples_per_s ?? 0)} samples/s`],
       ["bubble", percent(r.bubble_fraction), `run of ${time(r.makespan_s)}`],
       ["memory", bytes(fullest), "of the fullest device"],

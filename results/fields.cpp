@@ -37,8 +37,8 @@ std::vector<std::string> infeasible_because(const Result& r) {
 }
 
 std::optional<bool> feasible(const Scenario& scenario, const Result& r) {
-  const bool fits = infeasible_because(r).empty();
-  return fits && !scenario.missing.empty() ? std::nullopt : std::optional(fits);
+  if (!r.stalled_because.empty()) return false;
+  return scenario.fits_in_truth(r.infeasible_because.empty());
 }
 
 template <Cause cause>
@@ -389,6 +389,11 @@ const std::vector<Field<Summary>>& result_fields() {
          return s.missing.empty() ? std::nullopt : std::optional<Json>(s.missing);
        },
        "what of the real model is left out (`model.missing`); only of such"},
+      {"missing_saves", Unit::none,
+       [](const Scenario& s) {
+         return s.missing_saves.empty() ? std::nullopt : std::optional<Json>(s.missing_saves);
+       },
+       "the same of what would save memory (`model.missing_saves`): the peak is at most that here"},
       {"infeasible_because", Unit::none,
        [](const Result& r) { return Json(infeasible_because(r)); },
        "which device, how much, of what, at which op; what stands still. In CSV the first"},

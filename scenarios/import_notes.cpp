@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/numbers.hpp"
+#include "base/suggest.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/shell_values.hpp"
 
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace penstock {
@@ -20,6 +22,19 @@ constexpr std::int64_t kMostOfAnOption = 1'000'000;  // products of three fit 63
 std::optional<std::int64_t> whole_number(const std::string& text) {
   const auto value = parse_number<std::int64_t>(text);
   return value && *value > 0 && *value <= kMostOfAnOption ? value : std::nullopt;
+}
+
+/// A number, or what somebody takes for one: "-24", "2.4e1", "24x".
+bool is_numeric(const std::string& text) {
+  const std::size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  return text.size() > sign && std::isdigit(static_cast<unsigned char>(text[sign])) != 0 &&
+         text.find(':') == text.npos;  // torchrun's "1:4" nodes
+}
+
+/// Files of YAML list every switch that they do not turn.
+bool is_absent(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text == "null" || text == "false" || text == "~";
 }
 
 /// Does it depend on what only a run of the script tells?
@@ -44,13 +59,24 @@ ImportNotes::ImportNotes(std::vector<ScriptOption> options, std::string dashes,
   kinds_.assign(options_.size(), Kind::open);
 }
 
-ScriptOption* ImportNotes::find(const std::string& name, const std::string& meaning) {
+bool ImportNotes::is_off(std::size_t option) const {
+  const std::vector<std::string>& values = options_[option].values;
+  return values.size() == 1 && is_absent(values.front());
+}
+
+bool ImportNotes::mentions(const std::string& name) const {
+  known_names_.insert(name);
   const auto at = last_.find(name);
-  if (at == last_.end()) return nullptr;
+  return at != last_.end() && !is_off(at->second);
+}
+
+ScriptOption* ImportNotes::find(const std::string& name, const std::string& meaning) {
+  if (!mentions(name)) return nullptr;
+  const std::size_t at = last_.at(name);
   for (std::size_t i = 0; i < options_.size(); ++i)
     if (options_[i].name == name) kinds_[i] = Kind::understood;
-  meanings_[at->second] = meaning;
-  return &options_[at->second];
+  meanings_[at] = meaning;
+  return &options_[at];
 }
 
 bool ImportNotes::has(const std::string& name, const std::string& meaning) {
@@ -65,6 +91,11 @@ std::string ImportNotes::word(const std::string& name, const std::string& meanin
   return option->values.front();
 }
 
+std::vector<std::string> ImportNotes::words(const std::string& name, const std::string& meaning) {
+  const ScriptOption* option = find(name, meaning);
+  return option == nullptr ? std::vector<std::string>{} : option->values;
+}
+
 std::optional<std::int64_t> ImportNotes::number(const std::string& name,
                                                 const std::string& meaning) {
   if (!mentions(name)) return std::nullopt;
@@ -72,7 +103,9 @@ std::optional<std::int64_t> ImportNotes::number(const std::string& name,
   const auto value = whole_number(text);
   if (value) return value;
   unreadable(name);
+  if (text == "0") ignore(name);
   if (is_untold(text)) untold_[name] = text;
+  if (text != "0" && is_numeric(text)) faults_[name] = text;
   return std::nullopt;
 }
 
@@ -85,6 +118,18 @@ std::optional<std::int64_t> ImportNotes::number(std::initializer_list<std::strin
   return found;
 }
 
+std::int64_t ImportNotes::needed(const std::string& name, const std::string& meaning) {
+  const auto value = number(name, meaning);
+  if (!value) ask(name);
+  return value.value_or(1);
+}
+
+void ImportNotes::ask(const std::string& name, std::string how) {
+  if (untold_.contains(name) || faults_.contains(name)) return;  // which says it already
+  if (std::ranges::find(asked_, name, [](const auto& a) { return a.first; }) == asked_.end())
+    asked_.emplace_back(name, std::move(how));
+}
+
 void ImportNotes::unless_one(const std::string& name, std::int64_t degree) {
   const auto at = last_.find(name);
   if (at == last_.end() || kinds_[at->second] == Kind::unreadable) return;
@@ -93,6 +138,10 @@ void ImportNotes::unless_one(const std::string& name, std::int64_t degree) {
 
 void ImportNotes::unreadable(const std::string& name) { kinds_[last_.at(name)] = Kind::unreadable; }
 
+void ImportNotes::ignore(const std::string& name) {
+  if (const auto at = last_.find(name); at != last_.end()) kinds_[at->second] = Kind::ignored;
+}
+
 void ImportNotes::unmodelled(const std::string& name, std::string why) {
   const auto at = last_.find(name);
   if (at == last_.end()) return;
@@ -100,26 +149,60 @@ void ImportNotes::unmodelled(const std::string& name, std::string why) {
   meanings_[at->second] = std::move(why);
 }
 
+void ImportNotes::leave_out(const std::string& what, Leaves leaves) {
+  std::vector<std::string>& all = leaves == Leaves::less ? needs_less_ : needs_more_;
+  if (leaves != Leaves::nothing && std::ranges::find(all, what) == all.end()) all.push_back(what);
+}
+
+/// Null where it is none of them, or means nothing as it stands.
+const UnmodelledOption* ImportNotes::unmodelled_row(const std::string& name) const {
+  const auto row = std::ranges::find_if(
+      known_.unmodelled, [&](const UnmodelledOption& u) { return name.starts_with(u.beginning); });
+  return row == known_.unmodelled.end() ? nullptr : &*row;
+}
+
 void ImportNotes::sort_out() {
   for (std::size_t i = 0; i < options_.size(); ++i) {
     if (kinds_[i] != Kind::open) continue;
     const std::string& name = options_[i].name;
     const auto begins = [&](std::string_view with) { return name.starts_with(with); };
-    const auto unmodelled = std::ranges::find_if(
-        known_.unmodelled, [&](const UnmodelledOption& u) { return begins(u.beginning); });
-    const bool ignored = std::ranges::find(known_.ignored, name) != known_.ignored.end() ||
-                         std::ranges::any_of(known_.ignored_beginnings, begins);
-    if (unmodelled != known_.unmodelled.end()) {
+    const std::string value = options_[i].values.empty() ? "" : options_[i].values.front();
+    const UnmodelledOption* row = unmodelled_row(name);
+    const bool ignored =
+        is_off(i) || std::ranges::find(known_.ignored, name) != known_.ignored.end();
+    if (ignored || (row != nullptr && (value == row->neutral || value == "0" || value == "none" ||
+                                       (!row->with.empty() && !is_on(std::string(row->with)))))) {
+      kinds_[i] = Kind::ignored;
+    } else if (row != nullptr) {
       kinds_[i] = Kind::unmodelled;
-      meanings_[i] = unmodelled->why;
+      meanings_[i] = row->why;
+      if (row->left_out != nullptr && last_.at(name) == i) leave_out(row->left_out, row->leaves);
     } else {
-      kinds_[i] = ignored ? Kind::ignored : Kind::unknown;
+      const bool harmless = std::ranges::any_of(known_.ignored_beginnings, begins);
+      const std::string meant = suggestion(name, harmless);
+      kinds_[i] = harmless && meant.empty() ? Kind::ignored : Kind::unknown;
+      meanings_[i] = meant;
     }
   }
 }
 
-void ImportNotes::refuse_untold(const std::string& origin) const {
-  if (untold_.empty()) return;
+bool ImportNotes::is_on(const std::string& name) const {
+  if (!mentions(name)) return false;
+  const std::vector<std::string>& values = options_[last_.at(name)].values;
+  return values.empty() || (values[0] != "0" && values[0] != "1" && values[0] != "none");
+}
+
+/// A neighbour in spelling; of what looks harmless, only among options that have a meaning here.
+std::string ImportNotes::suggestion(const std::string& name, bool harmless) const {
+  std::vector<std::string> names(known_names_.begin(), known_names_.end());
+  if (!harmless) names.insert(names.end(), known_.ignored.begin(), known_.ignored.end());
+  for (const UnmodelledOption& u : known_.unmodelled)
+    if (!u.beginning.ends_with('-')) names.emplace_back(u.beginning);
+  const std::string meant = nearest(name, names);
+  return meant.empty() ? "" : fmt::format("did you mean {}{}?", dashes_, meant);
+}
+
+std::string ImportNotes::untold_text() const {
   std::vector<std::string> values, defines;
   for (const auto& [name, value] : untold_) {
     values.push_back(printable(fmt::format("{}{} {}", dashes_, name, value)));
@@ -128,14 +211,50 @@ void ImportNotes::refuse_untold(const std::string& origin) const {
       if (std::ranges::find(defines, define) == defines.end()) defines.push_back(define);
     }
   }
-  throw InputError(
-      origin, fmt::format("{} cannot be told without running it; give {}", fmt::join(values, ", "),
-                          defines.empty() ? "numbers in their place"
-                                          : fmt::format("{}", fmt::join(defines, " "))));
+  return fmt::format(
+      "{} cannot be told without running it; give {}", fmt::join(values, ", "),
+      defines.empty() ? "numbers in their place" : fmt::format("{}", fmt::join(defines, " ")));
+}
+
+std::string ImportNotes::asked_text() const {
+  std::vector<std::string> names, defines, hints;
+  for (const auto& [name, how] : asked_) {
+    names.push_back(printable(dashes_ + name));
+    defines.push_back(printable(fmt::format("--define {}=N", name)));
+    if (!how.empty() && std::ranges::find(hints, how) == hints.end()) hints.push_back(how);
+  }
+  return fmt::format("it does not say {}, without which it would be another job; give {}{}{}",
+                     fmt::join(names, ", "), fmt::join(defines, " "), hints.empty() ? "" : ", or ",
+                     fmt::join(hints, ", or "));
+}
+
+void ImportNotes::refuse(const std::string& origin) const {
+  std::vector<Diagnostic> errors;
+  const auto add = [&](const std::string& text, int line = 0) {
+    errors.push_back({{origin, line, line > 0 ? 1 : 0}, text, "", 1, 0});
+  };
+  if (!untold_.empty()) add(untold_text());
+  if (!asked_.empty()) add(asked_text());
+  for (const auto& [name, value] : faults_)
+    add(fmt::format("{} must be an integer from 1 to {}, got '{}'",
+                    printable(shown(last_.at(name))), kMostOfAnOption, printable(value)),
+        options_[last_.at(name)].line);
+  if (!errors.empty()) throw InputError(std::move(errors));
+}
+
+std::string ImportNotes::missing(const std::string& indent) {
+  sort_out();
+  std::string out;
+  for (const auto& [key, all] :
+       {std::pair{"missing", &needs_more_}, std::pair{"missing_saves", &needs_less_}})
+    if (!all->empty())
+      out += fmt::format("{}{}: {}\n", indent, key,
+                         Json(fmt::format("{}", fmt::join(*all, ", "))).dump());
+  return out;
 }
 
 std::string ImportNotes::head(const std::string& origin) {
-  refuse_untold(origin);
+  refuse(origin);
   sort_out();
   return comments() + fmt::format("name: {}\n", Json(name(origin)).dump());
 }
@@ -145,7 +264,7 @@ std::string ImportNotes::name(const std::string& origin) const {
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < options_.size(); ++i)
     if (kinds_[i] == Kind::unmodelled && last_.at(options_[i].name) == i)
-      missing.push_back(as_comment(dashes_ + options_[i].name));
+      missing.push_back(as_comment(shown(i)));
   const std::string file = origin.substr(origin.rfind('/') + 1);
   if (missing.empty()) return as_comment(file);
   const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
@@ -154,9 +273,13 @@ std::string ImportNotes::name(const std::string& origin) const {
                                         more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
+std::string ImportNotes::shown(std::size_t i) const {
+  return options_[i].shown.empty() ? dashes_ + options_[i].name : options_[i].shown;
+}
+
 std::string ImportNotes::line(std::size_t i) const {
   const auto meaning = meanings_.find(i);
-  std::string option = dashes_ + options_[i].name;
+  std::string option = shown(i);
   if (!options_[i].values.empty()) option += fmt::format(" {}", fmt::join(options_[i].values, " "));
   const bool meant =
       meaning != meanings_.end() && !meaning->second.empty() && kinds_[i] != Kind::unreadable;

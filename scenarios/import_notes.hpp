@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,9 +17,20 @@
 
 namespace penstock {
 
+/// What the memory of the real job has to do with that of one that leaves something out.
+enum class Leaves : std::uint8_t {
+  nothing,  ///< as much
+  more,     ///< it needs more
+  less,     ///< it needs less
+};
+
 struct UnmodelledOption {
   std::string_view beginning;
   const char* why;
+  const char* left_out = nullptr;  ///< how model.missing names it, where memory depends on it
+  Leaves leaves = Leaves::nothing;
+  std::string_view neutral = "0";  ///< a value that means nothing, beside none
+  std::string_view with = {};      ///< an option without which it means nothing
 };
 
 /// Options that become no key: `ignored` change nothing that is predicted.
@@ -35,19 +47,30 @@ class ImportNotes {
   /// `dashes`: what stands before an option's name where it comes from.
   ImportNotes(std::vector<ScriptOption> options, std::string dashes, const KnownOptions& known);
 
-  /// Whoever asks for an option understands it, as `meaning`; of several the last one counts.
-  /// None: it is not there, or has no value of that kind (which is noted).
+  /// Whoever asks for an option understands it, as `meaning`; of several the last one counts. One
+  /// whose value is null or false is not there. None: it is not there, or has no value of that kind
+  /// (which is noted; a number that is none of a degree's or size's is an error of head()).
   std::optional<std::int64_t> number(const std::string& name, const std::string& meaning);
   std::optional<std::int64_t> number(std::initializer_list<std::string> names,
                                      const std::string& meaning);
   std::string word(const std::string& name, const std::string& meaning);
+  /// Of an option that takes several.
+  std::vector<std::string> words(const std::string& name, const std::string& meaning);
   bool has(const std::string& name, const std::string& meaning);
-  bool mentions(const std::string& name) const { return last_.contains(name); }
+  bool mentions(const std::string& name) const;
+  /// As number(); where it is not there, or has no such value, head() asks for it.
+  std::int64_t needed(const std::string& name, const std::string& meaning);
+  /// head() asks for it: `how` says how it can be given.
+  void ask(const std::string& name, std::string how = {});
   /// Of a degree that means nothing where it is 1, and is not modelled otherwise.
   void unless_one(const std::string& name, std::int64_t degree);
   void unreadable(const std::string& name);
-  /// It means nothing as it stands; otherwise it cannot be modelled.
+  /// It changes nothing that is predicted.
+  void ignore(const std::string& name);
+  /// It cannot be modelled.
   void unmodelled(const std::string& name, std::string why);
+  /// Something that memory depends on is left out: a part of model.missing.
+  void leave_out(const std::string& what, Leaves leaves);
   void assume(std::string line) { assumed_.push_back(std::move(line)); }
   /// Something else says it.
   void not_asked(std::initializer_list<std::string> names) {
@@ -56,18 +79,28 @@ class ImportNotes {
 
   /// Comment lines of YAML: one for each option, and one for each assumption; and the scenario's
   /// name, that of `origin` with what cannot be modelled, which every result then says. Throws
-  /// InputError where numbers depend on variables that are not known: all of them, and the --define
-  /// that gives them.
+  /// InputError with all numbers that depend on variables which are not known, all that are asked
+  /// for, with the --define that gives them, and all that are no numbers.
   std::string head(const std::string& origin);
+
+  /// Lines of a scenario's model: what is left out of it. Call it last.
+  std::string missing(const std::string& indent);
 
  private:
   enum class Kind : std::uint8_t { open, understood, ignored, unmodelled, unreadable, unknown };
 
   /// Marks every occurrence.
   ScriptOption* find(const std::string& name, const std::string& meaning);
-  void refuse_untold(const std::string& origin) const;
+  bool is_off(std::size_t option) const;
+  void refuse(const std::string& origin) const;
+  std::string untold_text() const;
+  std::string asked_text() const;
   void sort_out();
+  const UnmodelledOption* unmodelled_row(const std::string& name) const;
+  bool is_on(const std::string& name) const;
+  std::string suggestion(const std::string& name, bool harmless) const;
   std::string comments() const;
+  std::string shown(std::size_t option) const;
   std::string line(std::size_t option) const;
   std::string name(const std::string& origin) const;
 
@@ -79,6 +112,10 @@ class ImportNotes {
   std::map<std::size_t, std::string> meanings_;
   std::vector<std::string> assumed_;
   std::map<std::string, std::string> untold_;  ///< numbers by variables that are not known
+  std::vector<std::pair<std::string, std::string>> asked_;  ///< and how they can be given
+  std::map<std::string, std::string> faults_;               ///< by name: values that are no number
+  mutable std::set<std::string> known_names_;               ///< whose meaning was asked for
+  std::vector<std::string> needs_more_, needs_less_;
 };
 
 }  // namespace penstock

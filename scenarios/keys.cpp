@@ -222,6 +222,9 @@ const std::vector<KeyRow>& table() {
        "what of the real model is left out, such as 'the other experts' weights': what fits is "
        "then "
        "unknown, and times are at best those of the results; importers write it"},
+      {"model", "missing_saves", T::text,
+       "the same of what the real model has and that needs less memory, such as 'sharded weights': "
+       "what does not fit here may fit there"},
       {"model", "precision", T::choice,
        "mixed: 16-bit compute, fp32 master weights and Adam; default mixed-bf16",
        "mixed-fp16|mixed-bf16|fp32|tf32"},

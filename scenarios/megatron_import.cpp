@@ -1,268 +1,264 @@
 #include "scenarios/megatron_import.hpp"
 
 #include "base/error.hpp"
-#include "base/suggest.hpp"
+#include "base/json.hpp"
 #include "models/layout_string.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/flag_files.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
+#include "scenarios/keys.hpp"
+#include "scenarios/megatron_flags.hpp"
 #include "scenarios/scenario.hpp"
+#include "scenarios/shell_values.hpp"
 #include "scenarios/shell_words.hpp"
+#include "scenarios/vocabularies.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
-#include <map>
+#include <filesystem>
 #include <optional>
 
 namespace penstock {
 namespace {
 
-/// Flags that change nothing of what is predicted: whole names.
-constexpr std::string_view kIgnoredFlags[] = {"max-position-embeddings",
-                                              "position-embedding-type",
-                                              "normalization",
-                                              "norm-epsilon",
-                                              "layernorm-epsilon",
-                                              "disable-bias-linear",
-                                              "add-qkv-bias",
-                                              "use-rotary-position-embeddings",
-                                              "no-position-embedding",
-                                              "rotary-base",
-                                              "rotary-percent",
-                                              "attention-dropout",
-                                              "hidden-dropout",
-                                              "init-method-std",
-                                              "weight-decay",
-                                              "adam-beta1",
-                                              "adam-beta2",
-                                              "adam-eps",
-                                              "clip-grad",
-                                              "lr",
-                                              "min-lr",
-                                              "lr-decay-style",
-                                              "lr-decay-iters",
-                                              "lr-decay-samples",
-                                              "lr-warmup-fraction",
-                                              "lr-warmup-iters",
-                                              "lr-warmup-samples",
-                                              "train-iters",
-                                              "train-samples",
-                                              "optimizer",
-                                              "seed",
-                                              "data-path",
-                                              "data-cache-path",
-                                              "split",
-                                              "train-data-path",
-                                              "valid-data-path",
-                                              "test-data-path",
-                                              "num-workers",
-                                              "dataloader-type",
-                                              "data-impl",
-                                              "mock-data",
-                                              "vocab-file",
-                                              "merge-file",
-                                              "save",
-                                              "load",
-                                              "save-interval",
-                                              "exit-interval",
-                                              "exit-duration-in-mins",
-                                              "exit-on-missing-checkpoint",
-                                              "exit-signal-handler",
-                                              "auto-detect-ckpt-format",
-                                              "ckpt-format",
-                                              "use-dist-ckpt",
-                                              "async-save",
-                                              "dist-ckpt-format",
-                                              "finetune",
-                                              "override-opt-param-scheduler",
-                                              "use-checkpoint-args",
-                                              "distributed-backend",
-                                              "distributed-timeout-minutes",
-                                              "master-addr",
-                                              "master-port",
-                                              "node-rank",
-                                              "rdzv-id",
-                                              "rdzv-backend",
-                                              "rdzv-endpoint",
-                                              "max-restarts",
-                                              "tee",
-                                              "redirects",
-                                              "module",
-                                              "local-ranks-filter",
-                                              "role",
-                                              "start-method",
-                                              "use-mcore-models",
-                                              "use-legacy-models",
-                                              "transformer-impl",
-                                              "attention-backend",
-                                              "initial-loss-scale",
-                                              "loss-scale",
-                                              "loss-scale-window",
-                                              "hysteresis",
-                                              "attention-softmax-in-fp32",
-                                              "accumulate-allreduce-grads-in-fp32",
-                                              "apply-layernorm-1p",
-                                              "apply-query-key-layer-scaling",
-                                              "make-vocab-size-divisible-by",
-                                              "manual-gc",
-                                              "manual-gc-interval",
-                                              "empty-unused-memory-level",
-                                              "bias-swiglu-fusion",
-                                              "bias-gelu-fusion",
-                                              "reset-position-ids",
-                                              "reset-attention-mask",
-                                              "eod-mask-loss",
-                                              "create-attention-mask-in-dataloader",
-                                              "check-for-nan-in-loss-and-grad",
-                                              "check-weight-hash-across-dp-replicas-interval",
-                                              "overlap-p2p-communication",
-                                              "sequence-length-warmup",
-                                              "rampup-batch-size",
-                                              "decrease-batch-size-if-needed",
-                                              "use-tokenizer-model-from-checkpoint-args",
-                                              "tokenizer-model",
-                                              "enable-one-logger",
-                                              "no-one-logger",
-                                              "one-logger-project",
-                                              "job-name",
-                                              "output",
-                                              "error",
-                                              "time",
-                                              "partition",
-                                              "account",
-                                              "mem",
-                                              "cpus-per-task",
-                                              "exclusive",
-                                              "constraint",
-                                              "no-scatter-gather-tensors-in-pipeline",
-                                              "use-cpu-initialization",
-                                              "no-query-key-layer-scaling",
-                                              "nccl-communicator-config-path",
-                                              "use-pytorch-profiler",
-                                              "profile",
-                                              "profile-step-start",
-                                              "profile-step-end",
-                                              "profile-ranks",
-                                              "rotary-interleaved",
-                                              "rotary-seq-len-interpolation-factor",
-                                              "use-rope-scaling",
-                                              "rope-scaling-factor",
-                                              "qk-layernorm",
-                                              "xavier-uniform-init",
-                                              "test-mode"};
-constexpr std::string_view kIgnoredBeginnings[] = {
-    "log-",       "tensorboard-", "wandb-", "eval-",      "no-load-", "no-save-",
-    "timing-",    "lr-",          "save-",  "load-",      "ckpt-",    "dist-ckpt-",
-    "tokenizer-", "one-logger-",  "rerun-", "straggler-", "data-",    "hf-"};
+/// Programs that train something else than a decoder, by a word of their names.
+constexpr std::pair<std::string_view, const char*> kOtherPrograms[] = {
+    {"t5", "T5 has an encoder, too"},
+    {"ul2", "it has an encoder, too"},
+    {"mamba", "Mamba's state-space layers are no attention"},
+    {"hybrid", "its layers are of several kinds"},
+    {"vlm", "it has a vision encoder, too"},
+    {"llava", "it has a vision encoder, too"},
+    {"multimodal", "it has encoders, too"},
+    {"clip", "it has a vision encoder, too"},
+    {"vision", "it sees images"},
+    {"retro", "Retro retrieves and attends to chunks, too"},
+    {"ict", "it trains two encoders"},
+    {"realm", "it trains two encoders"},
+    {"biencoder", "it trains two encoders"},
+    {"dit", "it is a diffusion model"},
+    {"sd", "it is a diffusion model"},
+    {"flux", "it is a diffusion model"}};
 
-constexpr UnmodelledOption kUnmodelledFlags[] = {
-    {"num-experts", "mixture of experts is not modelled"},
-    {"expert-", "expert parallelism is not modelled"},
-    {"moe-", "mixture of experts is not modelled"},
-    {"cp-comm-type", "context parallelism is predicted as a ring (p2p)"},
-    {"hierarchical-context-parallel-sizes", "context parallelism is predicted as one ring"},
-    {"multi-latent-attention", "multi-latent attention is not modelled"},
-    {"kv-lora-rank", "multi-latent attention is not modelled"},
-    {"q-lora-rank", "multi-latent attention is not modelled"},
-    {"qk-head-dim", "multi-latent attention is not modelled"},
-    {"v-head-dim", "multi-latent attention is not modelled"},
-    {"mtp-num-layers", "multi-token prediction is not modelled"},
-    {"fp8-", "8-bit numbers are not modelled: times are those of 16 bits"},
-    {"fp4-", "4-bit numbers are not modelled: times are those of 16 bits"},
-    {"tp-comm-overlap",
-     "hiding tensor exchanges under products is not modelled: times are pessimistic"},
-    {"use-megatron-fsdp", "sharded weights are not modelled"},
-    {"use-custom-fsdp", "sharded weights are not modelled"},
-    {"use-torch-fsdp2", "sharded weights are not modelled"},
-    {"data-parallel-sharding-strategy", "sharded weights are not modelled"},
-    {"zero-stage", "only ZeRO-1 is modelled (distributed_optimizer)"},
-    {"cpu-offloading", "offloading is not modelled"},
-    {"optimizer-cpu-offload", "offloading is not modelled"},
-    {"optimizer-offload", "offloading is not modelled"},
-    {"fine-grained-activation-offloading", "offloading is not modelled"},
-    {"recompute-modules", "recomputation of single modules is not modelled"},
-    {"distribute-saved-activations", "not modelled: memory is pessimistic"},
-    {"overlap-moe", "mixture of experts is not modelled"},
-    {"overlap-param-gather", "the all-gather of updated weights is not hidden here"},
-    {"delay-wgrad-compute", "not modelled; the zb-h1 schedule delays weight gradients, too"},
-    {"external-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
-    {"enable-cuda-graph", "CUDA graphs are not modelled: launches may bind"},
-    {"cuda-graph", "CUDA graphs are not modelled: launches may bind"},
-    {"use-precision-aware-optimizer", "not modelled: give model.bytes_per_parameter"},
-    {"main-grads-dtype", "not modelled: give model.bytes_per_parameter.gradients"},
-    {"main-params-dtype", "not modelled: give model.bytes_per_parameter.optimizer"},
-    {"exp-avg", "not modelled: give model.bytes_per_parameter.optimizer"},
-    {"kv-channels",
-     "heads of a size other than hidden_size / num_attention_heads are not modelled"},
-    {"window-size", "windows of attention are not modelled: attention is counted in full"},
-    {"encoder-", "encoder-decoder models are not modelled"},
-    {"decoder-num-layers", "encoder-decoder models are not modelled"},
-    {"standalone-embedding-stage",
-     "not modelled: give a pipeline.split whose first stage has 0 layers"},
-    {"align-grad-reduce", "not modelled"},
-    {"hybrid-", "models of several kinds of layers are not modelled"},
-    {"mamba-", "state-space layers are not modelled"}};
+/// Flags that only such have.
+constexpr std::pair<const char*, const char*> kOtherFlags[] = {
+    {"decoder-num-layers", "it has an encoder and a decoder"},
+    {"decoder-seq-length", "it has an encoder and a decoder"},
+    {"hybrid-override-pattern", "its layers are of several kinds"},
+    {"hybrid-layer-pattern", "its layers are of several kinds"},
+    {"is-hybrid-model", "its layers are of several kinds"},
+    {"vision-model-type", "it has a vision encoder, too"},
+    {"retro-add-retriever", "Retro retrieves and attends to chunks, too"},
+    {"retro-project-dir", "Retro retrieves and attends to chunks, too"},
+    {"ict-head-size", "it trains two encoders"}};
 
-constexpr KnownOptions kKnownFlags{kIgnoredFlags, kIgnoredBeginnings, kUnmodelledFlags};
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Names of Python programs in a script, its comments left out, in lower case.
+std::vector<std::string> programs_in(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    std::string line = lower_case(std::string(text.substr(at, end - at)));
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first == line.npos || line[first] == '#') continue;
+    for (std::size_t py = line.find(".py"); py != line.npos; py = line.find(".py", py + 1)) {
+      std::size_t begin = py;
+      while (begin > 0 && (is_name(line[begin - 1]) || line[begin - 1] == '-')) --begin;
+      if (begin < py) out.push_back(line.substr(begin, py - begin));
+    }
+  }
+  return out;
+}
+
+bool has_word(const std::string& name, std::string_view word) {
+  for (std::size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
+    const auto is_letter = [&](std::size_t i) {
+      return i < name.size() && std::isalnum(static_cast<unsigned char>(name[i])) != 0;
+    };
+    if ((at == 0 || !is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  }
+  return false;
+}
+
+bool trains_gpt(const std::string& program) {
+  return has_word(program, "gpt") || has_word(program, "gpt2") || has_word(program, "gpt3") ||
+         program.find("llama") != program.npos;
+}
+
+/// Bytes of a number, by Megatron-LM's name of its type.
+double bytes_of_type(const std::string& type) {
+  return type == "fp8" ? 1 : type == "bf16" || type == "fp16" ? 2 : 4;
+}
 
 class Import : ImportNotes {
  public:
-  Import(std::vector<ScriptOption> options, const std::string& origin, const std::string& cluster)
-      : ImportNotes(std::move(options), "--", kKnownFlags), origin_(origin), cluster_(cluster) {}
+  explicit Import(MegatronJob job)
+      : ImportNotes(std::move(job.options), job.is_script ? "--" : "", megatron_flags()),
+        origin_(job.origin),
+        programs_(std::move(job.programs)),
+        cluster_(job.cluster),
+        given_model_(job.model),
+        deepspeed_(mentions("deepspeed") || mentions("deepspeed-config") ||
+                   mentions("zero-stage") || mentions("num-gpus")),
+        stack_(deepspeed_ ? "megatron-deepspeed" : "megatron") {
+    for (std::string& note : job.notes) assume(std::move(note));
+  }
 
   std::string scenario() {
-    const std::string model_part = model();  // first: it counts the layers
+    refuse_other_models();
+    std::string model_part = model();  // first: it counts the layers
     const std::string other_parts = rest();
+    model_part += missing("  ");
     return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_),
                        ImportNotes::head(origin_), model_part, other_parts);
   }
 
  private:
-  std::int64_t needed(const std::string& name, const char* key, std::int64_t otherwise) {
-    const auto value = number(name, key);
-    if (value) return *value;
-    assume(fmt::format("{}: {} (no --{} with a number)", key, otherwise, name));
-    return otherwise;
+  void refuse_other_models() {
+    std::string what, why;
+    const bool gpt = std::ranges::any_of(programs_, trains_gpt);
+    for (const std::string& program : programs_)
+      for (const auto& [word, reason] : kOtherPrograms)
+        if (!gpt && what.empty() && has_word(program, word)) what = program + ".py", why = reason;
+    for (const auto& [flag, reason] : kOtherFlags)
+      if (what.empty() && mentions(flag)) what = "--" + std::string(flag), why = reason;
+    const std::string layers = mentions("spec") ? word("spec", "") : "";
+    if (what.empty() && layers.find("mamba") != layers.npos)
+      what = "--spec " + layers, why = "Mamba's state-space layers are no attention";
+    if (!what.empty())
+      throw InputError(
+          origin_,
+          fmt::format("'{}' trains no decoder-only GPT: {}. Such a model is not read from flags; "
+                      "give its costs (`penstock init` shows the keys of a model by costs) or a "
+                      "table of its measured layers (`penstock import layers.csv`)",
+                      printable(what), why));
+    bert_ = !gpt && (std::ranges::any_of(
+                         programs_, [](const std::string& p) { return has_word(p, "bert"); }) ||
+                     word("tokenizer-type", "").starts_with("BertWordPiece"));
+  }
+
+  std::int64_t size(const char* flag, const char* key) {
+    const auto value = number(flag, key);
+    if (!value) ask(flag, "--model config.json|NAME, which gives the sizes of the model");
+    return value.value_or(1);
   }
 
   std::string model() {
-    layers_ = needed("num-layers", "model.num_layers", 32);
-    const std::int64_t hidden = needed("hidden-size", "model.hidden_size", 4096);
-    const std::int64_t heads = needed("num-attention-heads", "model.num_attention_heads", 32);
-    const std::int64_t length = needed("seq-length", "model.seq_length", 4096);
-    const bool gated = has("swiglu", "model.family: llama");
-    const auto given = number("ffn-hidden-size", "model.ffn_hidden_size");
-    const std::int64_t dense = given.value_or(gated ? hidden * 4 * 2 / 3 / 64 * 64 : 4 * hidden);
-    const std::int64_t ffn = mentions("num-experts") ? of_visited_experts(dense) : dense;
-    const bool grouped = has("group-query-attention", "model.num_query_groups");
-    const auto groups = number("num-query-groups", "model.num_query_groups");
-    const bool untied = has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
-    const bool fp16 = has("fp16", "model.precision: mixed-fp16");
+    std::optional<std::int64_t> length = number("seq-length", "model.seq_length");
+    if (!length) length = number("encoder-seq-length", "model.seq_length");
+    if (!length) ask("seq-length");
+    std::string out = given_model_.empty() ? sizes() : base();
+    out += fmt::format("  seq_length: {}\n  flash_attention: {}\n", length.value_or(1), flash());
     const bool bf16 = has("bf16", "model.precision: mixed-bf16");
-    bool flash = has("use-flash-attn", "model.flash_attention: true");
-    // Transformer Engine, which is the default, has it.
-    const std::string implementation = word("transformer-impl", "model.flash_attention");
-    if (!flash && implementation == "transformer_engine") flash = true;
-    if (!flash && implementation != "local" && !mentions("use-legacy-models")) {
-      flash = true;
-      assume("model.flash_attention: true (Transformer Engine's; no --transformer-impl local)");
-    }
+    const bool fp16 = has("fp16", "model.precision: mixed-fp16") && !bf16;
+    out += fmt::format("  precision: {}\n", bf16 ? "mixed-bf16" : fp16 ? "mixed-fp16" : "fp32");
+    return out + bytes(bf16, fp16);
+  }
+
+  /// The model of --model, whatever sizes there are beside it.
+  std::string base() {
+    const TransformerSpec spec = load_model(given_model_);
+    layers_ = spec.num_layers;
+    shape_ = spec;
+    for (const char* flag :
+         {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads",
+          "group-query-attention", "num-query-groups", "num-key-value-heads", "kv-channels",
+          "vocab-size", "padded-vocab-size", "tokenizer-type", "tokenizer-model", "swiglu",
+          "untie-embeddings-and-output-weights", "use-checkpoint-args"})
+      has(flag, "nothing: --model says it");
+    const bool is_file = std::filesystem::is_regular_file(given_model_);
+    return fmt::format(
+        "model:\n  base: {}\n",
+        Json(is_file ? std::filesystem::absolute(given_model_).string() : given_model_).dump());
+  }
+
+  std::string sizes() {
+    TransformerSpec& m = shape_;
+    layers_ = size("num-layers", "model.num_layers");
+    m.num_layers = static_cast<int>(layers_);
+    m.hidden_size = size("hidden-size", "model.hidden_size");
+    m.num_attention_heads = size("num-attention-heads", "model.num_attention_heads");
+    const bool gated = has("swiglu", "model.family: llama");
+    m.family = bert_ ? Family::bert : gated ? Family::llama : Family::gpt;
+    const auto given = number("ffn-hidden-size", "model.ffn_hidden_size");
+    // Megatron-LM's defaults (megatron/training/arguments.py, validate_args).
+    const std::int64_t dense = given.value_or(
+        gated && !deepspeed_ ? m.hidden_size * 4 * 2 / 3 / 64 * 64 : 4 * m.hidden_size);
+    if (!given)
+      assume(fmt::format("model.ffn_hidden_size: {} (Megatron-LM's default, no ffn-hidden-size)",
+                         dense));
+    const bool mixture = number("num-experts", "").value_or(1) > 1;
+    unless_one("num-experts", mixture ? 2 : 1);
+    m.ffn_hidden_size = mixture ? of_visited_experts(dense) : dense;
+    m.num_query_groups = groups();
+    m.tie_embeddings = !has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
+    m.vocab_size = vocabulary();
     std::string out = fmt::format(
         "model:\n  family: {}\n  num_layers: {}\n  hidden_size: {}\n  ffn_hidden_size: {}\n"
         "  num_attention_heads: {}\n",
-        gated ? "llama" : "gpt", layers_, hidden, ffn, heads);
-    if (grouped) out += fmt::format("  num_query_groups: {}\n", groups.value_or(1));
-    out += fmt::format("  seq_length: {}\n  vocab_size: {}\n  tie_embeddings: {}\n", length,
-                       vocabulary(), !untied);
-    out += fmt::format("  flash_attention: {}\n", flash);
-    if (mentions("num-experts")) out += fmt::format("  missing: {}\n", kWithoutExperts);
-    return out + fmt::format("  precision: {}\n", bf16   ? "mixed-bf16"
-                                                  : fp16 ? "mixed-fp16"
-                                                         : "fp32");
+        bert_   ? "bert"
+        : gated ? "llama"
+                : "gpt",
+        layers_, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads);
+    if (m.num_query_groups != m.num_attention_heads)
+      out += fmt::format("  num_query_groups: {}\n", m.num_query_groups);
+    out += head_width();
+    return out +
+           fmt::format("  vocab_size: {}\n  tie_embeddings: {}\n", m.vocab_size, m.tie_embeddings);
+  }
+
+  /// Megatron-DeepSpeed has no switch for it, only the number.
+  std::int64_t groups() {
+    const auto of_deepspeed = number("num-key-value-heads", "model.num_query_groups");
+    if (of_deepspeed) return *of_deepspeed;
+    const bool grouped = has("group-query-attention", "model.num_query_groups");
+    const auto given = number("num-query-groups", "model.num_query_groups");
+    if (given && !grouped) has("num-query-groups", "nothing, without --group-query-attention");
+    return grouped ? given.value_or(1) : shape_.num_attention_heads;
+  }
+
+  std::string head_width() {
+    const auto width = number("kv-channels", "model.head_dim");
+    if (!width) return "";
+    const std::int64_t usual = shape_.hidden_size / shape_.num_attention_heads;
+    if (*width == usual) {
+      has("kv-channels", "hidden-size / num-attention-heads");
+      return "";
+    }
+    if (find_key("model", "head_dim") != nullptr) return fmt::format("  head_dim: {}\n", *width);
+    unmodelled("kv-channels",
+               "heads of another size than hidden_size / num_attention_heads are "
+               "not modelled");
+    leave_out(fmt::format("heads of {} numbers", *width),
+              *width > usual ? Leaves::more : Leaves::less);
+    return "";
+  }
+
+  bool flash() {
+    bool flash = false;
+    for (const char* flag : {"use-flash-attn", "use-flash-attn-v1", "use-flash-attn-v2",
+                             "use-flash-attn-triton", "use-flash-attn-builder"})
+      flash = has(flag, "model.flash_attention: true") || flash;
+    // Transformer Engine, which is the default, has it; of 2021's flags none knows it.
+    const std::string implementation = word("transformer-impl", "model.flash_attention");
+    if (flash || implementation == "transformer_engine") return true;
+    for (const char* old : {"checkpoint-activations", "activations-checkpoint-method",
+                            "model-parallel-size", "ddp-impl", "DDP-impl"})
+      if (mentions(old) && !deepspeed_) {
+        assume(fmt::format("model.flash_attention: false (--{} is of a time before it)", old));
+        return false;
+      }
+    if (deepspeed_ || implementation == "local" || mentions("use-legacy-models")) return false;
+    assume("model.flash_attention: true (Transformer Engine's; no --transformer-impl local)");
+    return true;
   }
 
   /// What a token's experts compute, as one dense layer.
@@ -279,36 +275,102 @@ class Import : ImportNotes {
   }
 
   std::int64_t vocabulary() {
-    const auto given = number("vocab-size", "model.vocab_size");
-    const auto padded = number("padded-vocab-size", "model.vocab_size");
-    const std::string tokenizer = word("tokenizer-type", "model.vocab_size");
-    const std::string file = word("tokenizer-model", "model.vocab_size");
+    const char* const key = "model.vocab_size";
+    const auto padded = number("padded-vocab-size", key);
+    const auto given = number("vocab-size", key);
+    std::vector<std::string> names;
+    for (const char* flag : {"tokenizer-model", "tokenizer-name-or-path", "vocab-file",
+                             "patch-tokenizer-type", "tokenizer-type"})
+      if (mentions(flag)) names.push_back(word(flag, padded || given ? "" : key));
     if (padded) return *padded;
     if (given) return *given;
-    const auto names = [&](std::string_view part) {
-      std::string all = tokenizer + " " + file;
-      std::ranges::transform(all, all.begin(), [](unsigned char c) { return std::tolower(c); });
-      return all.find(part) != std::string::npos;
+    for (const std::string& name : names)
+      if (const auto known = vocabulary_of(name)) {
+        assume(fmt::format("{}: {} (of the tokenizer '{}': models/tokenizers/vocabularies.yaml)",
+                           key, *known, as_comment(name)));
+        return *known;
+      }
+    ask("vocab-size", "--model config.json|NAME, which gives the sizes of the model");
+    return 1;
+  }
+
+  /// What a parameter costs where it is not what the stack says.
+  std::string bytes(bool bf16, bool fp16) {
+    const bool mixed = bf16 || fp16;
+    const bool aware = has("use-precision-aware-optimizer", "model.bytes_per_parameter");
+    const auto type = [&](const char* flag) {
+      const std::string name = word(flag, aware ? "model.bytes_per_parameter" : "");
+      if (!aware) unless_one(flag, name.empty() || name == "fp32" ? 1 : 2);
+      return aware && !name.empty() ? bytes_of_type(name) : 4;
     };
-    const bool third = names("llama-3") || names("llama3") || names("tiktoken");
-    const std::int64_t size = third                                      ? 128'256
-                              : names("llama") || names("sentencepiece") ? 32'000
-                                                                         : 50'257;
-    assume(fmt::format("model.vocab_size: {} (no --vocab-size; by the tokenizer)", size));
-    return size;
+    const double usual = load_stack(stack_).gradient_bytes.value_or(4);
+    const double main_gradients = type("main-grads-dtype");
+    const bool reduced_in_16 = has("grad-reduce-in-bf16", "model.bytes_per_parameter.gradients");
+    const bool summed_in_32 = has("accumulate-allreduce-grads-in-fp32",
+                                  fp16 ? "model.bytes_per_parameter.gradients" : "");
+    double gradients = usual;
+    // Megatron-LM sums gradients in fp32 by itself with --bf16 alone (validate_args).
+    if ((mixed && reduced_in_16) || (fp16 && !summed_in_32) || main_gradients < 4) gradients = 2;
+    if (deepspeed_ && mixed)
+      gradients = word("grad-accum-dtype", "model.bytes_per_parameter.gradients") == "fp32" ||
+                          (bf16 && !mentions("grad-accum-dtype"))
+                      ? usual
+                      : 2;
+    const double master = mixed ? type("main-params-dtype") : 0;
+    const double moments = type("exp-avg-dtype") + type("exp-avg-sq-dtype");
+    const double optimizer = optimizer_bytes(master, moments);
+    if (gradients == usual && optimizer == (mixed ? 12 : 8)) return "";
+    return fmt::format("  bytes_per_parameter: {{weights: {}, gradients: {}, optimizer: {:.4g}}}\n",
+                       mixed ? 2 : 4, gradients, optimizer);
+  }
+
+  /// Master weights, and one or two moments.
+  double optimizer_bytes(double master, double moments) {
+    const std::string name = lower_case(word("optimizer", ""));
+    if (name.empty() || name == "adam" || name == "adamw" || name.ends_with("fused_adam") ||
+        name == "fusedadam" || name == "cpu_adam") {
+      ignore("optimizer");
+      return master + moments;
+    }
+    const char* const key = "model.bytes_per_parameter.optimizer";
+    if (name == "sgd") {  // --sgd-momentum is 0.9 by default
+      has("optimizer", key);
+      const std::string momentum = word("sgd-momentum", key);
+      return master + (momentum == "0" || momentum == "0.0" ? 0 : 4);
+    }
+    if (name == "lion") {  // Chen et al., arXiv:2302.06675: one momentum
+      has("optimizer", key);
+      return master + 4;
+    }
+    if (name == "muon" || name == "dist_muon") {
+      // Of matrices in layers one momentum, of all others Adam's two moments (Liu et al.,
+      // arXiv:2502.16982, section 2.1).
+      has("optimizer", key);
+      const double matrices = static_cast<double>(layers_ * shape_.layer_matrix_parameters());
+      const double share = matrices / static_cast<double>(shape_.parameters());
+      assume(
+          fmt::format("{}: Muon's momentum for {:.1f} % of the parameters, the matrices of "
+                      "layers, Adam's two moments for the others: their mean",
+                      key, 100 * share));
+      return master + moments - 4 * share;
+    }
+    unmodelled("optimizer", "its state is taken for Adam's");
+    leave_out(fmt::format("the state of {}", name), Leaves::more);
+    leave_out(fmt::format("the state of {}", name), Leaves::less);
+    return master + moments;
   }
 
   std::string rest() {
     const std::int64_t tensor =
         number({"tensor-model-parallel-size", "model-parallel-size"}, "pipeline.tensor")
             .value_or(1);
-    const std::int64_t stages =
-        number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
+    std::int64_t stages = number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
+    if (has("no-pipeline-parallel", "pipeline.stages: 1")) stages = 1;
     const std::int64_t context = number("context-parallel-size", "pipeline.context").value_or(1);
     const std::string ring = word("cp-comm-type", "");
     unless_one("cp-comm-type", context == 1 || ring == "p2p" ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
-    const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size", 1);
+    const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
     const std::optional<std::int64_t> told_width = width_of(tensor * context * stages);
     const std::int64_t width = told_width.value_or(1);
     const std::int64_t sharers = width * context;
@@ -316,16 +378,21 @@ class Import : ImportNotes {
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
-    const bool shared = has("use-distributed-optimizer", "pipeline.distributed_optimizer: true");
+    const bool shared =
+        sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
     const bool dividing = tensor > 1 && !sequence;
     std::string out =
-        fmt::format("cluster: {}\nstack: megatron\n",
-                    cluster_.text(*this, tensor * context * stages * width, per_node_));
+        fmt::format("cluster: {}\nstack: {}\n",
+                    cluster_.text(*this, tensor * context * stages * width, per_node_), stack_);
     assume(
-        "stack: megatron (its launches, traffic, memory and overlap; leave it out for a neutral "
-        "one)");
+        fmt::format("stack: {} (its launches, traffic, memory and overlap; leave it out for a "
+                    "neutral one)",
+                    stack_));
     const bool interleaved = chunks > 1;
-    out += fmt::format("schedule: {}\n", interleaved ? "interleaved-1f1b" : "1f1b");
+    const bool zero_bubble = has("enable-zbh1-pipeline", "schedule: zb-h1") && stages > 1;
+    out += fmt::format("schedule: {}\n", interleaved   ? "interleaved-1f1b"
+                                         : zero_bubble ? "zb-h1"
+                                                       : "1f1b");
     // Without chunks Megatron-LM sends and receives together and waits for both.
     out += fmt::format("transfers: {}\n", stages > 1 && !interleaved ? "coupled" : "overlapped");
     if (interleaved)
@@ -335,8 +402,9 @@ class Import : ImportNotes {
       has("no-overlap-p2p-communication", "transfers: coupled");
     out += fmt::format("pipeline:\n  stages: {}\n", stages);
     if (interleaved) out += fmt::format("  chunks: {}\n", chunks);
-    if (const auto group =
-            number("microbatch-group-size-per-virtual-pipeline-stage", "pipeline.group");
+    if (const auto group = number({"microbatch-group-size-per-virtual-pipeline-stage",
+                                   "microbatch-group-size-per-vp-stage"},
+                                  "pipeline.group");
         group && interleaved)
       out += fmt::format("  group: {}\n", *group);
     out += fmt::format("  width: {}\n", width);
@@ -347,10 +415,14 @@ class Import : ImportNotes {
       out += "  transfers_divided: true\n";
     if (shared) out += "  distributed_optimizer: true\n";
     out += fmt::format("  microbatch_size: {}\n", micro);
-    if (batch)
-      out += fmt::format("  global_batch_size: {}\n", *batch);
-    else
-      assume("pipeline.microbatches: 1 (no --global-batch-size: one microbatch per update)");
+    const auto steps =
+        number("gradient-accumulation-steps", "microbatches of a replica in an update");
+    out +=
+        fmt::format("  global_batch_size: {}\n", batch.value_or(micro * width * steps.value_or(1)));
+    if (!batch && !steps)
+      assume(
+          "pipeline.global_batch_size: one microbatch per replica and update (no "
+          "--global-batch-size: Megatron-LM's default)");
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
@@ -363,10 +435,45 @@ class Import : ImportNotes {
     return out;
   }
 
+  /// Returns whether replicas share the optimizer's state, in `stage` 1 to 3 of ZeRO or of what is
+  /// given; leaves out what they share beside it.
+  bool sharding(int stage) {
+    const char* const key = "pipeline.distributed_optimizer: true";
+    const auto at_least = [&](int more) { stage = std::max(stage, more); };
+    const auto of_deepspeed = number("zero-stage", key);
+    if (deepspeed_ && of_deepspeed) at_least(static_cast<int>(*of_deepspeed));
+    if (deepspeed_ && mentions("deepspeed-config") && !mentions("zero-stage")) ask("zero-stage");
+    if (has("use-torch-fsdp2", key)) at_least(3);
+    bool megatron_fsdp = has("use-megatron-fsdp", key);
+    megatron_fsdp = has("use-custom-fsdp", key) || megatron_fsdp;
+    std::string strategy = word("data-parallel-sharding-strategy", key);
+    if (!megatron_fsdp) {  // without which it says nothing
+      ignore("data-parallel-sharding-strategy");
+      strategy.clear();
+    }
+    at_least(strategy == "optim_grads_params" ? 3
+             : strategy == "optim_grads"      ? 2
+             : strategy == "optim"            ? 1
+                                              : 0);
+    if (stage >= 2) {
+      const char* const what = stage == 2 ? "sharded gradients" : "sharded gradients and weights";
+      for (const char* flag :
+           {"zero-stage", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp"})
+        if (mentions(flag))
+          unmodelled(flag, fmt::format("{} are not modelled: only the optimizer is shared here "
+                                       "({})",
+                                       what, key));
+      leave_out(what, Leaves::less);
+    }
+    return stage >= 1;
+  }
+
   std::int64_t chunks_of(std::int64_t stages) {
     const auto chunks = number("num-virtual-stages-per-pipeline-rank", "pipeline.chunks");
     const auto layers = number("num-layers-per-virtual-pipeline-stage", "pipeline.chunks");
     if (chunks) return *chunks;
+    if (const std::int64_t of_all = layout_stages(); of_all > stages && of_all % stages == 0)
+      return of_all / stages;
     if (layers && layers_ % (*layers * stages) == 0) return layers_ / (*layers * stages);
     if (layers)
       assume(fmt::format("pipeline.chunks: 1 ({} layers are no multiple of {} x {} stages)",
@@ -374,14 +481,22 @@ class Import : ImportNotes {
     return 1;
   }
 
+  /// Virtual stages of a layout; 0 without one. Throws InputError where it is none.
+  std::int64_t layout_stages() {
+    const std::string layout = word("pipeline-model-parallel-layout", "pipeline.split");
+    if (layout.empty()) return 0;
+    return static_cast<std::int64_t>(
+        parse_layout(layout, origin_ + ", pipeline-model-parallel-layout").size());
+  }
+
   /// None where nothing says how many GPUs there are.
   std::optional<std::int64_t> width_of(std::int64_t model_gpus) {
-    const auto nodes = number({"nnodes", "nodes"}, "cluster.nodes");
-    const auto each =
-        number({"nproc-per-node", "gpus-per-node", "ntasks-per-node"}, "cluster.devices_per_node");
+    const auto nodes = number({"nnodes", "num-nodes", "nodes"}, "cluster.nodes");
+    const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
+                             "cluster.devices_per_node");
     const auto world = number("world-size", "cluster");
     const bool counted = world || nodes;
-    if (!counted && cluster_.gpus()) not_asked({"nnodes", "nodes", "world-size"});
+    if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
     if (!counted && !each && !cluster_.gpus()) {
       assume(
           "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size, and no --cluster with "
@@ -400,18 +515,41 @@ class Import : ImportNotes {
   }
 
   std::string recomputation() {
+    const char* const key = "pipeline.recompute";
     const bool selective = has("recompute-activations", "pipeline.recompute: selective");
-    const bool old = has("checkpoint-activations", "pipeline.recompute: full");
-    const std::string granularity = word("recompute-granularity", "pipeline.recompute");
-    const std::string method = word("recompute-method", "pipeline.recompute");
-    const auto layers = number("recompute-num-layers", "pipeline.recompute");
-    if (old || granularity == "full") {
+    bool full = has("checkpoint-activations", "pipeline.recompute: full");
+    const auto either = [&](const char* flag, const char* earlier) {
+      const std::string value = word(flag, key);
+      return value.empty() ? word(earlier, key) : value;
+    };
+    const std::string granularity =
+        either("recompute-granularity", "activations-checkpoint-granularity");
+    const std::string method = either("recompute-method", "activations-checkpoint-method");
+    const auto layers = number(
+        {"recompute-num-layers", "activations-checkpoint-num-layers", "checkpoint-num-layers"},
+        key);
+    full = full || granularity == "full" || (granularity.empty() && !selective && !method.empty());
+    recomputed_modules(selective || granularity == "selective");
+    if (full) {
       const bool block = method == "block";
       if (!layers || (!block && *layers == 1)) return "  recompute: full\n";
       return fmt::format("  recompute: full\n  recompute_method: {}\n  recompute_layers: {}\n",
                          block ? "block" : "uniform", *layers);
     }
     return selective || granularity == "selective" ? "  recompute: selective\n" : "";
+  }
+
+  /// Core attention alone is what selective recomputation is here.
+  void recomputed_modules(bool selective) {
+    const char* const flag = "recompute-modules";
+    const std::vector<std::string> modules = words(flag, "pipeline.recompute");
+    std::vector<std::string> others;
+    for (const std::string& module : modules)
+      if (module != "core_attn" && module != "[]") others.push_back(as_comment(module));
+    if (!selective) return ignore(flag);
+    if (others.empty()) return;
+    unmodelled(flag, "recomputation of single modules is not modelled, except core attention");
+    leave_out(fmt::format("the recomputation of {}", fmt::join(others, ", ")), Leaves::less);
   }
 
   /// Layers that do not divide, or that stand where flags say.
@@ -479,13 +617,9 @@ class Import : ImportNotes {
     const char* const flag = "pipeline-model-parallel-layout";
     std::vector<std::int64_t> layers;
     std::int64_t all = 0;
-    try {
-      for (const StageLayers& stage : parse_layout(text, "layout")) {
-        layers.push_back(stage.layers);
-        all += stage.layers;
-      }
-    } catch (const InputError& error) {
-      return not_followed({flag}, as_comment(error.diagnostics().front().message), stages);
+    for (const StageLayers& stage : parse_layout(text, origin_)) {
+      layers.push_back(stage.layers);
+      all += stage.layers;
     }
     if (static_cast<std::int64_t>(layers.size()) != stages)
       return not_followed(
@@ -510,23 +644,60 @@ class Import : ImportNotes {
   }
 
   std::string origin_;
+  std::vector<std::string> programs_;
   JobCluster cluster_;
+  std::string given_model_;
+  bool deepspeed_, bert_ = false;
+  std::string stack_;
+  TransformerSpec shape_;
   std::int64_t layers_ = 0, per_node_ = 8;
 };
+
+bool is_of_megatron(const ScriptOption& option) {
+  static constexpr std::string_view kSome[] = {"num-layers",
+                                               "hidden-size",
+                                               "micro-batch-size",
+                                               "pipeline-model-parallel-size",
+                                               "tensor-model-parallel-size",
+                                               "model-parallel-size",
+                                               "encoder-num-layers"};
+  return std::ranges::find(kSome, option.name) != std::end(kSome);
+}
+
+/// A definition is a flag where its name can be no variable's, or is no variable of the script:
+/// num-layers, num_layers, bf16.
+std::vector<ScriptOption> defined_flags(const ShellVariables& defined, std::string_view text) {
+  std::vector<ScriptOption> out;
+  for (const auto& [name, value] : defined) {
+    const bool used = text.find("$" + name) != text.npos || text.find("${" + name) != text.npos ||
+                      text.find(name + "=") != text.npos;
+    std::string flag = name;
+    flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
+    if (flag != lower_case(flag) || (used && flag.find('-') == flag.npos)) continue;
+    std::ranges::replace(flag, '_', '-');
+    out.push_back({flag, {value}, 0, "", "--define " + name});
+  }
+  return out;
+}
 
 }  // namespace
 
 std::string scenario_of_megatron(std::string_view text, const std::string& origin,
-                                 const std::string& cluster, const ShellVariables& defined) {
-  auto options = script_options(text, defined);
-  const auto known = [](const ScriptOption& o) {
-    return o.name == "num-layers" || o.name == "hidden-size" || o.name == "micro-batch-size" ||
-           o.name == "pipeline-model-parallel-size" || o.name == "tensor-model-parallel-size";
-  };
-  if (std::ranges::none_of(options, known))
+                                 const std::string& cluster, const ShellVariables& defined,
+                                 const std::string& model) {
+  MegatronJob job{.options = {}, .origin = origin, .cluster = cluster, .model = model};
+  if (is_flag_file(text, origin)) {
+    read_flag_file(std::string(text), job);
+  } else {
+    job.options = script_options(text, defined);
+    job.programs = programs_in(text);
+  }
+  for (ScriptOption& flag : defined_flags(defined, text)) job.options.push_back(std::move(flag));
+  if (std::ranges::none_of(job.options, is_of_megatron))
     throw InputError(
         origin, "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size");
-  return Import(std::move(options), origin, cluster).scenario();
+  read_deepspeed_config(job);
+  return Import(std::move(job)).scenario();
 }
 
 }  // namespace penstock

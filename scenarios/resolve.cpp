@@ -366,17 +366,20 @@ Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cl
 }
 
 /// Those of other tools' files, and what a model leaves out or cannot say, whatever the job is.
-std::vector<std::string> file_notes_of(const Specification& spec, const std::string& missing) {
+std::vector<std::string> file_notes_of(const Specification& spec, const Scenario& out) {
   std::vector<std::string> notes = spec.notes_of_files();
   for (const std::string& note : notes) spec.diagnostics.note(note);
   if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
     notes.push_back(length);
-  if (missing.empty()) return notes;
-  notes.push_back(
-      fmt::format("the model is one without {}: the real job needs more memory than this, and at "
-                  "best is as fast",
-                  missing));
-  spec.diagnostics.note(notes.back());
+  for (const auto& [what, needs] : {std::pair{out.missing, "more"},
+                                    std::pair{out.missing_saves, "less"}}) {
+    if (what.empty()) continue;
+    notes.push_back(
+        fmt::format("the model is one without {}: the real job needs {} memory than this, and at "
+                    "best is as fast",
+                    what, needs));
+    spec.diagnostics.note(notes.back());
+  }
   return notes;
 }
 
@@ -413,6 +416,7 @@ Scenario resolve(const Specification& spec) {
   out.name = spec.name.value_or("");
   out.transformer = spec.model->transformer;
   out.missing = printable(spec.model->section.text("missing").value_or(""));
+  out.missing_saves = printable(spec.model->section.text("missing_saves").value_or(""));
   out.layer_profile = spec.model->measured;
   if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
@@ -426,7 +430,7 @@ Scenario resolve(const Specification& spec) {
   out.perturbations = std::move(perturbations);
   out.optimizer = optimizer;
   out.training = std::move(training);
-  out.file_notes = file_notes_of(spec, out.missing);
+  out.file_notes = file_notes_of(spec, out);
   note_costs(spec, out);
   note_idle_gpus(spec, out);
   note_assumptions(spec, out);

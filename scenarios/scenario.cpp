@@ -16,6 +16,15 @@ std::int64_t Scenario::capacity_bytes(int device) const {
   return least;
 }
 
+std::string Scenario::left_out() const {
+  return missing + (missing.empty() || missing_saves.empty() ? "" : ", ") + missing_saves;
+}
+
+std::optional<bool> Scenario::fits_in_truth(bool fits_here) const {
+  const std::string& decides = fits_here ? missing : missing_saves;
+  return decides.empty() ? std::optional(fits_here) : std::nullopt;
+}
+
 Placement Parallelism::placement() const {
   static const Schedule kUnknown;
   return placement_of(schedule != nullptr ? *schedule : kUnknown, shape);

@@ -65,8 +65,12 @@ struct Scenario : Parallelism {
   std::string text;    ///< as YAML, the overrides applied
 
   /// What of the real model is left out (model.missing): memory is at least, speed at best what
-  /// results say.
-  std::string missing;
+  /// results say; and what is left out that saves memory (model.missing_saves): it is at most that.
+  std::string missing, missing_saves;
+  /// All that is left out; "" where nothing is.
+  std::string left_out() const;
+  /// None where what is left out decides whether the model fits, which it does here or does not.
+  std::optional<bool> fits_in_truth(bool fits_here) const;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<LayerProfile> layer_profile;   ///< costs by measurement instead of by formula
   /// Given: `costs` are those of devices alone, and a simulation has to find what they do to each

@@ -21,6 +21,7 @@ struct ScriptOption {
   std::vector<std::string> values;  ///< words up to the next option or command; "$NAME" if unknown
   int line = 0;                     ///< 1-based
   std::string condition = {};       ///< under which it stands, where that is not known
+  std::string shown = {};           ///< how its file spells it, where that is another name
 };
 
 using ShellVariables = std::map<std::string, std::string>;

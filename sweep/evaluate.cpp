@@ -87,9 +87,10 @@ Row row_of(const Simulation& simulation) {
   row.why = !result.infeasible_because.empty() ? result.infeasible_because.front()
                                                : result.stalled_because;
   row.status = row.why.empty() ? Row::Status::ok : Row::Status::infeasible;
-  if (row.why.empty() && !simulation.scenario.missing.empty()) {
+  const Scenario& scenario = simulation.scenario;
+  if (result.stalled_because.empty() && !scenario.fits_in_truth(row.why.empty())) {
     row.status = Row::Status::unknown;
-    row.why = one_line("without " + simulation.scenario.missing);
+    row.why = one_line("without " + scenario.left_out());
   }
   return row;
 }

@@ -54,12 +54,19 @@ std::string ratio_text(double ratio) {
 
 using Words = std::vector<std::string>;
 
+/// May it fit or not, but for what the model leaves out?
+bool is_unknown(const Json& r) {
+  return r.value("feasible", Json()).is_null() &&
+         (r.contains("missing") || r.contains("missing_saves"));
+}
+
 /// What does not fit.
 std::string reasons_text(const std::vector<Json>& results, const ComparisonLabels& labels) {
   std::string text;
   std::size_t row = 0;
   for (const Json& r : results) {
-    for (const Json& why : r.value("infeasible_because", Json::array())) {
+    for (const Json& why :
+         is_unknown(r) ? Json::array() : r.value("infeasible_because", Json::array())) {
       text += fmt::format("{}: {}\n", labels.rows[row], why.get<std::string>());
       break;
     }
@@ -77,9 +84,9 @@ Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool vers
   const bool steady = r.value("iteration_time_s", Json()).is_number();
   Words cells{r.value("schedule", ""),
               fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-              !result_fits(r)                                                      ? "NO"
-              : most_of_devices(r, "capacity_bytes") > 0 && !r.contains("missing") ? "yes"
-                                                                                   : "unknown",
+              !result_fits(r)                                              ? "NO"
+              : most_of_devices(r, "capacity_bytes") > 0 && !is_unknown(r) ? "yes"
+                                                                           : "unknown",
               steady ? format_time(number_or_0(r, "iteration_time_s")) : "-",
               rate_text(rate),
               first_rate > 0 && steady ? ratio_text(rate / first_rate) : "-",
@@ -235,10 +242,12 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
     section.points.add_point(
         {{names[i], number_or_0(results[i], "throughput_samples_per_s"),
           most_of_devices(results[i], "peak_memory_bytes")},
-         !result_fits(results[i])         ? PointStatus::infeasible
-         : results[i].contains("missing") ? PointStatus::unknown
-                                          : PointStatus::ok,
-         why.empty() ? results[i].value("missing", "") : why[0].get<std::string>()});
+         !result_fits(results[i]) ? PointStatus::infeasible
+         : is_unknown(results[i]) ? PointStatus::unknown
+                                  : PointStatus::ok,
+         why.empty() || is_unknown(results[i])
+             ? results[i].value("missing", results[i].value("missing_saves", ""))
+             : why[0].get<std::string>()});
   }
   return section_text(section);
 }

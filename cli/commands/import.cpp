@@ -4,7 +4,9 @@
 #include "base/say.hpp"
 #include "cli/running.hpp"
 #include "scenarios/config_import.hpp"
+#include "scenarios/document.hpp"
 #include "scenarios/file_import.hpp"
+#include "scenarios/flag_files.hpp"
 #include "scenarios/megatron_import.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -32,7 +34,8 @@ void say_what_is_missing(const std::string& scenario) {
 }
 
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
-                                 const std::string& cluster, const ShellVariables& defined);
+                                 const std::string& cluster, const ShellVariables& defined,
+                                 const std::string& model);
 
 ShellVariables defined_variables(const Arguments& arguments) {
   ShellVariables out;
@@ -46,36 +49,57 @@ ShellVariables defined_variables(const Arguments& arguments) {
 }
 
 /// A job of another framework, from its file or standard input.
-std::string import_job(const Arguments& arguments, Importer importer) {
-  if (arguments.positional.size() < 2)
-    throw InputError("penstock import " + arguments.positional[0],
-                     "the file is missing ('-': standard input)");
-  const std::string& file = arguments.positional[1];
+std::string import_job(const Arguments& arguments, Importer importer, const std::string& file) {
   if (file != "-") require_file(file);
   const std::string scenario =
       importer(read_file(file == "-" ? "/dev/stdin" : file), file == "-" ? "standard input" : file,
-               arguments.value("cluster"), defined_variables(arguments));
+               arguments.value("cluster"), defined_variables(arguments), arguments.value("model"));
   say_what_is_missing(scenario);
   return scenario;
+}
+
+void refuse_model(const std::string& model) {
+  if (!model.empty())
+    throw InputError("--model", "is for Megatron's jobs; this configuration has its own model");
 }
 
 struct Job {
   std::string_view name;
   Importer importer;
 };
-constexpr Job kJobs[] = {{"megatron-args",
-                          [](const std::string& text, const std::string& origin,
-                             const std::string& cluster, const ShellVariables& defined) {
-                            return scenario_of_megatron(text, origin, cluster, defined);
-                          }},
-                         {"nanotron-config",
-                          [](const std::string& text, const std::string& origin,
-                             const std::string& cluster, const ShellVariables& defined) {
-                            if (!defined.empty())
-                              throw InputError("--define", "is for scripts; nanotron's is a file");
-                            return scenario_of_nanotron(text, origin, cluster);
-                          }},
-                         {"torchtitan-config", scenario_of_torchtitan}};
+constexpr Job kJobs[] = {
+    {"megatron-args",
+     [](const std::string& text, const std::string& origin, const std::string& cluster,
+        const ShellVariables& defined, const std::string& model) {
+       return scenario_of_megatron(text, origin, cluster, defined, model);
+     }},
+    {"nanotron-config",
+     [](const std::string& text, const std::string& origin, const std::string& cluster,
+        const ShellVariables& defined, const std::string& model) {
+       refuse_model(model);
+       if (!defined.empty()) throw InputError("--define", "is for scripts; nanotron's is a file");
+       return scenario_of_nanotron(text, origin, cluster);
+     }},
+    {"torchtitan-config",
+     [](const std::string& text, const std::string& origin, const std::string& cluster,
+        const ShellVariables& defined, const std::string& model) {
+       refuse_model(model);
+       return scenario_of_torchtitan(text, origin, cluster, defined);
+     }}};
+
+/// The job that a file is by its name and what is in it; null where it is none.
+const Job* job_of(const std::string& file) {
+  const auto ends = [&](const char* with) { return file.ends_with(with); };
+  if (ends(".toml")) return &kJobs[2];
+  if (ends(".sh") || ends(".sbatch") || ends(".slurm")) return &kJobs[0];
+  if (!ends(".yaml") && !ends(".yml") && !ends(".json")) return nullptr;
+  require_file(file);
+  const std::string text = read_file(file);
+  if (ends(".json")) return has_keys_of_job(text, file) ? &kJobs[0] : nullptr;
+  const Value document = parse_document(text, file);
+  return document.find("parallelism") != nullptr && document.find("tokens") != nullptr ? &kJobs[1]
+                                                                                       : &kJobs[0];
+}
 
 }  // namespace
 
@@ -90,10 +114,16 @@ int run_import(const Arguments& arguments) {
   }
   for (const Job& job : kJobs) {
     if (what != job.name) continue;
-    put_output(arguments, import_job(arguments, job.importer));
+    if (arguments.positional.size() < 2)
+      throw InputError("penstock import " + what, "the file is missing ('-': standard input)");
+    put_output(arguments, import_job(arguments, job.importer, arguments.positional[1]));
     return exit_ok;
   }
-  for (const char* option : {"cluster", "define"})
+  if (const Job* job = job_of(what); job != nullptr && arguments.positional.size() == 1) {
+    put_output(arguments, import_job(arguments, job->importer, what));
+    return exit_ok;
+  }
+  for (const char* option : {"cluster", "define", "model"})
     if (arguments.flag(option))
       throw InputError(fmt::format("--{}", option),
                        "is for jobs of other frameworks, such as 'megatron-args FILE'");
@@ -107,7 +137,7 @@ int run_import(const Arguments& arguments) {
         fmt::format("'{}' is none of 'layout STRING', 'megatron-args FILE', 'nanotron-config "
                     "FILE', 'torchtitan-config FILE', a FILE.csv of "
                     "torch.distributed.pipelining or of layers, a profile graph.txt, "
-                    "a config.json",
+                    "a config.json, a job's .sh, .yaml or .toml",
                     what));
   }
   require_file(what);

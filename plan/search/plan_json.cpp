@@ -66,6 +66,8 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"peak_memory_bytes", plan.judgement.memory_bytes},
           {"optimistic", offer.scenario.optimistic},
           {"missing", offer.scenario.missing.empty() ? Json() : Json(offer.scenario.missing)},
+          {"missing_saves",
+           offer.scenario.missing_saves.empty() ? Json() : Json(offer.scenario.missing_saves)},
           {"engine", plan.judgement.engine},
           {"price_per_update", asked(gpu_hour > 0, hours * gpu_hour)},
           {"training_s", asked(updates > 0, time_s * updates)},

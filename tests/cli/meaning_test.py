@@ -450,7 +450,7 @@ class Traps(Case):
              "pipeline: {stages: 8, microbatches: 16}\n")
     SCRIPT = ("--num-layers 16 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
               "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 16 "
-              "--pipeline-model-parallel-size 4 --bf16 --use-distributed-optimizer")
+              "--pipeline-model-parallel-size 4 --bf16 --use-distributed-optimizer --vocab-size 50257")
 
     def test_given_costs_of_other_stages_and_microbatches_are_other_work(self):
         case = self.file(COSTS + "schedule: 1f1b\n"
@@ -572,7 +572,7 @@ class Models(Case):
                       self.run_it("plan", "nearest.yaml", *plan).stdout)
 
     def test_what_a_dense_stand_in_leaves_out_is_not_said_to_fit(self):
-        script = ("run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+        script = ("run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257 "
                   "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 "
                   "--pipeline-model-parallel-size 2 --nnodes 1 --nproc-per-node 2")
         case = self.file(self.run_it("import", "megatron-args", "-", stdin=script).stdout)
@@ -652,7 +652,7 @@ class Advice(Case):
 
     def test_the_two_are_of_different_kinds(self):
         script = ("run --num-layers 48 --hidden-size 6144 --num-attention-heads 48 --seq-length 2048 "
-                  "--micro-batch-size 1 --global-batch-size 32 --bf16 --tensor-model-parallel-size 2 "
+                  "--micro-batch-size 1 --global-batch-size 32 --bf16 --vocab-size 50257 --tensor-model-parallel-size 2 "
                   "--pipeline-model-parallel-size 8 --recompute-granularity full "
                   "--recompute-method uniform --recompute-num-layers 1 --nnodes 2 --nproc-per-node 8")
         text = self.run_it("import", "megatron-args", "-", stdin=script).stdout

@@ -78,6 +78,8 @@ TEST(LayoutString, EveryErrorHasItsColumn) {
       {"EtE|L", "layout:1:3: a second embedding ('E'); there is one"},
       {"tE|tL", "layout:1:2: the embedding must come before all layers"},
       {"EtL|t", "layout:1:5: nothing may come after the loss ('L')"},
+      {"Et|tt|tL|", "layout:1:9: the loss ('L') must be in the last stage"},
+      {"|EtL", "layout:1:1: the embedding ('E') must be in the first stage"},
       {"EtmtL", "layout:1:4: transformer layers ('t') come before 'm'"},
       {"E(t*999)*9999L", "the layout has more than 1000000 layers"},
       {"", "there is no embedding"},

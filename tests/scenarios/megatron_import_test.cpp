@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace penstock::megatron_import_test {
@@ -141,6 +143,38 @@ const std::string kScript =
     "  --cp-comm-type a2a \\\n"
     "  --frobnicate 7\n";
 
+/// A whole job; of a flag that stands twice the later one counts.
+const std::string kJob =
+    "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 "
+    "--vocab-size 50257 --bf16 --micro-batch-size 1 --global-batch-size 64 ";
+
+std::string imported(const std::string& flags, const std::string& cluster = "") {
+  return scenario_of_megatron(kJob + flags, "x.sh", cluster);
+}
+
+Scenario job_of(const std::string& flags) { return parse_scenario(imported(flags), "test.yaml"); }
+
+std::string refusal_of(const std::string& text, const std::string& origin = "x.sh",
+                       const ShellVariables& defined = {}, const std::string& model = "") {
+  try {
+    scenario_of_megatron(text, origin, "", defined, model);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Is a line that begins so under that title of the comments?
+bool is_under(const std::string& text, const std::string& title, const std::string& flag) {
+  std::istringstream in(text);
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("#   ")) inside = line.starts_with(title);
+    if (inside && line.starts_with("#   " + flag)) return true;
+  }
+  return false;
+}
+
 TEST(Megatron, AScriptBecomesItsScenario) {
   const Scenario s = parse_scenario(scenario_of_megatron(kScript, "run.sh", ""), "test.yaml");
   ASSERT_TRUE(s.transformer);
@@ -183,23 +217,381 @@ TEST(Megatron, TheNameSaysWhatIsMissing) {
   const auto name = [](const std::string& script) {
     return parse_scenario(scenario_of_megatron(script, "jobs/run.sh", ""), "test.yaml").name;
   };
-  EXPECT_EQ(name("--num-layers 24"), "run.sh");
-  EXPECT_EQ(name("--num-layers 24 --num-experts 8 --expert-model-parallel-size 8"),
+  EXPECT_EQ(name(kJob), "run.sh");
+  EXPECT_EQ(name(kJob + "--num-experts 8 --expert-model-parallel-size 8"),
             "run.sh, without --num-experts, --expert-model-parallel-size");
   EXPECT_EQ(name(kScript), "run.sh, without --cp-comm-type");
 }
 
-TEST(Megatron, WhatIsNotThereIsAssumedAloud) {
-  const std::string text = scenario_of_megatron("--num-layers 24 --hidden-size a", "-", "");
-  EXPECT_NE(text.find("# has no value that can be told"), std::string::npos) << text;
-  EXPECT_NE(text.find("model.hidden_size: 4096 (no --hidden-size with a number)"),
+TEST(Megatron, SizesThatAreNotThereAreAskedForAtOnce) {
+  EXPECT_EQ(
+      refusal_of("pretrain_gpt.py --num-layers 24 --hidden-size a --bf16 --use-checkpoint-args"),
+      "x.sh: it does not say --seq-length, --hidden-size, --num-attention-heads, --vocab-size, "
+      "--micro-batch-size, without which it would be another job; give --define seq-length=N "
+      "--define hidden-size=N --define num-attention-heads=N --define vocab-size=N --define "
+      "micro-batch-size=N, or --model config.json|NAME, which gives the sizes of the model");
+}
+
+TEST(Megatron, ADefinedFlagIsAFlag) {
+  const std::string script =
+      "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
+      "--num-attention-heads $HEADS --seq-length 1024 --vocab-size 50257";
+  const Scenario s = parse_scenario(
+      scenario_of_megatron(script, "x.sh", "",
+                           {{"micro-batch-size", "2"}, {"HEADS", "16"}, {"num_layers", "12"}}),
+      "test.yaml");
+  EXPECT_EQ(s.microbatch_size, 2);
+  EXPECT_EQ(s.transformer->num_layers, 12) << "a definition goes over the script's";
+  EXPECT_EQ(s.transformer->num_attention_heads, 16);
+}
+
+TEST(Megatron, AModelGivesItsSizes) {
+  const Scenario s = parse_scenario(
+      scenario_of_megatron("pretrain_gpt.py --use-checkpoint-args --bf16 --seq-length 2048 "
+                           "--micro-batch-size 1 --pipeline-model-parallel-size 4 --nnodes 1",
+                           "x.sh", "", {}, "llama-3-8b"),
+      "test.yaml");
+  EXPECT_EQ(s.transformer->parameters(), 8'030'261'248);
+  EXPECT_EQ(s.transformer->seq_length, 2048);
+}
+
+TEST(Megatron, NumbersThatAreNoneAreErrorsWithTheirLine) {
+  const std::string said = refusal_of(kJob +
+                                      "\\\n --num-layers -24 --hidden-size 2.4e1 \\\n"
+                                      " --tensor-model-parallel-size 2000000000");
+  for (const char* part :
+       {"x.sh:2:1: --num-layers must be an integer from 1 to 1000000, got '-24'",
+        "x.sh:2:1: --hidden-size must be an integer from 1 to 1000000, got '2.4e1'",
+        "x.sh:3:1: --tensor-model-parallel-size must be an integer from 1 to 1000000"})
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+}
+
+TEST(Megatron, OtherModelsThanAGptAreRefused) {
+  const char* const kCases[][2] = {
+      {"torchrun pretrain_t5.py --encoder-num-layers 12 --decoder-num-layers 12 --hidden-size 768",
+       "'pretrain_t5.py' trains no decoder-only GPT: T5 has an encoder"},
+      {"run --encoder-num-layers 12 --decoder-num-layers 12 --hidden-size 768",
+       "'--decoder-num-layers' trains no decoder-only GPT"},
+      {"S=pretrain_mamba.py\ntorchrun $S --num-layers 48 --hidden-size 2048", "state-space"},
+      {"run --num-layers 48 --hybrid-override-pattern M-M*", "layers are of several kinds"},
+      {"run --num-layers 4 --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec",
+       "state-space"},
+      {"python pretrain_vlm.py --num-layers 4", "vision encoder"},
+      {"python pretrain_retro.py --num-layers 4", "Retro"},
+      {"python pretrain_ict.py --num-layers 4", "two encoders"},
+      {"python pretrain_vision_classify.py --num-layers 4", "images"},
+  };
+  for (const auto& [script, why] : kCases) {
+    const std::string said = refusal_of(script);
+    EXPECT_NE(said.find(why), std::string::npos) << script << "\n" << said;
+    EXPECT_NE(said.find("a model by costs"), std::string::npos) << "what to do: " << said;
+  }
+  EXPECT_EQ(refusal_of("# not pretrain_t5.py\npython tools/preprocess_vision.py\n" + kJob), "");
+}
+
+TEST(Megatron, BertIsBert) {
+  const Scenario s = parse_scenario(
+      scenario_of_megatron("pretrain_bert.py --num-layers 24 --hidden-size 1024 --bf16 "
+                           "--num-attention-heads 16 --seq-length 512 --micro-batch-size 4 "
+                           "--tokenizer-type BertWordPieceLowerCase --bert-no-binary-head",
+                           "x.sh", ""),
+      "test.yaml");
+  EXPECT_EQ(s.transformer->family, Family::bert);
+  EXPECT_EQ(s.transformer->vocab_size, 30'522);
+}
+
+TEST(Megatron, TokenizersAreKnownOrAskedFor) {
+  const std::string job =
+      "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads "
+      "32 --seq-length 4096 --bf16 --micro-batch-size 1 --tokenizer-type ";
+  const std::pair<const char*, int> kKnown[] = {
+      {"HuggingFaceTokenizer --tokenizer-model Qwen/Qwen2.5-7B", 152'064},
+      {"GPT2BPETokenizer --vocab-file v.json", 50'257},
+      {"Llama2Tokenizer --tokenizer-model /data/tokenizer.model", 32'000},
+      {"HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-3.1-8B", 128'256},
+      {"SentencePieceTokenizer --tokenizer-model /x/Llama-2-7b-hf/tokenizer.model", 32'000}};
+  for (const auto& [tokenizer, vocabulary] : kKnown)
+    EXPECT_EQ(parse_scenario(scenario_of_megatron(job + tokenizer, "x.sh", ""), "test.yaml")
+                  .transformer->vocab_size,
+              vocabulary)
+        << tokenizer;
+  for (const char* unknown :
+       {"HuggingFaceTokenizer --tokenizer-model acme/own",
+        "SentencePieceTokenizer --tokenizer-model /x/t.model", "NullTokenizer"})
+    EXPECT_NE(refusal_of(job + unknown).find("--define vocab-size=N"), std::string::npos)
+        << unknown;
+}
+
+TEST(Megatron, AFlagAtItsNeutralValueIsNoNews) {
+  for (const char* flag : {"--kv-channels 128", "--num-experts 1", "--moe-expert-parallel-size 1",
+                           "--context-parallel-size 1", "--fp8-format none", "--mtp-num-layers 0",
+                           "--cp-comm-type p2p", "--expert-model-parallel-size 1",
+                           "--moe-router-topk 2", "--optimizer adam", "--recompute-num-layers 0",
+                           "--data-parallel-sharding-strategy no_shard", "--main-grads-dtype fp32",
+                           "--window-size none"}) {
+    const Scenario s = job_of(flag);
+    EXPECT_EQ(s.left_out(), "") << flag;
+    EXPECT_EQ(s.name, "x.sh") << flag << ": nothing is missing";
+    EXPECT_EQ(imported(flag).find("# not known"), std::string::npos) << flag;
+  }
+}
+
+TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
+  const struct {
+    const char *flags, *more, *less;
+  } kCases[] = {
+      {"--num-experts 8", "the other experts' weights, routing and all-to-all", ""},
+      {"--multi-latent-attention --kv-lora-rank 512", "multi-latent attention", ""},
+      {"--mtp-num-layers 1", "the layers of multi-token prediction", ""},
+      {"--use-torch-fsdp2", "", "sharded gradients and weights"},
+      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "",
+       "sharded gradients"},
+      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim", "", ""},
+      {"--optimizer-cpu-offload", "", "offloading"},
+      {"--cpu-offloading --cpu-offloading-num-layers 4", "", "offloading"},
+      {"--recompute-granularity selective --recompute-modules core_attn mlp", "",
+       "the recomputation of mlp"},
+      {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
+      {"--zero-stage 2", "", "sharded gradients"},
+      {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all",
+       "sharded gradients and weights"},
+      {"--optimizer shampoo", "the state of shampoo", "the state of shampoo"},
+  };
+  for (const auto& [flags, more, less] : kCases) {
+    const Scenario s = job_of(flags);
+    EXPECT_EQ(s.missing, more) << flags;
+    EXPECT_EQ(s.missing_saves, less) << flags;
+  }
+}
+
+TEST(Megatron, ATypoBesideHarmlessFlagsGetsASuggestion) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--tensor-model-paralel-size 8", "did you mean --tensor-model-parallel-size?"},
+      {"--use-distributed-optimiser", "did you mean --use-distributed-optimizer?"},
+      {"--data-parallel-sharding-stategy optim", "did you mean --data-parallel-sharding-strategy?"},
+      {"--micro-batchsize 4", "did you mean --micro-batch-size?"}};
+  for (const auto& [typo, meant] : kCases)
+    EXPECT_NE(imported(std::string("--lr 1 --log-interval 5 ") + typo).find(meant),
+              std::string::npos)
+        << imported(typo);
+}
+
+TEST(Megatron, WhatAParameterCostsFollowsFromItsFlags) {
+  const struct {
+    const char* flags;
+    double weights, gradients, optimizer;
+  } kCases[] = {
+      {"", 2, 4.77, 12},
+      {"--grad-reduce-in-bf16", 2, 2, 12},
+      {"--optimizer sgd", 2, 4.77, 8},
+      {"--optimizer sgd --sgd-momentum 0.0", 2, 4.77, 4},
+      {"--optimizer lion", 2, 4.77, 8},
+      {"--use-precision-aware-optimizer --main-grads-dtype bf16 --exp-avg-dtype bf16 "
+       "--exp-avg-sq-dtype bf16",
+       2, 2, 8},
+      {"--use-precision-aware-optimizer --main-params-dtype fp16 --exp-avg-dtype fp8", 2, 4.77, 7},
+  };
+  for (const auto& [flags, weights, gradients, optimizer] : kCases) {
+    const ParameterBytes bytes = job_of(flags).transformer->bytes;
+    EXPECT_DOUBLE_EQ(bytes.weights, weights) << flags;
+    EXPECT_DOUBLE_EQ(bytes.gradients, gradients) << flags;
+    EXPECT_DOUBLE_EQ(bytes.optimizer, optimizer) << flags;
+  }
+  const double muon = job_of("--optimizer muon").transformer->bytes.optimizer;
+  EXPECT_GT(muon, 8);
+  EXPECT_LT(muon, 8.5) << "32 x 12 x 4096^2 of 6.6e9 parameters are matrices of layers";
+  const auto fp16 = [](const std::string& more) {
+    return parse_scenario(
+               scenario_of_megatron("pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+                                    "--num-attention-heads 32 --seq-length 4096 --vocab-size 50257 "
+                                    "--micro-batch-size 1 --fp16 " +
+                                        more,
+                                    "x.sh", ""),
+               "test.yaml")
+        .transformer->bytes.gradients;
+  };
+  EXPECT_DOUBLE_EQ(fp16(""), 2) << "summed in fp32 by default with --bf16 only";
+  EXPECT_DOUBLE_EQ(fp16("--accumulate-allreduce-grads-in-fp32"), 4.77);
+}
+
+TEST(Megatron, RecomputationOf2021IsUnderstood) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--checkpoint-activations", "recompute: full\n"},
+      {"--checkpoint-activations --checkpoint-num-layers 2",
+       "recompute: full\n  recompute_method: uniform\n  recompute_layers: 2\n"},
+      {"--activations-checkpoint-method uniform", "recompute: full\n"},
+      {"--activations-checkpoint-method block --activations-checkpoint-num-layers 3",
+       "recompute: full\n  recompute_method: block\n  recompute_layers: 3\n"},
+      {"--activations-checkpoint-granularity selective", "recompute: selective\n"}};
+  for (const auto& [flags, keys] : kCases) {
+    const std::string text = imported(flags);
+    EXPECT_NE(text.find(keys), std::string::npos) << text;
+    EXPECT_EQ(text.find("# not known"), std::string::npos) << text;
+  }
+}
+
+TEST(Megatron, ALayoutCountsTheChunks) {
+  const Scenario s = job_of(
+      "--pipeline-model-parallel-size 4 --nnodes 1 "
+      "--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L'");
+  EXPECT_EQ(s.shape.chunks, 2U);
+  EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
+}
+
+TEST(Megatron, ALayoutWhoseLossIsNotLastIsAnError) {
+  EXPECT_NE(refusal_of(kJob + "--num-layers 4 --pipeline-model-parallel-size 4 "
+                              "--pipeline-model-parallel-layout 'Et|tt|tL|'")
+                .find("the loss ('L') must be in the last stage"),
             std::string::npos);
-  EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
+}
+
+TEST(MegatronDeepSpeed, IsItsOwnDialect) {
+  const Scenario s = parse_scenario(
+      scenario_of_megatron(
+          "deepspeed --num_nodes 4 --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size 4 "
+          "--pipeline-model-parallel-size 4 --num-layers 40 --hidden-size 5120 "
+          "--num-attention-heads 40 --num-key-value-heads 8 --num-experts 1 --seq-length 2048 "
+          "--micro-batch-size 2 --global-batch-size 1024 --fp16 --vocab-size 50257 "
+          "--checkpoint-activations --deepspeed --zero-stage 1 --deepspeed_config ds.json "
+          "--enable-zbh1-pipeline",
+          "x.sh", ""),
+      "test.yaml");
+  EXPECT_EQ(s.stack.name, "megatron-deepspeed");
+  EXPECT_EQ(s.mesh.most(), 2);
+  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_EQ(s.transformer->num_query_groups, 8);
+  EXPECT_EQ(s.schedule->name, "zb-h1");
+  EXPECT_EQ(s.left_out(), "");
+  EXPECT_FALSE(s.transformer->flash_attention);
+}
+
+TEST(MegatronDeepSpeed, ItsConfigurationIsReadWhereItLiesAndAskedForWhereNot) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "mds";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "ds.json") << R"({"train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+    "bf16": {"enabled": true}})";
+  const std::string script =
+      "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 40 --hidden-size 5120 "
+      "--num-attention-heads 40 --seq-length 2048 --vocab-size 50257 --deepspeed "
+      "--deepspeed_config ";
+  const Scenario s = parse_scenario(
+      scenario_of_megatron(script + "conf/ds.json", (folder / "run.sh").string(), ""), "test.yaml");
+  EXPECT_EQ(s.microbatch_size, 2);
+  EXPECT_EQ(s.missing_saves, "sharded gradients, offloading");
+  EXPECT_EQ(s.transformer->compute_type, "bf16");
+  const std::string said = refusal_of(script + "other.json", (folder / "run.sh").string());
+  EXPECT_NE(said.find("--define zero-stage=N"), std::string::npos) << said;
+  EXPECT_NE(said.find("--define micro-batch-size=N"), std::string::npos) << said;
+}
+
+TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
+  const auto read = [](const std::string& text, const std::string& model = "") {
+    return parse_scenario(
+        scenario_of_megatron(text, "job.yaml", "{base: dgx-h100, nodes: 2}", {}, model),
+        "test.yaml");
+  };
+  const Scenario neox = read(
+      "{\"pipe-parallel-size\": 4, \"model-parallel-size\": 2, # a comment\n"
+      " \"num-layers\": 44, \"hidden-size\": 6144, \"num-attention-heads\": 64,\n"
+      " \"seq-length\": 2048, \"no-weight-tying\": true, \"pos-emb\": \"rotary\",\n"
+      " \"zero_optimization\": {\"stage\": 1}, \"fp16\": {\"enabled\": true},\n"
+      " \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 32,\n"
+      " \"tokenizer-type\": \"HFTokenizer\", \"vocab-file\": \"./20B_tokenizer.json\",\n"
+      " \"checkpoint-activations\": true, \"checkpoint-num-layers\": 1,}");
+  EXPECT_EQ(neox.shape.depth, 4U);
+  EXPECT_EQ(neox.mesh.size(Axis::tensor), 2);
+  EXPECT_EQ(neox.microbatch_size, 4);
+  EXPECT_EQ(neox.samples_per_update(), 256) << "4 x 32, of 2 replicas";
+  EXPECT_TRUE(neox.distributed_optimizer);
+  EXPECT_EQ(neox.stack.name, "megatron-deepspeed");
+  EXPECT_NEAR(static_cast<double>(neox.transformer->parameters()), 20.55e9, 0.05e9);
+  const Scenario gated = read(
+      "{\"pipe_parallel_size\": 1, \"model_parallel_size\": 1, \"num_layers\": 32, \n"
+      "\"hidden_size\": 4096, \"intermediate_size\": 32768, \"num_attention_heads\": 32,\n"
+      "\"seq_length\": 4096, \"no_weight_tying\": true, \"norm\": \"rmsnorm\",\n"
+      "\"activation\": \"swiglu\", \"mlp_multiple_of\": 256, \"vocab_size\": 32000,\n"
+      "\"train_micro_batch_size_per_gpu\": 1, \"precision\": \"bfloat16\"}");
+  EXPECT_NEAR(static_cast<double>(gated.transformer->parameters()), 6.738e9, 0.001e9)
+      << "Llama-2-7B, as its file in GPT-NeoX has it";
+
+  const Scenario tests = read(
+      "ENV_VARS:\n  NCCL_ALGO: Ring\nTEST_TYPE: regular\nMODEL_ARGS:\n  --num-layers: 12\n"
+      "  --hidden-size: 512\n  --num-attention-heads: 8\n  --seq-length: 1024\n"
+      "  --micro-batch-size: 4\n  --global-batch-size: 32\n  --bf16: true\n"
+      "  --vocab-file: data/gpt2-vocab.json\n  --tokenizer-type: GPT2BPETokenizer\n"
+      "  --pipeline-model-parallel-size: 4\n  --num-layers-per-virtual-pipeline-stage: 1\n"
+      "  --use-distributed-optimizer: true\n  --sequence-parallel: false\n");
+  EXPECT_EQ(tests.shape.depth, 4U);
+  EXPECT_EQ(tests.shape.chunks, 3U);
+  EXPECT_TRUE(tests.distributed_optimizer);
+
+  const Scenario nemo = read(
+      "trainer: {devices: 8, num_nodes: 2, precision: bf16}\nexp_manager: {name: x}\nmodel:\n"
+      "  micro_batch_size: 1\n  global_batch_size: 128\n  tensor_model_parallel_size: 4\n"
+      "  pipeline_model_parallel_size: 2\n  virtual_pipeline_model_parallel_size: null\n"
+      "  encoder_seq_length: 4096\n  num_layers: 32\n  hidden_size: 4096\n"
+      "  ffn_hidden_size: 11008\n  num_attention_heads: 32\n  num_query_groups: null\n"
+      "  activation: fast-swiglu\n  share_embeddings_and_output_weights: false\n"
+      "  activations_checkpoint_granularity: full\n  activations_checkpoint_method: block\n"
+      "  activations_checkpoint_num_layers: 4\n  sequence_parallel: true\n  kv_channels: null\n"
+      "  tokenizer: {library: huggingface, type: meta-llama/Llama-2-7b-hf}\n"
+      "  optim: {name: distributed_fused_adam, lr: 1e-4}\n  data: {data_prefix: [a, b]}\n");
+  EXPECT_EQ(nemo.gpu_count(), 16);
+  EXPECT_EQ(nemo.mesh.most(), 2);
+  EXPECT_TRUE(nemo.distributed_optimizer);
+  EXPECT_TRUE(nemo.sequence_parallel);
+  EXPECT_EQ(nemo.transformer->parameters(), 6'738'415'616);
+  EXPECT_EQ(nemo.recompute.at(0).layers, 4);
+
+  const Scenario bridge = read(
+      "model:\n  seq_length: 4096\n  pipeline_model_parallel_size: 2\ntrain:\n"
+      "  train_iters: 20\n  global_batch_size: 8\n  micro_batch_size: 1\n"
+      "mixed_precision: bf16_mixed\nddp:\n  use_distributed_optimizer: true\n"
+      "  grad_reduce_in_fp32: false\ndist: {use_megatron_fsdp: false}\n",
+      "llama-3-8b");
+  EXPECT_EQ(bridge.shape.depth, 2U);
+  EXPECT_DOUBLE_EQ(bridge.transformer->bytes.gradients, 2);
+  EXPECT_TRUE(bridge.distributed_optimizer);
+
+  const std::pair<const char*, const char*> kRefused[] = {
+      {R"({"train_batch_size": 256, "zero_optimization": {"stage": 1}})",
+       "import megatron-args train.sh"},
+      {"modules: {pre_trainer: {framework: megatron, model: acme_9B.yaml, overrides: {}}}",
+       "put the file there, or give --model"},
+      {"modules: {pre_trainer: {framework: torchtitan, model: llama3_8b.yaml}}",
+       "penstock import torchtitan-config"},
+      {"model: {seq_length: 4096}\ntrain: {micro_batch_size: 1, global_batch_size: 8}",
+       "--model config.json|NAME"},
+      {"a: 1\nb: 2", "has none of Megatron-LM's flags"}};
+  for (const auto& [text, what] : kRefused)
+    EXPECT_NE(refusal_of(text, "job.yaml").find(what), std::string::npos)
+        << refusal_of(text, "job.yaml");
+}
+
+TEST(FlagFiles, PrimusTakesItsModelFromTheFileBesideIt) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "primus";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "own_base.yaml")
+      << "swiglu: true\nuntie_embeddings_and_output_weights: true\ngroup_query_attention: false\n"
+         "moe_router_topk: 2\nnum_experts: null\nkv_lora_rank: 32\nmulti_latent_attention: false\n";
+  std::ofstream(folder / "own_7B.yaml")
+      << "extends:\n  - own_base.yaml\nnum_layers: 32\nhidden_size: 4096\nffn_hidden_size: 11008\n"
+         "num_attention_heads: 32\nvocab_size: 32000\n";
+  const std::string job =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    model: own_7B.yaml\n"
+      "    overrides:\n      micro_batch_size: 2\n      global_batch_size: 64\n"
+      "      seq_length: 4096\n      pipeline_model_parallel_size: 4\n";
+  const Scenario s =
+      parse_scenario(scenario_of_megatron(job, (folder / "job.yaml").string(), ""), "test.yaml");
+  EXPECT_EQ(s.transformer->parameters(), 6'738'415'616);
+  EXPECT_EQ(s.microbatch_size, 2);
+  EXPECT_EQ(s.left_out(), "");
 }
 
 TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
   const std::string script =
-      "DP=$WORLD\nGBS=$((DP*64))\ntorchrun --nproc_per_node 8 --nnodes ${SLURM_NNODES} a.py "
+      "DP=$WORLD\nGBS=$((DP*64))\ntorchrun --nproc_per_node 8 --nnodes ${SLURM_NNODES} " + kJob +
       "--num-layers 32 --tensor-model-parallel-size $TP --global-batch-size $GBS --save "
       "$CHECKPOINT";
   try {
@@ -220,39 +612,40 @@ TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
   EXPECT_EQ(s.samples_per_update(), 128);
 }
 
-TEST(Megatron, WithoutABatchTheScenarioSaysThatThereIsOneMicrobatch) {
-  const Scenario s = parse_scenario(
-      scenario_of_megatron("--num-layers 32 --pipeline-model-parallel-size 4", "x.sh", ""),
-      "test.yaml");
-  ASSERT_FALSE(s.notes.empty());
-  EXPECT_NE(s.notes.front().find("one microbatch per weight update"), std::string::npos);
+TEST(Megatron, WithoutABatchEachReplicaHasOneMicrobatch) {
+  const Scenario s =
+      parse_scenario(scenario_of_megatron(
+                         "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --num-layers 32 "
+                         "--hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --bf16 "
+                         "--vocab-size 50257 --micro-batch-size 2 --pipeline-model-parallel-size 4",
+                         "x.sh", ""),
+                     "test.yaml");
+  EXPECT_EQ(s.samples_per_update(), 4) << "Megatron-LM's default: 2 x 2 replicas";
 }
 
 TEST(Megatron, AClusterWithNodesCountsTheGpus) {
   for (const char* cluster : {"{base: dgx-a100, nodes: 4}", "dgx-a100"}) {
     const std::string nodes = cluster[0] == '{' ? "" : "--nnodes 4 ";
     const Scenario s = parse_scenario(
-        scenario_of_megatron(nodes + "--num-layers 32 --tensor-model-parallel-size 8 "
-                                     "--use-distributed-optimizer",
-                             "x.sh", cluster),
+        imported(nodes + "--tensor-model-parallel-size 8 --use-distributed-optimizer", cluster),
         "test.yaml");
     EXPECT_EQ(s.mesh.most(), 4) << cluster;
     EXPECT_EQ(s.cluster.devices(), 32) << cluster;
     EXPECT_TRUE(s.distributed_optimizer);
   }
-  const Scenario dotted = parse_scenario(
-      scenario_of_megatron("--num-layers 32 --nnodes 2", "x.sh", "p3.16xlarge"), "test.yaml");
-  EXPECT_EQ(dotted.cluster.devices(), 16) << "a name, no file";
-  const std::string unknown =
-      scenario_of_megatron("--num-layers 32 --use-distributed-optimizer", "x.sh", "");
-  EXPECT_NE(unknown.find("distributed_optimizer: true"), std::string::npos) << "whatever the width";
-  EXPECT_THROW(scenario_of_megatron("--num-layers 32", "x.sh", "b200"), InputError);
+  EXPECT_NE(imported("--nnodes 2", "p3.16xlarge").find("{base: p3.16xlarge, nodes: 2}"),
+            std::string::npos)
+      << "a name, no file";
+  EXPECT_NE(imported("--use-distributed-optimizer").find("distributed_optimizer: true"),
+            std::string::npos)
+      << "whatever the width";
+  EXPECT_THROW(imported("", "b200"), InputError);
 }
 
 TEST(Megatron, SaysWhichConditionsItTookAsTrue) {
   const std::string text = scenario_of_megatron(
-      "if [ \"$D\" = 1 ]; then O=--use-distributed-optimizer; fi\nrun --num-layers 4 --nnodes 1",
-      "x.sh", "");
+      "if [ \"$D\" = 1 ]; then O=--use-distributed-optimizer; fi\n" + kJob + "--nnodes 1", "x.sh",
+      "");
   EXPECT_NE(text.find("# under a condition, taken as true (--define NAME=VALUE decides):\n#   "
                       "--use-distributed-optimizer: pipeline.distributed_optimizer: true (if [ "
                       "\"$D\" = 1 ])\n"),
@@ -282,8 +675,8 @@ TEST(Megatron, SplitsThatAreNotFollowedSayWhy) {
        "it has 4 layers, the model 32", true},
   };
   for (const auto& [flags, why, even] : kCases) {
-    const std::string text = scenario_of_megatron(
-        std::string("--pipeline-model-parallel-size 4 --nnodes 1 ") + flags, "x.sh", "");
+    const std::string text =
+        imported(std::string("--pipeline-model-parallel-size 4 --nnodes 1 ") + flags);
     EXPECT_NE(text.find("not followed: "), std::string::npos) << text;
     EXPECT_NE(text.find(why), std::string::npos) << text;
     EXPECT_EQ(text.find("split: balanced") == std::string::npos, even) << text;
@@ -344,28 +737,25 @@ TEST(Megatron, WhatIsExportedComesBackAsTheSameJob) {
 TEST(Megatron, TorchrunCountsGpusAndSlurmOnlyItsTasks) {
   const std::string text = scenario_of_megatron(
       "#SBATCH --nodes=16\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
-      "torchrun --nproc-per-node 8 --nnodes 16 a.py --num-layers 32 --hidden-size 4096 \\\n"
-      " --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n",
+      "torchrun --nproc-per-node 8 --nnodes 16 " +
+          kJob + " --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n",
       "x.sh", "");
   EXPECT_NE(text.find("width: 8"), std::string::npos) << text;
 }
 
 TEST(Megatron, LayersOfARankAreThoseOfAllItsChunks) {
-  const std::string text = scenario_of_megatron(
+  const std::string text = imported(
       "--num-layers 28 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
-      "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8",
-      "x.sh", "");
+      "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8");
   EXPECT_NE(text.find("split: [2, 4, 4, 4, 2, 4, 4, 4]"), std::string::npos) << text;
 }
 
 TEST(Megatron, NoNumberIsTooLarge) {
-  for (const char* script :
-       {"--num-layers 32 --tensor-model-parallel-size 4294967296 "
-        "--pipeline-model-parallel-size 4294967296 --nnodes 1",
-        "--num-layers-per-virtual-pipeline-stage 1000000 --pipeline-model-parallel-size 1000000 "
-        "--num-layers 1000000 --nnodes 1000000 --nproc-per-node 1000000 --micro-batch-size "
-        "1000000"})
-    EXPECT_NO_THROW(scenario_of_megatron(script, "x.sh", "")) << script;
+  EXPECT_NE(refusal_of(kJob + "--tensor-model-parallel-size 4294967296 --nnodes 1"), "");
+  EXPECT_NO_THROW(
+      imported("--num-layers-per-virtual-pipeline-stage 1000000 --pipeline-model-parallel-size "
+               "1000000 --num-layers 1000000 --nnodes 1000000 --nproc-per-node 1000000 "
+               "--micro-batch-size 1000000"));
 }
 
 TEST(Megatron, ATextWithoutItsFlagsIsRefused) {
@@ -374,7 +764,7 @@ TEST(Megatron, ATextWithoutItsFlagsIsRefused) {
 
 TEST(Megatron, NothingOfAScriptEndsAComment) {
   const std::string text = scenario_of_megatron(
-      "--num-layers 4 --wandb-project \"a\nschedule: evil\" --odd \"x\ty\"", "a\nb.sh", "");
+      kJob + "--wandb-project \"a\nschedule: evil\" --odd \"x\ty\"", "a\nb.sh", "");
   EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
   EXPECT_EQ(text.find("\nschedule: evil"), std::string::npos) << text;
 }
@@ -382,7 +772,8 @@ TEST(Megatron, NothingOfAScriptEndsAComment) {
 TEST(MegatronImport, ExpertsBecomeTheDenseModelThatComputesAsMuch) {
   const std::string text = scenario_of_megatron(
       "run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --swiglu "
-      "--micro-batch-size 1 --ffn-hidden-size 4096 --num-experts 8 --moe-router-topk 2 "
+      "--micro-batch-size 1 --vocab-size 50257 --ffn-hidden-size 4096 --num-experts 8 "
+      "--moe-router-topk 2 "
       "--moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 512",
       "run.sh", "");
   EXPECT_EQ(parse_scenario(text, "imported").transformer->ffn_hidden_size, 2 * 1408 + 512);

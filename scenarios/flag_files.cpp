@@ -1,0 +1,464 @@
+#include "scenarios/flag_files.hpp"
+
+#include "base/error.hpp"
+#include "scenarios/document.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Another tool's key, '_' as '-', and Megatron's option; none: nothing is predicted from it.
+struct OtherName {
+  std::string_view theirs, megatron;
+};
+
+constexpr OtherName kNeMoNames[] = {
+    {"encoder-seq-length", "seq-length"},
+    {"devices", "nproc-per-node"},
+    {"num-nodes", "nnodes"},
+    {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
+    {"activations-checkpoint-granularity", "recompute-granularity"},
+    {"activations-checkpoint-method", "recompute-method"},
+    {"activations-checkpoint-num-layers", "recompute-num-layers"},
+    {"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
+    {"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
+    {"account-for-loss-in-pipeline-split", "account-for-loss-in-pipeline-split"},
+    {"num-moe-experts", "num-experts"},
+    {"fp8", "fp8-format"},
+    {"hidden-dim", "hidden-size"},
+    {"fsdp", "use-torch-fsdp2"}};
+
+constexpr OtherName kNeoXNames[] = {
+    {"pipe-parallel-size", "pipeline-model-parallel-size"},
+    {"model-parallel-size", "tensor-model-parallel-size"},
+    {"num-kv-heads", "num-key-value-heads"},
+    {"train-micro-batch-size-per-gpu", "micro-batch-size"},
+    {"train-batch-size", "global-batch-size"},
+    {"no-weight-tying", "untie-embeddings-and-output-weights"},
+    {"num-gpus", "nproc-per-node"},
+    {"num-nodes", "nnodes"},
+    {"moe-num-experts", "num-experts"},
+    {"moe-top-k", "moe-router-topk"},
+    {"expert-interval", "moe-layer-freq"},
+    {"make-vocab-size-divisible-by", "make-vocab-size-divisible-by"}};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+std::string dashed(std::string text) {
+  text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
+  std::ranges::replace(text, '_', '-');
+  return lower(text);
+}
+
+bool is_true(const Value* value) {
+  if (value == nullptr || value->kind != Value::Kind::scalar) return false;
+  const std::string text = lower(value->text);
+  return text == "true" || text == "1" || text == "yes";
+}
+
+/// The entry of a map by its name with any of '-' and '_'.
+const Value* entry(const Value* map, std::string_view name) {
+  if (map == nullptr || map->kind != Value::Kind::map) return nullptr;
+  const auto at = std::ranges::find_if(
+      map->entries, [&](const Value::Entry& e) { return dashed(e.key.text) == name; });
+  return at == map->entries.end() ? nullptr : &at->value;
+}
+
+/// Collects options; the last of a name counts.
+class OptionReader {
+ public:
+  explicit OptionReader(MegatronJob& job) : job_(job) {}
+
+  void add_option(const std::string& name, const Value& value, std::string shown) {
+    ScriptOption option{name, {}, value.line, "", std::move(shown)};
+    if (value.kind == Value::Kind::list)
+      for (const Value& item : value.items) option.values.push_back(item.text);
+    else if (value.kind == Value::Kind::scalar && lower(value.text) != "true")
+      option.values.push_back(value.text);
+    else if (value.kind == Value::Kind::null)
+      option.values.emplace_back("null");
+    job_.options.push_back(std::move(option));
+  }
+
+  /// What follows from a key.
+  void add_option(const std::string& name, const std::string& value, const Value& from,
+                  std::string shown) {
+    ScriptOption option{name, {}, from.line, "", std::move(shown)};
+    if (!value.empty()) option.values.push_back(value);
+    job_.options.push_back(std::move(option));
+  }
+
+  bool has_option(std::string_view name) const {
+    return std::ranges::find(job_.options, name, &ScriptOption::name) != job_.options.end();
+  }
+
+ private:
+  MegatronJob& job_;
+};
+
+/// Keys of a section of Megatron-LM's own names, those of maps within it as well.
+class FlagSection {
+ public:
+  FlagSection(OptionReader& out, std::span<const OtherName> names) : out_(out), names_(names) {}
+
+  void read(const Value& section, const std::string& prefix = "") {
+    for (const Value::Entry& e : section.entries) {
+      if (e.value.kind == Value::Kind::map)
+        read(e.value, dashed(e.key.text) == "tokenizer" ? "tokenizer-" : "");
+      else
+        read_key(e, prefix);
+    }
+  }
+
+ private:
+  void read_key(const Value::Entry& e, const std::string& prefix) {
+    const std::string key =
+        (dashed(e.key.text).starts_with(prefix) ? "" : prefix) + dashed(e.key.text);
+    const std::string text = lower(e.value.text);
+    const std::string shown = fmt::format("{}: {}", e.key.text, e.value.text);
+    const auto add = [&](const char* name, const std::string& value = "") {
+      out_.add_option(name, value, e.value, shown);
+    };
+    if (key == "-target-" || key == "target") return;
+    if (key == "activation" || key == "activation-func") {
+      if (text.find("glu") != text.npos) add("swiglu");
+    } else if (key == "gated-linear-unit") {
+      if (is_true(&e.value)) add("swiglu");
+    } else if (key == "share-embeddings-and-output-weights") {
+      if (!is_true(&e.value)) add("untie-embeddings-and-output-weights");
+    } else if (key == "precision" || key == "mixed-precision") {
+      if (text.find("bf16") != text.npos)
+        add("bf16");
+      else if (text.find("16") != text.npos)
+        add("fp16");
+    } else if (key == "grad-reduce-in-fp32") {
+      if (!is_true(&e.value) && !text.empty()) add("grad-reduce-in-bf16");
+    } else if (key == "num-query-groups") {
+      out_.add_option("num-query-groups", e.value, e.key.text);
+      if (e.value.kind != Value::Kind::null) add("group-query-attention");
+    } else if (key == "name" && text.find("distributed-fused-adam") != text.npos) {
+      add("use-distributed-optimizer");
+    } else {
+      const auto known = std::ranges::find(names_, key, &OtherName::theirs);
+      const std::string name = known == names_.end() ? key : std::string(known->megatron);
+      if (!name.empty()) out_.add_option(name, e.value, e.key.text);
+    }
+  }
+
+  OptionReader& out_;
+  std::span<const OtherName> names_;
+};
+
+// ---- Megatron-LM's own
+// ---------------------------------------------------------------------------
+
+/// Keys with their dashes, as on a command line; or without.
+void read_flags(const Value& map, OptionReader& out) {
+  for (const Value::Entry& e : map.entries) {
+    if (e.value.kind == Value::Kind::map)
+      read_flags(e.value, out);
+    else
+      out.add_option(dashed(e.key.text), e.value, e.key.text);
+  }
+}
+
+// ---- Primus
+// --------------------------------------------------------------------------------------
+
+std::string letters_of(const std::string& name) {
+  std::string out;
+  for (const char c : lower(name))
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += c;
+  return out;
+}
+
+/// A file beside `path`, or in a folder of models near it.
+std::optional<std::string> file_near(const std::string& origin, const std::string& name) {
+  const fs::path beside = fs::path(origin).parent_path();
+  std::error_code ignored;
+  for (const fs::path& folder : {beside, beside / "models", beside / "models/megatron"})
+    if (fs::is_regular_file(folder / name, ignored)) return (folder / name).string();
+  return std::nullopt;
+}
+
+/// What a file of a model extends comes first, as its own keys go over that.
+void read_model_file(const std::string& path, OptionReader& out, std::set<std::string>& open) {
+  if (!open.insert(path).second) return;
+  const Value file = load_document(path);
+  Value own = file;
+  std::erase_if(own.entries, [&](const Value::Entry& e) {
+    if (e.key.text != "extends" && e.key.text != "includes") return false;
+    for (const Value& item : e.value.items)
+      if (const auto named = file_near(path, item.text)) read_model_file(*named, out, open);
+    return true;
+  });
+  FlagSection(out, {}).read(own);
+}
+
+/// A model by a Primus file's name is shipped, or lies beside the job.
+void read_model_named(const Value& name, MegatronJob& job, OptionReader& out) {
+  if (const auto file = file_near(job.origin, name.text)) {
+    std::set<std::string> open;
+    return read_model_file(*file, out, open);
+  }
+  const std::string wanted = letters_of(fs::path(name.text).stem().string());
+  for (const std::string& shipped : shipped_names("models")) {
+    if (letters_of(shipped) != wanted) continue;
+    job.model = shipped;
+    job.notes.push_back(fmt::format("model: {} (which is shipped; '{}' is not beside the job)",
+                                    shipped, printable(name.text)));
+    return;
+  }
+  throw InputError(job.origin,
+                   fmt::format("its model, '{}', is neither beside it nor shipped: put the file "
+                               "there, or give --model config.json|NAME",
+                               printable(name.text)));
+}
+
+void read_primus(const Value& modules, MegatronJob& job, OptionReader& out) {
+  const Value* trainer = nullptr;
+  for (const Value::Entry& e : modules.entries)
+    if (entry(&e.value, "framework") != nullptr) trainer = &e.value;
+  const Value* framework = entry(trainer, "framework");
+  if (framework == nullptr || lower(framework->text) != "megatron")
+    throw InputError(
+        job.origin,
+        fmt::format("its framework is '{}'; modules of 'megatron' are read here{}",
+                    framework == nullptr ? "not given" : printable(framework->text),
+                    framework != nullptr && lower(framework->text) == "torchtitan"
+                        ? ", torchtitan's own TOML by `penstock import torchtitan-config`"
+                        : ""));
+  const Value* model = entry(trainer, "model");
+  if (model != nullptr && job.model.empty()) read_model_named(*model, job, out);
+  if (const Value* overrides = entry(trainer, "overrides")) FlagSection(out, {}).read(*overrides);
+  // primus/configs/modules/megatron/pre_trainer.yaml and models/megatron/language_model.yaml
+  out.has_option("bf16") || out.has_option("fp16")
+      ? void()
+      : out.add_option("bf16", "", modules, "bf16 (Primus' default)");
+}
+
+// ---- NeMo, Megatron-Bridge
+// -----------------------------------------------------------------------
+
+/// The sections that say what is trained and how it is divided; the others say nothing of that.
+void read_nemo(const Value& document, OptionReader& out) {
+  FlagSection section(out, kNeMoNames);
+  for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
+                           "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
+    const Value* part = entry(&document, name);
+    if (part == nullptr) continue;
+    Value kept = *part;
+    std::erase_if(kept.entries, [](const Value::Entry& e) {
+      static constexpr std::string_view kSilent[] = {"data",      "nsys-profile", "sched",
+                                                     "callbacks", "logger",       "optim-extra"};
+      return e.value.kind == Value::Kind::map &&
+             std::ranges::find(kSilent, dashed(e.key.text)) != std::end(kSilent);
+    });
+    if (kept.kind == Value::Kind::map) {
+      section.read(kept, std::string_view(name) == "tokenizer" ? "tokenizer-" : "");
+    } else {
+      Value alone;
+      alone.kind = Value::Kind::map;
+      Value key = kept;
+      key.kind = Value::Kind::scalar;
+      key.text = name;
+      alone.entries.push_back({key, kept});
+      section.read(alone);
+    }
+  }
+}
+
+// ---- DeepSpeed, GPT-NeoX
+// -------------------------------------------------------------------------
+
+/// What both have of DeepSpeed's own configuration.
+void read_deepspeed(const Value& config, OptionReader& out) {
+  const auto add = [&](const char* name, const Value* value, const std::string& shown) {
+    if (value != nullptr) out.add_option(name, *value, shown);
+  };
+  const auto add_switch = [&](const char* name, const Value* value, const char* shown) {
+    if (is_true(value)) out.add_option(name, "", *value, shown);
+  };
+  const Value* zero = entry(&config, "zero-optimization");
+  add("zero-stage", entry(zero, "stage"), "zero_optimization.stage");
+  for (const char* offload : {"offload-optimizer", "offload-param"})
+    if (const Value* device = entry(entry(zero, offload), "device");
+        device != nullptr && lower(device->text) != "none")
+      out.add_option("cpu-optimizer", "", *device, fmt::format("zero_optimization.{}", offload));
+  add_switch("cpu-optimizer", entry(zero, "cpu-offload"), "zero_optimization.cpu_offload");
+  for (const char* type : {"fp16", "bf16"})
+    add_switch(type, entry(entry(&config, type), "enabled"), type);
+  if (const Value* sum = entry(entry(&config, "data-types"), "grad-accum-dtype"))
+    out.add_option("grad-accum-dtype", *sum, "data_types.grad_accum_dtype");
+  add("gradient-accumulation-steps", entry(&config, "gradient-accumulation-steps"),
+      "gradient_accumulation_steps");
+}
+
+bool is_neox(const Value& document) {
+  return entry(&document, "num-layers") != nullptr &&
+         (entry(&document, "pipe-parallel-size") != nullptr ||
+          entry(&document, "model-parallel-size") != nullptr ||
+          entry(&document, "train-micro-batch-size-per-gpu") != nullptr);
+}
+
+/// A gated MLP of GPT-NeoX: its three matrices have together what `intermediate` says of two, in
+/// multiples (megatron/model/transformer.py, ParallelMLP).
+std::int64_t gated_width(double intermediate, double multiple) {
+  return static_cast<std::int64_t>(std::ceil(std::floor(intermediate * 2 / 3) / multiple) *
+                                   multiple / 2);
+}
+
+double number_in(const Value& document, std::string_view name, double otherwise) {
+  const Value* value = entry(&document, name);
+  const double number = value == nullptr ? 0 : std::atof(value->text.c_str());
+  return number > 0 ? number : otherwise;
+}
+
+void read_neox(const Value& document, OptionReader& out) {
+  static constexpr std::string_view kElsewhere[] = {"fp16",
+                                                    "bf16",
+                                                    "zero-optimization",
+                                                    "optimizer",
+                                                    "activation",
+                                                    "intermediate-size",
+                                                    "attention-config",
+                                                    "gradient-accumulation-steps",
+                                                    "mlp-multiple-of",
+                                                    "mlp-type",
+                                                    "precision",
+                                                    "data-types"};
+  out.add_option("deepspeed", "", document, "GPT-NeoX runs on DeepSpeed");
+  const std::string activation =
+      entry(&document, "activation") == nullptr ? "" : lower(entry(&document, "activation")->text);
+  const Value* type = entry(&document, "mlp-type");
+  const bool llama = type != nullptr && lower(type->text) == "llama";
+  const bool gated = llama || activation.find("glu") != activation.npos;
+  const double usual = 4 * number_in(document, "hidden-size", 0);
+  const Value* width = entry(&document, "intermediate-size");
+  if (gated) out.add_option("swiglu", "", document, "activation: " + activation);
+  if (gated && usual > 0 && !llama) {
+    const std::int64_t each = gated_width(number_in(document, "intermediate-size", usual),
+                                          number_in(document, "mlp-multiple-of", 1));
+    out.add_option("ffn-hidden-size", std::to_string(each), width != nullptr ? *width : document,
+                   "intermediate_size, of which a gated MLP has a third for each matrix");
+  } else if (width != nullptr) {
+    out.add_option("ffn-hidden-size", *width, "intermediate_size");
+  }
+  for (const Value::Entry& e : document.entries) {
+    const std::string key = dashed(e.key.text);
+    if (std::ranges::find(kElsewhere, key) != std::end(kElsewhere)) continue;
+    if (e.value.kind == Value::Kind::map) continue;
+    const auto known = std::ranges::find(kNeoXNames, key, &OtherName::theirs);
+    out.add_option(known == std::end(kNeoXNames) ? key : std::string(known->megatron), e.value,
+                   e.key.text);
+  }
+  read_deepspeed(document, out);
+  const Value* half = entry(&document, "fp16");
+  const Value* half_type = entry(half, "type");
+  const Value* precision = entry(&document, "precision");
+  const bool brain = (half_type != nullptr && lower(half_type->text) == "bfloat16") ||
+                     (precision != nullptr && lower(precision->text) == "bfloat16");
+  if (brain) out.add_option("bf16", "", *(half != nullptr ? half : precision), "bfloat16");
+  if (const Value* attention = entry(&document, "attention-config");
+      attention != nullptr && to_yaml(*attention).find("flash") != std::string::npos)
+    out.add_option("use-flash-attn", "", *attention, "attention_config");
+  if (const Value* optimizer = entry(entry(&document, "optimizer"), "type"))
+    out.add_option("optimizer", *optimizer, "optimizer.type");
+}
+
+bool is_deepspeed(const Value& document) {
+  return entry(&document, "zero-optimization") != nullptr ||
+         entry(&document, "train-micro-batch-size-per-gpu") != nullptr ||
+         entry(&document, "train-batch-size") != nullptr;
+}
+
+}  // namespace
+
+bool has_keys_of_job(const std::string& text, const std::string& origin) {
+  const Value document = parse_document(text, origin);
+  return is_neox(document) || is_deepspeed(document) || entry(&document, "modules") != nullptr ||
+         entry(&document, "model-args") != nullptr || entry(&document, "trainer") != nullptr;
+}
+
+bool is_flag_file(std::string_view text, const std::string& origin) {
+  for (const char* end : {".yaml", ".yml", ".json"})
+    if (origin.ends_with(end)) return true;
+  while (!text.empty()) {  // of standard input the first line that says something
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r"), line.size()));
+    if (line.empty() || line[0] == '#' || line.starts_with("---")) continue;
+    const std::size_t end = line.find_first_not_of(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"");
+    return line[0] == '{' ||
+           (end != line.npos && end > 0 && line[end] == ':' &&
+            (end + 1 == line.size() || line[end + 1] == ' ' || line[end + 1] == '\r'));
+  }
+  return false;
+}
+
+void read_flag_file(const std::string& text, MegatronJob& job) {
+  const Value document = parse_document(text, job.origin);
+  OptionReader out(job);
+  job.is_script = false;
+  const Value* arguments = entry(&document, "model-args");
+  if (arguments != nullptr) {
+    read_flags(*arguments, out);
+  } else if (const Value* modules = entry(&document, "modules")) {
+    read_primus(*modules, job, out);
+  } else if (is_neox(document)) {
+    read_neox(document, out);
+  } else if (entry(&document, "trainer") != nullptr ||
+             (entry(&document, "model") != nullptr && entry(&document, "train") != nullptr)) {
+    read_nemo(document, out);
+  } else if (is_deepspeed(document)) {
+    throw InputError(
+        job.origin,
+        "is DeepSpeed's part of a job: the model and its degrees are in the script that "
+        "starts it. Import that, with this file beside it: penstock import "
+        "megatron-args train.sh");
+  } else {
+    FlagSection(out, {}).read(document);
+  }
+}
+
+void read_deepspeed_config(MegatronJob& job) {
+  const auto named = std::ranges::find_if(job.options, [](const ScriptOption& o) {
+    return o.name == "deepspeed-config" && !o.values.empty();
+  });
+  if (named == job.options.end()) return;
+  const std::string name = named->values.front();
+  std::string path;
+  std::error_code ignored;
+  const fs::path beside = fs::path(job.origin).parent_path();
+  for (const fs::path& file : {beside / name, beside / fs::path(name).filename()})
+    if (path.empty() && fs::is_regular_file(file, ignored)) path = file.string();
+  if (path.empty()) {
+    job.notes.push_back(
+        fmt::format("what '{}' says is missing: it is not beside the script", printable(name)));
+    return;
+  }
+  const Value config = load_document(path);
+  OptionReader out(job);
+  for (const auto& [theirs, ours] :
+       {std::pair{"train-micro-batch-size-per-gpu", "micro-batch-size"},
+        std::pair{"train-batch-size", "global-batch-size"}})
+    if (const Value* value = entry(&config, theirs); value != nullptr && !out.has_option(ours))
+      out.add_option(ours, *value, fmt::format("{} (of {})", theirs, name));
+  read_deepspeed(config, out);
+}
+
+}  // namespace penstock
