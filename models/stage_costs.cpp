@@ -180,7 +180,7 @@ class StageModel {
   }
 
   double attention_rate() const {
-    const bool aligned = model_.hidden_size / model_.num_attention_heads % kTensorCoreMultiple == 0;
+    const bool aligned = model_.head_size() % kTensorCoreMultiple == 0;
     if (!aligned && stack_.misaligned_attention > 0) return peak_ * stack_.misaligned_attention;
     if (device_.attention_efficiency > 0) return peak_ * device_.attention_efficiency;
     return stack_.attention_efficiency > 0 ? peak_ * stack_.attention_efficiency : matrix_rate();
@@ -188,7 +188,7 @@ class StageModel {
 
   /// Attention's products; flash attention of a causal model leaves out what is masked.
   double attention_s() const {
-    const double share = model_.flash_attention && model_.family != Family::bert ? 0.5 : 1;
+    const double share = model_.flash_attention && model_.form().causal ? 0.5 : 1;
     return share * model_.layer_attention_flops(b_) / (tensor_.degree * attention_rate());
   }
 
@@ -223,7 +223,7 @@ class StageModel {
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
     // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
     if (selective()) input += attention_s();
-    const double exchange = 2 * all_reduce_s();
+    const double exchange = model_.form().tensor_sums() * all_reduce_s();
     t.input_s =
         joined(input, host_back + again * (stack_.forward_host_s + host), (1 + again) * exchange);
     t.weight_s = joined(matrices + back + accumulation_s(parameters_.layer), host_back,
@@ -402,13 +402,15 @@ class StageModel {
     return r;
   }
 
-  /// Of x: two before and two after what is computed, or two of both at once.
+  /// Adds what layers exchange of x, twice each (once where attention and MLP are summed together):
+  /// before and after what is computed, or both at once.
   void add_passes(Exchanges& exchanges, std::int64_t x, int layers) const {
+    const int calls = model_.form().tensor_sums() * layers;
     if (tensor_.sequence) {
-      exchanges.add_calls(Collective::all_gather, x, 2 * layers);
-      exchanges.add_calls(Collective::reduce_scatter, x, 2 * layers);
+      exchanges.add_calls(Collective::all_gather, x, calls);
+      exchanges.add_calls(Collective::reduce_scatter, x, calls);
     } else {
-      exchanges.add_calls(Collective::all_reduce, x, 2 * layers);
+      exchanges.add_calls(Collective::all_reduce, x, calls);
     }
   }
 
@@ -423,7 +425,8 @@ class StageModel {
     if (tensor_.degree > 1) {
       add_passes(forward, x, layers);
       add_passes(input, x, passes);
-      if (sequence && !keeps_gathered()) weight.add_calls(Collective::all_gather, x, 2 * layers);
+      if (sequence && !keeps_gathered())
+        weight.add_calls(Collective::all_gather, x, model_.form().tensor_sums() * layers);
       if (gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
       if (gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
       if (first) forward.add_calls(reduces, x, 1);

@@ -6,6 +6,7 @@
 #include "base/units.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
+#include "models/shape_keys.hpp"
 #include "scenarios/config_import.hpp"
 #include "schedules/formats/torch_reader.hpp"
 
@@ -94,20 +95,12 @@ std::string import_model(const std::string& path) {
   const auto line = [&](std::string_view key, const auto& value) {
     out += fmt::format("{}: {}\n", key, value);
   };
-  static constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
   line("name", Json(m.name).dump());
-  line("family", kFamilies[static_cast<std::size_t>(m.family)]);
-  line("num_layers", m.num_layers);
-  line("hidden_size", m.hidden_size);
-  line("num_attention_heads", m.num_attention_heads);
-  line("num_query_groups", m.num_query_groups);
-  line("ffn_hidden_size", m.ffn_hidden_size);
-  line("vocab_size", m.vocab_size);
-  out += "# the longest the model can take: set it to what you train with\n";
-  line("seq_length", m.seq_length);
-  line("tie_embeddings", m.tie_embeddings);
-  line("precision", m.compute_type.ends_with("16") ? "mixed-" + m.compute_type : m.compute_type);
-  line("flash_attention", m.flash_attention);
+  for (const auto& [key, value] : shape_keys(m)) {
+    if (key == "seq_length")
+      out += "# the longest the model can take: set it to what you train with\n";
+    line(key, value);
+  }
   if (!missing.empty()) line("missing", kWithoutExperts);
   return out;
 }

@@ -198,20 +198,61 @@ const std::vector<KeyRow>& table() {
       {"model", "base", T::text, "a model to start from; the other keys replace its values"},
       {"model", "name", T::text, "what the results call it"},
       {"model", "family", T::choice,
-       "gpt: learned positions, biases, GELU; bert: the same, bidirectional; llama: rotary, gated "
-       "MLP, RMS norm",
+       "a preset of the keys from gated_mlp to dropout: gpt: learned positions, biases, layer "
+       "norm, "
+       "an MLP of two matrices, dropout; bert: the same, bidirectional; llama: rotary, gated MLP, "
+       "RMS norm, no biases, no dropout; default gpt",
        "gpt|bert|llama", "model_type"},
       {"model", "num_layers", T::integer, "transformer layers", 1, "num_hidden_layers|n_layer"},
       {"model", "hidden_size", T::integer, "width of a layer", 1, "n_embd"},
       {"model", "num_attention_heads", T::integer, "query heads", 1, "n_head"},
-      {"model", "num_query_groups", T::integer, "key/value heads; default: as many as query heads",
-       1, "num_key_value_heads"},
+      {"model", "num_query_groups", T::integer,
+       "key/value heads; default: as many as query heads; 1: multi-query attention", 1,
+       "num_key_value_heads|num_kv_heads|n_head_kv"},
+      {"model", "head_dim", T::integer,
+       "elements of a head; default: hidden_size / num_attention_heads", 1, "kv_channels"},
       {"model", "ffn_hidden_size", T::integer, "inner width of the MLP; default 4 * hidden_size", 1,
        "intermediate_size|n_inner|ffn_dim"},
       {"model", "vocab_size", T::integer, "rows of the embedding, padding included", 1,
        "padded_vocab_size"},
       {"model", "seq_length", T::integer, "tokens per sample", 1,
        "max_position_embeddings|n_positions|n_ctx"},
+      {"model", "gated_mlp", T::boolean,
+       "an MLP of three matrices (SwiGLU, GeGLU) instead of two; default: only for llama"},
+      {"model", "norm", T::choice, "default layer, of llama rms",
+       "layer|rms|layer-without-bias|layer-without-parameters"},
+      {"model", "norms", T::integer,
+       "of a layer: 2 (default); 1 where attention and MLP share one; 4 before and after both "
+       "(Gemma 2 and 3)",
+       1},
+      {"model", "qk_norm", T::choice,
+       "a norm of queries and keys: none (default); head: a weight per element of a head (Qwen3, "
+       "Gemma 3); width: per element of all heads (OLMo-2)",
+       "none|head|width"},
+      {"model", "biases", T::choice,
+       "of which linear layers; default all, of llama none; qkv: Qwen2 and Qwen2.5; attention: "
+       "also its output",
+       "none|qkv|attention|mlp|all"},
+      {"model", "positions", T::choice,
+       "learned (default) is a table of seq_length rows; of llama rotary",
+       "learned|rotary|alibi|none"},
+      {"model", "parallel_residual", T::boolean,
+       "attention and MLP both read the layer's input, and tensor ranks sum both at once; default "
+       "false",
+       "", "use_parallel_residual|parallel_attn"},
+      {"model", "dropout", T::boolean,
+       "its masks are kept for the backward; default: not for llama"},
+      {"model", "sliding_window", T::integer,
+       "keys that a query attends to, its own included, as flash attention's kernels skip what is "
+       "outside; default: all",
+       1},
+      {"model", "full_attention_every", T::integer,
+       "every so many-th layer has no sliding window (Gemma 2: 2, Gemma 3: 6); default: all have "
+       "it",
+       1, "sliding_window_pattern"},
+      {"model", "extra_parameters", T::integer,
+       "of the first stage beside the embedding, such as a vision encoder's; they take memory, and "
+       "no time but the optimizer's; default 0"},
       {"model", "tie_embeddings", T::boolean,
        "the LM head shares the embedding's weights (a copy on the last stage); default: not for "
        "llama",
