@@ -157,8 +157,8 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const SweepWatch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  for (const std::string& differ :
-       {overview.batches(), overview.work(), overview.gpus(), overview.fixed_width()})
+  for (const std::string& differ : {overview.models(), overview.batches(), overview.work(),
+                                    overview.gpus(), overview.fixed_width()})
     if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))

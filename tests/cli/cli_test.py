@@ -413,6 +413,7 @@ FIELDS = {
     "feasible": bool, "infeasible_because": LIST, "makespan_s": NUMBER,
     "iteration_time_s": NUMBER_OR_NULL, "throughput_samples_per_s": NUMBER,
     "throughput_microbatches_per_s": NUMBER, "tokens_per_s_per_device": NUMBER_OR_NULL,
+    "tokens_per_s": NUMBER_OR_NULL, "tokens_per_s_per_gpu": NUMBER_OR_NULL, "tflops_per_gpu": NUMBER_OR_NULL,
     "tflops_per_device": NUMBER_OR_NULL, "mfu": NUMBER_OR_NULL, "hfu": NUMBER_OR_NULL,
     "bubble_fraction": NUMBER, "stage_bubble_fraction": NUMBER, "bubble": MAP, "communication": MAP,
     "critical_path": LIST, "ops": WHOLE, "devices": LIST, "links": LIST}
@@ -682,6 +683,9 @@ pipeline: {stages: 4, microbatches: 8}
         model = 3 * (forward + 2 * b * s * h * v)
         rate = r["throughput_microbatches_per_s"] / devices
         for field, right in (("tflops_per_device", model * rate / 1e12),
+                             ("tflops_per_gpu", model * rate / 1e12),
+                             ("tokens_per_s_per_gpu", b * s * rate),
+                             ("tokens_per_s", devices * b * s * rate),
                              ("mfu", model * rate / 125e12),
                              ("hfu", (model + forward) * rate / 125e12),
                              ("tokens_per_s_per_device", b * s * rate)):
