@@ -303,6 +303,7 @@ class StageModel {
 
   /// Activations that the backward makes again at once, beyond the inputs that are kept.
   double recomputed_bytes(int layers) const {
+    if (layers == 0) return 0;
     if (selective()) return kept_bytes(Recompute::none) - kept_bytes(Recompute::selective);
     if (!recompute_.in_full()) return 0;
     return recompute_.group(layers) * kept_bytes(Recompute::none) - kept_bytes(Recompute::full);

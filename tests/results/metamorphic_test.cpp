@@ -18,7 +18,7 @@
 namespace penstock::metamorphic_test {
 namespace {
 
-const int kCases = fewer(3000);
+const int kCases = fewer(1000);
 
 /// A job by its shape. Rates and latencies are written out, so that they can be scaled.
 struct Job {
@@ -162,11 +162,20 @@ void for_jobs(std::uint64_t seed, const Check& check) {
   EXPECT_GT(accepted, kCases / 2) << "the others say nothing";
 }
 
+/// With its layers where they are: a balanced split would follow the times.
+Job with_layers_of(Job job, const Simulation& s) {
+  job.split = fmt::format("[{}]", fmt::join(s.scenario.layers, ", "));
+  return job;
+}
+
 double time_s(const Simulation& s) { return iteration_time_s(s).value(); }
 
+/// Without messages that wait, whose number follows the times.
 std::vector<std::int64_t> peaks(const Simulation& s) {
   std::vector<std::int64_t> all;
-  for (const DeviceResult& d : outline(s).devices) all.push_back(d.memory.use.total());
+  for (const DeviceResult& d : outline(s).devices)
+    all.push_back(d.memory.use.total() -
+                  d.memory.use.bytes[static_cast<std::size_t>(Owner::buffers)]);
   return all;
 }
 
@@ -185,7 +194,7 @@ TEST(Metamorphic, EverythingTwiceAsFastTakesHalfTheTime) {
 /// anomalies); where no link is shared, an order that stays cannot take longer.
 TEST(Metamorphic, NothingThatIsFasterMakesItSlower) {
   for_jobs(2, [](const Job& job, const Simulation& is, Random& random) {
-    Job other = job;
+    Job other = with_layers_of(job, is);
     double Job::*const rate =
         random.one_of({&Job::compute, &Job::memory, &Job::links, &Job::hosts});
     other.*rate = random.one_of({1.5, 2.0, 8.0});
@@ -198,6 +207,7 @@ TEST(Metamorphic, NothingThatIsFasterMakesItSlower) {
 
 TEST(Metamorphic, MemoryGrowsWithTheMicrobatch) {
   for_jobs(3, [](Job job, const Simulation& is, Random& /*random*/) {
+    job = with_layers_of(job, is);
     job.microbatch_size *= 2;
     const auto larger = simulated(job);
     ASSERT_TRUE(larger);
@@ -206,8 +216,13 @@ TEST(Metamorphic, MemoryGrowsWithTheMicrobatch) {
   });
 }
 
-TEST(Metamorphic, RecomputationTakesNoMemoryAndNoTimeAway) {
-  for_jobs(4, [](Job job, const Simulation& /*is*/, Random& /*random*/) {
+/// Where a backward is split, what was made again for I is kept until W, and the order follows the
+/// times. Under a stack, selective recomputation is one of attention as without flash attention.
+TEST(Metamorphic, RecomputationAddsNoMemoryAndSavesNoTime) {
+  for_jobs(4, [](Job job, const Simulation& is, Random& /*random*/) {
+    const std::string& schedule = job.schedule;
+    if (schedule == "zb-h1" || schedule == "zb-v" || schedule == "v-half") return;
+    job = with_layers_of(job, is);
     std::vector<Simulation> runs;
     for (const char* recompute : {"none", "selective", "full"}) {
       job.recompute = recompute;
@@ -217,7 +232,7 @@ TEST(Metamorphic, RecomputationTakesNoMemoryAndNoTimeAway) {
     }
     const auto none = peaks(runs[0]), selective = peaks(runs[1]), full = peaks(runs[2]);
     for (std::size_t d = 0; d < none.size(); ++d) {
-      EXPECT_LE(selective[d], none[d]) << d;
+      if (job.stack.empty()) EXPECT_LE(selective[d], none[d]) << d;
       EXPECT_LE(full[d], none[d]) << d;
     }
     const double anomaly = runs[0].engine == "exact" ? 1e-9 : 0.02;
@@ -241,7 +256,7 @@ TEST(Metamorphic, StagesHoldTheSameWeightsHoweverTheyAreSplit) {
     Job other = job;
     other.schedule = "1f1b";
     other.chunks = 1;
-    other.stages = random.one_of({2, 3, 4});
+    other.stages = std::min(random.one_of({2, 3, 4}), is.scenario.transformer->num_layers);
     other.microbatches = 2L * other.stages;
     other.width = 1;
     other.distributed_optimizer = false;
@@ -268,7 +283,7 @@ TEST(Metamorphic, TokensAreBatchTimesLengthOverTime) {
     for (const Measure& measure : measures()) {
       const double value = measure.value({is.scenario, &is, &r});
       const Json* const found = json.find(measure.name);
-      if (found == nullptr) continue;  // in an object, or of devices
+      if (found == nullptr || found->is_array()) continue;  // in an object, or of devices
       EXPECT_TRUE(found->is_null() ? std::isnan(value) : found->get<double>() == value)
           << measure.name;
     }
