@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Another tool's key, '_' as '-', and Megatron's option; none: nothing is predicted from it.
+/// Another tool's key, '_' as '-', and Megatron's option.
 struct OtherName {
   std::string_view theirs, megatron;
 };
@@ -35,8 +35,28 @@ constexpr OtherName kNeMoNames[] = {
     {"account-for-loss-in-pipeline-split", "account-for-loss-in-pipeline-split"},
     {"num-moe-experts", "num-experts"},
     {"fp8", "fp8-format"},
-    {"hidden-dim", "hidden-size"},
+    {"use-flash-attention", "use-flash-attn"},
+    {"ub-tp-comm-overlap", "tp-comm-overlap"},
     {"fsdp", "use-torch-fsdp2"}};
+
+/// Of NeMo's trainer and model: how long it runs, what it writes, which kernels are fused.
+constexpr std::string_view kSilentInNeMo =
+    " accelerator accumulate-grad-batches activations-checkpoint-layers-per-pipeline "
+    "apply-rope-fusion attention-type barrier-with-l1-time batch-p2p-comm benchmark betas bias "
+    "bias-activation-fusion bias-dropout-add-fusion bias-dropout-fusion contiguous-grad-buffer "
+    "deterministic do-layer-norm-weight-decay enable-checkpointing enable-model-summary eps "
+    "ffn-dropout gc-interval get-attention-mask-from-fusion grad-allreduce-chunk-size-mb "
+    "grad-div-ar-fusion gradient-clip-val headscale library limit-test-batches limit-train-batches "
+    "limit-val-batches log-every-n-steps logger max-epochs max-steps max-time mcore-gpt "
+    "megatron-amp-o2 merges-file name native-amp-growth-interval native-amp-init-scale "
+    "normalize-attention-scores num-micro-batches-with-partial-activation-checkpoints "
+    "num-sanity-val-steps onnx-safe openai-gelu overlap-p2p-comm persist-layer-norm post-process "
+    "pre-process replace-sampler-ddp resume-from-checkpoint rotary-percentage sync-batch-comm "
+    "tokenizer-library tokenizer-vocab-file transformer-block-type transformer-engine "
+    "use-cpu-initialization use-distributed-sampler val-check-interval params-dtype autocast-dtype "
+    "autocast-enabled pipeline-dtype gradient-accumulation-fusion persist-layer-norm "
+    "masked-softmax-fusion tokenizer-merge-file tokenizer-delimiter "
+    "tokenizer-sentencepiece-legacy ";
 
 constexpr OtherName kNeoXNames[] = {
     {"pipe-parallel-size", "pipeline-model-parallel-size"},
@@ -58,8 +78,8 @@ std::string lower(std::string text) {
 }
 
 std::string dashed(std::string text) {
-  text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
   std::ranges::replace(text, '_', '-');
+  text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
   return lower(text);
 }
 
@@ -83,22 +103,20 @@ class OptionReader {
   explicit OptionReader(MegatronJob& job) : job_(job) {}
 
   void add_option(const std::string& name, const Value& value, std::string shown) {
-    ScriptOption option{name, {}, value.line, "", std::move(shown)};
+    ScriptOption& option = add_named(name, value, std::move(shown));
     if (value.kind == Value::Kind::list)
       for (const Value& item : value.items) option.values.push_back(item.text);
     else if (value.kind == Value::Kind::scalar && lower(value.text) != "true")
       option.values.push_back(value.text);
     else if (value.kind == Value::Kind::null)
       option.values.emplace_back("null");
-    job_.options.push_back(std::move(option));
   }
 
   /// What follows from a key.
   void add_option(const std::string& name, const std::string& value, const Value& from,
                   std::string shown) {
-    ScriptOption option{name, {}, from.line, "", std::move(shown)};
+    ScriptOption& option = add_named(name, from, std::move(shown));
     if (!value.empty()) option.values.push_back(value);
-    job_.options.push_back(std::move(option));
   }
 
   bool has_option(std::string_view name) const {
@@ -106,6 +124,14 @@ class OptionReader {
   }
 
  private:
+  ScriptOption& add_named(const std::string& name, const Value& at, std::string shown) {
+    ScriptOption& option = job_.options.emplace_back();
+    option.name = name;
+    option.line = at.line;
+    option.shown = std::move(shown);
+    return option;
+  }
+
   MegatronJob& job_;
 };
 
@@ -132,7 +158,8 @@ class FlagSection {
     const auto add = [&](const char* name, const std::string& value = "") {
       out_.add_option(name, value, e.value, shown);
     };
-    if (key == "-target-" || key == "target") return;
+    if (key.ends_with("target-")) return;  // _target_, a class in Python
+    if (key == "ffn-hidden-size" && text.starts_with("${multiply:4")) return;  // as by default
     if (key == "activation" || key == "activation-func") {
       if (text.find("glu") != text.npos) add("swiglu");
     } else if (key == "gated-linear-unit") {
@@ -149,12 +176,12 @@ class FlagSection {
     } else if (key == "num-query-groups") {
       out_.add_option("num-query-groups", e.value, e.key.text);
       if (e.value.kind != Value::Kind::null) add("group-query-attention");
-    } else if (key == "name" && text.find("distributed-fused-adam") != text.npos) {
+    } else if (key == "name" && text.find("distributed_fused_adam") != text.npos) {
       add("use-distributed-optimizer");
-    } else {
+    } else if (names_.empty() || kSilentInNeMo.find(" " + key + " ") == kSilentInNeMo.npos) {
       const auto known = std::ranges::find(names_, key, &OtherName::theirs);
-      const std::string name = known == names_.end() ? key : std::string(known->megatron);
-      if (!name.empty()) out_.add_option(name, e.value, e.key.text);
+      out_.add_option(known == names_.end() ? key : std::string(known->megatron), e.value,
+                      prefix.empty() ? e.key.text : "tokenizer." + e.key.text);
     }
   }
 

@@ -199,7 +199,8 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) cons
   for (const UnmodelledOption& u : known_.unmodelled)
     if (!u.beginning.ends_with('-')) names.emplace_back(u.beginning);
   const std::string meant = nearest(name, names);
-  return meant.empty() ? "" : fmt::format("did you mean {}{}?", dashes_, meant);
+  return meant.empty() || meant == folded(name) ? ""
+                                                : fmt::format("did you mean {}{}?", dashes_, meant);
 }
 
 std::string ImportNotes::untold_text() const {
@@ -281,8 +282,8 @@ std::string ImportNotes::line(std::size_t i) const {
   const auto meaning = meanings_.find(i);
   std::string option = shown(i);
   if (!options_[i].values.empty()) option += fmt::format(" {}", fmt::join(options_[i].values, " "));
-  const bool meant =
-      meaning != meanings_.end() && !meaning->second.empty() && kinds_[i] != Kind::unreadable;
+  const bool meant = meaning != meanings_.end() && !meaning->second.empty() &&
+                     kinds_[i] != Kind::unreadable && kinds_[i] != Kind::ignored;
   const std::string& condition = options_[i].condition;
   return fmt::format("#   {}{}{}\n", as_comment(option),
                      meant ? fmt::format(": {}", meaning->second) : "",

@@ -210,7 +210,7 @@ class Import : ImportNotes {
         layers_, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads);
     if (m.num_query_groups != m.num_attention_heads)
       out += fmt::format("  num_query_groups: {}\n", m.num_query_groups);
-    out += head_width();
+    out += head_width() + unusual_layers(gated);
     return out +
            fmt::format("  vocab_size: {}\n  tie_embeddings: {}\n", m.vocab_size, m.tie_embeddings);
   }
@@ -240,6 +240,32 @@ class Import : ImportNotes {
     leave_out(fmt::format("heads of {} numbers", *width),
               *width > usual ? Leaves::more : Leaves::less);
     return "";
+  }
+
+  /// What of a layer is not as its family has it, where it can be said.
+  std::string unusual_layers(bool gated) {
+    std::string out;
+    const auto say = [&](const char* key, const std::string& value) {
+      if (find_key("model", key) != nullptr) out += fmt::format("  {}: {}\n", key, value);
+      return find_key("model", key) != nullptr;
+    };
+    const auto is = [&](const char* flag, const char* meaning, const char* key, const char* value) {
+      if (mentions(flag) && say(key, value)) has(flag, meaning);
+    };
+    const std::string positions =
+        lower_case(word("position-embedding-type", "") + word("pos-emb", ""));
+    const std::string norm = lower_case(word("normalization", "") + word("norm", ""));
+    for (const char* flag : {"position-embedding-type", "pos-emb", "normalization", "norm"})
+      ignore(flag);
+    const bool rotary = positions.starts_with("ro") || positions == "yarn" ||
+                        mentions("use-rotary-position-embeddings");
+    if (!gated && (rotary || positions == "none")) say("positions", rotary ? "rotary" : "none");
+    if (!gated && norm == "rmsnorm") say("norm", "rms");
+    if (!gated) is("disable-bias-linear", "model.biases: none", "biases", "none");
+    if (gated) is("add-qkv-bias", "model.biases: qkv", "biases", "qkv");
+    is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
+    is("gpt-j-residual", "model.parallel_residual: true", "parallel_residual", "true");
+    return out;
   }
 
   bool flash() {
@@ -311,11 +337,10 @@ class Import : ImportNotes {
     double gradients = usual;
     // Megatron-LM sums gradients in fp32 by itself with --bf16 alone (validate_args).
     if ((mixed && reduced_in_16) || (fp16 && !summed_in_32) || main_gradients < 4) gradients = 2;
-    if (deepspeed_ && mixed)
-      gradients = word("grad-accum-dtype", "model.bytes_per_parameter.gradients") == "fp32" ||
-                          (bf16 && !mentions("grad-accum-dtype"))
-                      ? usual
-                      : 2;
+    if (deepspeed_) {  // which keeps 16 bits, and the 32 of the part that it steps
+      const std::string type = word("grad-accum-dtype", "model.bytes_per_parameter.gradients");
+      gradients = mixed && (type == "bf16" || type == "fp16") ? 2 : usual;
+    }
     const double master = mixed ? type("main-params-dtype") : 0;
     const double moments = type("exp-avg-dtype") + type("exp-avg-sq-dtype");
     const double optimizer = optimizer_bytes(master, moments);
@@ -675,7 +700,10 @@ std::vector<ScriptOption> defined_flags(const ShellVariables& defined, std::stri
     flag.erase(0, std::min(flag.find_first_not_of('-'), flag.size()));
     if (flag != lower_case(flag) || (used && flag.find('-') == flag.npos)) continue;
     std::ranges::replace(flag, '_', '-');
-    out.push_back({flag, {value}, 0, "", "--define " + name});
+    ScriptOption& option = out.emplace_back();
+    option.name = flag;
+    option.values = {value};
+    option.shown = "--define " + name;
   }
   return out;
 }

@@ -518,7 +518,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
   const Scenario tests = read(
       "ENV_VARS:\n  NCCL_ALGO: Ring\nTEST_TYPE: regular\nMODEL_ARGS:\n  --num-layers: 12\n"
       "  --hidden-size: 512\n  --num-attention-heads: 8\n  --seq-length: 1024\n"
-      "  --micro-batch-size: 4\n  --global-batch-size: 32\n  --bf16: true\n"
+      "  --micro-batch-size: 4\n  --global-batch-size: 64\n  --bf16: true\n"
       "  --vocab-file: data/gpt2-vocab.json\n  --tokenizer-type: GPT2BPETokenizer\n"
       "  --pipeline-model-parallel-size: 4\n  --num-layers-per-virtual-pipeline-stage: 1\n"
       "  --use-distributed-optimizer: true\n  --sequence-parallel: false\n");
