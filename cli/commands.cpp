@@ -215,6 +215,7 @@ const std::vector<CommandSpec>& table() {
         {"jobs", "N", "runs at a time; default: this machine's cores", {}, false, "j"},
         {"checkpoint", "FILE", "kept up to date, every minute and at the end", "file", false, {}},
         {"resume", "", "go on from --checkpoint, where it is there", {}, false, {}},
+        {"force", "", "replace the --checkpoint that is there", {}, false, {}},
         kCompute,
         kFormat,
         kReport,

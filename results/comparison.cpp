@@ -53,8 +53,15 @@ std::optional<std::pair<double, double>> differing(const std::vector<double>& nu
 
 }  // namespace
 
-bool is_result(const Json& json) {
-  return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
+std::string why_no_result(const Json& json) {
+  if (!json.is_object() || !json.contains("schema_version") || !json.contains("makespan_s"))
+    return "is not a result of `penstock simulate --format json`";
+  const Json& version = json["schema_version"];
+  if (version == Json(kSchemaVersion)) return "";
+  return fmt::format(
+      "has schema_version {}, and this version of penstock reads {}; simulate its "
+      "scenario again",
+      version.dump(), kSchemaVersion);
 }
 
 double number_or_0(const Json& result, const char* key) {

@@ -10,7 +10,10 @@
 
 namespace penstock {
 
-bool is_result(const Json& json);
+/// Of the fields as a whole (results/fields.cpp).
+inline constexpr int kSchemaVersion = 1;
+/// Why this is no result that this version of penstock reads; empty: it is one.
+std::string why_no_result(const Json& json);
 
 /// 0 where it has none.
 double number_or_0(const Json& result, const char* key);

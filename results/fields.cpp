@@ -1,5 +1,6 @@
 #include "results/fields.hpp"
 
+#include "results/comparison.hpp"
 #include "results/expected_error.hpp"
 
 #include <fmt/format.h>
@@ -8,8 +9,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr int kSchemaVersion = 1;
 
 template <class Of>
 void put_field(const Field<Of>& field, const Of& of, Json& out) {

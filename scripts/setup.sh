@@ -81,8 +81,8 @@ compiler() { local words=${CXX:-c++}; tool "${words%% *}"; }
 library() { pkg-config --exists "$1" 2>/dev/null; }
 header() { [[ -f /usr/include/$1 || -f /usr/local/include/$1 ]]; }
 fuzzer_runtime() { compgen -G '/usr/lib/llvm-16/lib/clang/16/lib/linux/libclang_rt.fuzzer-*' >/dev/null; }
-python_headers() { /usr/bin/python3 -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null; }
-python_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+python_headers() { /usr/bin/python3 -I -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null; }
+python_module() { /usr/bin/python3 -I -c "import $1" 2>/dev/null; }
 
 # --- talking -------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // penstock compare: scenarios (simulated now) and results (JSON files) side by side.
 #include "base/exit_codes.hpp"
+#include "base/json_fields.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
@@ -34,12 +35,9 @@ bool is_result_file(const std::string& path) {
 
 Json load_result(const std::string& path) {
   require_file(path);
-  const std::string text = read_file(path);
-  const auto json = Json::parse_if(text);
-  if (!json) throw InputError(path, "is not JSON");
-  if (!is_result(*json))
-    throw InputError(path, "is not a result of `penstock simulate --format json`");
-  return *json;
+  Json json = parse_json(read_file(path), path);
+  if (const std::string why = why_no_result(json); !why.empty()) throw InputError(path, why);
+  return json;
 }
 
 /// Four digits, so that rows of the same size align: 43.40 above 26.23.
