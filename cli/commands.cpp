@@ -10,6 +10,10 @@ const OptionSpec kFormat{"format",         "F",   "table (default), json or csv"
                          "table|json|csv", false, {}};
 const OptionSpec kSet{"set", "KEY=VALUE", "change a key of the scenario (repeatable)",
                       "key", true,        {}};
+const OptionSpec kStack{
+    "stack", "NAME", "the software that trains, of `penstock list stacks`; as --set stack=NAME",
+    {},      false,  {},
+    {},      "stack"};
 const OptionSpec kEngine{"engine",
                          "E",
                          "simgrid (default), exact, fluid, or auto: exact where it is valid",
@@ -39,6 +43,7 @@ const std::vector<CommandSpec>& table() {
        1,
        1,
        {kSet,
+        kStack,
         kEngine,
         kFormat,
         {"events", "", "every op with its times: a list in json, the rows of csv", {}, false, {}},
@@ -69,6 +74,7 @@ const std::vector<CommandSpec>& table() {
         {"zip", "KEY,KEY", "these axes move together (repeatable)", {}, true, {}},
         {"where", "CONDITION", "only such points; all of several must hold", {}, true, {}},
         kSet,
+        kStack,
         {"engine",
          "E",
          "auto (default): exact where it is valid",
@@ -128,6 +134,7 @@ const std::vector<CommandSpec>& table() {
          true,
          {}},
         kSet,
+        kStack,
         kEngine,
         kFormat,
         kReport,

@@ -154,8 +154,8 @@ std::vector<std::string> cells(const FullPlan& full, const PlanRow& row) {
 }
 
 /// Whose memory it is, and which bound where the model leaves something out.
-std::string memory_legend(const Specification& s) {
-  if (s.missing.empty() && s.missing_saves.empty()) return "of the fullest device";
+std::string memory_legend(const Scenario& s) {
+  if (s.left_out().empty()) return "of the fullest device";
   return s.missing_saves.empty() ? "of the fullest device, at least"
          : s.missing.empty()     ? "of the fullest device, at most"
                                  : "of the fullest device, about";

@@ -97,6 +97,12 @@ std::string how_fast(const Simulation& s, const Result& r) {
         "recomputation)",
         format_percent(*r.mfu), format_percent(*r.hfu), s.scenario.transformer->compute_type);
   }
+  // Attention's share of the FLOPs is twice what counting it by half takes away.
+  constexpr double kMuchAttention = 0.2;
+  if (r.mfu && r.mfu_causal && 2 * (*r.mfu - *r.mfu_causal) > kMuchAttention * *r.mfu)
+    text += fmt::format(
+        "\n           MFU {} with causal attention counted by half: attention is {} of the FLOPs",
+        format_percent(*r.mfu_causal), format_percent(2 * (1 - *r.mfu_causal / *r.mfu)));
   if (r.epoch_s) text += fmt::format("\n           {:.1f} h per epoch", *r.epoch_s / 3600);
   return text + "\n";
 }

@@ -186,10 +186,18 @@ class StageModel {
     return stack_.attention_efficiency > 0 ? peak_ * stack_.attention_efficiency : matrix_rate();
   }
 
-  /// Attention's products; flash attention of a causal model leaves out what is masked.
+  /// Flash attention of a causal model leaves out what is masked.
+  double masked_share() const { return model_.flash_attention && model_.form().causal ? 0.5 : 0; }
+
+  /// The FLOPs of a layer's attention that no kernel executes.
+  double masked_flops() const {
+    return masked_share() * model_.layer_attention_flops(b_) / tensor_.degree;
+  }
+
+  /// The time of a layer's attention products, forward.
   double attention_s() const {
-    const double share = model_.flash_attention && model_.form().causal ? 0.5 : 1;
-    return share * model_.layer_attention_flops(b_) / (tensor_.degree * attention_rate());
+    const double rate = stack_.takes_layers_apart() ? attention_rate() : rate_;
+    return (1 - masked_share()) * model_.layer_attention_flops(b_) / (tensor_.degree * rate);
   }
 
   double operands_s(double bytes) const {
@@ -271,29 +279,40 @@ class StageModel {
     const double repeated = layers * repeated_s_;
     const double repeated_back = repeated + recompute_.recomputed(layers) * repeated_s_;
     const double half = kBackwardKernels / 2 * layers;
-    return {
-        op_time(flops.forward, kForwardKernels * layers, read_s, repeated),
-        op_time(flops.backward + flops.again, kBackwardKernels * layers + again, read_s,
-                repeated_back),
-        op_time(flops.backward - flops.weight + flops.again, half + again, read_s, repeated_back),
-        op_time(flops.weight, half, read_s)};
+    const double forward = flops.forward - layers * masked_flops();
+    const double backward =
+        flops.backward + flops.again - (2 * layers + layers_again(layers)) * masked_flops();
+    return {op_time(forward, kForwardKernels * layers, read_s, repeated),
+            op_time(backward, kBackwardKernels * layers + again, read_s, repeated_back),
+            op_time(backward - flops.weight, half + again, read_s, repeated_back),
+            op_time(flops.weight, half, read_s)};
   }
 
   bool keeps_gathered() const { return stack_.kept_per_hidden > 0 && !stack_.gathers_again; }
 
-  /// Activations of a layer, by the stack where it says what eager kernels keep.
+  /// Scores and probabilities of a layer's attention, which flash attention does not keep.
+  double probability_bytes() const {
+    return model_.layer_activation_bytes(b_, Recompute::none, tensor_) -
+           model_.layer_activation_bytes(b_, Recompute::selective, tensor_);
+  }
+
+  /// Activations of a layer, by the stack where it says what its kernels keep (with flash
+  /// attention, in 16 bits).
   double kept_bytes(Recompute recompute) const {
-    if (recompute != Recompute::none || stack_.kept_per_hidden <= 0)
+    if (recompute == Recompute::full || stack_.kept_per_hidden <= 0)
       return model_.layer_activation_bytes(b_, recompute, tensor_);
+    const double size = model_.element_bytes() / 2;
     // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
     // gathered input, where linear layers keep it for W instead of gathering it again.
     const double inputs = tensor_.sequence ? (keeps_gathered() ? 1 : 0) : 4;
-    const double whole_on_each = inputs * model_.element_bytes() + stack_.kept_whole;
+    const double whole_on_each = size * (2 * inputs + stack_.kept_whole);
     const double h = static_cast<double>(model_.hidden_size);
-    const double divided = (stack_.kept_per_hidden - whole_on_each) * h +
-                           stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
+    const double divided =
+        (size * stack_.kept_per_hidden - whole_on_each) * h +
+        size * stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
     return b_ * static_cast<double>(model_.seq_length) *
-           (divided / tensor_.degree + whole_on_each * h);
+               (divided / tensor_.degree + whole_on_each * h) +
+           (recompute == Recompute::none ? probability_bytes() : 0);
   }
 
   double kept_logits_bytes() const {
@@ -440,20 +459,17 @@ class StageModel {
     }
     Exchanges whole_backward = input;
     whole_backward.add_exchanges(weight);
-    // Which share of an op's FLOPs is attention, taken as that of its time.
-    const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
-    const double recomputed =
-        layers_again(layers) * model_.layer_attention_flops(b_) / tensor_.degree;
-    const double back = c.backward_flops + c.recompute_flops;
-    const double weight_flops = flops_of(layers, last).weight;
-    const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
+    // Which share of an op's time is attention: what hides the ring.
+    const double attention = layers * attention_s();
+    const double back = 2 * attention + layers_again(layers) * attention_s();
+    const auto share = [](double part, double all) {
+      return all > 0 ? std::min(1.0, part / all) : 0;
+    };
     const int passed = layers + passes;  // keys, values and their gradients count as two
-    c.recipes = {
-        recipe(layers, {share(attention, c.forward_flops), layers, layers}, forward),
-        recipe(layers, {share(2 * attention + recomputed, back), passed, passes}, whole_backward),
-        recipe(layers, {share(2 * attention + recomputed, back - weight_flops), passed, passes},
-               input),
-        recipe(layers, {}, weight)};
+    c.recipes = {recipe(layers, {share(attention, c.forward_s), layers, layers}, forward),
+                 recipe(layers, {share(back, c.backward_s), passed, passes}, whole_backward),
+                 recipe(layers, {share(back, c.backward_input_s), passed, passes}, input),
+                 recipe(layers, {}, weight)};
   }
 
   const TransformerSpec& model_;

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "results/fitting_split.hpp"
+#include "results/other_stacks.hpp"
 #include "results/sensitivity.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/megatron_arguments.hpp"
@@ -522,6 +523,7 @@ void add_help(const Simulation& today, Result& result) {
         fmt::format("what faster links and stages and longer updates would change is left out: {}",
                     help.too_large);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
+  note_other_stacks(today, result);
 }
 
 }  // namespace penstock

@@ -489,6 +489,9 @@ const std::vector<Field<Summary>>& result_fields() {
        "forward 2·b·s·P + 4·b·s²·h per layer (attention counted in full, as Megatron does) and "
        "2·b·s·h·V for the LM head, backward twice that; no recomputation",
        {.place = 12, .usual = 8, .header = "mfu", .higher_is_better = true}},
+      {"mfu_causal", Unit::fraction, [](const Rates& r) { return r.mfu_causal; },
+       "`mfu` with attention counted by half, as a causal mask leaves it; `null` where every token "
+       "attends to all (`family: bert`)"},
       {"hfu",
        Unit::fraction,
        [](const Rates& r) { return r.hfu; },

@@ -166,6 +166,7 @@ struct Rates {
   double microbatches_per_s = 0;
   /// Of transformers; `tokens_per_s` is that of all GPUs together.
   std::optional<double> tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu, hfu, epoch_s;
+  std::optional<double> mfu_causal;  ///< none: every token attends to all
 };
 
 struct Result : Rates {

@@ -123,7 +123,7 @@ std::string import_profile(const std::string& path, const std::string& devices) 
   }
   return fmt::format(
       "# {}: {} layers, forward {}, backward {}, parameters {}\n"
-      "# a layer sends its activation on, at most {}; all keep {} for their backward;\n"
+      "# a layer sends its activation on, at most {}; all keep {} for their backward{};\n"
       "# parameters are 4 bytes each, with gradients and Adam's state 16\n"
       "model: {}\n"
       "# assumed: set the link, microbatches and, for fractions of the profile's minibatch, "
@@ -133,14 +133,18 @@ std::string import_profile(const std::string& path, const std::string& devices) 
       "batches: {}\n"
       "pipeline: {{stages: {}, microbatches: {}, split: balanced}}\n",
       path, most, format_time(forward), format_time(backward), format_bytes(parameters),
-      format_bytes(sent), format_bytes(kept), path, *stages, pipedream ? "pipedream" : "1f1b",
-      pipedream ? 8 * *stages : 1, *stages, pipedream ? 1 : 4 * *stages);
+      format_bytes(sent), format_bytes(kept),
+      profile.outputs_only ? ", their outputs only: a column 'stash' says what else" : "", path,
+      *stages, pipedream ? "pipedream" : "1f1b", pipedream ? 8 * *stages : 1, *stages,
+      pipedream ? 1 : 4 * *stages);
 }
 
 bool is_layer_table(const std::string& text) {
-  const std::string head = text.substr(0, text.find('\n'));
+  std::string head = text.substr(0, text.find('\n'));
+  std::ranges::transform(head, head.begin(), [](unsigned char c) { return std::tolower(c); });
   return std::ranges::any_of(
-      std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation"},
+      std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation",
+                                         "fwd", "name"},
       [&](const char* column) { return head.find(column) != std::string::npos; });
 }
 

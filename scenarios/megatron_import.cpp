@@ -410,7 +410,7 @@ class Import : ImportNotes {
         fmt::format("cluster: {}\nstack: {}\n",
                     cluster_.text(*this, tensor * context * stages * width, per_node_), stack_);
     assume(
-        fmt::format("stack: {} (its launches, traffic, memory and overlap; leave it out for a "
+        fmt::format("stack: {} (its launches, traffic, memory and overlap; stack: none is the "
                     "neutral one)",
                     stack_));
     const bool interleaved = chunks > 1;
@@ -455,8 +455,8 @@ class Import : ImportNotes {
     const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
                                 : sharers == 1 ? "nothing, with a single replica"
                                                : "not modelled with chunks: reduced at the end";
-    if (has("overlap-grad-reduce", overlap) && overlaps)
-      out += "  reduction: {overlap: backward}\n";
+    const bool given = has("overlap-grad-reduce", overlap);
+    if (overlaps) out += fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none");
     return out;
   }
 

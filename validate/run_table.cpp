@@ -226,7 +226,8 @@ class RowReader {
 
   void write_stack() {
     if (has("stack")) return write("stack", cell("stack"));
-    if (const SourceStack* known = source_stack()) write("stack", std::string(known->stack));
+    const SourceStack* known = source_stack();
+    write("stack", known == nullptr ? "none" : std::string(known->stack));
   }
 
   const SourceStack* source_stack() const {
@@ -263,8 +264,17 @@ class RowReader {
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
     if (number("dp").value_or(1) > 1)
-      text_ += fmt::format("  reduction: {{algorithm: {}}}\n",
-                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula");
+      text_ += fmt::format("  reduction: {{algorithm: {}{}}}\n",
+                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula",
+                           overlap());
+  }
+
+  /// Megatron-LM overlaps only where it was told to; what others do their stacks say.
+  std::string overlap() {
+    const SourceStack* known = source_stack();
+    const bool megatron = known != nullptr && known->stack == "megatron";
+    if (!has("overlap_grad_reduce") && (has("stack") || !megatron)) return "";
+    return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
   }
 
   /// 3/2/0 as [3, 2, 0].

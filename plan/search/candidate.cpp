@@ -391,7 +391,7 @@ bool Problem::may_overlap(const PlanFamily& family) const {
 
 bool Problem::selective_frees() const {
   const bool kept = !base_.transformer || !base_.transformer->flash_attention;
-  return kept || base_.layer_profile || base_.stack.kept_per_hidden > 0;
+  return kept || base_.layer_profile;
 }
 
 bool Problem::admits_sequence_parallel(int tensor) const {

@@ -712,7 +712,7 @@ pipeline: {stages: 4, microbatches: 8}
 
     def test_a_device_holds_what_its_smallest_gpu_does(self):
         path = self.scenario(
-            "model: gpt-355m\nschedule: 1f1b\n"
+            "model: gpt-355m\nstack: none\nschedule: 1f1b\n"
             "cluster: {inter: 25 Gbps, intra: 50 GB/s, devices_per_node: 1, "
             "groups: [{device: A100-80}, {device: V100-16}]}\n"
             "pipeline: {stages: 1, width: 2, replication: split, microbatch_size: 2}\n")
@@ -1430,6 +1430,7 @@ pipeline: {{{self.PIPELINES[schedule][1]}, reduction: {{algorithm: ring}}}}
         def per_microbatch(schedule, recompute):
             r = self.result(self.scenario(f"""
 model: gpt-355m
+stack: none
 cluster: {{base: p3.16xlarge}}
 schedule: {schedule}
 batches: 6

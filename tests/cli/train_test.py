@@ -20,7 +20,7 @@ BINARY = os.environ["PENSTOCK_BINARY"]
 ENVIRONMENT = os.environ | {"PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8"}
 # Replicas that wait for no other: in which order they update is a matter of time.
 WITHOUT_TRAINING = {"asp"}
-GPT = """model: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
+GPT = """stack: none\nmodel: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
         precision: fp32}}
 cluster: {{base: p3.16xlarge}}
 schedule: {schedule}

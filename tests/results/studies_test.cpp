@@ -60,7 +60,7 @@ TEST(Sensitivities, AreOfLinksThatOnlyTensorRanksUse) {
   // Within nodes nothing goes but what tensor ranks exchange, between them nothing but messages.
   const auto text = [](const char* within, const char* between) {
     return fmt::format(
-        "model: gpt-1.3b\nschedule: 1f1b\nbatches: 3\n"
+        "model: gpt-1.3b\nstack: none\nschedule: 1f1b\nbatches: 3\n"
         "cluster: {{base: dgx-a100, nodes: 2, intra: {{bandwidth: {}}}, inter: {{bandwidth: "
         "{}}}}}\n"
         "pipeline: {{stages: 2, tensor: 8, microbatches: 4, sequence_parallel: true}}\n",
@@ -86,7 +86,7 @@ TEST(Sensitivities, OfARunTooLargeToRepeatAreLeftOut) {
 }
 
 const char* const kModel =
-    "model: gpt-1.3b\ncluster: dgx-a100\nschedule: gpipe\n"
+    "model: gpt-1.3b\nstack: none\ncluster: dgx-a100\nschedule: gpipe\n"
     "pipeline: {stages: 4, microbatches: 8, microbatch_size: 2, recompute: full}\nbatches: 3\n";
 
 ChangesStudy changes_for(const Scenario& scenario) {
@@ -117,7 +117,8 @@ TEST(Advice, LeavesTheMemoryFreeThatTheScenarioLeaves) {
   // Without recomputation 30.4 s an update and 330 MiB left; with it 31.9 s.
   const auto advised = [](double headroom) {
     Scenario scenario = parsed(
-        "model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\nbatches: 1\npipeline: {stages: 2, "
+        "model: llama-3-8b\nstack: none\ncluster: dgx-h100\nschedule: 1f1b\nbatches: 1\npipeline: "
+        "{stages: 2, "
         "width: 4, microbatch_size: 1, global_batch_size: 256, split: [17, 15], recompute: full, "
         "recompute_method: block, recompute_layers: [2, 0], distributed_optimizer: true}\n");
     keep_free(scenario.cluster, headroom);
